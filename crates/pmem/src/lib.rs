@@ -1,0 +1,23 @@
+//! Bytes that survive: the waist of the house.
+//!
+//! Everything above knows *store*, *load*, *flush*, *fence* and *sync*, and nothing of the medium.
+
+mod counters;
+mod disk;
+mod domain;
+mod error;
+mod flush;
+mod observer;
+mod region;
+mod word;
+
+pub use counters::Counters;
+pub use disk::{Disk, DiskFile, OsDisk};
+pub use domain::{Domain, DomainRequest, SyncPolicy};
+pub use error::{Error, Fault};
+pub use observer::Observer;
+pub use region::{HEADER_SIZE, Region, RegionOptions, Section};
+pub use word::Word;
+
+/// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.
+pub const LINE: u64 = 64;

@@ -1,2 +1,50 @@
-//! .
-fn main() {}
+//! The project's own commands: `cargo xtask tidy | ci | torture | help`.
+
+// A command-line tool whose output is its purpose.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod ci;
+mod tidy;
+mod torture;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  tidy        the style that runs: see STYLE.md
+  ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
+  torture     the kill test, 200 rounds in each domain (an hour); `torture ROUNDS` for another number
+  help        this text";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["tidy"] => tidy::run(&root()),
+        ["ci"] => ci::run(&root()),
+        ["torture"] => torture::run(&root(), None),
+        ["torture", rounds] => torture::run(&root(), Some(rounds)),
+        ["help" | "--help" | "-h"] | [] => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository: the folder above this crate.
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}

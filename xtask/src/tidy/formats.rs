@@ -1,0 +1,50 @@
+//! Byte layout is declared in one place a crate.
+//!
+//! Rule: `#[repr(C…)]` and `#[repr(packed…)]` stand only in files named `format.rs`
+//! (`repr(transparent)`, which `pmem`'s `Word` has, lays out nothing). Tests are exempt.
+
+use super::{Finding, Tree};
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.sources.iter().filter(|source| source.stem() != "format") {
+        for (index, token) in source.tokens.iter().enumerate() {
+            let Some(close) = source.tokens.get(index + 1).and_then(|open| open.close) else {
+                continue;
+            };
+            let lays_out = source.matches(index, &["repr", "("])
+                && source.tokens[index..close]
+                    .iter()
+                    .any(|token| token.text == "C" || token.text == "packed");
+            if lays_out && !source.is_test(token.line) {
+                findings.push(Finding {
+                    path: source.path.clone(),
+                    line: token.line,
+                    what: "a byte layout outside a `format.rs`".into(),
+                    fix: "move the struct to the crate's `format.rs`, or drop the `repr`",
+                });
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::lines;
+
+    #[test]
+    fn good() {
+        let text = "#[repr(C)]\nstruct S {}\n";
+        assert_eq!(check(&Tree::of(&[("crates/pool/src/format.rs", text)])), []);
+        let text = "#[repr(transparent)]\nstruct W(u64);\n#[repr(u8)]\nenum E {}\n#[repr(align(64))]\nstruct L;\n";
+        assert_eq!(check(&Tree::of(&[("crates/pmem/src/word.rs", text)])), []);
+    }
+
+    #[test]
+    fn bad() {
+        let text = "#[repr(C, align(64))]\nstruct S {}\n#[repr(packed)]\nstruct P;\n";
+        assert_eq!(lines(&check(&Tree::of(&[("crates/pool/src/pool.rs", text)]))), [1, 3]);
+    }
+}

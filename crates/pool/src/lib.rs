@@ -1,1 +1,34 @@
-//! .
+//! A formatted region: superblock, roots, and an allocator that a crash cannot tear.
+//!
+//! On media there is only the superblock, with a *frontier* below which space may have been handed
+//! out. Which of it is in use is volatile: an object is allocated iff something durable refers to
+//! it. After an open new space comes from above the frontier, until a [`Sweep`] has marked what is
+//! reachable below.
+
+mod allocator;
+mod census;
+mod chunk;
+mod class;
+mod error;
+mod format;
+mod geometry;
+mod growth;
+mod marks;
+mod object;
+mod pool;
+mod runs;
+mod shared;
+mod superblock;
+mod sweep;
+mod usage;
+
+pub use census::{Account, Census};
+pub use class::OBJECT_SIZE_MAX;
+pub use error::Error;
+pub use format::ROOT_COUNT;
+pub use geometry::Geometry;
+pub use object::Object;
+pub use pool::{Pool, PoolOptions};
+pub use superblock::Checked;
+pub use sweep::{Sweep, SweepReport};
+pub use usage::Usage;

@@ -1,0 +1,81 @@
+//! How a pool comes by more space: the frontier is raised, and behind it the pool grows.
+
+use std::sync::PoisonError;
+
+use crate::allocator::{Allocator, Knowledge};
+use crate::format::{SUPERBLOCK, Sealed, Superblock};
+use crate::superblock::{self, seal_offset};
+use crate::{Error, Pool};
+
+/// The frontier rises by at most this many bytes at a time.
+const FRONTIER_STEP_MAX: u64 = 8 << 20;
+
+/// Pools with chunks of 64 KiB and more grow by at least this many bytes.
+const GROWTH_STEP_MIN: u64 = 64 << 20;
+
+const SIZE_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, size) as u64;
+const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
+
+impl Pool {
+    /// Raises the frontier to the chunk `needed` or further, at most to the pool's end. Durable
+    /// when it returns.
+    pub(crate) fn raise_frontier(
+        &self,
+        allocator: &mut Allocator,
+        needed: u32,
+    ) -> Result<(), Error> {
+        let layout = allocator.layout;
+        let step = layout.chunk_of(FRONTIER_STEP_MAX.min(layout.start(allocator.end) / 16)).max(1);
+        let raised = needed.max(allocator.frontier.saturating_add(step)).min(allocator.end);
+        let superblock = superblock::of(self.region())?;
+        let word = seal_offset(Sealed::Frontier, layout.start(raised));
+        // ORDER: the size that covers it was durable before `end` rose.
+        self.region().commit("pool.frontier.raise", &superblock.frontier, word);
+        // ORDER: the frontier is durable before anything above it is handed out.
+        self.region().flush("pool.frontier.flush", FRONTIER_WORD, 8);
+        // ORDER: as above.
+        self.region().fence("pool.frontier.fence");
+        allocator.frontier = raised;
+        self.shared().set_frontier(raised);
+        Ok(())
+    }
+
+    /// Grows the pool until the chunk before `needed` is part of it; `size` is what was asked for.
+    /// Durable when it returns. Others go on allocating meanwhile.
+    pub(crate) fn grow_to(&self, needed: u32, size: u64) -> Result<(), Error> {
+        let _one_at_a_time = self.growth().lock().unwrap_or_else(PoisonError::into_inner);
+        let layout = self.layout();
+        let (end, recovering) = {
+            let allocator = self.shared().lock();
+            (allocator.end, allocator.knowledge != Knowledge::Whole)
+        };
+        if end >= needed {
+            return Ok(());
+        }
+        let full = Error::PoolFull { size, recovering };
+        let last = layout.chunks_in(self.size_max());
+        if needed > last {
+            return Err(full);
+        }
+        let (bytes, chunk) = (layout.start(end), layout.chunk_size());
+        let step = (bytes / 4).max(GROWTH_STEP_MIN.min(chunk * chunk / 64));
+        let wanted = needed.max(end.saturating_add(layout.chunks_for(step))).min(last);
+        let grown = match self.region().grow(layout.start(wanted)) {
+            Ok(()) => wanted,
+            Err(_) if wanted > needed && self.region().grow(layout.start(needed)).is_ok() => needed,
+            Err(_) if recovering => return Err(full),
+            Err(tembo_pmem::Error::Fault(_)) => return Err(full),
+            Err(error) => return Err(error.into()),
+        };
+        let superblock = superblock::of(self.region())?;
+        let word = seal_offset(Sealed::Size, layout.start(grown));
+        // ORDER: the region's own size is durable (it returned) before the pool says that it has it.
+        self.region().commit("pool.size.raise", &superblock.size, word);
+        // ORDER: the size is durable before a frontier that it covers.
+        self.region().flush("pool.size.flush", SIZE_WORD, 8);
+        // ORDER: as above.
+        self.region().fence("pool.size.fence");
+        self.shared().lock().end = grown;
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! The pool: a formatted region, its roots and its space.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tembo_pmem::{Region, RegionOptions, Section, Word};
+
+use crate::allocator::{Allocator, Lack};
+use crate::class::class_for;
+use crate::geometry::Layout;
+use crate::shared::Shared;
+use crate::superblock::{self, Checked};
+use crate::{Census, Error, Geometry, OBJECT_SIZE_MAX, Object, Sweep, Usage};
+
+/// Lines that a raised frontier or size flushes beside those of the operation.
+const OWN_LINES: u64 = 2;
+
+/// How a pool is created or opened.
+#[derive(Clone)]
+pub struct PoolOptions {
+    /// Bytes in a new pool.
+    pub size: u64,
+    /// The geometry of a new pool.
+    pub geometry: Geometry,
+    /// The region below. Its `size_max` bounds the pool's growth.
+    pub region: RegionOptions,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        PoolOptions {
+            size: 64 << 20,
+            geometry: Geometry::default(),
+            region: RegionOptions::default(),
+        }
+    }
+}
+
+/// A formatted region, open.
+pub struct Pool {
+    region: Region,
+    shared: Arc<Shared>,
+    growth: Mutex<()>,
+    geometry: Geometry,
+    generation: u64,
+    size_max: u64,
+}
+
+impl Pool {
+    /// Creates a pool in a new file and opens it. The pool is durable when this returns;
+    /// interrupted, there is no file of that name.
+    ///
+    /// # Errors
+    /// [`Error::BadGeometry`]; those of the region: the file exists, the disk is full.
+    pub fn create(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
+        let _ = path;
+        Pool::volatile(options)
+    }
+
+    /// Opens a pool, which recovers it: its generation is raised, and what was allocated before is
+    /// to be found by a [sweep](Pool::begin_sweep), for which nothing waits. Idempotent.
+    ///
+    /// # Errors
+    /// Those of [`check_superblock`](Pool::check_superblock) and of the region.
+    pub fn open(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
+        let _ = path;
+        Pool::volatile(options)
+    }
+
+    /// A pool in memory, which ends with it.
+    ///
+    /// # Errors
+    /// [`Error::BadGeometry`]; too little memory.
+    pub fn volatile(options: &PoolOptions) -> Result<Pool, Error> {
+        let region = Region::volatile(options.size, &options.region)?;
+        Pool::format(&region, options.geometry)?;
+        Pool::adopt(region, options.region.size_max)
+    }
+
+    /// Opens the pool in a region that is [formatted](Pool::format) already.
+    ///
+    /// # Errors
+    /// Those of [`check_superblock`](Pool::check_superblock).
+    pub fn from_region(region: Region) -> Result<Pool, Error> {
+        Pool::adopt(region, u64::MAX)
+    }
+
+    /// Writes an empty pool into a region. Durable when it returns; interrupted, the region is
+    /// [not a pool](Error::NotAPool), or a whole one.
+    ///
+    /// # Errors
+    /// [`Error::BadGeometry`], also if the region is too small.
+    pub fn format(region: &Region, geometry: Geometry) -> Result<(), Error> {
+        superblock::format(region, geometry)
+    }
+
+    /// Reads the superblock of a region, without changing anything.
+    ///
+    /// # Errors
+    /// [`Error::NotAPool`], [`Error::Checksum`], [`Error::NewerVersion`],
+    /// [`Error::UnknownFeature`], [`Error::BadGeometry`], [`Error::Truncated`],
+    /// [`Error::Damaged`]; a [region](Error::Region) too short for a superblock.
+    pub fn check_superblock(region: &Region) -> Result<Checked, Error> {
+        superblock::check(region)
+    }
+
+    fn adopt(region: Region, size_max: u64) -> Result<Pool, Error> {
+        let found = superblock::adopt(&region)?;
+        let layout = Layout::new(found.geometry);
+        let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
+        Ok(Pool {
+            region,
+            shared: Arc::new(Shared::new(Allocator::new(layout, frontier, end))),
+            growth: Mutex::new(()),
+            geometry: found.geometry,
+            generation: found.generation,
+            size_max,
+        })
+    }
+
+    /// Closes the pool. Correctness does not need it; the next open may be quicker.
+    ///
+    /// # Errors
+    /// Those of the region's last sync.
+    pub fn close(self) -> Result<(), Error> {
+        self.region.sync()?;
+        Ok(())
+    }
+
+    /// The region below.
+    #[inline]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The sizes fixed at creation.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// How often the pool has been opened: raised, durably, by each open.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// One of the [`ROOT_COUNT`](crate::ROOT_COUNT) root words; all are 0 in a new pool. Whoever stores a root stores,
+    /// flushes and fences it through the region.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRoot`].
+    pub fn root(&self, slot: usize) -> Result<&Word, Error> {
+        superblock::of(&self.region)?.roots.get(slot).ok_or(Error::NoSuchRoot { slot })
+    }
+
+    /// Makes sure, before an operation's first store, that the pool has `bytes` to spare, growing
+    /// if it can, and takes room below the waist for `lines` flushed lines.
+    ///
+    /// It holds the lines, not the bytes: only [`alloc`](Pool::alloc) holds space.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`]; the region's: disk full, poisoned.
+    pub fn reserve(&self, bytes: u64, lines: u64) -> Result<Section<'_>, Error> {
+        if bytes > 0 {
+            self.spare(bytes)?;
+        }
+        Ok(self.region.reserve(lines + OWN_LINES)?)
+    }
+
+    /// Takes space for an object of `size` bytes, whose content is undefined.
+    ///
+    /// The reservation is volatile: after a crash the object is allocated if something durable
+    /// refers to it, and free otherwise.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`], [`Error::TooLarge`]; the region's, when the pool has to grow.
+    #[inline]
+    pub fn alloc(&self, size: u64) -> Result<Object, Error> {
+        let Some(class) = class_for(size) else {
+            return Err(Error::TooLarge { size, max: OBJECT_SIZE_MAX });
+        };
+        let mut allocator = self.shared.lock();
+        loop {
+            match allocator.take(class) {
+                Ok(object) => return Ok(object),
+                Err(Lack::Frontier(needed)) => self.raise_frontier(&mut allocator, needed)?,
+                Err(Lack::Size(needed)) => {
+                    drop(allocator);
+                    self.grow_to(needed, size)?;
+                    allocator = self.shared.lock();
+                }
+            }
+        }
+    }
+
+    /// Gives an object's space back. The caller vouches that it is allocated, that its unlinking
+    /// has been fenced, and that no reader can still hold it.
+    #[inline]
+    pub fn free(&self, object: Object) {
+        self.shared.lock().give(object);
+    }
+
+    /// Allocates an object, lets `init` write and flush its content, and publishes it in `slot`,
+    /// whose word becomes the object's bits. Durable when it returns; interrupted, the object is
+    /// whole and published, or free. Two fences.
+    ///
+    /// # Errors
+    /// Those of [`alloc`](Pool::alloc) and of `init`; then nothing is allocated.
+    pub fn alloc_into<E: From<Error>>(
+        &self,
+        slot: &Word,
+        size: u64,
+        init: impl FnOnce(&Region, Object) -> Result<(), E>,
+    ) -> Result<Object, E> {
+        let object = self.alloc(size)?;
+        if let Err(error) = init(&self.region, object) {
+            self.free(object);
+            return Err(error);
+        }
+        // ORDER: the content, flushed by `init`, is durable before the slot refers to it.
+        self.region.fence("pool.alloc_into.content");
+        // ORDER: as above.
+        self.region.commit("pool.alloc_into.publish", slot, object.to_bits());
+        // ORDER: the slot is durable before the caller says that there is an object.
+        self.region.flush("pool.alloc_into.flush", self.region.offset_of(slot), 8);
+        // ORDER: as above.
+        self.region.fence("pool.alloc_into.fence");
+        Ok(object)
+    }
+
+    /// Whether an object read from media can be one: its class exists, it lies below the frontier
+    /// and where its class is placed. Whether it is allocated only its owner knows.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Misplaced`].
+    #[inline]
+    pub fn valid(&self, object: Object) -> Result<(), Error> {
+        self.shared.valid(object)
+    }
+
+    /// Begins a sweep: the one owed since the pool was opened, or a new one, for example after a
+    /// rollback. Until it ends, new space comes only from above its limit.
+    ///
+    /// # Errors
+    /// [`Error::SweepRunning`].
+    pub fn begin_sweep(&self) -> Result<Sweep, Error> {
+        Sweep::begin(Arc::clone(&self.shared))
+    }
+
+    /// Begins a census: for a check.
+    pub fn census(&self) -> Census {
+        Census::begin(Arc::clone(&self.shared), self.region.size())
+    }
+
+    /// How full the pool is.
+    pub fn usage(&self) -> Usage {
+        Usage::of(&self.shared.lock())
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn growth(&self) -> &Mutex<()> {
+        &self.growth
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.shared.layout
+    }
+
+    pub(crate) fn size_max(&self) -> u64 {
+        self.size_max
+    }
+
+    fn spare(&self, bytes: u64) -> Result<(), Error> {
+        let (end, missing, free) = {
+            let allocator = self.shared.lock();
+            let spare = allocator.spare_chunks();
+            let missing = u64::from(self.layout().chunks_for(bytes)).saturating_sub(spare);
+            (allocator.end, missing as u32, allocator.free_bytes())
+        };
+        if missing == 0 {
+            return Ok(());
+        }
+        match self.grow_to(end.saturating_add(missing), bytes) {
+            Err(Error::PoolFull { .. }) if free >= bytes => Ok(()),
+            grown => grown,
+        }
+    }
+}

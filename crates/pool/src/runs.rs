@@ -1,0 +1,84 @@
+//! Free runs of whole chunks: best fit, neighbours joined.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Runs of free chunks, by place and by length.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    /// First chunk to count.
+    by_start: BTreeMap<u32, u32>,
+    /// (count, first chunk).
+    by_count: BTreeSet<(u32, u32)>,
+    total: u64,
+}
+
+impl Runs {
+    /// Chunks in all runs.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Takes `count` chunks from the shortest run that has them.
+    pub(crate) fn take(&mut self, count: u32) -> Option<u32> {
+        let &(length, start) = self.by_count.range((count, 0)..).next()?;
+        self.remove(start, length);
+        if length > count {
+            self.put(start + count, length - count);
+        }
+        Some(start)
+    }
+
+    /// Gives chunks back, joining them with the runs beside them. Returns the run they end up in.
+    pub(crate) fn give(&mut self, mut start: u32, mut count: u32) -> (u32, u32) {
+        if let Some((&before, &length)) = self.by_start.range(..start).next_back()
+            && before + length == start
+        {
+            self.remove(before, length);
+            (start, count) = (before, count + length);
+        }
+        if let Some(&length) = self.by_start.get(&(start + count)) {
+            self.remove(start + count, length);
+            count += length;
+        }
+        self.put(start, count);
+        (start, count)
+    }
+
+    /// Takes out a whole run.
+    pub(crate) fn remove(&mut self, start: u32, count: u32) {
+        self.by_start.remove(&start);
+        self.by_count.remove(&(count, start));
+        self.total -= u64::from(count);
+    }
+
+    fn put(&mut self, start: u32, count: u32) {
+        self.by_start.insert(start, count);
+        self.by_count.insert((count, start));
+        self.total += u64::from(count);
+    }
+
+    /// The longest run, in chunks.
+    pub(crate) fn longest(&self) -> u32 {
+        self.by_count.last().map_or(0, |&(count, _)| count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_join_and_the_best_fit_is_taken() {
+        let mut runs = Runs::default();
+        assert_eq!(runs.give(10, 2), (10, 2));
+        assert_eq!(runs.give(20, 5), (20, 5));
+        assert_eq!(runs.give(14, 1), (14, 1));
+        assert_eq!(runs.give(12, 2), (10, 5));
+        assert_eq!((runs.total(), runs.longest()), (10, 5));
+        assert_eq!(runs.take(6), None);
+        assert_eq!(runs.take(4), Some(10));
+        assert_eq!(runs.take(1), Some(14));
+        assert_eq!(runs.take(5), Some(20));
+        assert_eq!((runs.total(), runs.take(1)), (0, None));
+    }
+}

@@ -1,0 +1,42 @@
+//! What a pool, its sweep and its census have in common: the allocator behind its lock.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::allocator::Allocator;
+use crate::geometry::Layout;
+use crate::{Error, Object};
+
+pub(crate) struct Shared {
+    pub(crate) layout: Layout,
+    /// The durable frontier, as a chunk: read without the lock.
+    frontier: AtomicU32,
+    allocator: Mutex<Allocator>,
+}
+
+impl Shared {
+    pub(crate) fn new(allocator: Allocator) -> Shared {
+        Shared {
+            layout: allocator.layout,
+            frontier: AtomicU32::new(allocator.frontier),
+            allocator: Mutex::new(allocator),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn frontier(&self) -> u32 {
+        self.frontier.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_frontier(&self, chunk: u32) {
+        self.frontier.store(chunk, Ordering::Release);
+    }
+
+    pub(crate) fn valid(&self, object: Object) -> Result<(), Error> {
+        self.layout.place(object, self.frontier()).map(|_| ())
+    }
+}

@@ -1,0 +1,187 @@
+//! The sweep: learns which space below a limit is reachable, and frees the rest.
+//!
+//! While a sweep is owed or running, space comes only from above the limit, so that nothing that
+//! the marker has not seen yet is overwritten, and what is freed below it waits.
+
+use std::sync::Arc;
+
+use crate::allocator::{Allocator, Knowledge};
+use crate::chunk::{Chunk, Use};
+use crate::class::size_of_class;
+use crate::geometry::Layout;
+use crate::marks::{Mark, Marks};
+use crate::object::GRANULE;
+use crate::shared::Shared;
+use crate::{Error, Object};
+
+/// A sweep under way. Dropped without [`finish`](Sweep::finish) it frees nothing and is owed still.
+#[must_use]
+pub struct Sweep {
+    shared: Arc<Shared>,
+    marks: Marks,
+    limit: u32,
+    finished: bool,
+}
+
+/// What a sweep found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Objects below the limit that stay.
+    pub objects: u64,
+    /// Bytes that they take.
+    pub object_bytes: u64,
+    /// Bytes below the limit that are free now.
+    pub free_bytes: u64,
+    /// Objects that were marked or pending, but freed while the sweep was owed or running.
+    pub freed: u64,
+    /// Pending objects that could not be kept, because they contradict what was marked.
+    pub refused: u64,
+}
+
+impl Sweep {
+    pub(crate) fn begin(shared: Arc<Shared>) -> Result<Sweep, Error> {
+        let mut allocator = shared.lock();
+        match allocator.knowledge {
+            Knowledge::Sweeping => return Err(Error::SweepRunning),
+            Knowledge::Owed => {}
+            Knowledge::Whole => allocator.forget(),
+        }
+        allocator.knowledge = Knowledge::Sweeping;
+        let limit = allocator.limit;
+        drop(allocator);
+        let marks = Marks::new(shared.layout, limit);
+        Ok(Sweep { shared, marks, limit, finished: false })
+    }
+
+    /// Bytes from the start of the region: space below is this sweep's, and nothing below is
+    /// handed out until it ends.
+    pub fn limit(&self) -> u64 {
+        self.shared.layout.start(self.limit)
+    }
+
+    /// Says that an object is reachable; `true` if it was not marked before. An object above the
+    /// limit is younger than the sweep, needs no mark, and always gives `true`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Misplaced`] or [`Error::Overlap`] if the object cannot be
+    /// one: the structure that refers to it is damaged. Nothing has been marked then.
+    pub fn mark(&mut self, object: Object) -> Result<bool, Error> {
+        if object.offset() >= self.limit() {
+            return self.shared.valid(object).map(|()| true);
+        }
+        self.marks.mark(object)
+    }
+
+    /// Ends the sweep: what lies below the limit and is neither marked nor in `pending` (allocated
+    /// before the sweep began and not yet reachable) is free, and so is what was freed meanwhile.
+    /// Nothing is stored on media.
+    pub fn finish(mut self, pending: impl IntoIterator<Item = Object>) -> SweepReport {
+        let mut refused = 0;
+        for object in pending {
+            if object.offset() < self.limit() && self.marks.mark(object).is_err() {
+                refused += 1;
+            }
+        }
+        let layout = self.shared.layout;
+        let first = layout.first();
+        let learnt: Vec<Chunk> =
+            (first..self.limit).map(|index| learn(layout, self.marks.chunk(index))).collect();
+        let mut allocator = self.shared.lock();
+        allocator.remember(learnt, self.marks.objects, self.marks.bytes);
+        let mut freed = 0;
+        for object in std::mem::take(&mut allocator.freed) {
+            if self.marks.unmark(object) {
+                allocator.give(object);
+                freed += 1;
+            }
+        }
+        drop(allocator);
+        self.finished = true;
+        SweepReport {
+            objects: self.marks.objects,
+            object_bytes: self.marks.bytes,
+            free_bytes: layout.start(self.limit - first) - self.marks.bytes,
+            freed,
+            refused,
+        }
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.shared.lock().knowledge = Knowledge::Owed;
+        }
+    }
+}
+
+/// The state of a chunk with these marks.
+fn learn(layout: Layout, mark: &Mark) -> Chunk {
+    let (class, bits) = match mark {
+        Mark::Empty => return Chunk::unused(Use::Free),
+        Mark::Body => return Chunk::unused(Use::Body),
+        Mark::Head { class } => {
+            return Chunk { class: *class, live: 1, ..Chunk::unused(Use::Head) };
+        }
+        Mark::Slots { class, bits } => (*class, bits),
+    };
+    let size = size_of_class(class);
+    let step = (size / GRANULE) as u32;
+    let mut chunk = Chunk { class, ..Chunk::unused(Use::Shared) };
+    let is_marked = |slot: &u32| bits[*slot as usize / 64] & 1 << (slot % 64) != 0;
+    let marked = (0..layout.slots(size)).rev().find(is_marked).map_or(0, |last| last + 1);
+    chunk.bump = marked * step;
+    chunk.free = (0..marked).rev().filter(|s| !is_marked(s)).map(|s| (s * step) as u16).collect();
+    chunk.live = marked - chunk.free.len() as u32;
+    chunk
+}
+
+impl Allocator {
+    /// Sets all that is known aside: a sweep will find it out again.
+    fn forget(&mut self) {
+        self.limit = self.top();
+        self.chunks.fill_with(|| Chunk::unused(Use::Unknown));
+        for class in &mut self.classes {
+            class.current = crate::chunk::NONE;
+            class.partial.clear();
+        }
+        self.runs = Default::default();
+        (self.objects, self.bytes) = (0, 0);
+    }
+
+    /// Takes over what a sweep has learnt of the chunks below the limit.
+    fn remember(&mut self, learnt: Vec<Chunk>, objects: u64, bytes: u64) {
+        let first = self.layout.first();
+        let granules = self.layout.granules();
+        self.objects += objects;
+        self.bytes += bytes;
+        self.limit = 0;
+        self.knowledge = Knowledge::Whole;
+        let mut run = (first, 0);
+        for (index, mut chunk) in (first..).zip(learnt) {
+            let step = (size_of_class(chunk.class) / GRANULE) as u32;
+            match chunk.usage {
+                Use::Free if run.0 + run.1 == index => run.1 += 1,
+                Use::Free => {
+                    self.give_run(run);
+                    run = (index, 1);
+                }
+                Use::Shared if chunk.live == 0 => {}
+                Use::Shared if !chunk.free.is_empty() || chunk.bump + step <= granules => {
+                    let partial = &mut self.classes[usize::from(chunk.class)].partial;
+                    chunk.listed = partial.len() as u32;
+                    partial.push(index);
+                }
+                _ => {}
+            }
+            self.chunks[index as usize] = chunk;
+        }
+        self.give_run(run);
+    }
+
+    fn give_run(&mut self, (start, count): (u32, u32)) {
+        if count > 0 {
+            self.release(start, count);
+        }
+    }
+}

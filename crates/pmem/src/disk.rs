@@ -1,10 +1,75 @@
 //! The files under a region, behind a trait so that a simulator can tear, drop and fail.
+//!
+//! Each step that changes something carries a unique name: a simulator may drop exactly that one.
 
-/// Placeholder of the trait.
-pub trait Disk: Send + Sync {}
-/// Placeholder of the trait.
-pub trait DiskFile: Send + Sync {}
-/// The operating system's files.
-#[derive(Debug, Default)]
-pub struct OsDisk;
-impl Disk for OsDisk {}
+mod os;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use os::OsDisk;
+
+/// Directories, and what the machine knows beside its files.
+pub trait Disk: Send + Sync {
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Creates an empty file, locked. A file of that name that nobody holds is left over from a
+    /// killed process and is replaced; one that is held answers `WouldBlock`.
+    fn create(&self, step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Gives the file a second name, never replacing one: `AlreadyExists`.
+    fn link(&self, step: &'static str, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Renames a file, replacing the target.
+    fn rename(&self, step: &'static str, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a name.
+    fn remove(&self, step: &'static str, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in the directory that holds `path` durable.
+    fn sync_dir(&self, step: &'static str, path: &Path) -> io::Result<()>;
+
+    /// Sixty-four random bits, for identities and salts.
+    fn entropy(&self) -> u64;
+
+    /// A number that changes when the machine boots.
+    fn boot(&self) -> u64;
+}
+
+/// One open file.
+pub trait DiskFile: Send + Sync {
+    /// Bytes in the file.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills `buffer` from `offset`; `UnexpectedEof` when the file ends before.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`. Durable after the next successful `sync`.
+    fn write_at(&self, step: &'static str, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes what was written, and the file's length, durable (`fdatasync`).
+    fn sync(&self, step: &'static str) -> io::Result<()>;
+
+    /// Allocates blocks, extending the file with zeroes where it ends before; never sparse.
+    fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Cuts the file to `len` bytes.
+    fn truncate(&self, step: &'static str, len: u64) -> io::Result<()>;
+
+    /// Takes the exclusive lock; `false` when somebody else has it. Released when the file closes.
+    fn lock(&self) -> io::Result<bool>;
+
+    /// Who has the lock, where the system tells.
+    fn holder(&self) -> Option<u32>;
+
+    /// The descriptor to map, if the file can be mapped.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}

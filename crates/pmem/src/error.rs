@@ -1,7 +1,7 @@
 //! What can go wrong below the waist.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An access outside the region, or misaligned: on an opened pool, a sign of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,4 +32,152 @@ pub enum Error {
     /// An offset on media led nowhere.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// Creation found a file of that name; it was left alone.
+    #[error("{path} exists already", path = path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Somebody else has the pool open.
+    #[error("{path} is held by {holder}", path = path.display(), holder = holder(*pid))]
+    Held {
+        /// The file.
+        path: PathBuf,
+        /// The process that holds it, where the system tells.
+        pid: Option<u32>,
+    },
+    /// The file is something else: too short, empty, or of another magic.
+    #[error("{path} is not a pool", path = path.display())]
+    NotAPool {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was a pool; its header contradicts itself.
+    #[error("{path} is damaged: {what}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not hold.
+        what: &'static str,
+    },
+    /// The file is shorter than its header says.
+    #[error("{path} is damaged: it has {len} bytes of {size}", path = path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Bytes found.
+        len: u64,
+        /// Bytes that the header promises.
+        size: u64,
+    },
+    /// The file was written by a newer program.
+    #[error("{path} has format version {found}, this program knows up to {known}", path = path.display())]
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u32,
+        /// The newest version known here.
+        known: u32,
+    },
+    /// The file uses features that this program must know and does not.
+    #[error("{path} needs unknown features {bits:#x}", path = path.display())]
+    UnknownFeatures {
+        /// The file.
+        path: PathBuf,
+        /// The unknown bits.
+        bits: u64,
+    },
+    /// The redo log that the pool needs is not there.
+    #[error("{path} is missing, and the pool needs it (generation {generation})", path = path.display())]
+    LogMissing {
+        /// The log's file.
+        path: PathBuf,
+        /// The generation that the pool names.
+        generation: u64,
+    },
+    /// The redo log beside the pool is not the pool's.
+    #[error(
+        "{path} is not this pool's log (pool {identity:032x} generation {generation}, log {found_identity:032x} generation {found_generation})",
+        path = path.display()
+    )]
+    LogForeign {
+        /// The log's file.
+        path: PathBuf,
+        /// The pool's identity.
+        identity: u128,
+        /// The pool's generation.
+        generation: u64,
+        /// The identity in the log; zero when it is no log at all.
+        found_identity: u128,
+        /// The generation in the log; zero when it is no log at all.
+        found_generation: u64,
+    },
+    /// A group that was synced cannot be read back.
+    #[error("{path} is damaged at group {sequence} (byte {position})", path = path.display())]
+    LogDamaged {
+        /// The log's file.
+        path: PathBuf,
+        /// The first group that is bad.
+        sequence: u64,
+        /// Where it should begin, in bytes of the file.
+        position: u64,
+    },
+    /// A write or `fdatasync` of the log failed earlier: nothing more can be promised. Open again.
+    #[error("{path} is poisoned: {cause}", path = path.display())]
+    Poisoned {
+        /// The pool's file.
+        path: PathBuf,
+        /// What failed.
+        cause: String,
+    },
+    /// No space on the disk: writes are refused, reads go on.
+    #[error("the disk of {path} is full", path = path.display())]
+    DiskFull {
+        /// The file that could not be written.
+        path: PathBuf,
+    },
+    /// An operation asked for more of the log than one may have.
+    #[error("an operation of {lines} lines is too large: the log grants {lines_max}")]
+    TooLarge {
+        /// Lines asked for.
+        lines: u64,
+        /// Lines that one operation may have.
+        lines_max: u64,
+    },
+    /// A pool of emulated persistent memory was not closed before the machine went down: what was
+    /// flushed may be gone. Asking for the `flush` domain by name accepts that.
+    #[error(
+        "{path} emulated persistent memory when the machine went down, so flushed data may be lost; \
+         ask for the flush domain explicitly (--domain flush) to open it all the same",
+        path = path.display()
+    )]
+    EmulationLost {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The domain asked for does not exist on this file.
+    #[error("{path}: {what}", path = path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What is not supported.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// Wraps an answer of the operating system; a full disk becomes its own error.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::DiskFull { path: path.to_owned() }
+            }
+            _ => Error::Io { action, path: path.to_owned(), source },
+        }
+    }
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }

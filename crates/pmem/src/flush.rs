@@ -1,9 +1,122 @@
-//! Cache lines: the one place that splits a range into lines.
+//! Cache lines: the one place that splits a range into lines, and the instructions that flush them.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod stream;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use stream::stream_line;
 
 use crate::LINE;
 
 /// The offsets of the lines that hold `len` bytes at `offset`.
 pub(crate) fn lines(offset: u64, len: u64) -> impl Iterator<Item = u64> {
     let first = offset & !(LINE - 1);
-    (first..offset + len).step_by(LINE as usize)
+    let end = if len == 0 { first } else { offset.saturating_add(len) };
+    (first..end).step_by(LINE as usize)
+}
+
+/// How many lines hold `len` bytes at `offset`.
+#[inline]
+pub(crate) fn line_count(offset: u64, len: u64) -> u64 {
+    if len == 0 {
+        return 0;
+    }
+    (offset.saturating_add(len - 1) / LINE) - (offset / LINE) + 1
+}
+
+/// The instruction that flushes a line, chosen once at opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushInstruction {
+    /// Writes back, keeps the line cached.
+    Clwb,
+    /// Writes back and evicts, unordered.
+    Clflushopt,
+    /// Writes back and evicts, in order.
+    Clflush,
+}
+
+impl FlushInstruction {
+    /// The best one that this processor has; `None` on other processors than x86-64.
+    pub fn detect() -> Option<FlushInstruction> {
+        detect()
+    }
+
+    /// Flushes the lines that hold `len` bytes at `at`.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(crate) fn flush(self, at: *const u8, len: u64) {
+        use std::arch::asm;
+        let start = at.addr() as u64;
+        for line in lines(start, len) {
+            // SAFETY: flushing changes no byte and cannot fault on memory that is mapped; the
+            // caller passes a range of the region.
+            unsafe {
+                match self {
+                    Self::Clwb => {
+                        asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
+                    }
+                    Self::Clflushopt => {
+                        asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
+                    }
+                    Self::Clflush => {
+                        asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags));
+                    }
+                }
+            }
+        }
+    }
+
+    /// No flush instruction is known here, and `detect` says so.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn flush(self, _at: *const u8, _len: u64) {}
+}
+
+/// Orders flushes and streaming stores before every later store.
+#[inline]
+pub(crate) fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has sfence.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Option<FlushInstruction> {
+    use std::arch::x86_64::__cpuid_count;
+    const CLFLUSHOPT: u32 = 1 << 23;
+    const CLWB: u32 = 1 << 24;
+    let features = __cpuid_count(7, 0).ebx;
+    Some(match features {
+        f if f & CLWB != 0 => FlushInstruction::Clwb,
+        f if f & CLFLUSHOPT != 0 => FlushInstruction::Clflushopt,
+        _ => FlushInstruction::Clflush,
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Option<FlushInstruction> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_split_into_exactly_the_lines_that_hold_it() {
+        for offset in 0..200 {
+            for len in 0..300 {
+                let expected: Vec<u64> = (0..10)
+                    .map(|line| line * LINE)
+                    .filter(|line| (offset..offset + len).any(|byte| byte & !(LINE - 1) == *line))
+                    .collect();
+                assert_eq!(lines(offset, len).collect::<Vec<_>>(), expected, "{offset} {len}");
+                assert_eq!(line_count(offset, len), expected.len() as u64, "{offset} {len}");
+            }
+        }
+    }
 }

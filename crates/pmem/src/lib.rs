@@ -7,16 +7,23 @@ mod disk;
 mod domain;
 mod error;
 mod flush;
+mod format;
+mod header;
+mod mapping;
+mod notes;
 mod observer;
 mod region;
+mod runs;
 mod word;
 
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, OsDisk};
 pub use domain::{Domain, DomainRequest, SyncPolicy};
 pub use error::{Error, Fault};
+pub use flush::FlushInstruction;
+pub use format::HEADER_SIZE;
 pub use observer::Observer;
-pub use region::{HEADER_SIZE, Region, RegionOptions, Section};
+pub use region::{Region, RegionOptions, Report, Section};
 pub use word::Word;
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.

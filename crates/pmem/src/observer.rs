@@ -8,7 +8,7 @@ pub trait Observer: Send + Sync {
     fn load(&self, offset: u64, len: u64);
     /// `len` bytes at `offset` have been stored.
     fn store(&self, offset: u64, len: u64);
-    /// The named commit store: the 8 bytes at `offset` have been stored.
+    /// The named commit store of the 8 bytes at `offset`, before it is done.
     fn commit(&self, name: &'static str, offset: u64);
     /// The named flush of the lines that hold `len` bytes at `offset`.
     fn flush(&self, name: &'static str, offset: u64, len: u64);

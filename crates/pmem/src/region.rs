@@ -1,14 +1,32 @@
 //! The region: a range of bytes that is loaded, stored, flushed, fenced and synced.
+#![allow(unsafe_code)]
 
-use std::sync::Arc;
+mod create;
+mod format_lines;
+mod grow;
+mod open;
+mod report;
 
-use zerocopy::{FromBytes, FromZeros, KnownLayout};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use crate::flush::lines;
-use crate::{Counters, Domain, DomainRequest, Error, Fault, LINE, Observer, SyncPolicy, Word};
+use zerocopy::{FromBytes, KnownLayout};
 
-/// Bytes at the start of a region that `pmem` keeps for itself.
-pub const HEADER_SIZE: u64 = 4096;
+use crate::flush::{FlushInstruction, line_count, lines, store_fence};
+use crate::format::MediaHeader;
+use crate::header::Slots;
+use crate::mapping::{Backing, Mapping};
+use crate::{
+    Counters, Disk, Domain, DomainRequest, Error, Fault, HEADER_SIZE, LINE, Observer, OsDisk,
+    SyncPolicy, Word,
+};
+use format_lines::FormatLines;
+
+pub use report::Report;
+
+/// Writes of this many bytes and more go past the cache where flushing is by instruction.
+const STREAM_MIN: usize = 64;
 
 /// How a region is created or opened.
 #[derive(Clone)]
@@ -23,6 +41,11 @@ pub struct RegionOptions {
     pub log_size: u64,
     /// Watches the region.
     pub observer: Option<Arc<dyn Observer>>,
+    /// The files.
+    pub disk: Arc<dyn Disk>,
+    /// Whether threads of the region checkpoint and sync behind the callers' backs. Without them,
+    /// which is for simulation, the caller's own thread checkpoints when it reserves.
+    pub background: bool,
 }
 
 impl Default for RegionOptions {
@@ -33,43 +56,98 @@ impl Default for RegionOptions {
             size_max: 1 << 40,
             log_size: 64 << 20,
             observer: None,
+            disk: Arc::new(OsDisk),
+            background: true,
         }
     }
 }
 
+/// What makes the bytes durable.
+enum Backend {
+    Volatile,
+    Flush(FlushInstruction),
+    Eadr,
+    /// A pool file in the making: fenced lines are written to it in the end.
+    Format(FormatLines),
+}
+
+/// The file under a region.
+struct Media {
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+    header: Mutex<Slots<MediaHeader>>,
+}
+
 /// A mapped range of bytes. All persistent stores of a process go through one of these.
+///
+/// Dropping a region is like the end of the process: what was synced is there at the next opening.
+/// [`close`](Region::close) also brings everything into the one file.
 pub struct Region {
-    words: Box<[Word]>,
+    mapping: Mapping,
+    size: AtomicU64,
+    backend: Backend,
     observer: Option<Arc<dyn Observer>>,
+    sync_policy: SyncPolicy,
+    emulated: bool,
+    media: Option<Media>,
 }
 
 /// Space reserved for the stores of one operation; back-pressure and errors happen when it is
-/// taken, never between its stores.
+/// taken, never between its stores. Held from the first store of the operation to its last flush.
 #[must_use]
 pub struct Section<'r> {
     _region: &'r Region,
 }
 
 impl Region {
-    /// A region in memory only.
+    /// A region in memory only. Nothing is durable; nothing is a file.
     pub fn volatile(size: u64, options: &RegionOptions) -> Result<Region, Error> {
-        let words = <[Word]>::new_box_zeroed_with_elems((size / 8) as usize)
-            .map_err(|_| Fault { offset: 0, len: size, size: 0 })?;
-        Ok(Region { words, observer: options.observer.clone() })
+        let backing = Backing::Anonymous;
+        let mapping = Mapping::reserve(size, options.size_max)
+            .and_then(|mapping| mapping.map(backing, 0, size).map(|()| mapping))
+            .map_err(|e| Error::io("map", std::path::Path::new("memory"), e))?;
+        Ok(Region {
+            mapping,
+            size: AtomicU64::new(size / 8 * 8),
+            backend: Backend::Volatile,
+            observer: options.observer.clone(),
+            sync_policy: options.sync,
+            emulated: false,
+            media: None,
+        })
+    }
+
+    /// A region in memory only that begins with the bytes of `image`.
+    pub fn from_image(image: &[u8], options: &RegionOptions) -> Result<Region, Error> {
+        let region = Region::volatile((image.len() as u64).next_multiple_of(8), options)?;
+        // SAFETY: the region has at least the image's length and nobody else has it yet.
+        unsafe {
+            std::ptr::copy_nonoverlapping(image.as_ptr(), region.mapping.base(), image.len());
+        }
+        Ok(region)
     }
 
     /// Bytes in the region.
     #[inline]
     pub fn size(&self) -> u64 {
-        (self.words.len() * 8) as u64
+        // Whoever knows an offset in new space has synchronised with the growth that made it.
+        self.size.load(Ordering::Relaxed)
     }
 
     /// The domain in force.
     pub fn domain(&self) -> Domain {
-        Domain::Volatile
+        match self.backend {
+            Backend::Volatile => Domain::Volatile,
+            Backend::Flush(_) => Domain::Flush,
+            Backend::Eadr => Domain::Eadr,
+            Backend::Format(_) => Domain::Logged,
+        }
     }
 
     /// A typed view of the bytes at `offset`. Fields that change after publication are [`Word`]s.
+    ///
+    /// # Errors
+    /// [`Fault`] when the range is not in the region or not aligned for `T`.
     #[inline]
     pub fn get<T: FromBytes + KnownLayout>(&self, offset: u64) -> Result<&T, Fault> {
         let len = size_of::<T>() as u64;
@@ -77,39 +155,43 @@ impl Region {
             return Err(self.fault(offset, len));
         }
         let at = self.address(offset, len)?;
-        // SAFETY: in bounds and aligned; T accepts any bit pattern.
-        #[allow(unsafe_code)]
+        // SAFETY: in bounds and aligned (the base is, to 2 MiB); T accepts any bit pattern.
         Ok(unsafe { &*at.cast::<T>() })
     }
 
     /// `count` words at `offset`.
+    ///
+    /// # Errors
+    /// [`Fault`] when the range is not in the region or `offset` no multiple of eight.
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Result<&[Word], Fault> {
+        let len = (count as u64).saturating_mul(8);
         if offset % 8 != 0 {
-            return Err(self.fault(offset, count as u64 * 8));
+            return Err(self.fault(offset, len));
         }
-        let at = self.address(offset, count as u64 * 8)?;
-        // SAFETY: in bounds and aligned.
-        #[allow(unsafe_code)]
+        let at = self.address(offset, len)?;
+        // SAFETY: in bounds and aligned; any eight bytes are a word.
         Ok(unsafe { std::slice::from_raw_parts(at.cast::<Word>(), count) })
     }
 
     /// The bytes of a record that nobody changes any more.
+    ///
+    /// # Errors
+    /// [`Fault`] when the range is not in the region.
     #[inline]
     pub fn bytes(&self, offset: u64, len: u64) -> Result<&[u8], Fault> {
         let at = self.address(offset, len)?;
         // SAFETY: in bounds; the caller's contract is that the record is immutable.
-        #[allow(unsafe_code)]
         Ok(unsafe { std::slice::from_raw_parts(at, len as usize) })
     }
 
     /// Where a word of this region lies.
     #[inline]
     pub fn offset_of(&self, word: &Word) -> u64 {
-        std::ptr::from_ref(word).addr() as u64 - self.words.as_ptr().addr() as u64
+        std::ptr::from_ref(word).addr() as u64 - self.mapping.base().addr() as u64
     }
 
-    /// Stores a word (release).
+    /// Stores a word (release). Durable after a flush of its line and a fence.
     #[inline]
     pub fn store(&self, word: &Word, value: u64) {
         word.put(value);
@@ -128,24 +210,36 @@ impl Region {
         self.store(word, value);
     }
 
-    /// Writes the parts one after another into space that nobody reads yet, and flushes it.
-    pub fn write(&self, name: &'static str, offset: u64, parts: &[&[u8]]) -> Result<(), Fault> {
+    /// Writes the parts one after another into space that nobody reads yet, and flushes it: durable
+    /// after the thread's next fence. Nobody may be told the offset before that fence either: the
+    /// bytes may go past the caches, and then they come into order only there.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] when the range is not in the region or in its header; in the `logged`
+    /// domain, for 64 KiB and more at a page's start, also what writing beside the log met
+    /// ([`Error::Poisoned`], [`Error::DiskFull`], [`Error::Io`]).
+    pub fn write(&self, name: &'static str, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
-        let at = self.address(offset, len as u64)?.cast_mut();
-        let mut done = 0;
-        for part in parts {
-            // SAFETY: in bounds; unpublished space is the caller's alone.
-            #[allow(unsafe_code)]
-            unsafe {
-                std::ptr::copy_nonoverlapping(part.as_ptr(), at.add(done), part.len());
-            }
-            done += part.len();
+        if offset < HEADER_SIZE && self.media.is_some() {
+            return Err(self.fault(offset, len as u64).into());
         }
-        Counters::count(|c| (c.stores, c.bytes) = (c.stores + 1, c.bytes + len as u64));
+        let at = self.range(offset, len as u64)?;
         if let Some(observer) = &self.observer {
             observer.store(offset, len as u64);
+            observer.flush(name, offset, len as u64);
         }
-        self.flush(name, offset, len as u64);
+        let count = line_count(offset, len as u64);
+        Counters::count(|c| {
+            (c.stores, c.bytes, c.lines) = (c.stores + 1, c.bytes + len as u64, c.lines + count);
+        });
+        match &self.backend {
+            Backend::Flush(_) | Backend::Eadr if len >= STREAM_MIN => self.stream(at, parts),
+            _ => {
+                // SAFETY: `range` found room for all parts; the space is the caller's alone.
+                unsafe { copy_parts(at, parts) };
+                self.flush_lines(offset, len as u64);
+            }
+        }
         Ok(())
     }
 
@@ -155,51 +249,144 @@ impl Region {
         if let Some(observer) = &self.observer {
             observer.flush(name, offset, len);
         }
-        let count = lines(offset, len).count() as u64;
+        let count = line_count(offset, len);
         Counters::count(|c| c.lines += count);
+        self.flush_lines(offset, len);
     }
 
-    /// Orders: what the calling thread has flushed is durable before anything that it stores later.
+    #[inline]
+    fn flush_lines(&self, offset: u64, len: u64) {
+        match &self.backend {
+            Backend::Volatile | Backend::Eadr => {}
+            Backend::Flush(instruction) => {
+                if self.range(offset, len).is_ok() {
+                    instruction.flush(self.mapping.base().wrapping_add(offset as usize), len);
+                }
+            }
+            Backend::Format(lines) => lines.note(offset, len),
+        }
+    }
+
+    /// Orders: what the calling thread has flushed is durable before anything that it stores later,
+    /// in the `logged` domain in the sense of the next sync.
     #[inline]
     pub fn fence(&self, name: &'static str) {
         if let Some(observer) = &self.observer {
             observer.fence(name);
         }
         Counters::count(|c| c.fences += 1);
+        match &self.backend {
+            Backend::Volatile => {}
+            Backend::Flush(_) | Backend::Eadr => store_fence(),
+            Backend::Format(lines) => lines.fence(),
+        }
     }
 
-    /// All that was fenced is as durable as the policy promises.
+    /// All that was fenced before the call, by any thread, is as durable as the policy promises.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] from the first failure of the log on; [`Error::DiskFull`].
     pub fn sync(&self) -> Result<(), Error> {
+        if let Some(observer) = &self.observer {
+            observer.sync();
+        }
         Ok(())
     }
 
-    /// Reserves room below the waist for an operation that flushes at most `lines` lines.
+    /// Reserves room below the waist for an operation that flushes at most `lines` lines. Waits
+    /// for the checkpointer where there is none.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`]; nothing has changed then.
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
         let _ = lines;
         Ok(Section { _region: self })
     }
 
-    /// Grows the region to `size` bytes; the new bytes are zero.
-    pub fn grow(&self, size: u64) -> Result<(), Error> {
-        Err(self.fault(0, size).into())
-    }
-
+    /// An address that is checked, and shown to the observer as a load.
     #[inline]
     fn address(&self, offset: u64, len: u64) -> Result<*const u8, Fault> {
-        if offset.checked_add(len).is_none_or(|end| end > self.size()) {
-            return Err(self.fault(offset, len));
-        }
+        let at = self.range(offset, len)?;
         if let Some(observer) = &self.observer {
             observer.load(offset, len);
         }
-        // SAFETY: in bounds.
-        #[allow(unsafe_code)]
-        Ok(unsafe { self.words.as_ptr().cast::<u8>().add(offset as usize) })
+        Ok(at)
+    }
+
+    /// An address that is checked.
+    #[inline]
+    fn range(&self, offset: u64, len: u64) -> Result<*mut u8, Fault> {
+        if offset.checked_add(len).is_none_or(|end| end > self.size()) {
+            return Err(self.fault(offset, len));
+        }
+        Ok(self.mapping.base().wrapping_add(offset as usize))
     }
 
     #[cold]
     fn fault(&self, offset: u64, len: u64) -> Fault {
         Fault { offset, len, size: self.size() }
+    }
+
+    /// Writes the parts past the cache, whole lines at a time; head and tail through it.
+    #[cfg(target_arch = "x86_64")]
+    fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
+        let mut line = [0_u8; LINE as usize];
+        let mut filled = 0;
+        let mut to = at;
+        for part in parts {
+            let mut rest = *part;
+            while !rest.is_empty() {
+                let room = LINE as usize - to.addr() % LINE as usize;
+                if filled == 0 && room == LINE as usize && rest.len() >= LINE as usize {
+                    // SAFETY: `to` is aligned, and the caller has checked the range of all parts.
+                    unsafe { crate::flush::stream_line(rest.as_ptr(), to) };
+                    (to, rest) = (to.wrapping_add(LINE as usize), &rest[LINE as usize..]);
+                    continue;
+                }
+                let take = rest.len().min(room - filled);
+                line[filled..filled + take].copy_from_slice(&rest[..take]);
+                (filled, rest) = (filled + take, &rest[take..]);
+                if filled == room {
+                    self.put_piece(&line[..filled], to);
+                    (to, filled) = (to.wrapping_add(filled), 0);
+                }
+            }
+        }
+        self.put_piece(&line[..filled], to);
+    }
+
+    /// Stores a piece of one line, past the cache if it is all of the line.
+    #[cfg(target_arch = "x86_64")]
+    fn put_piece(&self, piece: &[u8], to: *mut u8) {
+        if piece.len() == LINE as usize {
+            // SAFETY: a piece of a whole line begins at the line; the range was checked.
+            unsafe { crate::flush::stream_line(piece.as_ptr(), to) };
+            return;
+        }
+        // SAFETY: the range was checked, and is the caller's alone.
+        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len()) };
+        if let Backend::Flush(instruction) = &self.backend {
+            instruction.flush(to, piece.len() as u64);
+        }
+    }
+
+    /// There is no flush domain here.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
+        // SAFETY: the range was checked, and is the caller's alone.
+        unsafe { copy_parts(at, parts) };
+    }
+}
+
+/// Copies the parts one after another.
+///
+/// # Safety
+/// There is room for all of them at `at`, and nobody else uses it.
+unsafe fn copy_parts(mut at: *mut u8, parts: &[&[u8]]) {
+    for part in parts {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len()) };
+        at = at.wrapping_add(part.len());
     }
 }
 

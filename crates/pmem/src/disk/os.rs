@@ -1,0 +1,179 @@
+//! The operating system's files.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate, major, minor};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{Disk, DiskFile};
+
+/// Zeroes are written in pieces of this many bytes where the file system cannot allocate.
+const ZERO_PIECE: u64 = 1 << 20;
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsDisk;
+
+struct OsFile {
+    file: File,
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Arc::new(OsFile { file }))
+    }
+
+    fn create(&self, _step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let exclusive =
+            || OpenOptions::new().read(true).write(true).create_new(true).mode_private().open(path);
+        let file = match exclusive() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let stale = OpenOptions::new().read(true).write(true).open(path)?;
+                if !try_lock(&stale)? {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                fs::remove_file(path)?;
+                exclusive()?
+            }
+            other => other?,
+        };
+        // Between creating and locking, another creator may have taken the file for stale.
+        if !try_lock(&file)? || fs::metadata(path)?.ino() != file.metadata()?.ino() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Arc::new(OsFile { file }))
+    }
+
+    fn link(&self, _step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn rename(&self, _step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, _step: &'static str, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, _step: &'static str, path: &Path) -> io::Result<()> {
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        File::open(directory)?.sync_all()
+    }
+
+    fn entropy(&self) -> u64 {
+        let mut bytes = [0; 8];
+        let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+        match read {
+            Ok(()) => u64::from_le_bytes(bytes),
+            Err(_) => fallback_entropy(),
+        }
+    }
+
+    fn boot(&self) -> u64 {
+        let id = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        // FNV-1a: the value is compared, never trusted.
+        id.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// Hash keys of the standard library are random per process.
+fn fallback_entropy() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+trait ModePrivate {
+    /// Readable and writable by the owner, readable by the group: a pool may hold secrets.
+    fn mode_private(&mut self) -> &mut Self;
+}
+
+impl ModePrivate for OpenOptions {
+    fn mode_private(&mut self) -> &mut Self {
+        std::os::unix::fs::OpenOptionsExt::mode(self, 0o640)
+    }
+}
+
+fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+impl OsFile {
+    fn write_zeroes(&self, from: u64, to: u64) -> io::Result<()> {
+        let zeroes = vec![0; ZERO_PIECE as usize];
+        let mut at = from;
+        while at < to {
+            let piece = (to - at).min(ZERO_PIECE);
+            self.file.write_all_at(&zeroes[..piece as usize], at)?;
+            at += piece;
+        }
+        Ok(())
+    }
+}
+
+impl DiskFile for OsFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, _step: &'static str, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self, _step: &'static str) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn allocate(&self, _step: &'static str, offset: u64, len: u64) -> io::Result<()> {
+        match retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), offset, len)) {
+            // Only what lies beyond the end is known to hold nothing.
+            Err(Errno::OPNOTSUPP) => self.write_zeroes(self.len()?.max(offset), offset + len),
+            other => Ok(other?),
+        }
+    }
+
+    fn truncate(&self, _step: &'static str, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn lock(&self) -> io::Result<bool> {
+        try_lock(&self.file)
+    }
+
+    fn holder(&self) -> Option<u32> {
+        let meta = self.file.metadata().ok()?;
+        let wanted = format!("{:02x}:{:02x}:{}", major(meta.dev()), minor(meta.dev()), meta.ino());
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        locks.lines().find_map(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            let at = fields.iter().position(|field| *field == wanted)?;
+            fields.get(at.checked_sub(1)?)?.parse().ok().filter(|pid| *pid != 0)
+        })
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}

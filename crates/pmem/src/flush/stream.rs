@@ -1,0 +1,61 @@
+//! Stores that go past the cache, a whole line at a time.
+
+use std::arch::x86_64::{
+    __m128i, __m512i, _mm_loadu_si128, _mm_stream_si128, _mm512_loadu_si512, _mm512_stream_si512,
+};
+
+/// Stores 64 bytes past the cache: in order with nothing until the next store fence.
+///
+/// # Safety
+/// `to` is aligned to 64 bytes and may be written; `from` may be read.
+#[inline]
+pub(crate) unsafe fn stream_line(from: *const u8, to: *mut u8) {
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has AVX-512; the rest is the caller's promise.
+        unsafe { stream_512(from, to) }
+    } else {
+        // SAFETY: every x86-64 processor has SSE2; the rest is the caller's promise.
+        unsafe { stream_128(from, to) }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn stream_512(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise; the load is unaligned, the store's target aligned.
+    unsafe { _mm512_stream_si512(to.cast::<__m512i>(), _mm512_loadu_si512(from.cast())) }
+}
+
+unsafe fn stream_128(from: *const u8, to: *mut u8) {
+    for at in [0, 16, 32, 48] {
+        // SAFETY: the caller's promise, for each quarter of the line.
+        unsafe {
+            _mm_stream_si128(
+                to.add(at).cast::<__m128i>(),
+                _mm_loadu_si128(from.add(at).cast::<__m128i>()),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Line([u8; 64]);
+
+    #[test]
+    fn both_widths_store_the_same_bytes() {
+        let from: [u8; 65] = std::array::from_fn(|i| i as u8);
+        let mut narrow = Line([0; 64]);
+        let mut chosen = Line([0; 64]);
+        // SAFETY: both targets are aligned, the source has 64 bytes from index 1.
+        unsafe {
+            stream_128(from.as_ptr().add(1), narrow.0.as_mut_ptr());
+            stream_line(from.as_ptr().add(1), chosen.0.as_mut_ptr());
+        }
+        crate::flush::store_fence();
+        assert_eq!(narrow.0, from[1..]);
+        assert_eq!(chosen.0, from[1..]);
+    }
+}

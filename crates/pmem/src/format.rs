@@ -1,0 +1,236 @@
+//! What `pmem` puts on media; `docs/formats/media-header.md` and `docs/formats/redo-log.md` draw it.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes at the start of a region that `pmem` keeps for itself.
+pub const HEADER_SIZE: u64 = 4096;
+
+/// Where the two copies of a header lie: in separate sectors, so that a torn write spares one.
+pub(crate) const SLOT_OFFSETS: [u64; 2] = [0, 2048];
+
+/// Bytes in a header: one sector.
+pub(crate) const SLOT_SIZE: usize = 512;
+
+/// Magic of a pool file.
+pub(crate) const MEDIA_MAGIC: [u8; 8] = *b"TEMBOMED";
+
+/// The newest version of the media header known here.
+pub(crate) const MEDIA_VERSION: u32 = 1;
+
+/// The redo log must be replayed before the region is used.
+pub(crate) const FLAG_LOG_NEEDED: u64 = 1;
+/// The region was closed, and all of it is on the medium.
+pub(crate) const FLAG_CLEAN: u64 = 1 << 1;
+/// Persistent memory was emulated: flushed lines live in memory that loses power.
+pub(crate) const FLAG_EMULATED: u64 = 1 << 2;
+
+/// One of the two headers of a pool file.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct MediaHeader {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: U32,
+    /// The domain last used: 1 flush, 2 eadr, 3 logged.
+    pub(crate) domain: U32,
+    pub(crate) features_must: U64,
+    pub(crate) features_may: U64,
+    pub(crate) features_read: U64,
+    pub(crate) identity: [U64; 2],
+    /// The valid header with the higher sequence counts.
+    pub(crate) sequence: U64,
+    /// Bytes in the region.
+    pub(crate) size: U64,
+    /// Generation of the redo log.
+    pub(crate) generation: U64,
+    pub(crate) flags: U64,
+    /// A hash of the boot in which the region was last opened.
+    pub(crate) boot: U64,
+    pub(crate) reserved: [u8; 412],
+    /// CRC-32C of all bytes before it.
+    pub(crate) crc: U32,
+}
+
+const _: () = {
+    assert!(size_of::<MediaHeader>() == SLOT_SIZE);
+    assert!(std::mem::offset_of!(MediaHeader, identity) == 40);
+    assert!(std::mem::offset_of!(MediaHeader, size) == 64);
+    assert!(std::mem::offset_of!(MediaHeader, boot) == 88);
+    assert!(std::mem::offset_of!(MediaHeader, crc) == 508);
+};
+
+/// A header of one sector, one of two, that ends in its checksum and carries a sequence.
+pub(crate) trait Slot: FromBytes + IntoBytes + Immutable + Copy {
+    /// The magic that it begins with.
+    const MAGIC: [u8; 8];
+    /// The newest version known here.
+    const VERSION: u32;
+
+    /// The version found.
+    fn version(&self) -> u32;
+    /// The sequence found.
+    fn sequence(&self) -> u64;
+    /// Sets sequence and checksum.
+    fn seal(&mut self, sequence: u64);
+
+    /// Whether the checksum holds. It stands at the end in every version of the format.
+    fn checks(&self) -> bool {
+        let (body, crc) = self.as_bytes().split_at(SLOT_SIZE - 4);
+        crc32c::crc32c(body).to_le_bytes() == *crc
+    }
+}
+
+impl Slot for MediaHeader {
+    const MAGIC: [u8; 8] = MEDIA_MAGIC;
+    const VERSION: u32 = MEDIA_VERSION;
+
+    fn version(&self) -> u32 {
+        self.version.get()
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence.get()
+    }
+
+    fn seal(&mut self, sequence: u64) {
+        self.sequence.set(sequence);
+        self.crc.set(crc32c::crc32c(&self.as_bytes()[..SLOT_SIZE - 4]));
+    }
+}
+
+impl MediaHeader {
+    /// The header of a new pool.
+    pub(crate) fn new(identity: u128, size: u64) -> MediaHeader {
+        let mut header = MediaHeader::new_zeroed();
+        header.magic = MEDIA_MAGIC;
+        header.version.set(MEDIA_VERSION);
+        header.identity = split(identity);
+        header.size.set(size);
+        header
+    }
+
+    /// The pool's identity.
+    pub(crate) fn identity(&self) -> u128 {
+        join(self.identity)
+    }
+
+    /// Whether a flag is set.
+    pub(crate) fn has(&self, flag: u64) -> bool {
+        self.flags.get() & flag != 0
+    }
+
+    /// Sets or clears a flag.
+    pub(crate) fn set(&mut self, flag: u64, on: bool) {
+        let flags = self.flags.get();
+        self.flags.set(if on { flags | flag } else { flags & !flag });
+    }
+}
+
+/// Magic of a redo log.
+pub(crate) const LOG_MAGIC: [u8; 8] = *b"TEMBOLOG";
+
+/// The newest version of the redo log known here.
+pub(crate) const LOG_VERSION: u32 = 1;
+
+/// Bytes of a log file before its ring.
+pub(crate) const LOG_HEADER_SIZE: u64 = 4096;
+
+/// One of the two headers of a redo log.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct LogHeader {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: U32,
+    /// The running checksum before the group at `start_position`.
+    pub(crate) start_chain: U32,
+    pub(crate) identity: [U64; 2],
+    /// The valid header with the higher sequence counts.
+    pub(crate) sequence: U64,
+    pub(crate) generation: U64,
+    /// The generation whose content this one holds too.
+    pub(crate) previous: U64,
+    /// Stands in every group: those of other generations are not taken for this one's.
+    pub(crate) salt: U64,
+    /// Bytes in the ring.
+    pub(crate) capacity: U64,
+    /// Where replay begins; positions only grow, and are taken modulo the capacity.
+    pub(crate) start_position: U64,
+    /// Sequence of the group there.
+    pub(crate) start_sequence: U64,
+    pub(crate) reserved: [u8; 420],
+    /// CRC-32C of all bytes before it.
+    pub(crate) crc: U32,
+}
+
+const _: () = {
+    assert!(size_of::<LogHeader>() == SLOT_SIZE);
+    assert!(std::mem::offset_of!(LogHeader, identity) == 16);
+    assert!(std::mem::offset_of!(LogHeader, salt) == 56);
+    assert!(std::mem::offset_of!(LogHeader, start_sequence) == 80);
+    assert!(std::mem::offset_of!(LogHeader, crc) == 508);
+};
+
+impl Slot for LogHeader {
+    const MAGIC: [u8; 8] = LOG_MAGIC;
+    const VERSION: u32 = LOG_VERSION;
+
+    fn version(&self) -> u32 {
+        self.version.get()
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence.get()
+    }
+
+    fn seal(&mut self, sequence: u64) {
+        self.sequence.set(sequence);
+        self.crc.set(crc32c::crc32c(&self.as_bytes()[..SLOT_SIZE - 4]));
+    }
+}
+
+/// The line before a group's payload. The payload is `lines` offsets of eight bytes, `extents`
+/// pairs of offset and length, zeroes up to a line, then `lines` times 64 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct GroupHeader {
+    pub(crate) salt: U64,
+    pub(crate) sequence: U64,
+    /// All groups up to this one were durable when the group was appended.
+    pub(crate) synced_through: U64,
+    pub(crate) lines: U32,
+    pub(crate) extents: U32,
+    /// Where the group begins.
+    pub(crate) position: U64,
+    pub(crate) reserved: [u8; 16],
+    /// CRC-32C of the 56 bytes before it and the payload, begun with the previous group's.
+    pub(crate) chain: U32,
+    /// CRC-32C of the 60 bytes before it: certifies the header alone.
+    pub(crate) crc: U32,
+}
+
+const _: () = {
+    assert!(size_of::<GroupHeader>() == 64);
+    assert!(std::mem::offset_of!(GroupHeader, lines) == 24);
+    assert!(std::mem::offset_of!(GroupHeader, position) == 32);
+    assert!(std::mem::offset_of!(GroupHeader, chain) == 56);
+};
+
+/// A range of the pool file that was written beside the log.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct ExtentRecord {
+    pub(crate) offset: U64,
+    pub(crate) len: U64,
+}
+
+const _: () = assert!(size_of::<ExtentRecord>() == 16);
+
+/// An identity as it stands on media.
+pub(crate) fn split(identity: u128) -> [U64; 2] {
+    [U64::new(identity as u64), U64::new((identity >> 64) as u64)]
+}
+
+/// An identity from media.
+pub(crate) fn join(identity: [U64; 2]) -> u128 {
+    u128::from(identity[0].get()) | (u128::from(identity[1].get()) << 64)
+}

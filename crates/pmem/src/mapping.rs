@@ -1,0 +1,155 @@
+//! Address space: a large range is reserved, its start is mapped, growth maps more of it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// The base is aligned so that large pages can be used.
+const ALIGNMENT: u64 = 2 << 20;
+
+/// Bytes in a page of the machine.
+pub(crate) const PAGE: u64 = 4096;
+
+/// How a range is backed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Backing<'a> {
+    /// Memory of the process.
+    Anonymous,
+    /// Pages of the file, copied when they are stored to.
+    Private(BorrowedFd<'a>),
+    /// Pages of the file.
+    Shared(BorrowedFd<'a>),
+    /// Persistent memory itself: the file system's metadata is durable before a store is.
+    Synchronous(BorrowedFd<'a>),
+}
+
+/// A reserved range of addresses.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    reserved: u64,
+}
+
+// SAFETY: the range belongs to the mapping until it is dropped; what is in it is synchronised by
+// the region's own rules.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the mapping itself is not changed after creation.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `size_max` bytes, or fewer where the system does not give as many, but `size`.
+    pub(crate) fn reserve(size: u64, size_max: u64) -> io::Result<Mapping> {
+        let size = size.max(1).next_multiple_of(PAGE);
+        let mut wanted = size_max.max(size).next_multiple_of(PAGE);
+        loop {
+            match Self::reserve_exactly(wanted) {
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && wanted > size => {
+                    wanted = (wanted / 2).max(size).next_multiple_of(PAGE);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn reserve_exactly(reserved: u64) -> io::Result<Mapping> {
+        let span = (reserved + ALIGNMENT) as usize;
+        // SAFETY: a new mapping at an address of the system's choice.
+        let start = unsafe {
+            mmap_anonymous(
+                null_mut(),
+                span,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let head = start.addr().next_multiple_of(ALIGNMENT as usize) - start.addr();
+        let base = start.cast::<u8>().wrapping_add(head);
+        let tail = span - head - reserved as usize;
+        if head > 0 {
+            // SAFETY: the unaligned head of the mapping just made.
+            unsafe { munmap(start, head) }?;
+        }
+        if tail > 0 {
+            // SAFETY: the rest of the mapping just made, behind what is kept.
+            unsafe { munmap(base.wrapping_add(reserved as usize).cast(), tail) }?;
+        }
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { base, reserved })
+    }
+
+    /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
+    pub(crate) fn map(&self, backing: Backing<'_>, from: u64, to: u64) -> io::Result<()> {
+        let to = to.next_multiple_of(PAGE);
+        if from % PAGE != 0 || to > self.reserved || from > to {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        if from == to {
+            return Ok(());
+        }
+        let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+        let len = (to - from) as usize;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let private = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: the range lies in what this mapping reserved, and nothing lives there yet: it
+        // is mapped once, at opening or by the growth that makes it part of the region.
+        let mapped = unsafe {
+            match backing {
+                Backing::Anonymous => mmap_anonymous(at, len, access, private),
+                Backing::Private(file) => mmap(at, len, access, private, file, from),
+                Backing::Shared(file) => {
+                    mmap(at, len, access, MapFlags::SHARED | MapFlags::FIXED, file, from)
+                }
+                Backing::Synchronous(file) => {
+                    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC | MapFlags::FIXED;
+                    mmap(at, len, access, flags, file, from)
+                }
+            }
+        };
+        mapped.map(drop).map_err(Into::into)
+    }
+
+    /// Drops private copies of whole pages: the next load sees the file.
+    pub(crate) fn give_back(&self, from: u64, to: u64) -> io::Result<()> {
+        if from % PAGE != 0 || to % PAGE != 0 || to > self.reserved || from >= to {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+        // SAFETY: the range is mapped by `self`; the caller holds that no store to it is pending
+        // and no slice of it is lent out, so that only the pages' backing changes.
+        unsafe { madvise(at, (to - from) as usize, Advice::LinuxDontNeed) }?;
+        Ok(())
+    }
+
+    /// The first byte.
+    #[inline]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes of address space.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the whole reserved range is this mapping's; no borrow of the region outlives it.
+        // Nothing can be done about a failure.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+    }
+}
+
+/// Whether `file` lies on persistent memory: a synchronous mapping of it succeeds.
+pub(crate) fn is_persistent_memory(file: BorrowedFd<'_>) -> bool {
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    // SAFETY: a new mapping at an address of the system's choice, of no other use.
+    unsafe {
+        mmap(null_mut(), PAGE as usize, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)
+            .map(|at| munmap(at, PAGE as usize))
+            .is_ok()
+    }
+}

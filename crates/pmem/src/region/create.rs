@@ -1,0 +1,141 @@
+//! Creation: the new pool is made under another name, and gets its own when it is whole.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use super::format_lines::FormatLines;
+use super::open::{Choice, choose_new};
+use super::{Backend, Media, Region, RegionOptions};
+use crate::format::{FLAG_EMULATED, HEADER_SIZE, MediaHeader};
+use crate::header::Slots;
+use crate::mapping::{Backing, Mapping, PAGE};
+use crate::runs::Runs;
+use crate::{DiskFile, Domain, Error, Fault, LINE};
+
+impl Region {
+    /// Creates a pool file of `size` bytes (rounded up to whole pages) and opens it. `format` puts
+    /// the first bytes into the region, through stores, flushes and fences like all others.
+    ///
+    /// Durable on return. A crash before leaves no file of that name, at most `PATH.tmp`, which
+    /// the next creation replaces.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Held`] when somebody is creating the same pool,
+    /// [`Error::DiskFull`], [`Error::Io`]; what `format` says.
+    pub fn create<E: From<Error>>(
+        path: &Path,
+        size: u64,
+        options: &RegionOptions,
+        format: impl FnOnce(&Region) -> Result<(), E>,
+    ) -> Result<Region, E> {
+        let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE);
+        if options.disk.open(path).is_ok() {
+            return Err(Error::Exists { path: path.to_owned() }.into());
+        }
+        let draft_path = with_suffix(path, ".tmp");
+        let draft =
+            options.disk.create("create.file", &draft_path).map_err(|e| match e.kind() {
+                io::ErrorKind::WouldBlock => Error::Held { path: draft_path.clone(), pid: None },
+                _ => Error::io("create", &draft_path, e),
+            })?;
+        let made = make(&draft, &draft_path, path, size, options, format);
+        // Of no consequence when it fails: the next creation replaces the file.
+        let _ = options.disk.remove("create.remove_draft", &draft_path);
+        made?;
+        Ok(Region::open_locked(draft, path, options)?)
+    }
+}
+
+fn make<E: From<Error>>(
+    draft: &Arc<dyn DiskFile>,
+    draft_path: &Path,
+    path: &Path,
+    size: u64,
+    options: &RegionOptions,
+    format: impl FnOnce(&Region) -> Result<(), E>,
+) -> Result<(), E> {
+    let io = |action, e| Error::io(action, draft_path, e);
+    draft.allocate("create.allocate", 0, size).map_err(|e| io("allocate", e))?;
+    let choice = choose_new(draft.as_ref(), draft_path, options)?;
+    let region = draft_region(draft, draft_path, size, &choice, options)?;
+    format(&region)?;
+    region.settle(draft, draft_path)?;
+    drop(region);
+    let disk = &options.disk;
+    // ORDER: the file's content and length are durable before it has its name, so that whoever
+    // finds the name finds a whole pool.
+    draft.sync("create.sync_before_link").map_err(|e| io("sync", e))?;
+    disk.link("create.link", draft_path, path).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_owned() },
+        _ => Error::io("link", path, e),
+    })?;
+    // ORDER: the name is durable before the caller is told that there is a pool.
+    disk.sync_dir("create.sync_dir", path).map_err(|e| Error::io("sync directory of", path, e))?;
+    Ok(())
+}
+
+/// The region that `format` works on.
+fn draft_region(
+    draft: &Arc<dyn DiskFile>,
+    draft_path: &Path,
+    size: u64,
+    choice: &Choice,
+    options: &RegionOptions,
+) -> Result<Region, Error> {
+    let entropy = || u128::from(options.disk.entropy());
+    let header = MediaHeader::new(entropy() | (entropy() << 64), size);
+    let mut slots = Slots::new(draft.clone(), draft_path, header);
+    slots.update("create.header_write", "create.header_sync", |header| {
+        header.domain.set(choice.domain_on_media());
+        header.set(FLAG_EMULATED, choice.emulated);
+        header.boot.set(options.disk.boot());
+    })?;
+    let mapping = Mapping::reserve(size, size).map_err(|e| Error::io("map", draft_path, e))?;
+    let (backing, backend) = match choice.domain {
+        Domain::Flush | Domain::Eadr => (choice.backing(draft.as_ref()), choice.backend()?),
+        Domain::Logged | Domain::Volatile => {
+            (Backing::Anonymous, Backend::Format(FormatLines::new()))
+        }
+    };
+    mapping.map(backing, 0, size).map_err(|e| Error::io("map", draft_path, e))?;
+    Ok(Region {
+        mapping,
+        size: AtomicU64::new(size),
+        backend,
+        observer: options.observer.clone(),
+        sync_policy: options.sync,
+        emulated: choice.emulated,
+        media: Some(Media {
+            path: draft_path.to_owned(),
+            disk: options.disk.clone(),
+            header: Mutex::new(slots),
+        }),
+    })
+}
+
+impl Region {
+    /// Writes what formatting has fenced into the file.
+    fn settle(&self, draft: &Arc<dyn DiskFile>, draft_path: &Path) -> Result<(), Error> {
+        let Backend::Format(lines) = &self.backend else {
+            return Ok(());
+        };
+        let mut runs = Runs::new(draft.as_ref(), "create.format_write");
+        for line in lines.take() {
+            if line >= HEADER_SIZE {
+                let bytes = self.bytes(line, LINE).map_err(|fault: Fault| Error::from(fault))?;
+                runs.put(line, bytes).map_err(|e| Error::io("write", draft_path, e))?;
+            }
+        }
+        runs.finish().map(drop).map_err(|e| Error::io("write", draft_path, e))
+    }
+}
+
+/// The path with `suffix` behind its file name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

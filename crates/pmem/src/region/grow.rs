@@ -1,0 +1,76 @@
+//! Growth: blocks first, then the durable size, then the region's.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use super::{Backend, Region};
+use crate::Error;
+use crate::mapping::{Backing, PAGE};
+
+impl Region {
+    /// Grows the region to `size` bytes (rounded up to whole pages); the new bytes are zero.
+    /// Durable on return. Does nothing when the region is as large already.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] beyond the space reserved at opening, [`Error::DiskFull`], [`Error::Io`];
+    /// the region is as before then.
+    pub fn grow(&self, size: u64) -> Result<(), Error> {
+        if size.checked_next_multiple_of(PAGE).is_none_or(|size| size > self.mapping.reserved()) {
+            return Err(self.fault(0, size).into());
+        }
+        let size = size.next_multiple_of(PAGE);
+        match &self.media {
+            None => self.grow_memory(size),
+            Some(_) => self.grow_file(size),
+        }
+    }
+
+    fn grow_memory(&self, size: u64) -> Result<(), Error> {
+        let old = self.size();
+        if size > old {
+            let from = old.next_multiple_of(PAGE);
+            self.mapping
+                .map(Backing::Anonymous, from, size)
+                .map_err(|e| Error::io("map", "memory".as_ref(), e))?;
+            self.size.store(size, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn grow_file(&self, size: u64) -> Result<(), Error> {
+        let Some(media) = &self.media else {
+            return Ok(());
+        };
+        let path = &media.path;
+        let mut slots = media.header.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.size();
+        if size <= old {
+            return Ok(());
+        }
+        let file = slots.file().clone();
+        let allocate = || {
+            // What an interrupted growth, or anybody, left behind the end must not be seen.
+            if file.len()? > old {
+                file.truncate("grow.truncate", old)?;
+            }
+            file.allocate("grow.allocate", old, size - old)?;
+            // ORDER: blocks and length are durable before the header's size: a file shorter than
+            // its header says is damage.
+            file.sync("grow.sync_before_size")
+        };
+        allocate().map_err(|e| Error::io("grow", path, e))?;
+        let backing = match (&self.backend, file.descriptor()) {
+            (_, None) => Backing::Anonymous,
+            (Backend::Flush(_) | Backend::Eadr, Some(fd)) if !self.emulated => {
+                Backing::Synchronous(fd)
+            }
+            (Backend::Flush(_) | Backend::Eadr, Some(fd)) => Backing::Shared(fd),
+            (_, Some(fd)) => Backing::Private(fd),
+        };
+        self.mapping.map(backing, old, size).map_err(|e| Error::io("map", path, e))?;
+        // ORDER: the size is durable before anybody stores into the new space.
+        slots.update("grow.size_write", "grow.size_sync", |header| header.size.set(size))?;
+        self.size.store(size, Ordering::Release);
+        Ok(())
+    }
+}

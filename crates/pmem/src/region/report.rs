@@ -1,0 +1,78 @@
+//! What a region can say about itself.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::Region;
+use crate::{Domain, SyncPolicy};
+
+/// State and totals of a region since it was opened.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The domain in force.
+    pub domain: Domain,
+    /// Whether the medium only pretends to be persistent memory.
+    pub emulated: bool,
+    /// What a sync waits for.
+    pub sync: SyncPolicy,
+    /// The pool's identity; zero without a file.
+    pub identity: u128,
+    /// Generation of the redo log.
+    pub generation: u64,
+    /// Bytes in the region.
+    pub size: u64,
+    /// Bytes that it can grow to.
+    pub size_max: u64,
+    /// Groups of the log that opening replayed.
+    pub replayed_groups: u64,
+    /// Bytes of the log that opening replayed.
+    pub replayed_bytes: u64,
+    /// How long opening took, recovery included.
+    pub recovery: Duration,
+    /// Bytes of pages that differ from the pool file and so are held in memory.
+    pub private_bytes: u64,
+    /// Bytes of the log in use.
+    pub log_used: u64,
+    /// Bytes that the log can hold.
+    pub log_capacity: u64,
+    /// Checkpoints done.
+    pub checkpoints: u64,
+    /// `fdatasync`s of the log.
+    pub log_syncs: u64,
+    /// `fdatasync`s of the pool file.
+    pub pool_syncs: u64,
+    /// Bytes written to the log.
+    pub log_bytes_written: u64,
+    /// Bytes written to the pool file.
+    pub pool_bytes_written: u64,
+}
+
+impl Region {
+    /// What the region can say about itself.
+    pub fn report(&self) -> Report {
+        let header = self
+            .media
+            .as_ref()
+            .map(|media| *media.header.lock().unwrap_or_else(PoisonError::into_inner).get());
+        Report {
+            domain: self.domain(),
+            emulated: self.emulated,
+            sync: self.sync_policy,
+            identity: header.map_or(0, |header| header.identity()),
+            generation: header.map_or(0, |header| header.generation.get()),
+            size: self.size(),
+            size_max: self.mapping.reserved(),
+            replayed_groups: 0,
+            replayed_bytes: 0,
+            recovery: Duration::ZERO,
+            private_bytes: 0,
+            log_used: 0,
+            log_capacity: 0,
+            checkpoints: 0,
+            log_syncs: 0,
+            pool_syncs: 0,
+            log_bytes_written: 0,
+            pool_bytes_written: 0,
+        }
+    }
+}

@@ -1,2 +1,28 @@
-//! .
-fn main() {}
+//! The binary `tembo`: a durable server that speaks Redis, and what an operator needs beside it.
+
+mod args;
+mod bytes;
+mod check;
+mod completions;
+mod doctor;
+mod dump;
+mod exit;
+mod line;
+mod load;
+mod output;
+mod password;
+mod serve;
+mod signals;
+mod stat;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match args::Cli::parse().command.run() {
+        Ok(exit) => exit.into(),
+        Err(error) => exit::report(&error).into(),
+    }
+}

@@ -1,0 +1,56 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+use crate::{check, completions, doctor, dump, exit, load, serve, stat};
+
+/// A durable server that speaks Redis: an acknowledged write survives.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true, after_long_help = exit::table())]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a pool to Redis clients, creating it if there is none
+    Serve(serve::Args),
+    /// Say what a pool holds and how it is kept
+    Stat(stat::Args),
+    /// Walk everything in a pool and account for every byte
+    Check(check::Args),
+    /// Write every key of a pool as JSON lines
+    Dump(dump::Args),
+    /// Read JSON lines into a pool, creating it if there is none
+    Load(load::Args),
+    /// Say what this machine offers, and what durability costs here
+    Doctor(doctor::Args),
+    /// Print the completions of a shell
+    Completions(completions::Args),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Command::Serve(args) => serve::run(&args),
+            Command::Stat(args) => stat::run(&args),
+            Command::Check(args) => check::run(&args),
+            Command::Dump(args) => dump::run(&args),
+            Command::Load(args) => load::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Completions(args) => completions::run(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,151 @@
+//! How the commands open a store: the options that they share, and what they do when it is missing.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use tembo_kv::{Options, Store};
+use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
+use tembo_pool::PoolOptions;
+
+use crate::bytes;
+use crate::exit::{Exit, refuse};
+
+/// What makes the bytes durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Domain {
+    /// Probe the medium: persistent memory if it is, else a redo log
+    #[default]
+    Auto,
+    /// Flush instructions; emulated where the medium is not persistent memory
+    Flush,
+    /// As flush, with caches that survive a power failure
+    Eadr,
+    /// A redo log beside an ordinary file
+    Logged,
+    /// Memory only: nothing survives
+    Volatile,
+}
+
+/// When the log reaches the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sync {
+    /// Before any reply
+    #[default]
+    Always,
+    /// Every second
+    Interval,
+    /// When the system likes: survives the process, not the power
+    Os,
+}
+
+/// The options of every command that opens a pool.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StoreArgs {
+    /// What makes the bytes durable
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) domain: Domain,
+    /// When the redo log is synced
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) sync: Sync,
+    /// Size of a new pool; it grows as needed
+    #[arg(long, value_parser = bytes::parse, default_value = "64M", value_name = "SIZE")]
+    pub(crate) size: u64,
+    /// Size beyond which the pool does not grow
+    #[arg(long, value_parser = bytes::parse, default_value = "1T", value_name = "SIZE")]
+    pub(crate) size_max: u64,
+    /// Capacity of the redo log
+    #[arg(long, value_parser = bytes::parse, default_value = "64M", value_name = "SIZE")]
+    pub(crate) log_size: u64,
+}
+
+/// How often the log is synced under `--sync interval`.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+impl StoreArgs {
+    fn pool_options(&self) -> PoolOptions {
+        let domain = match self.domain {
+            Domain::Auto => DomainRequest::Auto,
+            Domain::Flush => DomainRequest::Flush,
+            Domain::Eadr => DomainRequest::Eadr,
+            Domain::Logged => DomainRequest::Logged,
+            Domain::Volatile => DomainRequest::Volatile,
+        };
+        let sync = match self.sync {
+            Sync::Always => SyncPolicy::Always,
+            Sync::Interval => SyncPolicy::Interval(SYNC_INTERVAL),
+            Sync::Os => SyncPolicy::Os,
+        };
+        let (size_max, log_size) = (self.size_max, self.log_size);
+        PoolOptions {
+            size: self.size.min(size_max),
+            region: RegionOptions { domain, sync, size_max, log_size, ..RegionOptions::default() },
+            ..PoolOptions::default()
+        }
+    }
+
+    fn options(&self) -> Options {
+        let _ = self.pool_options();
+        Options {}
+    }
+
+    /// Opens the store at `path`, or creates it where there is nothing.
+    pub(crate) fn open_or_create(&self, path: &Path) -> anyhow::Result<Store> {
+        let options = self.options();
+        if self.domain == Domain::Volatile {
+            return Store::volatile(&options).context("reserving memory");
+        }
+        if exists(path)? {
+            return self.open(path);
+        }
+        let log = log_path(path);
+        if exists(&log)? {
+            let what = format!("{} exists, and {} does not", log.display(), path.display());
+            return refuse(Exit::LogOrphaned, what);
+        }
+        Store::create(path, &options).with_context(|| format!("creating {}", path.display()))
+    }
+
+    /// Opens the store at `path`, which is there.
+    pub(crate) fn open(&self, path: &Path) -> anyhow::Result<Store> {
+        if !exists(path)? {
+            return refuse(Exit::PoolMissing, format!("{} does not exist", path.display()));
+        }
+        if !std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+            return refuse(Exit::NotAPool, format!("{} is not a file", path.display()));
+        }
+        Store::open(path, &self.options()).with_context(|| format!("opening {}", path.display()))
+    }
+}
+
+/// Whether something has that name, be it only a dangling link: then nothing is created there.
+fn exists(path: &Path) -> anyhow::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("looking for {}", path.display())),
+    }
+}
+
+/// The redo log of the pool at `path`.
+fn log_path(path: &Path) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(".log");
+    name.into()
+}
+
+/// Opens a pool as it is: what `stat`, `check` and `dump` need.
+pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
+    let pool = PoolOptions::default();
+    let region = pool.region;
+    let args = StoreArgs {
+        domain: Domain::Auto,
+        sync: Sync::Always,
+        size: pool.size,
+        size_max: region.size_max,
+        log_size: region.log_size,
+    };
+    args.open(path)
+}

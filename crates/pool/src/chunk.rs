@@ -57,7 +57,7 @@ impl Chunk {
         Some(granule)
     }
 
-    /// Gives a slot back; returns whether the chunk had no room before.
+    /// Gives a slot back.
     #[inline]
     pub(crate) fn give(&mut self, granule: u32) {
         debug_assert!(!self.free.contains(&(granule as u16)), "freed twice");

@@ -125,10 +125,11 @@ impl Layout {
         }
         let chunk = index as u32;
         if self.shares(size) {
-            if inside % size != 0 || inside + size > self.chunk_size() {
+            let (inside, size) = (inside as u32, size as u32);
+            if inside % size != 0 || inside + size > self.chunk_size() as u32 {
                 return Err(Error::Misplaced { bits, reason: "between two slots" });
             }
-            return Ok(Place::Slot { chunk, slot: (inside / size) as u32 });
+            return Ok(Place::Slot { chunk, slot: inside / size });
         }
         let count = self.chunks_for(size);
         if inside != 0 {

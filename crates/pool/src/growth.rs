@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 
 use crate::allocator::{Allocator, Knowledge};
 use crate::format::{SUPERBLOCK, Sealed, Superblock};
+use crate::geometry::Layout;
 use crate::superblock::{self, seal_offset};
 use crate::{Error, Pool};
 
@@ -16,6 +17,11 @@ const GROWTH_STEP_MIN: u64 = 64 << 20;
 const SIZE_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, size) as u64;
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
 
+/// By how many chunks at least the frontier of a pool that ends at the chunk `end` rises.
+pub(crate) fn frontier_step(layout: Layout, end: u32) -> u32 {
+    layout.chunk_of(FRONTIER_STEP_MAX.min(layout.start(end) / 16)).max(1)
+}
+
 impl Pool {
     /// Raises the frontier to the chunk `needed` or further, at most to the pool's end. Durable
     /// when it returns.
@@ -25,7 +31,7 @@ impl Pool {
         needed: u32,
     ) -> Result<(), Error> {
         let layout = allocator.layout;
-        let step = layout.chunk_of(FRONTIER_STEP_MAX.min(layout.start(allocator.end) / 16)).max(1);
+        let step = frontier_step(layout, allocator.end);
         let raised = needed.max(allocator.frontier.saturating_add(step)).min(allocator.end);
         let superblock = superblock::of(self.region())?;
         let word = seal_offset(Sealed::Frontier, layout.start(raised));

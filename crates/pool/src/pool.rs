@@ -8,6 +8,7 @@ use tembo_pmem::{Region, RegionOptions, Section, Word};
 use crate::allocator::{Allocator, Lack};
 use crate::class::class_for;
 use crate::geometry::Layout;
+use crate::growth::frontier_step;
 use crate::shared::Shared;
 use crate::superblock::{self, Checked};
 use crate::{Census, Error, Geometry, OBJECT_SIZE_MAX, Object, Sweep, Usage};
@@ -160,10 +161,8 @@ impl Pool {
     /// # Errors
     /// [`Error::PoolFull`]; the region's: disk full, poisoned.
     pub fn reserve(&self, bytes: u64, lines: u64) -> Result<Section<'_>, Error> {
-        if bytes > 0 {
-            self.spare(bytes)?;
-        }
-        Ok(self.region.reserve(lines + OWN_LINES)?)
+        let raises = if bytes > 0 { self.spare(bytes)? } else { 0 };
+        Ok(self.region.reserve(lines + OWN_LINES + raises)?)
     }
 
     /// Takes space for an object of `size` bytes, whose content is undefined.
@@ -272,19 +271,21 @@ impl Pool {
         self.size_max
     }
 
-    fn spare(&self, bytes: u64) -> Result<(), Error> {
-        let (end, missing, free) = {
+    /// Sees to it that `bytes` are to spare; how often the frontier may rise until they are taken.
+    fn spare(&self, bytes: u64) -> Result<u64, Error> {
+        let layout = self.layout();
+        let (end, spare, free) = {
             let allocator = self.shared.lock();
-            let spare = allocator.spare_chunks();
-            let missing = u64::from(self.layout().chunks_for(bytes)).saturating_sub(spare);
-            (allocator.end, missing as u32, allocator.free_bytes())
+            (allocator.end, allocator.spare_chunks(), allocator.free_bytes())
         };
-        if missing == 0 {
-            return Ok(());
+        let missing = bytes.div_ceil(layout.chunk_size()).saturating_sub(spare);
+        if missing > 0 {
+            let needed = u64::from(end).saturating_add(missing).min(u32::MAX.into());
+            match self.grow_to(needed as u32, bytes) {
+                Err(Error::PoolFull { .. }) if free >= bytes => {}
+                grown => grown?,
+            }
         }
-        match self.grow_to(end.saturating_add(missing), bytes) {
-            Err(Error::PoolFull { .. }) if free >= bytes => Ok(()),
-            grown => grown,
-        }
+        Ok(bytes / layout.start(frontier_step(layout, end)))
     }
 }

@@ -56,11 +56,6 @@ impl Runs {
         self.by_count.insert((count, start));
         self.total += u64::from(count);
     }
-
-    /// The longest run, in chunks.
-    pub(crate) fn longest(&self) -> u32 {
-        self.by_count.last().map_or(0, |&(count, _)| count)
-    }
 }
 
 #[cfg(test)]
@@ -74,7 +69,7 @@ mod tests {
         assert_eq!(runs.give(20, 5), (20, 5));
         assert_eq!(runs.give(14, 1), (14, 1));
         assert_eq!(runs.give(12, 2), (10, 5));
-        assert_eq!((runs.total(), runs.longest()), (10, 5));
+        assert_eq!(runs.total(), 10);
         assert_eq!(runs.take(6), None);
         assert_eq!(runs.take(4), Some(10));
         assert_eq!(runs.take(1), Some(14));

@@ -166,7 +166,6 @@ impl Allocator {
                     self.give_run(run);
                     run = (index, 1);
                 }
-                Use::Shared if chunk.live == 0 => {}
                 Use::Shared if !chunk.free.is_empty() || chunk.bump + step <= granules => {
                     let partial = &mut self.classes[usize::from(chunk.class)].partial;
                     chunk.listed = partial.len() as u32;

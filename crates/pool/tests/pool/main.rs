@@ -1,0 +1,11 @@
+//! What the pool claims, seen from outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod growth;
+mod image;
+mod model;
+mod publish;
+mod random;
+mod superblock;
+mod sweep;
+mod threads;

@@ -154,9 +154,8 @@ fn lines(findings: &Findings) -> Lines {
     lines.add("domain", format_args!("{} (--domain auto)", findings.domain));
     let processor = &findings.processor;
     lines.add("flush instruction", processor.instruction);
-    lines.add("clwb, clflushopt", {
-        format_args!("{}, {}", yes(processor.clwb), yes(processor.clflushopt))
-    });
+    lines.add("clwb", yes(processor.clwb));
+    lines.add("clflushopt", yes(processor.clflushopt));
     lines.add("avx512f", yes(processor.avx512f));
     lines.add("large pages", &findings.pages.transparent);
     lines.add("large pages, shm", &findings.pages.shared);

@@ -1,0 +1,33 @@
+# The two commands that a newcomer needs are `make run` and `make test`.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+POOL ?= ./tembo.pool
+
+.PHONY: run build test fmt bench torture
+
+# Builds the server and starts it on ./tembo.pool at 127.0.0.1:6379.
+run: build
+	exec $(TARGET)/release/tembo serve --pool $(POOL)
+
+build:
+	cargo build --release --package tembo-cli
+
+# Everything: what `cargo xtask ci` checks, the short kill test among it, then real clients.
+test:
+	scripts/setup.sh </dev/null
+	cargo xtask ci </dev/null
+	$(MAKE) --no-print-directory build
+	scripts/clients.sh $(TARGET)/release/tembo </dev/null
+
+fmt:
+	cargo fmt --all
+
+# Side by side with Redis, then the restart; tables go to target/bench.
+bench: build
+	scripts/setup.sh </dev/null
+	python3 scripts/bench/redis.py --tembo $(TARGET)/release/tembo
+	python3 scripts/bench/restart.py --tembo $(TARGET)/release/tembo
+
+# The kill test, 200 rounds in each domain.
+torture:
+	cargo xtask torture

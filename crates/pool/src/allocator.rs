@@ -185,7 +185,10 @@ impl Allocator {
         match chunk.usage {
             Use::Shared if chunk.class == object.class() => {
                 let inside = object.offset() & (self.layout.chunk_size() - 1);
-                chunk.give((inside / GRANULE) as u32);
+                if !chunk.give((inside / GRANULE) as u32) {
+                    debug_assert!(false, "freed, but never allocated: {object:?}");
+                    return;
+                }
                 self.objects -= 1;
                 self.bytes -= object.size();
                 if chunk.listed == NONE || chunk.live == 0 {

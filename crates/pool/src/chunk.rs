@@ -57,13 +57,16 @@ impl Chunk {
         Some(granule)
     }
 
-    /// Gives a slot back.
+    /// Gives a slot back; `false` if it cannot have been taken.
     #[inline]
-    pub(crate) fn give(&mut self, granule: u32) {
+    pub(crate) fn give(&mut self, granule: u32) -> bool {
         debug_assert!(!self.free.contains(&(granule as u16)), "freed twice");
-        debug_assert!(granule < self.bump && self.live > 0, "freed, but never allocated");
+        if granule >= self.bump || self.live == 0 {
+            return false;
+        }
         self.free.push(granule as u16);
         self.live -= 1;
+        true
     }
 
     /// Which slots hold objects: for slots of `size` bytes.

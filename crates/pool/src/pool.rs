@@ -54,18 +54,18 @@ impl Pool {
     /// # Errors
     /// [`Error::BadGeometry`]; those of the region: the file exists, the disk is full.
     pub fn create(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
-        let _ = path;
-        Pool::volatile(options)
+        let format = |region: &Region| Pool::format(region, options.geometry);
+        Pool::adopt(Region::create(path, options.size, &options.region, format)?)
     }
 
     /// Opens a pool, which recovers it: its generation is raised, and what was allocated before is
     /// to be found by a [sweep](Pool::begin_sweep), for which nothing waits. Idempotent.
     ///
     /// # Errors
-    /// Those of [`check_superblock`](Pool::check_superblock) and of the region.
+    /// Those of [`check_superblock`](Pool::check_superblock), [`Error::GenerationsExhausted`];
+    /// those of [`Region::open`].
     pub fn open(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
-        let _ = path;
-        Pool::volatile(options)
+        Pool::adopt(Region::open(path, &options.region)?)
     }
 
     /// A pool in memory, which ends with it.
@@ -75,7 +75,7 @@ impl Pool {
     pub fn volatile(options: &PoolOptions) -> Result<Pool, Error> {
         let region = Region::volatile(options.size, &options.region)?;
         Pool::format(&region, options.geometry)?;
-        Pool::adopt(region, options.region.size_max)
+        Pool::adopt(region)
     }
 
     /// Opens the pool in a region that is [formatted](Pool::format) already.
@@ -83,7 +83,7 @@ impl Pool {
     /// # Errors
     /// Those of [`check_superblock`](Pool::check_superblock).
     pub fn from_region(region: Region) -> Result<Pool, Error> {
-        Pool::adopt(region, u64::MAX)
+        Pool::adopt(region)
     }
 
     /// Writes an empty pool into a region. Durable when it returns; interrupted, the region is
@@ -105,7 +105,8 @@ impl Pool {
         superblock::check(region)
     }
 
-    fn adopt(region: Region, size_max: u64) -> Result<Pool, Error> {
+    fn adopt(region: Region) -> Result<Pool, Error> {
+        let size_max = region.report().size_max;
         let found = superblock::adopt(&region)?;
         let layout = Layout::new(found.geometry);
         let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
@@ -119,13 +120,13 @@ impl Pool {
         })
     }
 
-    /// Closes the pool. Correctness does not need it; the next open may be quicker.
+    /// A clean stop: everything fenced is brought into the one file, which may then be copied.
+    /// Nothing else depends on it.
     ///
     /// # Errors
-    /// Those of the region's last sync.
+    /// Those of [`Region::close`]. The pool is closed in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
-        self.region.sync()?;
-        Ok(())
+        Ok(self.region.close()?)
     }
 
     /// The region below.
@@ -161,11 +162,17 @@ impl Pool {
     /// # Errors
     /// [`Error::PoolFull`]; the region's: disk full, poisoned.
     pub fn reserve(&self, bytes: u64, lines: u64) -> Result<Section<'_>, Error> {
-        let raises = if bytes > 0 { self.spare(bytes)? } else { 0 };
-        Ok(self.region.reserve(lines + OWN_LINES + raises)?)
+        let step = self.layout().start(frontier_step(self.layout(), self.shared.frontier()));
+        // First the lines, because growing flushes one.
+        let section = self.region.reserve(lines + OWN_LINES + bytes / step)?;
+        if bytes > 0 {
+            self.spare(bytes)?;
+        }
+        Ok(section)
     }
 
-    /// Takes space for an object of `size` bytes, whose content is undefined.
+    /// Takes space for an object of `size` bytes (0 gives the smallest), whose content is undefined.
+    /// Within a [section](Pool::reserve), because the frontier may have to be raised.
     ///
     /// The reservation is volatile: after a crash the object is allocated if something durable
     /// refers to it, and free otherwise.
@@ -271,21 +278,25 @@ impl Pool {
         self.size_max
     }
 
-    /// Sees to it that `bytes` are to spare; how often the frontier may rise until they are taken.
-    fn spare(&self, bytes: u64) -> Result<u64, Error> {
-        let layout = self.layout();
+    /// Sees to it that `bytes` are to spare.
+    fn spare(&self, bytes: u64) -> Result<(), Error> {
         let (end, spare, free) = {
             let allocator = self.shared.lock();
             (allocator.end, allocator.spare_chunks(), allocator.free_bytes())
         };
-        let missing = bytes.div_ceil(layout.chunk_size()).saturating_sub(spare);
-        if missing > 0 {
-            let needed = u64::from(end).saturating_add(missing).min(u32::MAX.into());
-            match self.grow_to(needed as u32, bytes) {
-                Err(Error::PoolFull { .. }) if free >= bytes => {}
-                grown => grown?,
-            }
+        let missing = bytes.div_ceil(self.layout().chunk_size()).saturating_sub(spare);
+        if missing == 0 {
+            return Ok(());
         }
-        Ok(bytes / layout.start(frontier_step(layout, end)))
+        let needed = u64::from(end).saturating_add(missing).min(u32::MAX.into());
+        match self.grow_to(needed as u32, bytes) {
+            // No whole chunks, but room in chunks that others share.
+            Err(Error::PoolFull { .. } | Error::Region(tembo_pmem::Error::DiskFull { .. }))
+                if free >= bytes =>
+            {
+                Ok(())
+            }
+            grown => grown,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Writing and checking a superblock.
 
-use tembo_pmem::Region;
+use tembo_pmem::{LINE, Region};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -52,6 +52,7 @@ pub(crate) fn format(region: &Region, geometry: Geometry) -> Result<(), Error> {
         seal_offset(Sealed::Size, layout.start(chunks)),
         seal_offset(Sealed::Frontier, layout.start(layout.first())),
     ];
+    let _section = region.reserve(SUPERBLOCK_SIZE / LINE + 1)?;
     let zeroes = [0; SUPERBLOCK_SIZE as usize - 64 - 24];
     // ORDER: the words and zeroes are durable before the label that makes them a superblock.
     region.write("pool.format.words", SUPERBLOCK + 64, &[sealed.as_bytes(), &zeroes])?;
@@ -88,7 +89,7 @@ pub(crate) fn check(region: &Region) -> Result<Checked, Error> {
     if size > region.size() {
         return Err(Error::Truncated { recorded: size, actual: region.size() });
     }
-    let is_chunk = |offset: u64| offset % layout.chunk_size() == 0;
+    let is_chunk = |offset: u64| offset.is_multiple_of(layout.chunk_size());
     if !is_chunk(size) || size <= layout.start(layout.first()) {
         return Err(Error::Damaged { field: "size", word: size_word });
     }
@@ -105,6 +106,7 @@ pub(crate) fn adopt(region: &Region) -> Result<Checked, Error> {
     let layout = Layout::new(found.geometry);
     let next = u32::try_from(found.generation + 1).map_err(|_| Error::GenerationsExhausted)?;
     let size = layout.start(layout.chunks_in(region.size()));
+    let _section = region.reserve(1)?;
     let superblock = of(region)?;
     if size != found.size {
         // ORDER: the region's own size is durable before the pool's; pmem saw to that.
@@ -116,6 +118,7 @@ pub(crate) fn adopt(region: &Region) -> Result<Checked, Error> {
     region.flush("pool.adopt.flush", SUPERBLOCK + 64, 24);
     // ORDER: as above.
     region.fence("pool.adopt.fence");
+    region.sync()?;
     Ok(Checked { generation: next.into(), size, ..found })
 }
 

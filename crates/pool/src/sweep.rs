@@ -6,13 +6,17 @@
 use std::sync::Arc;
 
 use crate::allocator::{Allocator, Knowledge};
-use crate::chunk::{Chunk, Use};
+use crate::chunk::{Chunk, NONE, Use};
 use crate::class::size_of_class;
 use crate::geometry::Layout;
 use crate::marks::{Mark, Marks};
 use crate::object::GRANULE;
+use crate::runs::Runs;
 use crate::shared::Shared;
 use crate::{Error, Object};
+
+/// Chunks, or freed objects, that the end of a sweep handles while it holds the allocator's lock.
+const BATCH: u32 = 1024;
 
 /// A sweep under way. Dropped without [`finish`](Sweep::finish) it frees nothing and is owed still.
 #[must_use]
@@ -74,7 +78,7 @@ impl Sweep {
 
     /// Ends the sweep: what lies below the limit and is neither marked nor in `pending` (allocated
     /// before the sweep began and not yet reachable) is free, and so is what was freed meanwhile.
-    /// Nothing is stored on media.
+    /// Others go on allocating meanwhile. Nothing is stored on media.
     pub fn finish(mut self, pending: impl IntoIterator<Item = Object>) -> SweepReport {
         let mut refused = 0;
         for object in pending {
@@ -83,19 +87,16 @@ impl Sweep {
             }
         }
         let layout = self.shared.layout;
-        let first = layout.first();
-        let learnt: Vec<Chunk> =
-            (first..self.limit).map(|index| learn(layout, self.marks.chunk(index))).collect();
-        let mut allocator = self.shared.lock();
-        allocator.remember(learnt, self.marks.objects, self.marks.bytes);
-        let mut freed = 0;
-        for object in std::mem::take(&mut allocator.freed) {
-            if self.marks.unmark(object) {
-                allocator.give(object);
-                freed += 1;
-            }
+        let (first, mut limit) = (layout.first(), self.limit);
+        while limit > first {
+            let lower = limit.saturating_sub(BATCH).max(first);
+            let marks = &self.marks;
+            let learnt = (lower..limit).map(|index| learn(layout, marks.chunk(index))).collect();
+            self.shared.lock().remember(lower, learnt);
+            limit = lower;
         }
-        drop(allocator);
+        let freed = self.apply_freed();
+        self.shared.lock().knowledge = Knowledge::Whole;
         self.finished = true;
         SweepReport {
             objects: self.marks.objects,
@@ -104,6 +105,26 @@ impl Sweep {
             freed,
             refused,
         }
+    }
+
+    /// Frees what was freed below the limit before it fell, as far as it was marked; how many.
+    fn apply_freed(&mut self) -> u64 {
+        let waiting = {
+            let mut allocator = self.shared.lock();
+            allocator.limit = 0;
+            std::mem::take(&mut allocator.freed)
+        };
+        let mut freed = 0;
+        for batch in waiting.chunks(BATCH as usize) {
+            let mut allocator = self.shared.lock();
+            for &object in batch {
+                if self.marks.unmark(object) {
+                    allocator.give(object);
+                    freed += 1;
+                }
+            }
+        }
+        freed
     }
 }
 
@@ -140,26 +161,25 @@ impl Allocator {
     /// Sets all that is known aside: a sweep will find it out again.
     fn forget(&mut self) {
         self.limit = self.top();
-        self.chunks.fill_with(|| Chunk::unused(Use::Unknown));
         for class in &mut self.classes {
-            class.current = crate::chunk::NONE;
-            class.partial.clear();
+            class.current = NONE;
+            class.partial = Vec::new();
         }
-        self.runs = Default::default();
+        self.runs = Runs::default();
         (self.objects, self.bytes) = (0, 0);
     }
 
-    /// Takes over what a sweep has learnt of the chunks below the limit.
-    fn remember(&mut self, learnt: Vec<Chunk>, objects: u64, bytes: u64) {
-        let first = self.layout.first();
+    /// Takes over what a sweep has learnt of the chunks from `lower` to the limit, which falls to
+    /// `lower`. From the top down: so a body is known before its head can be freed.
+    fn remember(&mut self, lower: u32, learnt: Vec<Chunk>) {
         let granules = self.layout.granules();
-        self.objects += objects;
-        self.bytes += bytes;
-        self.limit = 0;
-        self.knowledge = Knowledge::Whole;
-        let mut run = (first, 0);
-        for (index, mut chunk) in (first..).zip(learnt) {
-            let step = (size_of_class(chunk.class) / GRANULE) as u32;
+        self.limit = lower;
+        let mut run = (lower, 0);
+        for (index, mut chunk) in (lower..).zip(learnt) {
+            let size = size_of_class(chunk.class);
+            let step = (size / GRANULE) as u32;
+            self.objects += u64::from(chunk.live);
+            self.bytes += u64::from(chunk.live) * self.layout.footprint(size);
             match chunk.usage {
                 Use::Free if run.0 + run.1 == index => run.1 += 1,
                 Use::Free => {

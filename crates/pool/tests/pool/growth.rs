@@ -1,9 +1,37 @@
-//! Growth: online, in steps, up to a bound.
+//! Growth: online, in steps, up to a bound; and pools in files.
 
-use tembo_pmem::RegionOptions;
-use tembo_pool::{Error, Geometry, PoolOptions};
+use std::path::PathBuf;
+
+use tembo_pmem::{DomainRequest, Region, RegionOptions};
+use tembo_pool::{Error, Geometry, Object, Pool, PoolOptions};
 
 use crate::image;
+use crate::model::Model;
+
+/// A file that goes with the test, in memory where the system has a place for that.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> File {
+        let memory = PathBuf::from("/dev/shm");
+        let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let file = File(folder.join(format!("tembo-pool-{}-{name}", std::process::id())));
+        let _ = std::fs::remove_file(&file.0);
+        file
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn options(size: u64, size_max: u64) -> PoolOptions {
+    let region =
+        RegionOptions { domain: DomainRequest::Flush, size_max, ..RegionOptions::default() };
+    PoolOptions { size, geometry: Geometry::TINY, region }
+}
 
 #[test]
 fn a_reservation_is_refused_before_anything_is_stored() {
@@ -19,5 +47,124 @@ fn a_reservation_is_refused_before_anything_is_stored() {
     assert!(matches!(pool.reserve(u64::MAX, 1), Err(Error::PoolFull { .. })));
     pool.free(big);
     drop(pool.reserve(100 << 10, 1).unwrap());
-    let _ = (RegionOptions::default(), Geometry::TINY, PoolOptions::default());
+}
+
+#[test]
+fn a_pool_grows_until_its_bound_and_a_reservation_grows_it_beforehand() {
+    let size_max = 2 << 20;
+    let region = RegionOptions { size_max, ..RegionOptions::default() };
+    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region };
+    let pool = Pool::volatile(&options).unwrap();
+    drop(pool.reserve(300 << 10, 1).unwrap());
+    let reserved = pool.usage().size;
+    assert!(reserved >= 300 << 10);
+    let mut model = Model::new(&pool);
+    while model.bytes < 300 << 10 {
+        model.add(&pool, pool.alloc(1024).unwrap(), 1024);
+    }
+    assert_eq!(pool.usage().size, reserved);
+    while let Ok(object) = pool.alloc(1024) {
+        model.add(&pool, object, 1024);
+    }
+    assert_eq!((pool.usage().size, pool.region().size()), (size_max, size_max));
+    assert_eq!(model.bytes, size_max - 8192);
+    model.check_exact(&pool);
+    // Grown, it opens as large as it was.
+    let pool = image::reopen(&pool).unwrap();
+    assert_eq!((pool.usage().size, pool.usage().frontier), (size_max, size_max));
+}
+
+#[test]
+fn a_large_object_grows_the_pool_at_once() {
+    let region = RegionOptions { size_max: 64 << 20, ..RegionOptions::default() };
+    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region };
+    let pool = Pool::volatile(&options).unwrap();
+    let object = pool.alloc(40 << 20).unwrap();
+    let mut model = Model::new(&pool);
+    model.add(&pool, object, 40 << 20);
+    model.check_exact(&pool);
+    assert!(matches!(pool.alloc(40 << 20), Err(Error::PoolFull { .. })));
+}
+
+#[test]
+fn threads_grow_a_pool_together() {
+    let region = RegionOptions { size_max: 32 << 20, ..RegionOptions::default() };
+    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region };
+    let pool = Pool::volatile(&options).unwrap();
+    let objects: Vec<Object> = std::thread::scope(|scope| {
+        let take = || (0..5000).map(|_| pool.alloc(1024).unwrap()).collect::<Vec<_>>();
+        let threads = [scope.spawn(take), scope.spawn(take), scope.spawn(take)];
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut model = Model::new(&pool);
+    for object in objects {
+        model.add(&pool, object, 1024);
+    }
+    model.check_exact(&pool);
+}
+
+#[test]
+fn a_pool_in_a_file_is_found_again_after_a_crash_and_after_a_clean_stop() {
+    let file = File::new("found");
+    let options = options(128 << 10, 4 << 20);
+    let pool = Pool::create(&file.0, &options).unwrap();
+    assert!(matches!(
+        Pool::create(&file.0, &options),
+        Err(Error::Region(tembo_pmem::Error::Exists { .. }))
+    ));
+    assert!(matches!(
+        Pool::open(&file.0, &options),
+        Err(Error::Region(tembo_pmem::Error::Held { .. }))
+    ));
+    let write = |region: &Region, object: Object| -> Result<(), Error> {
+        region.write("test.content", object.offset(), &[b"it does not forget"])?;
+        Ok(())
+    };
+    let object = pool.alloc_into(pool.root(0).unwrap(), 200 << 10, write).unwrap();
+    let (size, frontier) = (pool.usage().size, pool.usage().frontier);
+    assert!(size > 128 << 10);
+    drop(pool);
+    for generation in 2..10 {
+        let pool = Pool::open(&file.0, &options).unwrap();
+        assert_eq!((pool.generation(), pool.usage().size), (generation, size));
+        assert!(pool.usage().frontier >= frontier);
+        let found = Object::from_bits(pool.root(0).unwrap().load());
+        assert_eq!(found, object);
+        pool.valid(found).unwrap();
+        assert_eq!(pool.region().bytes(found.offset(), 18).unwrap(), b"it does not forget");
+        // Not published: the next open finds it free.
+        assert!(pool.alloc(64).unwrap().offset() >= frontier);
+        let mut sweep = pool.begin_sweep().unwrap();
+        sweep.mark(found).unwrap();
+        assert_eq!(sweep.finish([]).objects, 1);
+        assert_eq!(pool.usage().objects, 2);
+        if generation % 2 == 0 {
+            pool.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_creation_that_fails_leaves_no_file() {
+    let file = File::new("refused");
+    let mut options = options(128 << 10, 128 << 10);
+    options.geometry.node_size = 200;
+    assert!(matches!(Pool::create(&file.0, &options), Err(Error::BadGeometry { .. })));
+    assert!(!file.0.exists());
+    options.geometry = Geometry::default();
+    options.size = 4096;
+    assert!(matches!(Pool::create(&file.0, &options), Err(Error::BadGeometry { .. })));
+    assert!(!file.0.exists());
+}
+
+#[test]
+fn a_file_cut_short_is_told() {
+    let file = File::new("short");
+    let options = options(256 << 10, 256 << 10);
+    Pool::create(&file.0, &options).unwrap().close().unwrap();
+    let handle = std::fs::OpenOptions::new().write(true).open(&file.0).unwrap();
+    for pages in (0..64).rev() {
+        handle.set_len(pages * 4096).unwrap();
+        assert!(Pool::open(&file.0, &options).is_err(), "{pages} pages");
+    }
 }

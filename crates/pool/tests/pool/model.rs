@@ -101,7 +101,8 @@ fn churn(pool: &Pool, seed: u64, steps: u64, size_max: u64) -> (u64, u64) {
     let mut high = 0;
     for step in 0..steps {
         // Waves: mostly allocation, then mostly freeing.
-        let allocate = random.below(100) < if step / (steps / 8) % 2 == 0 { 70 } else { 30 };
+        let rising = (step / (steps / 8)).is_multiple_of(2);
+        let allocate = random.below(100) < if rising { 70 } else { 30 };
         if allocate {
             let size = random.size(size_max);
             match pool.alloc(size) {
@@ -264,10 +265,10 @@ fn overlapping_marks_are_told() {
     let mut census = pool.census();
     assert!(census.mark(node).unwrap());
     assert!(census.mark(run).unwrap());
-    let other_class = pool.alloc(64).unwrap().to_bits() & !((1 << 40) - 1);
-    let in_node = Object::from_bits(other_class | node.to_bits() & ((1 << 40) - 1));
-    assert!(matches!(census.mark(in_node), Err(Error::Overlap { .. })));
-    let in_run = Object::from_bits(node.to_bits() & !((1 << 40) - 1) | (run.offset() + 4096) / 16);
+    let class = |object: Object| object.to_bits() >> 40 << 40;
+    let in_node = class(pool.alloc(64).unwrap()) | (node.offset() / 16);
+    assert!(matches!(census.mark(Object::from_bits(in_node)), Err(Error::Overlap { .. })));
+    let in_run = Object::from_bits(class(node) | ((run.offset() + 4096) / 16));
     assert!(matches!(census.mark(in_run), Err(Error::Overlap { .. })));
     assert_eq!(census.account().objects, 2);
 }

@@ -9,11 +9,13 @@ mod error;
 mod flush;
 mod format;
 mod header;
+mod log;
 mod mapping;
 mod notes;
 mod observer;
 mod region;
 mod runs;
+mod watched;
 mod word;
 
 pub use counters::Counters;
@@ -23,7 +25,7 @@ pub use error::{Error, Fault};
 pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
 pub use observer::Observer;
-pub use region::{Region, RegionOptions, Report, Section};
+pub use region::{BYPASS_MIN, Region, RegionOptions, Report, Section};
 pub use word::Word;
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.

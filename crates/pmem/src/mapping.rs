@@ -26,6 +26,23 @@ pub(crate) enum Backing<'a> {
     Synchronous(BorrowedFd<'a>),
 }
 
+/// Where a mapping begins, kept where it is quick to reach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base(NonNull<u8>);
+
+// SAFETY: an address; using it is the region's business.
+unsafe impl Send for Base {}
+// SAFETY: as above.
+unsafe impl Sync for Base {}
+
+impl Base {
+    /// The address of a byte; not yet checked.
+    #[inline]
+    pub(crate) fn at(self, offset: u64) -> *mut u8 {
+        self.0.as_ptr().wrapping_add(offset as usize)
+    }
+}
+
 /// A reserved range of addresses.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -83,7 +100,7 @@ impl Mapping {
     /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
     pub(crate) fn map(&self, backing: Backing<'_>, from: u64, to: u64) -> io::Result<()> {
         let to = to.next_multiple_of(PAGE);
-        if from % PAGE != 0 || to > self.reserved || from > to {
+        if !from.is_multiple_of(PAGE) || to > self.reserved || from > to {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         if from == to {
@@ -113,7 +130,11 @@ impl Mapping {
 
     /// Drops private copies of whole pages: the next load sees the file.
     pub(crate) fn give_back(&self, from: u64, to: u64) -> io::Result<()> {
-        if from % PAGE != 0 || to % PAGE != 0 || to > self.reserved || from >= to {
+        if !from.is_multiple_of(PAGE)
+            || !to.is_multiple_of(PAGE)
+            || to > self.reserved
+            || from >= to
+        {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let at = self.base.as_ptr().wrapping_add(from as usize).cast();
@@ -125,8 +146,8 @@ impl Mapping {
 
     /// The first byte.
     #[inline]
-    pub(crate) fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
+    pub(crate) fn base(&self) -> Base {
+        Base(self.base)
     }
 
     /// Bytes of address space.

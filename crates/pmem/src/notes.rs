@@ -4,11 +4,22 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+/// Who keeps room for threads: gets it back when a thread ends.
+pub(crate) trait Holder: Send + Sync {
+    /// `bytes` that a thread held are free.
+    fn release(&self, bytes: u64);
+}
+
+/// Nothing is kept.
+impl Holder for () {
+    fn release(&self, _bytes: u64) {}
+}
+
 /// One thread's notes on one region.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Note {
     region: u64,
-    alive: Weak<()>,
+    holder: Option<Weak<dyn Holder>>,
     /// Offsets of lines flushed and not yet fenced, in order, with repetitions.
     pub(crate) lines: Vec<u64>,
     /// Ranges written beside the log: offset and length in bytes, whole pages.
@@ -19,22 +30,32 @@ pub(crate) struct Note {
     pub(crate) held: u64,
 }
 
+impl Drop for Note {
+    fn drop(&mut self) {
+        if self.held > 0
+            && let Some(holder) = self.holder.as_ref().and_then(Weak::upgrade)
+        {
+            holder.release(self.held);
+        }
+    }
+}
+
 thread_local! {
     static NOTES: RefCell<Vec<Note>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A region's place in the notes of all threads.
-#[derive(Debug)]
 pub(crate) struct NoteBook {
     region: u64,
-    alive: Arc<()>,
+    holder: Weak<dyn Holder>,
 }
 
 impl NoteBook {
     /// A book that no thread has written in.
-    pub(crate) fn new() -> NoteBook {
+    pub(crate) fn new(holder: &Arc<impl Holder + 'static>) -> NoteBook {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        NoteBook { region: NEXT.fetch_add(1, Ordering::Relaxed), alive: Arc::new(()) }
+        let holder: Arc<dyn Holder> = holder.clone();
+        NoteBook { region: NEXT.fetch_add(1, Ordering::Relaxed), holder: Arc::downgrade(&holder) }
     }
 
     /// Works on the calling thread's notes. `work` must not come back here. A thread that is being
@@ -59,12 +80,11 @@ impl NoteBook {
     /// Opens a page for this region, and forgets regions that are gone.
     #[cold]
     fn begin(&self, notes: &mut Vec<Note>) -> usize {
-        notes.retain(|note| note.alive.strong_count() > 0);
-        notes.push(Note {
-            region: self.region,
-            alive: Arc::downgrade(&self.alive),
-            ..Note::default()
-        });
+        notes.retain(|note| note.holder.as_ref().is_some_and(|holder| holder.strong_count() > 0));
+        let mut note = Note::default();
+        note.region = self.region;
+        note.holder = Some(self.holder.clone());
+        notes.push(note);
         notes.len() - 1
     }
 }

@@ -1,32 +1,42 @@
 //! The region: a range of bytes that is loaded, stored, flushed, fenced and synced.
 #![allow(unsafe_code)]
 
+mod choice;
 mod create;
 mod format_lines;
 mod grow;
+mod logged;
 mod open;
 mod report;
 
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use zerocopy::{FromBytes, KnownLayout};
 
-use crate::flush::{FlushInstruction, line_count, lines, store_fence};
+use crate::flush::{FlushInstruction, line_count, store_fence};
 use crate::format::MediaHeader;
 use crate::header::Slots;
-use crate::mapping::{Backing, Mapping};
+use crate::mapping::{Backing, Base, Mapping, PAGE};
 use crate::{
     Counters, Disk, Domain, DomainRequest, Error, Fault, HEADER_SIZE, LINE, Observer, OsDisk,
     SyncPolicy, Word,
 };
 use format_lines::FormatLines;
+use logged::Logged;
 
+pub(crate) use create::with_suffix;
 pub use report::Report;
 
 /// Writes of this many bytes and more go past the cache where flushing is by instruction.
 const STREAM_MIN: usize = 64;
+
+/// In the `logged` domain, writes of this many bytes and more that begin at a page go beside the
+/// log, as far as they fill whole pages.
+pub const BYPASS_MIN: u64 = 64 << 10;
 
 /// How a region is created or opened.
 #[derive(Clone)]
@@ -46,6 +56,9 @@ pub struct RegionOptions {
     /// Whether threads of the region checkpoint and sync behind the callers' backs. Without them,
     /// which is for simulation, the caller's own thread checkpoints when it reserves.
     pub background: bool,
+    /// Whether pages that are in the pool file are given back, so that a pool may be larger than
+    /// memory. Demands that *every* store lies in a [`Section`]. `logged` domain only.
+    pub give_back: bool,
 }
 
 impl Default for RegionOptions {
@@ -58,6 +71,7 @@ impl Default for RegionOptions {
             observer: None,
             disk: Arc::new(OsDisk),
             background: true,
+            give_back: false,
         }
     }
 }
@@ -69,12 +83,12 @@ enum Backend {
     Eadr,
     /// A pool file in the making: fenced lines are written to it in the end.
     Format(FormatLines),
+    Logged(Logged),
 }
 
 /// The file under a region.
 struct Media {
     path: PathBuf,
-    disk: Arc<dyn Disk>,
     header: Mutex<Slots<MediaHeader>>,
 }
 
@@ -83,12 +97,14 @@ struct Media {
 /// Dropping a region is like the end of the process: what was synced is there at the next opening.
 /// [`close`](Region::close) also brings everything into the one file.
 pub struct Region {
-    mapping: Mapping,
+    base: Base,
+    mapping: Arc<Mapping>,
     size: AtomicU64,
     backend: Backend,
     observer: Option<Arc<dyn Observer>>,
     sync_policy: SyncPolicy,
     emulated: bool,
+    recovery: Duration,
     media: Option<Media>,
 }
 
@@ -96,7 +112,17 @@ pub struct Region {
 /// taken, never between its stores. Held from the first store of the operation to its last flush.
 #[must_use]
 pub struct Section<'r> {
-    _region: &'r Region,
+    region: &'r Region,
+    /// The reservation is the thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Drop for Section<'_> {
+    fn drop(&mut self) {
+        if let Backend::Logged(logged) = &self.region.backend {
+            logged.end_section();
+        }
+    }
 }
 
 impl Region {
@@ -107,12 +133,14 @@ impl Region {
             .and_then(|mapping| mapping.map(backing, 0, size).map(|()| mapping))
             .map_err(|e| Error::io("map", std::path::Path::new("memory"), e))?;
         Ok(Region {
-            mapping,
+            base: mapping.base(),
+            mapping: Arc::new(mapping),
             size: AtomicU64::new(size / 8 * 8),
             backend: Backend::Volatile,
             observer: options.observer.clone(),
             sync_policy: options.sync,
             emulated: false,
+            recovery: Duration::ZERO,
             media: None,
         })
     }
@@ -122,7 +150,7 @@ impl Region {
         let region = Region::volatile((image.len() as u64).next_multiple_of(8), options)?;
         // SAFETY: the region has at least the image's length and nobody else has it yet.
         unsafe {
-            std::ptr::copy_nonoverlapping(image.as_ptr(), region.mapping.base(), image.len());
+            std::ptr::copy_nonoverlapping(image.as_ptr(), region.base.at(0), image.len());
         }
         Ok(region)
     }
@@ -140,7 +168,7 @@ impl Region {
             Backend::Volatile => Domain::Volatile,
             Backend::Flush(_) => Domain::Flush,
             Backend::Eadr => Domain::Eadr,
-            Backend::Format(_) => Domain::Logged,
+            Backend::Format(_) | Backend::Logged(_) => Domain::Logged,
         }
     }
 
@@ -151,7 +179,7 @@ impl Region {
     #[inline]
     pub fn get<T: FromBytes + KnownLayout>(&self, offset: u64) -> Result<&T, Fault> {
         let len = size_of::<T>() as u64;
-        if offset % (align_of::<T>() as u64) != 0 {
+        if !offset.is_multiple_of(align_of::<T>() as u64) {
             return Err(self.fault(offset, len));
         }
         let at = self.address(offset, len)?;
@@ -166,7 +194,7 @@ impl Region {
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Result<&[Word], Fault> {
         let len = (count as u64).saturating_mul(8);
-        if offset % 8 != 0 {
+        if !offset.is_multiple_of(8) {
             return Err(self.fault(offset, len));
         }
         let at = self.address(offset, len)?;
@@ -188,7 +216,7 @@ impl Region {
     /// Where a word of this region lies.
     #[inline]
     pub fn offset_of(&self, word: &Word) -> u64 {
-        std::ptr::from_ref(word).addr() as u64 - self.mapping.base().addr() as u64
+        std::ptr::from_ref(word).addr() as u64 - self.base.at(0).addr() as u64
     }
 
     /// Stores a word (release). Durable after a flush of its line and a fence.
@@ -234,6 +262,9 @@ impl Region {
         });
         match &self.backend {
             Backend::Flush(_) | Backend::Eadr if len >= STREAM_MIN => self.stream(at, parts),
+            Backend::Logged(logged) if is_bypass(offset, len as u64) => {
+                logged.write_beside(at, offset, len as u64, parts)?;
+            }
             _ => {
                 // SAFETY: `range` found room for all parts; the space is the caller's alone.
                 unsafe { copy_parts(at, parts) };
@@ -260,10 +291,15 @@ impl Region {
             Backend::Volatile | Backend::Eadr => {}
             Backend::Flush(instruction) => {
                 if self.range(offset, len).is_ok() {
-                    instruction.flush(self.mapping.base().wrapping_add(offset as usize), len);
+                    instruction.flush(self.base.at(offset), len);
                 }
             }
             Backend::Format(lines) => lines.note(offset, len),
+            Backend::Logged(logged) => {
+                if self.range(offset, len).is_ok() {
+                    logged.note(offset, len);
+                }
+            }
         }
     }
 
@@ -279,6 +315,7 @@ impl Region {
             Backend::Volatile => {}
             Backend::Flush(_) | Backend::Eadr => store_fence(),
             Backend::Format(lines) => lines.fence(),
+            Backend::Logged(logged) => logged.fence(),
         }
     }
 
@@ -287,6 +324,9 @@ impl Region {
     /// # Errors
     /// [`Error::Poisoned`] from the first failure of the log on; [`Error::DiskFull`].
     pub fn sync(&self) -> Result<(), Error> {
+        if let Backend::Logged(logged) = &self.backend {
+            logged.sync()?;
+        }
         if let Some(observer) = &self.observer {
             observer.sync();
         }
@@ -299,8 +339,22 @@ impl Region {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`]; nothing has changed then.
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
-        let _ = lines;
-        Ok(Section { _region: self })
+        if let Backend::Logged(logged) = &self.backend {
+            logged.reserve(lines)?;
+        }
+        Ok(Section { region: self, _thread: PhantomData })
+    }
+
+    /// The lines to reserve for a [`write`](Region::write) of `len` bytes at `offset`: fewer than
+    /// its bytes fill where the write goes beside the log.
+    pub fn write_lines(&self, offset: u64, len: u64) -> u64 {
+        match &self.backend {
+            Backend::Logged(_) if is_bypass(offset, len) => {
+                let whole = len / PAGE * PAGE;
+                1 + line_count(offset + whole, len - whole)
+            }
+            _ => line_count(offset, len),
+        }
     }
 
     /// An address that is checked, and shown to the observer as a load.
@@ -319,7 +373,7 @@ impl Region {
         if offset.checked_add(len).is_none_or(|end| end > self.size()) {
             return Err(self.fault(offset, len));
         }
-        Ok(self.mapping.base().wrapping_add(offset as usize))
+        Ok(self.base.at(offset))
     }
 
     #[cold]
@@ -376,6 +430,10 @@ impl Region {
         // SAFETY: the range was checked, and is the caller's alone.
         unsafe { copy_parts(at, parts) };
     }
+}
+
+fn is_bypass(offset: u64, len: u64) -> bool {
+    len >= BYPASS_MIN && offset.is_multiple_of(PAGE)
 }
 
 /// Copies the parts one after another.

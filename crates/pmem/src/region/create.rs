@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use super::choice::{Choice, choose};
 use super::format_lines::FormatLines;
-use super::open::{Choice, choose_new};
 use super::{Backend, Media, Region, RegionOptions};
 use crate::format::{FLAG_EMULATED, HEADER_SIZE, MediaHeader};
 use crate::header::Slots;
@@ -59,7 +60,11 @@ fn make<E: From<Error>>(
 ) -> Result<(), E> {
     let io = |action, e| Error::io(action, draft_path, e);
     draft.allocate("create.allocate", 0, size).map_err(|e| io("allocate", e))?;
-    let choice = choose_new(draft.as_ref(), draft_path, options)?;
+    let choice = choose(draft.as_ref(), draft_path, options, None)?;
+    let log_path = with_suffix(path, ".log");
+    if choice.domain == Domain::Logged && options.disk.open(&log_path).is_ok() {
+        return Err(Error::Exists { path: log_path }.into());
+    }
     let region = draft_region(draft, draft_path, size, &choice, options)?;
     format(&region)?;
     region.settle(draft, draft_path)?;
@@ -102,17 +107,15 @@ fn draft_region(
     };
     mapping.map(backing, 0, size).map_err(|e| Error::io("map", draft_path, e))?;
     Ok(Region {
-        mapping,
+        base: mapping.base(),
+        mapping: Arc::new(mapping),
         size: AtomicU64::new(size),
         backend,
         observer: options.observer.clone(),
         sync_policy: options.sync,
         emulated: choice.emulated,
-        media: Some(Media {
-            path: draft_path.to_owned(),
-            disk: options.disk.clone(),
-            header: Mutex::new(slots),
-        }),
+        recovery: Duration::ZERO,
+        media: Some(Media { path: draft_path.to_owned(), header: Mutex::new(slots) }),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The lines that formatting has fenced: they, and no others, go into the new file.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::flush::lines;
 use crate::notes::NoteBook;
@@ -9,12 +9,15 @@ use crate::notes::NoteBook;
 /// Lines flushed by each thread, and lines fenced.
 pub(super) struct FormatLines {
     book: NoteBook,
+    /// Keeps the book in use.
+    _holder: Arc<()>,
     fenced: Mutex<BTreeSet<u64>>,
 }
 
 impl FormatLines {
     pub(super) fn new() -> FormatLines {
-        FormatLines { book: NoteBook::new(), fenced: Mutex::default() }
+        let holder = Arc::new(());
+        FormatLines { book: NoteBook::new(&holder), _holder: holder, fenced: Mutex::default() }
     }
 
     pub(super) fn note(&self, offset: u64, len: u64) {

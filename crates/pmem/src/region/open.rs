@@ -1,115 +1,24 @@
-//! Opening, which is recovery; the choice of a domain; closing.
+//! Opening, which is recovery; closing.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use super::{Backend, Media, Region, RegionOptions};
-use crate::flush::FlushInstruction;
-use crate::format::{FLAG_CLEAN, FLAG_EMULATED, HEADER_SIZE, MediaHeader};
+use super::choice::{Choice, choose};
+use super::{Backend, Logged, Media, Region, RegionOptions};
+use crate::format::{FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, HEADER_SIZE, MediaHeader};
 use crate::header::Slots;
-use crate::mapping::{Backing, Mapping, PAGE, is_persistent_memory};
-use crate::{DiskFile, Domain, DomainRequest, Error};
+use crate::log;
+use crate::mapping::{Backing, Mapping, PAGE};
+use crate::runs::Runs;
+use crate::watched::WatchedFile;
+use crate::{DiskFile, Domain, Error};
 
-/// A domain, and whether the medium really is what the domain wants.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
-    pub(super) domain: Domain,
-    pub(super) emulated: bool,
-}
-
-impl Choice {
-    /// The number that stands for the domain in the header.
-    pub(super) fn domain_on_media(&self) -> u32 {
-        match self.domain {
-            Domain::Volatile => 0,
-            Domain::Flush => 1,
-            Domain::Eadr => 2,
-            Domain::Logged => 3,
-        }
-    }
-
-    /// How the file is mapped in the domains that store into it.
-    pub(super) fn backing<'f>(&self, file: &'f dyn DiskFile) -> Backing<'f> {
-        match (file.descriptor(), self.emulated) {
-            (Some(fd), false) => Backing::Synchronous(fd),
-            (Some(fd), true) => Backing::Shared(fd),
-            (None, _) => Backing::Anonymous,
-        }
-    }
-
-    /// What flushes, in the domains that store into the file.
-    pub(super) fn backend(&self) -> Result<Backend, Error> {
-        match (self.domain, FlushInstruction::detect()) {
-            (Domain::Flush, Some(instruction)) => Ok(Backend::Flush(instruction)),
-            (Domain::Eadr, Some(_)) => Ok(Backend::Eadr),
-            _ => Err(Error::Unsupported {
-                path: "".into(),
-                what: "this processor has no flush instruction",
-            }),
-        }
-    }
-}
-
-/// The domain of a pool that is being created.
-pub(super) fn choose_new(
-    file: &dyn DiskFile,
-    path: &Path,
-    options: &RegionOptions,
-) -> Result<Choice, Error> {
-    choose(file, path, options, None)
-}
-
-/// The domain of a pool, new or, with its header, old. Probed, never assumed.
-fn choose(
-    file: &dyn DiskFile,
-    path: &Path,
-    options: &RegionOptions,
-    header: Option<&MediaHeader>,
-) -> Result<Choice, Error> {
-    let unsupported = |what| Err(Error::Unsupported { path: path.to_owned(), what });
-    let mappable = file.descriptor().is_some() && FlushInstruction::detect().is_some();
-    let persistent = mappable && file.descriptor().is_some_and(is_persistent_memory);
-    let emulated = !persistent;
-    match options.domain {
-        DomainRequest::Volatile => unsupported("a file is not volatile"),
-        DomainRequest::Logged => Ok(Choice { domain: Domain::Logged, emulated: false }),
-        DomainRequest::Flush | DomainRequest::Eadr if !mappable => {
-            unsupported("the file cannot be mapped, or this processor cannot flush")
-        }
-        DomainRequest::Flush => Ok(Choice { domain: Domain::Flush, emulated }),
-        DomainRequest::Eadr => Ok(Choice { domain: Domain::Eadr, emulated }),
-        DomainRequest::Auto if persistent => {
-            let domain = if caches_are_persistent() { Domain::Eadr } else { Domain::Flush };
-            Ok(Choice { domain, emulated: false })
-        }
-        DomainRequest::Auto => match header {
-            Some(header) if header.has(FLAG_EMULATED) => {
-                if header.boot.get() != options.disk.boot() && !header.has(FLAG_CLEAN) {
-                    return Err(Error::EmulationLost { path: path.to_owned() });
-                }
-                let domain = if header.domain.get() == 2 { Domain::Eadr } else { Domain::Flush };
-                Ok(Choice { domain, emulated: true })
-            }
-            _ => Ok(Choice { domain: Domain::Logged, emulated: false }),
-        },
-    }
-}
-
-/// Whether the platform says of every persistent memory that its caches survive too.
-fn caches_are_persistent() -> bool {
-    let Ok(devices) = std::fs::read_dir("/sys/bus/nd/devices") else {
-        return false;
-    };
-    let mut domains = devices
-        .flatten()
-        .filter(|device| device.file_name().to_string_lossy().starts_with("region"))
-        .map(|device| std::fs::read_to_string(device.path().join("persistence_domain")))
-        .peekable();
-    domains.peek().is_some()
-        && domains.all(|domain| domain.is_ok_and(|domain| domain.trim() == "cpu_cache"))
-}
+/// A file that cannot be mapped is read in pieces of this many bytes.
+const FILL_PIECE: usize = 1 << 20;
 
 impl Region {
     /// Opens a pool file for this process alone. Opening is recovery: it is the same after a crash
@@ -134,56 +43,181 @@ impl Region {
         path: &Path,
         options: &RegionOptions,
     ) -> Result<Region, Error> {
+        let began = Instant::now();
+        let file = WatchedFile::new(file);
         let mut slots = Slots::<MediaHeader>::read(file.clone(), path)?;
-        let header = *slots.get();
-        let size = check(&header, file.as_ref(), path)?;
-        let choice = choose(file.as_ref(), path, options, Some(&header))?;
-        if choice.domain == Domain::Logged {
-            return Err(Error::Unsupported { path: path.to_owned(), what: "not built yet" });
-        }
-        let backend = choice.backend()?;
-        let mapping = Mapping::reserve(size, options.size_max)
-            .and_then(|m| m.map(choice.backing(file.as_ref()), 0, size).map(|()| m))
-            .map_err(|e| Error::io("map", path, e))?;
-        // ORDER: the header says that the region is in use, and in which boot, before anything is
-        // stored, so that an emulation that lost its memory is known for one.
-        slots.update("open.header_write", "open.header_sync", |header| {
-            header.domain.set(choice.domain_on_media());
-            header.set(FLAG_EMULATED, choice.emulated);
-            header.set(FLAG_CLEAN, false);
-            header.boot.set(options.disk.boot());
-        })?;
+        let size = check(slots.get(), file.as_ref(), path)?;
+        let choice = choose(file.as_ref(), path, options, Some(slots.get()))?;
+        let mapping = Mapping::reserve(size, options.size_max);
+        let mapping = Arc::new(mapping.map_err(|e| Error::io("map", path, e))?);
+        let at = Place { file, path, options, size, mapping: mapping.clone() };
+        let backend = match choice.domain {
+            Domain::Logged => at.open_logged(&mut slots)?,
+            _ => at.open_mapped(&choice, &mut slots)?,
+        };
         Ok(Region {
+            base: mapping.base(),
             mapping,
             size: AtomicU64::new(size),
             backend,
             observer: options.observer.clone(),
             sync_policy: options.sync,
             emulated: choice.emulated,
-            media: Some(Media {
-                path: path.to_owned(),
-                disk: options.disk.clone(),
-                header: Mutex::new(slots),
-            }),
+            recovery: began.elapsed(),
+            media: Some(Media { path: path.to_owned(), header: Mutex::new(slots) }),
         })
+    }
+
+    /// Brings everything fenced into the pool file, and frees the log.
+    ///
+    /// # Errors
+    /// As [`sync`](Region::sync), and of writing the pool file; that is tried again later.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        match &self.backend {
+            Backend::Logged(logged) => logged.checkpoint(),
+            _ => Ok(()),
+        }
     }
 
     /// A clean stop: everything fenced is brought into the one file, which may then be copied.
     /// Nothing depends on it but that.
     ///
     /// # Errors
-    /// As [`sync`](Region::sync), and of writing the pool file. The region is gone in any case, as
-    /// by a crash.
+    /// As [`checkpoint`](Region::checkpoint). The region is gone in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
         let Some(media) = &self.media else {
             return Ok(());
         };
+        if let Backend::Logged(logged) = &self.backend {
+            logged.fence();
+            logged.stop();
+            logged.checkpoint()?;
+        }
         let mut slots = media.header.lock().unwrap_or_else(PoisonError::into_inner);
         // ORDER: all stores are in the file before the header calls it clean.
         slots.file().sync("close.sync").map_err(|e| Error::io("sync", &media.path, e))?;
         slots.update("close.header_write", "close.header_sync", |header| {
             header.set(FLAG_CLEAN, true);
+            header.set(FLAG_LOG_NEEDED, false);
         })
+    }
+}
+
+/// A pool file on its way to a region.
+struct Place<'a> {
+    file: Arc<WatchedFile>,
+    path: &'a Path,
+    options: &'a RegionOptions,
+    size: u64,
+    mapping: Arc<Mapping>,
+}
+
+impl Place<'_> {
+    fn io(&self, action: &'static str, error: io::Error) -> Error {
+        Error::io(action, self.path, error)
+    }
+
+    fn source(&self) -> log::Source<'_> {
+        log::Source {
+            disk: self.options.disk.as_ref(),
+            pool_path: self.path,
+            log_size: self.options.log_size,
+        }
+    }
+
+    /// Maps the file itself. A log that an earlier domain left is brought into the file first.
+    fn open_mapped(
+        &self,
+        choice: &Choice,
+        slots: &mut Slots<MediaHeader>,
+    ) -> Result<Backend, Error> {
+        let backend = choice.backend()?;
+        if slots.get().has(FLAG_LOG_NEEDED) {
+            let replay = log::replay_only(&self.source(), slots)?;
+            let mut runs = Runs::new(self.file.as_ref(), "open.replay_write");
+            let written = replay.lines().try_for_each(|(line, bytes)| runs.put(line, bytes));
+            written.and_then(|()| runs.finish()).map_err(|e| self.io("write", e))?;
+            // ORDER: the pool file is durable with all that the log holds before the header says
+            // that the log is not needed.
+            self.file.sync("open.replay_sync").map_err(|e| self.io("sync", e))?;
+        }
+        self.map(choice.backing(self.file.as_ref()))?;
+        // ORDER: the header says that the region is in use, and in which boot, before anything is
+        // stored, so that an emulation that lost its memory is known for one.
+        slots.update("open.header_write", "open.header_sync", |header| {
+            header.domain.set(choice.domain_on_media());
+            header.set(FLAG_EMULATED, choice.emulated);
+            header.set(FLAG_CLEAN, false);
+            header.set(FLAG_LOG_NEEDED, false);
+            header.boot.set(self.options.disk.boot());
+        })?;
+        Ok(backend)
+    }
+
+    /// Maps private copies, and begins a generation of the log.
+    fn open_logged(&self, slots: &mut Slots<MediaHeader>) -> Result<Backend, Error> {
+        if slots.get().has(FLAG_EMULATED) {
+            // ORDER: what an emulation left in the system's memory is on the disk before the log
+            // builds on it.
+            self.file.sync("open.sync_emulated").map_err(|e| self.io("sync", e))?;
+            slots.update("open.settle_write", "open.settle_sync", |header| {
+                header.set(FLAG_EMULATED, false);
+            })?;
+        }
+        match self.file.descriptor() {
+            Some(fd) => self.map(Backing::Private(fd))?,
+            None => {
+                self.map(Backing::Anonymous)?;
+                self.fill()?;
+            }
+        }
+        let (adopted, replay) = log::adopt(&self.source(), slots)?;
+        let replayed = replay.as_ref().map_or((0, 0), |replay| (replay.groups, replay.bytes));
+        for (line, bytes) in replay.iter().flat_map(|replay| replay.lines()) {
+            self.put(line, bytes);
+        }
+        drop(replay);
+        let parts = log::Parts {
+            pool: self.file.clone(),
+            pool_path: self.path.to_owned(),
+            mapping: self.mapping.clone(),
+            policy: self.options.sync,
+            background: self.options.background,
+            give_back: self.options.give_back,
+        };
+        let started = Logged::start(log::RedoLog::new(adopted, parts), replayed);
+        started.map(Backend::Logged).map_err(|e| self.io("start threads for", e))
+    }
+
+    fn map(&self, backing: Backing<'_>) -> Result<(), Error> {
+        self.mapping.map(backing, 0, self.size).map_err(|e| self.io("map", e))
+    }
+
+    /// Reads a file that cannot be mapped.
+    fn fill(&self) -> Result<(), Error> {
+        let mut piece = vec![0; FILL_PIECE];
+        let mut at = 0;
+        while at < self.size {
+            let len = (self.size - at).min(FILL_PIECE as u64);
+            let piece = &mut piece[..len as usize];
+            self.file.read_at(piece, at).map_err(|e| self.io("read", e))?;
+            self.put(at, piece);
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn put(&self, offset: u64, bytes: &[u8]) {
+        debug_assert!(offset + bytes.len() as u64 <= self.size);
+        // SAFETY: the region is mapped and not yet anybody's; the callers stay within its size
+        // (replay checks every line against it).
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.mapping.base().at(offset),
+                bytes.len(),
+            );
+        }
     }
 }
 
@@ -194,7 +228,7 @@ fn check(header: &MediaHeader, file: &dyn DiskFile, path: &Path) -> Result<u64, 
         return Err(Error::UnknownFeatures { path: path.to_owned(), bits: unknown });
     }
     let size = header.size.get();
-    if size % PAGE != 0 || size < 2 * HEADER_SIZE || size > 1 << 56 {
+    if !size.is_multiple_of(PAGE) || !(2 * HEADER_SIZE..=1 << 56).contains(&size) {
         return Err(Error::Damaged { path: path.to_owned(), what: "impossible size" });
     }
     let len = file.len().map_err(|e| Error::io("measure", path, e))?;

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::Region;
+use super::{Backend, Region};
 use crate::{Domain, SyncPolicy};
 
 /// State and totals of a region since it was opened.
@@ -45,6 +45,8 @@ pub struct Report {
     pub log_bytes_written: u64,
     /// Bytes written to the pool file.
     pub pool_bytes_written: u64,
+    /// Whether a failure of the log has ended all promises.
+    pub poisoned: bool,
 }
 
 impl Region {
@@ -54,7 +56,7 @@ impl Region {
             .media
             .as_ref()
             .map(|media| *media.header.lock().unwrap_or_else(PoisonError::into_inner).get());
-        Report {
+        let mut report = Report {
             domain: self.domain(),
             emulated: self.emulated,
             sync: self.sync_policy,
@@ -64,7 +66,7 @@ impl Region {
             size_max: self.mapping.reserved(),
             replayed_groups: 0,
             replayed_bytes: 0,
-            recovery: Duration::ZERO,
+            recovery: self.recovery,
             private_bytes: 0,
             log_used: 0,
             log_capacity: 0,
@@ -73,6 +75,11 @@ impl Region {
             pool_syncs: 0,
             log_bytes_written: 0,
             pool_bytes_written: 0,
+            poisoned: false,
+        };
+        if let Backend::Logged(logged) = &self.backend {
+            logged.report(&mut report);
         }
+        report
     }
 }

@@ -1,0 +1,217 @@
+//! The redo log below the waist: what makes an ordinary file persistent memory.
+//!
+//! A fence appends the lines that its thread has flushed as one *group* to a tail in memory; a sync
+//! writes the tail into a ring in `POOL.log` and waits for the disk; a checkpoint brings the groups
+//! from the ring into the pool file and then frees their room. The program itself works on a
+//! private mapping of the pool file, which is never written back: all that reaches the pool file
+//! comes out of the log (or goes beside it, see [`bypass`](RedoLog::bypass)).
+//!
+//! Three orders carry it all:
+//! - no line of a group reaches the pool file before the log is durable through that group;
+//! - no group loses its room before the pool file is durable with all its lines;
+//! - the pool's header names a generation of the log only when that log is durable under its name.
+
+mod append;
+mod bypass;
+mod checkpoint;
+mod generation;
+mod group;
+mod pages;
+mod replay;
+mod reserve;
+mod ring;
+mod sync;
+mod threads;
+mod voids;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::format::LogHeader;
+use crate::header::Slots;
+use crate::mapping::Mapping;
+use crate::notes::Holder;
+use crate::watched::WatchedFile;
+use crate::{Error, SyncPolicy};
+
+pub(crate) use generation::{Source, adopt, replay_only};
+use group::Place;
+use pages::PageTable;
+use ring::Ring;
+pub(crate) use threads::Threads;
+use voids::Voids;
+
+/// Totals since opening.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) log_syncs: AtomicU64,
+    pub(crate) log_bytes: AtomicU64,
+    pub(crate) pool_bytes: AtomicU64,
+}
+
+/// What appending, writing and reserving share. `start ≤ durable ≤ written ≤ end`, and what is
+/// held and used together fits into the ring.
+struct State {
+    /// Groups appended and not yet written: from `written` to `end`.
+    tail: Vec<u8>,
+    /// The other buffer of the two.
+    spare: Vec<u8>,
+    end: Place,
+    written: Place,
+    durable: Place,
+    /// Where the oldest group begins that no checkpoint has trimmed.
+    start: u64,
+    /// Bytes of the ring kept for threads that have reserved them.
+    held: u64,
+    /// Sections open.
+    sections: u64,
+    writing: bool,
+    syncing: bool,
+    /// Why nothing more can be promised.
+    poison: Option<String>,
+    /// The last write of the log found the disk full; nothing is lost, it is tried again.
+    log_full: bool,
+    /// Why the last checkpoint failed, and how many have.
+    failure: Option<Failure>,
+    failures: u64,
+    want_checkpoint: bool,
+    stop: bool,
+    pages: PageTable,
+}
+
+/// Why a checkpoint failed. It will be tried again.
+#[derive(Clone, Debug)]
+struct Failure {
+    full: bool,
+    text: String,
+}
+
+/// What a checkpoint, and what writes beside the log, do one at a time.
+struct Checkpoint {
+    header: Slots<LogHeader>,
+    voids: Voids,
+    /// Where the oldest group begins that is not in the pool file.
+    from: Place,
+}
+
+/// One generation of the log, open.
+pub(crate) struct RedoLog {
+    ring: Ring,
+    salt: u64,
+    path: PathBuf,
+    pool: Arc<WatchedFile>,
+    pool_path: PathBuf,
+    mapping: Arc<Mapping>,
+    policy: SyncPolicy,
+    background: bool,
+    give_back: bool,
+    state: Mutex<State>,
+    /// Something was written, synced, trimmed, or failed.
+    changed: Condvar,
+    /// There is work for the threads.
+    wake: Condvar,
+    checkpoint: Mutex<Checkpoint>,
+    poisoned: AtomicBool,
+    pub(crate) totals: Totals,
+}
+
+/// What opening hands to the log.
+pub(crate) struct Parts {
+    pub(crate) pool: Arc<WatchedFile>,
+    pub(crate) pool_path: PathBuf,
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) policy: SyncPolicy,
+    pub(crate) background: bool,
+    pub(crate) give_back: bool,
+}
+
+impl RedoLog {
+    /// The log that `adopted` describes, over a mapping that holds what was replayed.
+    pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
+        let generation::Adopted { path, header, ring, end, private } = adopted;
+        let first = *header.get();
+        let from = Place::start(&first);
+        let mut pages = PageTable::default();
+        private.iter().for_each(|line| pages.touch(*line, end.sequence - 1));
+        RedoLog {
+            salt: first.salt.get(),
+            ring,
+            path,
+            pool: parts.pool,
+            pool_path: parts.pool_path,
+            mapping: parts.mapping,
+            policy: parts.policy,
+            background: parts.background,
+            give_back: parts.give_back,
+            state: Mutex::new(State {
+                tail: Vec::new(),
+                spare: Vec::new(),
+                end,
+                written: end,
+                durable: end,
+                start: from.position,
+                held: 0,
+                sections: 0,
+                writing: false,
+                syncing: false,
+                poison: None,
+                log_full: false,
+                failure: None,
+                failures: 0,
+                want_checkpoint: false,
+                stop: false,
+                pages,
+            }),
+            changed: Condvar::new(),
+            wake: Condvar::new(),
+            checkpoint: Mutex::new(Checkpoint { header, voids: Voids::default(), from }),
+            poisoned: AtomicBool::new(false),
+            totals: Totals::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is promised any more, for good.
+    fn poison(&self, state: &mut State, cause: String) {
+        state.poison.get_or_insert(cause);
+        self.poisoned.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    fn check(&self, state: &State) -> Result<(), Error> {
+        match &state.poison {
+            None => Ok(()),
+            Some(cause) => {
+                Err(Error::Poisoned { path: self.pool_path.clone(), cause: cause.clone() })
+            }
+        }
+    }
+
+    /// Bytes of the ring in use, and of the ring.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.end.position - state.start, self.ring.capacity)
+    }
+
+    /// Bytes of pages that differ from the pool file, or did before a checkpoint.
+    pub(crate) fn private_bytes(&self) -> u64 {
+        self.lock().pages.count() * crate::mapping::PAGE
+    }
+}
+
+impl Holder for RedoLog {
+    fn release(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.held = state.held.saturating_sub(bytes);
+        self.changed.notify_all();
+    }
+}

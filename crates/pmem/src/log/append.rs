@@ -1,0 +1,150 @@
+//! Appending: what a fence does.
+#![allow(unsafe_code)]
+
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::group::{GROUP_MAX, encode, group_size};
+use super::{RedoLog, State};
+use crate::mapping::Mapping;
+use crate::notes::NoteBook;
+use crate::{HEADER_SIZE, LINE};
+
+/// A tail of this many bytes is written, though nobody has asked for a sync.
+const WRITE_AT: usize = 1 << 20;
+
+impl RedoLog {
+    /// Appends the lines and extents that the calling thread has noted, as groups. Cannot fail:
+    /// what goes wrong here poisons the log, or is met again by the next sync.
+    ///
+    /// ORDER: a line is copied under the lock that orders groups, so that of two copies of a line
+    /// the later in the log is the newer.
+    pub(crate) fn append(&self, book: &NoteBook) {
+        let (mut lines, extents) =
+            book.with(|note| (std::mem::take(&mut note.lines), std::mem::take(&mut note.extents)));
+        if lines.is_empty() && extents.is_empty() {
+            return;
+        }
+        lines.sort_unstable();
+        lines.dedup();
+        let first = lines.partition_point(|line| *line < HEADER_SIZE);
+        let mut state = self.lock();
+        let mut used = 0;
+        for (lines, extents) in pieces(&lines[first..], &extents) {
+            let size = group_size(lines.len(), extents.len()) as u64;
+            let mine = book.with(|note| note.held).saturating_sub(used);
+            let has_room;
+            (state, has_room) = self.room(state, size, mine);
+            if !has_room {
+                break;
+            }
+            self.encode(&mut state, lines, extents);
+            used += size;
+        }
+        self.settle(&mut state, book, used);
+        if state.tail.len() >= WRITE_AT && !state.writing && state.poison.is_none() {
+            // A failure is kept in the state, and reported by the next sync.
+            let (unlocked, _) = self.write_out(state);
+            state = unlocked;
+        }
+        if (state.end.position - state.start) * 2 > self.ring.capacity {
+            self.want_checkpoint(&mut state);
+        }
+        drop(state);
+        lines.clear();
+        book.with(|note| {
+            if note.lines.is_empty() {
+                note.lines = lines;
+            }
+        });
+    }
+
+    fn encode(&self, state: &mut State, lines: &[u64], extents: &[(u64, u64)]) {
+        let place = state.end;
+        let synced_through = state.durable.sequence - 1;
+        let mapping = &self.mapping;
+        state.end = encode(
+            &mut state.tail,
+            (self.salt, synced_through),
+            place,
+            (lines, extents),
+            |line, out| copy_line(mapping, line, out),
+        );
+        lines.iter().for_each(|line| state.pages.touch(*line, place.sequence));
+    }
+
+    /// Takes what was used off what the thread holds; a thread without a section holds nothing.
+    fn settle(&self, state: &mut State, book: &NoteBook, used: u64) {
+        let released = book.with(|note| {
+            let left = if note.depth > 0 { note.held.saturating_sub(used) } else { 0 };
+            let released = note.held - left;
+            note.held = left;
+            released
+        });
+        state.held = state.held.saturating_sub(released);
+    }
+
+    /// Waits until `size` bytes are free beside what others hold; `false` when that cannot be.
+    ///
+    /// Only a thread that flushed more than it reserved comes to wait here.
+    fn room<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        size: u64,
+        mine: u64,
+    ) -> (MutexGuard<'s, State>, bool) {
+        loop {
+            if state.poison.is_some() {
+                return (state, false);
+            }
+            let used = state.end.position - state.start;
+            if used + size + state.held.saturating_sub(mine) <= self.ring.capacity {
+                return (state, true);
+            }
+            let failures = state.failures;
+            state = self.make_room(state);
+            if state.failures != failures {
+                let cause = format!(
+                    "a fence without reservation found no room in the log: {}",
+                    state.failure.as_ref().map_or("", |failure| &failure.text)
+                );
+                self.poison(&mut state, cause);
+            }
+        }
+    }
+}
+
+/// Cuts what one fence appends into groups.
+fn pieces<'a>(
+    lines: &'a [u64],
+    extents: &'a [(u64, u64)],
+) -> impl Iterator<Item = (&'a [u64], &'a [(u64, u64)])> {
+    let count = lines.len().div_ceil(GROUP_MAX).max(extents.len().div_ceil(GROUP_MAX));
+    (0..count).map(move |index| (piece(lines, index), piece(extents, index)))
+}
+
+fn piece<T>(all: &[T], index: usize) -> &[T] {
+    let start = (index * GROUP_MAX).min(all.len());
+    &all[start..all.len().min(start + GROUP_MAX)]
+}
+
+/// Copies a line while others may store to it: a state that the line has had.
+fn copy_line(mapping: &Mapping, line: u64, out: &mut Vec<u8>) {
+    let at = mapping.base().at(line).cast::<AtomicU64>();
+    let read = || -> [u64; (LINE / 8) as usize] {
+        std::array::from_fn(|index| {
+            // SAFETY: only lines of the region are noted (`Region::flush` checks), they are
+            // aligned, and stay mapped as long as the mapping.
+            unsafe { &*at.add(index) }.load(Ordering::Acquire).to_le()
+        })
+    };
+    let mut words = read();
+    loop {
+        let again = read();
+        if again == words {
+            break;
+        }
+        words = again;
+    }
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_ne_bytes()));
+}

@@ -1,0 +1,141 @@
+//! The checkpoint: groups go from the log into the pool file, and their room becomes free.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use super::group::{Place, Walk};
+use super::sync::is_full;
+use super::{Checkpoint, Failure, RedoLog};
+use crate::runs::Runs;
+use crate::{Error, LINE};
+
+/// Bytes of the log that are checkpointed together.
+const BATCH: u64 = 64 << 20;
+
+impl RedoLog {
+    /// Brings all groups that were appended before the call into the pool file, durably.
+    ///
+    /// # Errors
+    /// A failure of the pool file leaves the log as it was: the same groups are tried again. A
+    /// failure of the log poisons.
+    pub(crate) fn checkpoint(&self) -> Result<(), Error> {
+        let mut work = self.lock_checkpoint();
+        let result = self.checkpoint_locked(&mut work);
+        drop(work);
+        let mut state = self.lock();
+        state.failure = result.as_ref().err().map(|error| Failure {
+            full: matches!(error, Error::DiskFull { .. }),
+            text: error.to_string(),
+        });
+        state.failures += u64::from(result.is_err());
+        self.changed.notify_all();
+        result
+    }
+
+    pub(super) fn lock_checkpoint(&self) -> MutexGuard<'_, Checkpoint> {
+        self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn checkpoint_locked(&self, work: &mut Checkpoint) -> Result<(), Error> {
+        // ORDER: the log is durable through a group before a line of it reaches the pool file: else
+        // a crash could keep the line and lose the group, and with it what must come with the line.
+        self.make_durable("log.sync_before_checkpoint")?;
+        let to = self.lock().durable;
+        while work.from != to {
+            let through = self.apply(work, to)?;
+            self.trim(work, through)?;
+        }
+        if self.give_back {
+            self.give_pages_back(to);
+        }
+        Ok(())
+    }
+
+    /// Writes the last values of some groups into the pool file; the place behind them.
+    fn apply(&self, work: &Checkpoint, to: Place) -> Result<Place, Error> {
+        let mut bytes = vec![0; (to.position - work.from.position).min(BATCH) as usize];
+        let read = self.ring.read(&mut bytes, work.from.position);
+        read.map_err(|e| Error::io("read", &self.path, e))?;
+        let mut walk = Walk::new(&bytes, self.salt, work.from);
+        let mut lines: Vec<(u64, usize)> = Vec::new();
+        while walk.place != to
+            && let Some(group) = walk.next()
+        {
+            let counts = |line: &(u64, usize)| !work.voids.covers(line.0, group.sequence);
+            lines.extend(group.lines().filter(counts));
+        }
+        let through = walk.place;
+        if through == work.from {
+            let error = Error::LogDamaged {
+                path: self.path.clone(),
+                sequence: through.sequence,
+                position: self.ring.offset(through.position),
+            };
+            self.poison(&mut self.lock(), error.to_string());
+            return Err(error);
+        }
+        keep_last(&mut lines);
+        let written = self.write_lines(&bytes, &lines).map_err(|e| match is_full(&e) {
+            true => Error::DiskFull { path: self.pool_path.clone() },
+            false => Error::io("checkpoint", &self.pool_path, e),
+        })?;
+        self.totals.pool_bytes.fetch_add(written, Ordering::Relaxed);
+        self.totals.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(through)
+    }
+
+    fn write_lines(&self, bytes: &[u8], lines: &[(u64, usize)]) -> io::Result<u64> {
+        let failed = self.pool.failed();
+        let mut runs = Runs::new(self.pool.as_ref(), "pool.checkpoint_write");
+        for (line, at) in lines {
+            runs.put(*line, &bytes[*at..*at + LINE as usize])?;
+        }
+        let written = runs.finish()?;
+        // ORDER: the pool file is durable with all lines of the groups before the log is trimmed.
+        self.pool.sync_since("pool.checkpoint_sync", failed)?;
+        Ok(written)
+    }
+
+    /// Frees the room of all groups before `through`.
+    fn trim(&self, work: &mut Checkpoint, through: Place) -> Result<(), Error> {
+        // ORDER: the log's header is durable before new groups overwrite those that it no longer
+        // names.
+        let trimmed = work.header.update("log.trim_write", "log.trim_sync", |header| {
+            header.start_position.set(through.position);
+            header.start_sequence.set(through.sequence);
+            header.start_chain.set(through.chain);
+        });
+        self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        if let Err(error) = trimmed {
+            self.poison(&mut state, format!("log.trim: {error}"));
+            return Err(error);
+        }
+        work.from = through;
+        work.voids.forget(through.sequence);
+        state.start = through.position;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Drops the copies of pages that are in the pool file, when nobody is in a section: a page
+    /// may hold stores that are not yet flushed only while somebody is.
+    fn give_pages_back(&self, through: Place) {
+        let mut state = self.lock();
+        if state.sections > 0 || state.held > 0 || self.pool_is_simulated() {
+            return;
+        }
+        for (start, end) in state.pages.take_before(through.sequence) {
+            // A page that stays private is a page that takes memory, no more.
+            let _ = self.mapping.give_back(start, end);
+        }
+    }
+}
+
+/// Sorts lines and keeps the last value of each. Of two, the later in the log lies further behind.
+pub(super) fn keep_last(lines: &mut Vec<(u64, usize)>) {
+    lines.sort_unstable_by(|a, b| b.cmp(a));
+    lines.dedup_by_key(|(line, _)| *line);
+    lines.reverse();
+}

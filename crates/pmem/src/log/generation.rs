@@ -1,0 +1,263 @@
+//! Generations: each opening begins a log of its own, and no crash in between loses the old one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use zerocopy::FromZeros;
+
+use super::group::{GROUP_MAX, Place, encode, group_size};
+use super::replay::{Replay, replay};
+use super::ring::Ring;
+use crate::format::{
+    FLAG_CLEAN, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_VERSION, LogHeader, MediaHeader,
+    split,
+};
+use crate::header::Slots;
+use crate::region::with_suffix;
+use crate::{Disk, DiskFile, Error, LINE};
+
+/// The smallest ring, in bytes.
+const CAPACITY_MIN: u64 = 64 << 10;
+/// Zeroes are written in pieces of this many bytes.
+const PIECE: usize = 1 << 20;
+
+/// Where the logs of a pool are found and made.
+pub(crate) struct Source<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) pool_path: &'a Path,
+    pub(crate) log_size: u64,
+}
+
+/// A log of the pool's current generation.
+pub(crate) struct Adopted {
+    pub(super) path: PathBuf,
+    pub(super) header: Slots<LogHeader>,
+    pub(super) ring: Ring,
+    pub(super) end: Place,
+    /// Lines that the log holds already.
+    pub(super) private: Vec<u64>,
+}
+
+/// A log as it was found.
+struct Found {
+    header: Slots<LogHeader>,
+    ring: Ring,
+}
+
+/// Begins a generation: replays the old log if the pool needs it, makes the new one, and names it
+/// in the pool's header.
+pub(crate) fn adopt(
+    source: &Source<'_>,
+    pool: &mut Slots<MediaHeader>,
+) -> Result<(Adopted, Option<Replay>), Error> {
+    let path = with_suffix(source.pool_path, ".log");
+    let (adopted, replay) = if pool.get().has(FLAG_LOG_NEEDED) {
+        let (found, replay) = load_needed(source, pool, &path)?;
+        drop(found);
+        (create(source, pool.get(), &path, Some(&replay))?, Some(replay))
+    } else {
+        (adopt_clean(source, pool.get(), &path)?, None)
+    };
+    let generation = adopted.header.get().generation.get();
+    // ORDER: the log is durable under its name before the header names it; the header says that it
+    // is needed before the first group is appended.
+    pool.update("open.generation_write", "open.generation_sync", |header| {
+        header.generation.set(generation);
+        header.set(FLAG_LOG_NEEDED, true);
+        header.set(FLAG_CLEAN, false);
+    })?;
+    Ok((adopted, replay))
+}
+
+/// The content of a log that the pool needs, for a domain that has none. The pool's header names
+/// the log's generation afterwards.
+pub(crate) fn replay_only(
+    source: &Source<'_>,
+    pool: &mut Slots<MediaHeader>,
+) -> Result<Replay, Error> {
+    load_needed(source, pool, &with_suffix(source.pool_path, ".log")).map(|(_, replay)| replay)
+}
+
+fn load_needed(
+    source: &Source<'_>,
+    pool: &mut Slots<MediaHeader>,
+    path: &Path,
+) -> Result<(Found, Replay), Error> {
+    let header = *pool.get();
+    let generation = header.generation.get();
+    let found = find(source.disk, path, &header)?
+        .ok_or_else(|| Error::LogMissing { path: path.to_owned(), generation })?;
+    let log = *found.header.get();
+    let follows = log.generation.get() == generation + 1 && log.previous.get() == generation;
+    if log.generation.get() != generation && !follows {
+        return Err(foreign(path, &header, Some(&log)));
+    }
+    let replay = replay(&found.ring, path, &log, header.size.get())?;
+    if follows {
+        // The last opening was cut off between the log's rename and the header. ORDER: the header
+        // names this generation before the next one takes its place.
+        pool.update("open.follow_write", "open.follow_sync", |header| {
+            header.generation = log.generation;
+        })?;
+    }
+    Ok((found, replay))
+}
+
+/// Recycles the log of a clean pool, or makes its first.
+fn adopt_clean(source: &Source<'_>, pool: &MediaHeader, path: &Path) -> Result<Adopted, Error> {
+    let Some(mut found) = find(source.disk, path, pool)? else {
+        return create(source, pool, path, None);
+    };
+    let log = *found.header.get();
+    if log.generation.get() > pool.generation.get() + 1 {
+        return Err(foreign(path, pool, Some(&log)));
+    }
+    if found.ring.capacity != capacity(source.log_size) {
+        return create(source, pool, path, None);
+    }
+    let fresh = fresh_header(source, pool, found.ring.capacity);
+    // ORDER: the log's groups are void, by their salt, before the pool's header needs the log.
+    found.header.update("log.recycle_write", "log.recycle_sync", |header| {
+        let sequence = header.sequence;
+        *header = fresh;
+        header.sequence = sequence;
+    })?;
+    let end = Place::start(found.header.get());
+    let Found { header, ring } = found;
+    Ok(Adopted { path: path.to_owned(), header, ring, end, private: Vec::new() })
+}
+
+/// The log of that name, if there is one; it is the pool's and whole.
+fn find(disk: &dyn Disk, path: &Path, pool: &MediaHeader) -> Result<Option<Found>, Error> {
+    let file = match disk.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("open", path, error)),
+    };
+    let header = match Slots::<LogHeader>::read(file.clone(), path) {
+        Err(Error::NotAPool { .. }) => return Err(foreign(path, pool, None)),
+        Err(Error::Damaged { .. }) => return Err(damaged(path, 0)),
+        other => other?,
+    };
+    let log = *header.get();
+    if log.identity != pool.identity {
+        return Err(foreign(path, pool, Some(&log)));
+    }
+    let len = file.len().map_err(|e| Error::io("measure", path, e))?;
+    let capacity = log.capacity.get();
+    let whole = capacity >= CAPACITY_MIN
+        && capacity % LOG_HEADER_SIZE == 0
+        && capacity.checked_add(LOG_HEADER_SIZE).is_some_and(|size| size <= len)
+        && log.start_position.get() % LINE == 0
+        && log.start_position.get() < 1 << 62
+        && log.start_sequence.get() > 0;
+    if !whole {
+        return Err(damaged(path, log.start_sequence.get()));
+    }
+    Ok(Some(Found { header, ring: Ring { file, capacity } }))
+}
+
+/// Makes a log with the content of `replay` in the place of whatever has the name.
+fn create(
+    source: &Source<'_>,
+    pool: &MediaHeader,
+    path: &Path,
+    replay: Option<&Replay>,
+) -> Result<Adopted, Error> {
+    let draft_path = with_suffix(path, ".new");
+    let io = |action, e| Error::io(action, &draft_path, e);
+    let content = replay.map_or(0, |replay| content_size(replay.line_count()));
+    let capacity = capacity(source.log_size.max(content * 2));
+    let header = fresh_header(source, pool, capacity);
+    let file = source.disk.create("log.create", &draft_path).map_err(|e| io("create", e))?;
+    file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
+    let end = fill(file.as_ref(), &header, capacity, replay).map_err(|e| io("write", e))?;
+    let mut slots = Slots::new(file.clone(), path, header);
+    // ORDER: the whole log is durable before it takes the name of the old one.
+    slots.update("log.header_write", "log.sync_before_rename", |_| {})?;
+    let disk = source.disk;
+    disk.rename("log.rename", &draft_path, path).map_err(|e| io("rename", e))?;
+    // ORDER: the name is durable before the pool's header needs the log.
+    disk.sync_dir("log.sync_dir", path).map_err(|e| io("sync directory of", e))?;
+    let private = replay.map_or(Vec::new(), |r| r.lines().map(|(line, _)| line).collect());
+    let ring = Ring { file, capacity };
+    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, private })
+}
+
+/// Writes the ring: the lines that were replayed, then zeroes, so that later groups meet blocks
+/// that are in use already. The place behind the lines.
+fn fill(
+    file: &dyn DiskFile,
+    header: &LogHeader,
+    capacity: u64,
+    replay: Option<&Replay>,
+) -> io::Result<Place> {
+    let mut place = Place::start(header);
+    let mut at = LOG_HEADER_SIZE;
+    let mut bytes = Vec::with_capacity(2 * PIECE);
+    let lines: Vec<(u64, &[u8])> = replay.map_or(Vec::new(), |replay| replay.lines().collect());
+    for group in lines.chunks(GROUP_MAX) {
+        let offsets: Vec<u64> = group.iter().map(|(line, _)| *line).collect();
+        let mut values = group.iter().map(|(_, value)| *value);
+        place = encode(
+            &mut bytes,
+            (header.salt.get(), place.sequence - 1),
+            place,
+            (&offsets, &[]),
+            |_, out| out.extend_from_slice(values.next().unwrap_or_default()),
+        );
+        if bytes.len() >= PIECE {
+            file.write_at("log.fill_groups", &bytes, at)?;
+            at += bytes.len() as u64;
+            bytes.clear();
+        }
+    }
+    file.write_at("log.fill_groups", &bytes, at)?;
+    at += bytes.len() as u64;
+    bytes.clear();
+    bytes.resize(PIECE, 0);
+    let end = LOG_HEADER_SIZE + capacity;
+    while at < end {
+        let piece = (end - at).min(PIECE as u64);
+        file.write_at("log.fill_zeroes", &bytes[..piece as usize], at)?;
+        at += piece;
+    }
+    Ok(place)
+}
+
+/// Bytes that replayed lines take in a new log.
+fn content_size(lines: u64) -> u64 {
+    lines.div_ceil(GROUP_MAX as u64) * group_size(GROUP_MAX, 0) as u64
+}
+
+fn capacity(wanted: u64) -> u64 {
+    wanted.max(CAPACITY_MIN).next_multiple_of(LOG_HEADER_SIZE)
+}
+
+fn fresh_header(source: &Source<'_>, pool: &MediaHeader, capacity: u64) -> LogHeader {
+    let mut header = LogHeader::new_zeroed();
+    header.magic = LOG_MAGIC;
+    header.version.set(LOG_VERSION);
+    header.identity = split(pool.identity());
+    header.previous = pool.generation;
+    header.generation.set(pool.generation.get() + 1);
+    header.salt.set(source.disk.entropy());
+    header.start_chain.set(source.disk.entropy() as u32);
+    header.start_sequence.set(1);
+    header.capacity.set(capacity);
+    header
+}
+
+fn foreign(path: &Path, pool: &MediaHeader, log: Option<&LogHeader>) -> Error {
+    Error::LogForeign {
+        path: path.to_owned(),
+        identity: pool.identity(),
+        generation: pool.generation.get(),
+        found_identity: log.map_or(0, |log| crate::format::join(log.identity)),
+        found_generation: log.map_or(0, |log| log.generation.get()),
+    }
+}
+
+fn damaged(path: &Path, sequence: u64) -> Error {
+    Error::LogDamaged { path: path.to_owned(), sequence, position: 0 }
+}

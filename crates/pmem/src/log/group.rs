@@ -1,0 +1,172 @@
+//! Groups: how one is put together, and how one is taken for valid.
+
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::LINE;
+use crate::format::{ExtentRecord, GroupHeader, LogHeader};
+
+/// Lines in a group at most, and extents: what one fence appends is cut into groups of this size.
+pub(super) const GROUP_MAX: usize = 1024;
+
+const HEADER: usize = size_of::<GroupHeader>();
+/// Bytes of a group's header that the running checksum covers.
+const CHAINED: usize = 56;
+/// Bytes of a group's header that its own checksum covers.
+const CERTIFIED: usize = 60;
+
+/// A point between two groups: where and as which the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(super) position: u64,
+    pub(super) sequence: u64,
+    pub(super) chain: u32,
+}
+
+impl Place {
+    /// Where replay of a log begins.
+    pub(super) fn start(header: &LogHeader) -> Place {
+        Place {
+            position: header.start_position.get(),
+            sequence: header.start_sequence.get(),
+            chain: header.start_chain.get(),
+        }
+    }
+}
+
+/// Bytes before the lines of a group: header, offsets, extents, zeroes up to a line.
+fn head_size(lines: usize, extents: usize) -> usize {
+    HEADER + (lines * 8 + extents * size_of::<ExtentRecord>()).next_multiple_of(LINE as usize)
+}
+
+/// Bytes of a group.
+pub(super) fn group_size(lines: usize, extents: usize) -> usize {
+    head_size(lines, extents) + lines * LINE as usize
+}
+
+/// Appends a group to `out`; the place behind it. `copy` puts a line's bytes behind `out`.
+pub(super) fn encode(
+    out: &mut Vec<u8>,
+    (salt, synced_through): (u64, u64),
+    place: Place,
+    (lines, extents): (&[u64], &[(u64, u64)]),
+    mut copy: impl FnMut(u64, &mut Vec<u8>),
+) -> Place {
+    let start = out.len();
+    let mut header = GroupHeader::new_zeroed();
+    header.salt.set(salt);
+    header.sequence.set(place.sequence);
+    header.synced_through.set(synced_through);
+    header.lines.set(lines.len() as u32);
+    header.extents.set(extents.len() as u32);
+    header.position.set(place.position);
+    out.extend_from_slice(header.as_bytes());
+    lines.iter().for_each(|line| out.extend_from_slice(&line.to_le_bytes()));
+    for (offset, len) in extents {
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(&len.to_le_bytes());
+    }
+    out.resize(start + head_size(lines.len(), extents.len()), 0);
+    lines.iter().for_each(|line| copy(*line, out));
+
+    let chain = chain(place.chain, &out[start..]);
+    out[start + CHAINED..start + CERTIFIED].copy_from_slice(&chain.to_le_bytes());
+    let crc = crc32c::crc32c(&out[start..start + CERTIFIED]);
+    out[start + CERTIFIED..start + HEADER].copy_from_slice(&crc.to_le_bytes());
+    Place {
+        position: place.position + (out.len() - start) as u64,
+        sequence: place.sequence + 1,
+        chain,
+    }
+}
+
+fn chain(before: u32, group: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c_append(before, &group[..CHAINED]), &group[HEADER..])
+}
+
+/// A header that certifies itself, wherever it was found.
+pub(super) fn certified(bytes: &[u8], salt: u64) -> Option<GroupHeader> {
+    if !bytes.starts_with(&salt.to_le_bytes()) {
+        return None;
+    }
+    let header = GroupHeader::read_from_prefix(bytes).ok()?.0;
+    (crc32c::crc32c(&bytes[..CERTIFIED]) == header.crc.get()).then_some(header)
+}
+
+/// A valid group.
+pub(super) struct Group<'b> {
+    pub(super) sequence: u64,
+    pub(super) synced_through: u64,
+    offsets: &'b [u8],
+    extents: &'b [u8],
+    /// Where the first line's bytes begin, in the bytes that are walked.
+    data_at: usize,
+}
+
+impl Group<'_> {
+    /// Each line's offset in the region, and where its bytes are in the bytes that are walked.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, usize)> {
+        let data_at = self.data_at;
+        self.offsets
+            .chunks_exact(8)
+            .enumerate()
+            .map(move |(index, bytes)| (word(bytes), data_at + index * LINE as usize))
+    }
+
+    /// Offset and length of each extent.
+    pub(super) fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.extents.chunks_exact(16).map(|bytes| (word(&bytes[..8]), word(&bytes[8..])))
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.try_into().map(u64::from_le_bytes).unwrap_or_default()
+}
+
+/// Walks groups that lie one after another in memory.
+pub(super) struct Walk<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    salt: u64,
+    pub(super) place: Place,
+}
+
+impl<'b> Walk<'b> {
+    /// Walks `bytes`, which begin at `place`.
+    pub(super) fn new(bytes: &'b [u8], salt: u64, place: Place) -> Walk<'b> {
+        Walk { bytes, at: 0, salt, place }
+    }
+
+    /// The next group, if it is valid and whole.
+    pub(super) fn next(&mut self) -> Option<Group<'b>> {
+        let rest = self.bytes.get(self.at..)?;
+        let header = certified(rest, self.salt)?;
+        let (lines, extents) = (header.lines.get() as usize, header.extents.get() as usize);
+        if header.sequence.get() != self.place.sequence
+            || header.position.get() != self.place.position
+            || lines > GROUP_MAX
+            || extents > GROUP_MAX
+        {
+            return None;
+        }
+        let group = rest.get(..group_size(lines, extents))?;
+        let chain = chain(self.place.chain, group);
+        if chain != header.chain.get() {
+            return None;
+        }
+        let extents_at = HEADER + lines * 8;
+        let found = Group {
+            sequence: self.place.sequence,
+            synced_through: header.synced_through.get(),
+            offsets: &group[HEADER..extents_at],
+            extents: &group[extents_at..extents_at + extents * size_of::<ExtentRecord>()],
+            data_at: self.at + head_size(lines, extents),
+        };
+        self.at += group.len();
+        self.place = Place {
+            position: self.place.position + group.len() as u64,
+            sequence: self.place.sequence + 1,
+            chain,
+        };
+        Some(found)
+    }
+}

@@ -1,0 +1,154 @@
+//! Reserving room before an operation's first store: where back-pressure and errors belong.
+
+use std::io;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use super::{RedoLog, State};
+use crate::Error;
+use crate::notes::NoteBook;
+
+/// Bytes of the log that a flushed line may cost: each line in a group of its own.
+const LINE_COST: u64 = 192;
+/// Bytes that an operation may cost beside its lines.
+const BASE_COST: u64 = 256;
+/// Lines noted and not fenced beyond which a reservation fences them.
+const NOTED_MAX: usize = 4096;
+/// An operation may have one part in this many of the ring.
+const SHARE: u64 = 4;
+
+fn cost(lines: u64) -> u64 {
+    lines.saturating_mul(LINE_COST).saturating_add(BASE_COST)
+}
+
+fn cost_noted(noted: usize) -> u64 {
+    if noted == 0 { 0 } else { cost(noted as u64) }
+}
+
+impl RedoLog {
+    /// Makes room for an operation of `lines` lines beside what the thread has noted already.
+    pub(crate) fn reserve(&self, book: &NoteBook, lines: u64) -> Result<(), Error> {
+        let lines_max = (self.ring.capacity / SHARE).saturating_sub(BASE_COST) / LINE_COST;
+        if lines > lines_max {
+            return Err(Error::TooLarge { lines, lines_max });
+        }
+        let (mut noted, depth) =
+            book.with(|note| (note.lines.len() + note.extents.len(), note.depth));
+        let may_fence = depth == 0;
+        if noted > NOTED_MAX && may_fence {
+            self.append(book);
+            noted = 0;
+        }
+        let mut state = self.lock();
+        if !self.background && may_fence && self.is_half_full(&state) {
+            state = self.make_room(state);
+        }
+        loop {
+            self.check(&state)?;
+            if state.log_full {
+                state = self.retry_write(state)?;
+            }
+            let held = book.with(|note| note.held);
+            let wanted =
+                if may_fence { cost_noted(noted) + cost(lines) } else { held + cost(lines) };
+            let others = state.held.saturating_sub(held);
+            let used = state.end.position - state.start;
+            if used + others + wanted <= self.ring.capacity {
+                state.held = others + wanted;
+                state.sections += 1;
+                book.with(|note| (note.held, note.depth) = (wanted, note.depth + 1));
+                return Ok(());
+            }
+            if noted > 0 && may_fence {
+                // Whoever waits must not hold what others wait for.
+                drop(state);
+                self.append(book);
+                noted = 0;
+                state = self.lock();
+                continue;
+            }
+            let failures = state.failures;
+            state = self.make_room(state);
+            if state.failures != failures {
+                return Err(self.failure(&state));
+            }
+        }
+    }
+
+    /// An operation has ended: what it noted and has not fenced stays paid for, the rest is free.
+    pub(crate) fn end_section(&self, book: &NoteBook) {
+        let released = book.with(|note| {
+            note.depth = note.depth.saturating_sub(1);
+            if note.depth > 0 {
+                return 0;
+            }
+            let left = cost_noted(note.lines.len() + note.extents.len()).min(note.held);
+            let released = note.held - left;
+            note.held = left;
+            released
+        });
+        let mut state = self.lock();
+        state.sections = state.sections.saturating_sub(1);
+        state.held = state.held.saturating_sub(released);
+        if released > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Lets a checkpoint free room, and waits until something has changed.
+    pub(super) fn make_room<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+    ) -> MutexGuard<'s, State> {
+        if self.background && !state.stop {
+            self.want_checkpoint(&mut state);
+            return self.wait(state);
+        }
+        drop(state);
+        // A failure is counted in the state, and the caller looks there.
+        let _ = self.checkpoint();
+        self.lock()
+    }
+
+    fn is_half_full(&self, state: &State) -> bool {
+        (state.end.position - state.start) * 2 > self.ring.capacity
+    }
+
+    /// Wakes the checkpointer.
+    pub(super) fn want_checkpoint(&self, state: &mut State) {
+        if !state.want_checkpoint {
+            state.want_checkpoint = true;
+            self.wake.notify_all();
+        }
+    }
+
+    fn retry_write<'s>(
+        &'s self,
+        state: MutexGuard<'s, State>,
+    ) -> Result<MutexGuard<'s, State>, Error> {
+        if state.writing {
+            return Ok(self.wait(state));
+        }
+        let (state, result) = self.write_out(state);
+        result.map(|()| state)
+    }
+
+    fn failure(&self, state: &State) -> Error {
+        if let Err(poisoned) = self.check(state) {
+            return poisoned;
+        }
+        match &state.failure {
+            Some(failure) if !failure.full => Error::Io {
+                action: "checkpoint",
+                path: self.pool_path.clone(),
+                source: io::Error::other(failure.text.clone()),
+            },
+            _ => Error::DiskFull { path: self.pool_path.clone() },
+        }
+    }
+
+    /// Whether nothing more is promised.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+}

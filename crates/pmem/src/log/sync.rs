@@ -1,0 +1,110 @@
+//! Writing the tail and waiting for the disk: what a sync does.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::{io, mem};
+
+use super::{RedoLog, State};
+use crate::{Error, SyncPolicy};
+
+impl RedoLog {
+    /// All groups appended before the call are as durable as the policy promises. Threads that
+    /// come together share one write and one `fdatasync`; without new groups nothing is done.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        match self.policy {
+            // ORDER: the groups are durable before the caller acknowledges anything of them.
+            SyncPolicy::Always => self.make_durable("log.sync"),
+            SyncPolicy::Interval(_) | SyncPolicy::Os => self.make_written().map(drop),
+        }
+    }
+
+    /// All groups appended before the call are in the file, if not on the disk.
+    fn make_written(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        let target = state.end.sequence;
+        loop {
+            self.check(&state)?;
+            if state.written.sequence >= target {
+                return Ok(state);
+            }
+            if state.writing {
+                state = self.wait(state);
+                continue;
+            }
+            let (unlocked, result) = self.write_out(state);
+            result?;
+            state = unlocked;
+        }
+    }
+
+    /// All groups appended before the call are on the disk. `step` names the `fdatasync`.
+    pub(super) fn make_durable(&self, step: &'static str) -> Result<(), Error> {
+        let mut state = self.make_written()?;
+        let target = state.written.sequence;
+        loop {
+            self.check(&state)?;
+            if state.durable.sequence >= target {
+                return Ok(());
+            }
+            if state.syncing {
+                state = self.wait(state);
+                continue;
+            }
+            state.syncing = true;
+            let written = state.written;
+            drop(state);
+            let result = self.ring.file.sync(step);
+            self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
+            state = self.lock();
+            state.syncing = false;
+            match result {
+                Ok(()) => state.durable = written,
+                Err(error) => self.poison(&mut state, format!("{step}: {error}")),
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// Writes the tail. Nobody else is writing. A full disk leaves the tail for another try; any
+    /// other failure poisons.
+    pub(super) fn write_out<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+    ) -> (MutexGuard<'s, State>, Result<(), Error>) {
+        state.writing = true;
+        let spare = mem::take(&mut state.spare);
+        let mut bytes = mem::replace(&mut state.tail, spare);
+        let (from, to) = (state.written, state.end);
+        drop(state);
+        let result = self.ring.write("log.write", &bytes, from.position);
+        self.totals.log_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.writing = false;
+        state.log_full = false;
+        let result = match result {
+            Ok(()) => {
+                state.written = to;
+                bytes.clear();
+                state.spare = bytes;
+                Ok(())
+            }
+            Err(error) if is_full(&error) => {
+                state.log_full = true;
+                bytes.append(&mut state.tail);
+                state.tail = bytes;
+                Err(Error::DiskFull { path: self.path.clone() })
+            }
+            Err(error) => {
+                self.poison(&mut state, format!("log.write: {error}"));
+                self.check(&state)
+            }
+        };
+        self.changed.notify_all();
+        (state, result)
+    }
+}
+
+/// Whether the system says that there is no space.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,95 @@
+//! The threads behind a log: one checkpoints, one calls `fdatasync` at intervals.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::RedoLog;
+use crate::SyncPolicy;
+
+/// How long the checkpointer waits after a failure before it tries again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Threads that run until they are stopped.
+#[derive(Default)]
+pub(crate) struct Threads {
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts what the log wants.
+    pub(crate) fn start(log: &Arc<RedoLog>) -> io::Result<Threads> {
+        let mut threads = Threads::default();
+        if log.background {
+            let worker = log.clone();
+            let checkpointer = Builder::new()
+                .name("tembo-checkpoint".into())
+                .spawn(move || worker.run_checkpoints());
+            threads.handles.push(checkpointer?);
+            if let SyncPolicy::Interval(interval) = log.policy {
+                let worker = log.clone();
+                let syncer = Builder::new()
+                    .name("tembo-sync".into())
+                    .spawn(move || worker.run_syncs(interval));
+                match syncer {
+                    Ok(handle) => threads.handles.push(handle),
+                    Err(error) => {
+                        threads.stop(log);
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Stops all, waiting for a step that is under way.
+    pub(crate) fn stop(&mut self, log: &RedoLog) {
+        log.lock().stop = true;
+        log.wake.notify_all();
+        log.changed.notify_all();
+        for handle in self.handles.drain(..) {
+            // A thread that panicked has nothing more to say.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl RedoLog {
+    fn run_checkpoints(&self) {
+        let mut state = self.lock();
+        while !state.stop {
+            if !state.want_checkpoint {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            // Cleared first: who asks from now on is not served by the checkpoint that begins.
+            state.want_checkpoint = false;
+            drop(state);
+            let result = self.checkpoint();
+            state = self.lock();
+            if result.is_err() && !state.stop {
+                let waited = self.wake.wait_timeout(state, RETRY);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                // Room is still wanted, unless nothing can be done any more.
+                state.want_checkpoint = state.poison.is_none();
+            }
+        }
+    }
+
+    fn run_syncs(&self, interval: Duration) {
+        let mut state = self.lock();
+        while !state.stop {
+            let waited = self.wake.wait_timeout(state, interval);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.stop || state.poison.is_some() || state.durable == state.end {
+                continue;
+            }
+            drop(state);
+            // A failure poisons, and the next sync tells of it.
+            let _ = self.make_durable("log.sync_interval");
+            state = self.lock();
+        }
+    }
+}

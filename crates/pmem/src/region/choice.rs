@@ -1,0 +1,99 @@
+//! Which domain a file gets: probed, never assumed.
+
+use std::path::Path;
+
+use super::{Backend, RegionOptions};
+use crate::flush::FlushInstruction;
+use crate::format::{FLAG_CLEAN, FLAG_EMULATED, MediaHeader};
+use crate::mapping::{Backing, is_persistent_memory};
+use crate::{DiskFile, Domain, DomainRequest, Error};
+
+/// A domain, and whether the medium really is what the domain wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    pub(super) domain: Domain,
+    pub(super) emulated: bool,
+}
+
+impl Choice {
+    /// The number that stands for the domain in the header.
+    pub(super) fn domain_on_media(&self) -> u32 {
+        match self.domain {
+            Domain::Volatile => 0,
+            Domain::Flush => 1,
+            Domain::Eadr => 2,
+            Domain::Logged => 3,
+        }
+    }
+
+    /// How the file is mapped in the domains that store into it.
+    pub(super) fn backing<'f>(&self, file: &'f dyn DiskFile) -> Backing<'f> {
+        match (file.descriptor(), self.emulated) {
+            (Some(fd), false) => Backing::Synchronous(fd),
+            (Some(fd), true) => Backing::Shared(fd),
+            (None, _) => Backing::Anonymous,
+        }
+    }
+
+    /// What flushes, in the domains that store into the file.
+    pub(super) fn backend(&self) -> Result<Backend, Error> {
+        match (self.domain, FlushInstruction::detect()) {
+            (Domain::Flush, Some(instruction)) => Ok(Backend::Flush(instruction)),
+            (Domain::Eadr, Some(_)) => Ok(Backend::Eadr),
+            _ => Err(Error::Unsupported {
+                path: "".into(),
+                what: "this processor has no flush instruction",
+            }),
+        }
+    }
+}
+
+/// The domain of a pool, new or, with its header, old. Probed, never assumed.
+pub(super) fn choose(
+    file: &dyn DiskFile,
+    path: &Path,
+    options: &RegionOptions,
+    header: Option<&MediaHeader>,
+) -> Result<Choice, Error> {
+    let unsupported = |what| Err(Error::Unsupported { path: path.to_owned(), what });
+    let mappable = file.descriptor().is_some() && FlushInstruction::detect().is_some();
+    let persistent = mappable && file.descriptor().is_some_and(is_persistent_memory);
+    let emulated = !persistent;
+    match options.domain {
+        DomainRequest::Volatile => unsupported("a file is not volatile"),
+        DomainRequest::Logged => Ok(Choice { domain: Domain::Logged, emulated: false }),
+        DomainRequest::Flush | DomainRequest::Eadr if !mappable => {
+            unsupported("the file cannot be mapped, or this processor cannot flush")
+        }
+        DomainRequest::Flush => Ok(Choice { domain: Domain::Flush, emulated }),
+        DomainRequest::Eadr => Ok(Choice { domain: Domain::Eadr, emulated }),
+        DomainRequest::Auto if persistent => {
+            let domain = if caches_are_persistent() { Domain::Eadr } else { Domain::Flush };
+            Ok(Choice { domain, emulated: false })
+        }
+        DomainRequest::Auto => match header {
+            Some(header) if header.has(FLAG_EMULATED) => {
+                if header.boot.get() != options.disk.boot() && !header.has(FLAG_CLEAN) {
+                    return Err(Error::EmulationLost { path: path.to_owned() });
+                }
+                let domain = if header.domain.get() == 2 { Domain::Eadr } else { Domain::Flush };
+                Ok(Choice { domain, emulated: true })
+            }
+            _ => Ok(Choice { domain: Domain::Logged, emulated: false }),
+        },
+    }
+}
+
+/// Whether the platform says of every persistent memory that its caches survive too.
+fn caches_are_persistent() -> bool {
+    let Ok(devices) = std::fs::read_dir("/sys/bus/nd/devices") else {
+        return false;
+    };
+    let mut domains = devices
+        .flatten()
+        .filter(|device| device.file_name().to_string_lossy().starts_with("region"))
+        .map(|device| std::fs::read_to_string(device.path().join("persistence_domain")))
+        .peekable();
+    domains.peek().is_some()
+        && domains.all(|domain| domain.is_ok_and(|domain| domain.trim() == "cpu_cache"))
+}

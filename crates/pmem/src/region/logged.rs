@@ -1,0 +1,110 @@
+//! The `logged` domain as the region sees it.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::copy_parts;
+use crate::Error;
+use crate::flush::lines;
+use crate::log::{RedoLog, Threads};
+use crate::mapping::PAGE;
+use crate::notes::NoteBook;
+
+use super::report::Report;
+
+/// A log, the notes that lead to it, and its threads.
+pub(super) struct Logged {
+    book: NoteBook,
+    log: Arc<RedoLog>,
+    threads: Mutex<Threads>,
+    replayed_groups: u64,
+    replayed_bytes: u64,
+}
+
+impl Logged {
+    pub(super) fn start(log: RedoLog, replayed: (u64, u64)) -> std::io::Result<Logged> {
+        let log = Arc::new(log);
+        let threads = Mutex::new(Threads::start(&log)?);
+        let (replayed_groups, replayed_bytes) = replayed;
+        Ok(Logged { book: NoteBook::new(&log), log, threads, replayed_groups, replayed_bytes })
+    }
+
+    #[inline]
+    pub(super) fn note(&self, offset: u64, len: u64) {
+        self.book.with(|note| note.lines.extend(lines(offset, len)));
+    }
+
+    #[inline]
+    pub(super) fn fence(&self) {
+        self.log.append(&self.book);
+    }
+
+    pub(super) fn sync(&self) -> Result<(), Error> {
+        self.log.sync()
+    }
+
+    pub(super) fn reserve(&self, lines: u64) -> Result<(), Error> {
+        self.log.reserve(&self.book, lines)
+    }
+
+    pub(super) fn end_section(&self) {
+        self.log.end_section(&self.book);
+    }
+
+    pub(super) fn checkpoint(&self) -> Result<(), Error> {
+        self.log.checkpoint()
+    }
+
+    /// Writes a large record: whole pages beside the log, the rest through it.
+    pub(super) fn write_beside(
+        &self,
+        at: *mut u8,
+        offset: u64,
+        len: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), Error> {
+        let whole = len / PAGE * PAGE;
+        self.log.bypass(&self.book, offset, whole, parts)?;
+        let mut skip = if self.log.pool_is_simulated() { 0 } else { whole as usize };
+        let rest: Vec<&[u8]> = parts
+            .iter()
+            .map(|part| {
+                let cut = skip.min(part.len());
+                skip -= cut;
+                &part[cut..]
+            })
+            .collect();
+        let from = if self.log.pool_is_simulated() { 0 } else { whole };
+        // SAFETY: the region has room for all parts at `at` (the caller checked), of which the
+        // first `from` bytes are left out; the space is the caller's alone.
+        unsafe { copy_parts(at.wrapping_add(from as usize), &rest) };
+        self.note(offset + whole, len - whole);
+        Ok(())
+    }
+
+    /// Fills in what the log knows.
+    pub(super) fn report(&self, report: &mut Report) {
+        let totals = &self.log.totals;
+        (report.log_used, report.log_capacity) = self.log.usage();
+        report.private_bytes = self.log.private_bytes();
+        report.replayed_groups = self.replayed_groups;
+        report.replayed_bytes = self.replayed_bytes;
+        report.checkpoints = totals.checkpoints.load(Ordering::Relaxed);
+        report.log_syncs = totals.log_syncs.load(Ordering::Relaxed);
+        report.log_bytes_written = totals.log_bytes.load(Ordering::Relaxed);
+        report.pool_bytes_written = totals.pool_bytes.load(Ordering::Relaxed);
+        report.pool_syncs = self.log.pool_syncs();
+        report.poisoned = self.log.is_poisoned();
+    }
+
+    pub(super) fn stop(&self) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).stop(&self.log);
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,85 @@
+//! A file whose failed syncs are counted.
+//!
+//! The system reports a lost write to one sync only. Whoever relies on a sync of his own must know
+//! of those that failed for somebody else since he began to write.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::DiskFile;
+
+/// A file, the number of its syncs, and of those that failed.
+pub(crate) struct WatchedFile {
+    file: Arc<dyn DiskFile>,
+    syncs: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl WatchedFile {
+    /// Watches `file`: from here on nobody else may sync it.
+    pub(crate) fn new(file: Arc<dyn DiskFile>) -> Arc<WatchedFile> {
+        Arc::new(WatchedFile { file, syncs: AtomicU64::new(0), failed: AtomicU64::new(0) })
+    }
+
+    /// Syncs that failed so far.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// Syncs so far.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Syncs, and fails also when another sync has failed since `failed` was read.
+    pub(crate) fn sync_since(&self, step: &'static str, failed: u64) -> io::Result<()> {
+        self.sync(step)?;
+        if self.failed() != failed {
+            return Err(io::Error::other("another sync of the file failed meanwhile"));
+        }
+        Ok(())
+    }
+}
+
+impl DiskFile for WatchedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, step: &'static str, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(step, bytes, offset)
+    }
+
+    fn sync(&self, step: &'static str) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.file.sync(step).inspect_err(|_| {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+        })
+    }
+
+    fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()> {
+        self.file.allocate(step, offset, len)
+    }
+
+    fn truncate(&self, step: &'static str, len: u64) -> io::Result<()> {
+        self.file.truncate(step, len)
+    }
+
+    fn lock(&self) -> io::Result<bool> {
+        self.file.lock()
+    }
+
+    fn holder(&self) -> Option<u32> {
+        self.file.holder()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.descriptor()
+    }
+}

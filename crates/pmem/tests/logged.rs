@@ -1,0 +1,240 @@
+//! The `logged` domain on real files.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tembo_pmem::{Domain, DomainRequest, Error, HEADER_SIZE, Region, RegionOptions, SyncPolicy};
+
+const SIZE: u64 = 4 << 20;
+
+fn pool(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("tembo-logged-{}-{name}", std::process::id()));
+    remove(&path);
+    path
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".log");
+    name.into()
+}
+
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let _ = std::fs::remove_file(log_of(path));
+}
+
+fn options(sync: SyncPolicy) -> RegionOptions {
+    RegionOptions { log_size: 1 << 20, sync, ..RegionOptions::default() }
+}
+
+fn create(path: &Path, options: &RegionOptions) -> Region {
+    Region::create(path, SIZE, options, |region| {
+        put(region, 0, 77);
+        region.store(&region.words(HEADER_SIZE + 8, 1)?[0], 99); // never flushed: not kept
+        Ok::<(), Error>(())
+    })
+    .unwrap()
+}
+
+fn put(region: &Region, index: u64, value: u64) {
+    let at = HEADER_SIZE + index * 64;
+    region.store(&region.words(at, 1).unwrap()[0], value);
+    region.flush("test.put", at, 8);
+    region.fence("test.fence");
+}
+
+fn get(region: &Region, index: u64) -> u64 {
+    region.words(HEADER_SIZE + index * 64, 1).unwrap()[0].load()
+}
+
+#[test]
+fn synced_stores_survive_the_process_under_every_policy() {
+    let policies =
+        [SyncPolicy::Always, SyncPolicy::Interval(Duration::from_millis(5)), SyncPolicy::Os];
+    for (index, policy) in policies.into_iter().enumerate() {
+        let path = pool(&format!("policy{index}"));
+        let options = options(policy);
+        let mut region = create(&path, &options);
+        assert_eq!(region.domain(), Domain::Logged);
+        assert_eq!(get(&region, 0), 77);
+        for round in 0..5 {
+            for index in 0..100 {
+                put(&region, index, round * 1000 + index);
+            }
+            region.sync().unwrap();
+            drop(region);
+            region = Region::open(&path, &options).unwrap();
+            for index in 0..100 {
+                assert_eq!(get(&region, index), round * 1000 + index);
+            }
+            assert!(region.report().replayed_groups > 0);
+        }
+        region.close().unwrap();
+        std::fs::remove_file(log_of(&path)).unwrap();
+        let region = Region::open(&path, &options).unwrap();
+        assert_eq!(get(&region, 99), 4099, "a closed pool is one file");
+        assert_eq!(region.report().replayed_groups, 0);
+        drop(region);
+        remove(&path);
+    }
+}
+
+#[test]
+fn a_pool_changes_domains_with_all_its_data() {
+    let path = pool("domains");
+    let logged = options(SyncPolicy::Always);
+    let flush = RegionOptions { domain: DomainRequest::Flush, ..logged.clone() };
+    let region = create(&path, &logged);
+    put(&region, 1, 1);
+    region.sync().unwrap();
+    drop(region);
+    let region = Region::open(&path, &flush).unwrap();
+    assert_eq!((get(&region, 0), get(&region, 1)), (77, 1));
+    put(&region, 2, 2);
+    drop(region);
+    let logged = RegionOptions { domain: DomainRequest::Logged, ..logged };
+    let region = Region::open(&path, &logged).unwrap();
+    assert_eq!((get(&region, 1), get(&region, 2)), (1, 2));
+    drop(region);
+    remove(&path);
+}
+
+#[test]
+fn a_log_is_missed_and_a_foreign_one_refused() {
+    let (path, other) = (pool("missing"), pool("foreign"));
+    let options = options(SyncPolicy::Always);
+    let region = create(&path, &options);
+    put(&region, 1, 1);
+    region.sync().unwrap();
+    drop(region);
+    drop(create(&other, &options));
+    let kept = std::fs::read(log_of(&path)).unwrap();
+    std::fs::remove_file(log_of(&path)).unwrap();
+    assert!(matches!(Region::open(&path, &options).err(), Some(Error::LogMissing { .. })));
+    std::fs::copy(log_of(&other), log_of(&path)).unwrap();
+    assert!(matches!(Region::open(&path, &options).err(), Some(Error::LogForeign { .. })));
+    std::fs::write(log_of(&path), b"something else").unwrap();
+    assert!(matches!(Region::open(&path, &options).err(), Some(Error::LogForeign { .. })));
+    std::fs::write(log_of(&path), &kept).unwrap();
+    let region = Region::open(&path, &options).unwrap();
+    assert_eq!(get(&region, 1), 1);
+    drop(region);
+    std::fs::write(log_of(&path), &kept).unwrap();
+    assert!(matches!(Region::open(&path, &options).err(), Some(Error::LogForeign { .. })), "old");
+    remove(&path);
+    remove(&other);
+}
+
+#[test]
+fn threads_share_a_sync_and_lose_nothing() {
+    let path = pool("threads");
+    let options = options(SyncPolicy::Always);
+    let region = create(&path, &options);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let region = &region;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let section = region.reserve(40).unwrap();
+                    for slot in 0..40 {
+                        let at = HEADER_SIZE + (thread * 1000 + slot) * 64;
+                        region.store(&region.words(at, 1).unwrap()[0], round);
+                        region.flush("test.put", at, 8);
+                    }
+                    drop(section);
+                    region.fence("test.fence");
+                    region.sync().unwrap();
+                }
+            });
+        }
+    });
+    let report = region.report();
+    assert!(report.checkpoints > 0, "the log went round: {report:?}");
+    drop(region);
+    let region = Region::open(&path, &options).unwrap();
+    for thread in 0..8 {
+        for slot in 0..40 {
+            assert_eq!(get(&region, thread * 1000 + slot), 199);
+        }
+    }
+    drop(region);
+    remove(&path);
+}
+
+#[test]
+fn large_records_go_beside_the_log() {
+    let path = pool("bypass");
+    let options = options(SyncPolicy::Always);
+    let region = create(&path, &options);
+    let at = 1 << 20;
+    for round in 0..4_u8 {
+        // The space held small things before.
+        for line in 0..50 {
+            put(&region, (at - HEADER_SIZE) / 64 + line * 20, 5);
+        }
+        region.sync().unwrap();
+        let record = vec![round + 1; 100_000];
+        region
+            .write("test.large", at, &[&record[..10], &record[10..70_000], &record[70_000..]])
+            .unwrap();
+        put(&region, 3, u64::from(round));
+        if round == 2 {
+            region.checkpoint().unwrap();
+        }
+        region.sync().unwrap();
+        assert_eq!(region.bytes(at, 100_000).unwrap(), record);
+    }
+    assert!(region.report().log_bytes_written < 200_000);
+    drop(region);
+    let region = Region::open(&path, &options).unwrap();
+    assert!(region.bytes(at, 100_000).unwrap().iter().all(|byte| *byte == 4));
+    assert_eq!(get(&region, 3), 3);
+    drop(region);
+    remove(&path);
+}
+
+#[test]
+fn a_region_grows_while_it_is_used() {
+    let path = pool("grow");
+    let options = options(SyncPolicy::Always);
+    let region = create(&path, &options);
+    region.grow(4 * SIZE).unwrap();
+    let last = (4 * SIZE - HEADER_SIZE) / 64 - 1;
+    assert_eq!(get(&region, last), 0);
+    put(&region, last, 8);
+    region.sync().unwrap();
+    assert!(matches!(region.grow(u64::MAX), Err(Error::Fault(_))));
+    drop(region);
+    let region = Region::open(&path, &options).unwrap();
+    assert_eq!((region.size(), get(&region, last)), (4 * SIZE, 8));
+    drop(region);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(4 * SIZE + 12345).unwrap();
+    drop(Region::open(&path, &options).unwrap());
+    file.set_len(2 * SIZE).unwrap();
+    assert!(matches!(Region::open(&path, &options).err(), Some(Error::Truncated { .. })));
+    remove(&path);
+}
+
+#[test]
+fn pages_in_the_pool_file_are_given_back() {
+    let path = pool("pages");
+    let options = RegionOptions { give_back: true, ..options(SyncPolicy::Os) };
+    let region = create(&path, &options);
+    for round in 0..20 {
+        for page in 0..1000 {
+            let section = region.reserve(1).unwrap();
+            put(&region, page * 64, round * 1000 + page);
+            drop(section);
+        }
+        for page in 0..1000 {
+            assert_eq!(get(&region, page * 64), round * 1000 + page);
+        }
+    }
+    region.checkpoint().unwrap();
+    assert_eq!(region.report().private_bytes, 0);
+    assert_eq!(get(&region, 999 * 64), 19_999);
+    drop(region);
+    remove(&path);
+}

@@ -14,7 +14,6 @@ const FRONTIER_STEP_MAX: u64 = 8 << 20;
 /// Pools with chunks of 64 KiB and more grow by at least this many bytes.
 const GROWTH_STEP_MIN: u64 = 64 << 20;
 
-const SIZE_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, size) as u64;
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
 
 /// By how many chunks at least the frontier of a pool that ends at the chunk `end` rises.
@@ -47,7 +46,7 @@ impl Pool {
     }
 
     /// Grows the pool until the chunk before `needed` is part of it; `size` is what was asked for.
-    /// Durable when it returns. Others go on allocating meanwhile.
+    /// Durable when it returns, because the region's growth is. Others go on allocating meanwhile.
     pub(crate) fn grow_to(&self, needed: u32, size: u64) -> Result<(), Error> {
         let _one_at_a_time = self.growth().lock().unwrap_or_else(PoisonError::into_inner);
         let layout = self.layout();
@@ -75,12 +74,10 @@ impl Pool {
         };
         let superblock = superblock::of(self.region())?;
         let word = seal_offset(Sealed::Size, layout.start(grown));
-        // ORDER: the region's own size is durable (it returned) before the pool says that it has it.
+        // ORDER: the region's own size is durable: it returned. This word lies in the frontier's line
+        // and is stored before it, so it is durable with the first frontier that needs it; lost
+        // before that, the next open adopts the region's size.
         self.region().commit("pool.size.raise", &superblock.size, word);
-        // ORDER: the size is durable before a frontier that it covers.
-        self.region().flush("pool.size.flush", SIZE_WORD, 8);
-        // ORDER: as above.
-        self.region().fence("pool.size.fence");
         self.shared().lock().end = grown;
         Ok(())
     }

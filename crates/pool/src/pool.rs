@@ -13,8 +13,8 @@ use crate::shared::Shared;
 use crate::superblock::{self, Checked};
 use crate::{Census, Error, Geometry, OBJECT_SIZE_MAX, Object, Sweep, Usage};
 
-/// Lines that a raised frontier or size flushes beside those of the operation.
-const OWN_LINES: u64 = 2;
+/// Lines that a raised frontier flushes beside those of the operation.
+const OWN_LINES: u64 = 1;
 
 /// How a pool is created or opened.
 #[derive(Clone)]
@@ -163,12 +163,10 @@ impl Pool {
     /// [`Error::PoolFull`]; the region's: disk full, poisoned.
     pub fn reserve(&self, bytes: u64, lines: u64) -> Result<Section<'_>, Error> {
         let step = self.layout().start(frontier_step(self.layout(), self.shared.frontier()));
-        // First the lines, because growing flushes one.
-        let section = self.region.reserve(lines + OWN_LINES + bytes / step)?;
         if bytes > 0 {
             self.spare(bytes)?;
         }
-        Ok(section)
+        Ok(self.region.reserve(lines + OWN_LINES + bytes / step)?)
     }
 
     /// Takes space for an object of `size` bytes (0 gives the smallest), whose content is undefined.

@@ -1,1 +1,43 @@
-//! .
+//! Tembo's server: the Redis protocol over a durable store.
+//!
+//! One thread runs an event loop in turns. A turn takes all commands that all clients have sent so
+//! far, executes them in one transaction of the store, commits that once, syncs it once, and only then
+//! sends the replies: an acknowledged write is durable, a thousand pipelined writes cost one sync, and
+//! nothing that a crash could take back, not even by way of a GET, leaves the process before.
+//!
+//! Life of a `SET`: [`event_loop`] sees the socket readable; [`connection`] reads; [`parse`] finds the
+//! arguments; [`dispatch`] finds the command in [`command`]'s table; [`commands`] executes it on the
+//! [`dataset`], which lays it out as in [`format`] and puts it into the turn's transaction; [`turn`]
+//! commits, syncs and sends what [`reply`] has collected.
+
+mod args;
+mod clients;
+mod command;
+mod commands;
+mod config;
+mod connection;
+mod dataset;
+mod dispatch;
+mod error;
+mod event_loop;
+mod failure;
+mod float;
+mod format;
+mod glob;
+mod inline;
+mod number;
+mod parse;
+mod poll;
+mod reply;
+mod scan;
+mod server;
+mod session;
+mod settings;
+mod shared;
+mod stats;
+mod turn;
+mod watch;
+
+pub use config::{Config, DATABASES_MAX};
+pub use error::Error;
+pub use server::Server;

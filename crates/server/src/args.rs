@@ -1,0 +1,106 @@
+//! The arguments of one command: slices into the connection's input, no copies.
+
+/// Where one argument lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Span {
+    /// In the connection's input, counted from the start of the command.
+    Input {
+        /// First byte.
+        start: u32,
+        /// Bytes.
+        size: u32,
+    },
+    /// In a buffer of its own.
+    Owned {
+        /// Which.
+        index: u32,
+    },
+}
+
+/// The arguments of one command, its name first.
+#[derive(Clone, Copy)]
+pub(crate) struct Args<'a> {
+    input: &'a [u8],
+    owned: &'a [Vec<u8>],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// The arguments that `spans` finds in `input` and `owned`.
+    pub(crate) fn new(input: &'a [u8], owned: &'a [Vec<u8>], spans: &'a [Span]) -> Args<'a> {
+        Args { input, owned, spans }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The argument at `index`; empty if there is none.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> &'a [u8] {
+        match self.spans.get(index) {
+            Some(&Span::Input { start, size }) => {
+                let start = start as usize;
+                self.input.get(start..start + size as usize).unwrap_or_default()
+            }
+            Some(&Span::Owned { index }) => {
+                self.owned.get(index as usize).map_or(&[], Vec::as_slice)
+            }
+            None => &[],
+        }
+    }
+
+    /// The arguments from `index` on.
+    pub(crate) fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let args = *self;
+        (index..args.count()).map(move |at| args.at(at))
+    }
+
+    /// Whether the argument at `index` is this word in any case; `word` is in upper case.
+    #[inline]
+    pub(crate) fn is(&self, index: usize, word: &str) -> bool {
+        self.at(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// A command kept for later: its arguments, copied.
+pub(crate) struct Kept {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    owned: Vec<Vec<u8>>,
+}
+
+impl Kept {
+    /// A copy of `args`.
+    pub(crate) fn new(args: Args<'_>) -> Kept {
+        let mut kept =
+            Kept { bytes: Vec::new(), spans: Vec::with_capacity(args.count()), owned: Vec::new() };
+        for arg in args.from(0) {
+            match (u32::try_from(kept.bytes.len()), u32::try_from(arg.len())) {
+                (Ok(start), Ok(size)) if kept.bytes.len() < 1 << 20 => {
+                    kept.spans.push(Span::Input { start, size });
+                    kept.bytes.extend_from_slice(arg);
+                }
+                _ => {
+                    kept.spans.push(Span::Owned { index: kept.owned.len() as u32 });
+                    kept.owned.push(arg.to_vec());
+                }
+            }
+        }
+        kept
+    }
+
+    /// The arguments.
+    pub(crate) fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &self.owned, &self.spans)
+    }
+
+    /// Bytes it holds.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+            + self.owned.iter().map(Vec::len).sum::<usize>()
+            + self.spans.len() * size_of::<Span>()
+    }
+}

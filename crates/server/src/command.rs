@@ -1,0 +1,187 @@
+//! What a command is, and how it is found by its name.
+
+use crate::args::Args;
+use crate::clients::Clients;
+use crate::commands;
+use crate::dataset::Dataset;
+use crate::failure::Outcome;
+use crate::reply::Reply;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// What a command works on.
+pub(crate) struct Context<'a, 's> {
+    /// The databases.
+    pub(crate) data: &'a mut Dataset<'s>,
+    /// Who asks.
+    pub(crate) session: &'a mut Session,
+    /// All other clients.
+    pub(crate) clients: &'a mut Clients,
+    /// What all share.
+    pub(crate) shared: &'a mut Shared,
+}
+
+/// Executes a command and appends its reply; on failure the reply is the failure's text.
+pub(crate) type Run = fn(&mut Context<'_, '_>, Args<'_>, &mut Reply) -> Outcome;
+
+/// The command may change data.
+pub(crate) const WRITE: u16 = 1;
+/// The command only reads data.
+pub(crate) const READ: u16 = 2;
+/// The command takes constant time.
+pub(crate) const FAST: u16 = 4;
+/// The command is for operators.
+pub(crate) const ADMIN: u16 = 8;
+/// The command is allowed before AUTH.
+pub(crate) const NO_AUTH: u16 = 16;
+/// The command is refused between MULTI and EXEC.
+pub(crate) const NO_MULTI: u16 = 32;
+/// The command is executed at once even after MULTI.
+pub(crate) const NOT_QUEUED: u16 = 64;
+/// The command needs room in the pool.
+pub(crate) const DENY_OOM: u16 = 128;
+/// The command changes the session, so that its reply must not be lost.
+pub(crate) const SESSION: u16 = 256;
+
+/// One command or subcommand.
+pub(crate) struct Command {
+    /// Its name in lower case.
+    pub(crate) name: &'static str,
+    /// For a subcommand `container|name`.
+    pub(crate) full_name: &'static str,
+    /// Arguments including the name; negative: at least so many.
+    pub(crate) arity: i32,
+    /// See the constants.
+    pub(crate) flags: u16,
+    /// First key, last key (negative: from the end), step.
+    pub(crate) keys: (i32, i32, i32),
+    /// What it does.
+    pub(crate) run: Run,
+    /// Its subcommands.
+    pub(crate) subcommands: &'static [Command],
+}
+
+impl Command {
+    /// A command without keys.
+    pub(crate) const fn new(name: &'static str, arity: i32, flags: u16, run: Run) -> Command {
+        Command { name, full_name: name, arity, flags, keys: (0, 0, 0), run, subcommands: &[] }
+    }
+
+    /// A command with keys.
+    pub(crate) const fn keyed(
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        keys: (i32, i32, i32),
+        run: Run,
+    ) -> Command {
+        Command { name, full_name: name, arity, flags, keys, run, subcommands: &[] }
+    }
+
+    /// A subcommand; `full_name` is `container|name`.
+    pub(crate) const fn sub(
+        full_name: &'static str,
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        run: Run,
+    ) -> Command {
+        Command { name, full_name, arity, flags, keys: (0, 0, 0), run, subcommands: &[] }
+    }
+
+    /// A command that has only subcommands.
+    pub(crate) const fn container(
+        name: &'static str,
+        flags: u16,
+        subcommands: &'static [Command],
+    ) -> Command {
+        let run: Run = commands::without_subcommand;
+        Command { name, full_name: name, arity: -2, flags, keys: (0, 0, 0), run, subcommands }
+    }
+
+    /// Whether it takes so many arguments, its name included.
+    #[inline]
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        let arity = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { count >= arity } else { count == arity }
+    }
+
+    /// Whether it has the flag.
+    #[inline]
+    pub(crate) fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The subcommand of that name, in any case.
+    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
+        self.subcommands.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// Slots of the table's hash index.
+const SLOTS: usize = 512;
+
+/// All commands, by name.
+pub(crate) struct Table {
+    slots: Box<[Option<&'static Command>; SLOTS]>,
+}
+
+impl Table {
+    /// All commands.
+    pub(crate) fn new() -> Table {
+        let mut slots = Box::new([None; SLOTS]);
+        for command in all() {
+            let mut slot = hash(command.name.as_bytes());
+            while slots[slot % SLOTS].is_some() {
+                slot += 1;
+            }
+            slots[slot % SLOTS] = Some(command);
+        }
+        Table { slots }
+    }
+
+    /// The command of that name, in any case.
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        let mut slot = hash(name);
+        while let Some(command) = self.slots[slot % SLOTS] {
+            if command.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(command);
+            }
+            slot += 1;
+        }
+        None
+    }
+}
+
+/// All commands.
+pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
+    commands::FAMILIES.iter().copied().flatten()
+}
+
+/// A hash that ignores the case of letters.
+#[inline]
+fn hash(name: &[u8]) -> usize {
+    let mut hash = name.len() as u32;
+    for &byte in name.iter().take(16) {
+        hash = (hash ^ u32::from(byte | 0x20)).wrapping_mul(0x0100_0193);
+    }
+    (hash ^ hash >> 15) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found() {
+        let table = Table::new();
+        for command in all() {
+            let upper = command.name.to_ascii_uppercase();
+            assert_eq!(table.find(upper.as_bytes()).unwrap().name, command.name);
+            assert_eq!(command.name, command.name.to_ascii_lowercase());
+        }
+        assert!(table.find(b"nosuch").is_none() && table.find(b"").is_none());
+        assert!(all().count() < SLOTS / 2);
+    }
+}

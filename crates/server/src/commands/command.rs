@@ -1,0 +1,167 @@
+//! COMMAND: what commands there are.
+
+use crate::args::Args;
+use crate::command::{
+    ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, READ, WRITE, all,
+};
+use crate::commands::help as help_lines;
+use crate::failure::Outcome;
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[Command {
+    name: "command",
+    full_name: "command",
+    arity: -1,
+    flags: 0,
+    keys: (0, 0, 0),
+    run: list_all,
+    subcommands: SUBCOMMANDS,
+}];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command::sub("command|count", "count", 2, 0, count),
+    Command::sub("command|info", "info", -2, 0, info),
+    Command::sub("command|docs", "docs", -2, 0, docs),
+    Command::sub("command|list", "list", -2, 0, list),
+    Command::sub("command|getkeys", "getkeys", -3, 0, getkeys),
+    Command::sub("command|help", "help", 2, 0, help),
+];
+
+const FLAGS: &[(u16, &str)] = &[
+    (WRITE, "write"),
+    (READ, "readonly"),
+    (DENY_OOM, "denyoom"),
+    (ADMIN, "admin"),
+    (FAST, "fast"),
+    (NO_AUTH, "no_auth"),
+    (NO_MULTI, "no_multi"),
+];
+
+fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut parts = name.splitn(2, |&byte| byte == b'|');
+    let first = parts.next()?;
+    let command = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(first))?;
+    match parts.next() {
+        Some(second) => command.subcommand(second),
+        None => Some(command),
+    }
+}
+
+fn describe(command: &Command, reply: &mut Reply) {
+    reply.array(10);
+    reply.bulk(command.full_name.as_bytes());
+    reply.integer(i64::from(command.arity));
+    let flags: Vec<&str> =
+        FLAGS.iter().filter(|(flag, _)| command.has(*flag)).map(|(_, name)| *name).collect();
+    reply.set(flags.len());
+    for flag in flags {
+        reply.simple(flag);
+    }
+    let (first, last, step) = command.keys;
+    for number in [first, last, step] {
+        reply.integer(i64::from(number));
+    }
+    let categories: &[&str] = match (command.has(WRITE), command.has(READ)) {
+        (true, _) => &["@write"],
+        (_, true) => &["@read"],
+        _ if command.has(ADMIN) => &["@admin"],
+        _ => &["@connection"],
+    };
+    reply.set(categories.len());
+    for category in categories {
+        reply.simple(category);
+    }
+    reply.array(0);
+    reply.array(0);
+    reply.array(command.subcommands.len());
+    for subcommand in command.subcommands {
+        describe(subcommand, reply);
+    }
+}
+
+fn list_all(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.array(all().count());
+    all().for_each(|command| describe(command, reply));
+    Ok(())
+}
+
+fn count(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.integer(all().count() as i64);
+    Ok(())
+}
+
+fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if args.count() == 2 {
+        return list_all(context, args, reply);
+    }
+    reply.array(args.count() - 2);
+    for name in args.from(2) {
+        match find(name) {
+            Some(command) => describe(command, reply),
+            None => reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+/// A map from names to nothing but the command's group and arity: enough for clients that look.
+fn docs(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let found: Vec<&Command> =
+        if args.count() == 2 { all().collect() } else { args.from(2).filter_map(find).collect() };
+    reply.map(found.len());
+    for command in found {
+        reply.bulk(command.full_name.as_bytes());
+        reply.map(1);
+        reply.bulk(b"group");
+        reply.bulk(if command.keys.0 > 0 { b"generic" } else { b"server" });
+    }
+    Ok(())
+}
+
+fn list(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if args.count() > 2 {
+        return Err(crate::failure::SYNTAX.into());
+    }
+    reply.array(all().count());
+    all().for_each(|command| reply.bulk(command.name.as_bytes()));
+    Ok(())
+}
+
+fn getkeys(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let command = find(args.at(2)).ok_or("ERR Invalid command specified")?;
+    let count = args.count() - 2;
+    if !command.takes(count) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    let (first, last, step) = command.keys;
+    if first <= 0 || step <= 0 {
+        return Err("ERR The command has no key arguments".into());
+    }
+    let last = if last < 0 { count as i32 + last } else { last };
+    let keys: Vec<usize> = (first as usize..=last as usize).step_by(step as usize).collect();
+    reply.array(keys.len());
+    for key in keys {
+        reply.bulk(args.at(key + 2));
+    }
+    Ok(())
+}
+
+fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let lines = [
+        "(no subcommand)",
+        "    Return details about all commands.",
+        "COUNT",
+        "    Return the total number of commands in this server.",
+        "LIST",
+        "    Return a list of all commands in this server.",
+        "INFO [<command-name> ...]",
+        "    Return details about multiple commands.",
+        "DOCS [<command-name> ...]",
+        "    Return the group of multiple commands.",
+        "GETKEYS <full-command>",
+        "    Return the keys from a full command.",
+    ];
+    help_lines(reply, "COMMAND", &lines);
+    Ok(())
+}

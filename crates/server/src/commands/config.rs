@@ -1,0 +1,71 @@
+//! CONFIG and its subcommands.
+
+use crate::args::Args;
+use crate::command::{ADMIN, Command, Context};
+use crate::commands::help as help_lines;
+use crate::failure::Outcome;
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[Command::container("config", ADMIN, SUBCOMMANDS)];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command::sub("config|get", "get", -3, ADMIN, get),
+    Command::sub("config|set", "set", -4, ADMIN, set),
+    Command::sub("config|resetstat", "resetstat", 2, ADMIN, resetstat),
+    Command::sub("config|rewrite", "rewrite", 2, ADMIN, rewrite),
+    Command::sub("config|help", "help", 2, 0, help),
+];
+
+fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let mut found: Vec<(&str, &str)> = Vec::new();
+    for pattern in args.from(2) {
+        for pair in context.shared.settings.matching(pattern) {
+            if !found.contains(&pair) {
+                found.push(pair);
+            }
+        }
+    }
+    reply.map(found.len());
+    for (name, value) in found {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if !args.count().is_multiple_of(2) {
+        return Err("ERR wrong number of arguments for 'config|set' command".into());
+    }
+    let pairs: Vec<(&[u8], &[u8])> =
+        (2..args.count()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
+    context.shared.settings.set(&pairs)?;
+    reply.ok();
+    Ok(())
+}
+
+fn resetstat(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    context.shared.stats.reset();
+    reply.ok();
+    Ok(())
+}
+
+fn rewrite(_: &mut Context<'_, '_>, _: Args<'_>, _: &mut Reply) -> Outcome {
+    Err("ERR The server is running without a config file".into())
+}
+
+fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let lines = [
+        "GET <pattern>",
+        "    Return parameters matching the glob-like <pattern> and their values.",
+        "SET <directive> <value>",
+        "    Set the configuration <directive> to <value>.",
+        "RESETSTAT",
+        "    Reset statistics reported by the INFO command.",
+        "REWRITE",
+        "    Rewrite the configuration file.",
+    ];
+    help_lines(reply, "CONFIG", &lines);
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT.
+
+use crate::args::Args;
+use crate::command::{Command, Context, FAST, NO_AUTH, NOT_QUEUED, SESSION};
+use crate::commands::{client, database, transaction};
+use crate::failure::{Outcome, SYNTAX};
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::session::Replies;
+
+/// The version of Redis whose commands are spoken.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("ping", -1, FAST, ping),
+    Command::new("echo", 2, FAST, echo),
+    Command::new("auth", -2, FAST | NO_AUTH | SESSION, auth),
+    Command::new("hello", -1, FAST | NO_AUTH | SESSION, hello),
+    Command::new("select", 2, FAST | SESSION, select),
+    Command::new("reset", 1, FAST | NO_AUTH | NOT_QUEUED | SESSION, reset),
+    Command::new("quit", -1, FAST | NO_AUTH | NOT_QUEUED, quit),
+];
+
+fn ping(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    match args.count() {
+        1 => reply.simple("PONG"),
+        2 => reply.bulk(args.at(1)),
+        _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
+    }
+    Ok(())
+}
+
+fn echo(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.bulk(args.at(1));
+    Ok(())
+}
+
+fn auth(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (user, password) = match args.count() {
+        2 if context.shared.settings.requirepass.is_empty() => {
+            return Err(
+                "ERR AUTH <password> called without any password configured for the default \
+                        user. Are you sure your configuration is correct?"
+                    .into(),
+            );
+        }
+        2 => (b"default".as_slice(), args.at(1)),
+        3 => (args.at(1), args.at(2)),
+        _ => return Err(SYNTAX.into()),
+    };
+    authenticate(context, user, password)?;
+    reply.ok();
+    Ok(())
+}
+
+fn authenticate(context: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Outcome {
+    let expected = &context.shared.settings.requirepass;
+    let right = expected.is_empty() || equal_in_constant_time(expected, password);
+    if user != b"default" || !right {
+        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
+    }
+    context.session.authenticated = true;
+    Ok(())
+}
+
+/// Compares without telling by the time taken how much of `given` was right.
+fn equal_in_constant_time(expected: &[u8], given: &[u8]) -> bool {
+    let mut difference = expected.len() ^ given.len();
+    for (at, &byte) in given.iter().enumerate() {
+        // The loop runs over what the client gave: its length is no secret to it.
+        difference |= usize::from(byte ^ expected[at % expected.len()]);
+    }
+    std::hint::black_box(difference) == 0
+}
+
+fn hello(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let mut resp3 = context.session.resp3;
+    if args.count() > 1 {
+        resp3 = match parse_integer(args.at(1)) {
+            Some(2) => false,
+            Some(3) => true,
+            Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+            None => return Err("ERR Protocol version is not an integer or out of range".into()),
+        };
+    }
+    let mut name = None;
+    let mut at = 2;
+    while at < args.count() {
+        let left = args.count() - at - 1;
+        if args.is(at, "AUTH") && left >= 2 {
+            authenticate(context, args.at(at + 1), args.at(at + 2))?;
+            at += 3;
+        } else if args.is(at, "SETNAME") && left >= 1 {
+            name = Some(client::check_name(args.at(at + 1))?);
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(args.at(at)).into_owned();
+            return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+        }
+    }
+    if !context.session.authenticated {
+        return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                    HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                    select the RESP protocol version at the same time"
+            .into());
+    }
+    if let Some(name) = name {
+        context.session.name = name.to_vec();
+    }
+    context.session.resp3 = resp3;
+    reply.set_resp3(resp3);
+    reply.map(7);
+    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(if resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(context.session.id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}
+
+fn select(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    context.session.db = database(context, args.at(1))?;
+    reply.ok();
+    Ok(())
+}
+
+fn reset(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    transaction::unwatch_all(context);
+    let session = &mut *context.session;
+    session.multi = None;
+    session.db = 0;
+    session.name.clear();
+    session.no_evict = false;
+    session.replies = Replies::On;
+    session.resp3 = false;
+    session.authenticated = context.shared.settings.requirepass.is_empty();
+    reply.set_resp3(false);
+    reply.simple("RESET");
+    Ok(())
+}
+
+fn quit(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    context.session.closing = true;
+    reply.ok();
+    Ok(())
+}

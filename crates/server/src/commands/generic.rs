@@ -1,0 +1,233 @@
+//! Keys of any type: DEL, EXISTS, TYPE, RENAME, COPY, MOVE, OBJECT.
+
+use crate::args::Args;
+use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
+use crate::commands::{database, help as help_lines};
+use crate::failure::{NO_SUCH_KEY, Outcome, SYNTAX};
+use crate::number::{DIGITS_MAX, parse_integer};
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::keyed("del", -2, WRITE, (1, -1, 1), del),
+    Command::keyed("unlink", -2, WRITE | FAST, (1, -1, 1), del),
+    Command::keyed("exists", -2, READ | FAST, (1, -1, 1), exists),
+    Command::keyed("touch", -2, READ | FAST, (1, -1, 1), exists),
+    Command::keyed("type", 2, READ | FAST, (1, 1, 1), type_of),
+    Command::keyed("rename", 3, WRITE, (1, 2, 1), rename),
+    Command::keyed("renamenx", 3, WRITE | FAST, (1, 2, 1), renamenx),
+    Command::keyed("copy", -3, WRITE | DENY_OOM, (1, 2, 1), copy),
+    Command::keyed("move", 3, WRITE | FAST, (1, 1, 1), move_to),
+    Command::container("object", 0, OBJECT),
+    Command::container("memory", 0, MEMORY),
+];
+
+const OBJECT: &[Command] = &[
+    Command::sub("object|encoding", "encoding", 3, READ, encoding),
+    Command::sub("object|refcount", "refcount", 3, READ, refcount),
+    Command::sub("object|idletime", "idletime", 3, READ, idletime),
+    Command::sub("object|freq", "freq", 3, READ, freq),
+    Command::sub("object|help", "help", 2, 0, object_help),
+];
+
+const MEMORY: &[Command] = &[Command::sub("memory|usage", "usage", -3, READ, usage)];
+
+fn del(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let mut count = 0;
+    for key in args.from(1) {
+        count += i64::from(context.data.remove(context.session.db, key)?);
+    }
+    reply.integer(count);
+    Ok(())
+}
+
+fn exists(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let mut count = 0;
+    for key in args.from(1) {
+        count += i64::from(context.data.contains(context.session.db, key)?);
+    }
+    reply.integer(count);
+    Ok(())
+}
+
+fn type_of(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let found = context.data.contains(context.session.db, args.at(1))?;
+    reply.simple(if found { "string" } else { "none" });
+    Ok(())
+}
+
+/// Where a value goes, and what happens to what was there and to the value's old place.
+struct Transfer<'a> {
+    from: (usize, &'a [u8]),
+    to: (usize, &'a [u8]),
+    replace: bool,
+    keep_source: bool,
+}
+
+impl Transfer<'_> {
+    /// None if there is no source, false if the destination is taken.
+    fn perform(
+        &self,
+        context: &mut Context<'_, '_>,
+    ) -> Result<Option<bool>, crate::failure::Failure> {
+        let Some(value) = context.data.get(self.from.0, self.from.1)? else {
+            return Ok(None);
+        };
+        let (payload, expiry_ms) = (value.payload.to_vec(), value.expiry_ms);
+        if self.from == self.to {
+            return Ok(Some(self.replace));
+        }
+        if !self.replace && context.data.contains(self.to.0, self.to.1)? {
+            return Ok(Some(false));
+        }
+        context.data.put(self.to.0, self.to.1, &payload, expiry_ms)?;
+        if !self.keep_source {
+            context.data.remove(self.from.0, self.from.1)?;
+        }
+        Ok(Some(true))
+    }
+}
+
+fn rename(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let db = context.session.db;
+    let (from, to) = ((db, args.at(1)), (db, args.at(2)));
+    let transfer = Transfer { from, to, replace: true, keep_source: false };
+    transfer.perform(context)?.ok_or(NO_SUCH_KEY)?;
+    reply.ok();
+    Ok(())
+}
+
+fn renamenx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let db = context.session.db;
+    let (from, to) = ((db, args.at(1)), (db, args.at(2)));
+    let transfer = Transfer { from, to, replace: false, keep_source: false };
+    reply.flag(transfer.perform(context)?.ok_or(NO_SUCH_KEY)?);
+    Ok(())
+}
+
+fn copy(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let db = context.session.db;
+    let (from, mut to) = ((db, args.at(1)), (db, args.at(2)));
+    let mut replace = false;
+    let mut at = 3;
+    while at < args.count() {
+        if args.is(at, "REPLACE") {
+            replace = true;
+        } else if args.is(at, "DB") && at + 1 < args.count() {
+            at += 1;
+            to.0 = database(context, args.at(at))?;
+        } else {
+            return Err(SYNTAX.into());
+        }
+        at += 1;
+    }
+    if from == to {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let transfer = Transfer { from, to, replace, keep_source: true };
+    reply.flag(transfer.perform(context)?.unwrap_or(false));
+    Ok(())
+}
+
+fn move_to(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (db, key) = (context.session.db, args.at(1));
+    let to = database(context, args.at(2))?;
+    if to == db {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let transfer = Transfer { from: (db, key), to: (to, key), replace: false, keep_source: false };
+    reply.flag(transfer.perform(context)?.unwrap_or(false));
+    Ok(())
+}
+
+fn encoding(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    match context.data.get(context.session.db, args.at(2))? {
+        None => reply.null(),
+        Some(value) => {
+            let payload = value.payload;
+            let encoding = if payload.len() <= DIGITS_MAX && parse_integer(payload).is_some() {
+                "int"
+            } else if payload.len() <= 44 {
+                "embstr"
+            } else {
+                "raw"
+            };
+            reply.bulk(encoding.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn refcount(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    number_if_there(context, args, reply, 1)
+}
+
+fn idletime(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    number_if_there(context, args, reply, 0)
+}
+
+fn number_if_there(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    number: i64,
+) -> Outcome {
+    if context.data.contains(context.session.db, args.at(2))? {
+        reply.integer(number);
+    } else {
+        reply.null();
+    }
+    Ok(())
+}
+
+fn freq(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if context.data.contains(context.session.db, args.at(2))? {
+        return Err(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+             that when switching between policies at runtime LRU and LFU data will take some time to \
+             adjust."
+                .into(),
+        );
+    }
+    reply.null();
+    Ok(())
+}
+
+fn usage(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let options_fit = match args.count() {
+        3 => true,
+        5 => args.is(3, "SAMPLES") && parse_integer(args.at(4)).is_some_and(|count| count >= 0),
+        _ => false,
+    };
+    if !options_fit {
+        return Err(SYNTAX.into());
+    }
+    match context.data.get(context.session.db, args.at(2))? {
+        Some(value) => {
+            let size = args.at(2).len() + value.payload.len() + 1;
+            reply
+                .integer(size as i64 + value.expiry_ms.map_or(0, |_| 16 + args.at(2).len() as i64));
+        }
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn object_help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let lines = [
+        "ENCODING <key>",
+        "    Return the kind of internal representation used in order to store the value",
+        "    associated with a <key>.",
+        "FREQ <key>",
+        "    Return the access frequency index of the <key>. The returned integer is",
+        "    proportional to the logarithm of the recent access frequency of the key.",
+        "IDLETIME <key>",
+        "    Return the idle time of the <key>, that is the approximated number of",
+        "    seconds elapsed since the last access to the key.",
+        "REFCOUNT <key>",
+        "    Return the number of references of the value associated with the specified",
+        "    <key>.",
+    ];
+    help_lines(reply, "OBJECT", &lines);
+    Ok(())
+}

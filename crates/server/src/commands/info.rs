@@ -1,0 +1,207 @@
+//! INFO: what operators and clients ask about the server.
+
+use std::fmt::Write;
+
+use crate::args::Args;
+use crate::command::{Command, Context};
+use crate::commands::connection::REDIS_VERSION;
+use crate::failure::{Failure, Outcome};
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[Command::new("info", -1, 0, info)];
+
+type Section = fn(&mut Context<'_, '_>, &mut String) -> Result<(), Failure>;
+
+const SECTIONS: &[(&str, Section)] = &[
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("CPU", cpu),
+    ("Errorstats", errorstats),
+    ("Cluster", cluster),
+    ("Keyspace", keyspace),
+];
+
+fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    // Between MULTI and EXEC nothing may be committed: there the report of the last tick has to do.
+    if !context.session.executing {
+        context.shared.report = context.data.commit_early()?.report();
+    }
+    let every =
+        |at: usize| args.is(at, "ALL") || args.is(at, "DEFAULT") || args.is(at, "EVERYTHING");
+    let all = args.count() == 1 || (1..args.count()).any(every);
+    let mut text = String::new();
+    for &(name, section) in SECTIONS {
+        if all || args.from(1).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes())) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            put(&mut text, format_args!("# {name}"));
+            section(context, &mut text)?;
+        }
+    }
+    reply.verbatim(text.as_bytes());
+    Ok(())
+}
+
+/// Appends a line.
+fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{line}\r\n");
+}
+
+fn server(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    let uptime_s = context.shared.started.elapsed().as_secs();
+    put(text, format_args!("redis_version:{REDIS_VERSION}"));
+    put(text, format_args!("tembo_version:{}", env!("CARGO_PKG_VERSION")));
+    put(text, format_args!("redis_mode:standalone"));
+    put(text, format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    put(text, format_args!("arch_bits:{}", usize::BITS));
+    put(text, format_args!("multiplexing_api:epoll"));
+    put(text, format_args!("process_id:{}", std::process::id()));
+    put(text, format_args!("run_id:{}", context.shared.run_id));
+    put(text, format_args!("tcp_port:{}", context.shared.port));
+    put(text, format_args!("server_time_usec:{}", context.shared.now_us));
+    put(text, format_args!("uptime_in_seconds:{uptime_s}"));
+    put(text, format_args!("uptime_in_days:{}", uptime_s / 86_400));
+    put(text, format_args!("hz:10"));
+    put(text, format_args!("configured_hz:10"));
+    put(text, format_args!("executable:tembo"));
+    put(text, format_args!("config_file:"));
+    Ok(())
+}
+
+fn clients(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    put(text, format_args!("connected_clients:{}", context.clients.count()));
+    put(text, format_args!("cluster_connections:0"));
+    put(text, format_args!("maxclients:{}", context.shared.settings.maxclients));
+    put(text, format_args!("blocked_clients:0"));
+    put(text, format_args!("tracking_clients:0"));
+    Ok(())
+}
+
+/// The process's resident bytes, as the system counts them.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    let resident = resident_bytes();
+    let human = format!("{:.2}M", resident as f64 / f64::from(1 << 20));
+    put(text, format_args!("used_memory:{resident}"));
+    put(text, format_args!("used_memory_human:{human}"));
+    put(text, format_args!("used_memory_rss:{resident}"));
+    put(text, format_args!("used_memory_rss_human:{human}"));
+    put(text, format_args!("used_memory_peak:{resident}"));
+    put(text, format_args!("used_memory_peak_human:{human}"));
+    put(text, format_args!("used_memory_dataset:{}", context.shared.report.used_bytes));
+    put(text, format_args!("maxmemory:0"));
+    put(text, format_args!("maxmemory_human:0B"));
+    put(text, format_args!("maxmemory_policy:noeviction"));
+    put(text, format_args!("mem_fragmentation_ratio:1.00"));
+    put(text, format_args!("mem_allocator:libc"));
+    Ok(())
+}
+
+fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    let shared = &*context.shared;
+    let report = &shared.report;
+    put(text, format_args!("loading:0"));
+    put(text, format_args!("async_loading:0"));
+    put(text, format_args!("rdb_changes_since_last_save:{}", shared.stats.changes));
+    put(text, format_args!("rdb_bgsave_in_progress:0"));
+    put(text, format_args!("rdb_last_save_time:{}", shared.saved_s));
+    let status = if shared.save_ok { "ok" } else { "err" };
+    put(text, format_args!("rdb_last_bgsave_status:{status}"));
+    put(text, format_args!("rdb_last_bgsave_time_sec:0"));
+    put(text, format_args!("rdb_current_bgsave_time_sec:-1"));
+    put(text, format_args!("aof_enabled:0"));
+    put(text, format_args!("aof_rewrite_in_progress:0"));
+    put(text, format_args!("aof_rewrite_scheduled:0"));
+    put(text, format_args!("aof_last_bgrewrite_status:ok"));
+    put(text, format_args!("aof_last_write_status:ok"));
+    put(text, format_args!("tembo_domain:{}", report.domain));
+    put(text, format_args!("tembo_sync_policy:{}", report.sync_policy));
+    put(text, format_args!("tembo_version_visible:{}", report.visible));
+    put(text, format_args!("tembo_version_durable:{}", report.durable));
+    put(text, format_args!("tembo_last_recovery_us:{}", report.recovery_us));
+    put(text, format_args!("tembo_recovering:{}", u8::from(report.recovering)));
+    put(text, format_args!("tembo_private_bytes:{}", report.private_bytes));
+    put(text, format_args!("tembo_pool_bytes:{}", report.pool_bytes));
+    put(text, format_args!("tembo_used_bytes:{}", report.used_bytes));
+    put(text, format_args!("tembo_fdatasyncs:{}", report.fdatasyncs));
+    Ok(())
+}
+
+fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    let stats = &context.shared.stats;
+    put(text, format_args!("total_connections_received:{}", stats.connections));
+    put(text, format_args!("total_commands_processed:{}", stats.commands));
+    put(text, format_args!("instantaneous_ops_per_sec:{}", stats.commands_per_second()));
+    put(text, format_args!("total_net_input_bytes:{}", stats.input_bytes));
+    put(text, format_args!("total_net_output_bytes:{}", stats.output_bytes));
+    put(text, format_args!("rejected_connections:{}", stats.rejected));
+    put(text, format_args!("expired_keys:{}", stats.expired_keys));
+    put(text, format_args!("evicted_keys:0"));
+    put(text, format_args!("keyspace_hits:{}", stats.hits));
+    put(text, format_args!("keyspace_misses:{}", stats.misses));
+    put(
+        text,
+        format_args!("client_output_buffer_limit_disconnections:{}", stats.output_limit_closes),
+    );
+    put(text, format_args!("total_error_replies:{}", stats.errors));
+    put(text, format_args!("tembo_turns:{}", stats.turns));
+    put(text, format_args!("tembo_failed_turns:{}", stats.failed_turns));
+    Ok(())
+}
+
+fn replication(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    put(text, format_args!("role:master"));
+    put(text, format_args!("connected_slaves:0"));
+    put(text, format_args!("master_failover_state:no-failover"));
+    put(text, format_args!("master_replid:{}", context.shared.run_id));
+    put(text, format_args!("master_repl_offset:0"));
+    put(text, format_args!("repl_backlog_active:0"));
+    Ok(())
+}
+
+fn cpu(_: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the command's closing parenthesis: state is field 3, utime 14, stime 15, in ticks.
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+    let seconds = |index: usize| {
+        let ticks = fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+    };
+    put(text, format_args!("used_cpu_sys:{:.6}", seconds(12)));
+    put(text, format_args!("used_cpu_user:{:.6}", seconds(11)));
+    Ok(())
+}
+
+fn errorstats(_: &mut Context<'_, '_>, _: &mut String) -> Result<(), Failure> {
+    Ok(())
+}
+
+fn cluster(_: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    put(text, format_args!("cluster_enabled:0"));
+    Ok(())
+}
+
+fn keyspace(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    for db in 0..context.data.databases() {
+        let keys = context.data.count(db)?;
+        if keys > 0 {
+            let expires = context.data.count_expiring(db)?;
+            put(text, format_args!("db{db}:keys={keys},expires={expires},avg_ttl=0"));
+        }
+    }
+    Ok(())
+}

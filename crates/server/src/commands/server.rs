@@ -1,0 +1,105 @@
+//! The server as a whole: FLUSHDB, FLUSHALL, SAVE, SHUTDOWN, TIME, ROLE.
+
+use crate::args::Args;
+use crate::command::{ADMIN, Command, Context, FAST, NO_MULTI, WRITE};
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("flushdb", -1, WRITE, flushdb),
+    Command::new("flushall", -1, WRITE, flushall),
+    Command::new("save", 1, ADMIN | NO_MULTI, save),
+    Command::new("bgsave", -1, ADMIN, bgsave),
+    Command::new("lastsave", 1, FAST, lastsave),
+    Command::new("shutdown", -1, ADMIN | NO_MULTI, shutdown),
+    Command::new("time", 1, FAST, time),
+    Command::new("role", 1, FAST, role),
+];
+
+/// Clearing takes constant time either way, so that ASYNC and SYNC are the same.
+fn check_flush_options(args: Args<'_>) -> Outcome {
+    match args.count() {
+        1 => Ok(()),
+        2 if args.is(1, "ASYNC") || args.is(1, "SYNC") => Ok(()),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+fn flushdb(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    check_flush_options(args)?;
+    context.data.clear(context.session.db)?;
+    reply.ok();
+    Ok(())
+}
+
+fn flushall(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    check_flush_options(args)?;
+    for db in 0..context.data.databases() {
+        context.data.clear(db)?;
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Names the version of now durably; it takes no copy and no time.
+fn save(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let store = context.data.commit_early()?;
+    store.save_snapshot("save").map_err(Failure::Store)?;
+    context.shared.saved_s = context.shared.now_us / 1_000_000;
+    context.shared.stats.changes = 0;
+    reply.ok();
+    Ok(())
+}
+
+fn bgsave(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if args.count() > 2 || args.count() == 2 && !args.is(1, "SCHEDULE") {
+        return Err(SYNTAX.into());
+    }
+    context.shared.save_wanted = true;
+    reply.simple("Background saving started");
+    Ok(())
+}
+
+fn lastsave(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.integer(context.shared.saved_s as i64);
+    Ok(())
+}
+
+fn shutdown(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Outcome {
+    let (mut save, mut nosave) = (false, false);
+    for at in 1..args.count() {
+        if args.is(at, "SAVE") {
+            save = true;
+        } else if args.is(at, "NOSAVE") {
+            nosave = true;
+        } else if args.is(at, "ABORT") && args.count() == 2 {
+            return Err("ERR No shutdown in progress.".into());
+        } else if !args.is(at, "NOW") && !args.is(at, "FORCE") {
+            return Err(SYNTAX.into());
+        }
+    }
+    if save && nosave {
+        return Err(SYNTAX.into());
+    }
+    context.shared.save_wanted |= save;
+    context.shared.shutdown = true;
+    context.session.closing = true;
+    Ok(())
+}
+
+fn time(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let now_us = context.shared.now_us as i64;
+    reply.array(2);
+    reply.bulk_integer(now_us / 1_000_000);
+    reply.bulk_integer(now_us % 1_000_000);
+    Ok(())
+}
+
+fn role(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
+}

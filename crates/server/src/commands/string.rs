@@ -1,0 +1,125 @@
+//! Strings read and changed in part: GET, MGET, STRLEN, APPEND, SETRANGE, GETRANGE.
+
+use crate::args::Args;
+use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
+use crate::commands::integer;
+use crate::failure::{Failure, Outcome};
+use crate::format::PAYLOAD_SIZE_MAX;
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::keyed("get", 2, READ | FAST, (1, 1, 1), get),
+    Command::keyed("mget", -2, READ | FAST, (1, -1, 1), mget),
+    Command::keyed("strlen", 2, READ | FAST, (1, 1, 1), strlen),
+    Command::keyed("append", 3, WRITE | DENY_OOM | FAST, (1, 1, 1), append),
+    Command::keyed("setrange", 4, WRITE | DENY_OOM, (1, 1, 1), setrange),
+    Command::keyed("getrange", 4, READ, (1, 1, 1), getrange),
+    Command::keyed("substr", 4, READ, (1, 1, 1), getrange),
+];
+
+fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    get_one(context, args.at(1), reply)
+}
+
+#[inline]
+fn get_one(context: &mut Context<'_, '_>, key: &[u8], reply: &mut Reply) -> Outcome {
+    match context.data.get(context.session.db, key)? {
+        Some(value) => {
+            reply.bulk(value.payload);
+            context.shared.stats.hits += 1;
+        }
+        None => {
+            reply.null();
+            context.shared.stats.misses += 1;
+        }
+    }
+    Ok(())
+}
+
+fn mget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.array(args.count() - 1);
+    for key in args.from(1) {
+        get_one(context, key, reply)?;
+        if reply.is_overflown() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn strlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let found = context.data.get(context.session.db, args.at(1))?;
+    reply.integer(found.map_or(0, |value| value.payload.len() as i64));
+    Ok(())
+}
+
+fn append(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (db, key, tail) = (context.session.db, args.at(1), args.at(2));
+    let (mut payload, expiry_ms) = match context.data.get(db, key)? {
+        Some(value) => {
+            check_size(value.payload.len(), tail.len())?;
+            let mut payload = Vec::with_capacity(value.payload.len() + tail.len());
+            payload.extend_from_slice(value.payload);
+            (payload, value.expiry_ms)
+        }
+        None => (Vec::new(), None),
+    };
+    payload.extend_from_slice(tail);
+    context.data.put(db, key, &payload, expiry_ms)?;
+    reply.integer(payload.len() as i64);
+    Ok(())
+}
+
+/// The sum, if a string may be so long.
+fn check_size(size: usize, more: usize) -> Result<usize, Failure> {
+    size.checked_add(more)
+        .filter(|&size| size <= PAYLOAD_SIZE_MAX)
+        .ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into())
+}
+
+fn setrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (db, key, part) = (context.session.db, args.at(1), args.at(3));
+    let offset = integer(args.at(2))?;
+    let offset =
+        usize::try_from(offset).map_err(|_| Failure::from("ERR offset is out of range"))?;
+    let found = context.data.get(db, key)?;
+    if part.is_empty() {
+        reply.integer(found.map_or(0, |value| value.payload.len() as i64));
+        return Ok(());
+    }
+    let end = check_size(offset, part.len())?;
+    let (mut payload, expiry_ms) = match found {
+        Some(value) => (value.payload.to_vec(), value.expiry_ms),
+        None => (Vec::new(), None),
+    };
+    if payload.len() < end {
+        payload.resize(end, 0);
+    }
+    payload[offset..end].copy_from_slice(part);
+    context.data.put(db, key, &payload, expiry_ms)?;
+    reply.integer(payload.len() as i64);
+    Ok(())
+}
+
+fn getrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (first, last) = (integer(args.at(2))?, integer(args.at(3))?);
+    let found = context.data.get(context.session.db, args.at(1))?;
+    reply.bulk(found.map_or(&[], |value| part_of(value.payload, first, last)));
+    Ok(())
+}
+
+/// The bytes from `first` to `last`, both included, negative ones counted from the end.
+fn part_of(payload: &[u8], first: i64, last: i64) -> &[u8] {
+    if first < 0 && last < 0 && first > last {
+        return &[];
+    }
+    let size = payload.len() as i64;
+    let from_end = |at: i64| if at < 0 { (size + at).max(0) } else { at };
+    let (first, last) =
+        (from_end(first.max(-size - 1)), from_end(last.max(-size - 1)).min(size - 1));
+    if first > last || size == 0 {
+        return &[];
+    }
+    payload.get(first as usize..=last as usize).unwrap_or_default()
+}

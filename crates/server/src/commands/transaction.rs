@@ -1,0 +1,100 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+
+use crate::args::Args;
+use crate::command::{Command, Context, FAST, NOT_QUEUED, SESSION};
+use crate::dispatch::execute;
+use crate::failure::{Failure, Outcome};
+use crate::reply::Reply;
+use crate::session::{Multi, Watched};
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("multi", 1, FAST | NOT_QUEUED | SESSION, multi),
+    Command::new("exec", 1, NOT_QUEUED, exec),
+    Command::new("discard", 1, FAST | NOT_QUEUED | SESSION, discard),
+    Command::keyed("watch", -2, FAST | NOT_QUEUED | SESSION, (1, -1, 1), watch),
+    Command::new("unwatch", 1, FAST | SESSION, unwatch),
+];
+
+fn multi(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    if context.session.multi.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    context.session.multi = Some(Box::default());
+    reply.ok();
+    Ok(())
+}
+
+fn exec(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let Some(multi) = context.session.multi.take() else {
+        return Err("ERR EXEC without MULTI".into());
+    };
+    let spoiled = is_spoiled(context);
+    unwatch_all(context);
+    if multi.failed {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    if spoiled {
+        reply.null_array();
+        return Ok(());
+    }
+    let Multi { queue, .. } = *multi;
+    reply.array(queue.len());
+    context.session.executing = true;
+    let mut done = Ok(());
+    for queued in &queue {
+        done = execute(context, queued.command, queued.kept.args(), reply);
+        if done.is_err() {
+            break;
+        }
+    }
+    context.session.executing = false;
+    done.map_err(Failure::Turn)
+}
+
+/// Whether a watched key was touched or has expired.
+fn is_spoiled(context: &Context<'_, '_>) -> bool {
+    let now_ms = context.data.now_ms();
+    context.data.watches.is_dirty(context.session.id)
+        || context.session.watched.iter().any(|watched| watched.expiry_ms < now_ms)
+}
+
+fn discard(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    if context.session.multi.take().is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    unwatch_all(context);
+    reply.ok();
+    Ok(())
+}
+
+fn watch(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if context.session.multi.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let db = context.session.db;
+    for key in args.from(1) {
+        if context.session.watched.iter().any(|watched| watched.db == db && watched.key == key) {
+            continue;
+        }
+        let found = context.data.get(db, key)?.map(|value| value.expiry_ms);
+        context.data.watches.add(db, key, context.session.id, found.is_none());
+        let expiry_ms = found.flatten().unwrap_or(u64::MAX);
+        context.session.watched.push(Watched { db, key: key.to_vec(), expiry_ms });
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn unwatch(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    unwatch_all(context);
+    reply.ok();
+    Ok(())
+}
+
+/// The client watches nothing any more.
+pub(super) fn unwatch_all(context: &mut Context<'_, '_>) {
+    for watched in context.session.watched.drain(..) {
+        context.data.watches.remove(watched.db, &watched.key, context.session.id);
+    }
+}

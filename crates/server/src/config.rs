@@ -1,0 +1,74 @@
+//! What the operator chooses when the server starts.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::error::Error;
+
+/// Databases a server has at most: SELECT 0–15.
+pub const DATABASES_MAX: usize = 16;
+
+/// What the operator chooses when the server starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses to listen at.
+    pub bind: Vec<IpAddr>,
+    /// The port; 0 takes any that is free.
+    pub port: u16,
+    /// The password that clients have to give.
+    pub requirepass: Option<String>,
+    /// Refuse to listen beyond loopback without a password.
+    pub protected: bool,
+    /// Most clients at a time.
+    pub maxclients: usize,
+    /// Seconds after which an idle client is disconnected; 0 never.
+    pub timeout_s: u64,
+    /// Databases, at most [`DATABASES_MAX`].
+    pub databases: usize,
+    /// Most bytes of replies that may wait for one client. A client is not read from while more
+    /// than 1 MiB waits for it, so that only one huge reply reaches this.
+    pub output_size_max: usize,
+    /// Seconds after which a client with waiting replies that takes none of them is disconnected.
+    pub output_stall_s: u64,
+    /// Where the pool lies, for CONFIG GET dir and dbfilename.
+    pub pool: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            bind: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            port: 6379,
+            requirepass: None,
+            protected: true,
+            maxclients: 10_000,
+            timeout_s: 0,
+            databases: DATABASES_MAX,
+            output_size_max: 1 << 30,
+            output_stall_s: 60,
+            pool: None,
+        }
+    }
+}
+
+impl Config {
+    /// Refuses what makes no sense or is dangerous.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        if self.bind.is_empty() {
+            return Err(Error::Config("no address to listen at".to_owned()));
+        }
+        if !(1..=DATABASES_MAX).contains(&self.databases) {
+            return Err(Error::Config(format!("databases must be between 1 and {DATABASES_MAX}")));
+        }
+        if self.maxclients == 0 {
+            return Err(Error::Config("maxclients must be at least 1".to_owned()));
+        }
+        let open = self.requirepass.as_ref().is_none_or(String::is_empty);
+        match self.bind.iter().find(|address| !address.is_loopback()) {
+            Some(&address) if open && self.protected => {
+                Err(Error::Unprotected { address: SocketAddr::new(address, self.port) })
+            }
+            _ => Ok(()),
+        }
+    }
+}

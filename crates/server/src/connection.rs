@@ -1,0 +1,190 @@
+//! One client's socket: bytes in, parsed; replies out.
+
+use std::net::TcpStream;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::parse::{COMMAND_SIZE_MAX, Limits, Parsed, Parser, ProtocolError};
+use crate::reply::Reply;
+use crate::session::Session;
+
+/// Bytes read at once at first, and most bytes read in one turn.
+const READ_SIZE: (usize, usize) = (16 << 10, 1 << 20);
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// So many bytes.
+    Some(usize),
+    /// The client is gone.
+    Closed,
+}
+
+/// One client.
+pub(crate) struct Connection {
+    /// Its socket.
+    pub(crate) socket: TcpStream,
+    /// Its state.
+    pub(crate) session: Session,
+    /// Its replies.
+    pub(crate) reply: Reply,
+    /// The parser's state.
+    pub(crate) parser: Parser,
+    /// Bytes read; the command being parsed starts at `start`.
+    pub(crate) input: Vec<u8>,
+    /// See `input`.
+    pub(crate) start: usize,
+    /// Whether it is in the list of connections to execute.
+    pub(crate) queued: bool,
+    /// Whether it was stopped before its input was used up, because a bound was reached.
+    pub(crate) stopped: bool,
+    /// Where this turn's replies begin, and how many commands they answer; none in between turns.
+    pub(crate) turn: Option<(usize, u32)>,
+    /// The readiness asked of the poll: readable, writable.
+    pub(crate) interest: (bool, bool),
+    /// When the socket last took bytes while more were waiting.
+    pub(crate) sent_ms: u64,
+}
+
+impl Connection {
+    /// A client that has just connected; its output is limited.
+    pub(crate) fn new(socket: TcpStream, session: Session, output_limit: usize) -> Connection {
+        Connection {
+            socket,
+            session,
+            reply: Reply::new(output_limit),
+            parser: Parser::default(),
+            input: Vec::new(),
+            start: 0,
+            queued: false,
+            stopped: false,
+            turn: None,
+            interest: (true, false),
+            sent_ms: 0,
+        }
+    }
+
+    /// Reads what the socket has, up to a bound.
+    pub(crate) fn read(&mut self) -> Read {
+        let mut total = 0;
+        loop {
+            let (count, room) = match self.read_once() {
+                Ok(read) => read,
+                Err(Errno::AGAIN | Errno::INTR) => return Read::Some(total),
+                Err(_) => return Read::Closed,
+            };
+            if count == 0 {
+                return if total == 0 { Read::Closed } else { Read::Some(total) };
+            }
+            total += count;
+            if count < room || total >= READ_SIZE.1 {
+                return Read::Some(total);
+            }
+        }
+    }
+
+    /// Reads once: how much, and how much there was room for.
+    fn read_once(&mut self) -> Result<(usize, usize), Errno> {
+        if let Some((bulk, lacking)) = self.parser.fill()
+            && lacking > 0
+        {
+            return read_bulk(&self.socket, bulk, lacking, &mut self.input);
+        }
+        if self.start > 0 {
+            self.compact();
+        }
+        let input = &mut self.input;
+        if input.capacity() - input.len() < READ_SIZE.0 / 2 {
+            let more = READ_SIZE.0.max(input.len().min(READ_SIZE.1));
+            input.try_reserve_exact(more).map_err(|_| Errno::NOMEM)?;
+        }
+        let room = input.capacity() - input.len();
+        let (_, count) =
+            rustix::net::recv(&self.socket, spare_capacity(input), RecvFlags::empty())?;
+        if input.len() > COMMAND_SIZE_MAX + (1 << 24) {
+            return Err(Errno::NOMEM);
+        }
+        Ok((count, room))
+    }
+
+    /// Drops what was executed from the input.
+    fn compact(&mut self) {
+        if self.start == self.input.len() {
+            self.input.clear();
+        } else {
+            self.input.drain(..self.start);
+        }
+        self.start = 0;
+    }
+
+    /// Goes on parsing.
+    #[inline]
+    pub(crate) fn parse(&mut self, limits: Limits) -> Result<Parsed, ProtocolError> {
+        if let Some((_, 0)) = self.parser.fill() {
+            self.parser.filled();
+        }
+        let parsed = self.parser.step(&self.input[self.start..], limits)?;
+        if parsed == Parsed::Long {
+            let rest = self.input.split_off(self.start + self.parser.cursor());
+            if let Some((bulk, _)) = self.parser.fill() {
+                *bulk = rest;
+            }
+            return Ok(Parsed::Incomplete);
+        }
+        Ok(parsed)
+    }
+
+    /// The command just parsed is done with.
+    #[inline]
+    pub(crate) fn finish_command(&mut self) {
+        self.start += self.parser.finish();
+    }
+
+    /// Sends what waits; false if the client is gone.
+    pub(crate) fn send(&mut self, now_ms: u64) -> bool {
+        while self.reply.waiting() > 0 {
+            match rustix::net::send(&self.socket, self.reply.unsent(), SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    self.reply.take(count);
+                    self.sent_ms = now_ms;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Gives up buffers that an idle client does not need.
+    pub(crate) fn shrink(&mut self) {
+        if self.start == self.input.len() && self.input.capacity() > 0 {
+            self.input = Vec::new();
+            self.start = 0;
+        }
+        self.reply.shrink();
+    }
+}
+
+/// Reads into a long bulk that lacks `lacking` bytes; what comes behind it goes to `input`.
+fn read_bulk(
+    socket: &TcpStream,
+    bulk: &mut Vec<u8>,
+    lacking: usize,
+    input: &mut Vec<u8>,
+) -> Result<(usize, usize), Errno> {
+    // The buffer grows with what arrives, not with what was announced.
+    if bulk.capacity() == bulk.len() {
+        let more = lacking.min(bulk.len().max(READ_SIZE.1));
+        bulk.try_reserve_exact(more).map_err(|_| Errno::NOMEM)?;
+    }
+    let room = bulk.capacity() - bulk.len();
+    let size = bulk.len() + lacking;
+    let (_, count) = rustix::net::recv(socket, spare_capacity(bulk), RecvFlags::empty())?;
+    if bulk.len() > size {
+        input.extend_from_slice(&bulk[size..]);
+        bulk.truncate(size);
+    }
+    Ok((count, room))
+}

@@ -1,0 +1,285 @@
+//! The databases as commands see them: one transaction a turn, expiry, watches.
+
+use std::ops::Bound;
+
+use tembo_kv::{Direction, Durability, Error, Keyspace, Store, Transaction};
+
+use crate::failure::Failure;
+use crate::format::{self, Header, KEY_SIZE_MAX, Value};
+use crate::watch::Watches;
+
+/// The keyspaces of the databases.
+pub(crate) struct Spaces {
+    data: Vec<Keyspace>,
+    expiry: Vec<Keyspace>,
+}
+
+impl Spaces {
+    /// Opens the keyspaces of so many databases, creating what is missing.
+    pub(crate) fn open(store: &Store, databases: usize) -> Result<Spaces, Error> {
+        let open = |name: fn(usize) -> String| -> Result<Vec<Keyspace>, Error> {
+            (0..databases).map(|db| store.keyspace(&name(db))).collect()
+        };
+        Ok(Spaces { data: open(format::data_keyspace)?, expiry: open(format::expiry_keyspace)? })
+    }
+}
+
+/// The databases, through the transaction of the turn.
+pub(crate) struct Dataset<'s> {
+    store: &'s Store,
+    spaces: &'s Spaces,
+    transaction: Option<Transaction<'s>>,
+    /// The turn's clock.
+    now_ms: u64,
+    /// Per database: nothing expires before; `u64::MAX` when nothing expires at all.
+    due_ms: Vec<u64>,
+    /// The watches of all clients.
+    pub(crate) watches: Watches,
+    /// Counters that only rise.
+    written: Written,
+    entry: Vec<u8>,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    /// Puts and removes.
+    pub(crate) changes: u64,
+    /// Bytes of the values.
+    pub(crate) bytes: u64,
+}
+
+impl<'s> Dataset<'s> {
+    /// The databases of a store.
+    pub(crate) fn new(store: &'s Store, spaces: &'s Spaces) -> Dataset<'s> {
+        let databases = spaces.data.len();
+        Dataset {
+            store,
+            spaces,
+            transaction: None,
+            now_ms: 0,
+            due_ms: vec![0; databases],
+            watches: Watches::new(databases),
+            written: Written::default(),
+            entry: Vec::new(),
+        }
+    }
+
+    /// Commits in the middle of a turn, because a command needs the store itself.
+    pub(crate) fn commit_early(&mut self) -> Result<&'s Store, Failure> {
+        self.commit().map_err(Failure::Turn)?;
+        Ok(self.store)
+    }
+
+    /// The store below; to be used only while no transaction is open.
+    pub(crate) fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// How many databases there are.
+    pub(crate) fn databases(&self) -> usize {
+        self.spaces.data.len()
+    }
+
+    /// The turn's clock, in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Sets the turn's clock.
+    pub(crate) fn set_now_ms(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
+    /// What was written so far.
+    pub(crate) fn written(&self) -> Written {
+        self.written
+    }
+
+    #[inline]
+    fn begin(&mut self) -> Result<&mut Transaction<'s>, Error> {
+        match self.transaction {
+            Some(ref mut transaction) => Ok(transaction),
+            ref mut none => Ok(none.insert(self.store.transaction()?)),
+        }
+    }
+
+    /// Ends the transaction and makes what it wrote visible, not yet durable.
+    pub(crate) fn commit(&mut self) -> Result<(), Error> {
+        if let Some(transaction) = self.transaction.take()
+            && !transaction.is_clean()
+        {
+            transaction.commit(Durability::Buffered)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up what the transaction wrote. The expiry index may now hold more than is known.
+    pub(crate) fn abandon(&mut self) {
+        self.transaction = None;
+        self.due_ms.fill(0);
+    }
+
+    /// The value under `key`, unless it has expired.
+    #[inline]
+    pub(crate) fn get(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
+        let now_ms = self.now_ms;
+        Ok(self.get_raw(db, key)?.filter(|value| !value.is_expired(now_ms)))
+    }
+
+    /// The value under `key`, even if it has expired.
+    #[inline]
+    fn get_raw(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
+        if key.len() > KEY_SIZE_MAX {
+            return Ok(None);
+        }
+        let space = self.spaces.data[db];
+        match self.begin()?.get(space, key)? {
+            Some(bytes) => Ok(Some(Value::decode(bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether `key` is there.
+    pub(crate) fn contains(&mut self, db: usize, key: &[u8]) -> Result<bool, Failure> {
+        Ok(self.get(db, key)?.is_some())
+    }
+
+    /// Puts a string under `key`, with the expiry given or none.
+    pub(crate) fn put(
+        &mut self,
+        db: usize,
+        key: &[u8],
+        payload: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<(), Failure> {
+        if key.len() > KEY_SIZE_MAX {
+            return Err(format!("ERR a key is longer than {KEY_SIZE_MAX} bytes").into());
+        }
+        let old_expiry = self.indexed_expiry(db, key)?;
+        let space = self.spaces.data[db];
+        self.begin()?.put(space, key, &[Header::string(expiry_ms).as_bytes(), payload])?;
+        self.written.changes += 1;
+        self.written.bytes += payload.len() as u64;
+        if old_expiry != expiry_ms {
+            self.index_expiry(db, key, old_expiry, expiry_ms)?;
+        }
+        self.watches.touch(db, key);
+        Ok(())
+    }
+
+    /// Removes `key`; false if it was not there or had expired.
+    pub(crate) fn remove(&mut self, db: usize, key: &[u8]) -> Result<bool, Failure> {
+        if key.len() > KEY_SIZE_MAX {
+            return Ok(false);
+        }
+        let expiry = self.indexed_expiry(db, key)?;
+        let space = self.spaces.data[db];
+        let was_there = self.begin()?.remove(space, key)?;
+        if !was_there {
+            return Ok(false);
+        }
+        self.written.changes += 1;
+        self.index_expiry(db, key, expiry, None)?;
+        if expiry.is_some_and(|expiry| expiry < self.now_ms) {
+            self.watches.touch_expired(db, key);
+            return Ok(false);
+        }
+        self.watches.touch(db, key);
+        Ok(true)
+    }
+
+    /// The expiry under which `key` is indexed now.
+    #[inline]
+    fn indexed_expiry(&mut self, db: usize, key: &[u8]) -> Result<Option<u64>, Failure> {
+        if self.due_ms[db] == u64::MAX {
+            return Ok(None);
+        }
+        Ok(self.get_raw(db, key)?.and_then(|value| value.expiry_ms))
+    }
+
+    fn index_expiry(
+        &mut self,
+        db: usize,
+        key: &[u8],
+        old_ms: Option<u64>,
+        new_ms: Option<u64>,
+    ) -> Result<(), Failure> {
+        let space = self.spaces.expiry[db];
+        let mut entry = std::mem::take(&mut self.entry);
+        let transaction = self.begin()?;
+        if let Some(old_ms) = old_ms {
+            format::encode_expiry_entry(&mut entry, old_ms, key);
+            transaction.remove(space, &entry)?;
+        }
+        if let Some(new_ms) = new_ms {
+            format::encode_expiry_entry(&mut entry, new_ms, key);
+            transaction.put(space, &entry, &[])?;
+            self.due_ms[db] = self.due_ms[db].min(new_ms);
+        }
+        self.entry = entry;
+        Ok(())
+    }
+
+    /// Removes every key of the database.
+    pub(crate) fn clear(&mut self, db: usize) -> Result<(), Failure> {
+        for key in self.watches.keys(db) {
+            if self.contains(db, &key)? {
+                self.watches.touch(db, &key);
+            }
+        }
+        let (data, expiry) = (self.spaces.data[db], self.spaces.expiry[db]);
+        let transaction = self.begin()?;
+        transaction.clear(data)?;
+        transaction.clear(expiry)?;
+        self.due_ms[db] = u64::MAX;
+        self.written.changes += 1;
+        Ok(())
+    }
+
+    /// Calls `visit` with each key and value from `from` on, expired ones left out, until it
+    /// returns false.
+    pub(crate) fn scan(
+        &mut self,
+        db: usize,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], Value<'_>) -> bool,
+    ) -> Result<(), Failure> {
+        let (space, now_ms) = (self.spaces.data[db], self.now_ms);
+        let mut foreign = false;
+        self.begin()?.range(space, from, Bound::Unbounded, direction, &mut |key, bytes| {
+            match Value::decode(bytes) {
+                Ok(value) if value.is_expired(now_ms) => true,
+                Ok(value) => visit(key, value),
+                Err(_) => {
+                    foreign = true;
+                    false
+                }
+            }
+        })?;
+        if foreign { Err(Failure::UnknownLayout) } else { Ok(()) }
+    }
+
+    /// Keys in the database, those expired but not yet removed included.
+    pub(crate) fn count(&mut self, db: usize) -> Result<u64, Failure> {
+        let space = self.spaces.data[db];
+        if let Some(count) = self.begin()?.count(space) {
+            return Ok(count);
+        }
+        let mut count = 0;
+        self.scan(db, Bound::Unbounded, Direction::Forward, &mut |_, _| {
+            count += 1;
+            true
+        })?;
+        Ok(count)
+    }
+
+    /// Keys with an expiry in the database.
+    pub(crate) fn count_expiring(&mut self, db: usize) -> Result<u64, Failure> {
+        let space = self.spaces.expiry[db];
+        Ok(self.begin()?.count(space).unwrap_or(0))
+    }
+}
+
+mod expiry;

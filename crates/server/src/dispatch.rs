@@ -1,0 +1,128 @@
+//! From a parsed request to an executed command: lookup, arity, authentication, MULTI.
+
+use tembo_kv::Error;
+
+use crate::args::{Args, Kept};
+use crate::command::{Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, SESSION, Table};
+use crate::failure::Failure;
+use crate::parse::COMMAND_SIZE_MAX;
+use crate::reply::Reply;
+use crate::session::Queued;
+
+/// Executes or queues one request and appends its reply. Errors are those of [`execute`].
+pub(crate) fn dispatch(
+    context: &mut Context<'_, '_>,
+    table: &Table,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Error> {
+    let command = match find(table, args) {
+        Ok(command) => command,
+        Err(_) if is_http(args.at(0)) => {
+            context.session.closing = true;
+            return Ok(());
+        }
+        Err(failure) => return reject(context, &failure.text(), reply),
+    };
+    if !context.session.authenticated && !command.has(NO_AUTH) {
+        return reject(context, b"NOAUTH Authentication required.", reply);
+    }
+    if let Some(multi) = &mut context.session.multi {
+        if command.has(NO_MULTI) {
+            return reject(context, b"ERR Command not allowed inside a transaction", reply);
+        }
+        if !command.has(NOT_QUEUED) {
+            let kept = Kept::new(args);
+            multi.size += kept.size();
+            multi.queue.push(Queued { command, kept });
+            context.session.closing |= multi.size > COMMAND_SIZE_MAX;
+            context.session.changed = true;
+            reply.simple("QUEUED");
+            return Ok(());
+        }
+    }
+    context.session.last_command = Some(command);
+    execute(context, command, args, reply)
+}
+
+/// Executes one command and appends its reply. An error means that the command was cut short after it
+/// had written something, or that the store is poisoned: the turn cannot be committed.
+pub(crate) fn execute(
+    context: &mut Context<'_, '_>,
+    command: &'static Command,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Error> {
+    context.shared.stats.commands += 1;
+    context.session.changed |= command.has(SESSION);
+    let mark = reply.mark();
+    let before = context.data.written().changes;
+    let Err(failure) = (command.run)(context, args, reply) else {
+        return Ok(());
+    };
+    context.shared.stats.errors += 1;
+    reply.truncate(mark);
+    reply.error(&failure.text());
+    let cut_short = context.data.written().changes != before;
+    match failure {
+        Failure::Turn(error) => Err(error),
+        Failure::Store(Error::Poisoned) => Err(Error::Poisoned),
+        Failure::Store(error) if cut_short => Err(error),
+        Failure::Store(_) | Failure::Reply(_) | Failure::UnknownLayout => Ok(()),
+    }
+}
+
+/// An error before the command ran; it spoils the transaction.
+fn reject(context: &mut Context<'_, '_>, text: &[u8], reply: &mut Reply) -> Result<(), Error> {
+    context.shared.stats.errors += 1;
+    if let Some(multi) = &mut context.session.multi {
+        multi.failed = true;
+        context.session.changed = true;
+    }
+    reply.error(text);
+    Ok(())
+}
+
+/// The command, its name known and its arguments in number.
+#[inline]
+fn find(table: &Table, args: Args<'_>) -> Result<&'static Command, Failure> {
+    let Some(mut command) = table.find(args.at(0)) else {
+        return Err(unknown(args).into());
+    };
+    if !command.subcommands.is_empty() && args.count() > 1 {
+        command = match command.subcommand(args.at(1)) {
+            Some(subcommand) => subcommand,
+            None => return Err(unknown_subcommand(command, args.at(1)).into()),
+        };
+    }
+    if !command.takes(args.count()) {
+        let name = command.full_name;
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    Ok(command)
+}
+
+/// A browser that was talked into sending a form to this port: nothing it sends may be executed.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+fn unknown(args: Args<'_>) -> String {
+    let mut shown = String::new();
+    for arg in args.from(1) {
+        if shown.len() >= 128 {
+            break;
+        }
+        let room = 128 - shown.len();
+        shown += &format!("'{}' ", String::from_utf8_lossy(&arg[..arg.len().min(room)]));
+    }
+    let name = args.at(0);
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    format!("ERR unknown command '{name}', with args beginning with: {shown}")
+}
+
+fn unknown_subcommand(container: &Command, name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    let container = container.name.to_ascii_uppercase();
+    format!("ERR unknown subcommand '{name}'. Try {container} HELP.")
+}

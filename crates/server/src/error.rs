@@ -1,0 +1,59 @@
+//! Why the server could not start, or had to stop.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why the server could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The server would be open to everybody.
+    #[error(
+        "{address} is not a loopback address and no password is set: everybody could read and write. \
+         Set a password, or turn protected mode off"
+    )]
+    Unprotected {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A parameter makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// A sync failed. The clients were told; what they were not told may be lost.
+    #[error("the store is poisoned: a sync failed, and the server had to stop")]
+    Poisoned,
+    /// The store failed otherwise.
+    #[error("the store failed: {0}")]
+    Store(tembo_kv::Error),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was asked.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, source: impl Into<io::Error>) -> Error {
+        Error::Io { what, source: source.into() }
+    }
+}
+
+impl From<tembo_kv::Error> for Error {
+    fn from(error: tembo_kv::Error) -> Error {
+        match error {
+            tembo_kv::Error::Poisoned => Error::Poisoned,
+            other => Error::Store(other),
+        }
+    }
+}

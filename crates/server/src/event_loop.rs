@@ -1,0 +1,269 @@
+//! The event loop: waits, accepts, runs turns, and does what is due now and then.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tembo_kv::{Progress, Store};
+
+use crate::clients::{Clients, Token};
+use crate::command::Table;
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::dataset::{Dataset, Spaces};
+use crate::error::Error;
+use crate::poll::{Poll, Ready};
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::shared::Shared;
+
+/// Between two ticks.
+const TICK_MS: u64 = 100;
+/// Tokens from here on are listeners.
+const LISTENER: u64 = u64::MAX - 1024;
+/// Connections accepted at once.
+const ACCEPTS_MAX: usize = 1000;
+/// Steps of the store's background work a turn, and when there is nothing else to do.
+const MAINTENANCE_STEPS: (usize, usize) = (2, 64);
+/// Keys expired at most a turn.
+const EXPIRED_MAX: usize = 64;
+
+/// All state of a running server.
+pub(crate) struct EventLoop<'s> {
+    pub(crate) poll: Poll,
+    pub(crate) clients: Clients,
+    pub(crate) data: Dataset<'s>,
+    pub(crate) shared: Shared,
+    pub(crate) table: Table,
+    /// Connections to be executed in the next turn, and whether their sockets are readable.
+    pub(crate) queue: VecDeque<(Token, bool)>,
+    /// Connections with replies of this turn.
+    pub(crate) served: Vec<Token>,
+    pub(crate) now_ms: u64,
+    pub(crate) output_stall_ms: u64,
+    ready: Vec<Ready>,
+    listeners: &'s [TcpListener],
+    config: &'s Config,
+    accepting: bool,
+    clients_seen: u64,
+    tick_ms: u64,
+    second_ms: u64,
+    maintaining: bool,
+}
+
+impl<'s> EventLoop<'s> {
+    pub(crate) fn new(
+        store: &'s Store,
+        spaces: &'s Spaces,
+        config: &'s Config,
+        listeners: &'s [TcpListener],
+        address: SocketAddr,
+    ) -> Result<EventLoop<'s>, Error> {
+        let poll = Poll::new().map_err(|source| Error::io("epoll", source))?;
+        let settings = Settings::new(config, address.port());
+        let now_us = clock_us();
+        let mut shared = Shared::new(settings, address.port(), now_us);
+        shared.report = store.report();
+        let mut event_loop = EventLoop {
+            poll,
+            clients: Clients::default(),
+            data: Dataset::new(store, spaces),
+            shared,
+            table: Table::new(),
+            queue: VecDeque::new(),
+            served: Vec::new(),
+            now_ms: now_us / 1000,
+            output_stall_ms: config.output_stall_s.saturating_mul(1000),
+            ready: Vec::new(),
+            listeners,
+            config,
+            accepting: false,
+            clients_seen: 0,
+            tick_ms: 0,
+            second_ms: 0,
+            maintaining: true,
+        };
+        event_loop.accept_again()?;
+        Ok(event_loop)
+    }
+
+    /// Runs turns until it is time to stop.
+    pub(crate) fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
+        while !shutdown.load(Ordering::Relaxed) && !self.shared.shutdown {
+            let mut ready = std::mem::take(&mut self.ready);
+            ready.clear();
+            let timeout = self.timeout();
+            self.poll.wait(timeout, &mut ready).map_err(|source| Error::io("epoll", source))?;
+            self.set_clock();
+            for &event in &ready {
+                self.receive(event);
+            }
+            let idle = ready.is_empty() && self.queue.is_empty();
+            self.ready = ready;
+            self.expire()?;
+            self.turn()?;
+            let steps = if idle { MAINTENANCE_STEPS.1 } else { MAINTENANCE_STEPS.0 };
+            self.maintaining = self.data.store().maintain(steps)? == Progress::More;
+            if self.now_ms >= self.tick_ms {
+                self.tick()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> Duration {
+        let due_ms = self.data.next_due_ms().saturating_add(1);
+        if !self.queue.is_empty() || self.maintaining || due_ms <= self.now_ms {
+            return Duration::ZERO;
+        }
+        Duration::from_millis(
+            self.tick_ms.min(due_ms).saturating_sub(self.now_ms).clamp(1, TICK_MS),
+        )
+    }
+
+    /// Reads the clock, once a turn. It never goes back while the server runs.
+    fn set_clock(&mut self) {
+        self.shared.now_us = clock_us().max(self.shared.now_us);
+        self.now_ms = self.shared.now_us / 1000;
+        self.data.set_now_ms(self.now_ms);
+    }
+
+    fn receive(&mut self, event: Ready) {
+        if event.token >= LISTENER {
+            self.accept((event.token - LISTENER) as usize);
+            return;
+        }
+        let token = Token::from_bits(event.token);
+        if event.writable {
+            self.flush(token);
+        }
+        if event.readable
+            && let Some(mut connection) = self.clients.take(token)
+        {
+            if connection.queued {
+                // It still has commands of the turn before: they come first, in the same place.
+                if let Some(entry) = self.queue.iter_mut().find(|(other, _)| *other == token) {
+                    entry.1 = true;
+                }
+            } else {
+                connection.queued = true;
+                self.queue.push_back((token, true));
+            }
+            self.clients.give_back(token, connection);
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        let Some(listener) = self.listeners.get(index) else { return };
+        for _ in 0..ACCEPTS_MAX {
+            match listener.accept() {
+                Ok((socket, peer)) => self.welcome(socket, peer),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    // Out of descriptors or memory: let the clients wait until the next tick.
+                    for listener in self.listeners {
+                        let _ = self.poll.remove(listener);
+                    }
+                    self.accepting = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn accept_again(&mut self) -> Result<(), Error> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let added = self.poll.add(listener, LISTENER + index as u64);
+            added.map_err(|source| Error::io("epoll", source))?;
+        }
+        self.accepting = true;
+        Ok(())
+    }
+
+    fn welcome(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+        self.shared.stats.connections += 1;
+        if socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        if self.clients.count() >= self.shared.settings.maxclients {
+            self.shared.stats.rejected += 1;
+            let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        let _ = socket.set_nodelay(true);
+        let local = socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
+        self.clients_seen += 1;
+        let mut session = Session::new(self.clients_seen, peer.to_string(), local, self.now_ms);
+        session.authenticated = self.shared.settings.requirepass.is_empty();
+        let connection = Connection::new(socket, session, self.config.output_size_max);
+        let token = self.clients.insert(Box::new(connection));
+        if let Some(connection) = self.clients.take(token) {
+            if self.poll.add(&connection.socket, token.to_bits()).is_ok() {
+                self.clients.give_back(token, connection);
+            } else {
+                self.clients.discard(token);
+            }
+        }
+    }
+
+    /// The turn's expiry step.
+    fn expire(&mut self) -> Result<(), Error> {
+        if self.data.next_due_ms() >= self.now_ms {
+            return Ok(());
+        }
+        match self.data.expire(EXPIRED_MAX) {
+            Ok(expired) => self.shared.stats.expired_keys += expired.keys,
+            Err(crate::failure::Failure::Store(tembo_kv::Error::Poisoned)) => {
+                return Err(Error::Poisoned);
+            }
+            Err(_) => self.data.postpone_expiry(self.now_ms + 1000),
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Result<(), Error> {
+        self.tick_ms = self.now_ms + TICK_MS;
+        self.shared.stats.sample(self.now_ms);
+        self.shared.report = self.data.store().report();
+        if !self.accepting {
+            self.accept_again()?;
+        }
+        if self.now_ms >= self.second_ms {
+            self.second_ms = self.now_ms + 1000;
+            self.look_after_clients();
+        }
+        Ok(())
+    }
+
+    /// Once a second: disconnects who is idle or does not read, and takes back unused buffers.
+    fn look_after_clients(&mut self) {
+        let (now_ms, timeout_ms) = (self.now_ms, self.shared.settings.timeout_ms);
+        let mut ended = Vec::new();
+        for (token, connection) in self.clients.iter_mut() {
+            let idle_ms = now_ms.saturating_sub(connection.session.active_ms);
+            let idle = timeout_ms > 0 && idle_ms > timeout_ms;
+            let stuck_ms = now_ms.saturating_sub(connection.sent_ms);
+            let stuck = connection.reply.waiting() > 0 && stuck_ms > self.output_stall_ms;
+            if idle || stuck {
+                self.shared.stats.output_limit_closes += u64::from(stuck);
+                ended.push(token);
+            } else if idle_ms > 2000 {
+                connection.shrink();
+            }
+        }
+        for token in ended {
+            if let Some(connection) = self.clients.take(token) {
+                self.end(token, connection);
+            }
+        }
+    }
+}
+
+fn clock_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_micros() as u64)
+}

@@ -1,0 +1,81 @@
+//! Why a command failed.
+
+use std::borrow::Cow;
+
+use tembo_kv::Error;
+
+use crate::format::UnknownLayout;
+
+/// Why a command failed: an error reply, or the store.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The reply's text, code included, without the leading `-`.
+    Reply(Cow<'static, [u8]>),
+    /// The store refused.
+    Store(Error),
+    /// The store lost what the turn wrote so far.
+    Turn(Error),
+    /// A value that is not ours.
+    UnknownLayout,
+}
+
+/// What a command hands back; its reply, if it succeeded, is appended already.
+pub(crate) type Outcome = Result<(), Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+impl From<&'static str> for Failure {
+    fn from(text: &'static str) -> Failure {
+        Failure::Reply(Cow::Borrowed(text.as_bytes()))
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Reply(Cow::Owned(text.into_bytes()))
+    }
+}
+
+impl From<UnknownLayout> for Failure {
+    fn from(_: UnknownLayout) -> Failure {
+        Failure::UnknownLayout
+    }
+}
+
+impl Failure {
+    /// The text of the error reply.
+    pub(crate) fn text(&self) -> Cow<'_, [u8]> {
+        match self {
+            Failure::Reply(text) => Cow::Borrowed(text),
+            Failure::Store(error) | Failure::Turn(error) => store_text(error),
+            Failure::UnknownLayout => {
+                Cow::Borrowed(b"WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+        }
+    }
+}
+
+/// The text of the error reply for an error of the store.
+pub(crate) fn store_text(error: &Error) -> Cow<'static, [u8]> {
+    match error {
+        Error::Full => Cow::Borrowed(OUT_OF_MEMORY.as_bytes()),
+        Error::Poisoned => Cow::Borrowed(POISONED.as_bytes()),
+        other => Cow::Owned(format!("ERR {other}").into_bytes()),
+    }
+}
+
+/// The pool has no room left for a write.
+pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// A sync failed: what was executed may not be durable.
+pub(crate) const POISONED: &str =
+    "MISCONF Tembo could not make this write durable: syncing the pool failed. The server stops.";
+/// An argument that should be a 64-bit number is none.
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// Options that do not fit.
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+/// RENAME and the like need a key that is there.
+pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";

@@ -1,0 +1,204 @@
+//! A connection's replies: RESP2 or RESP3, appended to one buffer, held until the turn is synced.
+
+use crate::number::Decimal;
+
+/// Replies not yet taken by the socket.
+pub(crate) struct Reply {
+    bytes: Vec<u8>,
+    /// Bytes of `bytes` that the socket has taken.
+    sent: usize,
+    /// Most bytes that may wait.
+    limit: usize,
+    overflow: bool,
+    resp3: bool,
+}
+
+impl Reply {
+    /// No replies; the connection is to be closed when more than `limit` bytes wait.
+    pub(crate) fn new(limit: usize) -> Reply {
+        Reply { bytes: Vec::new(), sent: 0, limit, overflow: false, resp3: false }
+    }
+
+    /// Chooses the protocol from the next reply on.
+    pub(crate) fn set_resp3(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+    }
+
+    /// Whether the limit was passed: what is held is not whole and must not be sent.
+    pub(crate) fn is_overflown(&self) -> bool {
+        self.overflow
+    }
+
+    /// Bytes waiting.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// The bytes waiting.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// The socket took `count` bytes.
+    pub(crate) fn take(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent >= self.bytes.len() {
+            self.sent = 0;
+            if self.bytes.capacity() > 64 << 10 {
+                self.bytes = Vec::new();
+            } else {
+                self.bytes.clear();
+            }
+        } else if self.sent > 1 << 20 && self.sent * 2 > self.bytes.len() {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// The place where the next reply begins.
+    #[inline]
+    pub(crate) fn mark(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes back what was appended since `mark`.
+    pub(crate) fn truncate(&mut self, mark: usize) {
+        self.bytes.truncate(mark);
+        self.overflow = false;
+    }
+
+    /// Gives up the buffer when it is empty.
+    pub(crate) fn shrink(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = Vec::new();
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.bytes.capacity() - self.bytes.len() {
+            self.grow(bytes.len());
+        }
+        if !self.overflow {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) {
+        // Capacity never exceeds what may wait, so that the fast path need not compare with the limit.
+        let room = self.limit.saturating_sub(self.waiting());
+        let doubled = more.max(self.bytes.len()).max(512).min(room);
+        if more > room || self.bytes.try_reserve_exact(doubled).is_err() {
+            self.overflow = true;
+        }
+    }
+
+    fn header(&mut self, kind: u8, number: i64) {
+        let mut line = [0; 24];
+        let text = Decimal::signed(number);
+        let digits = text.as_bytes();
+        line[0] = kind;
+        line[1..=digits.len()].copy_from_slice(digits);
+        line[digits.len() + 1..digits.len() + 3].copy_from_slice(b"\r\n");
+        self.push(&line[..digits.len() + 3]);
+    }
+
+    /// Replies made elsewhere.
+    pub(crate) fn raw(&mut self, replies: &[u8]) {
+        self.push(replies);
+    }
+
+    /// `+text`
+    pub(crate) fn simple(&mut self, text: &str) {
+        self.push(b"+");
+        self.push(text.as_bytes());
+        self.push(b"\r\n");
+    }
+
+    /// `+OK`
+    #[inline]
+    pub(crate) fn ok(&mut self) {
+        self.push(b"+OK\r\n");
+    }
+
+    /// `-text`, its line ends replaced by spaces.
+    pub(crate) fn error(&mut self, text: &[u8]) {
+        self.push(b"-");
+        let start = self.bytes.len();
+        let end =
+            text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
+        self.push(&text[..end]);
+        for byte in self.bytes.iter_mut().skip(start) {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.push(b"\r\n");
+    }
+
+    /// `:number`
+    pub(crate) fn integer(&mut self, number: i64) {
+        self.header(b':', number);
+    }
+
+    /// `:1` or `:0`
+    pub(crate) fn flag(&mut self, flag: bool) {
+        self.push(if flag { b":1\r\n" } else { b":0\r\n" });
+    }
+
+    /// `$size text`
+    #[inline]
+    pub(crate) fn bulk(&mut self, text: &[u8]) {
+        self.header(b'$', text.len() as i64);
+        self.push(text);
+        self.push(b"\r\n");
+    }
+
+    /// A number as a bulk.
+    pub(crate) fn bulk_integer(&mut self, number: i64) {
+        self.bulk(Decimal::signed(number).as_bytes());
+    }
+
+    /// Text for people: a bulk, verbatim in RESP3.
+    pub(crate) fn verbatim(&mut self, text: &[u8]) {
+        if self.resp3 {
+            self.header(b'=', text.len() as i64 + 4);
+            self.push(b"txt:");
+            self.push(text);
+            self.push(b"\r\n");
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    /// No value.
+    pub(crate) fn null(&mut self) {
+        self.push(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// No array.
+    pub(crate) fn null_array(&mut self) {
+        self.push(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// An array of `count` replies follows.
+    pub(crate) fn array(&mut self, count: usize) {
+        self.header(b'*', count as i64);
+    }
+
+    /// A set of `count` replies follows.
+    pub(crate) fn set(&mut self, count: usize) {
+        self.header(if self.resp3 { b'~' } else { b'*' }, count as i64);
+    }
+
+    /// A map of `count` pairs follows.
+    pub(crate) fn map(&mut self, count: usize) {
+        if self.resp3 {
+            self.header(b'%', count as i64);
+        } else {
+            self.header(b'*', count as i64 * 2);
+        }
+    }
+}

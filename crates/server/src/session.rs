@@ -1,0 +1,141 @@
+//! What a client has said about itself, and what it is in the middle of.
+
+use crate::args::Kept;
+use crate::command::Command;
+
+/// A command queued by MULTI.
+pub(crate) struct Queued {
+    /// Which.
+    pub(crate) command: &'static Command,
+    /// With what.
+    pub(crate) kept: Kept,
+}
+
+/// The commands queued since MULTI.
+#[derive(Default)]
+pub(crate) struct Multi {
+    /// In order.
+    pub(crate) queue: Vec<Queued>,
+    /// Bytes held.
+    pub(crate) size: usize,
+    /// A command could not be queued, so that EXEC will refuse.
+    pub(crate) failed: bool,
+}
+
+/// A key that the client watches.
+pub(crate) struct Watched {
+    /// Its database.
+    pub(crate) db: usize,
+    /// The key.
+    pub(crate) key: Vec<u8>,
+    /// When it expires; `u64::MAX` if it does not or was not there.
+    pub(crate) expiry_ms: u64,
+}
+
+/// Whether replies are sent: CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    /// All.
+    On,
+    /// None.
+    Off,
+    /// Not to the next command.
+    SkipNext,
+}
+
+/// The state of one client.
+pub(crate) struct Session {
+    /// Its number.
+    pub(crate) id: u64,
+    /// The chosen database.
+    pub(crate) db: usize,
+    /// Whether it has given the password, or none is asked for.
+    pub(crate) authenticated: bool,
+    /// CLIENT SETNAME.
+    pub(crate) name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub(crate) lib_name: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub(crate) lib_version: Vec<u8>,
+    /// The client's address.
+    pub(crate) peer: String,
+    /// Ours.
+    pub(crate) local: String,
+    /// When it connected, by the server's clock.
+    pub(crate) since_ms: u64,
+    /// When it last sent something.
+    pub(crate) active_ms: u64,
+    /// Commands queued, after MULTI.
+    pub(crate) multi: Option<Box<Multi>>,
+    /// EXEC is running.
+    pub(crate) executing: bool,
+    /// Keys watched.
+    pub(crate) watched: Vec<Watched>,
+    /// Whether replies are sent.
+    pub(crate) replies: Replies,
+    /// CLIENT NO-EVICT.
+    pub(crate) no_evict: bool,
+    /// RESP3 is spoken.
+    pub(crate) resp3: bool,
+    /// The connection is closed as soon as the turn's replies are sent.
+    pub(crate) closing: bool,
+    /// A reply that the client must not miss was given in this turn: its state here changed.
+    pub(crate) changed: bool,
+    /// The last command executed.
+    pub(crate) last_command: Option<&'static Command>,
+}
+
+impl Session {
+    /// A client that has just connected.
+    pub(crate) fn new(id: u64, peer: String, local: String, now_ms: u64) -> Session {
+        Session {
+            id,
+            db: 0,
+            authenticated: false,
+            name: Vec::new(),
+            lib_name: Vec::new(),
+            lib_version: Vec::new(),
+            peer,
+            local,
+            since_ms: now_ms,
+            active_ms: now_ms,
+            multi: None,
+            executing: false,
+            watched: Vec::new(),
+            replies: Replies::On,
+            no_evict: false,
+            resp3: false,
+            closing: false,
+            changed: false,
+            last_command: None,
+        }
+    }
+
+    /// The line of CLIENT LIST.
+    pub(crate) fn describe(&self, now_ms: u64, waiting: usize) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let flags = if self.multi.is_some() { "x" } else { "N" };
+        let queued = self.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64);
+        format!(
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={}{} db={} sub=0 psub=0 ssub=0 \
+             multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem={} \
+             tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.peer,
+            self.local,
+            text(&self.name),
+            now_ms.saturating_sub(self.since_ms) / 1000,
+            now_ms.saturating_sub(self.active_ms) / 1000,
+            flags,
+            if self.no_evict { "e" } else { "" },
+            self.db,
+            queued,
+            self.multi.as_ref().map_or(0, |multi| multi.size),
+            waiting,
+            self.last_command.map_or("NULL", |command| command.full_name),
+            if self.resp3 { 3 } else { 2 },
+            text(&self.lib_name),
+            text(&self.lib_version),
+        )
+    }
+}

@@ -1,0 +1,207 @@
+//! The parameters of CONFIG GET and CONFIG SET.
+
+use crate::config::Config;
+use crate::glob;
+use crate::number::parse_integer;
+
+/// Longest bulk unless configured otherwise, and at most.
+const BULK_SIZE: (i64, i64) = (512 << 20, 512 << 20);
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Only the one it has: it says how things are.
+    Fixed,
+    /// Any text.
+    Text,
+    /// `yes` or `no`.
+    Flag,
+    /// A number between these.
+    Number(i64, i64),
+    /// A number of bytes between these, also with a unit.
+    Size(i64, i64),
+}
+
+/// The parameters that clients and their tools ask for, with their defaults.
+#[rustfmt::skip]
+const PARAMETERS: &[(&str, &str, Kind)] = &[
+    ("activerehashing", "no", Kind::Flag),
+    ("appendfsync", "always", Kind::Fixed),
+    ("appendonly", "no", Kind::Fixed),
+    ("bind", "", Kind::Fixed),
+    ("client-output-buffer-limit", "", Kind::Fixed),
+    ("client-query-buffer-limit", "1073741824", Kind::Fixed),
+    ("databases", "16", Kind::Fixed),
+    ("dbfilename", "", Kind::Fixed),
+    ("dir", "", Kind::Fixed),
+    ("hz", "10", Kind::Number(1, 500)),
+    ("io-threads", "1", Kind::Fixed),
+    ("lazyfree-lazy-user-del", "no", Kind::Flag),
+    ("loglevel", "notice", Kind::Text),
+    ("lua-time-limit", "5000", Kind::Number(0, i64::MAX)),
+    ("maxclients", "10000", Kind::Number(1, u32::MAX as i64)),
+    ("maxmemory", "0", Kind::Fixed),
+    ("maxmemory-policy", "noeviction", Kind::Fixed),
+    ("notify-keyspace-events", "", Kind::Fixed),
+    ("port", "6379", Kind::Fixed),
+    ("proto-max-bulk-len", "536870912", Kind::Size(1 << 20, BULK_SIZE.1)),
+    ("protected-mode", "yes", Kind::Flag),
+    ("requirepass", "", Kind::Text),
+    ("save", "", Kind::Fixed),
+    ("slowlog-log-slower-than", "10000", Kind::Number(-1, i64::MAX)),
+    ("slowlog-max-len", "128", Kind::Number(0, i64::MAX)),
+    ("tcp-keepalive", "300", Kind::Number(0, i32::MAX as i64)),
+    ("timeout", "0", Kind::Number(0, i32::MAX as i64)),
+    ("unixsocket", "", Kind::Fixed),
+];
+
+/// The parameters with their values; those that the server acts on also as numbers.
+pub(crate) struct Settings {
+    values: Vec<String>,
+    /// The password; none if empty.
+    pub(crate) requirepass: Vec<u8>,
+    /// Most clients at a time.
+    pub(crate) maxclients: usize,
+    /// Milliseconds after which an idle client is disconnected; 0 never.
+    pub(crate) timeout_ms: u64,
+    /// Longest bulk.
+    pub(crate) bulk_size_max: usize,
+}
+
+impl Settings {
+    /// What the operator chose.
+    pub(crate) fn new(config: &Config, port: u16) -> Settings {
+        let mut settings = Settings {
+            values: PARAMETERS.iter().map(|(_, value, _)| (*value).to_owned()).collect(),
+            requirepass: Vec::new(),
+            maxclients: config.maxclients,
+            timeout_ms: 0,
+            bulk_size_max: BULK_SIZE.0 as usize,
+        };
+        let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
+        settings.put("bind", bind.join(" "));
+        settings.put("port", port.to_string());
+        settings.put("databases", config.databases.to_string());
+        settings.put("maxclients", config.maxclients.to_string());
+        settings.put("timeout", config.timeout_s.to_string());
+        settings.put("requirepass", config.requirepass.clone().unwrap_or_default());
+        settings.put("protected-mode", if config.protected { "yes" } else { "no" }.to_owned());
+        let limit = config.output_size_max;
+        let limits = format!("normal {limit} 0 0 slave 0 0 0 pubsub 0 0 0");
+        settings.put("client-output-buffer-limit", limits);
+        if let Some(pool) = &config.pool {
+            let part = |part: Option<&std::ffi::OsStr>| {
+                part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default()
+            };
+            settings.put("dir", part(pool.parent().map(std::path::Path::as_os_str)));
+            settings.put("dbfilename", part(pool.file_name()));
+        }
+        settings.mirror();
+        settings
+    }
+
+    /// The parameters whose name matches the pattern.
+    pub(crate) fn matching<'a>(
+        &'a self,
+        pattern: &'a [u8],
+    ) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
+        PARAMETERS
+            .iter()
+            .zip(&self.values)
+            .filter(move |((name, ..), _)| glob::matches(pattern, name.as_bytes(), true))
+            .map(|((name, ..), value)| (*name, value.as_str()))
+    }
+
+    /// Sets all of the pairs or none; the error is the reply.
+    pub(crate) fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
+        let mut checked = Vec::new();
+        for &(name, value) in pairs {
+            let shown = String::from_utf8_lossy(name).into_owned();
+            let Some(index) = find(name) else {
+                return Err(format!(
+                    "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
+                ));
+            };
+            if checked.iter().any(|&(other, _)| other == index) {
+                return Err(failed(&shown, "duplicate parameter"));
+            }
+            let value = self.check(index, value).map_err(|reason| failed(&shown, reason))?;
+            checked.push((index, value));
+        }
+        for (index, value) in checked {
+            self.values[index] = value;
+        }
+        self.mirror();
+        Ok(())
+    }
+
+    /// The value as it is to be kept.
+    fn check(&self, index: usize, value: &[u8]) -> Result<String, &'static str> {
+        let text = String::from_utf8_lossy(value).into_owned();
+        match PARAMETERS[index].2 {
+            Kind::Fixed if text == self.values[index] => Ok(text),
+            Kind::Fixed => Err("can't set immutable config"),
+            Kind::Text => Ok(text),
+            Kind::Flag => match text.to_ascii_lowercase().as_str() {
+                "yes" => Ok("yes".to_owned()),
+                "no" => Ok("no".to_owned()),
+                _ => Err("argument must be 'yes' or 'no'"),
+            },
+            Kind::Number(low, high) => match parse_integer(value) {
+                Some(number) if (low..=high).contains(&number) => Ok(number.to_string()),
+                Some(_) => Err("argument must be within the allowed range"),
+                None => Err("argument couldn't be parsed into an integer"),
+            },
+            Kind::Size(low, high) => match parse_size(&text) {
+                Some(number) if (low..=high).contains(&number) => Ok(number.to_string()),
+                Some(_) => Err("argument must be within the allowed range"),
+                None => Err("argument must be a memory value"),
+            },
+        }
+    }
+
+    fn put(&mut self, name: &str, value: String) {
+        if let Some(index) = find(name.as_bytes()) {
+            self.values[index] = value;
+        }
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        let value = find(name.as_bytes()).map_or("", |index| &self.values[index]);
+        value.parse().unwrap_or(0)
+    }
+
+    /// Takes over what the server acts on.
+    fn mirror(&mut self) {
+        let password = find(b"requirepass").map(|index| self.values[index].clone());
+        self.requirepass = password.unwrap_or_default().into_bytes();
+        self.maxclients = self.number("maxclients") as usize;
+        self.timeout_ms = self.number("timeout").saturating_mul(1000);
+        self.bulk_size_max = self.number("proto-max-bulk-len") as usize;
+    }
+}
+
+fn find(name: &[u8]) -> Option<usize> {
+    PARAMETERS.iter().position(|(known, ..)| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+fn failed(name: &str, reason: &str) -> String {
+    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+}
+
+/// A number of bytes: `1024`, `1k` (1000), `1kb` (1024), `512mb`, …
+fn parse_size(text: &str) -> Option<i64> {
+    let text = text.to_ascii_lowercase();
+    let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let unit: i64 = match &text[split..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..split].parse::<i64>().ok()?.checked_mul(unit)
+}

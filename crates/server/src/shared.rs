@@ -1,0 +1,75 @@
+//! What all commands share beside the data: settings, counters, clocks, scans.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::Instant;
+
+use tembo_kv::Report;
+
+use crate::clients::Token;
+use crate::scan::Scans;
+use crate::settings::Settings;
+use crate::stats::Stats;
+
+/// What all commands share beside the data.
+pub(crate) struct Shared {
+    /// CONFIG.
+    pub(crate) settings: Settings,
+    /// Counters.
+    pub(crate) stats: Stats,
+    /// Positions of scans under way.
+    pub(crate) scans: Scans,
+    /// The store's report, as of the last tick.
+    pub(crate) report: Report,
+    /// The turn's clock, in microseconds since 1970.
+    pub(crate) now_us: u64,
+    /// When the server started.
+    pub(crate) started: Instant,
+    /// Names this run of the server.
+    pub(crate) run_id: String,
+    /// The port listened at.
+    pub(crate) port: u16,
+    /// When a snapshot was last saved, in seconds since 1970.
+    pub(crate) saved_s: u64,
+    /// Whether the last background save succeeded.
+    pub(crate) save_ok: bool,
+    /// A background save is to be made at the end of the turn.
+    pub(crate) save_wanted: bool,
+    /// Clients that CLIENT KILL hit in this turn.
+    pub(crate) killed: Vec<Token>,
+    /// SHUTDOWN was asked for.
+    pub(crate) shutdown: bool,
+    random: u64,
+}
+
+impl Shared {
+    /// Nothing has happened yet.
+    pub(crate) fn new(settings: Settings, port: u16, now_us: u64) -> Shared {
+        let seed = || RandomState::new().hash_one(now_us);
+        let run_id = format!("{:016x}{:016x}{:08x}", seed(), seed(), seed() as u32);
+        Shared {
+            settings,
+            stats: Stats::default(),
+            scans: Scans::new(seed()),
+            report: Report::default(),
+            now_us,
+            started: Instant::now(),
+            run_id,
+            port,
+            saved_s: now_us / 1_000_000,
+            save_ok: true,
+            save_wanted: false,
+            killed: Vec::new(),
+            shutdown: false,
+            random: seed() | 1,
+        }
+    }
+
+    /// A random number, not fit for secrets.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}

@@ -1,0 +1,70 @@
+//! Counters of the server since it started.
+
+/// Samples of the command rate.
+const SAMPLES: usize = 16;
+
+/// Counters.
+#[derive(Default)]
+pub(crate) struct Stats {
+    /// Connections accepted.
+    pub(crate) connections: u64,
+    /// Connections refused at `maxclients`.
+    pub(crate) rejected: u64,
+    /// Commands executed.
+    pub(crate) commands: u64,
+    /// Turns.
+    pub(crate) turns: u64,
+    /// Turns that failed.
+    pub(crate) failed_turns: u64,
+    /// Bytes read.
+    pub(crate) input_bytes: u64,
+    /// Bytes replied.
+    pub(crate) output_bytes: u64,
+    /// Keys removed because they had expired.
+    pub(crate) expired_keys: u64,
+    /// Reads that found their key.
+    pub(crate) hits: u64,
+    /// Reads that did not.
+    pub(crate) misses: u64,
+    /// Error replies.
+    pub(crate) errors: u64,
+    /// Connections closed because their output waited too long or was too much.
+    pub(crate) output_limit_closes: u64,
+    /// Changes since the last save.
+    pub(crate) changes: u64,
+    rate: Rate,
+}
+
+#[derive(Default)]
+struct Rate {
+    samples: [u64; SAMPLES],
+    next: usize,
+    commands: u64,
+    at_ms: u64,
+}
+
+impl Stats {
+    /// Takes a sample of the command rate; to be called every tenth of a second or so.
+    pub(crate) fn sample(&mut self, now_ms: u64) {
+        let elapsed_ms = now_ms.saturating_sub(self.rate.at_ms);
+        if elapsed_ms > 0 {
+            let commands = self.commands - self.rate.commands;
+            self.rate.samples[self.rate.next % SAMPLES] = commands * 1000 / elapsed_ms;
+            self.rate.next += 1;
+            self.rate.commands = self.commands;
+            self.rate.at_ms = now_ms;
+        }
+    }
+
+    /// Commands a second, of late.
+    pub(crate) fn commands_per_second(&self) -> u64 {
+        self.rate.samples.iter().sum::<u64>() / SAMPLES as u64
+    }
+
+    /// CONFIG RESETSTAT.
+    pub(crate) fn reset(&mut self) {
+        let (changes, at_ms) = (self.changes, self.rate.at_ms);
+        *self = Stats { changes, ..Stats::default() };
+        self.rate.at_ms = at_ms;
+    }
+}

@@ -1,0 +1,289 @@
+//! A turn: all pending commands of all clients, one commit, one sync, then all replies.
+
+use tembo_kv::Error as StoreError;
+
+use crate::clients::Token;
+use crate::command::Context;
+use crate::connection::{Connection, Read};
+use crate::dispatch::dispatch;
+use crate::error::Error;
+use crate::event_loop::EventLoop;
+use crate::failure::{POISONED, store_text};
+use crate::parse::{Limits, Parsed};
+use crate::session::Replies;
+
+/// Commands executed in one turn; EXEC is one.
+const COMMANDS_MAX: u64 = 10_000;
+/// Bytes of values written in one turn, if a single command does not write more.
+const WRITTEN_MAX: u64 = 8 << 20;
+/// Bytes of replies in one turn, likewise.
+const REPLIED_MAX: usize = 64 << 20;
+/// A client for whom more than this waits is not read from, and its commands wait.
+pub(crate) const OUTPUT_PAUSE: usize = 1 << 20;
+
+/// What is left of a turn's bounds.
+struct Budget {
+    commands: u64,
+    written: u64,
+    replied: usize,
+}
+
+impl EventLoop<'_> {
+    /// Executes what is pending, makes it durable and sends the replies.
+    pub(crate) fn turn(&mut self) -> Result<(), Error> {
+        let mut budget = Budget {
+            commands: COMMANDS_MAX,
+            written: self.data.written().bytes + WRITTEN_MAX,
+            replied: REPLIED_MAX,
+        };
+        let changes = self.data.written().changes;
+        let mut failure = None;
+        let pending = self.queue.len();
+        for _ in 0..pending {
+            let Some((token, readable)) = self.queue.pop_front() else { break };
+            let Some(mut connection) = self.clients.take(token) else { continue };
+            if budget.is_spent(self.data.written().bytes) || failure.is_some() {
+                self.queue.push_back((token, readable));
+                self.clients.give_back(token, connection);
+                continue;
+            }
+            connection.queued = false;
+            if readable && !self.read(&mut connection) {
+                self.end(token, connection);
+                continue;
+            }
+            if let Err(error) = self.execute(&mut connection, &mut budget) {
+                failure = Some(error);
+            }
+            if connection.turn.is_some() || connection.session.closing || connection.stopped {
+                self.served.push(token);
+            }
+            self.clients.give_back(token, connection);
+        }
+        let committed = match failure {
+            Some(error) => {
+                self.data.abandon();
+                Err(error)
+            }
+            None => self.commit(),
+        };
+        self.shared.stats.turns += u64::from(pending > 0);
+        self.shared.stats.changes += self.data.written().changes - changes;
+        self.reply(committed)
+    }
+
+    /// Reads from a client; false if it is gone.
+    fn read(&mut self, connection: &mut Connection) -> bool {
+        match connection.read() {
+            Read::Some(count) => {
+                self.shared.stats.input_bytes += count as u64;
+                connection.session.active_ms = self.now_ms;
+                true
+            }
+            Read::Closed => false,
+        }
+    }
+
+    /// Executes a client's pending commands. An error makes the turn fail.
+    fn execute(
+        &mut self,
+        connection: &mut Connection,
+        budget: &mut Budget,
+    ) -> Result<(), StoreError> {
+        loop {
+            if connection.session.closing || connection.reply.is_overflown() {
+                return Ok(());
+            }
+            let paused = connection.reply.waiting() > OUTPUT_PAUSE;
+            if paused || budget.is_spent(self.data.written().bytes) {
+                connection.stopped = connection.start < connection.input.len();
+                return Ok(());
+            }
+            let limits = Limits {
+                bulk_size_max: self.shared.settings.bulk_size_max,
+                unauthenticated: !connection.session.authenticated,
+            };
+            match connection.parse(limits) {
+                Ok(Parsed::Command) => {
+                    let before = connection.reply.waiting();
+                    let executed = self.execute_one(connection);
+                    budget.commands -= 1;
+                    let grown = connection.reply.waiting().saturating_sub(before);
+                    budget.replied = budget.replied.saturating_sub(grown);
+                    connection.finish_command();
+                    if executed.is_err() {
+                        connection.stopped = connection.start < connection.input.len();
+                        return executed;
+                    }
+                }
+                Ok(Parsed::Nothing) => connection.finish_command(),
+                Ok(Parsed::Incomplete | Parsed::Long) => return Ok(()),
+                Err(error) => {
+                    begin_turn(connection);
+                    let text = format!("ERR Protocol error: {}", error.0);
+                    connection.reply.error(text.as_bytes());
+                    count_reply(connection);
+                    connection.session.closing = true;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Executes the command just parsed.
+    #[inline]
+    fn execute_one(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
+        begin_turn(connection);
+        let Connection { session, reply, parser, input, start, .. } = connection;
+        let args = parser.args(&input[*start..]);
+        let (mark, replies) = (reply.mark(), session.replies);
+        let mut context = Context {
+            data: &mut self.data,
+            session,
+            clients: &mut self.clients,
+            shared: &mut self.shared,
+        };
+        let done = dispatch(&mut context, &self.table, args, reply);
+        match (replies, session.replies) {
+            (Replies::On, Replies::On) | (Replies::Off, Replies::On) => count_reply(connection),
+            (Replies::SkipNext, Replies::SkipNext) => {
+                session.replies = Replies::On;
+                reply.truncate(mark);
+            }
+            _ => reply.truncate(mark),
+        }
+        done
+    }
+
+    /// Commits what the turn wrote and syncs it.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        if let Err(error) = self.data.commit() {
+            self.data.abandon();
+            return Err(error);
+        }
+        let store = self.data.store();
+        if std::mem::take(&mut self.shared.save_wanted) {
+            self.shared.save_ok = store.save_snapshot("save").is_ok();
+            if self.shared.save_ok {
+                self.shared.saved_s = self.shared.now_us / 1_000_000;
+                self.shared.stats.changes = 0;
+            }
+        }
+        if store.durable() != store.visible() {
+            // Whatever the reason is: what was executed may be lost, and no later sync can tell.
+            store.sync().map_err(|_| StoreError::Poisoned)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the replies of the turn, or errors in their place.
+    fn reply(&mut self, committed: Result<(), StoreError>) -> Result<(), Error> {
+        let mut served = std::mem::take(&mut self.served);
+        served.append(&mut self.shared.killed);
+        for &token in &served {
+            let Some(mut connection) = self.clients.take(token) else { continue };
+            let turn = connection.turn.take();
+            if let (Err(error), Some((mark, count))) = (&committed, turn) {
+                replace_replies(&mut connection, mark, count, error);
+            }
+            connection.session.changed = false;
+            self.send(token, connection);
+        }
+        served.clear();
+        self.served = served;
+        self.shared.stats.failed_turns += u64::from(committed.is_err());
+        match committed {
+            Err(StoreError::Poisoned) => Err(Error::Poisoned),
+            _ => Ok(()),
+        }
+    }
+
+    /// The socket takes bytes again.
+    pub(crate) fn flush(&mut self, token: Token) {
+        if let Some(connection) = self.clients.take(token) {
+            self.send(token, connection);
+        }
+    }
+
+    /// Sends what waits for a client and decides what becomes of it.
+    fn send(&mut self, token: Token, mut connection: Box<Connection>) {
+        let before = connection.reply.waiting();
+        if connection.reply.is_overflown() {
+            self.shared.stats.output_limit_closes += 1;
+            return self.end(token, connection);
+        }
+        if before > 0 && connection.sent_ms == 0 {
+            connection.sent_ms = self.now_ms;
+        }
+        if !connection.send(self.now_ms) {
+            return self.end(token, connection);
+        }
+        let waiting = connection.reply.waiting();
+        self.shared.stats.output_bytes += (before - waiting) as u64;
+        if waiting == 0 {
+            connection.sent_ms = 0;
+            if connection.session.closing {
+                return self.end(token, connection);
+            }
+        }
+        let paused = waiting > OUTPUT_PAUSE;
+        let interest = (!paused && !connection.session.closing, waiting > 0);
+        if interest != connection.interest {
+            connection.interest = interest;
+            if self.poll.modify(&connection.socket, token.to_bits(), interest).is_err() {
+                return self.end(token, connection);
+            }
+        }
+        if connection.stopped && !paused && !connection.session.closing {
+            connection.stopped = false;
+            if !connection.queued {
+                connection.queued = true;
+                self.queue.push_back((token, false));
+            }
+        }
+        self.clients.give_back(token, connection);
+    }
+
+    /// Disconnects a client that was taken out.
+    pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
+        for watched in connection.session.watched.drain(..) {
+            self.data.watches.remove(watched.db, &watched.key, connection.session.id);
+        }
+        let _ = self.poll.remove(&connection.socket);
+        self.clients.discard(token);
+    }
+}
+
+impl Budget {
+    fn is_spent(&self, written: u64) -> bool {
+        self.commands == 0 || self.replied == 0 || written >= self.written
+    }
+}
+
+#[inline]
+fn begin_turn(connection: &mut Connection) {
+    if connection.turn.is_none() {
+        connection.turn = Some((connection.reply.mark(), 0));
+    }
+}
+
+#[inline]
+fn count_reply(connection: &mut Connection) {
+    if let Some((_, count)) = &mut connection.turn {
+        *count += 1;
+    }
+}
+
+/// The turn failed: every command of the client is answered with the error instead.
+fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: &StoreError) {
+    connection.reply.truncate(mark);
+    let text = match error {
+        StoreError::Poisoned => POISONED.as_bytes().into(),
+        other => store_text(other),
+    };
+    for _ in 0..count {
+        connection.reply.error(&text);
+    }
+    // What the client was told no longer fits what is remembered of it: SELECT, MULTI, AUTH, …
+    connection.session.closing |= connection.session.changed;
+}

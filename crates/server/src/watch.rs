@@ -1,0 +1,78 @@
+//! WATCH: who waits to hear that a key changed.
+
+use std::collections::{HashMap, HashSet};
+
+/// One client's watch of one key.
+struct Watcher {
+    client: u64,
+    /// The key was not there (or expired) when the watch began.
+    absent: bool,
+}
+
+/// All watches, and the clients whose keys were touched since.
+pub(crate) struct Watches {
+    databases: Vec<HashMap<Vec<u8>, Vec<Watcher>>>,
+    dirty: HashSet<u64>,
+    /// Watches in force; most of the time none, so that a write asks no more.
+    count: usize,
+}
+
+impl Watches {
+    /// No watches, in so many databases.
+    pub(crate) fn new(databases: usize) -> Watches {
+        let databases = (0..databases).map(|_| HashMap::new()).collect();
+        Watches { databases, dirty: HashSet::new(), count: 0 }
+    }
+
+    /// The client watches the key.
+    pub(crate) fn add(&mut self, db: usize, key: &[u8], client: u64, absent: bool) {
+        self.databases[db].entry(key.to_vec()).or_default().push(Watcher { client, absent });
+        self.count += 1;
+    }
+
+    /// The client watches the key no more.
+    pub(crate) fn remove(&mut self, db: usize, key: &[u8], client: u64) {
+        if let Some(watchers) = self.databases[db].get_mut(key) {
+            let before = watchers.len();
+            watchers.retain(|watcher| watcher.client != client);
+            self.count -= before - watchers.len();
+            if watchers.is_empty() {
+                self.databases[db].remove(key);
+            }
+        }
+        self.dirty.remove(&client);
+    }
+
+    /// The key was changed by a command.
+    #[inline]
+    pub(crate) fn touch(&mut self, db: usize, key: &[u8]) {
+        if self.count > 0 {
+            self.mark(db, key, false);
+        }
+    }
+
+    /// The key was removed because it had expired: to who saw it expired, nothing changed.
+    pub(crate) fn touch_expired(&mut self, db: usize, key: &[u8]) {
+        if self.count > 0 {
+            self.mark(db, key, true);
+        }
+    }
+
+    fn mark(&mut self, db: usize, key: &[u8], only_present: bool) {
+        for watcher in self.databases[db].get(key).into_iter().flatten() {
+            if !(only_present && watcher.absent) {
+                self.dirty.insert(watcher.client);
+            }
+        }
+    }
+
+    /// Whether a key that the client watches was touched.
+    pub(crate) fn is_dirty(&self, client: u64) -> bool {
+        self.dirty.contains(&client)
+    }
+
+    /// The keys watched in a database.
+    pub(crate) fn keys(&self, db: usize) -> Vec<Vec<u8>> {
+        self.databases[db].keys().cloned().collect()
+    }
+}

@@ -46,7 +46,7 @@ fn a_pool_with_these_bytes_opens() {
 fn an_object_has_these_bits() {
     let pool = image::tiny();
     let object = pool.alloc(192).unwrap();
-    assert_eq!(object.to_bits(), 6 << 40 | 8192 / 16);
+    assert_eq!(object.to_bits(), (6 << 40) | (8192 / 16));
     for (size, class) in
         [(16, 1), (48, 3), (64, 4), (512, 11), (640, 12), (1024, 15), (1 << 30, 95)]
     {

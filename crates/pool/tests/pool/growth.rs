@@ -7,6 +7,7 @@ use tembo_pool::{Error, Geometry, Object, Pool, PoolOptions};
 
 use crate::image;
 use crate::model::Model;
+use crate::random::Random;
 
 /// A file that goes with the test, in memory where the system has a place for that.
 struct File(PathBuf);
@@ -16,20 +17,26 @@ impl File {
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let file = File(folder.join(format!("tembo-pool-{}-{name}", std::process::id())));
-        let _ = std::fs::remove_file(&file.0);
+        file.remove();
         file
+    }
+
+    fn remove(&self) {
+        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(format!("{}.log", self.0.display()));
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        self.remove();
     }
 }
 
-fn options(size: u64, size_max: u64) -> PoolOptions {
-    let region =
-        RegionOptions { domain: DomainRequest::Flush, size_max, ..RegionOptions::default() };
+const DOMAINS: [DomainRequest; 2] = [DomainRequest::Flush, DomainRequest::Logged];
+
+fn options(domain: DomainRequest, size: u64, size_max: u64) -> PoolOptions {
+    let region = RegionOptions { domain, size_max, log_size: 8 << 20, ..RegionOptions::default() };
     PoolOptions { size, geometry: Geometry::TINY, region }
 }
 
@@ -105,8 +112,14 @@ fn threads_grow_a_pool_together() {
 
 #[test]
 fn a_pool_in_a_file_is_found_again_after_a_crash_and_after_a_clean_stop() {
+    for domain in DOMAINS {
+        find_again(domain);
+    }
+}
+
+fn find_again(domain: DomainRequest) {
     let file = File::new("found");
-    let options = options(128 << 10, 4 << 20);
+    let options = options(domain, 128 << 10, 4 << 20);
     let pool = Pool::create(&file.0, &options).unwrap();
     assert!(matches!(
         Pool::create(&file.0, &options),
@@ -120,7 +133,10 @@ fn a_pool_in_a_file_is_found_again_after_a_crash_and_after_a_clean_stop() {
         region.write("test.content", object.offset(), &[b"it does not forget"])?;
         Ok(())
     };
+    let section = pool.reserve(200 << 10, 2).unwrap();
     let object = pool.alloc_into(pool.root(0).unwrap(), 200 << 10, write).unwrap();
+    drop(section);
+    pool.region().sync().unwrap();
     let (size, frontier) = (pool.usage().size, pool.usage().frontier);
     assert!(size > 128 << 10);
     drop(pool);
@@ -133,7 +149,9 @@ fn a_pool_in_a_file_is_found_again_after_a_crash_and_after_a_clean_stop() {
         pool.valid(found).unwrap();
         assert_eq!(pool.region().bytes(found.offset(), 18).unwrap(), b"it does not forget");
         // Not published: the next open finds it free.
+        let section = pool.reserve(64, 1).unwrap();
         assert!(pool.alloc(64).unwrap().offset() >= frontier);
+        drop(section);
         let mut sweep = pool.begin_sweep().unwrap();
         sweep.mark(found).unwrap();
         assert_eq!(sweep.finish([]).objects, 1);
@@ -147,7 +165,7 @@ fn a_pool_in_a_file_is_found_again_after_a_crash_and_after_a_clean_stop() {
 #[test]
 fn a_creation_that_fails_leaves_no_file() {
     let file = File::new("refused");
-    let mut options = options(128 << 10, 128 << 10);
+    let mut options = options(DomainRequest::Flush, 128 << 10, 128 << 10);
     options.geometry.node_size = 200;
     assert!(matches!(Pool::create(&file.0, &options), Err(Error::BadGeometry { .. })));
     assert!(!file.0.exists());
@@ -160,11 +178,47 @@ fn a_creation_that_fails_leaves_no_file() {
 #[test]
 fn a_file_cut_short_is_told() {
     let file = File::new("short");
-    let options = options(256 << 10, 256 << 10);
+    let options = options(DomainRequest::Logged, 256 << 10, 256 << 10);
     Pool::create(&file.0, &options).unwrap().close().unwrap();
     let handle = std::fs::OpenOptions::new().write(true).open(&file.0).unwrap();
     for pages in (0..64).rev() {
         handle.set_len(pages * 4096).unwrap();
         assert!(Pool::open(&file.0, &options).is_err(), "{pages} pages");
     }
+}
+
+#[test]
+fn space_used_in_a_log_survives_with_its_frontier() {
+    let file = File::new("logged");
+    let options = options(DomainRequest::Logged, 128 << 10, 64 << 20);
+    let pool = Pool::create(&file.0, &options).unwrap();
+    let mut random = Random(1);
+    for round in 0..400 {
+        let size = random.size(30_000);
+        let section = pool.reserve(size, size / 64 + 4).unwrap();
+        let init = |region: &Region, object: Object| -> Result<(), Error> {
+            let bits = object.to_bits().to_le_bytes();
+            region.write("test.head", object.offset(), &[&bits])?;
+            Ok(())
+        };
+        let root = pool.root(round % 16).unwrap();
+        let old = Object::from_bits(root.load());
+        pool.alloc_into(root, size, init).unwrap();
+        if !old.is_none() && round % 3 == 0 {
+            pool.free(old);
+        }
+        drop(section);
+    }
+    pool.region().sync().unwrap();
+    let roots: Vec<u64> = (0..16).map(|root| pool.root(root).unwrap().load()).collect();
+    drop(pool);
+    let pool = Pool::open(&file.0, &options).unwrap();
+    let mut sweep = pool.begin_sweep().unwrap();
+    for (root, &bits) in roots.iter().enumerate() {
+        assert_eq!(pool.root(root).unwrap().load(), bits);
+        let object = Object::from_bits(bits);
+        assert_eq!(pool.region().words(object.offset(), 1).unwrap()[0].load(), bits);
+        assert!(sweep.mark(object).unwrap());
+    }
+    assert_eq!(sweep.finish([]).objects, 16);
 }

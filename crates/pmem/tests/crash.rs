@@ -1,0 +1,598 @@
+//! The `logged` domain on a disk that loses power at every step.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use support::{Fault, MemDisk, Plan, Random};
+use tembo_pmem::{DomainRequest, Error, HEADER_SIZE, Region, RegionOptions, SyncPolicy};
+
+const SIZE: u64 = 512 << 10;
+/// Small words live in the first part, large records in the second.
+const WORDS: u64 = 64 << 10;
+const LARGE: u64 = 256 << 10;
+const LARGE_LEN: usize = 70_000;
+
+fn path() -> PathBuf {
+    PathBuf::from("/disk/pool")
+}
+
+fn options(disk: &MemDisk, sync: SyncPolicy) -> RegionOptions {
+    RegionOptions {
+        domain: DomainRequest::Logged,
+        sync,
+        size_max: 4 << 20,
+        log_size: 64 << 10,
+        disk: Arc::new(disk.clone()),
+        background: false,
+        ..RegionOptions::default()
+    }
+}
+
+fn create(disk: &MemDisk, sync: SyncPolicy) -> Result<Region, Error> {
+    Region::create(&path(), SIZE, &options(disk, sync), |region| {
+        region.store(&region.words(HEADER_SIZE, 1)?[0], 1);
+        region.flush("test.format", HEADER_SIZE, 8);
+        region.fence("test.format_fence");
+        Ok::<(), Error>(())
+    })
+}
+
+/// All words, and what the large record holds if it is linked.
+#[derive(Clone, PartialEq, Eq)]
+struct Image {
+    words: Vec<u64>,
+    large: Option<u8>,
+}
+
+fn image(region: &Region) -> Image {
+    let words: Vec<u64> =
+        region.words(HEADER_SIZE, (WORDS / 8) as usize).unwrap().iter().map(|w| w.load()).collect();
+    let linked = words[1];
+    let large = (linked != 0).then(|| {
+        let bytes = region.bytes(LARGE, LARGE_LEN as u64).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a linked record is whole");
+        assert_eq!(u64::from(bytes[0]), linked, "a linked record is the one that was linked");
+        bytes[0]
+    });
+    Image { words, large }
+}
+
+/// What was fenced, in order, and how much of it was synced.
+struct History {
+    images: Vec<Image>,
+    synced: usize,
+    closed: usize,
+    size: u64,
+}
+
+impl History {
+    fn new(region: &Region) -> History {
+        History { images: vec![image(region)], synced: 0, closed: 0, size: SIZE }
+    }
+
+    fn fence(&mut self, region: &Region) {
+        region.fence("test.fence");
+        self.images.push(image(region));
+    }
+
+    fn sync(&mut self, region: &Region) -> Result<(), Error> {
+        let last = self.images.len() - 1;
+        region.sync()?;
+        self.synced = last;
+        Ok(())
+    }
+
+    fn check(&self, found: &Image, context: &str) {
+        let legal = self.images[self.synced..].iter().any(|image| image == found);
+        assert!(legal, "{context}: not a state at or after the last sync");
+    }
+}
+
+fn put(region: &Region, offset: u64, value: u64) -> Result<(), Error> {
+    region.store(&region.words(offset, 1)?[0], value);
+    region.flush("test.put", offset, 8);
+    Ok(())
+}
+
+/// A large record, unlinked before its space is written again.
+fn replace_large(region: &Region, history: &mut History, value: u8) -> Result<(), Error> {
+    put(region, HEADER_SIZE + 8, 0)?;
+    history.fence(region);
+    // Small lines in the freed space, as another user of it would leave them.
+    for line in 0..4 {
+        put(region, LARGE + line * 4096 + 640, 0xdead)?;
+    }
+    history.fence(region);
+    let record = vec![value; LARGE_LEN];
+    region.write("test.large", LARGE, &[&record[..1000], &record[1000..]])?;
+    history.fence(region);
+    put(region, HEADER_SIZE + 8, u64::from(value))?;
+    history.fence(region);
+    Ok(())
+}
+
+fn work(
+    region: &Region,
+    history: &mut History,
+    random: &mut Random,
+    ops: u64,
+) -> Result<(), Error> {
+    for op in 0..ops {
+        let section = region.reserve(24)?;
+        if random.below(12) == 0 {
+            replace_large(region, history, 1 + random.below(200) as u8)?;
+        } else {
+            for _ in 0..=random.below(16) {
+                let word = 2 + random.below(WORDS / 8 - 2);
+                put(region, HEADER_SIZE + word * 8, random.next())?;
+            }
+            history.fence(region);
+        }
+        drop(section);
+        if random.below(3) == 0 {
+            history.sync(region)?;
+        }
+        if op % 40 == 39 {
+            region.checkpoint()?;
+        }
+    }
+    Ok(())
+}
+
+fn reopen(disk: &MemDisk) -> Region {
+    Region::open(&path(), &options(disk, SyncPolicy::Always))
+        .unwrap_or_else(|error| panic!("open: {error}"))
+}
+
+#[test]
+fn the_power_may_go_at_every_step_of_a_workload() {
+    for seed in 0..6 {
+        let mut at = 1;
+        loop {
+            let disk = MemDisk::default();
+            let region = create(&disk, SyncPolicy::Always).unwrap();
+            let mut history = History::new(&region);
+            disk.fail_from(at);
+            let mut random = Random(seed);
+            let result = work(&region, &mut history, &mut random, 60);
+            drop(region);
+            for power in 0..2 {
+                let after = disk.after_power_loss(&mut Random(seed * 1000 + at * 10 + power));
+                let region = reopen(&after);
+                history.check(&image(&region), &format!("seed {seed} step {at} power {power}"));
+            }
+            let after = disk.after_kill();
+            history.check(&image(&reopen(&after)), &format!("seed {seed} step {at} kill"));
+            if result.is_ok() {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 60, "the workload has steps to die at: {at}");
+    }
+}
+
+#[test]
+fn the_power_may_go_at_every_step_of_opening_and_closing() {
+    for clean in [false, true] {
+        let disk = MemDisk::default();
+        let region = create(&disk, SyncPolicy::Always).unwrap();
+        let mut history = History::new(&region);
+        work(&region, &mut history, &mut Random(9), 30).unwrap();
+        history.sync(&region).unwrap();
+        if clean {
+            region.close().unwrap();
+        } else {
+            drop(region);
+        }
+        let base = disk.after_kill();
+        // First opening dies at step `at`, the second at step `again`, the third must succeed.
+        let mut at = 1;
+        loop {
+            let first = base.after_kill();
+            first.fail_from(at);
+            let opened = Region::open(&path(), &options(&first, SyncPolicy::Always));
+            let opened = opened.and_then(Region::close).is_ok();
+            for again in 1..30 {
+                let second = first.after_power_loss(&mut Random(at * 100 + again));
+                second.fail_from(again);
+                let done = Region::open(&path(), &options(&second, SyncPolicy::Always)).is_ok();
+                let third = second.after_power_loss(&mut Random(at * 1000 + again));
+                history.check(&image(&reopen(&third)), &format!("clean {clean} {at} {again}"));
+                if done {
+                    break;
+                }
+            }
+            if opened {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 7, "opening and closing have steps: {at}");
+    }
+}
+
+#[test]
+fn the_power_may_go_at_every_step_of_creation() {
+    let mut at = 1;
+    loop {
+        let disk = MemDisk::default();
+        disk.fail_from(at);
+        let created = create(&disk, SyncPolicy::Always).is_ok();
+        for power in 0..4 {
+            let after = disk.after_power_loss(&mut Random(at * 10 + power));
+            match Region::open(&path(), &options(&after, SyncPolicy::Always)) {
+                Ok(region) => assert_eq!(region.words(HEADER_SIZE, 1).unwrap()[0].load(), 1),
+                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    assert!(!created);
+                    drop(create(&after, SyncPolicy::Always).unwrap());
+                }
+                Err(error) => panic!("step {at}: {error}"),
+            }
+        }
+        if created {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 10);
+}
+
+#[test]
+fn the_power_may_go_at_every_step_of_growth() {
+    let mut at = 1;
+    loop {
+        let disk = MemDisk::default();
+        let region = create(&disk, SyncPolicy::Always).unwrap();
+        disk.fail_from(at);
+        let grown = region.grow(2 * SIZE).is_ok();
+        assert_eq!(region.size(), if grown { 2 * SIZE } else { SIZE });
+        drop(region);
+        for power in 0..4 {
+            let after = disk.after_power_loss(&mut Random(at * 10 + power));
+            let region = reopen(&after);
+            assert!(!grown || region.size() == 2 * SIZE);
+            region.grow(3 * SIZE).unwrap();
+            assert!(region.bytes(SIZE, 2 * SIZE).unwrap().iter().all(|byte| *byte == 0));
+        }
+        if grown {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at >= 4);
+}
+
+#[test]
+fn a_torn_tail_is_a_prefix_and_damage_before_it_is_told() {
+    let disk = MemDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    let mut history = History::new(&region);
+    let mut ends = vec![region.report().log_used];
+    for round in 0..8 {
+        put(&region, HEADER_SIZE + 512 * round, round + 5).unwrap();
+        put(&region, HEADER_SIZE + 512 * round + 64, round + 6).unwrap();
+        history.fence(&region);
+        history.sync(&region).unwrap();
+        ends.push(region.report().log_used);
+    }
+    drop(region);
+    let log_path = Path::new("/disk/pool.log");
+    let log = disk.after_kill().content(log_path).unwrap();
+    let (last_start, last_end) = (ends[7] as usize, ends[8] as usize);
+
+    for cut in (last_start..last_end).step_by(64) {
+        let torn = disk.after_kill();
+        let mut bytes = log.clone();
+        bytes[4096 + cut..].fill(0);
+        torn.put(log_path, &bytes);
+        history.synced = 7;
+        history.check(&image(&reopen(&torn)), &format!("cut at {cut}"));
+    }
+    // Each byte of the groups that later groups know to be durable.
+    for at in 0..last_start {
+        let bad = disk.after_kill();
+        let mut bytes = log.clone();
+        bytes[4096 + at] ^= 1 << (at % 8);
+        bad.put(log_path, &bytes);
+        let options = options(&bad, SyncPolicy::Always);
+        match Region::open(&path(), &options).err() {
+            Some(Error::LogDamaged { .. }) => {}
+            other => panic!("byte {at}: {other:?}"),
+        }
+    }
+    // Headers: one slot may be bad, and both bad is damage.
+    for slot in [&[0][..], &[2048], &[0, 2048]] {
+        let bad = disk.after_kill();
+        let mut bytes = log.clone();
+        slot.iter().for_each(|at| bytes[at + 100] ^= 4);
+        bad.put(log_path, &bytes);
+        let opened = Region::open(&path(), &options(&bad, SyncPolicy::Always));
+        match (slot, opened.err()) {
+            ([_, _], Some(Error::LogDamaged { .. })) | ([_], None) => {}
+            // The valid slot is not written yet in a young log.
+            ([_], Some(Error::LogDamaged { .. })) => {}
+            (_, other) => panic!("{slot:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_of_the_log_poisons_and_the_next_opening_works() {
+    let disk = MemDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    let mut history = History::new(&region);
+    work(&region, &mut history, &mut Random(3), 20).unwrap();
+    history.sync(&region).unwrap();
+    put(&region, HEADER_SIZE + 64, 1).unwrap();
+    history.fence(&region);
+    disk.plan(Plan { from: 1, count: 1, fault: Fault::Error, only: |step| step == "log.sync" });
+    assert!(matches!(region.sync(), Err(Error::Poisoned { .. })));
+    disk.heal();
+    assert!(matches!(region.sync(), Err(Error::Poisoned { .. })), "for good");
+    assert!(matches!(region.reserve(1).err(), Some(Error::Poisoned { .. })));
+    assert!(region.report().poisoned);
+    region.fence("test.fence");
+    drop(region);
+    history.check(&image(&reopen(&disk.after_kill())), "kill");
+    for seed in 0..20 {
+        let after = disk.after_power_loss(&mut Random(seed));
+        history.check(&image(&reopen(&after)), "power");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_goes_on_afterwards() {
+    for step in ["pool.checkpoint_write", "log.write"] {
+        let disk = MemDisk::default();
+        let region = create(&disk, SyncPolicy::Always).unwrap();
+        let mut history = History::new(&region);
+        let only = match step {
+            "log.write" => |step: &'static str| step == "log.write",
+            _ => |step: &'static str| step == "pool.checkpoint_write",
+        };
+        disk.plan(Plan { from: 1, count: u64::MAX, fault: Fault::Full, only });
+        let mut random = Random(5);
+        let mut refused = 0;
+        for _ in 0..400 {
+            match work(&region, &mut history, &mut random, 1) {
+                Ok(()) => {}
+                Err(Error::DiskFull { .. }) => refused += 1,
+                Err(other) => panic!("{step}: {other}"),
+            }
+        }
+        assert!(refused > 0, "{step}");
+        assert_eq!(region.words(HEADER_SIZE, 1).unwrap()[0].load(), 1, "reads go on");
+        disk.heal();
+        region.fence("test.settle");
+        history = History::new(&region);
+        work(&region, &mut history, &mut random, 100).unwrap();
+        history.sync(&region).unwrap();
+        drop(region);
+        let after = disk.after_power_loss(&mut Random(1));
+        history.check(&image(&reopen(&after)), step);
+    }
+}
+
+#[test]
+fn a_failed_checkpoint_is_tried_again_from_the_log() {
+    for nth in 1..12 {
+        let disk = MemDisk::default();
+        let region = create(&disk, SyncPolicy::Always).unwrap();
+        let mut history = History::new(&region);
+        let only = |step: &'static str| step.starts_with("pool.checkpoint");
+        disk.plan(Plan { from: nth, count: 1, fault: Fault::Error, only });
+        let mut random = Random(nth);
+        for _ in 0..150 {
+            // Errors of reserving and of the explicit checkpoint are what is expected.
+            let _ = work(&region, &mut history, &mut random, 1);
+        }
+        region.fence("test.settle");
+        history = History::new(&region);
+        history.sync(&region).unwrap();
+        drop(region);
+        for seed in 0..3 {
+            let after = disk.after_power_loss(&mut Random(seed));
+            history.check(&image(&reopen(&after)), &format!("failure {nth}"));
+        }
+    }
+}
+
+#[test]
+fn the_ring_goes_round_and_reopening_equals_the_model() {
+    for seed in 0..4 {
+        let mut disk = MemDisk::default();
+        let mut region = create(&disk, SyncPolicy::Os).unwrap();
+        let mut random = Random(seed);
+        for round in 0..12 {
+            let mut history = History::new(&region);
+            work(&region, &mut history, &mut random, 200).unwrap();
+            history.sync(&region).unwrap();
+            let report = region.report();
+            assert!(
+                report.checkpoints > 1 && report.log_bytes_written > 2 * report.log_capacity,
+                "{report:?}"
+            );
+            drop(region);
+            disk = disk.after_kill();
+            region = reopen(&disk);
+            history.check(&image(&region), &format!("seed {seed} round {round}"));
+        }
+    }
+}
+
+#[test]
+fn no_bytes_make_opening_panic() {
+    let disk = MemDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    let mut history = History::new(&region);
+    work(&region, &mut history, &mut Random(1), 10).unwrap();
+    drop(region);
+    let base = disk.after_kill();
+    let mut random = Random(2);
+    for round in 0..2000 {
+        let disk = base.after_kill();
+        for name in ["/disk/pool", "/disk/pool.log"] {
+            let mut bytes = disk.content(Path::new(name)).unwrap();
+            match random.below(4) {
+                0 => continue,
+                1 => (0..1 + random.below(40)).for_each(|_| {
+                    let at = random.below(8192) as usize;
+                    bytes[at] = random.next() as u8;
+                }),
+                2 => bytes.truncate(random.below(9000) as usize),
+                _ => bytes[..4096 + 4096 * (round % 2)]
+                    .iter_mut()
+                    .for_each(|b| *b = random.next() as u8),
+            }
+            disk.put(Path::new(name), &bytes);
+        }
+        for domain in [DomainRequest::Logged, DomainRequest::Auto] {
+            let options = RegionOptions { domain, ..options(&disk, SyncPolicy::Always) };
+            drop(Region::open(&path(), &options));
+        }
+    }
+}
+
+/// Three lives of a pool; in one of them the disk fails at call `at`. After each the power is lost
+/// or the process killed. Panics when something is lost; whether the failure was reached.
+fn lives(seed: u64, at: u64, dropped: Option<&'static str>) -> bool {
+    let mut random = Random(seed * 7919 + at);
+    let policy = if random.below(2) == 0 { SyncPolicy::Always } else { SyncPolicy::Os };
+    let mut disk = MemDisk::default();
+    let mut history: Option<History> = None;
+    let failing = random.below(3);
+    let mut reached = false;
+    for life in 0..3 {
+        disk.drop_step(dropped);
+        if life == failing {
+            disk.fail_from(at);
+        }
+        let result = live(&disk, policy, &mut history, &mut random);
+        reached |= result.is_err();
+        assert!(result.is_ok() || life == failing, "{:?}", result.err());
+        let power = random.below(4) != 0;
+        disk = if power { disk.after_power_loss(&mut random) } else { disk.after_kill() };
+        if power
+            && policy == SyncPolicy::Os
+            && let Some(history) = &mut history
+        {
+            // Only what was closed is promised, but what is there is a state.
+            history.synced = history.closed;
+        }
+    }
+    reached
+}
+
+/// Opens, or creates, and checks what is there; then works, grows, closes or dies.
+fn live(
+    disk: &MemDisk,
+    policy: SyncPolicy,
+    history: &mut Option<History>,
+    random: &mut Random,
+) -> Result<(), Error> {
+    let region = match history {
+        Some(_) => Region::open(&path(), &options(disk, policy))?,
+        None => match Region::open(&path(), &options(disk, policy)) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                create(disk, policy)?
+            }
+            other => other?,
+        },
+    };
+    let found = image(&region);
+    assert_eq!(found.words[0], 1, "a pool was formatted");
+    if let Some(history) = history {
+        history.check(&found, "opened");
+    }
+    let size = region.size();
+    assert!(history.as_ref().is_none_or(|history| size >= history.size), "growth is kept");
+    let history = history.insert(History { size, ..History::new(&region) });
+    for _ in 0..3 {
+        work(&region, history, random, 12)?;
+        if random.below(3) == 0 && region.size() < 4 * SIZE {
+            let size = region.size() + SIZE / 2;
+            region.grow(size)?;
+            history.size = size;
+            assert!(region.bytes(size - SIZE / 2, SIZE / 2)?.iter().all(|byte| *byte == 0));
+            region.write("test.grown", size - 100, &[&[7; 100]])?;
+            region.fence("test.fence");
+        }
+    }
+    history.sync(&region)?;
+    if random.below(3) == 0 {
+        region.close()?;
+        history.closed = history.synced;
+    }
+    Ok(())
+}
+
+#[test]
+fn pools_live_through_failures_and_power_losses() {
+    for seed in 0..60 {
+        (1..400).step_by(11).any(|at| !lives(seed, at + seed % 11, None));
+    }
+}
+
+/// Steps of which leaving out one alone must be noticed, and is.
+const NEEDED: &[&str] = &[
+    "create.file",
+    "create.allocate",
+    "create.header_write",
+    "create.format_write",
+    "create.sync_before_link",
+    "create.link",
+    "create.sync_dir",
+    "open.generation_write",
+    "open.generation_sync",
+    "open.follow_write",
+    "open.follow_sync",
+    "log.create",
+    "log.allocate",
+    "log.fill_groups",
+    "log.fill_zeroes",
+    "log.header_write",
+    "log.sync_before_rename",
+    "log.rename",
+    "log.sync_dir",
+    "log.recycle_write",
+    "log.recycle_sync",
+    "log.write",
+    "log.sync",
+    "log.sync_before_checkpoint",
+    "log.sync_before_bypass",
+    "log.trim_write",
+    "log.trim_sync",
+    "pool.checkpoint_write",
+    "pool.checkpoint_sync",
+    "pool.bypass_write",
+    "pool.bypass_sync",
+    "grow.truncate",
+    "grow.allocate",
+    "grow.sync_before_size",
+    "grow.size_write",
+    "grow.size_sync",
+    "close.sync",
+    "close.header_write",
+    "close.header_sync",
+];
+
+#[test]
+fn each_step_below_the_waist_is_needed() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut survivors = Vec::new();
+    for step in NEEDED {
+        let caught = (0..400).any(|seed| {
+            let at = 1 + seed * 37 % 300;
+            std::panic::catch_unwind(|| lives(seed, at, Some(step))).is_err()
+        });
+        if !caught {
+            survivors.push(*step);
+        }
+    }
+    std::panic::set_hook(hook);
+    assert!(survivors.is_empty(), "nothing is noticed without {survivors:?}");
+}

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use tembo_kv as kv;
 use tembo_pmem as pmem;
 use tembo_pool as pool;
+use tembo_server as server;
 
 /// Why the process ended. Scripts may rely on the numbers: one is never given a new meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +190,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(refusal) = cause.downcast_ref::<Refusal>() {
         return Some(refusal.exit);
     }
+    if let Some(error) = cause.downcast_ref::<server::Error>() {
+        return of_server(error);
+    }
     if let Some(error) = cause.downcast_ref::<kv::Error>() {
         return of_kv(error);
     }
@@ -199,6 +203,17 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return of_pmem(error);
     }
     of_io(cause.downcast_ref::<io::Error>()?)
+}
+
+fn of_server(error: &server::Error) -> Option<Exit> {
+    match error {
+        server::Error::Bind { source, .. } | server::Error::Io { source, .. } => of_io(source),
+        server::Error::Unprotected { .. } => Some(Exit::Unprotected),
+        server::Error::Config(_) => Some(Exit::Usage),
+        server::Error::Poisoned => Some(Exit::Poisoned),
+        server::Error::Store(error) => of_kv(error),
+        _ => None,
+    }
 }
 
 fn of_kv(error: &kv::Error) -> Option<Exit> {

@@ -29,3 +29,14 @@ impl Lines {
         self.0.push((name, value.to_string()));
     }
 }
+
+/// Prints one line at once, even into a pipe.
+pub(crate) fn print_line(json: bool, report: &impl Serialize, line: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string(report)?)?;
+    } else {
+        writeln!(out, "{line}")?;
+    }
+    Ok(out.flush()?)
+}

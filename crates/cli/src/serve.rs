@@ -2,13 +2,21 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use anyhow::Context;
+use serde::Serialize;
+use tembo_server::{Config, Server};
+
 use crate::exit::{Exit, refuse};
-use crate::store::StoreArgs;
+use crate::output::print_line;
+use crate::store::{Domain, StoreArgs};
 use crate::{password, signals};
 
 #[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// The pool, created if there is none
     #[arg(long, default_value = "./tembo.pool")]
@@ -29,23 +37,94 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10_000)]
     maxclients: usize,
     /// Seconds after which an idle client is closed; 0 for never
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     timeout: u64,
     #[command(flatten)]
     store: StoreArgs,
+    /// Print the line that says that the server is ready as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is said when clients may come.
+#[derive(Serialize)]
+struct Ready {
+    address: SocketAddr,
+    pool: Option<String>,
+    domain: String,
+    sync: String,
+    /// The newest version in the store.
+    version: u64,
+    recovery_us: u64,
+    /// From the start of the process, nearly.
+    start_us: u64,
+    program: &'static str,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let start = Instant::now();
-    let password = password::read(args.requirepass_file.as_deref())?;
-    if !args.bind.is_loopback() && password.is_none() && !args.unprotected {
+    let config = config(args)?;
+    // Before the store is opened, so that a signal finds its handler while recovery runs.
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    signals::watch(move || flag.store(true, Ordering::Relaxed)).context("watching signals")?;
+
+    let store = args.store.open_or_create(&args.pool)?;
+    let mut server = Server::bind(store, config)?;
+    let ready = ready(args, &server, start);
+    print_line(args.json, &ready, &ready.line())?;
+
+    let served = server.run(&stop);
+    // After a failed sync nothing must be written any more.
+    served?;
+    server.into_store().close().with_context(|| format!("closing {}", args.pool.display()))?;
+    Ok(Exit::Done)
+}
+
+fn config(args: &Args) -> anyhow::Result<Config> {
+    let requirepass = password::read(args.requirepass_file.as_deref())?;
+    if !args.bind.is_loopback() && requirepass.is_none() && !args.unprotected {
         let what = format!("{} is open to the network, and there is no password", args.bind);
         return refuse(Exit::Unprotected, what);
     }
-    let store = args.store.open_or_create(&args.pool)?;
-    let address = SocketAddr::new(args.bind, args.port);
-    let _ = (start, address, args.maxclients, args.timeout);
-    signals::watch(|| {})?;
-    store.close()?;
-    Ok(Exit::Done)
+    Ok(Config {
+        bind: vec![args.bind],
+        port: args.port,
+        requirepass,
+        protected: !args.unprotected,
+        maxclients: args.maxclients,
+        timeout_s: args.timeout,
+        pool: (args.store.domain != Domain::Volatile).then(|| args.pool.clone()),
+        ..Config::default()
+    })
+}
+
+fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
+    let report = server.store().report();
+    let pool = (args.store.domain != Domain::Volatile).then(|| args.pool.display().to_string());
+    Ready {
+        address: server.local_addr(),
+        pool,
+        domain: report.domain,
+        sync: report.sync_policy,
+        version: report.visible,
+        recovery_us: report.recovery_us,
+        start_us: start.elapsed().as_micros() as u64,
+        program: env!("CARGO_PKG_VERSION"),
+    }
+}
+
+impl Ready {
+    fn line(&self) -> String {
+        format!(
+            "tembo {} ready at {} | pool {} | domain {} | sync {} | version {} | recovered in {:.1} ms",
+            self.program,
+            self.address,
+            self.pool.as_deref().unwrap_or("none"),
+            self.domain,
+            self.sync,
+            self.version,
+            self.recovery_us as f64 / 1e3,
+        )
+    }
 }

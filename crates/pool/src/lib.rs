@@ -4,6 +4,19 @@
 //! out. Which of it is in use is volatile: an object is allocated iff something durable refers to
 //! it. After an open new space comes from above the frontier, until a [`Sweep`] has marked what is
 //! reachable below.
+//!
+//! ```
+//! # use tembo_pool::{Error, Pool, PoolOptions};
+//! let pool = Pool::volatile(&PoolOptions::default())?;
+//! let section = pool.reserve(64, 2)?;
+//! let object = pool.alloc_into::<Error>(pool.root(0)?, 5, |region, object| {
+//!     region.write("example.content", object.offset(), &[b"hello"])?;
+//!     Ok(())
+//! })?;
+//! drop(section);
+//! assert_eq!(pool.region().bytes(object.offset(), 5)?, b"hello");
+//! # Ok::<(), Error>(())
+//! ```
 
 mod allocator;
 mod census;

@@ -298,3 +298,9 @@ impl Pool {
         }
     }
 }
+
+const _: () = {
+    const fn shared_by_threads<T: Send + Sync>() {}
+    shared_by_threads::<Pool>();
+    shared_by_threads::<Sweep>();
+};

@@ -1,1 +1,22 @@
-//! .
+//! Versioned indexes: ordered maps of bytes to bytes that answer at every retained version.
+//!
+//! An index never commits. It writes changes that carry a [`Stamp`]; the store above publishes them
+//! with one store of its own, or never, and a [`DeadIntervals`] note makes them void.
+
+pub mod cdds;
+mod dead;
+mod error;
+mod forest;
+mod retained;
+mod stamp;
+mod versioned;
+
+pub use cdds::Cdds;
+pub use dead::{DeadInterval, DeadIntervals};
+pub use error::Error;
+pub use forest::Forest;
+pub use retained::Retained;
+pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
+pub use versioned::{
+    CheckReport, Direction, KeyValue, Op, Retired, Surveyor, VersionedIndex, View, Visit, Writer,
+};

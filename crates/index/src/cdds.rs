@@ -1,0 +1,192 @@
+//! The CDDS B-Tree: a B+-Tree in which every change makes a version and no version is overwritten.
+//!
+//! # The idea
+//! Venkataraman's thesis (chapter 4, algorithms 1 to 6; FAST 2011, section 3) keeps every entry of a
+//! B-Tree with the range of versions `[start, end)` in which it lives. An update writes new entries
+//! and ends old ones, each with the version that is being made; when all of it is durable, one
+//! eight-byte store makes that version the current one. A crash before that store leaves entries of
+//! a version that never happened. So there is no log, and nothing is copied twice.
+//!
+//! # What is on media
+//! A *node* is a header line and up to 30 entries of 32 bytes, two in a line, none across two. An
+//! entry holds the first key bytes that tell it from its neighbours (`head`), where its record or
+//! child lies (`target`), and its two stamps. `start` is stored last, so the order of stores within
+//! a line makes it the witness of the other three words. Key and value lie in an immutable record.
+//! A node also carries its key range, low exclusive, high inclusive, which never changes: all keys
+//! in it share the range's common prefix, and `head` begins behind it. A parent's entry needs no key
+//! of its own, since the child's high key is it; the last child has no high key, and so the tree
+//! needs no maximal key to be inserted first (thesis 4.5).
+//!
+//! # What is not
+//! The thesis keeps the entries of a node physically in order and pays for each insertion with a
+//! shift: on average half a node rewritten, a fence wherever the shift crosses a line, and hybrids
+//! of two entries after a crash. Here the *order* (by key, then start) is what can be rebuilt, and
+//! so it is volatile: thirty slot numbers in a side-car of one cache line, made when the node is
+//! first touched after opening, kept up by the one writer, read by readers under a sequence number.
+//! An insertion is one entry in any free slot: one line. The number of entries needs no place on
+//! media either, an empty slot says so itself. Algorithm 6, which walks the whole tree to undo the
+//! last version, is gone: its stamps stand in a [dead interval](crate::DeadIntervals), every reader
+//! passes over them, making the order leaves them out, and the next writer of the node reuses their
+//! slots; a scrub erases the rest in the background.
+//!
+//! # How it changes
+//! *Put* ends the entry of the key if there is one and adds another; *remove* ends it. A slot whose
+//! entry no retained version can see is reused (algorithm 2; the document compares with the current
+//! version where it must be the oldest pinned one: we ask whether any pinned version lies in
+//! `[start, end)`). Everything else is one operation, *reshape*: when a node has no room, or when
+//! at most m_l = k/5 of its entries live on, its live entries (in the latter case with those of a
+//! sibling) are written into one new node, or two if one would be left with less than m_l free
+//! slots. This is split-insert with one or two nodes (algorithm 3), merge and copy-from-sibling
+//! (algorithm 4). The parent ends its entries for the old nodes and begins others for the new, which
+//! may reshape the parent. The old node is not touched: its entries need no end, since the path to
+//! it has one. So old versions stay readable, and nothing that a crash can undo is overwritten.
+//!
+//! A new root is published by one store into the root cell. It names the root before and since when
+//! it is the root; readers of older versions, and everybody after a crash, follow that chain.
+//!
+//! # Space
+//! What a version unlinks is *retired* with its lifetime and freed when that version is visible and
+//! no pinned one lies in the lifetime: the physical half of algorithm 5, without a mark phase, as a
+//! child may have two parents but only one life. After a crash the list of retired objects is lost;
+//! then a survey marks what retained versions reach, and the rest is free. The logical half empties
+//! slots. New nodes have at least 2 m_l live entries and nodes are reshaped at m_l, so N keys need
+//! at most max(1, N/m_l) leaves: thesis 4.4.6, verified by `check`.
+//!
+//! # Cost
+//! With p new records of l lines and no reshape, n puts flush Σl + n lines (an update ends an entry
+//! too: one line more unless old and new share one), and a remove flushes one. An index fences only
+//! when the root changes; the fences are the commit's: one for a single remove, two for a group of
+//! any size. A reshape flushes up to two nodes, their bounds, and three lines in the parent.
+
+mod change;
+mod check;
+mod collect;
+pub(crate) mod format;
+mod node;
+mod path;
+mod record;
+mod reshape;
+mod scan;
+pub(crate) mod side;
+mod survey;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tembo_pool::Object;
+
+use self::change::Fresh;
+use self::format::{CELL_MAGIC, CELL_SIZE};
+use self::record::Bounds;
+use crate::error::damaged;
+use crate::{
+    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Retained, Surveyor, VersionedIndex,
+    View, Visit, Writer,
+};
+
+/// Longest key, in bytes: a node's prefix length has sixteen bits.
+pub const KEY_SIZE_MAX: usize = u16::MAX as usize;
+
+/// A CDDS B-Tree. See the [module](self).
+pub struct Cdds {
+    forest: Arc<Forest>,
+    /// Offset of the root cell.
+    cell: u64,
+    cell_object: Object,
+    /// The version that made the tree: older ones do not know it.
+    birth: u64,
+}
+
+impl Cdds {
+    /// Makes an empty tree and returns it with the object to be linked by the caller.
+    ///
+    /// Durability point: none; everything is flushed. The caller fences before it links the object.
+    pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(Cdds, Object), Error> {
+        let cell_object = forest.pool().alloc(CELL_SIZE)?;
+        let birth = writer.stamp.version();
+        let tree = Cdds { cell: cell_object.offset(), cell_object, birth, forest };
+        let mut fresh = Fresh { objects: vec![cell_object] };
+        match tree.new_node(0, &[], &Bounds::default(), writer, &mut fresh) {
+            Ok(root) => {
+                tree.write_cell(root)?;
+                Ok((tree, cell_object))
+            }
+            Err(error) => {
+                fresh.objects.iter().for_each(|&object| tree.forest.pool().free(object));
+                Err(error)
+            }
+        }
+    }
+
+    fn write_cell(&self, root: Object) -> Result<(), Error> {
+        let (region, cell) = (self.forest.region(), self.cell()?);
+        region.store(&cell.root, root.to_bits());
+        region.store(&cell.magic, CELL_MAGIC);
+        for word in &cell.reserved {
+            region.store(word, 0);
+        }
+        // ORDER: the cell is durable before the commit of the catalogue entry that names it.
+        region.flush("cdds.cell.flush", self.cell, CELL_SIZE);
+        Ok(())
+    }
+
+    /// The tree behind an object that `create` returned, made in version `birth`.
+    pub fn open(forest: Arc<Forest>, cell_object: Object, birth: u64) -> Result<Cdds, Error> {
+        forest.pool().valid(cell_object)?;
+        let tree = Cdds { cell: cell_object.offset(), cell_object, birth, forest };
+        if tree.cell()?.magic.load() != CELL_MAGIC {
+            return damaged(tree.cell, "the root cell of a tree");
+        }
+        Ok(tree)
+    }
+}
+
+impl VersionedIndex for Cdds {
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        self.lookup(key, view)
+    }
+
+    fn range(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        view: View<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        self.scan(from, to, direction, view, visit)
+    }
+
+    fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        self.change(op, writer)
+    }
+
+    fn remove_single(&self, key: &[u8], writer: &mut Writer<'_>) -> Result<Option<bool>, Error> {
+        self.remove_in_place(key, writer)
+    }
+
+    fn survey(
+        &self,
+        retained: &Retained,
+        dead: &DeadIntervals,
+        surveyor: &mut dyn Surveyor,
+    ) -> Result<(), Error> {
+        self.walk(retained, dead, surveyor)
+    }
+
+    fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
+        self.cleanse(node, writer)
+    }
+
+    fn collect(
+        &self,
+        from: Option<&[u8]>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.collect_step(from, writer)
+    }
+
+    fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {
+        self.verify(retained, dead)
+    }
+}

@@ -1,0 +1,377 @@
+//! Algorithms 2 to 4: insert, split, remove, copy and merge, all as one change that climbs the path
+//! until a node can take it in place.
+
+use tembo_pmem::LINE;
+use tembo_pool::Object;
+
+use super::Cdds;
+use super::format::{Entry, UNBOUNDED_HEAD};
+use super::node::{Find, Node, compare_high};
+use super::path::{Path, Step};
+use super::record::{fingerprint, head, read_key, record_size, write_record};
+use super::side::{Order, SideGuard};
+use crate::error::damaged;
+use crate::{Error, Op, Retired, Stamp, Writer};
+
+/// An entry on its way into a node. `key` is `None` only in inner nodes: no high bound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'k> {
+    pub(crate) key: Option<&'k [u8]>,
+    pub(crate) target: u64,
+    pub(crate) start: Stamp,
+}
+
+/// What has to become of one node: entries that end, entries that begin.
+#[derive(Debug, Default)]
+pub(crate) struct Change<'k> {
+    pub(crate) ended: Vec<usize>,
+    pub(crate) added: Vec<Item<'k>>,
+}
+
+/// What an unfinished operation has made and nobody refers to yet.
+#[derive(Default)]
+pub(crate) struct Fresh {
+    pub(crate) objects: Vec<Object>,
+}
+
+impl Cdds {
+    pub(crate) fn change(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        let mark = writer.retired.len();
+        let mut fresh = Fresh::default();
+        let changed = match op {
+            Op::Put { key, value } => self.put(key, value, writer, &mut fresh),
+            Op::Remove { key } => self.remove(key, writer, &mut fresh),
+        };
+        if changed.is_err() {
+            writer.retired.truncate(mark);
+            fresh.objects.iter().for_each(|&object| self.forest.pool().free(object));
+        }
+        changed
+    }
+
+    fn put(
+        &self,
+        key: &[u8],
+        value: &[&[u8]],
+        writer: &mut Writer<'_>,
+        fresh: &mut Fresh,
+    ) -> Result<bool, Error> {
+        let value_len = value.iter().map(|part| part.len()).sum();
+        let size = record_size(key.len(), value_len);
+        let path = self.path(Some(key), writer.view())?;
+        let _section = self.reserve(size, path.len())?;
+        let record = self.forest.pool().alloc(size)?;
+        fresh.objects.push(record);
+        write_record(self.forest.region(), record, key, value)?;
+        let print = fingerprint(key);
+        let target = record.to_bits() | print;
+        let old = self.find(&path, (key, print), writer)?;
+        let mut change = Change::default();
+        if let Some(slot) = old {
+            let leaf = leaf_of(&path)?.node;
+            let seen = leaf.seen(slot)?;
+            let old_record = Object::from_bits(seen.target);
+            retire(writer, old_record, seen.start);
+            if seen.start.version() == writer.stamp.version() {
+                self.replace_target(leaf, slot, target)?;
+                return Ok(true);
+            }
+            change.ended.push(slot);
+        }
+        change.added.push(Item { key: Some(key), target, start: writer.stamp });
+        self.apply_change(&path, change, writer, fresh)?;
+        Ok(old.is_some())
+    }
+
+    fn remove(
+        &self,
+        key: &[u8],
+        writer: &mut Writer<'_>,
+        fresh: &mut Fresh,
+    ) -> Result<bool, Error> {
+        let path = self.path(Some(key), writer.view())?;
+        let Some(slot) = self.find(&path, (key, fingerprint(key)), writer)? else {
+            return Ok(false);
+        };
+        let _section = self.reserve(0, path.len())?;
+        let seen = leaf_of(&path)?.node.seen(slot)?;
+        retire(writer, Object::from_bits(seen.target), seen.start);
+        let change = Change { ended: vec![slot], added: Vec::new() };
+        self.apply_change(&path, change, writer, fresh)?;
+        Ok(true)
+    }
+
+    pub(crate) fn remove_in_place(
+        &self,
+        key: &[u8],
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error> {
+        let path = self.path(Some(key), writer.view())?;
+        let Some(slot) = self.find(&path, (key, fingerprint(key)), writer)? else {
+            return Ok(Some(false));
+        };
+        let leaf = leaf_of(&path)?;
+        if path.len() > 1 && usize::from(leaf.order.live) <= self.live_min() + 1 {
+            return Ok(None);
+        }
+        let _section = self.reserve(0, 0)?;
+        let seen = leaf.node.seen(slot)?;
+        retire(writer, Object::from_bits(seen.target), seen.start);
+        let change = Change { ended: vec![slot], added: Vec::new() };
+        self.change_in_place(leaf, &change, writer)?;
+        Ok(Some(true))
+    }
+
+    /// Room for an operation: its record, and at worst two nodes with bounds on every level.
+    fn reserve(
+        &self,
+        record_size: u64,
+        levels: usize,
+    ) -> Result<tembo_pmem::Section<'_>, Error> {
+        let pool = self.forest.pool();
+        let node_size = u64::from(pool.geometry().node_size);
+        let bytes = record_size + (levels as u64 + 1) * 2 * node_size;
+        Ok(pool.reserve(bytes, (bytes / LINE) + 16)?)
+    }
+
+    /// The slot of the entry of `key` in the leaf at the end of the path.
+    fn find(
+        &self,
+        path: &Path<'_>,
+        key: (&[u8], u64),
+        writer: &Writer<'_>,
+    ) -> Result<Option<usize>, Error> {
+        let leaf = leaf_of(path)?;
+        let (order, sequence) = leaf.node.order()?;
+        match leaf.node.find(&order, sequence, key, writer.view())? {
+            Find::At { position, .. } => Ok(Some(order.slot(position))),
+            Find::Absent => Ok(None),
+            Find::Changed => damaged(leaf.node.object.offset(), "a leaf with one writer"),
+        }
+    }
+
+    /// A second put of one key at one version: nobody else can see the entry.
+    fn replace_target(&self, leaf: Node<'_>, slot: usize, target: u64) -> Result<(), Error> {
+        let region = self.forest.region();
+        let entry = leaf.entry(slot)?;
+        let _guard = leaf.side.lock();
+        // ORDER: the entry's version is not committed; whoever commits it fences this before.
+        region.commit("cdds.entry.retarget", &entry.target, target);
+        // ORDER: the new target is durable before the commit of its version.
+        region.flush("cdds.entry.retarget.flush", region.offset_of(&entry.target), 8);
+        Ok(())
+    }
+
+    /// Live entries at which a node that is not the root is merged with a sibling: the thesis's m_l.
+    pub(crate) fn live_min(&self) -> usize {
+        (self.forest.capacity / 5).max(1)
+    }
+
+    /// Applies `change` to the last node of `path`: in place if it has room and keeps enough live
+    /// entries, else by new nodes and a change of its parent.
+    pub(crate) fn apply_change(
+        &self,
+        path: &[Step<'_>],
+        change: Change<'_>,
+        writer: &mut Writer<'_>,
+        fresh: &mut Fresh,
+    ) -> Result<(), Error> {
+        let step = leaf_of(path)?;
+        let live = usize::from(step.order.live) + change.added.len() - change.ended.len();
+        let is_root = path.len() == 1;
+        if is_root && step.order.level > 0 && live == 1 {
+            return self.promote(step, &change, writer);
+        }
+        let starved = !is_root
+            && live <= self.live_min()
+            && usize::from(path[path.len() - 2].order.live) > 1;
+        if !starved && self.has_room(step, &change, writer)? {
+            return self.change_in_place(step, &change, writer);
+        }
+        self.reshape(path, change, writer, fresh)
+    }
+
+    fn has_room(
+        &self,
+        step: &Step<'_>,
+        change: &Change<'_>,
+        writer: &Writer<'_>,
+    ) -> Result<bool, Error> {
+        let mut room = step.node.capacity() - step.order.len();
+        for slot in step.order.iter() {
+            if room >= change.added.len() {
+                break;
+            }
+            let seen = step.node.seen(slot)?;
+            let erased = change.ended.contains(&slot)
+                && seen.start.version() == writer.stamp.version();
+            room += usize::from(erased || !seen.is_needed(u64::MAX, writer.dead, writer.retained));
+        }
+        Ok(room >= change.added.len())
+    }
+
+    /// Algorithm 2's in-place insertion and reuse, and the in-place part of algorithm 4.
+    fn change_in_place(
+        &self,
+        step: &Step<'_>,
+        change: &Change<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let guard = step.node.side.lock();
+        let mut edit = Edit { cdds: self, node: step.node, order: step.order, guard };
+        for &slot in &change.ended {
+            edit.end(slot, change, writer)?;
+        }
+        for item in &change.added {
+            edit.add(item, change, writer)?;
+        }
+        edit.guard.set(self.forest.era(), &edit.order);
+        Ok(())
+    }
+}
+
+pub(crate) fn retire(writer: &mut Writer<'_>, object: Object, start: Stamp) {
+    if object.to_bits() == 0 {
+        return;
+    }
+    let end = writer.stamp.version();
+    writer.retired.push(Retired { object, start: start.version(), end });
+}
+
+pub(crate) fn leaf_of<'p, 'f>(path: &'p [Step<'f>]) -> Result<&'p Step<'f>, Error> {
+    path.last().ok_or(Error::Damaged { offset: 0, what: "a path that ends in a node" })
+}
+
+/// The writer inside a node, readers kept out.
+struct Edit<'e, 'f> {
+    cdds: &'e Cdds,
+    node: Node<'f>,
+    order: Order,
+    guard: SideGuard<'f>,
+}
+
+impl Edit<'_, '_> {
+    /// Ends the entry in `slot`: for good if its version is the writer's own.
+    fn end(&mut self, slot: usize, change: &Change<'_>, writer: &Writer<'_>) -> Result<(), Error> {
+        let region = self.cdds.forest.region();
+        let entry = self.node.entry(slot)?;
+        let start = Stamp::from_bits(entry.start.load());
+        self.order.live -= 1;
+        if start.version() == writer.stamp.version() {
+            return self.erase(slot);
+        }
+        // ORDER: an end commits with its stamp: alone if it is single, else by its lane's word.
+        region.commit("cdds.entry.end", &entry.end, writer.stamp.to_bits());
+        if !self.shares_line(slot, change) {
+            // ORDER: the end is durable before the fence that commits its version.
+            region.flush("cdds.entry.end.flush", region.offset_of(&entry.end), 8);
+        }
+        Ok(())
+    }
+
+    /// True if the one entry that follows will be put beside `slot`, into the same line, and flushed.
+    fn shares_line(&self, slot: usize, change: &Change<'_>) -> bool {
+        change.added.len() == 1 && change.ended.len() == 1 && self.free(slot ^ 1)
+    }
+
+    fn free(&self, slot: usize) -> bool {
+        slot < self.node.capacity() && self.order.used() >> slot & 1 == 0
+    }
+
+    fn erase(&mut self, slot: usize) -> Result<(), Error> {
+        let region = self.cdds.forest.region();
+        let entry = self.node.entry(slot)?;
+        // ORDER: the entry is nobody's; its slot may be overwritten at once, in store order.
+        region.commit("cdds.entry.erase", &entry.start, 0);
+        // ORDER: the empty slot is durable before the next commit counts on it.
+        region.flush("cdds.entry.erase.flush", region.offset_of(&entry.start), 8);
+        self.order.forget(slot);
+        Ok(())
+    }
+
+    /// Puts an entry into a free slot, or into one that nobody needs any more.
+    fn add(
+        &mut self,
+        item: &Item<'_>,
+        change: &Change<'_>,
+        writer: &Writer<'_>,
+    ) -> Result<(), Error> {
+        let slot = self.slot(change, writer)?;
+        let region = self.cdds.forest.region();
+        let entry = self.node.entry(slot)?;
+        let wanted = item.key.map_or(UNBOUNDED_HEAD, |key| head(key, self.order.prefix_len));
+        self.write_entry(entry, wanted, item);
+        // ORDER: the entry, vouched for by its start, is durable before the commit of its version.
+        region.flush("cdds.entry.flush", region.offset_of(&entry.head), 32);
+        let position = self.position(item, wanted, writer)?;
+        self.order.insert(position, slot);
+        self.order.live += 1;
+        Ok(())
+    }
+
+    fn write_entry(&self, entry: &Entry, head: u64, item: &Item<'_>) {
+        let region = self.cdds.forest.region();
+        if entry.start.load() != 0 {
+            // ORDER: empty before the other words change: same line, store order.
+            region.commit("cdds.entry.reuse", &entry.start, 0);
+        }
+        region.store(&entry.head, head);
+        region.store(&entry.target, item.target);
+        region.store(&entry.end, 0);
+        // ORDER: after the other words of the entry: same line, store order.
+        region.commit("cdds.entry.start", &entry.start, item.start.to_bits());
+    }
+
+    fn slot(&mut self, change: &Change<'_>, writer: &Writer<'_>) -> Result<usize, Error> {
+        if let [ended] = change.ended[..]
+            && self.free(ended ^ 1)
+        {
+            return Ok(ended ^ 1);
+        }
+        let free = !self.order.used() & (((1u64 << self.node.capacity()) - 1) as u32);
+        if free != 0 {
+            return Ok(free.trailing_zeros() as usize);
+        }
+        for position in 0..self.order.len() {
+            let slot = self.order.slot(position);
+            let seen = self.node.seen(slot)?;
+            if !seen.is_needed(u64::MAX, writer.dead, writer.retained) {
+                self.order.remove(position);
+                return Ok(slot);
+            }
+        }
+        damaged(self.node.object.offset(), "room that was counted")
+    }
+
+    /// Where an item belongs: by head, then key, then start.
+    fn position(
+        &mut self,
+        item: &Item<'_>,
+        wanted: u64,
+        writer: &Writer<'_>,
+    ) -> Result<usize, Error> {
+        let mut position = self.node.lower_bound(&self.order, wanted)?;
+        while position < self.order.len() {
+            let slot = self.order.slot(position);
+            if self.node.entry(slot)?.head.load() != wanted {
+                break;
+            }
+            let seen = self.node.seen(slot)?;
+            if !seen.is_needed(u64::MAX, writer.dead, writer.retained) {
+                self.order.remove(position);
+                continue;
+            }
+            let object = Object::from_bits(seen.target);
+            let ordering = if self.order.level == 0 {
+                Some(read_key(self.cdds.forest.region(), object)?).cmp(&item.key)
+            } else {
+                compare_high(self.node.high_of(object)?, item.key)
+            };
+            if ordering.is_gt() {
+                break;
+            }
+            position += 1;
+        }
+        Ok(position)
+    }
+}

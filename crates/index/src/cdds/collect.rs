@@ -1,0 +1,63 @@
+//! Algorithms 5 and 6: what nobody needs, and what never happened, leaves the nodes. Space is given
+//! back by version and by sweep; this only empties slots, so that a node's side-car stays small and
+//! a dead interval can be forgotten.
+
+use tembo_pool::Object;
+
+use super::Cdds;
+use super::node::Node;
+use crate::{Error, Stamp, Writer};
+
+impl Cdds {
+    /// Empties the slots of dead and unneeded entries, and takes back dead ends.
+    pub(crate) fn cleanse(&self, object: Object, writer: &Writer<'_>) -> Result<(), Error> {
+        let node = Node::new(&self.forest, object)?;
+        let region = self.forest.region();
+        node.order()?;
+        let guard = node.side.lock();
+        let era = self.forest.era();
+        let Some(mut order) = guard.order(era) else { return Ok(()) };
+        let death = node.death(writer.dead)?;
+        for slot in 0..node.capacity() {
+            let (entry, seen) = (node.entry(slot)?, node.seen(slot)?);
+            if seen.start.is_none() {
+                continue;
+            }
+            if !seen.is_needed(death, writer.dead, writer.retained) {
+                // ORDER: nobody sees the entry, before and after.
+                region.commit("cdds.cleanse.start", &entry.start, 0);
+                // ORDER: empty before the interval that made it void is forgotten.
+                region.flush("cdds.cleanse.start.flush", region.offset_of(&entry.start), 8);
+                order.forget(slot);
+            } else if writer.dead.contains(seen.end) {
+                // ORDER: a dead end means the same as none.
+                region.commit("cdds.cleanse.end", &entry.end, 0);
+                // ORDER: endless before the interval that made the end void is forgotten.
+                region.flush("cdds.cleanse.end.flush", region.offset_of(&entry.end), 8);
+            }
+        }
+        let header = node.header()?;
+        if writer.dead.contains(Stamp::from_bits(header.death.load())) {
+            // ORDER: a dead death means the same as none.
+            region.commit("cdds.cleanse.death", &header.death, 0);
+            // ORDER: deathless before the interval that made the death void is forgotten.
+            region.flush("cdds.cleanse.death.flush", region.offset_of(&header.death), 8);
+        }
+        guard.set(era, &order);
+        Ok(())
+    }
+
+    pub(crate) fn collect_step(
+        &self,
+        from: Option<&[u8]>,
+        writer: &Writer<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.path(Some(from.unwrap_or_default()), writer.view())?;
+        let _section = self.forest.pool().reserve(0, 64)?;
+        for step in &path {
+            self.cleanse(step.node.object, writer)?;
+        }
+        let Some(leaf) = path.last() else { return Ok(None) };
+        Ok(leaf.node.bounds()?.high.map(|high| [high, &[0]].concat()))
+    }
+}

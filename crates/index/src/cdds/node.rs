@@ -1,0 +1,274 @@
+//! A node as its readers and its writer see it.
+
+use std::cmp::Ordering;
+
+use tembo_pmem::Fault;
+use tembo_pool::Object;
+
+use super::format::{ENTRY_SIZE, Entry, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD};
+use super::record::{Bounds, FINGERPRINT_MASK, head, read_key};
+use super::side::{Order, Side};
+use crate::error::damaged;
+use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
+
+/// A node that has been looked at once: it lies in the pool and says that it is a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'f> {
+    pub(crate) forest: &'f Forest,
+    pub(crate) object: Object,
+    pub(crate) side: &'f Side,
+}
+
+/// What is found of an entry's stamps and target, in one pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) target: u64,
+    pub(crate) start: Stamp,
+    pub(crate) end: Stamp,
+}
+
+impl Seen {
+    /// True if a retained version, or the one being made, sees the entry of a node that dies in
+    /// version `death`.
+    pub(crate) fn is_needed(&self, death: u64, dead: &DeadIntervals, retained: &Retained) -> bool {
+        if self.start.is_none() || dead.contains(self.start) {
+            return false;
+        }
+        let endless = self.end.is_none() || dead.contains(self.end);
+        let end = if endless { u64::MAX } else { self.end.version() };
+        retained.needs(self.start.version(), end.min(death))
+    }
+}
+
+impl<'f> Node<'f> {
+    #[inline]
+    pub(crate) fn new(forest: &'f Forest, object: Object) -> Result<Node<'f>, Error> {
+        match forest.sides.get(object.offset()) {
+            Some(side) => Ok(Node { forest, object, side }),
+            None => damaged(object.offset(), "a node's place"),
+        }
+    }
+
+    pub(crate) fn header(&self) -> Result<&'f NodeHeader, Fault> {
+        self.forest.region().get(self.object.offset())
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, slot: usize) -> Result<&'f Entry, Fault> {
+        self.forest
+            .region()
+            .get(self.object.offset() + NODE_HEADER + slot as u64 * ENTRY_SIZE)
+    }
+
+    #[inline]
+    pub(crate) fn seen(&self, slot: usize) -> Result<Seen, Fault> {
+        let entry = self.entry(slot)?;
+        Ok(Seen {
+            start: Stamp::from_bits(entry.start.load()),
+            end: Stamp::from_bits(entry.end.load()),
+            target: entry.target.load(),
+        })
+    }
+
+    pub(crate) fn bounds(&self) -> Result<Bounds<'f>, Error> {
+        match Object::from_bits(self.header()?.bounds.load()) {
+            none if none.to_bits() == 0 => Ok(Bounds::default()),
+            object => Bounds::read(self.forest.region(), object),
+        }
+    }
+
+    /// The version that replaced the node; `u64::MAX`: none.
+    pub(crate) fn death(&self, dead: &DeadIntervals) -> Result<u64, Error> {
+        let death = Stamp::from_bits(self.header()?.death.load());
+        Ok(if death.is_none() || dead.contains(death) { u64::MAX } else { death.version() })
+    }
+
+    /// The version in which the node was made.
+    pub(crate) fn birth(&self) -> Result<Stamp, Error> {
+        Ok(Stamp::from_bits(self.header()?.birth.load()))
+    }
+
+    /// The order of the node and the sequence that it belongs to.
+    #[inline]
+    pub(crate) fn order(&self) -> Result<(Order, u32), Error> {
+        loop {
+            if let Some(read) = self.side.read(self.forest.era()) {
+                return Ok(read);
+            }
+            self.make_order()?;
+        }
+    }
+
+    #[cold]
+    fn make_order(&self) -> Result<(), Error> {
+        let guard = self.side.lock();
+        let era = self.forest.era();
+        if guard.order(era).is_none() {
+            let order = self.forest.with_horizon(|dead, retained| self.sort(dead, retained))?;
+            guard.set(era, &order);
+        }
+        Ok(())
+    }
+
+    /// The order as the entries on media give it: what is dead, and what no retained version can
+    /// see, is left out. The caller holds the side-car's lock.
+    fn sort(&self, dead: &DeadIntervals, retained: &Retained) -> Result<Order, Error> {
+        let mut order = self.check_shape()?;
+        let mut entries: Vec<(usize, u64, Seen)> = Vec::new();
+        let death = self.death(dead)?;
+        for slot in 0..self.capacity() {
+            let seen = self.seen(slot)?;
+            if seen.is_needed(death, dead, retained) {
+                self.forest.pool().valid(Object::from_bits(seen.target))?;
+                entries.push((slot, self.entry(slot)?.head.load(), seen));
+            }
+        }
+        let mut keys_read = Ok(());
+        entries.sort_by(|(_, a_head, a), (_, b_head, b)| {
+            a_head
+                .cmp(b_head)
+                .then_with(|| match self.compare_targets(order.level, a.target, b.target) {
+                    Ok(ordering) => ordering,
+                    Err(error) => {
+                        keys_read = Err(error);
+                        Ordering::Equal
+                    }
+                })
+                .then(a.start.version().cmp(&b.start.version()))
+        });
+        keys_read?;
+        for (position, (slot, _, seen)) in entries.iter().enumerate() {
+            order.insert(position, *slot);
+            order.live += u8::from(seen.end.is_none() || dead.contains(seen.end));
+        }
+        Ok(order)
+    }
+
+    /// An empty order with the node's level and prefix.
+    pub(crate) fn check_shape(&self) -> Result<Order, Error> {
+        let shape = self.header()?.shape.load();
+        if (shape >> 32) as u32 != NODE_MAGIC || (shape >> 8) as u8 as usize != self.capacity() {
+            return damaged(self.object.offset(), "a node of this geometry");
+        }
+        Ok(Order { level: shape as u8, prefix_len: (shape >> 16) as u16, ..Order::default() })
+    }
+
+    /// Entries that fit into the node.
+    #[inline]
+    pub(crate) fn capacity(&self) -> usize {
+        self.forest.capacity
+    }
+
+    fn compare_targets(&self, level: u8, a: u64, b: u64) -> Result<Ordering, Error> {
+        let [a, b] = [Object::from_bits(a), Object::from_bits(b)];
+        Ok(if level == 0 {
+            read_key(self.forest.region(), a)?.cmp(read_key(self.forest.region(), b)?)
+        } else {
+            compare_high(self.high_of(a)?, self.high_of(b)?)
+        })
+    }
+
+    /// The high key of a child.
+    pub(crate) fn high_of(&self, child: Object) -> Result<Option<&'f [u8]>, Error> {
+        Ok(Node::new(self.forest, child)?.bounds()?.high)
+    }
+
+    /// The first position whose head is at least `head`.
+    #[inline]
+    pub(crate) fn lower_bound(&self, order: &Order, head: u64) -> Result<usize, Fault> {
+        let (mut low, mut size) = (0, order.len());
+        while size > 0 {
+            let half = size / 2;
+            let middle = low + half;
+            if self.entry(order.slot(middle))?.head.load() < head {
+                low = middle + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        Ok(low)
+    }
+
+    /// In an inner node: the position of the child that covers `key` in the view. `None`: the node
+    /// changed meanwhile, or is damaged if it did not.
+    #[inline]
+    pub(crate) fn child_position(
+        &self,
+        order: &Order,
+        sequence: u32,
+        key: Option<&[u8]>,
+        view: View<'_>,
+    ) -> Result<Option<usize>, Error> {
+        let wanted = key.map_or(UNBOUNDED_HEAD, |key| head(key, order.prefix_len));
+        for position in self.lower_bound(order, wanted)?..order.len() {
+            let slot = order.slot(position);
+            let seen = self.seen(slot)?;
+            if !view.sees(seen.start, seen.end) {
+                continue;
+            }
+            if self.entry(slot)?.head.load() == wanted {
+                if !self.side.still(sequence) {
+                    return Ok(None);
+                }
+                if compare_high(self.high_of(Object::from_bits(seen.target))?, key).is_lt() {
+                    continue;
+                }
+            }
+            return Ok(Some(position));
+        }
+        Ok(None)
+    }
+
+    /// In a leaf: the position and record of the entry of `key` in the view.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        order: &Order,
+        sequence: u32,
+        (key, print): (&[u8], u64),
+        view: View<'_>,
+    ) -> Result<Find<'f>, Error> {
+        let wanted = head(key, order.prefix_len);
+        for position in self.lower_bound(order, wanted)?..order.len() {
+            let slot = order.slot(position);
+            let entry = self.entry(slot)?;
+            if entry.head.load() != wanted {
+                break;
+            }
+            let seen = self.seen(slot)?;
+            if seen.target & FINGERPRINT_MASK != print || !view.sees(seen.start, seen.end) {
+                continue;
+            }
+            if !self.side.still(sequence) {
+                return Ok(Find::Changed);
+            }
+            let record = Object::from_bits(seen.target);
+            let (found, value) = super::record::read_record(self.forest.region(), record)?;
+            if found == key {
+                return Ok(Find::At { position, value });
+            }
+        }
+        Ok(if self.side.still(sequence) { Find::Absent } else { Find::Changed })
+    }
+}
+
+/// What looking for a key in a leaf gave.
+pub(crate) enum Find<'f> {
+    /// It is there.
+    At { position: usize, value: &'f [u8] },
+    /// It is not.
+    Absent,
+    /// A writer was at work; look again.
+    Changed,
+}
+
+/// Compares high keys; no bound is the greatest.
+pub(crate) fn compare_high(a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) => a.cmp(b),
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) => Ordering::Greater,
+        (Some(_), None) => Ordering::Less,
+    }
+}

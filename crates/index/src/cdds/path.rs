@@ -1,0 +1,128 @@
+//! Algorithm 1: from the root to the leaf.
+
+use tembo_pool::Object;
+
+use super::Cdds;
+use super::format::RootCell;
+use super::node::{Find, Node};
+use super::record::fingerprint;
+use super::side::Order;
+use crate::error::damaged;
+use crate::{Error, Stamp, View};
+
+/// One node of a path, with the order it had and the position that the path takes through it.
+#[derive(Clone, Copy)]
+pub(crate) struct Step<'f> {
+    pub(crate) node: Node<'f>,
+    pub(crate) order: Order,
+    /// In an inner node: of the child that comes next on the path.
+    pub(crate) position: usize,
+}
+
+/// A path from the root to a leaf: inner nodes first, the leaf last.
+pub(crate) type Path<'f> = Vec<Step<'f>>;
+
+impl Cdds {
+    pub(crate) fn cell(&self) -> Result<&RootCell, Error> {
+        Ok(self.forest.region().get(self.cell)?)
+    }
+
+    /// The root of the tree in the view: the newest of the chain that is not younger than the view
+    /// and not dead.
+    #[inline]
+    pub(crate) fn root(&self, view: View<'_>) -> Result<Node<'_>, Error> {
+        let mut object = Object::from_bits(self.cell()?.root.load());
+        loop {
+            let node = Node::new(&self.forest, object)?;
+            let header = node.header()?;
+            let since = Stamp::from_bits(header.root_since.load());
+            if since.is_none() || view.sees(since, Stamp::NONE) {
+                return Ok(node);
+            }
+            let older = Object::from_bits(header.older_root.load());
+            if older.to_bits() == 0 {
+                return damaged(object.offset(), "a root for every retained version");
+            }
+            object = older;
+        }
+    }
+
+    /// The leaf that covers `key` in the view (`None`: the last leaf), its order and sequence.
+    #[inline]
+    pub(crate) fn leaf(
+        &self,
+        key: Option<&[u8]>,
+        view: View<'_>,
+    ) -> Result<(Node<'_>, Order, u32), Error> {
+        let mut node = self.root(view)?;
+        let (mut order, mut sequence) = node.order()?;
+        while order.level > 0 {
+            let (child, _) = self.child(node, &mut order, &mut sequence, key, view)?;
+            (order, sequence) = child.order_below(order.level)?;
+            node = child;
+        }
+        Ok((node, order, sequence))
+    }
+
+    /// The writer's path to the leaf that covers `key`.
+    pub(crate) fn path(&self, key: Option<&[u8]>, view: View<'_>) -> Result<Path<'_>, Error> {
+        let mut path = Path::with_capacity(8);
+        let mut node = self.root(view)?;
+        let (mut order, mut sequence) = node.order()?;
+        while order.level > 0 {
+            let (child, position) = self.child(node, &mut order, &mut sequence, key, view)?;
+            path.push(Step { node, order, position });
+            (order, sequence) = child.order_below(order.level)?;
+            node = child;
+        }
+        path.push(Step { node, order, position: 0 });
+        Ok(path)
+    }
+
+    #[inline]
+    fn child<'f>(
+        &'f self,
+        node: Node<'f>,
+        order: &mut Order,
+        sequence: &mut u32,
+        key: Option<&[u8]>,
+        view: View<'_>,
+    ) -> Result<(Node<'f>, usize), Error> {
+        loop {
+            if let Some(position) = node.child_position(order, *sequence, key, view)? {
+                let child = node.seen(order.slot(position))?.target;
+                if node.side.still(*sequence) {
+                    return Ok((Node::new(&self.forest, Object::from_bits(child))?, position));
+                }
+            } else if node.side.still(*sequence) {
+                return damaged(node.object.offset(), "an inner node that covers its range");
+            }
+            (*order, *sequence) = node.order()?;
+        }
+    }
+
+    pub(crate) fn lookup(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        let print = fingerprint(key);
+        let (leaf, mut order, mut sequence) = self.leaf(Some(key), view)?;
+        loop {
+            match leaf.find(&order, sequence, (key, print), view)? {
+                Find::At { value, .. } => return Ok(Some(value)),
+                Find::Absent => return Ok(None),
+                Find::Changed => (order, sequence) = leaf.order()?,
+            }
+        }
+    }
+}
+
+impl Node<'_> {
+    /// The order of a child, which must lie one level below its parent.
+    #[inline]
+    fn order_below(&self, level: u8) -> Result<(Order, u32), Error> {
+        let (order, sequence) = self.order()?;
+        if order.level + 1 == level {
+            Ok((order, sequence))
+        } else {
+            damaged(self.object.offset(), "a node one level below its parent")
+        }
+    }
+}

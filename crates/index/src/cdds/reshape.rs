@@ -1,0 +1,255 @@
+//! New nodes for old ones: split, copy, merge and promotion by one rule. The live entries of a node,
+//! and of a sibling if they are too few, move into one or two new nodes; the old ones stay as they
+//! are, for the readers of older versions.
+
+use tembo_pool::Object;
+
+use super::change::{Change, Fresh, Item, leaf_of, retire};
+use super::format::{NODE_HEADER, NODE_MAGIC, UNBOUNDED_HEAD};
+use super::node::{Node, compare_high};
+use super::path::Step;
+use super::record::{Bounds, head, read_key};
+use super::side::Order;
+use super::Cdds;
+use crate::error::damaged;
+use crate::{Error, Stamp, Writer};
+
+/// Words of the largest node.
+const NODE_WORDS: usize = 128;
+
+impl Cdds {
+    /// Replaces the last node of `path`, changed by `change`, and lets its parent know.
+    pub(crate) fn reshape(
+        &self,
+        path: &[Step<'_>],
+        change: Change<'_>,
+        writer: &mut Writer<'_>,
+        fresh: &mut Fresh,
+    ) -> Result<(), Error> {
+        let step = leaf_of(path)?;
+        let level = step.order.level;
+        let mut items = self.live_items(step, &change.ended, writer)?;
+        for item in &change.added {
+            let position = items.partition_point(|other| compare_high(other.key, item.key).is_lt());
+            items.insert(position, *item);
+        }
+        let mut bounds = step.node.bounds()?;
+        let mut replaced = vec![step.node];
+        let mut parent_change = Change::default();
+        if let [.., parent, _] = path {
+            parent_change.ended.push(parent.order.slot(parent.position));
+            if items.len() <= self.live_min()
+                && let Some((position, sibling)) = self.sibling(parent, writer)?
+            {
+                let taken = self.live_items(&sibling, &[], writer)?;
+                let other = sibling.node.bounds()?;
+                if position > parent.position {
+                    items.extend(taken);
+                    bounds.high = other.high;
+                } else {
+                    items.splice(0..0, taken);
+                    bounds.low = other.low;
+                }
+                parent_change.ended.push(parent.order.slot(position));
+                replaced.push(sibling.node);
+            }
+        }
+        let nodes = self.pack(level, &items, &bounds, writer, fresh)?;
+        for node in replaced {
+            self.retire_node(node, path.len() == 1, writer)?;
+        }
+        if path.len() > 1 {
+            parent_change.added = nodes;
+            return self.apply_change(&path[..path.len() - 1], parent_change, writer, fresh);
+        }
+        let root = match nodes[..] {
+            [only] => Object::from_bits(only.target),
+            _ => self.new_node(level + 1, &nodes, &Bounds::default(), writer, fresh)?,
+        };
+        self.set_root(root, writer)
+    }
+
+    /// Gives the tree another root, for the writer's version and those after it.
+    fn set_root(&self, root: Object, writer: &Writer<'_>) -> Result<(), Error> {
+        let region = self.forest.region();
+        let node = Node::new(&self.forest, root)?;
+        let before = self.root(writer.view())?;
+        let same_version = Stamp::from_bits(before.header()?.root_since.load()).version()
+            == writer.stamp.version();
+        let older =
+            if same_version { before.header()?.older_root.load() } else { before.object.to_bits() };
+        let header = node.header()?;
+        region.store(&header.older_root, older);
+        region.store(&header.root_since, writer.stamp.to_bits());
+        // ORDER: the root chain is durable before the cell names its new head.
+        region.flush("cdds.root.chain", root.offset(), NODE_HEADER);
+        // ORDER: new nodes and the chain before the cell: a root must lead to its older ones.
+        region.fence("cdds.root.fence");
+        let cell = self.cell()?;
+        // ORDER: valid whether or not the version commits: the chain leads back.
+        region.commit("cdds.root.publish", &cell.root, root.to_bits());
+        // ORDER: the new root is durable before the commit of its version.
+        region.flush("cdds.root.flush", region.offset_of(&cell.root), 8);
+        Ok(())
+    }
+
+    /// A root with one child is that child.
+    pub(crate) fn promote(
+        &self,
+        step: &Step<'_>,
+        change: &Change<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let mut child = change.added.first().map(|item| item.target);
+        for slot in step.order.iter().filter(|slot| !change.ended.contains(slot)) {
+            let seen = step.node.seen(slot)?;
+            if writer.view().sees(seen.start, seen.end) {
+                child = Some(seen.target);
+            }
+        }
+        let Some(child) = child else {
+            return damaged(step.node.object.offset(), "a root with a live child");
+        };
+        self.set_root(Object::from_bits(child), writer)?;
+        self.retire_node(step.node, true, writer)
+    }
+
+    /// Marks a replaced node and retires it. Its entries' ends are implied, so that their records
+    /// need not wait for it. A root is a link of the root chain, and so stays while any older
+    /// version is pinned.
+    fn retire_node(
+        &self,
+        node: Node<'_>,
+        is_root: bool,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let (region, header) = (self.forest.region(), node.header()?);
+        // ORDER: commits with its stamp, as the parent's end does.
+        region.commit("cdds.node.death", &header.death, writer.stamp.to_bits());
+        // ORDER: the death is durable before the commit of its version: what ends later in the
+        // node's successors may be reused, and this node's entries must not claim it.
+        region.flush("cdds.node.death.flush", region.offset_of(&header.death), 8);
+        let birth = if is_root { Stamp::NONE } else { node.birth()? };
+        retire(writer, node.object, birth);
+        retire(writer, Object::from_bits(header.bounds.load()), birth);
+        Ok(())
+    }
+
+    /// The live entries of a node, in order, without those in `except`.
+    fn live_items<'f>(
+        &'f self,
+        step: &Step<'f>,
+        except: &[usize],
+        writer: &Writer<'_>,
+    ) -> Result<Vec<Item<'f>>, Error> {
+        let mut items = Vec::with_capacity(step.order.len() + 1);
+        for slot in step.order.iter().filter(|slot| !except.contains(slot)) {
+            let seen = step.node.seen(slot)?;
+            if writer.view().sees(seen.start, seen.end) {
+                let object = Object::from_bits(seen.target);
+                let key = match step.order.level {
+                    0 => Some(read_key(self.forest.region(), object)?),
+                    _ => step.node.high_of(object)?,
+                };
+                items.push(Item { key, target: seen.target, start: seen.start });
+            }
+        }
+        Ok(items)
+    }
+
+    /// The next living child of the parent, to the right if there is one.
+    fn sibling<'f>(
+        &'f self,
+        parent: &Step<'f>,
+        writer: &Writer<'_>,
+    ) -> Result<Option<(usize, Step<'f>)>, Error> {
+        let right = parent.position + 1..parent.order.len();
+        for position in right.chain((0..parent.position).rev()) {
+            let seen = parent.node.seen(parent.order.slot(position))?;
+            if writer.view().sees(seen.start, seen.end) {
+                let node = Node::new(&self.forest, Object::from_bits(seen.target))?;
+                let (order, _) = node.order()?;
+                return Ok(Some((position, Step { node, order, position: 0 })));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Algorithm 3's choice: one new node, or two if one would be left with too little room.
+    fn pack<'k>(
+        &self,
+        level: u8,
+        items: &[Item<'k>],
+        bounds: &Bounds<'k>,
+        writer: &Writer<'_>,
+        fresh: &mut Fresh,
+    ) -> Result<Vec<Item<'k>>, Error> {
+        let begin = |high, node: Object| Item { key: high, target: node.to_bits(), start: writer.stamp };
+        if items.len() <= self.forest.capacity - self.live_min() {
+            let node = self.new_node(level, items, bounds, writer, fresh)?;
+            return Ok(vec![begin(bounds.high, node)]);
+        }
+        let (left, right) = items.split_at(items.len() / 2);
+        let middle = match (left.last().and_then(|item| item.key), right.first().map(|i| i.key)) {
+            (Some(last), Some(Some(first))) if level == 0 => super::record::separator(last, first),
+            (Some(last), _) => last,
+            _ => return damaged(self.cell, "keys on both sides of a split"),
+        };
+        let left_bounds = Bounds { low: bounds.low, high: Some(middle) };
+        let right_bounds = Bounds { low: Some(middle), high: bounds.high };
+        let left = self.new_node(level, left, &left_bounds, writer, fresh)?;
+        let right = self.new_node(level, right, &right_bounds, writer, fresh)?;
+        Ok(vec![begin(Some(middle), left), begin(bounds.high, right)])
+    }
+
+    /// Writes and flushes a node that nobody refers to yet, every slot of it.
+    pub(crate) fn new_node(
+        &self,
+        level: u8,
+        items: &[Item<'_>],
+        bounds: &Bounds<'_>,
+        writer: &Writer<'_>,
+        fresh: &mut Fresh,
+    ) -> Result<Object, Error> {
+        let (pool, region) = (self.forest.pool(), self.forest.region());
+        let size = u64::from(pool.geometry().node_size);
+        let object = pool.alloc(size)?;
+        fresh.objects.push(object);
+        let mut bounds_bits = 0;
+        if *bounds != Bounds::default() {
+            let record = pool.alloc(bounds.size())?;
+            fresh.objects.push(record);
+            bounds.write(region, record)?;
+            bounds_bits = record.to_bits();
+        }
+        let prefix_len = bounds.prefix_len();
+        let capacity = self.forest.capacity as u64;
+        let mut image = [0u64; NODE_WORDS];
+        image[0] = u64::from(NODE_MAGIC) << 32
+            | u64::from(prefix_len) << 16
+            | capacity << 8
+            | u64::from(level);
+        image[1] = writer.stamp.to_bits();
+        image[2] = bounds_bits;
+        let mut order = Order { level, prefix_len, ..Order::default() };
+        for (slot, item) in items.iter().enumerate() {
+            let head = item.key.map_or(UNBOUNDED_HEAD, |key| head(key, prefix_len));
+            image[8 + 4 * slot..12 + 4 * slot]
+                .copy_from_slice(&[head, item.target, 0, item.start.to_bits()]);
+            order.insert(slot, slot);
+            order.live += 1;
+        }
+        let node = Node::new(&self.forest, object)?;
+        let guard = node.side.lock();
+        let words = region.words(object.offset(), (size / 8) as usize)?;
+        for (word, &value) in words.iter().zip(&image) {
+            if word.load() != value {
+                region.store(word, value);
+            }
+        }
+        // ORDER: the whole node, its empty slots too, is durable before the commit that links it.
+        region.flush("cdds.node.flush", object.offset(), size);
+        guard.set(self.forest.era(), &order);
+        Ok(object)
+    }
+}

@@ -1,0 +1,84 @@
+//! What the trees of one pool share.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tembo_pmem::Region;
+use tembo_pool::Pool;
+
+use crate::cdds::format::{CAPACITY_MAX, ENTRY_SIZE, NODE_HEADER};
+use crate::cdds::side::SideTable;
+use crate::{DeadIntervals, Retained};
+
+/// The ground that the trees of a pool stand on: the pool, the volatile side-cars of their nodes,
+/// and what is dead and retained by now.
+pub struct Forest {
+    pool: Arc<Pool>,
+    pub(crate) sides: SideTable,
+    /// Entries in a node.
+    pub(crate) capacity: usize,
+    /// Side-cars made in an earlier era are made anew: raised when versions die.
+    era: AtomicU32,
+    horizon: RwLock<Horizon>,
+}
+
+#[derive(Clone, Default)]
+struct Horizon {
+    dead: Arc<DeadIntervals>,
+    retained: Arc<Retained>,
+}
+
+impl Forest {
+    /// The forest of an open pool.
+    pub fn new(pool: Arc<Pool>, size_max: u64) -> Forest {
+        let granule = 1u64 << pool.geometry().node_size.trailing_zeros();
+        Forest {
+            sides: SideTable::new(granule, size_max),
+            capacity: capacity(pool.geometry().node_size),
+            pool,
+            era: AtomicU32::new(1),
+            horizon: RwLock::new(Horizon::default()),
+        }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        self.pool.region()
+    }
+
+    pub(crate) fn era(&self) -> u32 {
+        self.era.load(Ordering::Acquire)
+    }
+
+    /// Calls `with` while nobody can tell a new horizon, so that what is needed by it stays.
+    pub(crate) fn with_horizon<T>(&self, with: impl FnOnce(&DeadIntervals, &Retained) -> T) -> T {
+        let horizon = self.horizon.read().unwrap_or_else(PoisonError::into_inner);
+        with(&horizon.dead, &horizon.retained)
+    }
+
+    /// The dead intervals in force.
+    pub fn dead(&self) -> Arc<DeadIntervals> {
+        self.horizon.read().unwrap_or_else(PoisonError::into_inner).dead.clone()
+    }
+
+    /// Tells which versions are dead. The caller is the one writer, and no reader holds a version
+    /// that has died.
+    pub fn set_dead(&self, dead: Arc<DeadIntervals>) {
+        self.horizon.write().unwrap_or_else(PoisonError::into_inner).dead = dead;
+        self.era.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Tells which versions are retained: to be called before what is not needed is freed.
+    pub fn set_retained(&self, retained: Arc<Retained>) {
+        self.horizon.write().unwrap_or_else(PoisonError::into_inner).retained = retained;
+    }
+}
+
+fn capacity(node_size: u32) -> usize {
+    let entries = u64::from(node_size).saturating_sub(NODE_HEADER) / ENTRY_SIZE;
+    (entries as usize).min(CAPACITY_MAX)
+}

@@ -1,0 +1,167 @@
+//! What every index of the house promises.
+
+use std::ops::Bound;
+
+use crate::{DeadIntervals, Error, Retained, Stamp};
+use tembo_pool::Object;
+
+/// A point in the history of the store, from which one reads.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'d> {
+    /// Versions above it are not seen.
+    pub version: u64,
+    /// Nor are these.
+    pub dead: &'d DeadIntervals,
+}
+
+impl View<'_> {
+    /// True if an entry with these stamps lives in this view.
+    #[inline]
+    pub fn sees(&self, start: Stamp, end: Stamp) -> bool {
+        start.version() <= self.version
+            && !start.is_none()
+            && !self.dead.contains(start)
+            && (end.is_none() || end.version() > self.version || self.dead.contains(end))
+    }
+}
+
+/// Which way a range is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
+/// A change to one key.
+#[derive(Clone, Copy, Debug)]
+pub enum Op<'a> {
+    /// Puts the concatenation of the parts under the key.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The value, in parts.
+        value: &'a [&'a [u8]],
+    },
+    /// Removes the key.
+    Remove {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+/// An object that nobody needs once no retained version lies in `[start, end)` and `end` is visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// The object.
+    pub object: Object,
+    /// The first version that could see it.
+    pub start: u64,
+    /// The version that unlinked it.
+    pub end: u64,
+}
+
+/// The one writer's side of a commit: what its changes are stamped with, what must be kept, and what
+/// they retire.
+#[derive(Debug)]
+pub struct Writer<'w> {
+    /// The stamp of every change.
+    pub stamp: Stamp,
+    /// What is void.
+    pub dead: &'w DeadIntervals,
+    /// Versions that can be read, as of the begin of the transaction.
+    pub retained: &'w Retained,
+    /// Filled with what the changes unlink.
+    pub retired: &'w mut Vec<Retired>,
+}
+
+impl Writer<'_> {
+    /// The view of the writer itself: everything, its own changes included.
+    pub fn view(&self) -> View<'_> {
+        View { version: self.stamp.version(), dead: self.dead }
+    }
+}
+
+/// A key and its value, as they lie in the pool: sound while their version is pinned.
+pub type KeyValue<'p> = (&'p [u8], &'p [u8]);
+
+/// Receives each key and value of a range; returns false to end the walk.
+pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
+
+/// Receives what a survey finds.
+pub trait Surveyor {
+    /// `object` is reachable in a retained version; false: it has been reported before.
+    fn reachable(&mut self, object: Object) -> Result<bool, Error>;
+    /// The node holds stamps of dead versions: a scrub has to visit it.
+    fn unclean(&mut self, node: Object);
+    /// An entry that lives in the newest visible version.
+    fn live_entry(&mut self);
+}
+
+/// An ordered map of bytes to bytes, every retained version of which can be read.
+///
+/// An index never commits: `apply` writes stamped changes, which the store publishes. Reading and
+/// applying take `&self`; one writer at a time, any number of readers, each under a pin of the
+/// version that it reads.
+pub trait VersionedIndex: Send + Sync {
+    /// The value under `key`.
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error>;
+
+    /// Visits the keys from `from` to `to` in the given direction.
+    fn range(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        view: View<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error>;
+
+    /// Applies one change; true if the key was there before. May be repeated at the same version,
+    /// and sees what was applied before.
+    ///
+    /// Durability point: none; everything is flushed, and durable after the caller's next fence.
+    /// On an error nothing has changed, unless it is damage.
+    fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
+
+    /// Removes `key` with one in-place store under a stamp that commits by itself. `None`: that
+    /// would need a change of structure, apply it in a group instead.
+    ///
+    /// Durability point: the caller's next fence.
+    fn remove_single(&self, key: &[u8], writer: &mut Writer<'_>) -> Result<Option<bool>, Error>;
+
+    /// Reports every object that a retained version can reach.
+    fn survey(
+        &self,
+        retained: &Retained,
+        dead: &DeadIntervals,
+        surveyor: &mut dyn Surveyor,
+    ) -> Result<(), Error>;
+
+    /// Erases from the node what dead versions and nobody's versions left in it.
+    ///
+    /// Durability point: the caller's next fence.
+    fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error>;
+
+    /// One step of logical collection, from the leaf that covers `from` on; the key from which to go
+    /// on, `None` at the end.
+    fn collect(&self, from: Option<&[u8]>, writer: &mut Writer<'_>)
+    -> Result<Option<Vec<u8>>, Error>;
+
+    /// Verifies the structure in the view of every retained version.
+    fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error>;
+}
+
+/// What a check of one index counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Keys in the visible version.
+    pub entry_count: u64,
+    /// Leaves in the visible version.
+    pub leaf_count: u64,
+    /// Inner nodes in the visible version.
+    pub inner_count: u64,
+    /// Levels in the visible version.
+    pub height: u32,
+}

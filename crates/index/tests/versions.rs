@@ -1,0 +1,298 @@
+//! The tree against a map of maps: every retained version answers as it did when it was made, after
+//! any sequence of puts, removes, aborts, pins, collections and reopenings, and the pool holds
+//! exactly what these versions reach.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tembo_index::{
+    Cdds, DeadInterval, DeadIntervals, Direction, Error, Forest, Op, Retained, Retired, Stamp,
+    Surveyor, VersionedIndex, View, Writer,
+};
+use tembo_pool::{Geometry, Object, Pool, PoolOptions};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct House {
+    pool: Arc<Pool>,
+    forest: Arc<Forest>,
+    tree: Cdds,
+    cell: Object,
+    version: u64,
+    visible: u64,
+    dead: Arc<DeadIntervals>,
+    pins: BTreeMap<u64, Map>,
+    retired: Vec<Retired>,
+    now: Map,
+    aborted: bool,
+}
+
+#[derive(Default)]
+struct Found {
+    objects: HashSet<u64>,
+    unclean: Vec<Object>,
+    live: u64,
+}
+
+impl Surveyor for Found {
+    fn reachable(&mut self, object: Object) -> Result<bool, Error> {
+        Ok(self.objects.insert(object.to_bits()))
+    }
+    fn unclean(&mut self, node: Object) {
+        self.unclean.push(node);
+    }
+    fn live_entry(&mut self) {
+        self.live += 1;
+    }
+}
+
+impl House {
+    fn new(node_size: u32) -> House {
+        let geometry = Geometry { chunk_size: 4096, node_size };
+        let options = PoolOptions { size: 16 << 20, geometry, ..PoolOptions::default() };
+        let pool = Arc::new(Pool::volatile(&options).unwrap());
+        let forest = Arc::new(Forest::new(pool.clone(), 1 << 30));
+        let mut retired = Vec::new();
+        let (dead, retained) = (DeadIntervals::default(), Retained::default());
+        let writer = Writer {
+            stamp: Stamp::grouped(1, 0),
+            dead: &dead,
+            retained: &retained,
+            retired: &mut retired,
+        };
+        let (tree, cell) = Cdds::create(forest.clone(), &writer).unwrap();
+        House {
+            pool,
+            forest,
+            tree,
+            cell,
+            version: 1,
+            visible: 1,
+            dead: Arc::default(),
+            pins: BTreeMap::new(),
+            retired,
+            now: Map::new(),
+            aborted: false,
+        }
+    }
+
+    fn retained(&self) -> Retained {
+        Retained::new(self.visible, self.pins.keys().copied().collect())
+    }
+
+    /// Applies the operations at one new version; commits or aborts it.
+    fn turn(&mut self, ops: &[(Vec<u8>, Option<Vec<u8>>)], commit: bool) {
+        self.version += 1;
+        let (retained, dead) = (self.retained(), self.dead.clone());
+        let mut now = self.now.clone();
+        let mark = self.retired.len();
+        for (key, value) in ops {
+            let mut writer = Writer {
+                stamp: Stamp::grouped(self.version, 0),
+                dead: &dead,
+                retained: &retained,
+                retired: &mut self.retired,
+            };
+            match value {
+                Some(value) => {
+                    let op = Op::Put { key, value: &[&value[..value.len() / 2], &value[value.len() / 2..]] };
+                    let existed = self.tree.apply(op, &mut writer).unwrap();
+                    assert_eq!(now.insert(key.clone(), value.clone()).is_some(), existed);
+                }
+                None => {
+                    assert_eq!(
+                        self.tree.apply(Op::Remove { key }, &mut writer).unwrap(),
+                        now.contains_key(key)
+                    );
+                    now.remove(key);
+                }
+            }
+            let view = View { version: self.version, dead: &dead };
+            assert_eq!(self.tree.get(key, view).unwrap(), now.get(key).map(Vec::as_slice));
+        }
+        if commit {
+            self.visible = self.version;
+            self.now = now;
+        } else {
+            self.retired.truncate(mark);
+            self.aborted = true;
+            let mut intervals = self.dead.intervals().to_vec();
+            intervals.push(DeadInterval { from: self.version - 1, to: self.version, lane: Some(0) });
+            self.set_dead(intervals);
+        }
+    }
+
+    fn set_dead(&mut self, intervals: Vec<DeadInterval>) {
+        self.dead = Arc::new(DeadIntervals::new(intervals));
+        self.forest.set_dead(self.dead.clone());
+    }
+
+    fn pin(&mut self) {
+        self.pins.insert(self.visible, self.now.clone());
+    }
+
+    fn reclaim(&mut self) {
+        let retained = Arc::new(self.retained());
+        self.forest.set_retained(retained.clone());
+        let pool = self.pool.clone();
+        self.retired.retain(|retired| {
+            let needed = retained.needs(retired.start, retired.end);
+            if !needed {
+                pool.free(retired.object);
+            }
+            needed
+        });
+    }
+
+    /// Everything volatile is lost.
+    fn reopen(&mut self) {
+        self.forest = Arc::new(Forest::new(self.pool.clone(), 1 << 30));
+        self.forest.set_dead(self.dead.clone());
+        self.forest.set_retained(Arc::new(self.retained()));
+        self.tree = Cdds::open(self.forest.clone(), self.cell, 1).unwrap();
+    }
+
+    fn scrub(&mut self) {
+        let (retained, dead) = (self.retained(), self.dead.clone());
+        for node in self.survey().unclean {
+            let mut retired = Vec::new();
+            let mut writer = Writer {
+                stamp: Stamp::grouped(self.version, 0),
+                dead: &dead,
+                retained: &retained,
+                retired: &mut retired,
+            };
+            self.tree.scrub(node, &mut writer).unwrap();
+        }
+        assert!(self.survey().unclean.is_empty());
+        self.set_dead(Vec::new());
+    }
+
+    fn survey(&self) -> Found {
+        let mut found = Found::default();
+        self.tree.survey(&self.retained(), &self.dead, &mut found).unwrap();
+        found
+    }
+
+    fn verify(&self) {
+        let retained = self.retained();
+        let report = self.tree.check(&retained, &self.dead).unwrap();
+        assert_eq!(report.entry_count, self.now.len() as u64);
+        let found = self.survey();
+        assert_eq!(found.live, self.now.len() as u64);
+        for (&version, map) in self.pins.iter().chain([(&self.visible, &self.now)]) {
+            let view = View { version, dead: &self.dead };
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut all = Vec::new();
+                self.tree
+                    .range(Bound::Unbounded, Bound::Unbounded, direction, view, &mut |k, v| {
+                        all.push((k.to_vec(), v.to_vec()));
+                        true
+                    })
+                    .unwrap();
+                if direction == Direction::Backward {
+                    all.reverse();
+                }
+                let expected: Vec<_> = map.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+                assert_eq!(all, expected, "version {version}, {direction:?}");
+            }
+        }
+        // Nothing that can be reached has been given back.
+        let mut census = self.pool.census();
+        for bits in &found.objects {
+            census.mark(Object::from_bits(*bits)).unwrap();
+        }
+        let account = census.account();
+        assert_eq!(account.dangling, 0, "reachable, but given back");
+        // An aborted version leaves garbage until the next sweep; nothing else does.
+        if !self.aborted {
+            assert!(account.leaked <= self.retired.len() as u64, "{account:?}");
+        }
+    }
+}
+
+/// A small deterministic generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
+    let n = random.below(space);
+    match style {
+        0 => format!("key:{n:012}").into_bytes(),
+        1 => vec![b'x'; n as usize % 23],
+        2 => format!("a-long-common-prefix-that-is-shared/{}", "z".repeat(n as usize % 7)).into_bytes()
+            .into_iter().chain((n as u16).to_be_bytes()).collect(),
+        _ => n.to_be_bytes()[8 - (n as usize % 8 + 1)..].to_vec(),
+    }
+}
+
+fn run(seed: u64, node_size: u32, style: u64, turns: usize, aborts: bool) {
+    let mut random = Random(seed * 0x9e37_79b9 + 1);
+    let mut house = House::new(node_size);
+    let space = [4, 40, 400][random.below(3) as usize];
+    for turn in 0..turns {
+        let count = 1 + random.below(6);
+        let ops: Vec<_> = (0..count)
+            .map(|_| {
+                let key = key(&mut random, space, style);
+                let growing = (turn / 50) % 2 == 0;
+                let put = random.below(10) < if growing { 8 } else { 2 };
+                let value = vec![random.below(256) as u8; random.below(40) as usize];
+                (key, put.then_some(value))
+            })
+            .collect();
+        house.turn(&ops, !aborts || random.below(5) > 0);
+        match random.below(12) {
+            0 => house.pin(),
+            1 => drop(house.pins.pop_first()),
+            2 => {
+                let middle = house.pins.keys().nth(house.pins.len() / 2).copied();
+                middle.map(|version| house.pins.remove(&version));
+            }
+            3 => house.reopen(),
+            4 if aborts => house.scrub(),
+            _ => {}
+        }
+        house.reclaim();
+        if turn % 7 == 0 {
+            house.verify();
+        }
+    }
+    house.verify();
+}
+
+#[test]
+fn every_retained_version_answers_on_small_nodes() {
+    for seed in 1..25 {
+        for style in 0..4 {
+            run(seed, 192, style, 150, false);
+        }
+    }
+}
+
+#[test]
+fn every_retained_version_answers_with_aborts() {
+    for seed in 1..25 {
+        for style in 0..4 {
+            run(seed, 192, style, 150, true);
+        }
+    }
+}
+
+#[test]
+fn every_retained_version_answers_on_full_size_nodes() {
+    for seed in 1..6 {
+        for style in 0..4 {
+            run(seed, 1024, style, 400, seed % 2 == 0);
+        }
+    }
+}

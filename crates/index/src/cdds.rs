@@ -178,6 +178,10 @@ impl VersionedIndex for Cdds {
         self.cleanse(node, writer)
     }
 
+    fn scrub_root(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
+        self.cleanse_root(writer)
+    }
+
     fn collect(
         &self,
         from: Option<&[u8]>,

@@ -144,6 +144,11 @@ pub trait VersionedIndex: Send + Sync {
     /// Durability point: the caller's next fence.
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error>;
 
+    /// Takes back a root that a dead version published.
+    ///
+    /// Durability point: the caller's next fence.
+    fn scrub_root(&self, writer: &mut Writer<'_>) -> Result<(), Error>;
+
     /// One step of logical collection, from the leaf that covers `from` on; the key from which to go
     /// on, `None` at the end.
     fn collect(&self, from: Option<&[u8]>, writer: &mut Writer<'_>)

@@ -47,6 +47,19 @@ impl Cdds {
         Ok(())
     }
 
+    /// Names the newest root that is not dead in the cell.
+    pub(crate) fn cleanse_root(&self, writer: &Writer<'_>) -> Result<(), Error> {
+        let (region, cell) = (self.forest.region(), self.cell()?);
+        let root = self.root(writer.view())?.object.to_bits();
+        if cell.root.load() != root {
+            // ORDER: the chain led every reader here before.
+            region.commit("cdds.cleanse.root", &cell.root, root);
+            // ORDER: named before the interval that made the younger root void is forgotten.
+            region.flush("cdds.cleanse.root.flush", region.offset_of(&cell.root), 8);
+        }
+        Ok(())
+    }
+
     pub(crate) fn collect_step(
         &self,
         from: Option<&[u8]>,

@@ -95,7 +95,8 @@ impl Cdds {
         let mut unclean = walk.dead.contains(Stamp::from_bits(node.header()?.death.load()));
         for slot in 0..node.capacity() {
             let seen = node.seen(slot)?;
-            unclean |= walk.dead.contains(seen.start) || walk.dead.contains(seen.end);
+            unclean |= !seen.start.is_none()
+                && (walk.dead.contains(seen.start) || walk.dead.contains(seen.end));
             if seen.is_needed(death, walk.dead, walk.retained) {
                 let sees = current && walk.view().sees(seen.start, seen.end);
                 self.walk_entry(Object::from_bits(seen.target), shape.level, sees, walk)?;

@@ -51,7 +51,9 @@ fn integer(text: &[u8]) -> Result<i64, Failure> {
 fn database(context: &Context<'_, '_>, text: &[u8]) -> Result<usize, Failure> {
     let number = integer(text)?;
     if i32::try_from(number).is_err() {
-        return Err(NOT_AN_INTEGER.into());
+        return Err(
+            "ERR value is out of range, value must between -2147483648 and 2147483647".into()
+        );
     }
     match usize::try_from(number) {
         Ok(db) if db < context.data.databases() => Ok(db),
@@ -68,5 +70,5 @@ fn help(reply: &mut Reply, container: &str, lines: &[&str]) {
         reply.simple(line);
     }
     reply.simple("HELP");
-    reply.simple("    Print this help.");
+    reply.simple("    Prints this help.");
 }

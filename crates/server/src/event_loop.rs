@@ -65,7 +65,7 @@ impl<'s> EventLoop<'s> {
         let settings = Settings::new(config, address.port());
         let now_us = clock_us();
         let mut shared = Shared::new(settings, address.port(), now_us);
-        shared.report = store.report();
+        shared.take_report(store);
         let mut event_loop = EventLoop {
             poll,
             clients: Clients::default(),
@@ -228,7 +228,7 @@ impl<'s> EventLoop<'s> {
     fn tick(&mut self) -> Result<(), Error> {
         self.tick_ms = self.now_ms + TICK_MS;
         self.shared.stats.sample(self.now_ms);
-        self.shared.report = self.data.store().report();
+        self.shared.take_report(self.data.store());
         if !self.accepting {
             self.accept_again()?;
         }

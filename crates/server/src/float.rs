@@ -134,7 +134,7 @@ mod tests {
         for text in ["", "nan", "1x", "--1", ".", "e5", " 1", "1 ", "0x10"] {
             assert_eq!(Float::parse(text.as_bytes()), None, "{text:?}");
         }
-        assert!(Float::parse(b"1e308").unwrap().add(Float::parse(b"1e308").unwrap()).is_some());
+        assert!(Float::parse(b"1e300").unwrap().add(Float::parse(b"1e300").unwrap()).is_some());
         assert!(Float::parse(b"inf").unwrap().add(Float::parse(b"1").unwrap()).is_none());
     }
 }

@@ -115,17 +115,20 @@ impl Settings {
     /// Sets all of the pairs or none; the error is the reply.
     pub(crate) fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
         let mut checked = Vec::new();
+        let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        if let Some((name, _)) = pairs.iter().find(|(name, _)| find(name).is_none()) {
+            let name = shown(name);
+            return Err(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            ));
+        }
         for &(name, value) in pairs {
-            let shown = String::from_utf8_lossy(name).into_owned();
-            let Some(index) = find(name) else {
-                return Err(format!(
-                    "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
-                ));
-            };
+            let Some(index) = find(name) else { continue };
+            let shown = shown(name);
             if checked.iter().any(|&(other, _)| other == index) {
                 return Err(failed(&shown, "duplicate parameter"));
             }
-            let value = self.check(index, value).map_err(|reason| failed(&shown, reason))?;
+            let value = self.check(index, value).map_err(|reason| failed(&shown, &reason))?;
             checked.push((index, value));
         }
         for (index, value) in checked {
@@ -136,26 +139,26 @@ impl Settings {
     }
 
     /// The value as it is to be kept.
-    fn check(&self, index: usize, value: &[u8]) -> Result<String, &'static str> {
+    fn check(&self, index: usize, value: &[u8]) -> Result<String, String> {
         let text = String::from_utf8_lossy(value).into_owned();
         match PARAMETERS[index].2 {
             Kind::Fixed if text == self.values[index] => Ok(text),
-            Kind::Fixed => Err("can't set immutable config"),
+            Kind::Fixed => Err("can't set immutable config".to_owned()),
             Kind::Text => Ok(text),
             Kind::Flag => match text.to_ascii_lowercase().as_str() {
                 "yes" => Ok("yes".to_owned()),
                 "no" => Ok("no".to_owned()),
-                _ => Err("argument must be 'yes' or 'no'"),
+                _ => Err("argument must be 'yes' or 'no'".to_owned()),
             },
             Kind::Number(low, high) => match parse_integer(value) {
                 Some(number) if (low..=high).contains(&number) => Ok(number.to_string()),
-                Some(_) => Err("argument must be within the allowed range"),
-                None => Err("argument couldn't be parsed into an integer"),
+                Some(_) => Err(out_of_range(low, high)),
+                None => Err("argument couldn't be parsed into an integer".to_owned()),
             },
             Kind::Size(low, high) => match parse_size(&text) {
                 Some(number) if (low..=high).contains(&number) => Ok(number.to_string()),
-                Some(_) => Err("argument must be within the allowed range"),
-                None => Err("argument must be a memory value"),
+                Some(_) => Err(out_of_range(low, high)),
+                None => Err("argument must be a memory value".to_owned()),
             },
         }
     }
@@ -187,6 +190,10 @@ fn find(name: &[u8]) -> Option<usize> {
 
 fn failed(name: &str, reason: &str) -> String {
     format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+}
+
+fn out_of_range(low: i64, high: i64) -> String {
+    format!("argument must be between {low} and {high} inclusive")
 }
 
 /// A number of bytes: `1024`, `1k` (1000), `1kb` (1024), `512mb`, …

@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::Instant;
 
-use tembo_kv::Report;
+use tembo_kv::{Report, Store};
 
 use crate::clients::Token;
 use crate::scan::Scans;
@@ -63,6 +63,12 @@ impl Shared {
             shutdown: false,
             random: seed() | 1,
         }
+    }
+
+    /// Asks the store how it is; no transaction may be open.
+    pub(crate) fn take_report(&mut self, store: &Store) {
+        let (visible, durable) = (store.visible(), store.durable());
+        self.report = Report { visible, durable, ..store.report() };
     }
 
     /// A random number, not fit for secrets.

@@ -24,7 +24,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command::sub("command|info", "info", -2, 0, info),
     Command::sub("command|docs", "docs", -2, 0, docs),
     Command::sub("command|list", "list", -2, 0, list),
-    Command::sub("command|getkeys", "getkeys", -3, 0, getkeys),
+    Command::sub("command|getkeys", "getkeys", -4, 0, getkeys),
     Command::sub("command|help", "help", 2, 0, help),
 ];
 
@@ -99,7 +99,7 @@ fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     for name in args.from(2) {
         match find(name) {
             Some(command) => describe(command, reply),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

@@ -29,7 +29,8 @@ const SECTIONS: &[(&str, Section)] = &[
 fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     // Between MULTI and EXEC nothing may be committed: there the report of the last tick has to do.
     if !context.session.executing {
-        context.shared.report = context.data.commit_early()?.report();
+        let store = context.data.commit_early()?;
+        context.shared.take_report(store);
     }
     let every =
         |at: usize| args.is(at, "ALL") || args.is(at, "DEFAULT") || args.is(at, "EVERYTHING");

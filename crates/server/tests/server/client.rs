@@ -1,0 +1,164 @@
+//! A server of our own, and a client that shows replies as they came over the wire.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tembo_kv::{Options, Store};
+use tembo_server::{Config, Error, Server};
+
+/// A server in a thread; it is stopped when this is dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<(Store, Result<(), Error>)>>,
+}
+
+impl Running {
+    pub fn start() -> Running {
+        Running::with(Config::default())
+    }
+
+    pub fn with(config: Config) -> Running {
+        Running::over(Store::volatile(&Options::default()).unwrap(), config)
+    }
+
+    pub fn over(store: Store, config: Config) -> Running {
+        let mut server = Server::bind(store, Config { port: 0, ..config }).unwrap();
+        let address = server.local_addr();
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let result = server.run(&seen);
+            (server.into_store(), result)
+        });
+        Running { address, stop, thread: Some(thread) }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Stops the server and hands its store over.
+    pub fn stop(mut self) -> (Store, Result<(), Error>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    /// Waits until the server stops by itself.
+    pub fn join(mut self) -> Result<(), Error> {
+        self.thread.take().unwrap().join().unwrap().1
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+pub struct Client {
+    pub stream: BufReader<TcpStream>,
+}
+
+/// A command in RESP.
+pub fn encode(args: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend(format!("${}\r\n", arg.len()).bytes());
+        bytes.extend_from_slice(arg);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client { stream: BufReader::new(stream) }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Executes a command whose words are separated by spaces.
+    pub fn call(&mut self, command: &str) -> String {
+        let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        self.call_args(&args)
+    }
+
+    pub fn call_args(&mut self, args: &[&[u8]]) -> String {
+        self.send(&encode(args));
+        self.reply()
+    }
+
+    /// The next reply, as it came.
+    pub fn reply(&mut self) -> String {
+        String::from_utf8_lossy(&self.reply_bytes().unwrap()).into_owned()
+    }
+
+    /// The next reply; None when the server has closed the connection.
+    pub fn reply_bytes(&mut self) -> Option<Vec<u8>> {
+        let mut line = Vec::new();
+        let count = self.stream.read_until(b'\n', &mut line).unwrap_or(0);
+        if count == 0 {
+            return None;
+        }
+        let number =
+            || -> i64 { std::str::from_utf8(&line[1..]).unwrap().trim_end().parse().unwrap() };
+        match line[0] {
+            b'$' | b'=' if number() >= 0 => {
+                let mut rest = vec![0; number() as usize + 2];
+                self.stream.read_exact(&mut rest).ok()?;
+                line.extend(rest);
+            }
+            b'*' | b'~' => {
+                for _ in 0..number().max(0) {
+                    line.extend(self.reply_bytes()?);
+                }
+            }
+            b'%' => {
+                for _ in 0..number() * 2 {
+                    line.extend(self.reply_bytes()?);
+                }
+            }
+            _ => {}
+        }
+        Some(line)
+    }
+
+    /// Whether the server has closed the connection.
+    pub fn is_closed(&mut self) -> bool {
+        let mut byte = [0];
+        !matches!(self.stream.read(&mut byte), Ok(count) if count > 0)
+    }
+}
+
+/// A random number generator that can be repeated.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
+        choices[self.below(choices.len())]
+    }
+}

@@ -1,0 +1,163 @@
+//! Connections: passwords, limits, who may listen where, being thrown out.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use tembo_kv::{Options, Store};
+use tembo_server::{Config, Error, Server};
+
+use crate::client::{Running, encode};
+
+#[test]
+fn a_password_is_asked_for() {
+    let server = Running::with(Config { requirepass: Some("secret".into()), ..Config::default() });
+    let mut client = server.client();
+    assert_eq!(client.call("GET a"), "-NOAUTH Authentication required.\r\n");
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    for attempt in ["AUTH secre", "AUTH secret1", "AUTH other secret", "HELLO 3 AUTH default x"] {
+        assert_eq!(client.call(attempt), wrong);
+    }
+    assert!(client.call("HELLO 3").starts_with("-NOAUTH HELLO must"));
+    assert_eq!(client.call("AUTH secret"), "+OK\r\n");
+    assert_eq!(client.call("GET a"), "$-1\r\n");
+    assert_eq!(client.call("RESET"), "+RESET\r\n");
+    assert_eq!(client.call("GET a"), "-NOAUTH Authentication required.\r\n");
+    assert!(client.call("HELLO 3 AUTH default secret SETNAME me").starts_with("%7\r\n"));
+    assert_eq!(client.call("GET a"), "_\r\n");
+    assert_eq!(client.call("CLIENT GETNAME"), "$2\r\nme\r\n");
+    let mut client = server.client();
+    client.send(b"*11\r\n");
+    assert_eq!(client.reply(), "-ERR Protocol error: unauthenticated multibulk length\r\n");
+    let mut client = server.client();
+    client.send(b"*1\r\n$20000\r\n");
+    assert_eq!(client.reply(), "-ERR Protocol error: unauthenticated bulk length\r\n");
+}
+
+#[test]
+fn listening_to_everybody_needs_a_password() {
+    let everywhere = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+    let config = Config { bind: everywhere, port: 0, ..Config::default() };
+    let bind = |config| Server::bind(Store::volatile(&Options::default()).unwrap(), config);
+    assert!(matches!(bind(config.clone()), Err(Error::Unprotected { .. })));
+    let with_password = Config { requirepass: Some("x".into()), ..config };
+    assert!(with_password.protected);
+    let server = Running::start();
+    let taken = Config { port: server.address.port(), ..Config::default() };
+    assert!(matches!(bind(taken), Err(Error::Bind { .. })));
+}
+
+#[test]
+fn maxclients() {
+    let server = Running::with(Config { maxclients: 3, ..Config::default() });
+    let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.call("PING"), "+PONG\r\n");
+    }
+    let mut refused = server.client();
+    assert_eq!(refused.reply(), "-ERR max number of clients reached\r\n");
+    assert!(refused.is_closed());
+    clients.pop();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(server.client().call("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn idle_clients_are_disconnected() {
+    let server = Running::with(Config { timeout_s: 1, ..Config::default() });
+    let mut client = server.client();
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn one_reply_beyond_the_limit_disconnects() {
+    let server = Running::with(Config { output_size_max: 3 << 20, ..Config::default() });
+    let mut client = server.client();
+    let value = vec![b'x'; 1 << 20];
+    assert_eq!(client.call_args(&[b"SET", b"a", &value]), "+OK\r\n");
+    let big = client.call("MGET a a");
+    assert!(big.len() > 2 << 20);
+    client.send(&encode(&[b"MGET", b"a", b"a", b"a", b"a", b"a"]));
+    assert!(client.is_closed());
+    let info = server.client().call("INFO stats");
+    assert!(info.contains("client_output_buffer_limit_disconnections:1"), "{info}");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from_and_then_disconnected() {
+    let config = Config { output_size_max: 16 << 20, output_stall_s: 1, ..Config::default() };
+    let server = Running::with(config);
+    let mut other = server.client();
+    let value = vec![b'x'; 1 << 20];
+    other.call_args(&[b"SET", b"a", &value]);
+    let mut client = server.client();
+    for _ in 0..200 {
+        client.send(&encode(&[b"GET", b"a"]));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let list = other.call("CLIENT LIST");
+    let waiting = |line: &str| -> usize {
+        line.split(" omem=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+    };
+    let worst = list.lines().filter(|line| line.contains("omem=")).map(waiting).max().unwrap();
+    assert!(worst > 1 << 20 && worst < 4 << 20, "{worst}");
+    std::thread::sleep(Duration::from_millis(3000));
+    assert_eq!(other.call("CLIENT LIST").matches(" laddr=").count(), 1);
+    assert_eq!(other.call("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn a_slow_reader_gets_everything() {
+    let server = Running::start();
+    let mut client = server.client();
+    let value = vec![b'x'; 300_000];
+    client.call_args(&[b"SET", b"a", &value]);
+    let mut bytes = Vec::new();
+    for _ in 0..300 {
+        bytes.extend(encode(&[b"GET", b"a"]));
+    }
+    bytes.extend(encode(&[b"ECHO", b"end"]));
+    client.send(&bytes);
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..300 {
+        assert_eq!(client.reply_bytes().unwrap().len(), 300_000 + 9 + 2);
+    }
+    assert_eq!(client.reply(), "$3\r\nend\r\n");
+}
+
+#[test]
+fn kill_list_reply_quit() {
+    let server = Running::start();
+    let (mut client, mut victim) = (server.client(), server.client());
+    let id = victim.call("CLIENT ID").trim().trim_start_matches(':').to_owned();
+    assert!(client.call("CLIENT LIST").contains(&format!("id={id} ")));
+    assert_eq!(client.call(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert!(victim.is_closed());
+    assert_eq!(client.call("CLIENT KILL 1.2.3.4:5"), "-ERR No such client\r\n");
+    let bytes = [
+        encode(&[b"CLIENT", b"REPLY", b"SKIP"]),
+        encode(&[b"PING"]),
+        encode(&[b"ECHO", b"a"]),
+        encode(&[b"CLIENT", b"REPLY", b"OFF"]),
+        encode(&[b"PING"]),
+        encode(&[b"CLIENT", b"REPLY", b"ON"]),
+        encode(&[b"ECHO", b"b"]),
+        encode(&[b"QUIT"]),
+        encode(&[b"SET", b"after", b"quit"]),
+    ];
+    client.send(&bytes.concat());
+    let replies: String = (0..4).map(|_| client.reply()).collect();
+    assert_eq!(replies, "$1\r\na\r\n+OK\r\n$1\r\nb\r\n+OK\r\n");
+    assert!(client.is_closed());
+    assert_eq!(server.client().call("EXISTS after"), ":0\r\n");
+}
+
+#[test]
+fn shutdown_stops_the_server() {
+    let server = Running::start();
+    let mut client = server.client();
+    assert_eq!(client.call("SHUTDOWN WHAT"), "-ERR syntax error\r\n");
+    client.send(&encode(&[b"SHUTDOWN", b"NOSAVE"]));
+    assert!(client.is_closed());
+    server.join().unwrap();
+}

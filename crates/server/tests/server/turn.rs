@@ -1,0 +1,110 @@
+//! What a turn promises: one commit, order, replies after the sync.
+
+use crate::client::{Client, Running, encode};
+
+/// The version that INFO shows. INFO itself writes nothing.
+fn visible(client: &mut Client) -> u64 {
+    let info = client.call("INFO persistence");
+    let line = info.lines().find(|line| line.starts_with("tembo_version_visible:")).unwrap();
+    line.split(':').nth(1).unwrap().parse().unwrap()
+}
+
+fn turns(client: &mut Client) -> u64 {
+    let info = client.call("INFO stats");
+    let line = info.lines().find(|line| line.starts_with("tembo_turns:")).unwrap();
+    line.split(':').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn pipelined_writes_cost_one_commit() {
+    let store = tembo_kv::Store::volatile(&tembo_kv::Options::default()).unwrap();
+    let server = Running::over(store, Default::default());
+    let mut client = server.client();
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+    let before_turns = turns(&mut client);
+    let mut bytes = Vec::new();
+    for number in 0..500 {
+        let key = format!("key:{number}");
+        bytes.extend(encode(&[b"SET", key.as_bytes(), b"v"]));
+    }
+    client.send(&bytes);
+    for _ in 0..500 {
+        assert_eq!(client.reply(), "+OK\r\n");
+    }
+    // One turn for the writes, none for a read of the counters but its own, not yet counted.
+    assert_eq!(turns(&mut client) - before_turns, 2);
+    let before = visible(&mut client);
+    client.send(&bytes);
+    for _ in 0..500 {
+        assert_eq!(client.reply(), "+OK\r\n");
+    }
+    assert_eq!(visible(&mut client) - before, 1, "500 writes in one piece are one commit");
+    let (store, result) = server.stop();
+    result.unwrap();
+    assert_eq!(store.durable(), store.visible());
+}
+
+#[test]
+fn reads_commit_nothing() {
+    let server = Running::start();
+    let mut client = server.client();
+    client.call("SET a 1");
+    let before = visible(&mut client);
+    for _ in 0..10 {
+        assert_eq!(client.call("GET a"), "$1\r\n1\r\n");
+    }
+    assert_eq!(visible(&mut client), before);
+}
+
+#[test]
+fn a_turn_is_bounded_and_order_is_kept() {
+    let server = Running::start();
+    let mut client = server.client();
+    let mut bytes = Vec::new();
+    for _ in 0..35_000 {
+        bytes.extend(encode(&[b"INCR", b"n"]));
+    }
+    let mut other = server.client();
+    let writer = std::thread::spawn(move || {
+        client.send(&bytes);
+        for number in 1..=35_000 {
+            assert_eq!(client.reply(), format!(":{number}\r\n"));
+        }
+    });
+    for _ in 0..100 {
+        assert_eq!(other.call("PING"), "+PONG\r\n");
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_client_sees_its_own_writes_within_a_turn() {
+    let server = Running::start();
+    let mut client = server.client();
+    let bytes =
+        [encode(&[b"SET", b"a", b"1"]), encode(&[b"INCR", b"a"]), encode(&[b"GET", b"a"])].concat();
+    client.send(&bytes);
+    assert_eq!(client.reply() + &client.reply() + &client.reply(), "+OK\r\n:2\r\n$1\r\n2\r\n");
+}
+
+#[test]
+fn large_values_come_back_whole() {
+    let server = Running::start();
+    let mut client = server.client();
+    for size in [65_536, 65_537, 200_000, 3 << 20, 20 << 20] {
+        let value: Vec<u8> = (0..size).map(|at| (at * 7 % 251) as u8).collect();
+        // A short command before and behind, so that the long bulk begins and ends within a read.
+        let bytes = [
+            encode(&[b"SET", b"small", b"1"]),
+            encode(&[b"SET", b"big", &value]),
+            encode(&[b"GET", b"small"]),
+        ]
+        .concat();
+        client.send(&bytes);
+        assert_eq!(client.reply() + &client.reply() + &client.reply(), "+OK\r\n+OK\r\n$1\r\n1\r\n");
+        client.send(&encode(&[b"GET", b"big"]));
+        let reply = client.reply_bytes().unwrap();
+        let header = format!("${size}\r\n").len();
+        assert!(reply[header..reply.len() - 2] == value, "{size}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use anyhow::Context;
+use serde::Serialize;
 use tembo_kv::{Direction, Durability, Store};
 use tembo_server::DATABASES_MAX;
 
@@ -51,6 +52,97 @@ fn entry(db: usize, key: &[u8], bytes: &[u8]) -> anyhow::Result<Entry> {
         value: value.payload.to_vec(),
         expires_at_ms: value.expiry_ms,
     })
+}
+
+/// How many keys there are, expired ones included.
+pub(crate) fn count(store: &Store) -> anyhow::Result<u64> {
+    let mut keys = 0;
+    for db in 0..DATABASES_MAX {
+        let keyspace = store.keyspace(&format::data_keyspace(db))?;
+        let transaction = store.transaction()?;
+        keys += match transaction.count(keyspace) {
+            Some(count) => count,
+            // A recount is under way; this is one.
+            None => {
+                let (mut count, all) = (0, Bound::Unbounded);
+                transaction.range(keyspace, all, all, Direction::Forward, &mut |_, _| {
+                    count += 1;
+                    true
+                })?;
+                count
+            }
+        };
+    }
+    Ok(keys)
+}
+
+/// What a walk over the server's keys found.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Audit {
+    pub(crate) keys: u64,
+    pub(crate) key_bytes: u64,
+    pub(crate) value_bytes: u64,
+    /// Keys that expire.
+    pub(crate) expiring: u64,
+    /// What does not hold, at most [`FAULTS_MAX`].
+    pub(crate) faults: Vec<String>,
+}
+
+/// More faults than this say nothing new.
+const FAULTS_MAX: usize = 100;
+
+impl Audit {
+    fn fault(&mut self, what: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(what);
+        }
+    }
+}
+
+/// Walks every key: each value is one, and the expiry index and the values agree.
+pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
+    let mut audit = Audit::default();
+    for db in 0..DATABASES_MAX {
+        let data = store.keyspace(&format::data_keyspace(db))?;
+        let expiry = store.keyspace(&format::expiry_keyspace(db))?;
+        let transaction = store.transaction()?;
+        let mut expiring = 0;
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        transaction.range(data, all.0, all.1, Direction::Forward, &mut |key, bytes| {
+            audit.keys += 1;
+            audit.key_bytes += key.len() as u64;
+            match Value::decode(bytes) {
+                Ok(value) => {
+                    audit.value_bytes += value.payload.len() as u64;
+                    expiring += u64::from(value.expiry_ms.is_some());
+                }
+                Err(_) => audit.fault(format!("db{db}: the value of {} is none", shown(key))),
+            }
+            true
+        })?;
+        let mut indexed = 0;
+        transaction.range(expiry, all.0, all.1, Direction::Forward, &mut |index_key, _| {
+            indexed += 1;
+            let found = format::decode_expiry_entry(index_key);
+            let agrees = found.is_some_and(|(expiry_ms, key)| {
+                let value = transaction.get(data, key).ok().flatten().map(Value::decode);
+                matches!(value, Some(Ok(value)) if value.expiry_ms == Some(expiry_ms))
+            });
+            if !agrees {
+                audit.fault(format!("db{db}: {} in the expiry index is stale", shown(index_key)));
+            }
+            true
+        })?;
+        if indexed != expiring {
+            audit.fault(format!("db{db}: {expiring} keys expire, {indexed} are in the index"));
+        }
+        audit.expiring += expiring;
+    }
+    Ok(audit)
+}
+
+fn shown(key: &[u8]) -> String {
+    key.escape_ascii().take(100).map(char::from).collect()
 }
 
 /// Entries on their way into a store.

@@ -98,3 +98,9 @@ pub(crate) fn encode_expiry_entry(entry: &mut Vec<u8>, expiry_ms: u64, key: &[u8
     entry.extend_from_slice(&expiry_ms.to_be_bytes());
     entry.extend_from_slice(key);
 }
+
+/// Takes a key of the expiry index apart.
+pub(crate) fn decode_expiry_entry(entry: &[u8]) -> Option<(u64, &[u8])> {
+    let (expiry, key) = entry.split_first_chunk()?;
+    Some((u64::from_be_bytes(*expiry), key))
+}

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::bytes::Bytes;
+use crate::entries;
 use crate::exit::Exit;
 use crate::output::{Lines, print};
 use crate::store::open_as_is;
@@ -23,6 +24,7 @@ struct Stat {
     pool: String,
     domain: String,
     version: u64,
+    keys: u64,
     pool_bytes: u64,
     used_bytes: u64,
     recovery_us: u64,
@@ -35,6 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         pool: args.pool.display().to_string(),
         domain: report.domain,
         version: report.visible,
+        keys: entries::count(&store)?,
         pool_bytes: report.pool_bytes,
         used_bytes: report.used_bytes,
         recovery_us: report.recovery_us,
@@ -43,9 +46,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     lines.add("pool", &stat.pool);
     lines.add("domain", &stat.domain);
     lines.add("version", stat.version);
+    lines.add("keys", stat.keys);
     lines.add("size", Bytes(stat.pool_bytes));
     lines.add("used", Bytes(stat.used_bytes));
-    lines.add("recovery", format_args!("{} µs", stat.recovery_us));
+    lines.add("opened in", format_args!("{:.1} ms", stat.recovery_us as f64 / 1e3));
     print(args.json, &stat, &lines)?;
     store.close()?;
     Ok(Exit::Done)

@@ -92,7 +92,7 @@ impl Script {
 
     /// Far enough away not to pass, and absolute, so that both servers see the same.
     fn expiry(&mut self) -> Vec<String> {
-        let choices: [&[&str]; 12] = [
+        let choices: [&[&str]; 11] = [
             &["EXAT", "99999999999"],
             &["PXAT", "99999999999123"],
             &["EXAT", "88888888888"],
@@ -103,7 +103,6 @@ impl Script {
             &["EX"],
             &["PX", "9223372036854775807"],
             &["EX", "9223372036854775807"],
-            &["PXAT", "1"],
             &["EX", "5", "PX", "5"],
         ];
         self.0.pick(&choices).iter().map(|word| (*word).to_owned()).collect()

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tembo_pmem::{DomainRequest, Error, HEADER_SIZE, Region, RegionOptions, SyncP
 
 const SIZE: u64 = 512 << 10;
 /// Small words live in the first part, large records in the second.
-const WORDS: u64 = 64 << 10;
+const WORDS: u64 = 16 << 10;
 const LARGE: u64 = 256 << 10;
 const LARGE_LEN: usize = 70_000;
 
@@ -134,11 +135,23 @@ fn work(
         if random.below(3) == 0 {
             history.sync(region)?;
         }
-        if op % 40 == 39 {
+        if random.below(30) == 0 && op > 0 {
             region.checkpoint()?;
         }
     }
     Ok(())
+}
+
+/// Fences without reserving, so that the ring is full before it is checkpointed.
+fn overrun(region: &Region, history: &mut History, random: &mut Random) {
+    for _ in 0..450 + random.below(150) {
+        let word = 2 + random.below(WORDS / 8 - 2);
+        put(region, HEADER_SIZE + word * 8, random.next()).unwrap();
+        history.fence(region);
+        if random.below(20) == 0 && history.sync(region).is_err() {
+            return;
+        }
+    }
 }
 
 fn reopen(disk: &MemDisk) -> Region {
@@ -174,43 +187,45 @@ fn the_power_may_go_at_every_step_of_a_workload() {
     }
 }
 
+/// An opening that dies at call `at`, the next one at each of its own; then one must succeed.
+/// Whether the first was cut off.
+fn opening(clean: bool, at: u64, dropped: Option<&'static str>) -> bool {
+    let disk = MemDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    let mut history = History::new(&region);
+    work(&region, &mut history, &mut Random(9), 30).unwrap();
+    history.sync(&region).unwrap();
+    if clean {
+        region.close().unwrap();
+    } else {
+        drop(region);
+    }
+    let first = disk.after_kill();
+    first.drop_step(dropped);
+    first.fail_from(at);
+    let opened = Region::open(&path(), &options(&first, SyncPolicy::Always));
+    let opened = opened.and_then(Region::close).is_ok();
+    // Each call twice: after a power loss, and after the death of the process alone.
+    for again in (2..40).map(|twice| twice / 2 * 2 + twice % 2) {
+        let power = |seed| first.after_power_loss(&mut Random(seed));
+        let second = if again % 2 == 0 { power(at * 100 + again) } else { first.after_kill() };
+        second.fail_from(again / 2);
+        let done = Region::open(&path(), &options(&second, SyncPolicy::Always)).is_ok();
+        for seed in 0..3 {
+            let third = second.after_power_loss(&mut Random(at * 1000 + again + seed * 77));
+            history.check(&image(&reopen(&third)), &format!("clean {clean} {at} {again}"));
+        }
+        if done && again % 2 == 1 {
+            break;
+        }
+    }
+    !opened
+}
+
 #[test]
 fn the_power_may_go_at_every_step_of_opening_and_closing() {
     for clean in [false, true] {
-        let disk = MemDisk::default();
-        let region = create(&disk, SyncPolicy::Always).unwrap();
-        let mut history = History::new(&region);
-        work(&region, &mut history, &mut Random(9), 30).unwrap();
-        history.sync(&region).unwrap();
-        if clean {
-            region.close().unwrap();
-        } else {
-            drop(region);
-        }
-        let base = disk.after_kill();
-        // First opening dies at step `at`, the second at step `again`, the third must succeed.
-        let mut at = 1;
-        loop {
-            let first = base.after_kill();
-            first.fail_from(at);
-            let opened = Region::open(&path(), &options(&first, SyncPolicy::Always));
-            let opened = opened.and_then(Region::close).is_ok();
-            for again in 1..30 {
-                let second = first.after_power_loss(&mut Random(at * 100 + again));
-                second.fail_from(again);
-                let done = Region::open(&path(), &options(&second, SyncPolicy::Always)).is_ok();
-                let third = second.after_power_loss(&mut Random(at * 1000 + again));
-                history.check(&image(&reopen(&third)), &format!("clean {clean} {at} {again}"));
-                if done {
-                    break;
-                }
-            }
-            if opened {
-                break;
-            }
-            at += 1;
-        }
-        assert!(at > 7, "opening and closing have steps: {at}");
+        assert!((1..40).take_while(|at| opening(clean, *at, None)).count() >= 6);
     }
 }
 
@@ -240,29 +255,40 @@ fn the_power_may_go_at_every_step_of_creation() {
     assert!(at > 10);
 }
 
+/// Growth that is cut off at call `at`; whether it was.
+fn growth(at: u64, dropped: Option<&'static str>) -> bool {
+    let disk = MemDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    disk.drop_step(dropped);
+    disk.fail_from(at);
+    let grown = region.grow(2 * SIZE).is_ok();
+    assert_eq!(region.size(), if grown { 2 * SIZE } else { SIZE });
+    drop(region);
+    for power in 0..8 {
+        let after = disk.after_power_loss(&mut Random(at * 10 + power));
+        after.drop_step(dropped);
+        let region = reopen(&after);
+        assert!(!grown || region.size() == 2 * SIZE);
+        drop(region);
+        // Somebody else's bytes behind the end are nobody's.
+        let mut bytes = after.content(&path()).unwrap();
+        bytes.resize(bytes.len() + 10_000, 0xee);
+        after.after_kill().put(&path(), &bytes);
+        let after = after.after_kill();
+        after.put(&path(), &bytes);
+        let region = reopen(&after);
+        let size = region.size();
+        region.grow(3 * SIZE).unwrap();
+        drop(region);
+        let region = reopen(&after.after_kill());
+        assert!(region.bytes(size, 3 * SIZE - size).unwrap().iter().all(|byte| *byte == 0));
+    }
+    !grown
+}
+
 #[test]
 fn the_power_may_go_at_every_step_of_growth() {
-    let mut at = 1;
-    loop {
-        let disk = MemDisk::default();
-        let region = create(&disk, SyncPolicy::Always).unwrap();
-        disk.fail_from(at);
-        let grown = region.grow(2 * SIZE).is_ok();
-        assert_eq!(region.size(), if grown { 2 * SIZE } else { SIZE });
-        drop(region);
-        for power in 0..4 {
-            let after = disk.after_power_loss(&mut Random(at * 10 + power));
-            let region = reopen(&after);
-            assert!(!grown || region.size() == 2 * SIZE);
-            region.grow(3 * SIZE).unwrap();
-            assert!(region.bytes(SIZE, 2 * SIZE).unwrap().iter().all(|byte| *byte == 0));
-        }
-        if grown {
-            break;
-        }
-        at += 1;
-    }
-    assert!(at >= 4);
+    assert!((1..20).take_while(|at| growth(*at, None)).count() >= 4);
 }
 
 #[test]
@@ -412,7 +438,7 @@ fn the_ring_goes_round_and_reopening_equals_the_model() {
             history.sync(&region).unwrap();
             let report = region.report();
             assert!(
-                report.checkpoints > 1 && report.log_bytes_written > 2 * report.log_capacity,
+                report.checkpoints > 1 && report.log_bytes_written > report.log_capacity,
                 "{report:?}"
             );
             drop(region);
@@ -456,23 +482,22 @@ fn no_bytes_make_opening_panic() {
     }
 }
 
-/// Three lives of a pool; in one of them the disk fails at call `at`. After each the power is lost
-/// or the process killed. Panics when something is lost; whether the failure was reached.
-fn lives(seed: u64, at: u64, dropped: Option<&'static str>) -> bool {
-    let mut random = Random(seed * 7919 + at);
+/// Four lives of a pool; in some of them the disk fails from a call on. After each the power is
+/// lost or the process killed. Panics when something is lost.
+fn lives(seed: u64, dropped: Option<&'static str>) {
+    let mut random = Random(seed);
     let policy = if random.below(2) == 0 { SyncPolicy::Always } else { SyncPolicy::Os };
     let mut disk = MemDisk::default();
     let mut history: Option<History> = None;
-    let failing = random.below(3);
-    let mut reached = false;
-    for life in 0..3 {
+    for _ in 0..4 {
         disk.drop_step(dropped);
-        if life == failing {
-            disk.fail_from(at);
+        let fails = random.below(2) == 0;
+        if fails {
+            let bound = [12, 60, 300][random.below(3) as usize];
+            disk.fail_from(1 + random.below(bound));
         }
         let result = live(&disk, policy, &mut history, &mut random);
-        reached |= result.is_err();
-        assert!(result.is_ok() || life == failing, "{:?}", result.err());
+        assert!(result.is_ok() || fails, "seed {seed}: {:?}", result.err());
         let power = random.below(4) != 0;
         disk = if power { disk.after_power_loss(&mut random) } else { disk.after_kill() };
         if power
@@ -483,7 +508,6 @@ fn lives(seed: u64, at: u64, dropped: Option<&'static str>) -> bool {
             history.synced = history.closed;
         }
     }
-    reached
 }
 
 /// Opens, or creates, and checks what is there; then works, grows, closes or dies.
@@ -510,8 +534,11 @@ fn live(
     let size = region.size();
     assert!(history.as_ref().is_none_or(|history| size >= history.size), "growth is kept");
     let history = history.insert(History { size, ..History::new(&region) });
+    if random.below(4) == 0 {
+        overrun(&region, history, random);
+    }
     for _ in 0..3 {
-        work(&region, history, random, 12)?;
+        work(&region, history, random, 25)?;
         if random.below(3) == 0 && region.size() < 4 * SIZE {
             let size = region.size() + SIZE / 2;
             region.grow(size)?;
@@ -525,18 +552,23 @@ fn live(
     if random.below(3) == 0 {
         region.close()?;
         history.closed = history.synced;
+        if random.below(2) == 0 {
+            // A closed pool is one file.
+            disk.remove_now(Path::new("/disk/pool.log"));
+        }
     }
     Ok(())
 }
 
 #[test]
 fn pools_live_through_failures_and_power_losses() {
-    for seed in 0..60 {
-        (1..400).step_by(11).any(|at| !lives(seed, at + seed % 11, None));
-    }
+    (0..1000).for_each(|seed| lives(seed, None));
 }
 
-/// Steps of which leaving out one alone must be noticed, and is.
+/// Steps of which leaving out one alone must be noticed, and is. Not here: `create.sync_dir`, which
+/// in this domain the log's `log.sync_dir` repeats; `log.allocate` and `log.fill_zeroes`, which do the
+/// same for consistency, the one for clean errors, the other for speed; `close.sync`, which is of
+/// the other domains.
 const NEEDED: &[&str] = &[
     "create.file",
     "create.allocate",
@@ -544,19 +576,18 @@ const NEEDED: &[&str] = &[
     "create.format_write",
     "create.sync_before_link",
     "create.link",
-    "create.sync_dir",
     "open.generation_write",
     "open.generation_sync",
+    "open.follow_sync_dir",
     "open.follow_write",
     "open.follow_sync",
     "log.create",
-    "log.allocate",
     "log.fill_groups",
-    "log.fill_zeroes",
     "log.header_write",
     "log.sync_before_rename",
     "log.rename",
     "log.sync_dir",
+    "log.recycle_sync_dir",
     "log.recycle_write",
     "log.recycle_sync",
     "log.write",
@@ -574,25 +605,22 @@ const NEEDED: &[&str] = &[
     "grow.sync_before_size",
     "grow.size_write",
     "grow.size_sync",
-    "close.sync",
     "close.header_write",
     "close.header_sync",
 ];
 
 #[test]
 fn each_step_below_the_waist_is_needed() {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
     let mut survivors = Vec::new();
     for step in NEEDED {
-        let caught = (0..400).any(|seed| {
-            let at = 1 + seed * 37 % 300;
-            std::panic::catch_unwind(|| lives(seed, at, Some(step))).is_err()
-        });
+        let dropped = Some(*step);
+        let fails = |work: &dyn Fn()| catch_unwind(AssertUnwindSafe(work)).is_err();
+        let caught = (1..8).any(|at| fails(&|| _ = growth(at, dropped)))
+            || (1..40).any(|at| fails(&|| _ = opening(at % 2 == 0, at / 2, dropped)))
+            || (0..3000).any(|seed| fails(&|| lives(seed, dropped)));
         if !caught {
             survivors.push(*step);
         }
     }
-    std::panic::set_hook(hook);
     assert!(survivors.is_empty(), "nothing is noticed without {survivors:?}");
 }

@@ -329,8 +329,10 @@ impl DiskFile for MemFile {
         match self.disk.step(&mut inner, step) {
             Ok(true) => {
                 let file = &mut inner.files[self.index];
-                file.durable = file.data.clone();
-                file.pending.clear();
+                file.durable.resize(file.data.len(), 0);
+                for (offset, bytes) in std::mem::take(&mut file.pending) {
+                    file.durable[offset..offset + bytes.len()].copy_from_slice(&bytes);
+                }
                 Ok(())
             }
             other => other.map(drop),

@@ -47,9 +47,7 @@ impl RedoLog {
             let (unlocked, _) = self.write_out(state);
             state = unlocked;
         }
-        if (state.end.position - state.start) * 2 > self.ring.capacity {
-            self.want_checkpoint(&mut state);
-        }
+        self.check_fill(&mut state);
         drop(state);
         lines.clear();
         book.with(|note| {

@@ -94,8 +94,10 @@ fn load_needed(
     }
     let replay = replay(&found.ring, path, &log, header.size.get())?;
     if follows {
-        // The last opening was cut off between the log's rename and the header. ORDER: the header
-        // names this generation before the next one takes its place.
+        // The last opening was cut off between the log's rename and the header. ORDER: the name is
+        // durable before the header names this generation, and the header does before the next
+        // generation takes the name.
+        sync_name(source.disk, "open.follow_sync_dir", path)?;
         pool.update("open.follow_write", "open.follow_sync", |header| {
             header.generation = log.generation;
         })?;
@@ -115,6 +117,9 @@ fn adopt_clean(source: &Source<'_>, pool: &MediaHeader, path: &Path) -> Result<A
     if found.ring.capacity != capacity(source.log_size) {
         return create(source, pool, path, None);
     }
+    // ORDER: the name, which an opening that was cut off may have left in memory only, is durable
+    // before the pool's header needs the log.
+    sync_name(source.disk, "log.recycle_sync_dir", path)?;
     let fresh = fresh_header(source, pool, found.ring.capacity);
     // ORDER: the log's groups are void, by their salt, before the pool's header needs the log.
     found.header.update("log.recycle_write", "log.recycle_sync", |header| {
@@ -167,7 +172,7 @@ fn create(
     let draft_path = with_suffix(path, ".new");
     let io = |action, e| Error::io(action, &draft_path, e);
     let content = replay.map_or(0, |replay| content_size(replay.line_count()));
-    let capacity = capacity(source.log_size.max(content * 2));
+    let capacity = capacity(source.log_size.max(content + source.log_size / 4));
     let header = fresh_header(source, pool, capacity);
     let file = source.disk.create("log.create", &draft_path).map_err(|e| io("create", e))?;
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
@@ -178,7 +183,7 @@ fn create(
     let disk = source.disk;
     disk.rename("log.rename", &draft_path, path).map_err(|e| io("rename", e))?;
     // ORDER: the name is durable before the pool's header needs the log.
-    disk.sync_dir("log.sync_dir", path).map_err(|e| io("sync directory of", e))?;
+    sync_name(disk, "log.sync_dir", path)?;
     let private = replay.map_or(Vec::new(), |r| r.lines().map(|(line, _)| line).collect());
     let ring = Ring { file, capacity };
     Ok(Adopted { path: path.to_owned(), header: slots, ring, end, private })
@@ -225,9 +230,14 @@ fn fill(
     Ok(place)
 }
 
+fn sync_name(disk: &dyn Disk, step: &'static str, path: &Path) -> Result<(), Error> {
+    disk.sync_dir(step, path).map_err(|e| Error::io("sync directory of", path, e))
+}
+
 /// Bytes that replayed lines take in a new log.
 fn content_size(lines: u64) -> u64 {
-    lines.div_ceil(GROUP_MAX as u64) * group_size(GROUP_MAX, 0) as u64
+    let (full, rest) = (lines / GROUP_MAX as u64, lines as usize % GROUP_MAX);
+    full * group_size(GROUP_MAX, 0) as u64 + group_size(rest, 0) as u64
 }
 
 fn capacity(wanted: u64) -> u64 {

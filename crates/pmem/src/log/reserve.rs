@@ -114,6 +114,13 @@ impl RedoLog {
         (state.end.position - state.start) * 2 > self.ring.capacity
     }
 
+    /// Wakes the checkpointer when more than half of the ring is in use.
+    pub(super) fn check_fill(&self, state: &mut State) {
+        if self.is_half_full(state) {
+            self.want_checkpoint(state);
+        }
+    }
+
     /// Wakes the checkpointer.
     pub(super) fn want_checkpoint(&self, state: &mut State) {
         if !state.want_checkpoint {

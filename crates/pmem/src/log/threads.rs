@@ -21,6 +21,7 @@ impl Threads {
     /// Starts what the log wants.
     pub(crate) fn start(log: &Arc<RedoLog>) -> io::Result<Threads> {
         let mut threads = Threads::default();
+        log.check_fill(&mut log.lock());
         if log.background {
             let worker = log.clone();
             let checkpointer = Builder::new()

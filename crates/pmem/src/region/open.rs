@@ -93,9 +93,13 @@ impl Region {
             logged.stop();
             logged.checkpoint()?;
         }
+        let is_logged = self.domain() == Domain::Logged;
         let mut slots = media.header.lock().unwrap_or_else(PoisonError::into_inner);
-        // ORDER: all stores are in the file before the header calls it clean.
-        slots.file().sync("close.sync").map_err(|e| Error::io("sync", &media.path, e))?;
+        if !is_logged {
+            // ORDER: all stores are in the file before the header calls it clean. The checkpoint
+            // has seen to it in the `logged` domain.
+            slots.file().sync("close.sync").map_err(|e| Error::io("sync", &media.path, e))?;
+        }
         slots.update("close.header_write", "close.header_sync", |header| {
             header.set(FLAG_CLEAN, true);
             header.set(FLAG_LOG_NEEDED, false);
@@ -142,6 +146,10 @@ impl Place<'_> {
             self.file.sync("open.replay_sync").map_err(|e| self.io("sync", e))?;
         }
         self.map(choice.backing(self.file.as_ref()))?;
+        // ORDER: the pool's name is durable before anything is stored: its creation may have been
+        // cut off before that. The `logged` domain does the same for its log, in the same directory.
+        let disk = &self.options.disk;
+        disk.sync_dir("open.sync_dir", self.path).map_err(|e| self.io("sync directory of", e))?;
         // ORDER: the header says that the region is in use, and in which boot, before anything is
         // stored, so that an emulation that lost its memory is known for one.
         slots.update("open.header_write", "open.header_sync", |header| {

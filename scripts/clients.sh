@@ -1,15 +1,38 @@
 #!/bin/sh
-# The tests with real clients: every tests/clients/*.py, each against the binary given.
+# Real clients against the binary given: redis-py, redis-cli and redis-benchmark against one server,
+# then a million keys, a SIGKILL and a restart.
 set -eu
 cd "$(dirname "$0")/.."
-tembo=$(realpath "${1:-target/release/tembo}")
-export TEMBO="$tembo" TEMBO_BIN="$tembo"
+TEMBO=$(realpath "${1:-target/release/tembo}")
+export TEMBO
 PATH="$PWD/target/bin:$PATH"
-found=0
-for test in tests/clients/test_*.py; do
-    [ -e "$test" ] || continue
-    found=1
-    echo "==> $test"
-    target/venv/bin/python "$test"
+
+folder=$(mktemp -d target/clients.XXXXXX)
+"$TEMBO" serve --pool "$folder/clients.pool" --domain logged --port 0 >"$folder/ready" &
+server=$!
+# On every way out: a server that is still there is ours.
+trap 'kill -9 "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT INT TERM
+
+tries=0
+until grep -q 'ready at' "$folder/ready"; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 300 ]; then
+        echo "the server is not ready" >&2
+        exit 1
+    fi
+    sleep 0.1
 done
-[ "$found" = 1 ] || echo "==> no tests in tests/clients"
+TEMBO_PORT=$(sed -n 's/.*ready at [^ ]*:\([0-9]*\) .*/\1/p' "$folder/ready")
+export TEMBO_PORT
+
+echo "==> redis-py"
+target/venv/bin/python tests/clients/test_redis_py.py
+echo "==> redis-cli, redis-benchmark"
+TEMBO_PIPE_COUNT=100000 tests/clients/redis_cli.sh
+kill "$server"
+wait "$server"
+"$TEMBO" check "$folder/clients.pool"
+
+echo "==> a million keys, SIGKILL, restart"
+python3 tests/clients/test_pipe.py
+echo "==> clients: ok"

@@ -49,7 +49,17 @@ impl Setup {
         if let Some(user) = self.user {
             std::os::unix::process::CommandExt::uid(&mut command, user);
         }
-        Process { child: command.spawn().unwrap() }
+        for _ in 0..1000 {
+            match command.spawn() {
+                Ok(child) => return Process { child },
+                // A test that forks meanwhile still holds a copied binary open, until it has exec'ed.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => panic!("{command:?}: {error}"),
+            }
+        }
+        panic!("{command:?}: the binary stays busy");
     }
 
     /// Starts the server and waits until it is ready.

@@ -106,6 +106,14 @@ fn a_damaged_word_of_the_superblock() {
     folder.is_refused(DAMAGED);
 }
 
+/// The most dangerous damage: what is left looks like a pool that was just made.
+#[test]
+fn a_lost_root_is_not_an_empty_store() {
+    let folder = Folder::with_pool(10);
+    change(&folder.pool(), |bytes| bytes[LABEL + 128..LABEL + 256].fill(0));
+    assert!(folder.setup().try_start().is_err(), "an empty store took the place of a damaged one");
+}
+
 /// A header is written in one place while the other is whole: a crash can tear one.
 #[test]
 fn one_torn_header_is_survived() {

@@ -1,0 +1,137 @@
+//! The commands, as a person or a script uses them.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub)]
+
+#[path = "driver/resp.rs"]
+mod resp;
+#[path = "driver/server.rs"]
+mod server;
+
+use std::path::Path;
+
+use resp::Reply;
+use serde_json::Value;
+use server::{Setup, run};
+
+#[test]
+fn what_is_dumped_can_be_loaded() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (first, second) = (folder.path().join("1.pool"), folder.path().join("2.pool"));
+    let lines = folder.path().join("lines");
+    fill(&first);
+    let dump = run(&["dump", text(&first), "--out", text(&lines)]);
+    assert!(dump.status.success(), "{dump:?}");
+    let load = run(&["load", text(&second), text(&lines), "--json"]);
+    assert!(load.status.success(), "{load:?}");
+    assert_eq!(json(&load.stdout)["keys"], 4);
+    let again = run(&["dump", text(&second)]);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), std::fs::read_to_string(&lines).unwrap());
+
+    let server = Setup::new(&second, &[]).start();
+    let mut client = server.client();
+    assert_eq!(client.call(&[b"GET", b"plain"]).unwrap(), Reply::Bulk(b"value".into()));
+    assert_eq!(client.call(&[b"GET", b"\xff"]).unwrap(), Reply::Bulk(b"\0\x80".into()));
+    assert_eq!(client.call(&[b"EXPIRETIME", b"later"]).unwrap(), Reply::Integer(4_000_000_000));
+    assert_eq!(client.call(&[b"SELECT", b"15"]).unwrap(), Reply::Simple("OK".into()));
+    assert_eq!(client.call(&[b"GET", b"other"]).unwrap(), Reply::Bulk(b"".into()));
+    assert!(server.stop().success());
+}
+
+/// Loading over an expiry must leave none of it in the expiry index.
+#[test]
+fn loading_over_keys_replaces_them_whole() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (pool, lines) = (folder.path().join("a.pool"), folder.path().join("lines"));
+    fill(&pool);
+    std::fs::write(&lines, "{\"keyspace\":\"0\",\"key\":\"later\",\"value\":\"for good\"}\n")
+        .unwrap();
+    assert!(run(&["load", text(&pool), text(&lines)]).status.success());
+    let check = run(&["check", text(&pool), "--json"]);
+    assert!(check.status.success(), "{check:?}");
+    let check = json(&check.stdout);
+    assert_eq!((&check["keys"], &check["expiring"]), (&4.into(), &0.into()));
+}
+
+#[test]
+fn a_malformed_line_is_named_and_those_before_it_are_in() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (pool, lines) = (folder.path().join("a.pool"), folder.path().join("lines"));
+    std::fs::write(&lines, "{\"keyspace\":\"0\",\"key\":\"a\",\"value\":\"b\"}\n{\n").unwrap();
+    let load = run(&["load", text(&pool), text(&lines)]);
+    assert_eq!(load.status.code(), Some(23));
+    assert!(String::from_utf8(load.stderr).unwrap().contains("line 2"));
+    assert_eq!(json(&run(&["stat", text(&pool), "--json"]).stdout)["keys"], 1);
+}
+
+#[test]
+fn an_existing_file_is_not_dumped_over() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (pool, out) = (folder.path().join("a.pool"), folder.path().join("out"));
+    fill(&pool);
+    std::fs::write(&out, "dear").unwrap();
+    assert!(!run(&["dump", text(&pool), "--out", text(&out)]).status.success());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "dear");
+}
+
+#[test]
+fn stat_and_check_report_for_programs() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("a.pool");
+    fill(&pool);
+    let stat = json(&run(&["stat", text(&pool), "--json"]).stdout);
+    assert_eq!((&stat["keys"], &stat["domain"]), (&4.into(), &"logged".into()));
+    let check = json(&run(&["check", text(&pool), "--json"]).stdout);
+    assert_eq!((&check["keys"], &check["faults"]), (&4.into(), &Value::Array(vec![])));
+}
+
+#[test]
+fn the_doctor_looks_and_leaves_nothing() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let output = run(&["doctor", text(folder.path()), "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let findings = json(&output.stdout);
+    assert_eq!(findings["path"], text(folder.path()));
+    assert!(findings["fdatasync_us"].as_f64().is_some_and(|us| us > 0.0), "{findings}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        assert!(String::from_utf8(output.stdout).unwrap().contains("tembo"), "{shell}");
+    }
+}
+
+#[test]
+fn a_volatile_server_makes_no_file() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("a.pool");
+    let server = Setup::new(&pool, &["--domain", "volatile"]).start();
+    let ready = &server.ready;
+    assert!(ready.contains("domain volatile") && ready.contains("pool none"), "{ready}");
+    assert!(server.client().call(&[b"PING"]).is_ok());
+    assert!(!pool.exists());
+    assert!(server.stop().success());
+}
+
+/// Three plain keys, one with an expiry, one in another database.
+fn fill(pool: &Path) {
+    let server = Setup::new(pool, &["--domain", "logged"]).start();
+    assert!(server.ready.contains("domain logged") && server.ready.contains("sync always"));
+    let mut client = server.client();
+    client.call(&[b"SET", b"plain", b"value"]).unwrap();
+    client.call(&[b"SET", b"\xff", b"\0\x80"]).unwrap();
+    client.call(&[b"SET", b"later", b"", b"EXAT", b"4000000000"]).unwrap();
+    client.call(&[b"SELECT", b"15"]).unwrap();
+    client.call(&[b"SET", b"other", b""]).unwrap();
+    assert!(server.stop().success());
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}

@@ -38,7 +38,10 @@ pub(crate) struct Connection {
     pub(crate) start: usize,
     /// Whether it is in the list of connections to execute.
     pub(crate) queued: bool,
-    /// Whether it was stopped before its input was used up, because a bound was reached.
+    /// Whether the socket has something to read.
+    pub(crate) readable: bool,
+    /// Whether it was stopped before its input was used up, because a bound was reached. Until it is
+    /// used up, nothing more is read.
     pub(crate) stopped: bool,
     /// Where this turn's replies begin, and how many commands they answer; none in between turns.
     pub(crate) turn: Option<(usize, u32)>,
@@ -59,6 +62,7 @@ impl Connection {
             input: Vec::new(),
             start: 0,
             queued: false,
+            readable: false,
             stopped: false,
             turn: None,
             interest: (true, false),

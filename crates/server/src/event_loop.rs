@@ -37,8 +37,8 @@ pub(crate) struct EventLoop<'s> {
     pub(crate) data: Dataset<'s>,
     pub(crate) shared: Shared,
     pub(crate) table: Table,
-    /// Connections to be executed in the next turn, and whether their sockets are readable.
-    pub(crate) queue: VecDeque<(Token, bool)>,
+    /// Connections to be executed in the next turn.
+    pub(crate) queue: VecDeque<Token>,
     /// Connections with replies of this turn.
     pub(crate) served: Vec<Token>,
     pub(crate) now_ms: u64,
@@ -105,7 +105,12 @@ impl<'s> EventLoop<'s> {
             self.expire()?;
             self.turn()?;
             let steps = if idle { MAINTENANCE_STEPS.1 } else { MAINTENANCE_STEPS.0 };
-            self.maintaining = self.data.store().maintain(steps)? == Progress::More;
+            self.maintaining = match self.data.store().maintain(steps) {
+                Ok(progress) => progress == Progress::More,
+                // Tidying up can wait for room; everything else is beyond us.
+                Err(tembo_kv::Error::Full) => false,
+                Err(error) => return Err(error.into()),
+            };
             if self.now_ms >= self.tick_ms {
                 self.tick()?;
             }
@@ -142,14 +147,10 @@ impl<'s> EventLoop<'s> {
         if event.readable
             && let Some(mut connection) = self.clients.take(token)
         {
-            if connection.queued {
-                // It still has commands of the turn before: they come first, in the same place.
-                if let Some(entry) = self.queue.iter_mut().find(|(other, _)| *other == token) {
-                    entry.1 = true;
-                }
-            } else {
+            connection.readable = true;
+            if !connection.queued {
                 connection.queued = true;
-                self.queue.push_back((token, true));
+                self.queue.push_back(token);
             }
             self.clients.give_back(token, connection);
         }
@@ -220,7 +221,11 @@ impl<'s> EventLoop<'s> {
             Err(crate::failure::Failure::Store(tembo_kv::Error::Poisoned)) => {
                 return Err(Error::Poisoned);
             }
-            Err(_) => self.data.postpone_expiry(self.now_ms + 1000),
+            Err(_) => {
+                // Most likely the pool is full. Nothing else has been written in this turn yet.
+                self.data.abandon();
+                self.data.postpone_expiry(self.now_ms + 1000);
+            }
         }
         Ok(())
     }

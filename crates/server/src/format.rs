@@ -22,26 +22,26 @@ const KIND_MASK: u8 = 0x0f;
 /// The type tag of a string.
 const KIND_STRING: u8 = 0;
 /// Bytes an expiry takes.
-pub(crate) const EXPIRY_SIZE: usize = 8;
+pub const EXPIRY_SIZE: usize = 8;
 /// Longest key: the expiry index puts an expiry before it.
-pub(crate) const KEY_SIZE_MAX: usize = tembo_kv::KEY_SIZE_MAX - EXPIRY_SIZE;
+pub const KEY_SIZE_MAX: usize = tembo_kv::KEY_SIZE_MAX - EXPIRY_SIZE;
 /// Longest payload.
-pub(crate) const PAYLOAD_SIZE_MAX: usize = 512 << 20;
+pub const PAYLOAD_SIZE_MAX: usize = 512 << 20;
 
 const _: () = assert!(PAYLOAD_SIZE_MAX + 1 + EXPIRY_SIZE <= tembo_kv::VALUE_SIZE_MAX);
 
 /// The name of the keyspace that holds a database.
-pub(crate) fn data_keyspace(db: usize) -> String {
+pub fn data_keyspace(db: usize) -> String {
     format!("db{db}")
 }
 
 /// The name of the keyspace that holds the expiry index of a database.
-pub(crate) fn expiry_keyspace(db: usize) -> String {
+pub fn expiry_keyspace(db: usize) -> String {
     format!("db{db}.expiry")
 }
 
 /// A value's bytes before the payload.
-pub(crate) struct Header {
+pub struct Header {
     bytes: [u8; 1 + EXPIRY_SIZE],
     size: usize,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Header {
 impl Header {
     /// The header of a string.
     #[inline]
-    pub(crate) fn string(expiry_ms: Option<u64>) -> Header {
+    pub fn string(expiry_ms: Option<u64>) -> Header {
         let mut bytes = [0; 1 + EXPIRY_SIZE];
         bytes[0] = KIND_STRING;
         let Some(expiry_ms) = expiry_ms else {
@@ -62,28 +62,28 @@ impl Header {
 
     /// The bytes.
     #[inline]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.size]
     }
 }
 
 /// A string as it lies in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Value<'a> {
+pub struct Value<'a> {
     /// Milliseconds since 1970 from which on it is not there any more.
-    pub(crate) expiry_ms: Option<u64>,
+    pub expiry_ms: Option<u64>,
     /// The string.
-    pub(crate) payload: &'a [u8],
+    pub payload: &'a [u8],
 }
 
 /// A value that this version of the server did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnknownLayout;
+pub struct UnknownLayout;
 
 impl<'a> Value<'a> {
     /// Takes apart what lies in the store.
     #[inline]
-    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Value<'a>, UnknownLayout> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Value<'a>, UnknownLayout> {
         let (&header, rest) = bytes.split_first().ok_or(UnknownLayout)?;
         if header & !HAS_EXPIRY & !KIND_MASK != 0 || header & KIND_MASK != KIND_STRING {
             return Err(UnknownLayout);
@@ -97,20 +97,20 @@ impl<'a> Value<'a> {
 
     /// Whether it is not there any more at `now_ms`.
     #[inline]
-    pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
+    pub fn is_expired(&self, now_ms: u64) -> bool {
         self.expiry_ms.is_some_and(|expiry| expiry < now_ms)
     }
 }
 
 /// Writes a key of the expiry index into `entry`.
-pub(crate) fn encode_expiry_entry(entry: &mut Vec<u8>, expiry_ms: u64, key: &[u8]) {
+pub fn encode_expiry_entry(entry: &mut Vec<u8>, expiry_ms: u64, key: &[u8]) {
     entry.clear();
     entry.extend_from_slice(&expiry_ms.to_be_bytes());
     entry.extend_from_slice(key);
 }
 
 /// Takes a key of the expiry index apart.
-pub(crate) fn decode_expiry_entry(entry: &[u8]) -> Option<(u64, &[u8])> {
+pub fn decode_expiry_entry(entry: &[u8]) -> Option<(u64, &[u8])> {
     let (expiry, key) = entry.split_first_chunk()?;
     Some((u64::from_be_bytes(*expiry), key))
 }

@@ -22,7 +22,7 @@ mod error;
 mod event_loop;
 mod failure;
 mod float;
-mod format;
+pub mod format;
 mod glob;
 mod inline;
 mod number;

@@ -47,13 +47,12 @@ impl Stats {
     /// Takes a sample of the command rate; to be called every tenth of a second or so.
     pub(crate) fn sample(&mut self, now_ms: u64) {
         let elapsed_ms = now_ms.saturating_sub(self.rate.at_ms);
-        if elapsed_ms > 0 {
-            let commands = self.commands - self.rate.commands;
-            self.rate.samples[self.rate.next % SAMPLES] = commands * 1000 / elapsed_ms;
-            self.rate.next += 1;
-            self.rate.commands = self.commands;
-            self.rate.at_ms = now_ms;
-        }
+        let commands = self.commands.saturating_sub(self.rate.commands);
+        let Some(rate) = (commands * 1000).checked_div(elapsed_ms) else { return };
+        self.rate.samples[self.rate.next % SAMPLES] = rate;
+        self.rate.next += 1;
+        self.rate.commands = self.commands;
+        self.rate.at_ms = now_ms;
     }
 
     /// Commands a second, of late.

@@ -40,15 +40,16 @@ impl EventLoop<'_> {
         let mut failure = None;
         let pending = self.queue.len();
         for _ in 0..pending {
-            let Some((token, readable)) = self.queue.pop_front() else { break };
+            let Some(token) = self.queue.pop_front() else { break };
             let Some(mut connection) = self.clients.take(token) else { continue };
             if budget.is_spent(self.data.written().bytes) || failure.is_some() {
-                self.queue.push_back((token, readable));
+                self.queue.push_back(token);
                 self.clients.give_back(token, connection);
                 continue;
             }
             connection.queued = false;
-            if readable && !self.read(&mut connection) {
+            let read = connection.readable && !connection.stopped;
+            if read && !self.read(&mut connection) {
                 self.end(token, connection);
                 continue;
             }
@@ -74,6 +75,7 @@ impl EventLoop<'_> {
 
     /// Reads from a client; false if it is gone.
     fn read(&mut self, connection: &mut Connection) -> bool {
+        connection.readable = false;
         match connection.read() {
             Read::Some(count) => {
                 self.shared.stats.input_bytes += count as u64;
@@ -90,6 +92,7 @@ impl EventLoop<'_> {
         connection: &mut Connection,
         budget: &mut Budget,
     ) -> Result<(), StoreError> {
+        connection.stopped = false;
         loop {
             if connection.session.closing || connection.reply.is_overflown() {
                 return Ok(());
@@ -235,10 +238,9 @@ impl EventLoop<'_> {
             }
         }
         if connection.stopped && !paused && !connection.session.closing {
-            connection.stopped = false;
             if !connection.queued {
                 connection.queued = true;
-                self.queue.push_back((token, false));
+                self.queue.push_back(token);
             }
         }
         self.clients.give_back(token, connection);

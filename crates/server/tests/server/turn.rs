@@ -108,3 +108,19 @@ fn large_values_come_back_whole() {
         assert!(reply[header..reply.len() - 2] == value, "{size}");
     }
 }
+
+#[test]
+fn a_client_that_half_closes_gets_all_its_replies() {
+    let server = Running::start();
+    let mut client = server.client();
+    let mut bytes = Vec::new();
+    for _ in 0..25_000 {
+        bytes.extend(encode(&[b"INCR", b"n"]));
+    }
+    client.send(&bytes);
+    client.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    for number in 1..=25_000 {
+        assert_eq!(client.reply(), format!(":{number}\r\n"));
+    }
+    assert!(client.is_closed());
+}

@@ -204,6 +204,7 @@ fn reopening(directory: &Path) -> Result<(), Error> {
                 start.elapsed()
             );
         }
+        let options = RegionOptions { background: true, ..options.clone() };
         let region = Region::open(&path, &options)?;
         let start = Instant::now();
         region.checkpoint()?;

@@ -78,6 +78,9 @@ struct State {
     failures: u64,
     want_checkpoint: bool,
     stop: bool,
+    /// From here to the first end of the ring the file has blocks that were never written; zero
+    /// when it has none.
+    blank: u64,
     pages: PageTable,
 }
 
@@ -130,7 +133,7 @@ pub(crate) struct Parts {
 impl RedoLog {
     /// The log that `adopted` describes, over a mapping that holds what was replayed.
     pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
-        let generation::Adopted { path, header, ring, end, private } = adopted;
+        let generation::Adopted { path, header, ring, end, blank, private } = adopted;
         let first = *header.get();
         let from = Place::start(&first);
         let mut pages = PageTable::default();
@@ -162,6 +165,7 @@ impl RedoLog {
                 failures: 0,
                 want_checkpoint: false,
                 stop: false,
+                blank,
                 pages,
             }),
             changed: Condvar::new(),

@@ -1,5 +1,7 @@
 //! The `logged` domain on a disk that loses power at every step.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -576,6 +578,8 @@ const NEEDED: &[&str] = &[
     "create.format_write",
     "create.sync_before_link",
     "create.link",
+    "open.settle_write",
+    "open.settle_sync",
     "open.generation_write",
     "open.generation_sync",
     "open.follow_sync_dir",

@@ -1,4 +1,5 @@
 //! The `logged` domain on real files.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! A disk in memory that loses power: what was not synced is kept, lost or torn by sectors.
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::io;
@@ -335,7 +335,12 @@ impl DiskFile for MemFile {
                 }
                 Ok(())
             }
-            other => other.map(drop),
+            Err(error) => {
+                // As systems do: what was not written is called clean, and is read, until the end.
+                inner.files[self.index].pending.clear();
+                Err(error)
+            }
+            Ok(false) => Ok(()),
         }
     }
 

@@ -19,13 +19,15 @@ use crate::{Disk, DiskFile, Error, LINE};
 /// The smallest ring, in bytes.
 const CAPACITY_MIN: u64 = 64 << 10;
 /// Zeroes are written in pieces of this many bytes.
-const PIECE: usize = 1 << 20;
+pub(super) const PIECE: usize = 1 << 20;
 
 /// Where the logs of a pool are found and made.
 pub(crate) struct Source<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) pool_path: &'a Path,
     pub(crate) log_size: u64,
+    /// Whether a thread of the log will write the zeroes of a new ring.
+    pub(crate) zero_later: bool,
 }
 
 /// A log of the pool's current generation.
@@ -34,6 +36,8 @@ pub(crate) struct Adopted {
     pub(super) header: Slots<LogHeader>,
     pub(super) ring: Ring,
     pub(super) end: Place,
+    /// Where the ring's blocks begin that are still to be written; zero when none are.
+    pub(super) blank: u64,
     /// Lines that the log holds already.
     pub(super) private: Vec<u64>,
 }
@@ -129,7 +133,7 @@ fn adopt_clean(source: &Source<'_>, pool: &MediaHeader, path: &Path) -> Result<A
     })?;
     let end = Place::start(found.header.get());
     let Found { header, ring } = found;
-    Ok(Adopted { path: path.to_owned(), header, ring, end, private: Vec::new() })
+    Ok(Adopted { path: path.to_owned(), header, ring, end, blank: 0, private: Vec::new() })
 }
 
 /// The log of that name, if there is one; it is the pool's and whole.
@@ -176,7 +180,11 @@ fn create(
     let header = fresh_header(source, pool, capacity);
     let file = source.disk.create("log.create", &draft_path).map_err(|e| io("create", e))?;
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
-    let end = fill(file.as_ref(), &header, capacity, replay).map_err(|e| io("write", e))?;
+    let end = fill_groups(file.as_ref(), &header, replay).map_err(|e| io("write", e))?;
+    let blank = if source.zero_later { end.position } else { 0 };
+    if !source.zero_later {
+        fill_zeroes(file.as_ref(), end, capacity).map_err(|e| io("write", e))?;
+    }
     let mut slots = Slots::new(file.clone(), path, header);
     // ORDER: the whole log is durable before it takes the name of the old one.
     slots.update("log.header_write", "log.sync_before_rename", |_| {})?;
@@ -186,15 +194,13 @@ fn create(
     sync_name(disk, "log.sync_dir", path)?;
     let private = replay.map_or(Vec::new(), |r| r.lines().map(|(line, _)| line).collect());
     let ring = Ring { file, capacity };
-    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, private })
+    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, blank, private })
 }
 
-/// Writes the ring: the lines that were replayed, then zeroes, so that later groups meet blocks
-/// that are in use already. The place behind the lines.
-fn fill(
+/// Writes the lines that were replayed as the ring's first groups; the place behind them.
+fn fill_groups(
     file: &dyn DiskFile,
     header: &LogHeader,
-    capacity: u64,
     replay: Option<&Replay>,
 ) -> io::Result<Place> {
     let mut place = Place::start(header);
@@ -218,16 +224,20 @@ fn fill(
         }
     }
     file.write_at("log.fill_groups", &bytes, at)?;
-    at += bytes.len() as u64;
-    bytes.clear();
-    bytes.resize(PIECE, 0);
-    let end = LOG_HEADER_SIZE + capacity;
+    Ok(place)
+}
+
+/// Writes zeroes behind `from`, so that later groups meet blocks that are in use already, whose
+/// `fdatasync` is cheaper.
+fn fill_zeroes(file: &dyn DiskFile, from: Place, capacity: u64) -> io::Result<()> {
+    let zeroes = vec![0; PIECE];
+    let (mut at, end) = (LOG_HEADER_SIZE + from.position, LOG_HEADER_SIZE + capacity);
     while at < end {
         let piece = (end - at).min(PIECE as u64);
-        file.write_at("log.fill_zeroes", &bytes[..piece as usize], at)?;
+        file.write_at("log.fill_zeroes", &zeroes[..piece as usize], at)?;
         at += piece;
     }
-    Ok(place)
+    Ok(())
 }
 
 fn sync_name(disk: &dyn Disk, step: &'static str, path: &Path) -> Result<(), Error> {

@@ -48,6 +48,9 @@ impl Region {
         let mut slots = Slots::<MediaHeader>::read(file.clone(), path)?;
         let size = check(slots.get(), file.as_ref(), path)?;
         let choice = choose(file.as_ref(), path, options, Some(slots.get()))?;
+        // ORDER: what was read is durable before anything is built on it. A process whose sync
+        // failed may have left it in the system's memory alone; a second sync would not write it.
+        slots.update("open.settle_write", "open.settle_sync", |_| {})?;
         let mapping = Mapping::reserve(size, options.size_max);
         let mapping = Arc::new(mapping.map_err(|e| Error::io("map", path, e))?);
         let at = Place { file, path, options, size, mapping: mapping.clone() };
@@ -126,6 +129,7 @@ impl Place<'_> {
             disk: self.options.disk.as_ref(),
             pool_path: self.path,
             log_size: self.options.log_size,
+            zero_later: self.options.background,
         }
     }
 
@@ -168,7 +172,7 @@ impl Place<'_> {
             // ORDER: what an emulation left in the system's memory is on the disk before the log
             // builds on it.
             self.file.sync("open.sync_emulated").map_err(|e| self.io("sync", e))?;
-            slots.update("open.settle_write", "open.settle_sync", |header| {
+            slots.update("open.real_write", "open.real_sync", |header| {
                 header.set(FLAG_EMULATED, false);
             })?;
         }

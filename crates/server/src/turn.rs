@@ -237,11 +237,10 @@ impl EventLoop<'_> {
                 return self.end(token, connection);
             }
         }
-        if connection.stopped && !paused && !connection.session.closing {
-            if !connection.queued {
-                connection.queued = true;
-                self.queue.push_back(token);
-            }
+        let waits = connection.stopped && !paused && !connection.session.closing;
+        if waits && !connection.queued {
+            connection.queued = true;
+            self.queue.push_back(token);
         }
         self.clients.give_back(token, connection);
     }

@@ -266,19 +266,19 @@ impl Script {
     }
 }
 
-/// A reply with what the servers may order as they like put in order.
-fn in_order(command: &[String], reply: &str) -> String {
-    if command[0] != "KEYS" {
-        return reply.to_owned();
+/// Executes the command; what the servers may order as they like is put in order.
+fn call(client: &mut Client, command: &[String], any_order: &mut bool) -> String {
+    let args: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
+    let reply = client.call_args(&args);
+    *any_order |= command[0] == "KEYS";
+    if !*any_order || !matches!(command[0].as_str(), "KEYS" | "EXEC") {
+        return reply;
     }
+    // The keys of a queued KEYS come with EXEC.
+    *any_order = reply.starts_with("+QUEUED");
     let mut lines: Vec<&str> = reply.lines().collect();
     lines[1..].sort_unstable();
     lines.join("\n")
-}
-
-fn call(client: &mut Client, command: &[String]) -> String {
-    let args: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
-    in_order(command, &client.call_args(&args))
 }
 
 fn compare(redis: SocketAddr, tembo: SocketAddr, seed: u64, count: usize, hello: &str) {
@@ -292,6 +292,7 @@ fn compare(redis: SocketAddr, tembo: SocketAddr, seed: u64, count: usize, hello:
         theirs.call("FLUSHALL");
     }
     let mut history = Vec::new();
+    let mut any_order = [[false; 2]; 2];
     for step in 0..count {
         let who = script.0.below(2);
         let command = script.command();

@@ -270,12 +270,16 @@ impl Script {
 fn call(client: &mut Client, command: &[String], any_order: &mut bool) -> String {
     let args: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
     let reply = client.call_args(&args);
-    *any_order |= command[0] == "KEYS";
-    if !*any_order || !matches!(command[0].as_str(), "KEYS" | "EXEC") {
+    // The keys of a queued KEYS come with EXEC.
+    let queued = *any_order && command[0] == "EXEC";
+    match command[0].as_str() {
+        "KEYS" => *any_order |= reply.starts_with("+QUEUED"),
+        "EXEC" | "DISCARD" => *any_order = false,
+        _ => {}
+    }
+    if !queued && command[0] != "KEYS" {
         return reply;
     }
-    // The keys of a queued KEYS come with EXEC.
-    *any_order = reply.starts_with("+QUEUED");
     let mut lines: Vec<&str> = reply.lines().collect();
     lines[1..].sort_unstable();
     lines.join("\n")
@@ -296,7 +300,8 @@ fn compare(redis: SocketAddr, tembo: SocketAddr, seed: u64, count: usize, hello:
     for step in 0..count {
         let who = script.0.below(2);
         let command = script.command();
-        let (theirs, ours) = (call(&mut pairs[who].0, &command), call(&mut pairs[who].1, &command));
+        let theirs = call(&mut pairs[who].0, &command, &mut any_order[who][0]);
+        let ours = call(&mut pairs[who].1, &command, &mut any_order[who][1]);
         history.push(format!("{who}: {command:?}\n    redis {theirs:?}\n    tembo {ours:?}"));
         let from = history.len().saturating_sub(25);
         assert_eq!(theirs, ours, "seed {seed}, step {step}\n{}", history[from..].join("\n"));

@@ -108,7 +108,7 @@ impl<'s> EventLoop<'s> {
             self.maintaining = match self.data.store().maintain(steps) {
                 Ok(progress) => progress == Progress::More,
                 // Tidying up can wait for room; everything else is beyond us.
-                Err(tembo_kv::Error::Full) => false,
+                Err(tembo_kv::Error::Full { .. }) => false,
                 Err(error) => return Err(error.into()),
             };
             if self.now_ms >= self.tick_ms {

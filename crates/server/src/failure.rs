@@ -62,7 +62,7 @@ impl Failure {
 /// The text of the error reply for an error of the store.
 pub(crate) fn store_text(error: &Error) -> Cow<'static, [u8]> {
     match error {
-        Error::Full => Cow::Borrowed(OUT_OF_MEMORY.as_bytes()),
+        Error::Full { .. } => Cow::Borrowed(OUT_OF_MEMORY.as_bytes()),
         Error::Poisoned => Cow::Borrowed(POISONED.as_bytes()),
         other => Cow::Owned(format!("ERR {other}").into_bytes()),
     }

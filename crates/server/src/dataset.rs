@@ -38,6 +38,9 @@ pub(crate) struct Dataset<'s> {
     /// Counters that only rise.
     written: Written,
     entry: Vec<u8>,
+    /// The error with which the next commit fails.
+    #[cfg(test)]
+    pub(crate) fault: Option<Error>,
 }
 
 /// What was written.
@@ -62,6 +65,8 @@ impl<'s> Dataset<'s> {
             watches: Watches::new(databases),
             written: Written::default(),
             entry: Vec::new(),
+            #[cfg(test)]
+            fault: None,
         }
     }
 
@@ -106,6 +111,10 @@ impl<'s> Dataset<'s> {
 
     /// Ends the transaction and makes what it wrote visible, not yet durable.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
+        #[cfg(test)]
+        if let Some(error) = self.fault.take() {
+            return Err(error);
+        }
         if let Some(transaction) = self.transaction.take()
             && !transaction.is_clean()
         {

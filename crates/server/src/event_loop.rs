@@ -92,29 +92,41 @@ impl<'s> EventLoop<'s> {
     /// Runs turns until it is time to stop.
     pub(crate) fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
         while !shutdown.load(Ordering::Relaxed) && !self.shared.shutdown {
-            let mut ready = std::mem::take(&mut self.ready);
-            ready.clear();
-            let timeout = self.timeout();
-            self.poll.wait(timeout, &mut ready).map_err(|source| Error::io("epoll", source))?;
-            self.set_clock();
-            for &event in &ready {
-                self.receive(event);
-            }
-            let idle = ready.is_empty() && self.queue.is_empty();
-            self.ready = ready;
-            self.expire()?;
-            self.turn()?;
-            let steps = if idle { MAINTENANCE_STEPS.1 } else { MAINTENANCE_STEPS.0 };
-            self.maintaining = match self.data.store().maintain(steps) {
-                Ok(progress) => progress == Progress::More,
-                // Tidying up can wait for room; everything else is beyond us.
-                Err(tembo_kv::Error::Full { .. }) => false,
-                Err(error) => return Err(error.into()),
-            };
-            if self.now_ms >= self.tick_ms {
-                self.tick()?;
-            }
+            self.step()?;
         }
+        Ok(())
+    }
+
+    /// Waits, and runs one turn.
+    pub(crate) fn step(&mut self) -> Result<(), Error> {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        let timeout = self.timeout();
+        self.poll.wait(timeout, &mut ready).map_err(|source| Error::io("epoll", source))?;
+        self.set_clock();
+        for &event in &ready {
+            self.receive(event);
+        }
+        let idle = ready.is_empty() && self.queue.is_empty();
+        self.ready = ready;
+        self.expire()?;
+        self.turn()?;
+        self.maintain(idle)?;
+        if self.now_ms >= self.tick_ms {
+            self.tick()?;
+        }
+        Ok(())
+    }
+
+    /// Some of the store's background work.
+    fn maintain(&mut self, idle: bool) -> Result<(), Error> {
+        let steps = if idle { MAINTENANCE_STEPS.1 } else { MAINTENANCE_STEPS.0 };
+        self.maintaining = match self.data.store().maintain(steps) {
+            Ok(progress) => progress == Progress::More,
+            // Tidying up can wait for room; everything else is beyond us.
+            Err(tembo_kv::Error::Full { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
         Ok(())
     }
 

@@ -288,3 +288,7 @@ fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: 
     // What the client was told no longer fits what is remembered of it: SELECT, MULTI, AUTH, …
     connection.session.closing |= connection.session.changed;
 }
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;

@@ -1,0 +1,113 @@
+//! Turns that fail: what the clients are told, and what becomes of the server.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use tembo_kv::{Options, Store};
+
+use super::*;
+use crate::config::Config;
+use crate::dataset::Spaces;
+
+/// Runs `test` with an event loop that is stepped by hand, and its address.
+fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
+    let store = Store::volatile(&Options::default()).unwrap();
+    let config = Config::default();
+    let spaces = Spaces::open(&store, config.databases).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let listeners = [listener];
+    test(&mut EventLoop::new(&store, &spaces, &config, &listeners, address).unwrap(), address);
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    client
+}
+
+/// What the client is sent within some steps, and whether it is disconnected.
+fn replies(event_loop: &mut EventLoop<'_>, client: &mut TcpStream) -> (String, bool) {
+    for _ in 0..5 {
+        event_loop.step().unwrap();
+    }
+    received(client)
+}
+
+fn received(client: &mut TcpStream) -> (String, bool) {
+    let mut bytes = [0; 4096];
+    let (mut text, mut closed) = (String::new(), false);
+    while let Ok(count) = client.read(&mut bytes) {
+        text += &String::from_utf8_lossy(&bytes[..count]);
+        closed = count == 0;
+        if closed || count < bytes.len() {
+            break;
+        }
+    }
+    if !closed {
+        client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        closed = matches!(client.read(&mut bytes), Ok(0));
+    }
+    (text, closed)
+}
+
+#[test]
+fn a_failed_commit_is_told_to_everybody_and_leaves_nothing() {
+    with_loop(|event_loop, address| {
+        let (mut writer, mut selector) = (connect(address), connect(address));
+        for _ in 0..3 {
+            event_loop.step().unwrap();
+        }
+        writer.write_all(b"SET a 1\r\nSET b EX\r\nGET a\r\n").unwrap();
+        selector.write_all(b"SELECT 3\r\nSET c 1\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        event_loop.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        let (text, closed) = replies(event_loop, &mut writer);
+        assert_eq!(text.matches("-ERR a key of 1 bytes").count(), 3, "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(!closed);
+        let (text, closed) = received(&mut selector);
+        assert_eq!(text.matches("-ERR a key of 1 bytes").count(), 2, "{text}");
+        assert!(closed, "its database is not what it was told");
+        writer.write_all(b"EXISTS a b\r\nSET a 2\r\nGET a\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut writer).0, ":0\r\n+OK\r\n$1\r\n2\r\n");
+    });
+}
+
+#[test]
+fn a_poisoned_store_is_told_and_stops_the_server() {
+    with_loop(|event_loop, address| {
+        let mut client = connect(address);
+        for _ in 0..3 {
+            event_loop.step().unwrap();
+        }
+        client.write_all(b"SET a 1\r\nPING\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        event_loop.data.fault = Some(StoreError::Poisoned);
+        let stopped = (0..5).find_map(|_| event_loop.step().err());
+        assert!(matches!(stopped, Some(Error::Poisoned)));
+        let (text, _) = received(&mut client);
+        assert_eq!(text.matches("-MISCONF ").count(), 2, "{text}");
+        assert!(!text.contains("OK") && !text.contains("PONG"));
+    });
+}
+
+#[test]
+fn a_failure_within_exec_answers_exec_alone() {
+    with_loop(|event_loop, address| {
+        let mut client = connect(address);
+        event_loop.step().unwrap();
+        client.write_all(b"MULTI\r\nSET a 1\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut client).0, "+OK\r\n+QUEUED\r\n");
+        event_loop.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        client.write_all(b"EXEC\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        // An idle step commits nothing, but takes the fault: it must be there when EXEC comes.
+        let (text, _) = replies(event_loop, &mut client);
+        assert!(text.starts_with("-ERR a key of 1 bytes"), "{text}");
+        client.write_all(b"EXISTS a\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut client).0, ":0\r\n");
+    });
+}

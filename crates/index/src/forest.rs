@@ -46,6 +46,11 @@ impl Forest {
         &self.pool
     }
 
+    /// Gives the pool back: every tree is gone.
+    pub fn into_pool(self) -> Arc<Pool> {
+        self.pool
+    }
+
     pub(crate) fn region(&self) -> &Region {
         self.pool.region()
     }
@@ -70,6 +75,11 @@ impl Forest {
     pub fn set_dead(&self, dead: Arc<DeadIntervals>) {
         self.horizon.write().unwrap_or_else(PoisonError::into_inner).dead = dead;
         self.era.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Tells which versions are still dead after a scrub: the orders of nodes do not change by it.
+    pub fn forget_dead(&self, dead: Arc<DeadIntervals>) {
+        self.horizon.write().unwrap_or_else(PoisonError::into_inner).dead = dead;
     }
 
     /// Tells which versions are retained: to be called before what is not needed is freed.

@@ -70,6 +70,17 @@ impl<'f> Node<'f> {
         })
     }
 
+    /// Every slot of the node, as it stands between two changes by the writer.
+    pub(crate) fn all_seen(&self) -> Result<Vec<Seen>, Error> {
+        loop {
+            let (_, sequence) = self.order()?;
+            let all = (0..self.capacity()).map(|slot| self.seen(slot)).collect::<Result<_, _>>()?;
+            if self.side.still(sequence) {
+                return Ok(all);
+            }
+        }
+    }
+
     pub(crate) fn bounds(&self) -> Result<Bounds<'f>, Error> {
         match Object::from_bits(self.header()?.bounds.load()) {
             none if none.to_bits() == 0 => Ok(Bounds::default()),

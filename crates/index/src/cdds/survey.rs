@@ -93,8 +93,7 @@ impl Cdds {
         self.walk_bounds(node, walk)?;
         let death = node.death(walk.dead)?;
         let mut unclean = walk.dead.contains(Stamp::from_bits(node.header()?.death.load()));
-        for slot in 0..node.capacity() {
-            let seen = node.seen(slot)?;
+        for seen in node.all_seen()? {
             unclean |= !seen.start.is_none()
                 && (walk.dead.contains(seen.start) || walk.dead.contains(seen.end));
             if seen.is_needed(death, walk.dead, walk.retained) {

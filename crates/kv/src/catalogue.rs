@@ -1,0 +1,71 @@
+//! The catalogue: a versioned keyspace that knows the others.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tembo_index::{Cdds, Direction, Forest, Op, VersionedIndex, View, Writer};
+use tembo_pool::Object;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Error;
+use crate::format::{INDEX_CDDS, KEYSPACE_TAG, KeyspaceEntry};
+
+/// The catalogue's tree.
+pub(crate) struct Catalogue {
+    tree: Cdds,
+}
+
+impl Catalogue {
+    pub(crate) fn new(tree: Cdds) -> Catalogue {
+        Catalogue { tree }
+    }
+
+    pub(crate) fn tree(&self) -> &Cdds {
+        &self.tree
+    }
+
+    pub(crate) fn put_keyspace(
+        &self,
+        name: &str,
+        entry: KeyspaceEntry,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let key = [&[KEYSPACE_TAG], name.as_bytes()].concat();
+        let op = Op::Put { key: &key, value: &[entry.as_bytes()] };
+        self.tree.apply(op, writer)?;
+        Ok(())
+    }
+
+    /// Every keyspace of the view, by name.
+    pub(crate) fn keyspaces(&self, view: View<'_>) -> Result<Vec<(String, KeyspaceEntry)>, Error> {
+        let (from, to) = ([KEYSPACE_TAG], [KEYSPACE_TAG + 1]);
+        let mut found = Vec::new();
+        let mut failed = None;
+        let mut visit = |key: &[u8], value: &[u8]| match decode(value) {
+            Ok(entry) => {
+                found.push((String::from_utf8_lossy(&key[1..]).into_owned(), entry));
+                true
+            }
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        };
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        self.tree.range(from, to, Direction::Forward, view, &mut visit)?;
+        failed.map_or(Ok(found), Err)
+    }
+}
+
+fn decode(value: &[u8]) -> Result<KeyspaceEntry, Error> {
+    KeyspaceEntry::read_from_bytes(value).map_err(|_| Error::Damaged { what: "an entry of the catalogue" })
+}
+
+/// The tree that a catalogue entry names.
+pub(crate) fn open_tree(forest: &Arc<Forest>, entry: &KeyspaceEntry) -> Result<Cdds, Error> {
+    if entry.index.get() != INDEX_CDDS {
+        return Err(Error::Damaged { what: "an index that this program knows" });
+    }
+    let cell = Object::from_bits(entry.cell.get());
+    Ok(Cdds::open(forest.clone(), cell, entry.birth.get())?)
+}

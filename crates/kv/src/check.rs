@@ -1,0 +1,160 @@
+//! What an operator asks of a store: how it is, and whether it is sound.
+
+use std::sync::atomic::Ordering;
+
+use tembo_index::{CheckReport, Surveyor, VersionedIndex, View};
+use tembo_pmem::Domain;
+use tembo_pool::{Account, Census, Object};
+
+use crate::catalogue::open_tree;
+use crate::writer::Recovery;
+use crate::{Error, Store};
+
+/// How a store is.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The persistence domain.
+    pub domain: String,
+    /// The sync policy of the `logged` domain.
+    pub sync_policy: String,
+    /// Every version up to it is fenced.
+    pub visible: u64,
+    /// Every version up to it is synced.
+    pub durable: u64,
+    /// How long opening took below the store, in µs.
+    pub recovery_us: u64,
+    /// A survey or scrub after opening (or after a rollback) is still under way.
+    pub recovering: bool,
+    /// How long the last survey took, in µs; 0 before it ends.
+    pub survey_us: u64,
+    /// Private copies of the pool's pages, in bytes (`logged` domain).
+    pub private_bytes: u64,
+    /// Size of the pool, in bytes.
+    pub pool_bytes: u64,
+    /// Bytes of it in objects.
+    pub used_bytes: u64,
+    /// `fdatasync`s of log and pool so far.
+    pub fdatasyncs: u64,
+    /// Objects that wait for the versions that see them.
+    pub retired: u64,
+}
+
+/// What a check found: every byte accounted for.
+#[derive(Clone, Debug, Default)]
+pub struct Check {
+    /// Each keyspace of the visible version.
+    pub keyspaces: Vec<(String, CheckReport)>,
+    /// Where the pool's bytes are. They add up to its size.
+    pub account: Account,
+    /// Unlinked, but still seen by a retained version or not yet given back.
+    pub retired: u64,
+    /// Taken, but reachable by nobody. Always 0 once recovery has ended and nothing was aborted.
+    pub leaked: u64,
+}
+
+struct Counter<'c> {
+    census: &'c mut Census,
+}
+
+impl Surveyor for Counter<'_> {
+    fn reachable(&mut self, object: Object) -> Result<bool, tembo_index::Error> {
+        Ok(self.census.mark(object)?)
+    }
+
+    fn unclean(&mut self, _node: Object) {}
+
+    fn live_entry(&mut self) {}
+}
+
+impl Store {
+    /// How the store is.
+    pub fn report(&self) -> Report {
+        let inner = &self.inner;
+        let (retired, recovering) = {
+            let state = inner.lock();
+            (state.retired.len() as u64, state.recovery != Recovery::Done)
+        };
+        let region = inner.region().report();
+        let usage = inner.pool().usage();
+        Report {
+            domain: domain_name(region.domain).into(),
+            sync_policy: policy_name(region.sync).into(),
+            visible: self.visible(),
+            durable: self.durable(),
+            recovery_us: region.recovery.as_micros() as u64,
+            recovering,
+            survey_us: inner.last_survey_us.load(Ordering::Relaxed),
+            private_bytes: region.private_bytes,
+            pool_bytes: usage.size,
+            used_bytes: usage.allocated_bytes,
+            fdatasyncs: region.log_syncs + region.pool_syncs,
+            retired,
+        }
+    }
+
+    /// Waits for recovery, then walks everything that a retained version reaches, verifies it, and
+    /// accounts for every byte of the pool.
+    ///
+    /// # Errors
+    /// The first damage found.
+    pub fn check(&self) -> Result<Check, Error> {
+        let inner = &self.inner;
+        let mut state = loop {
+            let state = inner.lock();
+            if state.recovery == Recovery::Done {
+                break state;
+            }
+            let owed = state.recovery != Recovery::Surveying;
+            drop(state);
+            if owed {
+                inner.recovery_step()?;
+            } else {
+                std::thread::yield_now();
+            }
+        };
+        inner.reclaim(&mut state);
+        let (dead, retained) = (inner.forest.dead(), inner.pins.retained());
+        let mut census = inner.pool().census();
+        census.mark(inner.ledger.root())?;
+        let mut counter = Counter { census: &mut census };
+        let mut keyspaces = Vec::new();
+        let catalogue = inner.catalogue.tree();
+        catalogue.survey(&retained, &dead, &mut counter)?;
+        catalogue.check(&retained, &dead)?;
+        let mut cells = std::collections::BTreeSet::new();
+        for version in retained.pins().iter().copied().chain([retained.visible()]) {
+            for (name, entry) in inner.catalogue.keyspaces(View { version, dead: &dead })? {
+                let tree = open_tree(&inner.forest, &entry)?;
+                if cells.insert(entry.cell.get()) {
+                    tree.survey(&retained, &dead, &mut counter)?;
+                }
+                if version == retained.visible() {
+                    keyspaces.push((name, tree.check(&retained, &dead)?));
+                }
+            }
+        }
+        let account = census.account();
+        let retired = state.retired.len() as u64;
+        if account.dangling > 0 {
+            return Err(Error::Damaged { what: "everything reachable allocated" });
+        }
+        Ok(Check { keyspaces, leaked: account.leaked.saturating_sub(retired), account, retired })
+    }
+}
+
+fn domain_name(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Flush => "flush",
+        Domain::Eadr => "eadr",
+        Domain::Logged => "logged",
+        Domain::Volatile => "volatile",
+    }
+}
+
+fn policy_name(policy: tembo_pmem::SyncPolicy) -> &'static str {
+    match policy {
+        tembo_pmem::SyncPolicy::Always => "always",
+        tembo_pmem::SyncPolicy::Interval(_) => "interval",
+        tembo_pmem::SyncPolicy::Os => "os",
+    }
+}

@@ -1,0 +1,106 @@
+//! What can go wrong in a store.
+
+use tembo_pmem as pmem;
+use tembo_pool as pool;
+
+use crate::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+
+/// Errors of a store. After [`Error::Full`] and the size errors the store goes on as before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing was written.
+    #[error("a key of {size} bytes is longer than {KEY_SIZE_MAX}")]
+    KeyTooLong {
+        /// Its length, in bytes.
+        size: usize,
+    },
+    /// Nothing was written.
+    #[error("a value of {size} bytes is longer than {VALUE_SIZE_MAX}")]
+    ValueTooLong {
+        /// Its length, in bytes.
+        size: usize,
+    },
+    /// The pool or its disk has no room left: writes are refused, reads go on.
+    #[error("no room left: {0}")]
+    Full(#[source] pool::Error),
+    /// A sync failed: the store takes no more writes, and nothing unsynced may be shown.
+    #[error("a sync has failed, the store takes no more writes")]
+    Poisoned,
+    /// Of the pool below.
+    #[error(transparent)]
+    Pool(pool::Error),
+    /// Of the region below.
+    #[error(transparent)]
+    Region(pmem::Error),
+    /// An index is damaged.
+    #[error(transparent)]
+    Index(tembo_index::Error),
+    /// What stands in the pool is not a store, or a damaged one.
+    #[error("the pool holds no sound store: {what}")]
+    Damaged {
+        /// What should have been there.
+        what: &'static str,
+    },
+    /// The catalogue knows no such keyspace in that version.
+    #[error("there is no such keyspace in version {version}")]
+    NoSuchKeyspace {
+        /// The version that was read.
+        version: u64,
+    },
+    /// The name is longer than 48 bytes, or there are 64 named snapshots already.
+    #[error("no place for a snapshot of that name: at most {count} names of {size} bytes")]
+    SnapshotName {
+        /// Names that fit.
+        count: usize,
+        /// Bytes in a name.
+        size: usize,
+    },
+    /// Only a retained version can be read or rolled back to.
+    #[error("version {version} is not retained (name it by a snapshot, or hold one)")]
+    NotRetained {
+        /// The version asked for.
+        version: u64,
+    },
+    /// A rollback would take a version away from under a snapshot that is open.
+    #[error("version {version} is being read; drop its snapshots first")]
+    VersionInUse {
+        /// The youngest version that is read.
+        version: u64,
+    },
+}
+
+impl From<pmem::Error> for Error {
+    fn from(error: pmem::Error) -> Error {
+        match error {
+            pmem::Error::Poisoned { .. } => Error::Poisoned,
+            full @ pmem::Error::DiskFull { .. } => Error::Full(pool::Error::Region(full)),
+            other => Error::Region(other),
+        }
+    }
+}
+
+impl From<pmem::Fault> for Error {
+    fn from(fault: pmem::Fault) -> Error {
+        Error::Region(fault.into())
+    }
+}
+
+impl From<pool::Error> for Error {
+    fn from(error: pool::Error) -> Error {
+        match error {
+            pool::Error::Region(error) => error.into(),
+            full @ pool::Error::PoolFull { .. } => Error::Full(full),
+            other => Error::Pool(other),
+        }
+    }
+}
+
+impl From<tembo_index::Error> for Error {
+    fn from(error: tembo_index::Error) -> Error {
+        match error {
+            tembo_index::Error::Pool(error) => error.into(),
+            other => Error::Index(other),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What the store itself has on media: its root and the entries of the catalogue.
+
+use tembo_pmem::Word;
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The root of a store, named by [`ROOT_SLOT`] of the pool.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct StoreRoot {
+    /// [`STORE_MAGIC`].
+    pub(crate) magic: Word,
+    /// Object of the root cell of the catalogue.
+    pub(crate) catalogue: Word,
+    /// No version above it has been used. Raised in steps; open goes on above it.
+    pub(crate) version_limit: Word,
+    pub(crate) reserved: [Word; 5],
+    pub(crate) lanes: [Lane; LANE_COUNT],
+    pub(crate) dead: [DeadSlot; DEAD_COUNT],
+    pub(crate) snapshots: [SnapshotSlot; SNAPSHOT_COUNT],
+}
+
+/// A lane's commit word, alone in its line.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Lane {
+    /// Grouped stamps of this lane are committed up to this version, unless dead.
+    pub(crate) committed: Word,
+    pub(crate) reserved: [Word; 7],
+}
+
+/// A dead interval: half a line; `kind` is stored last, and vouches for the others.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct DeadSlot {
+    /// Versions above it ...
+    pub(crate) from: Word,
+    /// ... up to and including it ...
+    pub(crate) to: Word,
+    pub(crate) reserved: Word,
+    /// ... are void: 0 none (an empty slot), [`KIND_ALL`] all, else grouped ones of lane `kind - 1`.
+    pub(crate) kind: Word,
+}
+
+/// A named snapshot: one line; `len` is stored last, and vouches for the name. Not in the catalogue,
+/// since a rollback must not bring back a name whose version has been given up.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct SnapshotSlot {
+    /// The version that is kept; changes in one store when the name is given again.
+    pub(crate) version: Word,
+    /// The name's bytes, padded with zeros.
+    pub(crate) name: [Word; SNAPSHOT_NAME_SIZE / 8],
+    /// Length of the name plus 1; 0: an empty slot.
+    pub(crate) len: Word,
+}
+
+pub(crate) const SNAPSHOT_COUNT: usize = 64;
+pub(crate) const SNAPSHOT_NAME_SIZE: usize = 48;
+const _: () = assert!(size_of::<SnapshotSlot>() == 64);
+
+pub(crate) const STORE_MAGIC: u64 = u64::from_le_bytes(*b"TEMBO-KV");
+pub(crate) const ROOT_SLOT: usize = 0;
+pub(crate) const LANE_COUNT: usize = 8;
+pub(crate) const DEAD_COUNT: usize = 32;
+pub(crate) const KIND_ALL: u64 = u64::MAX;
+pub(crate) const ROOT_SIZE: u64 = size_of::<StoreRoot>() as u64;
+
+const _: () = {
+    assert!(size_of::<Lane>() == 64 && size_of::<DeadSlot>() == 32);
+    assert!(ROOT_SIZE == 64 + 64 * LANE_COUNT as u64 + 32 * DEAD_COUNT as u64 + 64 * SNAPSHOT_COUNT as u64);
+};
+
+/// The catalogue's value for a keyspace.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct KeyspaceEntry {
+    /// Number of the keyspace, from 0.
+    pub(crate) id: U64,
+    /// Object of the root cell of its tree.
+    pub(crate) cell: U64,
+    /// The version that made the tree.
+    pub(crate) birth: U64,
+    /// Which index: [`INDEX_CDDS`].
+    pub(crate) index: U64,
+}
+
+pub(crate) const INDEX_CDDS: u64 = 1;
+const _: () = assert!(size_of::<KeyspaceEntry>() == 32);
+
+/// First byte of a catalogue key: a keyspace's name follows.
+pub(crate) const KEYSPACE_TAG: u8 = b'k';

@@ -1,0 +1,128 @@
+//! Opening is recovery: constant work, whatever the size. What was in flight becomes a dead
+//! interval, versions go on above the durable limit, and a survey in the background finds out what
+//! is free, how many keys there are, and which nodes carry dead stamps.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use tembo_index::{Cdds, DeadIntervals, Forest, Retained, View, Writer};
+use tembo_pool::{Object, Pool};
+
+use crate::catalogue::{Catalogue, open_tree};
+use crate::format::{ROOT_SIZE, ROOT_SLOT};
+use crate::ledger::Ledger;
+use crate::pins::Pins;
+use crate::retire::RetireList;
+use crate::store::Inner;
+use crate::writer::{Recovery, Tree, WriterState};
+use crate::{Error, Progress};
+
+/// A pool with more than this above its data's start and no store root has lost the root.
+const FRESH_BYTES_MAX: u64 = 64 << 20;
+
+pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
+    let pool = Arc::new(pool);
+    let forest = Arc::new(Forest::new(pool.clone(), size_max.max(pool.region().size())));
+    let root = Object::from_bits(pool.root(ROOT_SLOT)?.load());
+    let root = if root.is_none() { format(&forest)? } else { root };
+    let ledger = Ledger::open(&pool, root)?;
+    let region = pool.region();
+    let section = region.reserve(64)?;
+    for dead in ledger.in_flight(region)? {
+        if !ledger.note_dead(region, dead)? {
+            return Err(Error::Damaged { what: "a table of dead intervals with room" });
+        }
+    }
+    let before = ledger.version_limit(region)?;
+    let limit = ledger.raise_limit(region, before + 1)?;
+    drop(section);
+    let dead = Arc::new(DeadIntervals::new(ledger.dead(region)?));
+    forest.set_dead(dead.clone());
+    // Until the pins are known everything counts as needed.
+    let catalogue = Catalogue::new(Cdds::open(forest.clone(), ledger.catalogue(region)?, 1)?);
+    let view = View { version: before, dead: &dead };
+    let named = ledger.snapshots(region)?;
+    let pins = Pins::new(before);
+    named.iter().for_each(|(_, version)| pins.pin(*version));
+    forest.set_retained(pins.retained());
+    let trees = trees(&forest, &catalogue, view)?;
+    region.sync()?;
+    let state = WriterState {
+        version: before,
+        limit,
+        trees,
+        named: named.into_iter().collect(),
+        retired: RetireList::default(),
+        unlinked: Vec::new(),
+        recovery: Recovery::Owed,
+        unclean: Vec::new(),
+        scrubbing: Vec::new(),
+        cleared: Vec::new(),
+        broken: false,
+    };
+    Ok(Inner {
+        forest,
+        ledger,
+        catalogue,
+        pins,
+        durable: AtomicU64::new(before),
+        writer: Mutex::new(state),
+        last_survey_us: AtomicU64::new(0),
+    })
+}
+
+/// Makes an empty store in a fresh pool; its root is published in one step.
+fn format(forest: &Arc<Forest>) -> Result<Object, Error> {
+    let pool = forest.pool();
+    let usage = pool.usage();
+    if usage.frontier - usage.data_start > FRESH_BYTES_MAX {
+        return Err(Error::Damaged { what: "a store's root" });
+    }
+    let _section = pool.reserve(64 << 10, 256)?;
+    let (dead, retained) = (DeadIntervals::default(), Retained::default());
+    let mut retired = Vec::new();
+    let writer = Writer {
+        stamp: Ledger::grouped(1),
+        dead: &dead,
+        retained: &retained,
+        retired: &mut retired,
+    };
+    let (_, cell) = Cdds::create(forest.clone(), &writer)?;
+    pool.alloc_into(pool.root(ROOT_SLOT)?, ROOT_SIZE, |region, root| {
+        Ledger::format(region, root, cell)
+    })
+}
+
+/// The keyspaces of a view, by number.
+pub(crate) fn trees(
+    forest: &Arc<Forest>,
+    catalogue: &Catalogue,
+    view: View<'_>,
+) -> Result<Vec<Tree>, Error> {
+    let mut entries = catalogue.keyspaces(view)?;
+    entries.sort_by_key(|(_, entry)| entry.id.get());
+    let sound = entries.iter().enumerate().all(|(id, (_, entry))| entry.id.get() == id as u64);
+    if !sound {
+        return Err(Error::Damaged { what: "keyspaces numbered in a row" });
+    }
+    let open = |(name, entry)| {
+        let index = Arc::new(open_tree(forest, &entry)?);
+        Ok(Tree { name, index, entry, surveyed: None, delta: 0 })
+    };
+    entries.into_iter().map(open).collect()
+}
+
+/// A thread that recovers until nothing is left to do.
+pub(crate) fn spawn_recovery(
+    inner: &Arc<Inner>,
+    stop: &Arc<AtomicBool>,
+) -> Option<JoinHandle<()>> {
+    let (inner, stop) = (inner.clone(), stop.clone());
+    let work = move || {
+        while !stop.load(Ordering::Acquire)
+            && matches!(inner.recovery_step(), Ok(Progress::More))
+        {}
+    };
+    std::thread::Builder::new().name("tembo-recovery".into()).spawn(work).ok()
+}

@@ -1,0 +1,220 @@
+//! Background recovery: survey, sweep, scrub.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tembo_index::{Cdds, DeadIntervals, Retained, Surveyor, VersionedIndex, View, Writer};
+use tembo_pool::{Object, Sweep};
+
+use crate::catalogue::open_tree;
+use crate::format::DEAD_COUNT;
+use crate::ledger::Ledger;
+use crate::store::Inner;
+use crate::writer::{Recovery, Scrubbed, WriterState};
+use crate::{Error, Progress};
+
+/// Nodes scrubbed while the writer's lock is held.
+const SCRUB_BATCH: usize = 32;
+
+/// What a survey begins with, taken under the writer's lock.
+struct Begin {
+    sweep: Sweep,
+    retained: Arc<Retained>,
+    dead: Arc<DeadIntervals>,
+    /// Every tree of a retained version, by cell.
+    trees: BTreeMap<u64, Arc<Cdds>>,
+}
+
+/// Marks what a survey reaches.
+struct Marker<'m> {
+    sweep: &'m mut Sweep,
+    unclean: Vec<Object>,
+    live: u64,
+}
+
+impl Surveyor for Marker<'_> {
+    fn reachable(&mut self, object: Object) -> Result<bool, tembo_index::Error> {
+        Ok(self.sweep.mark(object)?)
+    }
+
+    fn unclean(&mut self, node: Object) {
+        self.unclean.push(node);
+    }
+
+    fn live_entry(&mut self) {
+        self.live += 1;
+    }
+}
+
+impl Inner {
+    /// One step: a survey, or a batch of nodes scrubbed.
+    pub(crate) fn recovery_step(&self) -> Result<Progress, Error> {
+        let mut state = self.lock();
+        match state.recovery {
+            Recovery::Done | Recovery::Surveying => Ok(Progress::Idle),
+            Recovery::Scrubbing => {
+                self.scrub_batch(&mut state)?;
+                Ok(Progress::More)
+            }
+            Recovery::Owed => {
+                let begin = self.begin_survey(&mut state)?;
+                drop(state);
+                let surveyed = self.survey(begin);
+                if surveyed.is_err() {
+                    self.lock().recovery = Recovery::Owed;
+                }
+                surveyed.map(|()| Progress::More)
+            }
+        }
+    }
+
+    /// All of it, while the caller holds the writer's lock.
+    pub(crate) fn recover_now(&self, state: &mut WriterState) -> Result<(), Error> {
+        if state.recovery == Recovery::Surveying {
+            return Err(Error::Damaged { what: "room for a dead interval while a survey runs" });
+        }
+        if state.recovery != Recovery::Scrubbing {
+            let mut begin = self.begin_survey(state)?;
+            let found = self.mark_all(&mut begin)?;
+            self.end_survey(state, begin, found);
+        }
+        while state.recovery == Recovery::Scrubbing {
+            self.scrub_batch(state)?;
+        }
+        Ok(())
+    }
+
+    fn begin_survey(&self, state: &mut WriterState) -> Result<Begin, Error> {
+        self.reclaim(state);
+        let (retained, dead) = (self.pins.retained(), self.forest.dead());
+        let mut trees = BTreeMap::new();
+        for version in retained.pins().iter().copied().chain([retained.visible()]) {
+            for (_, entry) in self.catalogue.keyspaces(View { version, dead: &dead })? {
+                if let Entry::Vacant(vacant) = trees.entry(entry.cell.get()) {
+                    vacant.insert(Arc::new(open_tree(&self.forest, &entry)?));
+                }
+            }
+        }
+        self.scrub_roots(state, &trees)?;
+        let mut sweep = self.pool().begin_sweep()?;
+        state.recovery = Recovery::Surveying;
+        for tree in state.trees.iter_mut().filter(|tree| tree.surveyed.is_none()) {
+            tree.delta = 0;
+        }
+        sweep.mark(self.ledger.root())?;
+        Ok(Begin { sweep, retained, dead, trees })
+    }
+
+    /// Takes back the roots of dead versions, so that the sweep need not keep them.
+    fn scrub_roots(
+        &self,
+        state: &mut WriterState,
+        trees: &BTreeMap<u64, Arc<Cdds>>,
+    ) -> Result<(), Error> {
+        let (dead, retained) = (self.forest.dead(), self.pins.retained());
+        let mut writer = Writer {
+            stamp: Ledger::grouped(state.version),
+            dead: &dead,
+            retained: &retained,
+            retired: &mut Vec::new(),
+        };
+        let _section = self.region().reserve(trees.len() as u64 + 1)?;
+        self.catalogue.tree().scrub_root(&mut writer)?;
+        trees.values().try_for_each(|tree| tree.scrub_root(&mut writer))?;
+        // ORDER: no cell names a dead root when the space of dead roots is given back.
+        self.region().fence("kv.scrub.roots");
+        Ok(())
+    }
+
+    fn survey(&self, mut begin: Begin) -> Result<(), Error> {
+        let start = Instant::now();
+        // Pins that are dropped meanwhile are still surveyed: nothing is given back until the end.
+        let found = self.mark_all(&mut begin)?;
+        let mut state = self.lock();
+        self.end_survey(&mut state, begin, found);
+        self.last_survey_us.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn mark_all(&self, begin: &mut Begin) -> Result<Found, Error> {
+        let mut found = Found::default();
+        let (retained, dead) = (begin.retained.clone(), begin.dead.clone());
+        let mut marker = Marker { sweep: &mut begin.sweep, unclean: Vec::new(), live: 0 };
+        self.catalogue.tree().survey(&retained, &dead, &mut marker)?;
+        let unclean = marker.unclean.drain(..).map(|node| (Scrubbed::Catalogue, node));
+        found.unclean.extend(unclean);
+        for (&cell, tree) in &begin.trees {
+            marker.live = 0;
+            tree.survey(&retained, &dead, &mut marker)?;
+            found.counts.insert(cell, marker.live);
+            let scrubbed = Scrubbed::Keyspace(tree.clone());
+            let unclean = marker.unclean.drain(..).map(|node| (scrubbed.clone(), node));
+            found.unclean.extend(unclean);
+        }
+        Ok(found)
+    }
+
+    fn end_survey(&self, state: &mut WriterState, begin: Begin, found: Found) {
+        for tree in &mut state.trees {
+            if tree.surveyed.is_none() {
+                tree.surveyed = found.counts.get(&tree.entry.cell.get()).copied();
+            }
+        }
+        let pending: Vec<Object> = state.retired.objects().collect();
+        begin.sweep.finish(pending);
+        state.unclean = found.unclean;
+        state.scrubbing = begin.dead.intervals().to_vec();
+        state.recovery = Recovery::Scrubbing;
+    }
+
+    fn scrub_batch(&self, state: &mut WriterState) -> Result<(), Error> {
+        let (dead, retained) = (self.forest.dead(), self.pins.retained());
+        let mut retired = Vec::new();
+        let mut writer = Writer {
+            stamp: Ledger::grouped(state.version),
+            dead: &dead,
+            retained: &retained,
+            retired: &mut retired,
+        };
+        for _ in 0..SCRUB_BATCH {
+            let Some((tree, node)) = state.unclean.pop() else {
+                return self.end_scrub(state);
+            };
+            let _section = self.region().reserve(32)?;
+            self.tree_of(&tree).scrub(node, &mut writer)?;
+        }
+        Ok(())
+    }
+
+    fn end_scrub(&self, state: &mut WriterState) -> Result<(), Error> {
+        if !state.scrubbing.is_empty() {
+            let _section = self.region().reserve(DEAD_COUNT as u64)?;
+            self.ledger.forget_dead(self.region(), &state.scrubbing)?;
+            let left = self.ledger.dead(self.region())?;
+            self.forest.forget_dead(Arc::new(DeadIntervals::new(left)));
+        }
+        state.scrubbing.clear();
+        let more = !self.forest.dead().intervals().is_empty();
+        state.recovery = if more { Recovery::Owed } else { Recovery::Done };
+        self.reclaim(state);
+        Ok(())
+    }
+
+    fn tree_of<'t>(&'t self, tree: &'t Scrubbed) -> &'t Cdds {
+        match tree {
+            Scrubbed::Catalogue => self.catalogue.tree(),
+            Scrubbed::Keyspace(tree) => tree,
+        }
+    }
+}
+
+/// What a survey found.
+#[derive(Default)]
+struct Found {
+    /// Keys in the visible version, by cell.
+    counts: BTreeMap<u64, u64>,
+    unclean: Vec<(Scrubbed, Object)>,
+}

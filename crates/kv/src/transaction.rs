@@ -1,0 +1,237 @@
+//! The one writer's transaction: any number of changes, one grouped commit.
+
+use std::ops::Bound;
+use std::sync::{Arc, MutexGuard};
+
+use tembo_index::{
+    DeadIntervals, Direction, Op, Retained, Stamp, VersionedIndex, View, Visit, Writer,
+};
+
+use crate::ledger::{LANE, Ledger};
+use crate::store::{Inner, abort, create_tree};
+use crate::writer::{Tree, WriterState};
+use crate::{Durability, Error, KEY_SIZE_MAX, Keyspace, VALUE_SIZE_MAX};
+
+/// Changes that become visible together, or not at all. Reads see the transaction's own writes.
+///
+/// A failed write changes nothing, and the transaction goes on. Dropping a transaction that has
+/// written makes its version void.
+pub struct Transaction<'s> {
+    inner: &'s Inner,
+    state: MutexGuard<'s, WriterState>,
+    /// Drawn at the first write.
+    version: Option<u64>,
+    retained: Arc<Retained>,
+    dead: Arc<DeadIntervals>,
+    /// What the changes add to each keyspace's count.
+    deltas: Vec<(usize, i64)>,
+    /// Trees that were cleared, to be put back by an abort.
+    cleared: Vec<(usize, Tree)>,
+}
+
+impl<'s> Transaction<'s> {
+    pub(crate) fn begin(inner: &'s Inner) -> Result<Self, Error> {
+        let state = inner.lock();
+        if state.broken {
+            return Err(Error::Damaged { what: "an index, as found by an earlier transaction" });
+        }
+        Ok(Transaction {
+            retained: inner.pins.retained(),
+            dead: inner.forest.dead(),
+            inner,
+            state,
+            version: None,
+            deltas: Vec::new(),
+            cleared: Vec::new(),
+        })
+    }
+
+    fn view(&self) -> View<'_> {
+        View { version: self.version.unwrap_or(self.state.version), dead: &self.dead }
+    }
+
+    fn tree(&self, keyspace: Keyspace) -> Result<&Tree, Error> {
+        let version = self.state.version;
+        self.state.trees.get(keyspace.0 as usize).ok_or(Error::NoSuchKeyspace { version })
+    }
+
+    /// The value under `key`, this transaction's own writes included.
+    pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        Ok(self.tree(keyspace)?.index.get(key, self.view())?)
+    }
+
+    /// Calls `visit` with each key and value in the range, in order, until it returns false.
+    pub fn range(
+        &self,
+        keyspace: Keyspace,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        Ok(self.tree(keyspace)?.index.range(from, to, direction, self.view(), visit)?)
+    }
+
+    /// Keys in the keyspace; `None` while a background recount after open is still under way.
+    pub fn count(&self, keyspace: Keyspace) -> Option<u64> {
+        let delta: i64 =
+            self.deltas.iter().filter(|(id, _)| *id == keyspace.0 as usize).map(|(_, d)| d).sum();
+        let tree = self.tree(keyspace).ok()?;
+        tree.count().map(|count| count.saturating_add_signed(delta))
+    }
+
+    /// Puts the concatenation of `parts` under `key`; true if the key was there before.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::Full`], [`Error::Poisoned`]: nothing
+    /// has changed.
+    pub fn put(&mut self, keyspace: Keyspace, key: &[u8], parts: &[&[u8]]) -> Result<bool, Error> {
+        let size = parts.iter().map(|part| part.len()).sum();
+        if size > VALUE_SIZE_MAX {
+            return Err(Error::ValueTooLong { size });
+        }
+        if key.len() > KEY_SIZE_MAX {
+            return Err(Error::KeyTooLong { size: key.len() });
+        }
+        let existed = self.apply(keyspace, Op::Put { key, value: parts })?;
+        self.add(keyspace, i64::from(!existed));
+        Ok(existed)
+    }
+
+    /// Removes `key`; false if it was not there.
+    pub fn remove(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<bool, Error> {
+        if self.version.is_none() && self.get(keyspace, key)?.is_none() {
+            return Ok(false);
+        }
+        let existed = self.apply(keyspace, Op::Remove { key })?;
+        self.add(keyspace, -i64::from(existed));
+        Ok(existed)
+    }
+
+    /// Removes every key of the keyspace, in O(1). Its space is given back in the background.
+    pub fn clear(&mut self, keyspace: Keyspace) -> Result<(), Error> {
+        let id = keyspace.0 as usize;
+        let name = self.tree(keyspace)?.name.clone();
+        let (inner, stamp) = (self.inner, self.stamp()?);
+        let mut writer = Writer {
+            stamp,
+            dead: &self.dead,
+            retained: &self.retained,
+            retired: &mut self.state.unlinked,
+        };
+        let tree = create_tree(inner, &name, id as u64, &mut writer)?;
+        let before = std::mem::replace(&mut self.state.trees[id], tree);
+        self.cleared.push((id, before));
+        self.deltas.retain(|(other, _)| *other != id);
+        Ok(())
+    }
+
+    /// True while nothing has been written.
+    pub fn is_clean(&self) -> bool {
+        self.version.is_none()
+    }
+
+    /// Commits all or nothing and returns the version: two fences, whatever the number of changes.
+    /// A transaction that wrote nothing costs nothing.
+    ///
+    /// Durability point: as `durability` says, capped by the region's sync policy.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; then nothing of it may be shown, though it may be there after the next
+    /// open.
+    pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
+        let Some(version) = self.version else { return Ok(self.state.version) };
+        let inner = self.inner;
+        let section = inner.region().reserve(2)?;
+        inner.ledger.commit(inner.region(), version)?;
+        drop(section);
+        self.version = None;
+        self.publish(version);
+        drop(self);
+        inner.make_durable(durability)?;
+        Ok(version)
+    }
+
+    /// Removes one key under a stamp that commits by itself: one fence. `None`: not possible.
+    pub(crate) fn remove_single(
+        mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+    ) -> Result<Option<bool>, Error> {
+        if self.get(keyspace, key)?.is_none() {
+            return Ok(Some(false));
+        }
+        let inner = self.inner;
+        let version = inner.next_version(&mut self.state)?;
+        let state = &mut *self.state;
+        let mut writer = Writer {
+            stamp: Stamp::single(version, LANE),
+            dead: &self.dead,
+            retained: &self.retained,
+            retired: &mut state.unlinked,
+        };
+        let tree = &state.trees[keyspace.0 as usize];
+        let removed = tree.index.remove_single(key, &mut writer)?;
+        if removed == Some(true) {
+            // ORDER: the end commits itself: durable before anybody is told.
+            inner.region().fence("kv.remove_single.fence");
+            self.add(keyspace, -1);
+            self.publish(version);
+        }
+        Ok(removed)
+    }
+
+    fn publish(&mut self, version: u64) {
+        let state = &mut *self.state;
+        for (id, delta) in self.deltas.drain(..) {
+            state.trees[id].delta += delta;
+        }
+        for (_, tree) in self.cleared.drain(..) {
+            state.cleared.push((tree.entry.birth.get(), version));
+        }
+        self.inner.pins.publish(version);
+        self.inner.settle(state);
+    }
+
+    fn apply(&mut self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
+        self.tree(keyspace)?;
+        let stamp = self.stamp()?;
+        let state = &mut *self.state;
+        let mut writer = Writer {
+            stamp,
+            dead: &self.dead,
+            retained: &self.retained,
+            retired: &mut state.unlinked,
+        };
+        Ok(state.trees[keyspace.0 as usize].index.apply(op, &mut writer)?)
+    }
+
+    fn stamp(&mut self) -> Result<Stamp, Error> {
+        let version = match self.version {
+            Some(version) => version,
+            None => self.inner.next_version(&mut self.state)?,
+        };
+        self.version = Some(version);
+        Ok(Ledger::grouped(version))
+    }
+
+    fn add(&mut self, keyspace: Keyspace, delta: i64) {
+        let id = keyspace.0 as usize;
+        match self.deltas.iter_mut().find(|(other, _)| *other == id) {
+            _ if delta == 0 => {}
+            Some((_, sum)) => *sum += delta,
+            None => self.deltas.push((id, delta)),
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        let Some(version) = self.version else { return };
+        let state = &mut *self.state;
+        for (id, tree) in self.cleared.drain(..).rev() {
+            state.trees[id] = tree;
+        }
+        abort(self.inner, state, version);
+    }
+}

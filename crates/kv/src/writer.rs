@@ -1,0 +1,72 @@
+//! What the one writer knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tembo_index::{Cdds, DeadInterval, Retired};
+use tembo_pool::Object;
+
+use crate::format::KeyspaceEntry;
+use crate::retire::RetireList;
+
+/// A keyspace as the writer sees it.
+pub(crate) struct Tree {
+    pub(crate) name: String,
+    pub(crate) index: Arc<Cdds>,
+    pub(crate) entry: KeyspaceEntry,
+    /// Keys when the last survey began; `None`: not yet known.
+    pub(crate) surveyed: Option<u64>,
+    /// Keys added less keys removed since then.
+    pub(crate) delta: i64,
+}
+
+impl Tree {
+    pub(crate) fn count(&self) -> Option<u64> {
+        self.surveyed.map(|count| count.saturating_add_signed(self.delta))
+    }
+}
+
+/// How far the background recovery is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// A survey is due: space below the pool's sweep limit is unknown, or a count, or there are dead
+    /// intervals to scrub.
+    Owed,
+    /// A survey is under way: nothing is given back until it ends.
+    Surveying,
+    /// Nodes with dead stamps are being scrubbed.
+    Scrubbing,
+    /// Nothing is left to do.
+    Done,
+}
+
+/// State of the one writer, under its lock.
+pub(crate) struct WriterState {
+    /// The last version used.
+    pub(crate) version: u64,
+    /// The durable limit of versions.
+    pub(crate) limit: u64,
+    /// By number.
+    pub(crate) trees: Vec<Tree>,
+    /// Named snapshots.
+    pub(crate) named: BTreeMap<String, u64>,
+    /// Unlinked by committed transactions.
+    pub(crate) retired: RetireList,
+    /// Unlinked by the running transaction.
+    pub(crate) unlinked: Vec<Retired>,
+    pub(crate) recovery: Recovery,
+    /// Nodes to scrub, each with its tree, and the intervals that are then forgotten.
+    pub(crate) unclean: Vec<(Scrubbed, Object)>,
+    pub(crate) scrubbing: Vec<DeadInterval>,
+    /// Lifetimes of trees that were cleared: only a sweep gives them back.
+    pub(crate) cleared: Vec<(u64, u64)>,
+    /// A transaction failed half-way by damage: no more writes.
+    pub(crate) broken: bool,
+}
+
+/// A tree by where it is found.
+#[derive(Clone)]
+pub(crate) enum Scrubbed {
+    Catalogue,
+    Keyspace(Arc<Cdds>),
+}

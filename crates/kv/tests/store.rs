@@ -1,0 +1,289 @@
+//! The store against a map: transactions, aborts, snapshots, rollback, and opening after the process
+//! has gone without a word, in both domains that keep something.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use tembo_kv::{Direction, Durability, Error, Keyspace, Options, Snapshot, Store};
+use tembo_pmem::{Counters, DomainRequest, RegionOptions};
+use tembo_pool::PoolOptions;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("tembo-kv-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.0.join("test.pool")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(domain: DomainRequest) -> Options {
+    let region = RegionOptions {
+        domain,
+        size_max: 1 << 30,
+        log_size: 1 << 20,
+        ..RegionOptions::default()
+    };
+    Options { pool: PoolOptions { size: 4 << 20, region, ..PoolOptions::default() }, background: true }
+}
+
+fn all(snapshot: &Snapshot<'_>, keyspace: Keyspace) -> Map {
+    let mut map = Map::new();
+    snapshot
+        .range(keyspace, Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut |k, v| {
+            map.insert(k.to_vec(), v.to_vec());
+            true
+        })
+        .unwrap();
+    map
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+fn run(path: &Path, domain: DomainRequest, seed: u64, steps: usize) {
+    let options = options(domain);
+    let mut random = Random(seed * 77 + 5);
+    let mut store = Store::create(path, &options).unwrap();
+    let names = ["a", "b"];
+    let mut now: [Map; 2] = Default::default();
+    let mut saved: BTreeMap<String, (u64, [Map; 2])> = BTreeMap::new();
+    for name in names {
+        store.keyspace(name).unwrap();
+    }
+    for step in 0..steps {
+        let spaces = names.map(|name| store.keyspace(name).unwrap());
+        let mut next = now.clone();
+        let mut tx = store.transaction().unwrap();
+        for _ in 0..random.below(20) {
+            let which = random.below(2) as usize;
+            let (map, space) = (&mut next[which], spaces[which]);
+            let key = format!("key:{:08}", random.below(500)).into_bytes();
+            match random.below(40) {
+                0..=24 => {
+                    let value = vec![step as u8; random.below(300) as usize];
+                    let existed = tx.put(space, &key, &[&value]).unwrap();
+                    assert_eq!(existed, map.insert(key.clone(), value).is_some());
+                }
+                25..=38 => {
+                    assert_eq!(tx.remove(space, &key).unwrap(), map.remove(&key).is_some());
+                }
+                _ => {
+                    tx.clear(space).unwrap();
+                    map.clear();
+                }
+            }
+            assert_eq!(tx.get(space, &key).unwrap(), map.get(&key).map(Vec::as_slice));
+            if let Some(count) = tx.count(space) {
+                assert_eq!(count, map.len() as u64);
+            }
+        }
+        if random.below(6) == 0 {
+            drop(tx);
+        } else {
+            tx.commit(Durability::Buffered).unwrap();
+            now = next;
+        }
+        match random.below(30) {
+            0 => {
+                let name = format!("s{}", random.below(3));
+                let version = store.save_snapshot(&name).unwrap();
+                saved.insert(name, (version, now.clone()));
+            }
+            1 => {
+                let name = format!("s{}", random.below(3));
+                assert_eq!(store.drop_snapshot(&name).unwrap(), saved.remove(&name).is_some());
+            }
+            2 => {
+                if let Some((version, maps)) = saved.values().next().cloned() {
+                    store.rollback(version).unwrap();
+                    now = maps;
+                    saved.retain(|_, (other, _)| *other <= version);
+                }
+            }
+            3 | 4 => {
+                store.sync().unwrap();
+                drop(store);
+                store = Store::open(path, &options).unwrap();
+            }
+            5 => {
+                store.close().unwrap();
+                store = Store::open(path, &options).unwrap();
+            }
+            6 => {
+                let check = store.check().unwrap();
+                assert_eq!(check.account.total, store.report().pool_bytes);
+            }
+            7 => {
+                let key = b"key:00000007";
+                let existed = store.remove(spaces[0], key, Durability::Strict).unwrap();
+                assert_eq!(existed, now[0].remove(&key[..]).is_some());
+            }
+            _ => {}
+        }
+        if step % 10 == 0 {
+            verify(&store, &now, &saved, names);
+        }
+    }
+    verify(&store, &now, &saved, names);
+    store.sync().unwrap();
+    drop(store);
+    let store = Store::open(path, &options).unwrap();
+    verify(&store, &now, &saved, names);
+    let check = store.check().unwrap();
+    assert_eq!(check.leaked, 0, "{check:?}");
+    store.close().unwrap();
+}
+
+fn verify(
+    store: &Store,
+    now: &[Map; 2],
+    saved: &BTreeMap<String, (u64, [Map; 2])>,
+    names: [&str; 2],
+) {
+    let mut versions: Vec<(u64, &[Map; 2])> = vec![(store.visible(), now)];
+    versions.extend(saved.values().map(|(version, maps)| (*version, maps)));
+    for (version, maps) in versions {
+        let snapshot = store.snapshot_at(version).unwrap();
+        for (which, name) in names.iter().enumerate() {
+            let space = store.keyspace(name).unwrap();
+            assert!(all(&snapshot, space) == maps[which], "version {version}, keyspace {name}");
+        }
+    }
+}
+
+#[test]
+fn the_store_is_a_map_with_a_past_in_the_flush_domain() {
+    for seed in 1..8 {
+        let directory = Directory::new(&format!("flush-{seed}"));
+        run(&directory.pool(), DomainRequest::Flush, seed, 300);
+    }
+}
+
+#[test]
+fn the_store_is_a_map_with_a_past_in_the_logged_domain() {
+    for seed in 1..8 {
+        let directory = Directory::new(&format!("logged-{seed}"));
+        run(&directory.pool(), DomainRequest::Logged, seed, 300);
+    }
+}
+
+#[test]
+fn readers_see_their_version_beside_the_writer() {
+    let store = Store::volatile(&options(DomainRequest::Volatile)).unwrap();
+    let space = store.keyspace("x").unwrap();
+    let keys: Vec<Vec<u8>> = (0..300u32).map(|i| format!("k{i:05}").into_bytes()).collect();
+    let write = |round: u64| {
+        let mut tx = store.transaction().unwrap();
+        for key in &keys {
+            tx.put(space, key, &[&round.to_le_bytes(), key]).unwrap();
+        }
+        tx.commit(Durability::Buffered).unwrap();
+    };
+    write(0);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    for i in 0..600usize {
+                        let snapshot = store.snapshot().unwrap();
+                        // Every key of one snapshot is of one round.
+                        let map = all(&snapshot, space);
+                        assert_eq!(map.len(), keys.len());
+                        let round = &map[&keys[0]][..8];
+                        assert!(map.values().all(|value| &value[..8] == round));
+                        let key = &keys[i % keys.len()];
+                        assert_eq!(snapshot.get(space, key).unwrap().unwrap()[..8], *round);
+                    }
+                })
+            })
+            .collect();
+        for round in 1..400 {
+            write(round);
+            if round % 50 == 0 {
+                let mut tx = store.transaction().unwrap();
+                tx.put(space, b"k00007", &[b"aborted"]).unwrap();
+            }
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    store.check().unwrap();
+}
+
+#[test]
+fn rollback_needs_a_retained_version_that_nobody_is_ahead_of() {
+    let store = Store::volatile(&options(DomainRequest::Volatile)).unwrap();
+    let space = store.keyspace("x").unwrap();
+    store.put(space, b"a", b"1", Durability::Strict).unwrap();
+    let saved = store.save_snapshot("s").unwrap();
+    store.put(space, b"a", b"2", Durability::Strict).unwrap();
+    let ahead = store.snapshot().unwrap();
+    assert!(matches!(store.rollback(saved), Err(Error::VersionInUse { .. })));
+    drop(ahead);
+    assert!(matches!(store.rollback(saved - 1), Err(Error::NotRetained { .. })));
+    store.rollback(saved).unwrap();
+    assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    store.put(space, b"a", b"3", Durability::Strict).unwrap();
+    store.check().unwrap();
+    assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+/// Fences and lines are budgets, whatever the machine: CDDS's own formula.
+#[test]
+fn a_commit_costs_two_fences_and_a_line_an_entry() {
+    let store = Store::volatile(&Options { background: false, ..options(DomainRequest::Volatile) })
+        .unwrap();
+    while store.maintain(64).unwrap() == tembo_kv::Progress::More {}
+    let space = store.keyspace("x").unwrap();
+    store.put(space, b"warm", b"up", Durability::Buffered).unwrap();
+    let cost = |work: &dyn Fn()| {
+        let before = Counters::thread();
+        work();
+        let cost = Counters::thread() - before;
+        (cost.fences, cost.lines)
+    };
+    // A record of one line, an entry, the commit word.
+    let put = || assert!(store.put(space, b"key", b"value", Durability::Buffered).is_ok());
+    assert_eq!(cost(&put), (2, 3));
+    // An update ends the old entry too: beside the new one, or a line more.
+    let (fences, lines) = cost(&put);
+    assert_eq!(fences, 2);
+    assert!(lines <= 4, "{lines}");
+    assert_eq!(cost(&|| drop(store.get(space, b"key").unwrap())), (0, 0));
+    let remove = || assert!(store.remove(space, b"key", Durability::Buffered).is_ok());
+    assert_eq!(cost(&remove), (1, 1));
+    // A kilobyte: 8 + 4 + 1024 bytes are 17 lines.
+    let large = || assert!(store.put(space, b"long", &[7; 1024], Durability::Buffered).is_ok());
+    assert_eq!(cost(&large), (2, 17 + 2));
+    let turn = || {
+        let mut tx = store.transaction().unwrap();
+        for i in 0..10u8 {
+            tx.put(space, &[b'g', i], &[b"value"]).unwrap();
+        }
+        tx.commit(Durability::Buffered).unwrap();
+    };
+    assert_eq!(cost(&turn), (2, 10 + 10 + 1));
+}

@@ -34,6 +34,7 @@ impl<T: Slot> Slots<T> {
             let valid = T::read_from_bytes(&bytes)
                 .ok()
                 .filter(|slot| bytes.starts_with(&T::MAGIC) && slot.checks());
+            let valid = valid.filter(|slot| SLOT_OFFSETS[(slot.sequence() % 2) as usize] == offset);
             if let Some(slot) = valid
                 && best.is_none_or(|best| slot.sequence() > best.sequence())
             {
@@ -64,6 +65,24 @@ impl<T: Slot> Slots<T> {
         &self.file
     }
 
+    /// Writes the header once more where it was found, and makes it durable: the other slot may
+    /// hold the only durable value, and a sync alone would not write what a failed one gave up.
+    pub(crate) fn settle(
+        &mut self,
+        step: &'static str,
+        sync_step: &'static str,
+    ) -> Result<(), Error> {
+        self.put(step, sync_step, &self.value)
+    }
+
+    fn put(&self, step: &'static str, sync_step: &'static str, value: &T) -> Result<(), Error> {
+        let offset = SLOT_OFFSETS[(value.sequence() % 2) as usize];
+        self.file
+            .write_at(step, value.as_bytes(), offset)
+            .and_then(|()| self.file.sync(sync_step))
+            .map_err(|e| Error::io(step, &self.path, e))
+    }
+
     /// Writes a changed header into the older slot and makes it durable. `step` names the write,
     /// `sync_step` the sync. On failure the value is as before.
     pub(crate) fn update(
@@ -76,11 +95,7 @@ impl<T: Slot> Slots<T> {
         change(&mut value);
         let sequence = value.sequence() + 1;
         value.seal(sequence);
-        let offset = SLOT_OFFSETS[(sequence % 2) as usize];
-        self.file
-            .write_at(step, value.as_bytes(), offset)
-            .and_then(|()| self.file.sync(sync_step))
-            .map_err(|e| Error::io(step, &self.path, e))?;
+        self.put(step, sync_step, &value)?;
         self.value = value;
         Ok(())
     }

@@ -129,7 +129,7 @@ fn work(
         } else {
             for _ in 0..=random.below(16) {
                 let word = 2 + random.below(WORDS / 8 - 2);
-                put(region, HEADER_SIZE + word * 8, random.next())?;
+                put(region, HEADER_SIZE + word * 8, random.number())?;
             }
             history.fence(region);
         }
@@ -148,7 +148,7 @@ fn work(
 fn overrun(region: &Region, history: &mut History, random: &mut Random) {
     for _ in 0..450 + random.below(150) {
         let word = 2 + random.below(WORDS / 8 - 2);
-        put(region, HEADER_SIZE + word * 8, random.next()).unwrap();
+        put(region, HEADER_SIZE + word * 8, random.number()).unwrap();
         history.fence(region);
         if random.below(20) == 0 && history.sync(region).is_err() {
             return;
@@ -468,12 +468,12 @@ fn no_bytes_make_opening_panic() {
                 0 => continue,
                 1 => (0..1 + random.below(40)).for_each(|_| {
                     let at = random.below(8192) as usize;
-                    bytes[at] = random.next() as u8;
+                    bytes[at] = random.number() as u8;
                 }),
                 2 => bytes.truncate(random.below(9000) as usize),
                 _ => bytes[..4096 + 4096 * (round % 2)]
                     .iter_mut()
-                    .for_each(|b| *b = random.next() as u8),
+                    .for_each(|b| *b = random.number() as u8),
             }
             disk.put(Path::new(name), &bytes);
         }

@@ -16,7 +16,7 @@ const SECTOR: usize = 512;
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,7 +25,7 @@ impl Random {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.number() % bound
     }
 }
 
@@ -284,7 +284,7 @@ impl Disk for MemDisk {
     fn entropy(&self) -> u64 {
         let mut inner = self.inner.lock().unwrap();
         inner.entropy += 1;
-        Random(inner.entropy).next()
+        Random(inner.entropy).number()
     }
 
     fn boot(&self) -> u64 {

@@ -48,9 +48,9 @@ impl Region {
         let mut slots = Slots::<MediaHeader>::read(file.clone(), path)?;
         let size = check(slots.get(), file.as_ref(), path)?;
         let choice = choose(file.as_ref(), path, options, Some(slots.get()))?;
-        // ORDER: what was read is durable before anything is built on it. A process whose sync
-        // failed may have left it in the system's memory alone; a second sync would not write it.
-        slots.update("open.settle_write", "open.settle_sync", |_| {})?;
+        // ORDER: what was read is durable before anything is built on it, the other slot's next
+        // value included. A process whose sync failed may have left it in the system's memory alone.
+        slots.settle("open.settle_write", "open.settle_sync")?;
         let mapping = Mapping::reserve(size, options.size_max);
         let mapping = Arc::new(mapping.map_err(|e| Error::io("map", path, e))?);
         let at = Place { file, path, options, size, mapping: mapping.clone() };

@@ -2,11 +2,13 @@
 #![allow(unsafe_code)]
 
 mod choice;
+mod copy;
 mod create;
 mod format_lines;
 mod grow;
 mod logged;
 mod open;
+mod options;
 mod report;
 
 use std::marker::PhantomData;
@@ -21,14 +23,13 @@ use crate::flush::{FlushInstruction, line_count, store_fence};
 use crate::format::MediaHeader;
 use crate::header::Slots;
 use crate::mapping::{Backing, Base, Mapping, PAGE};
-use crate::{
-    Counters, Disk, Domain, DomainRequest, Error, Fault, HEADER_SIZE, LINE, Observer, OsDisk,
-    SyncPolicy, Word,
-};
+use crate::{Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Observer, SyncPolicy, Word};
+use copy::copy_parts;
 use format_lines::FormatLines;
 use logged::Logged;
 
 pub(crate) use create::with_suffix;
+pub use options::RegionOptions;
 pub use report::Report;
 
 /// Writes of this many bytes and more go past the cache where flushing is by instruction.
@@ -37,44 +38,6 @@ const STREAM_MIN: usize = 64;
 /// In the `logged` domain, writes of this many bytes and more that begin at a page go beside the
 /// log, as far as they fill whole pages.
 pub const BYPASS_MIN: u64 = 64 << 10;
-
-/// How a region is created or opened.
-#[derive(Clone)]
-pub struct RegionOptions {
-    /// The domain asked for.
-    pub domain: DomainRequest,
-    /// What a sync waits for in the `logged` domain.
-    pub sync: SyncPolicy,
-    /// Address space reserved: the region never grows beyond this many bytes.
-    pub size_max: u64,
-    /// Capacity of the redo log, in bytes.
-    pub log_size: u64,
-    /// Watches the region.
-    pub observer: Option<Arc<dyn Observer>>,
-    /// The files.
-    pub disk: Arc<dyn Disk>,
-    /// Whether threads of the region checkpoint and sync behind the callers' backs. Without them,
-    /// which is for simulation, the caller's own thread checkpoints when it reserves.
-    pub background: bool,
-    /// Whether pages that are in the pool file are given back, so that a pool may be larger than
-    /// memory. Demands that *every* store lies in a [`Section`]. `logged` domain only.
-    pub give_back: bool,
-}
-
-impl Default for RegionOptions {
-    fn default() -> Self {
-        RegionOptions {
-            domain: DomainRequest::Auto,
-            sync: SyncPolicy::Always,
-            size_max: 1 << 40,
-            log_size: 64 << 20,
-            observer: None,
-            disk: Arc::new(OsDisk),
-            background: true,
-            give_back: false,
-        }
-    }
-}
 
 /// What makes the bytes durable.
 enum Backend {
@@ -380,72 +343,10 @@ impl Region {
     fn fault(&self, offset: u64, len: u64) -> Fault {
         Fault { offset, len, size: self.size() }
     }
-
-    /// Writes the parts past the cache, whole lines at a time; head and tail through it.
-    #[cfg(target_arch = "x86_64")]
-    fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
-        let mut line = [0_u8; LINE as usize];
-        let mut filled = 0;
-        let mut to = at;
-        for part in parts {
-            let mut rest = *part;
-            while !rest.is_empty() {
-                let room = LINE as usize - to.addr() % LINE as usize;
-                if filled == 0 && room == LINE as usize && rest.len() >= LINE as usize {
-                    // SAFETY: `to` is aligned, and the caller has checked the range of all parts.
-                    unsafe { crate::flush::stream_line(rest.as_ptr(), to) };
-                    (to, rest) = (to.wrapping_add(LINE as usize), &rest[LINE as usize..]);
-                    continue;
-                }
-                let take = rest.len().min(room - filled);
-                line[filled..filled + take].copy_from_slice(&rest[..take]);
-                (filled, rest) = (filled + take, &rest[take..]);
-                if filled == room {
-                    self.put_piece(&line[..filled], to);
-                    (to, filled) = (to.wrapping_add(filled), 0);
-                }
-            }
-        }
-        self.put_piece(&line[..filled], to);
-    }
-
-    /// Stores a piece of one line, past the cache if it is all of the line.
-    #[cfg(target_arch = "x86_64")]
-    fn put_piece(&self, piece: &[u8], to: *mut u8) {
-        if piece.len() == LINE as usize {
-            // SAFETY: a piece of a whole line begins at the line; the range was checked.
-            unsafe { crate::flush::stream_line(piece.as_ptr(), to) };
-            return;
-        }
-        // SAFETY: the range was checked, and is the caller's alone.
-        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len()) };
-        if let Backend::Flush(instruction) = &self.backend {
-            instruction.flush(to, piece.len() as u64);
-        }
-    }
-
-    /// There is no flush domain here.
-    #[cfg(not(target_arch = "x86_64"))]
-    fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
-        // SAFETY: the range was checked, and is the caller's alone.
-        unsafe { copy_parts(at, parts) };
-    }
 }
 
 fn is_bypass(offset: u64, len: u64) -> bool {
     len >= BYPASS_MIN && offset.is_multiple_of(PAGE)
-}
-
-/// Copies the parts one after another.
-///
-/// # Safety
-/// There is room for all of them at `at`, and nobody else uses it.
-unsafe fn copy_parts(mut at: *mut u8, parts: &[&[u8]]) {
-    for part in parts {
-        // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len()) };
-        at = at.wrapping_add(part.len());
-    }
 }
 
 const _: () = assert!(LINE.is_power_of_two());

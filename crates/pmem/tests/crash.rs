@@ -231,6 +231,33 @@ fn the_power_may_go_at_every_step_of_opening_and_closing() {
     }
 }
 
+/// A creation that fails at call `at`, after which the pool is opened all the same, used, and the
+/// power lost. Whether creation failed.
+fn creation(at: u64, dropped: Option<&'static str>) -> bool {
+    let disk = MemDisk::default();
+    disk.drop_step(dropped);
+    disk.fail_from(at);
+    let created = create(&disk, SyncPolicy::Always).is_ok();
+    let disk = disk.after_kill();
+    if let Ok(region) = Region::open(&path(), &options(&disk, SyncPolicy::Always)) {
+        let mut history = History::new(&region);
+        put(&region, HEADER_SIZE + 64, 5).unwrap();
+        history.fence(&region);
+        history.sync(&region).unwrap();
+        drop(region);
+        for seed in 0..20 {
+            let after = disk.after_power_loss(&mut Random(seed));
+            history.check(&image(&reopen(&after)), "created");
+        }
+    }
+    !created
+}
+
+#[test]
+fn a_creation_that_failed_late_is_as_good_as_one_that_did_not() {
+    assert!((1..40).take_while(|at| creation(*at, None)).count() > 10);
+}
+
 #[test]
 fn the_power_may_go_at_every_step_of_creation() {
     let mut at = 1;
@@ -619,7 +646,8 @@ fn each_step_below_the_waist_is_needed() {
     for step in NEEDED {
         let dropped = Some(*step);
         let fails = |work: &dyn Fn()| catch_unwind(AssertUnwindSafe(work)).is_err();
-        let caught = (1..8).any(|at| fails(&|| _ = growth(at, dropped)))
+        let caught = (1..25).any(|at| fails(&|| _ = creation(at, dropped)))
+            || (1..8).any(|at| fails(&|| _ = growth(at, dropped)))
             || (1..40).any(|at| fails(&|| _ = opening(at % 2 == 0, at / 2, dropped)))
             || (0..3000).any(|seed| fails(&|| lives(seed, dropped)));
         if !caught {

@@ -34,6 +34,8 @@ struct Content {
     data: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<(usize, Vec<u8>)>,
+    /// What a failed sync gave up: read until the end, perhaps on the disk, never written again.
+    doomed: Vec<(usize, Vec<u8>)>,
     locked: bool,
 }
 
@@ -142,12 +144,15 @@ impl MemDisk {
             if keep_all {
                 file.durable = file.data.clone();
                 file.pending.clear();
+                file.doomed.clear();
                 continue;
             }
             let len = if random.below(2) == 0 { file.durable.len() } else { file.data.len() };
             let mut image = file.durable.clone();
             image.resize(len, 0);
-            for (offset, bytes) in std::mem::take(&mut file.pending) {
+            let mut writes = std::mem::take(&mut file.doomed);
+            writes.append(&mut file.pending);
+            for (offset, bytes) in writes {
                 let mut at = 0;
                 while at < bytes.len() {
                     let here = offset + at;
@@ -330,6 +335,7 @@ impl DiskFile for MemFile {
             Ok(true) => {
                 let file = &mut inner.files[self.index];
                 file.durable.resize(file.data.len(), 0);
+                file.doomed.clear();
                 for (offset, bytes) in std::mem::take(&mut file.pending) {
                     file.durable[offset..offset + bytes.len()].copy_from_slice(&bytes);
                 }
@@ -337,7 +343,9 @@ impl DiskFile for MemFile {
             }
             Err(error) => {
                 // As systems do: what was not written is called clean, and is read, until the end.
-                inner.files[self.index].pending.clear();
+                let file = &mut inner.files[self.index];
+                let pending = std::mem::take(&mut file.pending);
+                file.doomed.extend(pending);
                 Err(error)
             }
             Ok(false) => Ok(()),

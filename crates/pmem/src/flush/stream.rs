@@ -19,12 +19,14 @@ pub(crate) unsafe fn stream_line(from: *const u8, to: *mut u8) {
     }
 }
 
+// SAFETY: to be called with an aligned `to` of 64 bytes, a readable `from`, and AVX-512.
 #[target_feature(enable = "avx512f")]
 unsafe fn stream_512(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise; the load is unaligned, the store's target aligned.
     unsafe { _mm512_stream_si512(to.cast::<__m512i>(), _mm512_loadu_si512(from.cast())) }
 }
 
+// SAFETY: to be called with an aligned `to` of 64 bytes and a readable `from`.
 unsafe fn stream_128(from: *const u8, to: *mut u8) {
     for at in [0, 16, 32, 48] {
         // SAFETY: the caller's promise, for each quarter of the line.

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::copy_parts;
+use super::copy::copy_parts;
 use crate::Error;
 use crate::flush::lines;
 use crate::log::{RedoLog, Threads};

@@ -1,0 +1,72 @@
+//! How the bytes of a record get into the region.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+use super::Backend;
+use super::Region;
+#[cfg(target_arch = "x86_64")]
+use crate::LINE;
+
+impl Region {
+    /// Writes the parts past the cache, whole lines at a time; head and tail through it.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
+        let mut line = [0_u8; LINE as usize];
+        let mut filled = 0;
+        let mut to = at;
+        for part in parts {
+            let mut rest = *part;
+            while !rest.is_empty() {
+                let room = LINE as usize - to.addr() % LINE as usize;
+                if filled == 0 && room == LINE as usize && rest.len() >= LINE as usize {
+                    // SAFETY: `to` is aligned, and the caller has checked the range of all parts.
+                    unsafe { crate::flush::stream_line(rest.as_ptr(), to) };
+                    (to, rest) = (to.wrapping_add(LINE as usize), &rest[LINE as usize..]);
+                    continue;
+                }
+                let take = rest.len().min(room - filled);
+                line[filled..filled + take].copy_from_slice(&rest[..take]);
+                (filled, rest) = (filled + take, &rest[take..]);
+                if filled == room {
+                    self.put_piece(&line[..filled], to);
+                    (to, filled) = (to.wrapping_add(filled), 0);
+                }
+            }
+        }
+        self.put_piece(&line[..filled], to);
+    }
+
+    /// Stores a piece of one line, past the cache if it is all of the line.
+    #[cfg(target_arch = "x86_64")]
+    fn put_piece(&self, piece: &[u8], to: *mut u8) {
+        if piece.len() == LINE as usize {
+            // SAFETY: a piece of a whole line begins at the line; the range was checked.
+            unsafe { crate::flush::stream_line(piece.as_ptr(), to) };
+            return;
+        }
+        // SAFETY: the range was checked, and is the caller's alone.
+        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len()) };
+        if let Backend::Flush(instruction) = &self.backend {
+            instruction.flush(to, piece.len() as u64);
+        }
+    }
+
+    /// There is no flush domain here.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
+        // SAFETY: the range was checked, and is the caller's alone.
+        unsafe { copy_parts(at, parts) };
+    }
+}
+
+/// Copies the parts one after another.
+///
+/// # Safety
+/// There is room for all of them at `at`, and nobody else uses it.
+pub(super) unsafe fn copy_parts(mut at: *mut u8, parts: &[&[u8]]) {
+    for part in parts {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len()) };
+        at = at.wrapping_add(part.len());
+    }
+}

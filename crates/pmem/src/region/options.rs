@@ -1,0 +1,43 @@
+//! How a region is created or opened.
+
+use std::sync::Arc;
+
+use crate::{Disk, DomainRequest, Observer, OsDisk, SyncPolicy};
+
+/// How a region is created or opened.
+#[derive(Clone)]
+pub struct RegionOptions {
+    /// The domain asked for.
+    pub domain: DomainRequest,
+    /// What a sync waits for in the `logged` domain.
+    pub sync: SyncPolicy,
+    /// Address space reserved: the region never grows beyond this many bytes.
+    pub size_max: u64,
+    /// Capacity of the redo log, in bytes.
+    pub log_size: u64,
+    /// Watches the region.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// The files.
+    pub disk: Arc<dyn Disk>,
+    /// Whether threads of the region checkpoint and sync behind the callers' backs. Without them,
+    /// which is for simulation, the caller's own thread checkpoints when it reserves.
+    pub background: bool,
+    /// Whether pages that are in the pool file are given back, so that a pool may be larger than
+    /// memory. Demands that *every* store lies in a [`Section`]. `logged` domain only.
+    pub give_back: bool,
+}
+
+impl Default for RegionOptions {
+    fn default() -> Self {
+        RegionOptions {
+            domain: DomainRequest::Auto,
+            sync: SyncPolicy::Always,
+            size_max: 1 << 40,
+            log_size: 64 << 20,
+            observer: None,
+            disk: Arc::new(OsDisk),
+            background: true,
+            give_back: false,
+        }
+    }
+}

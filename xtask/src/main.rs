@@ -15,7 +15,7 @@ cargo xtask <command>
 
   tidy        the style that runs: see STYLE.md
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
-  torture     the kill test, 200 rounds in each domain (an hour); `torture ROUNDS` for another number
+  torture     the kill test, 200 rounds in each domain (minutes); `torture ROUNDS` for another number
   help        this text";
 
 fn main() -> ExitCode {

@@ -25,14 +25,63 @@ struct Checked {
     version: u64,
     #[serde(flatten)]
     audit: Audit,
+    keyspaces: Vec<Tree>,
+    bytes: Account,
+}
+
+/// A keyspace's index.
+#[derive(Serialize)]
+struct Tree {
+    name: String,
+    entries: u64,
+    leaves: u64,
+    inner_nodes: u64,
+    height: u32,
+}
+
+/// Where every byte of the pool is.
+#[derive(Serialize)]
+struct Account {
+    total: u64,
+    metadata: u64,
+    objects: u64,
+    free: u64,
+    above_frontier: u64,
+    /// Taken, and reachable by nobody.
+    leaked: u64,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = open_as_is(&args.pool)?;
+    let found = store.check()?;
+    let mut audit = entries::audit(&store)?;
     let version = store.visible();
-    let audit = entries::audit(&store)?;
     store.close()?;
-    let checked = Checked { pool: args.pool.display().to_string(), version, audit };
+    let account = found.account;
+    let bytes = Account {
+        total: account.total,
+        metadata: account.metadata_bytes,
+        objects: account.object_bytes,
+        free: account.free_bytes,
+        above_frontier: account.above_frontier_bytes,
+        leaked: account.leaked_bytes,
+    };
+    if bytes.metadata + bytes.objects + bytes.free + bytes.above_frontier != bytes.total {
+        audit.faults.push("the bytes do not add up".into());
+    }
+    if found.leaked > 0 {
+        audit.faults.push(format!("{} objects are reachable by nobody", found.leaked));
+    }
+    let tree = |(name, report): (String, tembo_kv::CheckReport)| Tree {
+        name,
+        entries: report.entry_count,
+        leaves: report.leaf_count,
+        inner_nodes: report.inner_count,
+        height: report.height,
+    };
+    let keyspaces = found.keyspaces.into_iter().map(tree).collect();
+    let pool = args.pool.display().to_string();
+    let checked = Checked { pool, version, audit, keyspaces, bytes };
     print(args.json, &checked, &lines(&checked))?;
     match checked.audit.faults.len() {
         0 => Ok(Exit::Done),
@@ -46,8 +95,19 @@ fn lines(checked: &Checked) -> Lines {
     lines.add("version", checked.version);
     lines.add("keys", checked.audit.keys);
     lines.add("keys that expire", checked.audit.expiring);
-    lines.add("bytes of keys", Bytes(checked.audit.key_bytes));
-    lines.add("bytes of values", Bytes(checked.audit.value_bytes));
+    for tree in checked.keyspaces.iter().filter(|tree| tree.entries > 0) {
+        let Tree { name, entries, leaves, inner_nodes, height } = tree;
+        lines.add("keyspace", {
+            let nodes = format!("{leaves} leaves, {inner_nodes} inner nodes, {height} levels");
+            format!("{name}: {entries} entries, {nodes}")
+        });
+    }
+    let bytes = &checked.bytes;
+    lines.add("metadata", Bytes(bytes.metadata));
+    lines.add("objects", Bytes(bytes.objects));
+    lines.add("free", Bytes(bytes.free));
+    lines.add("never used", Bytes(bytes.above_frontier));
+    lines.add("total", Bytes(bytes.total));
     for fault in &checked.audit.faults {
         lines.add("FAULT", fault);
     }

@@ -4,7 +4,8 @@ use std::ops::Bound;
 
 use anyhow::Context;
 use serde::Serialize;
-use tembo_kv::{Direction, Durability, Store};
+use tembo_index::Visit;
+use tembo_kv::{Direction, Durability, Keyspace, Snapshot, Store};
 use tembo_server::DATABASES_MAX;
 
 use crate::exit::{Exit, refuse};
@@ -15,27 +16,47 @@ use crate::line::Entry;
 const GROUP_COUNT: usize = 1000;
 const GROUP_SIZE: usize = 4 << 20;
 
+/// A database's keyspaces, as far as they are there.
+struct Database {
+    number: usize,
+    data: Option<Keyspace>,
+    expiry: Option<Keyspace>,
+}
+
+fn databases(snapshot: &Snapshot<'_>) -> anyhow::Result<Vec<Database>> {
+    let keyspaces = snapshot.keyspaces()?;
+    let find = |name: String| keyspaces.iter().find(|(other, _)| *other == name).map(|(_, id)| *id);
+    let database = |number| Database {
+        number,
+        data: find(format::data_keyspace(number)),
+        expiry: find(format::expiry_keyspace(number)),
+    };
+    Ok((0..DATABASES_MAX).map(database).collect())
+}
+
+/// Calls `visit` with each key and value of the keyspace, if there is one.
+fn walk(
+    snapshot: &Snapshot<'_>,
+    keyspace: Option<Keyspace>,
+    visit: &mut Visit<'_>,
+) -> anyhow::Result<()> {
+    let Some(keyspace) = keyspace else { return Ok(()) };
+    let all = Bound::Unbounded;
+    Ok(snapshot.range(keyspace, all, all, Direction::Forward, visit)?)
+}
+
 /// Shows every key, by database and in order. All are of one version.
 pub(crate) fn each(
     store: &Store,
     visit: &mut dyn FnMut(Entry) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let databases = (0..DATABASES_MAX)
-        .map(|db| Ok((db, store.keyspace(&format::data_keyspace(db))?)))
-        .collect::<Result<Vec<_>, tembo_kv::Error>>()?;
-    let transaction = store.transaction()?;
-    for (db, keyspace) in databases {
+    let snapshot = store.snapshot()?;
+    for database in databases(&snapshot)? {
         let mut failed = Ok(());
-        transaction.range(
-            keyspace,
-            Bound::Unbounded,
-            Bound::Unbounded,
-            Direction::Forward,
-            &mut |key, bytes| {
-                failed = entry(db, key, bytes).and_then(&mut *visit);
-                failed.is_ok()
-            },
-        )?;
+        walk(&snapshot, database.data, &mut |key, bytes| {
+            failed = entry(database.number, key, bytes).and_then(&mut *visit);
+            failed.is_ok()
+        })?;
         failed?;
     }
     Ok(())
@@ -52,28 +73,6 @@ fn entry(db: usize, key: &[u8], bytes: &[u8]) -> anyhow::Result<Entry> {
         value: value.payload.to_vec(),
         expires_at_ms: value.expiry_ms,
     })
-}
-
-/// How many keys there are, expired ones included.
-pub(crate) fn count(store: &Store) -> anyhow::Result<u64> {
-    let mut keys = 0;
-    for db in 0..DATABASES_MAX {
-        let keyspace = store.keyspace(&format::data_keyspace(db))?;
-        let transaction = store.transaction()?;
-        keys += match transaction.count(keyspace) {
-            Some(count) => count,
-            // A recount is under way; this is one.
-            None => {
-                let (mut count, all) = (0, Bound::Unbounded);
-                transaction.range(keyspace, all, all, Direction::Forward, &mut |_, _| {
-                    count += 1;
-                    true
-                })?;
-                count
-            }
-        };
-    }
-    Ok(keys)
 }
 
 /// What a walk over the server's keys found.
@@ -102,13 +101,10 @@ impl Audit {
 /// Walks every key: each value is one, and the expiry index and the values agree.
 pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
     let mut audit = Audit::default();
-    for db in 0..DATABASES_MAX {
-        let data = store.keyspace(&format::data_keyspace(db))?;
-        let expiry = store.keyspace(&format::expiry_keyspace(db))?;
-        let transaction = store.transaction()?;
-        let mut expiring = 0;
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        transaction.range(data, all.0, all.1, Direction::Forward, &mut |key, bytes| {
+    let snapshot = store.snapshot()?;
+    for database in databases(&snapshot)? {
+        let (db, mut expiring, mut indexed) = (database.number, 0, 0);
+        walk(&snapshot, database.data, &mut |key, bytes| {
             audit.keys += 1;
             audit.key_bytes += key.len() as u64;
             match Value::decode(bytes) {
@@ -120,12 +116,11 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
             }
             true
         })?;
-        let mut indexed = 0;
-        transaction.range(expiry, all.0, all.1, Direction::Forward, &mut |index_key, _| {
+        walk(&snapshot, database.expiry, &mut |index_key, _| {
             indexed += 1;
-            let found = format::decode_expiry_entry(index_key);
-            let agrees = found.is_some_and(|(expiry_ms, key)| {
-                let value = transaction.get(data, key).ok().flatten().map(Value::decode);
+            let found = format::decode_expiry_entry(index_key).zip(database.data);
+            let agrees = found.is_some_and(|((expiry_ms, key), data)| {
+                let value = snapshot.get(data, key).ok().flatten().map(Value::decode);
                 matches!(value, Some(Ok(value)) if value.expiry_ms == Some(expiry_ms))
             });
             if !agrees {

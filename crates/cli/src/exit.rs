@@ -218,8 +218,11 @@ fn of_server(error: &server::Error) -> Option<Exit> {
 
 fn of_kv(error: &kv::Error) -> Option<Exit> {
     match error {
-        kv::Error::Full => Some(Exit::PoolFull),
+        kv::Error::Full(error) => of_pool(error),
         kv::Error::Poisoned => Some(Exit::Poisoned),
+        kv::Error::Pool(error) => of_pool(error),
+        kv::Error::Region(error) => of_pmem(error),
+        kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
         _ => None,
     }
 }
@@ -317,7 +320,8 @@ mod tests {
         let of = |error: anyhow::Error| Exit::of(&error.context("opening"));
         assert_eq!(of(io(io::ErrorKind::PermissionDenied).into()), Exit::NoPermission);
         assert_eq!(of(io(io::ErrorKind::AddrInUse).into()), Exit::AddressInUse);
-        assert_eq!(of(kv::Error::Full.into()), Exit::PoolFull);
+        let full = pool::Error::PoolFull { size: 1, recovering: false };
+        assert_eq!(of(kv::Error::from(full).into()), Exit::PoolFull);
         assert_eq!(of(anyhow::anyhow!("?")), Exit::Other);
         let refusal = Refusal { exit: Exit::Unprotected, what: String::new() };
         assert_eq!(of(refusal.into()), Exit::Unprotected);

@@ -25,6 +25,11 @@ struct Stat {
     domain: String,
     version: u64,
     keys: u64,
+    expiring: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    keyspaces: Vec<String>,
+    snapshots: Vec<(String, u64)>,
     pool_bytes: u64,
     used_bytes: u64,
     recovery_us: u64,
@@ -32,25 +37,42 @@ struct Stat {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = open_as_is(&args.pool)?;
+    let audit = entries::audit(&store)?;
+    // After the walk, so that the background recovery has had time to find out what is used.
     let report = store.report();
     let stat = Stat {
         pool: args.pool.display().to_string(),
         domain: report.domain,
         version: report.visible,
-        keys: entries::count(&store)?,
+        keys: audit.keys,
+        expiring: audit.expiring,
+        key_bytes: audit.key_bytes,
+        value_bytes: audit.value_bytes,
+        keyspaces: store.keyspaces().into_iter().map(|(name, _)| name).collect(),
+        snapshots: store.snapshots(),
         pool_bytes: report.pool_bytes,
         used_bytes: report.used_bytes,
         recovery_us: report.recovery_us,
     };
+    store.close()?;
+    print(args.json, &stat, &lines(&stat))?;
+    Ok(Exit::Done)
+}
+
+fn lines(stat: &Stat) -> Lines {
     let mut lines = Lines::default();
     lines.add("pool", &stat.pool);
     lines.add("domain", &stat.domain);
     lines.add("version", stat.version);
     lines.add("keys", stat.keys);
+    lines.add("keys that expire", stat.expiring);
+    lines.add("bytes of keys", Bytes(stat.key_bytes));
+    lines.add("bytes of values", Bytes(stat.value_bytes));
+    for (name, version) in &stat.snapshots {
+        lines.add("snapshot", format_args!("{name}, version {version}"));
+    }
     lines.add("size", Bytes(stat.pool_bytes));
     lines.add("used", Bytes(stat.used_bytes));
     lines.add("opened in", format_args!("{:.1} ms", stat.recovery_us as f64 / 1e3));
-    print(args.json, &stat, &lines)?;
-    store.close()?;
-    Ok(Exit::Done)
+    lines
 }

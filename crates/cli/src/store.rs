@@ -87,8 +87,7 @@ impl StoreArgs {
     }
 
     fn options(&self) -> Options {
-        let _ = self.pool_options();
-        Options {}
+        Options { pool: self.pool_options(), ..Options::default() }
     }
 
     /// Opens the store at `path`, or creates it where there is nothing.
@@ -138,12 +137,11 @@ fn log_path(path: &Path) -> PathBuf {
 
 /// Opens a pool as it is: what `stat`, `check` and `dump` need.
 pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
-    let pool = PoolOptions::default();
-    let region = pool.region;
+    let PoolOptions { size, region, .. } = PoolOptions::default();
     let args = StoreArgs {
         domain: Domain::Auto,
         sync: Sync::Always,
-        size: pool.size,
+        size,
         size_max: region.size_max,
         log_size: region.log_size,
     };

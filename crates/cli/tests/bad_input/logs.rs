@@ -47,7 +47,7 @@ fn a_log_that_is_no_log() {
 #[test]
 fn a_log_damaged_in_its_middle() {
     let folder = Folder::with_crashed_pool(KEYS);
-    let groups = groups(&folder.log());
+    let (groups, _) = groups(&folder.log());
     assert!(groups.len() > KEYS / 2, "the log holds only {} groups", groups.len());
     change(&folder.log(), |bytes| bytes[groups[groups.len() / 2] + 100] ^= 1);
     folder.is_refused(LOG_DAMAGED);
@@ -56,15 +56,13 @@ fn a_log_damaged_in_its_middle() {
 #[test]
 fn a_torn_tail_is_no_damage() {
     let folder = Folder::with_crashed_pool(KEYS);
-    let groups = groups(&folder.log());
+    let (groups, end) = groups(&folder.log());
     let last = *groups.last().unwrap();
     change(&folder.log(), |bytes| {
         // A group that was begun and is not whole, behind the last one.
-        let begun = bytes[last..last + 192].to_vec();
-        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(64);
-        if end + begun.len() <= bytes.len() {
-            bytes[end..end + begun.len()].copy_from_slice(&begun);
-        }
+        let mut begun = bytes[last..last + 64].to_vec();
+        begun[40] ^= 1;
+        bytes[end..end + begun.len()].copy_from_slice(&begun);
     });
     folder.holds(KEYS);
 }
@@ -77,8 +75,8 @@ fn a_clean_stop_leaves_one_file_that_can_be_copied() {
     copy.holds(KEYS);
 }
 
-/// Where the groups begin in the file, from the replay's start to the last valid one.
-fn groups(log: &Path) -> Vec<usize> {
+/// Where the groups begin in the file, from the replay's start to the last one; where that ends.
+fn groups(log: &Path) -> (Vec<usize>, usize) {
     let bytes = std::fs::read(log).unwrap();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
@@ -89,7 +87,7 @@ fn groups(log: &Path) -> Vec<usize> {
     loop {
         let at = HEADER + (position % capacity) as usize;
         if at + 64 > bytes.len() || word(at) != salt || word(at + 8) != sequence {
-            return found;
+            return (found, at);
         }
         found.push(at);
         let (lines, extents) = (half(at + 24), half(at + 28));

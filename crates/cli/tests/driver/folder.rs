@@ -100,10 +100,16 @@ impl Folder {
             let expected = if self.pool().exists() { code } else { 20 };
             assert_eq!(output.status.code(), Some(expected), "{command}: {output:?}");
         }
+        self.is_as_it_was(&before);
+    }
+
+    /// The same files with the same bytes.
+    pub fn is_as_it_was(&self, before: &Files) {
         let after = self.files();
         assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
-        for (name, bytes) in &before {
-            assert!(after[name] == *bytes, "{name} was changed");
+        for (name, bytes) in before {
+            let first = bytes.iter().zip(&after[name]).position(|(old, new)| old != new);
+            assert!(after[name] == *bytes, "{name} was changed, first at {first:?}");
         }
     }
 

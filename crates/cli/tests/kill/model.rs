@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use crate::random::Random;
 use crate::resp::Client;
 
-/// Keys of one connection: few, so that most writes overwrite.
-const KEYS: u64 = 48;
+/// Keys of one connection.
+const KEYS: u64 = 1500;
+/// Most writes go to a few of them, and so overwrite; the others make the pool grow.
+const HOT_KEYS: u64 = 48;
 const VALUE_SIZE_MAX: u64 = 600;
 /// Now and then a value is large: more than a node, and more than what the log takes inline.
 const LARGE_SIZE_MAX: u64 = 100_000;
@@ -76,7 +78,8 @@ impl Model {
     }
 
     fn change(&mut self) -> Change {
-        let key = self.random.below(KEYS);
+        let cold = self.random.once_in(3);
+        let key = self.random.below(if cold { KEYS } else { HOT_KEYS });
         if self.random.once_in(4) {
             return Change::Remove { key };
         }

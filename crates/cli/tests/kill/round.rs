@@ -34,6 +34,8 @@ pub struct Tally {
     pub killed_in_recovery: u64,
     pub clean_stops: u64,
     pub pools: u64,
+    /// The largest pool, in bytes: more than it had at first.
+    pub pool_bytes_max: u64,
 }
 
 impl Scene {
@@ -60,6 +62,8 @@ impl Scene {
         }
         let server = self.start(tally)?;
         self.compare(&server)?;
+        let pool_bytes = std::fs::metadata(self.setup().pool).map_or(0, |metadata| metadata.len());
+        tally.pool_bytes_max = tally.pool_bytes_max.max(pool_bytes);
         // Going on afterwards must work too; the next round does that, after one more end.
         if self.random.once_in(2) {
             tally.clean_stops += 1;

@@ -43,6 +43,10 @@ fn main() -> Result<(), Error> {
         let options = RegionOptions { domain, sync: SyncPolicy::Os, ..RegionOptions::default() };
         let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(()))?;
         touch(&region)?;
+        if domain == DomainRequest::Logged {
+            region.checkpoint()?;
+            println!("  {name:20}  {:8.1}  without checkpoints", persist(&region, 150_000)?);
+        }
         println!("  {name:20}  {:8.1}", persist(&region, count)?);
         records(&region, name)?;
         drop(region);

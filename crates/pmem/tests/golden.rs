@@ -1,0 +1,71 @@
+//! Images of earlier versions still open. `TEMBO_BLESS=1` writes those of this version anew.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use support::MemDisk;
+use tembo_pmem::{DomainRequest, Error, HEADER_SIZE, Region, RegionOptions};
+
+const POOL: &str = "/disk/pool";
+const LOG: &str = "/disk/pool.log";
+
+fn options(disk: &MemDisk) -> RegionOptions {
+    RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: 1 << 20,
+        log_size: 64 << 10,
+        disk: Arc::new(disk.clone()),
+        background: false,
+        ..RegionOptions::default()
+    }
+}
+
+fn image(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images").join(name)
+}
+
+fn put(region: &Region, offset: u64, value: u64) {
+    region.store(&region.words(offset, 1).unwrap()[0], value);
+    region.flush("test.put", offset, 8);
+    region.fence("test.fence");
+}
+
+/// A pool whose log is needed: one word in the file, two in the log.
+fn make() -> MemDisk {
+    let disk = MemDisk::default();
+    let region = Region::create(Path::new(POOL), 16 << 10, &options(&disk), |region| {
+        put(region, HEADER_SIZE, 1);
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    put(&region, HEADER_SIZE + 64, 2);
+    put(&region, HEADER_SIZE + 4096, 3);
+    region.sync().unwrap();
+    drop(region);
+    disk.after_kill()
+}
+
+#[test]
+fn the_image_of_version_1_opens_and_is_what_is_written_today() {
+    let made = make();
+    let files = [(POOL, "pool_1.image"), (LOG, "log_1.image")];
+    if std::env::var_os("TEMBO_BLESS").is_some() {
+        for (path, name) in files {
+            std::fs::write(image(name), made.content(Path::new(path)).unwrap()).unwrap();
+        }
+    }
+    let disk = MemDisk::default();
+    for (path, name) in files {
+        let golden = std::fs::read(image(name)).unwrap();
+        assert!(made.content(Path::new(path)).unwrap() == golden, "{name} is written differently");
+        disk.put(Path::new(path), &golden);
+    }
+    let region = Region::open(Path::new(POOL), &options(&disk)).unwrap();
+    assert_eq!(region.report().replayed_groups, 2);
+    for (offset, value) in [(0, 1), (64, 2), (4096, 3)] {
+        assert_eq!(region.words(HEADER_SIZE + offset, 1).unwrap()[0].load(), value);
+    }
+}

@@ -124,3 +124,40 @@ fn a_client_that_half_closes_gets_all_its_replies() {
     }
     assert!(client.is_closed());
 }
+
+#[test]
+fn a_full_pool_refuses_writes_and_serves_reads() {
+    let mut options = tembo_kv::Options::default();
+    options.pool.size = 4 << 20;
+    options.pool.region.size_max = 8 << 20;
+    let server = Running::over(tembo_kv::Store::volatile(&options).unwrap(), Default::default());
+    let mut client = server.client();
+    assert_eq!(client.call("SET first 1"), "+OK\r\n");
+    let value = [b'x'; 5000];
+    let mut kept = 0;
+    let refused = loop {
+        let reply = client.call_args(&[b"SET", format!("key:{kept}").as_bytes(), &value]);
+        if reply != "+OK\r\n" {
+            break reply;
+        }
+        kept += 1;
+        assert!(kept < 100_000, "the pool never fills");
+    };
+    assert!(refused.starts_with("-OOM command not allowed"), "{refused}");
+    assert!(kept > 100, "{kept}");
+    assert_eq!(client.call("GET first"), "$1\r\n1\r\n");
+    for number in 0..kept {
+        assert_eq!(client.call(&format!("STRLEN key:{number}")), ":5000\r\n");
+    }
+    // What is refused half-way is refused whole.
+    let value = vec![b'y'; 40_000];
+    let mut args: Vec<&[u8]> = vec![b"MSET", b"small", b"1"];
+    let names: Vec<String> = (0..300).map(|number| format!("big:{number}")).collect();
+    for name in &names {
+        args.extend([name.as_bytes(), &value]);
+    }
+    let reply = client.call_args(&args);
+    assert!(reply.starts_with("-OOM"), "{reply}");
+    assert_eq!(client.call("EXISTS small big:0"), ":0\r\n");
+    assert_eq!(client.call("GET first"), "$1\r\n1\r\n");
+}

@@ -70,7 +70,8 @@ mod tests {
     fn parts_come_back() {
         for version in [1, 255, 1 << 40, VERSION_MAX] {
             for lane in 0..LANE_COUNT as u8 {
-                let (single, grouped) = (Stamp::single(version, lane), Stamp::grouped(version, lane));
+                let (single, grouped) =
+                    (Stamp::single(version, lane), Stamp::grouped(version, lane));
                 for stamp in [single, grouped] {
                     assert_eq!((stamp.version(), stamp.lane()), (version, lane));
                     assert_eq!(Stamp::from_bits(stamp.to_bits()), stamp);

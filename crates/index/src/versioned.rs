@@ -151,8 +151,11 @@ pub trait VersionedIndex: Send + Sync {
 
     /// One step of logical collection, from the leaf that covers `from` on; the key from which to go
     /// on, `None` at the end.
-    fn collect(&self, from: Option<&[u8]>, writer: &mut Writer<'_>)
-    -> Result<Option<Vec<u8>>, Error>;
+    fn collect(
+        &self,
+        from: Option<&[u8]>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<Vec<u8>>, Error>;
 
     /// Verifies the structure in the view of every retained version.
     fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error>;

@@ -1,6 +1,7 @@
 //! The tree against a map of maps: every retained version answers as it did when it was made, after
 //! any sequence of puts, removes, aborts, pins, collections and reopenings, and the pool holds
 //! exactly what these versions reach.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -96,7 +97,10 @@ impl House {
             };
             match value {
                 Some(value) => {
-                    let op = Op::Put { key, value: &[&value[..value.len() / 2], &value[value.len() / 2..]] };
+                    let op = Op::Put {
+                        key,
+                        value: &[&value[..value.len() / 2], &value[value.len() / 2..]],
+                    };
                     let existed = self.tree.apply(op, &mut writer).unwrap();
                     assert_eq!(now.insert(key.clone(), value.clone()).is_some(), existed);
                 }
@@ -118,7 +122,11 @@ impl House {
             self.retired.truncate(mark);
             self.aborted = true;
             let mut intervals = self.dead.intervals().to_vec();
-            intervals.push(DeadInterval { from: self.version - 1, to: self.version, lane: Some(0) });
+            intervals.push(DeadInterval {
+                from: self.version - 1,
+                to: self.version,
+                lane: Some(0),
+            });
             self.set_dead(intervals);
         }
     }
@@ -237,8 +245,11 @@ fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
     match style {
         0 => format!("key:{n:012}").into_bytes(),
         1 => vec![b'x'; n as usize % 23],
-        2 => format!("a-long-common-prefix-that-is-shared/{}", "z".repeat(n as usize % 7)).into_bytes()
-            .into_iter().chain((n as u16).to_be_bytes()).collect(),
+        2 => format!("a-long-common-prefix-that-is-shared/{}", "z".repeat(n as usize % 7))
+            .into_bytes()
+            .into_iter()
+            .chain((n as u16).to_be_bytes())
+            .collect(),
         _ => n.to_be_bytes()[8 - (n as usize % 8 + 1)..].to_vec(),
     }
 }

@@ -58,7 +58,8 @@ impl Catalogue {
 }
 
 fn decode(value: &[u8]) -> Result<KeyspaceEntry, Error> {
-    KeyspaceEntry::read_from_bytes(value).map_err(|_| Error::Damaged { what: "an entry of the catalogue" })
+    KeyspaceEntry::read_from_bytes(value)
+        .map_err(|_| Error::Damaged { what: "an entry of the catalogue" })
 }
 
 /// The tree that a catalogue entry names.

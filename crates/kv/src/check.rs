@@ -1,7 +1,5 @@
 //! What an operator asks of a store: how it is, and whether it is sound.
 
-use std::sync::atomic::Ordering;
-
 use tembo_index::{CheckReport, Surveyor, VersionedIndex, View};
 use tembo_pmem::Domain;
 use tembo_pool::{Account, Census, Object};
@@ -25,8 +23,6 @@ pub struct Report {
     pub recovery_us: u64,
     /// A survey or scrub after opening (or after a rollback) is still under way.
     pub recovering: bool,
-    /// How long the last survey took, in µs; 0 before it ends.
-    pub survey_us: u64,
     /// Private copies of the pool's pages, in bytes (`logged` domain).
     pub private_bytes: u64,
     /// Size of the pool, in bytes.
@@ -83,7 +79,6 @@ impl Store {
             durable: self.durable(),
             recovery_us: region.recovery.as_micros() as u64,
             recovering,
-            survey_us: inner.last_survey_us.load(Ordering::Relaxed),
             private_bytes: region.private_bytes,
             pool_bytes: usage.size,
             used_bytes: usage.allocated_bytes,

@@ -68,7 +68,10 @@ pub(crate) const ROOT_SIZE: u64 = size_of::<StoreRoot>() as u64;
 
 const _: () = {
     assert!(size_of::<Lane>() == 64 && size_of::<DeadSlot>() == 32);
-    assert!(ROOT_SIZE == 64 + 64 * LANE_COUNT as u64 + 32 * DEAD_COUNT as u64 + 64 * SNAPSHOT_COUNT as u64);
+    assert!(
+        ROOT_SIZE
+            == 64 + 64 * LANE_COUNT as u64 + 32 * DEAD_COUNT as u64 + 64 * SNAPSHOT_COUNT as u64
+    );
 };
 
 /// The catalogue's value for a keyspace.

@@ -133,7 +133,11 @@ impl Ledger {
     }
 
     /// Forgets intervals whose stamps have been scrubbed. Durable after the caller's next fence.
-    pub(crate) fn forget_dead(&self, region: &Region, scrubbed: &[DeadInterval]) -> Result<(), Error> {
+    pub(crate) fn forget_dead(
+        &self,
+        region: &Region,
+        scrubbed: &[DeadInterval],
+    ) -> Result<(), Error> {
         // ORDER: nothing carries their stamps any more, durably, before they are forgotten.
         region.fence("kv.dead.scrubbed");
         for slot in &self.media(region)?.dead {

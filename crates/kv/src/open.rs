@@ -68,7 +68,6 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         pins,
         durable: AtomicU64::new(before),
         writer: Mutex::new(state),
-        last_survey_us: AtomicU64::new(0),
     })
 }
 
@@ -114,15 +113,11 @@ pub(crate) fn trees(
 }
 
 /// A thread that recovers until nothing is left to do.
-pub(crate) fn spawn_recovery(
-    inner: &Arc<Inner>,
-    stop: &Arc<AtomicBool>,
-) -> Option<JoinHandle<()>> {
+pub(crate) fn spawn_recovery(inner: &Arc<Inner>, stop: &Arc<AtomicBool>) -> Option<JoinHandle<()>> {
     let (inner, stop) = (inner.clone(), stop.clone());
     let work = move || {
-        while !stop.load(Ordering::Acquire)
-            && matches!(inner.recovery_step(), Ok(Progress::More))
-        {}
+        while !stop.load(Ordering::Acquire) && matches!(inner.recovery_step(), Ok(Progress::More)) {
+        }
     };
     std::thread::Builder::new().name("tembo-recovery".into()).spawn(work).ok()
 }

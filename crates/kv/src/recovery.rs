@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use tembo_index::{Cdds, DeadIntervals, Retained, Surveyor, VersionedIndex, View, Writer};
 use tembo_pool::{Object, Sweep};
@@ -130,12 +128,10 @@ impl Inner {
     }
 
     fn survey(&self, mut begin: Begin) -> Result<(), Error> {
-        let start = Instant::now();
         // Pins that are dropped meanwhile are still surveyed: nothing is given back until the end.
         let found = self.mark_all(&mut begin)?;
         let mut state = self.lock();
         self.end_survey(&mut state, begin, found);
-        self.last_survey_us.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
         Ok(())
     }
 

@@ -75,7 +75,6 @@ pub(crate) struct Inner {
     pub(crate) pins: Pins,
     pub(crate) durable: AtomicU64,
     pub(crate) writer: Mutex<WriterState>,
-    pub(crate) last_survey_us: AtomicU64,
 }
 
 impl Inner {
@@ -201,7 +200,8 @@ impl Store {
             drop((writer, catalogue));
             forest
         });
-        let pool = forest.and_then(Arc::into_inner).map(Forest::into_pool).and_then(Arc::into_inner);
+        let pool =
+            forest.and_then(Arc::into_inner).map(Forest::into_pool).and_then(Arc::into_inner);
         match pool {
             Some(pool) => Ok(pool.close()?),
             None => Ok(()),
@@ -216,9 +216,8 @@ impl Store {
         }
         let state = &mut *state;
         let id = state.trees.len() as u64;
-        let tree = self
-            .inner
-            .commit_own(state, |writer| create_tree(&self.inner, name, id, writer))?;
+        let tree =
+            self.inner.commit_own(state, |writer| create_tree(&self.inner, name, id, writer))?;
         state.trees.push(tree);
         Ok(Keyspace(state.trees.len() as u32 - 1))
     }

@@ -123,11 +123,7 @@ impl Cdds {
     }
 
     /// Room for an operation: its record, and at worst two nodes with bounds on every level.
-    fn reserve(
-        &self,
-        record_size: u64,
-        levels: usize,
-    ) -> Result<tembo_pmem::Section<'_>, Error> {
+    fn reserve(&self, record_size: u64, levels: usize) -> Result<tembo_pmem::Section<'_>, Error> {
         let pool = self.forest.pool();
         let node_size = u64::from(pool.geometry().node_size);
         let bytes = record_size + (levels as u64 + 1) * 2 * node_size;
@@ -182,9 +178,8 @@ impl Cdds {
         if is_root && step.order.level > 0 && live == 1 {
             return self.promote(step, &change, writer);
         }
-        let starved = !is_root
-            && live <= self.live_min()
-            && usize::from(path[path.len() - 2].order.live) > 1;
+        let starved =
+            !is_root && live <= self.live_min() && usize::from(path[path.len() - 2].order.live) > 1;
         if !starved && self.has_room(step, &change, writer)? {
             return self.change_in_place(step, &change, writer);
         }
@@ -203,8 +198,8 @@ impl Cdds {
                 break;
             }
             let seen = step.node.seen(slot)?;
-            let erased = change.ended.contains(&slot)
-                && seen.start.version() == writer.stamp.version();
+            let erased =
+                change.ended.contains(&slot) && seen.start.version() == writer.stamp.version();
             room += usize::from(erased || !seen.is_needed(u64::MAX, writer.dead, writer.retained));
         }
         Ok(room >= change.added.len())

@@ -3,9 +3,9 @@
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::format::UNBOUNDED_HEAD;
 use super::node::{Node, compare_high};
 use super::record::{Bounds, FINGERPRINT_MASK, fingerprint, head, read_key};
-use super::format::UNBOUNDED_HEAD;
 use crate::error::damaged;
 use crate::{CheckReport, DeadIntervals, Error, Retained, View};
 

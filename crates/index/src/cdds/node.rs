@@ -55,9 +55,7 @@ impl<'f> Node<'f> {
 
     #[inline]
     pub(crate) fn entry(&self, slot: usize) -> Result<&'f Entry, Fault> {
-        self.forest
-            .region()
-            .get(self.object.offset() + NODE_HEADER + slot as u64 * ENTRY_SIZE)
+        self.forest.region().get(self.object.offset() + NODE_HEADER + slot as u64 * ENTRY_SIZE)
     }
 
     #[inline]

@@ -4,9 +4,9 @@ use tembo_pmem::Region;
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::format::{BoundsHeader, RECORD_HEADER, RecordHeader, UNBOUNDED};
 use crate::Error;
 use crate::error::damaged;
-use super::format::{BoundsHeader, RECORD_HEADER, RecordHeader, UNBOUNDED};
 
 /// Bytes of a record with a key and a value of these lengths.
 pub(crate) fn record_size(key_len: usize, value_len: usize) -> u64 {
@@ -82,7 +82,8 @@ impl<'r> Bounds<'r> {
     pub(crate) fn write(&self, region: &Region, object: Object) -> Result<(), Error> {
         let len = |key: Option<&[u8]>| key.map_or(UNBOUNDED, |key| key.len() as u32);
         let header = BoundsHeader { low_len: len(self.low), high_len: len(self.high) };
-        let parts = [header.as_bytes(), self.low.unwrap_or_default(), self.high.unwrap_or_default()];
+        let parts =
+            [header.as_bytes(), self.low.unwrap_or_default(), self.high.unwrap_or_default()];
         region
             // ORDER: a node's bounds are durable before the commit that makes the node reachable.
             .write("cdds.bounds.write", object.offset(), &parts)
@@ -153,7 +154,9 @@ mod tests {
         let mut keys = vec![vec![]];
         for len in 1..=3usize {
             for n in 0..3usize.pow(len as u32) {
-                keys.push((0..len).map(|i| [0, b'a', 0xff][n / 3usize.pow(i as u32) % 3]).collect());
+                keys.push(
+                    (0..len).map(|i| [0, b'a', 0xff][n / 3usize.pow(i as u32) % 3]).collect(),
+                );
             }
         }
         keys.sort();

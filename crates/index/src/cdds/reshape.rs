@@ -4,13 +4,13 @@
 
 use tembo_pool::Object;
 
+use super::Cdds;
 use super::change::{Change, Fresh, Item, leaf_of, retire};
 use super::format::{NODE_HEADER, NODE_MAGIC, UNBOUNDED_HEAD};
 use super::node::{Node, compare_high};
 use super::path::Step;
 use super::record::{Bounds, head, read_key};
 use super::side::Order;
-use super::Cdds;
 use crate::error::damaged;
 use crate::{Error, Stamp, Writer};
 
@@ -184,7 +184,8 @@ impl Cdds {
         writer: &Writer<'_>,
         fresh: &mut Fresh,
     ) -> Result<Vec<Item<'k>>, Error> {
-        let begin = |high, node: Object| Item { key: high, target: node.to_bits(), start: writer.stamp };
+        let begin =
+            |high, node: Object| Item { key: high, target: node.to_bits(), start: writer.stamp };
         if items.len() <= self.forest.capacity - self.live_min() {
             let node = self.new_node(level, items, bounds, writer, fresh)?;
             return Ok(vec![begin(bounds.high, node)]);
@@ -234,8 +235,12 @@ impl Cdds {
         let mut order = Order { level, prefix_len, ..Order::default() };
         for (slot, item) in items.iter().enumerate() {
             let head = item.key.map_or(UNBOUNDED_HEAD, |key| head(key, prefix_len));
-            image[8 + 4 * slot..12 + 4 * slot]
-                .copy_from_slice(&[head, item.target, 0, item.start.to_bits()]);
+            image[8 + 4 * slot..12 + 4 * slot].copy_from_slice(&[
+                head,
+                item.target,
+                0,
+                item.start.to_bits(),
+            ]);
             order.insert(slot, slot);
             order.live += 1;
         }

@@ -5,10 +5,10 @@
 //! sends the replies: an acknowledged write is durable, a thousand pipelined writes cost one sync, and
 //! nothing that a crash could take back, not even by way of a GET, leaves the process before.
 //!
-//! Life of a `SET`: [`event_loop`] sees the socket readable; [`connection`] reads; [`parse`] finds the
-//! arguments; [`dispatch`] finds the command in [`command`]'s table; [`commands`] executes it on the
-//! [`dataset`], which lays it out as in [`format`] and puts it into the turn's transaction; [`turn`]
-//! commits, syncs and sends what [`reply`] has collected.
+//! Life of a `SET`: `event_loop` sees the socket readable; `connection` reads; `parse` finds the
+//! arguments; `dispatch` finds the command in `command`'s table; `commands` executes it on the
+//! `dataset`, which lays it out as in `format` and puts it into the turn's transaction; `turn`
+//! commits, syncs and sends what `reply` has collected.
 
 mod args;
 mod clients;

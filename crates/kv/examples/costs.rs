@@ -1,0 +1,77 @@
+//! What a put and a get cost, one thread, random keys, in turns of some puts.
+//!
+//! `cargo run --release -p tembo-kv --example costs -- [KEYS] [VALUE_SIZE] [PUTS_PER_TURN] [PATH]`
+//! With a path the pool is a file in the (emulated) `flush` domain, else memory.
+#![allow(clippy::print_stdout)]
+
+use std::path::Path;
+use std::time::Instant;
+
+use tembo_kv::{DomainRequest, Durability, Error, Keyspace, Options, Store};
+use tembo_pmem::Counters;
+
+fn main() -> Result<(), Error> {
+    let mut args = std::env::args().skip(1);
+    let mut number = |default: u64| args.next().and_then(|arg| arg.parse().ok()).unwrap_or(default);
+    let (keys, value_size, turn) = (number(1_000_000), number(3) as usize, number(50));
+    let mut options = Options::default();
+    let store = match args.next() {
+        Some(path) => {
+            options.pool.region.domain = DomainRequest::Flush;
+            Store::create(Path::new(&path), &options)?
+        }
+        None => {
+            options.pool.size = 4 << 30;
+            Store::volatile(&options)?
+        }
+    };
+    let space = store.keyspace("x")?;
+    let value = vec![7; value_size];
+    for round in ["insert", "update", "update"] {
+        put_all(&store, space, keys, &value, turn, round)?;
+    }
+    for round in ["get", "get"] {
+        let start = Instant::now();
+        let tx = store.transaction()?;
+        let found = (0..keys)
+            .map(|i| tx.get(space, &key(i, keys)))
+            .filter(|found| matches!(found, Ok(Some(_))))
+            .count();
+        let ns = start.elapsed().as_nanos() as f64 / keys as f64;
+        println!("{round}: {ns:.0} ns a get, {found} found");
+    }
+    Ok(())
+}
+
+fn put_all(
+    store: &Store,
+    space: Keyspace,
+    keys: u64,
+    value: &[u8],
+    turn: u64,
+    round: &str,
+) -> Result<(), Error> {
+    let (start, before) = (Instant::now(), Counters::thread());
+    for first in (0..keys).step_by(turn as usize) {
+        let mut tx = store.transaction()?;
+        for i in first..(first + turn).min(keys) {
+            tx.put(space, &key(i, keys), &[value])?;
+        }
+        tx.commit(Durability::Buffered)?;
+    }
+    let per = |count: u64| count as f64 / keys as f64;
+    let cost = Counters::thread() - before;
+    println!(
+        "{round}: {:.0} ns, {:.3} fences, {:.2} lines, {:.1} stores a put",
+        per(start.elapsed().as_nanos() as u64),
+        per(cost.fences),
+        per(cost.lines),
+        per(cost.stores),
+    );
+    Ok(())
+}
+
+/// The keys in a scattered order, as redis-benchmark writes them.
+fn key(i: u64, keys: u64) -> Vec<u8> {
+    format!("key:{:012}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys).into_bytes()
+}

@@ -2,12 +2,17 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 PATIENCE_S = 60
+
+# So that `with` ends the servers when somebody ends the benchmark.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
 
 
 class Client:

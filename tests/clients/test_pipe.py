@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A million keys through `redis-cli --pipe`, a SIGKILL, and they are all there."""
 
+import atexit
 import os
 import random
 import re
@@ -17,6 +18,8 @@ TEMBO = os.environ.get("TEMBO", "target/release/tembo")
 def start(pool):
     words = [TEMBO, "serve", "--pool", pool, "--port", "0", "--domain", "logged"]
     server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    # Whatever happens; killing what has ended does nothing.
+    atexit.register(server.kill)
     ready = server.stdout.readline()
     match = re.search(r"127\.0\.0\.1:(\d+)", ready)
     if not match:

@@ -7,9 +7,9 @@ use serde::Serialize;
 use tembo_index::Visit;
 use tembo_kv::{Direction, Durability, Keyspace, Snapshot, Store};
 use tembo_server::DATABASES_MAX;
+use tembo_server::format::{self, Header, Value};
 
 use crate::exit::{Exit, refuse};
-use crate::layout::{self as format, Header, Value};
 use crate::line::Entry;
 
 /// A group is committed when it has so many entries, or so many bytes.

@@ -8,7 +8,6 @@ mod doctor;
 mod dump;
 mod entries;
 mod exit;
-mod layout;
 mod line;
 mod load;
 mod output;

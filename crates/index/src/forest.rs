@@ -31,9 +31,8 @@ struct Horizon {
 impl Forest {
     /// The forest of an open pool.
     pub fn new(pool: Arc<Pool>, size_max: u64) -> Forest {
-        let granule = 1u64 << pool.geometry().node_size.trailing_zeros();
         Forest {
-            sides: SideTable::new(granule, size_max),
+            sides: SideTable::new(pool.geometry().node_size.trailing_zeros(), size_max),
             capacity: capacity(pool.geometry().node_size),
             pool,
             era: AtomicU32::new(1),

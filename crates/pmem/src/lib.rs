@@ -12,6 +12,7 @@ mod header;
 mod log;
 mod mapping;
 mod notes;
+mod prefetch;
 mod observer;
 mod region;
 mod runs;
@@ -25,6 +26,7 @@ pub use error::{Error, Fault};
 pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
 pub use observer::Observer;
+pub use prefetch::prefetch;
 pub use region::{BYPASS_MIN, Region, RegionOptions, Report, Section};
 pub use word::Word;
 

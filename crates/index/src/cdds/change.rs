@@ -180,7 +180,7 @@ impl Cdds {
         }
         let starved =
             !is_root && live <= self.live_min() && usize::from(path[path.len() - 2].order.live) > 1;
-        if !starved && self.has_room(step, &change, writer)? {
+        if !starved && fits_prefix(step, &change)? && self.has_room(step, &change, writer)? {
             return self.change_in_place(step, &change, writer);
         }
         self.reshape(path, change, writer, fresh)
@@ -223,6 +223,15 @@ impl Cdds {
         edit.guard.set(self.forest.era(), &edit.order);
         Ok(())
     }
+}
+
+/// True unless the node is guarded and a key to be added lacks its prefix.
+fn fits_prefix(step: &Step<'_>, change: &Change<'_>) -> Result<bool, Error> {
+    if !step.order.guarded {
+        return Ok(true);
+    }
+    let prefix = step.node.bounds()?.prefix;
+    Ok(change.added.iter().filter_map(|item| item.key).all(|key| key.starts_with(prefix)))
 }
 
 pub(crate) fn retire(writer: &mut Writer<'_>, object: Object, start: Stamp) {
@@ -299,6 +308,7 @@ impl Edit<'_, '_> {
         // ORDER: the entry, vouched for by its start, is durable before the commit of its version.
         region.flush("cdds.entry.flush", region.offset_of(&entry.head), 32);
         let position = self.position(item, wanted, writer)?;
+        self.guard.set_head(slot, wanted);
         self.order.insert(position, slot);
         self.order.live += 1;
         Ok(())
@@ -345,10 +355,10 @@ impl Edit<'_, '_> {
         wanted: u64,
         writer: &Writer<'_>,
     ) -> Result<usize, Error> {
-        let mut position = self.node.lower_bound(&self.order, wanted)?;
+        let mut position = self.node.lower_bound(&self.order, wanted);
         while position < self.order.len() {
             let slot = self.order.slot(position);
-            if self.node.entry(slot)?.head.load() != wanted {
+            if self.node.side.head(slot) != wanted {
                 break;
             }
             let seen = self.node.seen(slot)?;

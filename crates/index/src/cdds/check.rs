@@ -6,6 +6,7 @@ use super::Cdds;
 use super::format::UNBOUNDED_HEAD;
 use super::node::{Node, compare_high};
 use super::record::{Bounds, FINGERPRINT_MASK, fingerprint, head, read_key};
+use super::side::Order;
 use crate::error::damaged;
 use crate::{CheckReport, DeadIntervals, Error, Retained, View};
 
@@ -43,20 +44,9 @@ impl Cdds {
         report: &mut CheckReport,
     ) -> Result<(), Error> {
         let offset = node.object.offset();
-        let shape = node.check_shape()?;
-        let bounds = node.bounds()?;
-        if shape.level != level {
-            return damaged(offset, "a node one level below its parent");
-        }
-        // A promoted root keeps the bounds that it had as a child only if these were none.
-        if bounds.low != range.low || bounds.high != range.high {
-            return damaged(offset, "a node whose bounds are its place");
-        }
-        if usize::from(shape.prefix_len) > usize::from(bounds.prefix_len()) {
-            return damaged(offset, "a prefix that all keys of the node share");
-        }
+        let (shape, bounds) = verify_shape(node, range, level)?;
         let (order, _) = node.order()?;
-        let mut low = range.low.map(<[u8]>::to_vec);
+        let mut low = range.low;
         let mut count = 0;
         for slot in order.iter() {
             let seen = node.seen(slot)?;
@@ -69,12 +59,12 @@ impl Cdds {
                 0 => Some(read_key(self.forest.region(), target)?),
                 _ => node.high_of(target)?,
             };
-            let wanted = key.map_or(UNBOUNDED_HEAD, |key| head(key, shape.prefix_len));
-            let above = low.as_deref().is_none_or(|low| key.is_none_or(|key| key > low))
-                || (level == 0 && count == 1 && range.low.is_none());
-            if !above || compare_high(key, range.high).is_gt() {
+            let above = low.is_none_or(|low| key.is_none_or(|key| key > low));
+            let guarded = key.is_none_or(|key| key.starts_with(bounds.prefix));
+            if !above || !guarded || compare_high(key, range.high).is_gt() {
                 return damaged(offset, "keys in order and inside the node's range");
             }
+            let wanted = key.map_or(UNBOUNDED_HEAD, |key| head(key, shape.prefix_len));
             if node.entry(slot)?.head.load() != wanted {
                 return damaged(offset, "a head that its key gives");
             }
@@ -84,20 +74,41 @@ impl Cdds {
                     return damaged(offset, "a fingerprint that its key gives");
                 }
             } else {
-                let child_range = Bounds { low: low.as_deref(), high: key };
                 let child = Node::new(&self.forest, target)?;
-                self.verify_node(child, &child_range, level - 1, view, report)?;
+                self.verify_node(child, &Bounds::new(low, key), level - 1, view, report)?;
             }
-            low = key.map(<[u8]>::to_vec);
+            low = key;
         }
         if level == 0 {
             report.leaf_count += 1;
-        } else {
-            report.inner_count += 1;
-            if count == 0 || compare_high(low.as_deref(), range.high).is_ne() {
-                return damaged(offset, "children that cover the node's range");
-            }
+            return Ok(());
+        }
+        report.inner_count += 1;
+        if count == 0 || compare_high(low, range.high).is_ne() {
+            return damaged(offset, "children that cover the node's range");
         }
         Ok(())
     }
+}
+
+/// The node's shape and bounds, which must be those of its place.
+fn verify_shape<'f>(
+    node: Node<'f>,
+    range: &Bounds<'_>,
+    level: u8,
+) -> Result<(Order, Bounds<'f>), Error> {
+    let offset = node.object.offset();
+    let (shape, bounds) = (node.check_shape()?, node.bounds()?);
+    if shape.level != level {
+        return damaged(offset, "a node one level below its parent");
+    }
+    if bounds.low != range.low || bounds.high != range.high {
+        return damaged(offset, "a node whose bounds are its place");
+    }
+    let prefix_sound = if shape.guarded {
+        usize::from(shape.prefix_len) == bounds.prefix.len()
+    } else {
+        shape.prefix_len <= bounds.prefix_len() && bounds.prefix.is_empty()
+    };
+    if prefix_sound { Ok((shape, bounds)) } else { damaged(offset, "a prefix of all its keys") }
 }

@@ -14,7 +14,8 @@ pub(crate) struct RecordHeader {
 pub(crate) const RECORD_HEADER: u64 = size_of::<RecordHeader>() as u64;
 const _: () = assert!(RECORD_HEADER == 8);
 
-/// Head of the record of a node's bounds; the low key's bytes and then the high key's follow.
+/// Head of the record of a node's bounds; the bytes of the low key, the high key and the
+/// prefix follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct BoundsHeader {
@@ -22,18 +23,23 @@ pub(crate) struct BoundsHeader {
     pub(crate) low_len: u32,
     /// Length of the high key, or [`UNBOUNDED`].
     pub(crate) high_len: u32,
+    /// Length of the prefix of a guarded node, else 0.
+    pub(crate) prefix_len: u32,
+    pub(crate) reserved: u32,
 }
 
 /// A length that says: no bound on this side.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;
-const _: () = assert!(size_of::<BoundsHeader>() == 8);
+pub(crate) const BOUNDS_HEADER: u64 = size_of::<BoundsHeader>() as u64;
+const _: () = assert!(BOUNDS_HEADER == 16);
 
 /// Head of a node: one cache line, written before the node is published. Later only the two words of the
 /// root chain change, while the node becomes the root, and `death`, when it is replaced.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
 pub(crate) struct NodeHeader {
-    /// [`NODE_MAGIC`] in the high half, then prefix length (16 bits), capacity (8) and level (8).
+    /// [`NODE_MAGIC`] in the high half, then prefix length (16 bits), capacity (8), guarded (1)
+    /// and level (7).
     pub(crate) shape: Word,
     /// Stamp of the version that made the node.
     pub(crate) birth: Word,
@@ -72,6 +78,9 @@ const _: () = assert!(ENTRY_SIZE == 32 && NODE_HEADER.is_multiple_of(ENTRY_SIZE)
 
 /// The head of an entry whose child has no high key.
 pub(crate) const UNBOUNDED_HEAD: u64 = u64::MAX;
+
+/// In a node's shape: the prefix is of the keys that are there, not of all that may come.
+pub(crate) const GUARDED: u64 = 1 << 7;
 
 /// Entries that the order of a node can hold.
 pub(crate) const CAPACITY_MAX: usize = 30;

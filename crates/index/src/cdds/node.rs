@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use tembo_pmem::Fault;
 use tembo_pool::Object;
 
-use super::format::{ENTRY_SIZE, Entry, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD};
+use super::format::{
+    ENTRY_SIZE, Entry, GUARDED, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD,
+};
 use super::record::{Bounds, FINGERPRINT_MASK, head, read_key};
 use super::side::{Order, Side};
 use crate::error::damaged;
@@ -114,6 +116,9 @@ impl<'f> Node<'f> {
         let era = self.forest.era();
         if guard.order(era).is_none() {
             let order = self.forest.with_horizon(|dead, retained| self.sort(dead, retained))?;
+            for slot in order.iter() {
+                guard.set_head(slot, self.entry(slot)?.head.load());
+            }
             guard.set(era, &order);
         }
         Ok(())
@@ -159,7 +164,12 @@ impl<'f> Node<'f> {
         if (shape >> 32) as u32 != NODE_MAGIC || (shape >> 8) as u8 as usize != self.capacity() {
             return damaged(self.object.offset(), "a node of this geometry");
         }
-        Ok(Order { level: shape as u8, prefix_len: (shape >> 16) as u16, ..Order::default() })
+        Ok(Order {
+            level: (shape & (GUARDED - 1)) as u8,
+            guarded: shape & GUARDED != 0,
+            prefix_len: (shape >> 16) as u16,
+            ..Order::default()
+        })
     }
 
     /// Entries that fit into the node.
@@ -184,19 +194,32 @@ impl<'f> Node<'f> {
 
     /// The first position whose head is at least `head`.
     #[inline]
-    pub(crate) fn lower_bound(&self, order: &Order, head: u64) -> Result<usize, Fault> {
+    pub(crate) fn lower_bound(&self, order: &Order, head: u64) -> usize {
         let (mut low, mut size) = (0, order.len());
         while size > 0 {
             let half = size / 2;
             let middle = low + half;
-            if self.entry(order.slot(middle))?.head.load() < head {
+            if self.side.head(order.slot(middle)) < head {
                 low = middle + 1;
                 size -= half + 1;
             } else {
                 size = half;
             }
         }
-        Ok(low)
+        low
+    }
+
+    /// The head to look for in the node: of a key without a guarded node's prefix, one that lies
+    /// before or behind those that have it. The flag says whether such an entry can be of that key.
+    #[inline]
+    fn wanted(&self, order: &Order, key: &[u8]) -> Result<(u64, bool), Error> {
+        if order.guarded {
+            let prefix = self.bounds()?.prefix;
+            if !key.starts_with(prefix) {
+                return Ok((if key < prefix { 0 } else { UNBOUNDED_HEAD }, false));
+            }
+        }
+        Ok((head(key, order.prefix_len), true))
     }
 
     /// In an inner node: the position of the child that covers `key` in the view. `None`: the node
@@ -209,14 +232,17 @@ impl<'f> Node<'f> {
         key: Option<&[u8]>,
         view: View<'_>,
     ) -> Result<Option<usize>, Error> {
-        let wanted = key.map_or(UNBOUNDED_HEAD, |key| head(key, order.prefix_len));
-        for position in self.lower_bound(order, wanted)?..order.len() {
+        let wanted = match key {
+            Some(key) => self.wanted(order, key)?.0,
+            None => UNBOUNDED_HEAD,
+        };
+        for position in self.lower_bound(order, wanted)..order.len() {
             let slot = order.slot(position);
             let seen = self.seen(slot)?;
             if !view.sees(seen.start, seen.end) {
                 continue;
             }
-            if self.entry(slot)?.head.load() == wanted {
+            if self.side.head(slot) == wanted {
                 if !self.side.still(sequence) {
                     return Ok(None);
                 }
@@ -238,11 +264,11 @@ impl<'f> Node<'f> {
         (key, print): (&[u8], u64),
         view: View<'_>,
     ) -> Result<Find<'f>, Error> {
-        let wanted = head(key, order.prefix_len);
-        for position in self.lower_bound(order, wanted)?..order.len() {
+        let (wanted, possible) = self.wanted(order, key)?;
+        let first = if possible { self.lower_bound(order, wanted) } else { order.len() };
+        for position in first..order.len() {
             let slot = order.slot(position);
-            let entry = self.entry(slot)?;
-            if entry.head.load() != wanted {
+            if self.side.head(slot) != wanted {
                 break;
             }
             let seen = self.seen(slot)?;

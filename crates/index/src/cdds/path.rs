@@ -90,9 +90,11 @@ impl Cdds {
     ) -> Result<(Node<'f>, usize), Error> {
         loop {
             if let Some(position) = node.child_position(order, *sequence, key, view)? {
-                let child = node.seen(order.slot(position))?.target;
+                let child = Object::from_bits(node.seen(order.slot(position))?.target);
                 if node.side.still(*sequence) {
-                    return Ok((Node::new(&self.forest, Object::from_bits(child))?, position));
+                    let child = Node::new(&self.forest, child)?;
+                    child.side.prefetch();
+                    return Ok((child, position));
                 }
             } else if node.side.still(*sequence) {
                 return damaged(node.object.offset(), "an inner node that covers its range");

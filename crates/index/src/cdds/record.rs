@@ -4,7 +4,7 @@ use tembo_pmem::Region;
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::format::{BoundsHeader, RECORD_HEADER, RecordHeader, UNBOUNDED};
+use super::format::{BOUNDS_HEADER, BoundsHeader, RECORD_HEADER, RecordHeader, UNBOUNDED};
 use crate::Error;
 use crate::error::damaged;
 
@@ -48,65 +48,91 @@ fn header<T: FromBytes>(region: &Region, object: Object) -> Result<T, Error> {
 /// Key and value of a published record.
 pub(crate) fn read_record(region: &Region, record: Object) -> Result<(&[u8], &[u8]), Error> {
     let RecordHeader { key_len, value_len } = header(region, record)?;
-    let bytes = body(region, record, u64::from(key_len) + u64::from(value_len))?;
+    let bytes = body(region, record, RECORD_HEADER, u64::from(key_len) + u64::from(value_len))?;
     Ok(bytes.split_at(key_len as usize))
 }
 
 /// The key of a published record.
 pub(crate) fn read_key(region: &Region, record: Object) -> Result<&[u8], Error> {
     let RecordHeader { key_len, .. } = header(region, record)?;
-    body(region, record, u64::from(key_len))
+    body(region, record, RECORD_HEADER, u64::from(key_len))
 }
 
-fn body(region: &Region, object: Object, len: u64) -> Result<&[u8], Error> {
-    if RECORD_HEADER + len > object.size() {
+fn body(region: &Region, object: Object, header: u64, len: u64) -> Result<&[u8], Error> {
+    if header + len > object.size() {
         return damaged(object.offset(), "a record that fits its object");
     }
-    Ok(region.bytes(object.offset() + RECORD_HEADER, len)?)
+    Ok(region.bytes(object.offset() + header, len)?)
 }
 
 /// The range of keys of a node: above `low`, up to and including `high`; `None` is no bound.
+///
+/// A node that lacks a bound would have no prefix, and heads that tell nothing apart. So it may be
+/// *guarded* by the prefix of the keys that it was made of: a search first compares with it, and a
+/// key without it makes a new node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounds<'r> {
     pub(crate) low: Option<&'r [u8]>,
     pub(crate) high: Option<&'r [u8]>,
+    /// Of a guarded node, else empty.
+    pub(crate) prefix: &'r [u8],
 }
 
 impl<'r> Bounds<'r> {
+    pub(crate) fn new(low: Option<&'r [u8]>, high: Option<&'r [u8]>) -> Bounds<'r> {
+        Bounds { low, high, prefix: &[] }
+    }
+
     pub(crate) fn size(&self) -> u64 {
         let len = |key: Option<&[u8]>| key.map_or(0, <[u8]>::len) as u64;
-        size_of::<BoundsHeader>() as u64 + len(self.low) + len(self.high)
+        BOUNDS_HEADER + len(self.low) + len(self.high) + self.prefix.len() as u64
     }
 
     /// Writes and flushes an unpublished bounds record.
     pub(crate) fn write(&self, region: &Region, object: Object) -> Result<(), Error> {
         let len = |key: Option<&[u8]>| key.map_or(UNBOUNDED, |key| key.len() as u32);
-        let header = BoundsHeader { low_len: len(self.low), high_len: len(self.high) };
-        let parts =
-            [header.as_bytes(), self.low.unwrap_or_default(), self.high.unwrap_or_default()];
+        let header = BoundsHeader {
+            low_len: len(self.low),
+            high_len: len(self.high),
+            prefix_len: self.prefix.len() as u32,
+            reserved: 0,
+        };
+        let (low, high) = (self.low.unwrap_or_default(), self.high.unwrap_or_default());
         region
             // ORDER: a node's bounds are durable before the commit that makes the node reachable.
-            .write("cdds.bounds.write", object.offset(), &parts)
+            .write(
+                "cdds.bounds.write",
+                object.offset(),
+                &[header.as_bytes(), low, high, self.prefix],
+            )
             .map_err(|error| Error::Pool(error.into()))
     }
 
     pub(crate) fn read(region: &'r Region, object: Object) -> Result<Bounds<'r>, Error> {
-        let BoundsHeader { low_len, high_len } = header(region, object)?;
-        let len = |len: u32| if len == UNBOUNDED { 0 } else { len };
-        let both = u64::from(len(low_len)) + u64::from(len(high_len));
-        let (low, high) = body(region, object, both)?.split_at(len(low_len) as usize);
+        let BoundsHeader { low_len, high_len, prefix_len, .. } = header(region, object)?;
+        let len = |len: u32| if len == UNBOUNDED { 0 } else { u64::from(len) };
+        let all = len(low_len) + len(high_len) + u64::from(prefix_len);
+        let bytes = body(region, object, BOUNDS_HEADER, all)?;
+        let (low, rest) = bytes.split_at(len(low_len) as usize);
+        let (high, prefix) = rest.split_at(len(high_len) as usize);
         Ok(Bounds {
             low: (low_len != UNBOUNDED).then_some(low),
             high: (high_len != UNBOUNDED).then_some(high),
+            prefix,
         })
     }
 
     /// Bytes that every key of the range begins with.
     pub(crate) fn prefix_len(&self) -> u16 {
         let (Some(low), Some(high)) = (self.low, self.high) else { return 0 };
-        let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
-        common.min(usize::from(u16::MAX)) as u16
+        common(low, high)
     }
+}
+
+/// How many bytes the keys have in common at their beginning, as far as a prefix can be long.
+pub(crate) fn common(a: &[u8], b: &[u8]) -> u16 {
+    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    common.min(usize::from(u16::MAX)) as u16
 }
 
 /// The shortest key that separates: not below `left`, below `right`. Needs `left < right`.
@@ -180,7 +206,7 @@ mod tests {
         let keys = keys();
         for (i, low) in keys.iter().enumerate() {
             for (j, high) in keys.iter().enumerate().skip(i + 1) {
-                let bounds = Bounds { low: Some(low), high: Some(high) };
+                let bounds = Bounds::new(Some(low), Some(high));
                 let prefix = &high[..usize::from(bounds.prefix_len())];
                 assert!(keys[i + 1..=j].iter().all(|key| key.starts_with(prefix)));
             }

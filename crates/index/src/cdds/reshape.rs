@@ -6,10 +6,10 @@ use tembo_pool::Object;
 
 use super::Cdds;
 use super::change::{Change, Fresh, Item, leaf_of, retire};
-use super::format::{NODE_HEADER, NODE_MAGIC, UNBOUNDED_HEAD};
+use super::format::{GUARDED, NODE_HEADER, NODE_MAGIC, UNBOUNDED_HEAD};
 use super::node::{Node, compare_high};
 use super::path::Step;
-use super::record::{Bounds, head, read_key};
+use super::record::{Bounds, common, head, read_key};
 use super::side::Order;
 use crate::error::damaged;
 use crate::{Error, Stamp, Writer};
@@ -196,8 +196,8 @@ impl Cdds {
             (Some(last), _) => last,
             _ => return damaged(self.cell, "keys on both sides of a split"),
         };
-        let left_bounds = Bounds { low: bounds.low, high: Some(middle) };
-        let right_bounds = Bounds { low: Some(middle), high: bounds.high };
+        let left_bounds = Bounds::new(bounds.low, Some(middle));
+        let right_bounds = Bounds::new(Some(middle), bounds.high);
         let left = self.new_node(level, left, &left_bounds, writer, fresh)?;
         let right = self.new_node(level, right, &right_bounds, writer, fresh)?;
         Ok(vec![begin(Some(middle), left), begin(bounds.high, right)])
@@ -217,22 +217,27 @@ impl Cdds {
         let object = pool.alloc(size)?;
         fresh.objects.push(object);
         let mut bounds_bits = 0;
+        let bounds = &guard(bounds, items);
         if *bounds != Bounds::default() {
             let record = pool.alloc(bounds.size())?;
             fresh.objects.push(record);
             bounds.write(region, record)?;
             bounds_bits = record.to_bits();
         }
-        let prefix_len = bounds.prefix_len();
+        let guarded = !bounds.prefix.is_empty();
+        let prefix_len = if guarded { bounds.prefix.len() as u16 } else { bounds.prefix_len() };
         let capacity = self.forest.capacity as u64;
         let mut image = [0u64; NODE_WORDS];
         image[0] = u64::from(NODE_MAGIC) << 32
             | u64::from(prefix_len) << 16
             | capacity << 8
+            | if guarded { GUARDED } else { 0 }
             | u64::from(level);
         image[1] = writer.stamp.to_bits();
         image[2] = bounds_bits;
-        let mut order = Order { level, prefix_len, ..Order::default() };
+        let mut order = Order { level, prefix_len, guarded, ..Order::default() };
+        let node = Node::new(&self.forest, object)?;
+        let guard = node.side.lock();
         for (slot, item) in items.iter().enumerate() {
             let head = item.key.map_or(UNBOUNDED_HEAD, |key| head(key, prefix_len));
             image[8 + 4 * slot..12 + 4 * slot].copy_from_slice(&[
@@ -241,11 +246,10 @@ impl Cdds {
                 0,
                 item.start.to_bits(),
             ]);
+            guard.set_head(slot, head);
             order.insert(slot, slot);
             order.live += 1;
         }
-        let node = Node::new(&self.forest, object)?;
-        let guard = node.side.lock();
         let words = region.words(object.offset(), (size / 8) as usize)?;
         for (word, &value) in words.iter().zip(&image) {
             if word.load() != value {
@@ -257,4 +261,20 @@ impl Cdds {
         guard.set(self.forest.era(), &order);
         Ok(object)
     }
+}
+
+/// Prefix bytes that the keys of a guarded node have in common and that are left to their heads, so
+/// that not every next key in a row lacks the prefix.
+const GUARD_SLACK: u16 = 3;
+
+/// The bounds of a node of these entries, with a guard if that gives it a longer prefix.
+fn guard<'k>(bounds: &Bounds<'k>, items: &[Item<'k>]) -> Bounds<'k> {
+    let bare = Bounds::new(bounds.low, bounds.high);
+    if bounds.low.is_some() && bounds.high.is_some() {
+        return bare;
+    }
+    let mut keys = items.iter().filter_map(|item| item.key);
+    let (Some(first), Some(last)) = (keys.next(), keys.next_back()) else { return bare };
+    let prefix_len = common(first, last).saturating_sub(GUARD_SLACK);
+    Bounds { prefix: &first[..usize::from(prefix_len)], ..bare }
 }

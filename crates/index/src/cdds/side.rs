@@ -6,6 +6,8 @@ use std::hint::spin_loop;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use tembo_pmem::prefetch;
+
 use super::format::CAPACITY_MAX;
 
 const SLOT_BITS: usize = 5;
@@ -21,6 +23,8 @@ pub(crate) struct Order {
     pub(crate) count: u8,
     /// Entries of these that have no end.
     pub(crate) live: u8,
+    /// Whether keys that lack the prefix may be looked for.
+    pub(crate) guarded: bool,
     /// The node's level, 0 for a leaf.
     pub(crate) level: u8,
     /// The node's prefix length.
@@ -81,7 +85,7 @@ impl Order {
     }
 }
 
-/// One cache line a node.
+/// One cache line, and the heads of the node's entries by slot in four more.
 #[repr(align(64))]
 pub(crate) struct Side {
     /// Odd while a writer changes the node.
@@ -90,6 +94,7 @@ pub(crate) struct Side {
     era: AtomicU32,
     shape: AtomicU64,
     order: [AtomicU64; WORDS],
+    heads: [AtomicU64; CAPACITY_MAX],
 }
 
 impl Side {
@@ -99,7 +104,23 @@ impl Side {
             era: AtomicU32::new(0),
             shape: AtomicU64::new(0),
             order: from_fn(|_| AtomicU64::new(0)),
+            heads: from_fn(|_| AtomicU64::new(0)),
         }
+    }
+
+    /// Says that the node will be searched soon.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.sequence);
+        for line in self.heads.chunks(8) {
+            prefetch(&line[0]);
+        }
+    }
+
+    /// The head of the entry in `slot`.
+    #[inline]
+    pub(crate) fn head(&self, slot: usize) -> u64 {
+        self.heads.get(slot).map_or(0, |head| head.load(Ordering::Relaxed))
     }
 
     /// The order and the sequence at which it was read; `None` if it must be made in this `era`.
@@ -157,6 +178,7 @@ impl Side {
             count: shape as u8,
             live: (shape >> 8) as u8,
             level: (shape >> 16) as u8,
+            guarded: shape >> 24 & 1 == 1,
             prefix_len: (shape >> 32) as u16,
         }
     }
@@ -173,6 +195,13 @@ impl SideGuard<'_> {
         (self.side.era.load(Ordering::Relaxed) == era).then(|| self.side.load())
     }
 
+    /// Sets the head of the entry in `slot`.
+    pub(crate) fn set_head(&self, slot: usize, head: u64) {
+        if let Some(place) = self.side.heads.get(slot) {
+            place.store(head, Ordering::Relaxed);
+        }
+    }
+
     /// Replaces the order.
     pub(crate) fn set(&self, era: u32, order: &Order) {
         for (word, value) in self.side.order.iter().zip(order.slots) {
@@ -181,6 +210,7 @@ impl SideGuard<'_> {
         let shape = u64::from(order.count)
             | u64::from(order.live) << 8
             | u64::from(order.level) << 16
+            | u64::from(order.guarded) << 24
             | u64::from(order.prefix_len) << 32;
         self.side.shape.store(shape, Ordering::Relaxed);
         self.side.era.store(era, Ordering::Relaxed);
@@ -194,28 +224,40 @@ impl Drop for SideGuard<'_> {
     }
 }
 
-/// The side-cars of all nodes of a pool, by offset; made in segments on first touch.
+/// The side-cars of all nodes of a pool, by offset; made a chunk of nodes at a time, on first touch.
 pub(crate) struct SideTable {
-    granule: u64,
-    segments: Box<[OnceLock<Box<[Side]>>]>,
+    /// Nodes lie at multiples of two to this power.
+    granule_bits: u32,
+    directory: Box<[OnceLock<Directory>]>,
 }
 
-const SEGMENT_SIDES: u64 = 4096;
+type Directory = Box<[OnceLock<Box<[Side]>>]>;
+
+/// Side-cars made at once: those of 64 KiB of full-size nodes.
+const CHUNK_SIDES: u64 = 64;
+/// Chunks in a directory.
+const DIRECTORY_CHUNKS: u64 = 1024;
 
 impl SideTable {
-    /// For nodes at multiples of `granule` bytes, below `size_max` bytes.
-    pub(crate) fn new(granule: u64, size_max: u64) -> SideTable {
-        let segments = size_max.div_ceil(granule * SEGMENT_SIDES);
-        SideTable { granule, segments: (0..segments).map(|_| OnceLock::new()).collect() }
+    /// For nodes at multiples of two to the power of `granule_bits`, below `size_max` bytes.
+    pub(crate) fn new(granule_bits: u32, size_max: u64) -> SideTable {
+        let directories = size_max.div_ceil((CHUNK_SIDES * DIRECTORY_CHUNKS) << granule_bits);
+        SideTable { granule_bits, directory: (0..directories).map(|_| OnceLock::new()).collect() }
     }
 
     /// The side-car of the node at `offset`; `None` if no node can lie there.
     #[inline]
     pub(crate) fn get(&self, offset: u64) -> Option<&Side> {
-        let index = offset / self.granule;
-        let segment = self.segments.get((index / SEGMENT_SIDES) as usize)?;
-        let sides = segment.get_or_init(|| (0..SEGMENT_SIDES).map(|_| Side::new()).collect());
-        sides.get((index % SEGMENT_SIDES) as usize)
+        let index = offset >> self.granule_bits;
+        let chunk = index / CHUNK_SIDES;
+        let directory = self
+            .directory
+            .get((chunk / DIRECTORY_CHUNKS) as usize)?
+            .get_or_init(|| (0..DIRECTORY_CHUNKS).map(|_| OnceLock::new()).collect());
+        let sides = directory
+            .get((chunk % DIRECTORY_CHUNKS) as usize)?
+            .get_or_init(|| (0..CHUNK_SIDES).map(|_| Side::new()).collect());
+        sides.get((index % CHUNK_SIDES) as usize)
     }
 }
 

@@ -94,8 +94,9 @@ impl Store {
     /// The first damage found.
     pub fn check(&self) -> Result<Check, Error> {
         let inner = &self.inner;
-        let mut state = loop {
-            let state = inner.lock();
+        let state = loop {
+            let mut state = inner.lock();
+            inner.reclaim(&mut state);
             if state.recovery == Recovery::Done {
                 break state;
             }
@@ -107,7 +108,6 @@ impl Store {
                 std::thread::yield_now();
             }
         };
-        inner.reclaim(&mut state);
         let (dead, retained) = (inner.forest.dead(), inner.pins.retained());
         let mut census = inner.pool().census();
         census.mark(inner.ledger.root())?;
@@ -117,7 +117,8 @@ impl Store {
         catalogue.survey(&retained, &dead, &mut counter)?;
         catalogue.check(&retained, &dead)?;
         let mut cells = std::collections::BTreeSet::new();
-        for version in retained.pins().iter().copied().chain([retained.visible()]) {
+        let older = retained.pins().iter().copied().filter(|&pin| pin < retained.visible());
+        for version in older.chain([retained.visible()]) {
             for (name, entry) in inner.catalogue.keyspaces(View { version, dead: &dead })? {
                 let tree = open_tree(&inner.forest, &entry)?;
                 if cells.insert(entry.cell.get()) {

@@ -52,6 +52,7 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         version: before,
         limit,
         trees,
+        inherited: named.iter().map(|(_, version)| *version).collect(),
         named: named.into_iter().collect(),
         retired: RetireList::default(),
         unlinked: Vec::new(),

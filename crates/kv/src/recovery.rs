@@ -51,6 +51,7 @@ impl Inner {
     /// One step: a survey, or a batch of nodes scrubbed.
     pub(crate) fn recovery_step(&self) -> Result<Progress, Error> {
         let mut state = self.lock();
+        self.reclaim(&mut state);
         match state.recovery {
             Recovery::Done | Recovery::Surveying => Ok(Progress::Idle),
             Recovery::Scrubbing => {

@@ -127,10 +127,14 @@ impl Inner {
     }
 
     pub(crate) fn reclaim(&self, state: &mut WriterState) {
-        if !state.cleared.is_empty() && state.recovery == Recovery::Done {
-            let (retained, before) = (self.pins.retained(), state.cleared.len());
+        if state.recovery == Recovery::Done
+            && (!state.cleared.is_empty() || !state.inherited.is_empty())
+        {
+            let retained = self.pins.retained();
+            let before = state.cleared.len() + state.inherited.len();
             state.cleared.retain(|&(start, end)| retained.needs(start, end));
-            if state.cleared.len() < before {
+            state.inherited.retain(|pin| retained.pins().contains(pin));
+            if state.cleared.len() + state.inherited.len() < before {
                 state.recovery = Recovery::Owed;
             }
         }
@@ -328,6 +332,7 @@ impl Store {
         self.inner.forget_name(name)?;
         state.named.remove(name);
         self.inner.pins.unpin(version);
+        self.inner.reclaim(&mut state);
         Ok(true)
     }
 

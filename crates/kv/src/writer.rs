@@ -60,6 +60,9 @@ pub(crate) struct WriterState {
     pub(crate) scrubbing: Vec<DeadInterval>,
     /// Lifetimes of trees that were cleared: only a sweep gives them back.
     pub(crate) cleared: Vec<(u64, u64)>,
+    /// Versions that were named when the store was opened: what only they see is in no list, and so
+    /// only a sweep gives it back.
+    pub(crate) inherited: Vec<u64>,
     /// A transaction failed half-way by damage: no more writes.
     pub(crate) broken: bool,
 }

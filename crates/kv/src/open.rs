@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use tembo_index::{Cdds, DeadIntervals, Forest, Retained, View, Writer};
+use tembo_index::{Cdds, DeadIntervals, Forest, Retained, Stamp, View, Writer};
 use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
 use crate::format::{ROOT_SIZE, ROOT_SLOT};
-use crate::ledger::Ledger;
+use crate::inner::Inner;
+use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::retire::RetireList;
-use crate::store::Inner;
 use crate::writer::{Recovery, Tree, WriterState};
 use crate::{Error, Progress};
 
@@ -42,7 +42,15 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     // Until the pins are known everything counts as needed.
     let catalogue = Catalogue::new(Cdds::open(forest.clone(), ledger.catalogue(region)?, 1)?);
     let view = View { version: before, dead: &dead };
-    let named = ledger.snapshots(region)?;
+    let (void, named): (Vec<_>, Vec<_>) = ledger
+        .snapshots(region)?
+        .into_iter()
+        .partition(|&(_, version)| dead.contains(Stamp::single(version, LANE)));
+    // An interrupted rollback has not come to these.
+    for (name, _) in void {
+        let _section = region.reserve(1)?;
+        ledger.forget_snapshot(region, &name)?;
+    }
     let pins = Pins::new(before);
     named.iter().for_each(|(_, version)| pins.pin(*version));
     forest.set_retained(pins.retained());

@@ -9,8 +9,8 @@ use tembo_pool::{Object, Sweep};
 
 use crate::catalogue::open_tree;
 use crate::format::DEAD_COUNT;
+use crate::inner::Inner;
 use crate::ledger::Ledger;
-use crate::store::Inner;
 use crate::writer::{Recovery, Scrubbed, WriterState};
 use crate::{Error, Progress};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tembo_index::{Cdds, DeadIntervals, Direction, VersionedIndex, View, Visit};
 
 use crate::catalogue::open_tree;
-use crate::store::Inner;
+use crate::inner::Inner;
 use crate::{Error, Keyspace};
 
 /// One version of the store, readable while the handle lives, beside any writer, without a lock.

@@ -1,19 +1,15 @@
 //! The store: opening, versions, keyspaces, durability.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use tembo_index::{DeadInterval, DeadIntervals, Forest, View, Writer};
-use tembo_pmem::Region;
+use tembo_index::Forest;
 use tembo_pool::{Pool, PoolOptions};
 
-use crate::catalogue::Catalogue;
-use crate::format::{INDEX_CDDS, KeyspaceEntry};
-use crate::ledger::Ledger;
-use crate::pins::Pins;
-use crate::writer::{Recovery, Tree, WriterState};
+use crate::inner::{Inner, create_tree};
+use crate::writer::Recovery;
 use crate::{Durability, Error, Keyspace, Progress, Snapshot, Transaction, open};
 
 /// How a store is created or opened.
@@ -63,106 +59,6 @@ impl Drop for Recoverer {
         if let Some(handle) = handle {
             // A panic of the thread has been reported by the thread.
             let _ = handle.join();
-        }
-    }
-}
-
-/// What the threads of a store share.
-pub(crate) struct Inner {
-    pub(crate) forest: Arc<Forest>,
-    pub(crate) ledger: Ledger,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) pins: Pins,
-    pub(crate) durable: AtomicU64,
-    pub(crate) writer: Mutex<WriterState>,
-}
-
-impl Inner {
-    pub(crate) fn region(&self) -> &Region {
-        self.forest.pool().region()
-    }
-
-    pub(crate) fn pool(&self) -> &Pool {
-        self.forest.pool()
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, WriterState> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes dead intervals known, durably; the caller is the one writer.
-    pub(crate) fn kill(&self, state: &mut WriterState, dead: DeadInterval) -> Result<(), Error> {
-        let region = self.region();
-        let _section = region.reserve(4)?;
-        if !self.ledger.note_dead(region, dead)? {
-            self.recover_now(state)?;
-            if !self.ledger.note_dead(region, dead)? {
-                return Err(Error::Damaged { what: "a table of dead intervals with room" });
-            }
-        }
-        self.forest.set_dead(Arc::new(DeadIntervals::new(self.ledger.dead(region)?)));
-        if state.recovery == Recovery::Done {
-            state.recovery = Recovery::Owed;
-        }
-        Ok(())
-    }
-
-    /// The next version, below the durable limit.
-    pub(crate) fn next_version(&self, state: &mut WriterState) -> Result<u64, Error> {
-        let version = state.version + 1;
-        if version > state.limit {
-            let _section = self.region().reserve(2)?;
-            state.limit = self.ledger.raise_limit(self.region(), version)?;
-        }
-        state.version = version;
-        Ok(version)
-    }
-
-    /// After a commit: what it unlinked waits for its readers, and what nobody reads is given back.
-    pub(crate) fn settle(&self, state: &mut WriterState) {
-        let mut unlinked = std::mem::take(&mut state.unlinked);
-        state.retired.extend(&mut unlinked);
-        state.unlinked = unlinked;
-        self.reclaim(state);
-    }
-
-    pub(crate) fn reclaim(&self, state: &mut WriterState) {
-        if state.recovery == Recovery::Done
-            && (!state.cleared.is_empty() || !state.inherited.is_empty())
-        {
-            let retained = self.pins.retained();
-            let before = state.cleared.len() + state.inherited.len();
-            state.cleared.retain(|&(start, end)| retained.needs(start, end));
-            state.inherited.retain(|pin| retained.pins().contains(pin));
-            if state.cleared.len() + state.inherited.len() < before {
-                state.recovery = Recovery::Owed;
-            }
-        }
-        // While a survey runs, or nodes wait to be scrubbed, nothing may become something else.
-        if matches!(state.recovery, Recovery::Surveying | Recovery::Scrubbing)
-            || state.retired.len() == 0
-        {
-            return;
-        }
-        let retained = self.pins.retained();
-        self.forest.set_retained(retained.clone());
-        state.retired.reclaim(&retained, self.pins.changes(), self.pool());
-    }
-
-    /// Everything fenced becomes as durable as the policy promises.
-    pub(crate) fn sync(&self) -> Result<(), Error> {
-        let version = self.pins.visible();
-        if version > self.durable.load(Ordering::Acquire) {
-            self.region().sync()?;
-            self.durable.fetch_max(version, Ordering::AcqRel);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn make_durable(&self, durability: Durability) -> Result<(), Error> {
-        match durability {
-            Durability::Strict | Durability::Group => self.sync(),
-            Durability::Buffered => Ok(()),
         }
     }
 }
@@ -370,134 +266,5 @@ impl Store {
         if self.background {
             self.recoverer.restart(&self.inner);
         }
-    }
-}
-
-pub(crate) fn create_tree(
-    inner: &Inner,
-    name: &str,
-    id: u64,
-    writer: &mut Writer<'_>,
-) -> Result<Tree, Error> {
-    let _section = inner.pool().reserve(4096, 64)?;
-    let (index, cell) = tembo_index::Cdds::create(inner.forest.clone(), writer)?;
-    let entry = KeyspaceEntry {
-        id: id.into(),
-        cell: cell.to_bits().into(),
-        birth: writer.stamp.version().into(),
-        index: INDEX_CDDS.into(),
-    };
-    inner.catalogue.put_keyspace(name, entry, writer)?;
-    Ok(Tree { name: name.to_owned(), index: Arc::new(index), entry, surveyed: Some(0), delta: 0 })
-}
-
-/// Makes an uncommitted version void. If even that fails, no more is written: then the version is
-/// still in flight, and the next open makes it void.
-pub(crate) fn abort(inner: &Inner, state: &mut WriterState, version: u64) {
-    state.unlinked.clear();
-    let lane = Some(crate::ledger::LANE);
-    let dead = DeadInterval { from: version - 1, to: version, lane };
-    if inner.kill(state, dead).is_err() {
-        state.broken = true;
-    }
-}
-
-impl Inner {
-    /// A grouped commit of the store's own changes: catalogue entries. Fenced when it returns.
-    fn commit_own<T>(
-        &self,
-        state: &mut WriterState,
-        change: impl FnOnce(&mut Writer<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        if state.broken {
-            return Err(Error::Damaged { what: "an index, as found by an earlier transaction" });
-        }
-        let version = self.next_version(state)?;
-        let (retained, dead) = (self.pins.retained(), self.forest.dead());
-        let mut writer = Writer {
-            stamp: Ledger::grouped(version),
-            dead: &dead,
-            retained: &retained,
-            retired: &mut state.unlinked,
-        };
-        let committed = change(&mut writer).and_then(|changed| {
-            let _section = self.region().reserve(2)?;
-            self.ledger.commit(self.region(), version)?;
-            Ok(changed)
-        });
-        match committed {
-            Ok(_) => {
-                self.pins.publish(version);
-                self.settle(state);
-            }
-            Err(_) => abort(self, state, version),
-        }
-        committed
-    }
-
-    fn rollback(&self, version: u64) -> Result<(), Error> {
-        let mut state = self.lock();
-        // A survey counts and marks what the rollback would change.
-        while state.recovery == Recovery::Surveying {
-            drop(state);
-            std::thread::yield_now();
-            state = self.lock();
-        }
-        let state = &mut *state;
-        let named_after: Vec<(String, u64)> = state
-            .named
-            .iter()
-            .filter(|&(_, &named)| named > version)
-            .map(|(name, &version)| (name.clone(), version))
-            .collect();
-        if !self.pins.pin_retained(version) {
-            return Err(Error::NotRetained { version });
-        }
-        let in_use = self.pins.youngest_above(version).filter(|&pin| {
-            self.pins.count(pin) > named_after.iter().filter(|(_, named)| *named == pin).count()
-        });
-        let rolled_back = match in_use {
-            Some(version) => Err(Error::VersionInUse { version }),
-            None => self.roll(state, version, &named_after),
-        };
-        self.pins.unpin(version);
-        rolled_back
-    }
-
-    fn roll(
-        &self,
-        state: &mut WriterState,
-        version: u64,
-        named_after: &[(String, u64)],
-    ) -> Result<(), Error> {
-        self.kill(state, DeadInterval { from: version, to: state.version, lane: None })?;
-        state.retired.forget_after(version);
-        for (name, pin) in named_after {
-            self.forget_name(name)?;
-            state.named.remove(name);
-            self.pins.unpin(*pin);
-        }
-        state.recovery = Recovery::Owed;
-        let dead = self.forest.dead();
-        let view = View { version: self.pins.visible(), dead: &dead };
-        state.trees = open::trees(&self.forest, &self.catalogue, view)?;
-        self.region().sync()?;
-        Ok(())
-    }
-
-    fn name(&self, name: &str, version: u64) -> Result<(), Error> {
-        let region = self.region();
-        let section = region.reserve(1)?;
-        self.ledger.name_snapshot(region, name, version)?;
-        drop(section);
-        Ok(region.sync()?)
-    }
-
-    fn forget_name(&self, name: &str) -> Result<(), Error> {
-        let region = self.region();
-        let section = region.reserve(1)?;
-        self.ledger.forget_snapshot(region, name)?;
-        drop(section);
-        Ok(region.sync()?)
     }
 }

@@ -7,8 +7,8 @@ use tembo_index::{
     DeadIntervals, Direction, Op, Retained, Stamp, VersionedIndex, View, Visit, Writer,
 };
 
+use crate::inner::{Inner, abort, create_tree};
 use crate::ledger::{LANE, Ledger};
-use crate::store::{Inner, abort, create_tree};
 use crate::writer::{Tree, WriterState};
 use crate::{Durability, Error, KEY_SIZE_MAX, Keyspace, VALUE_SIZE_MAX};
 

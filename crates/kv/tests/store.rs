@@ -318,3 +318,36 @@ fn a_commit_costs_two_fences_and_a_line_an_entry() {
     };
     assert_eq!(cost(&turn), (2, 10 + 10 + 1));
 }
+
+/// Amortised, splits and everything included: random keys as redis-benchmark makes them.
+#[test]
+fn a_million_random_puts_cost_what_the_formula_says() {
+    let mut options = Options { background: false, ..options(DomainRequest::Volatile) };
+    options.pool.size = 1 << 30;
+    let store = Store::volatile(&options).unwrap();
+    while store.maintain(64).unwrap() == tembo_kv::Progress::More {}
+    let space = store.keyspace("x").unwrap();
+    let (count, turn) = (1_000_000u64, 50);
+    let mut random = Random(99);
+    for (round, lines_max) in [("half of them new", 3.8), ("updates", 3.4)] {
+        let before = Counters::thread();
+        for _ in 0..count / turn {
+            let mut tx = store.transaction().unwrap();
+            for _ in 0..turn {
+                let key = format!("key:{:012}", random.below(count));
+                tx.put(space, key.as_bytes(), &[b"xxx"]).unwrap();
+            }
+            tx.commit(Durability::Buffered).unwrap();
+        }
+        let cost = Counters::thread() - before;
+        let turns = (count / turn) as f64;
+        // Two a turn; the rest are roots, version limits and frontiers.
+        let fences = cost.fences as f64 / turns;
+        assert!((2.0..2.02).contains(&fences), "{round}: {fences} fences a turn");
+        // A record and an entry; an ended entry in half of the cases; reshapes.
+        let lines = cost.lines as f64 / count as f64;
+        assert!(lines < lines_max, "{round}: {lines} lines a put");
+        println!("{round}: {fences:.4} fences a turn of {turn}, {lines:.3} lines a put");
+    }
+    store.check().unwrap();
+}

@@ -112,6 +112,9 @@ pub enum Error {
     /// Only one sweep runs at a time.
     #[error("a sweep is running")]
     SweepRunning,
+    /// Whoever formatted a pool in memory kept a part of it.
+    #[error("the pool is still in use by what formatted it")]
+    Kept,
     /// The pool has been opened as often as a pool can be.
     #[error("all generations of this pool are used up")]
     GenerationsExhausted,

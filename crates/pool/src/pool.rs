@@ -54,8 +54,32 @@ impl Pool {
     /// # Errors
     /// [`Error::BadGeometry`]; those of the region: the file exists, the disk is full.
     pub fn create(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
-        let format = |region: &Region| Pool::format(region, options.geometry);
-        Pool::adopt(Region::create(path, options.size, &options.region, format)?)
+        Pool::create_with(path, options, |_| Ok(()))
+    }
+
+    /// As [`create`](Pool::create); `format` puts the first objects and roots into the pool, of
+    /// generation 0 and not growing, before there is a file of that name: whoever finds the file
+    /// finds them. What it flushes and fences is kept. No clone of the pool may outlive it.
+    ///
+    /// # Errors
+    /// As [`create`](Pool::create); what `format` says: then there is no file.
+    pub fn create_with<E: From<Error>>(
+        path: &Path,
+        options: &PoolOptions,
+        format: impl FnOnce(&Arc<Pool>) -> Result<(), E>,
+    ) -> Result<Pool, E> {
+        let made = Region::create_with(path, options.size, &options.region, |region| {
+            Pool::format(&region, options.geometry)?;
+            let found = superblock::check(&region)?;
+            let pool = Arc::new(Pool::new(region, found));
+            format(&pool).map_err(Refusal::Format)?;
+            Ok(Draft(pool))
+        });
+        match made {
+            Ok(region) => Ok(Pool::adopt(region)?),
+            Err(Refusal::Pool(error)) => Err(error.into()),
+            Err(Refusal::Format(error)) => Err(error),
+        }
     }
 
     /// Opens a pool, which recovers it: its generation is raised, and what was allocated before is
@@ -73,9 +97,22 @@ impl Pool {
     /// # Errors
     /// [`Error::BadGeometry`]; too little memory.
     pub fn volatile(options: &PoolOptions) -> Result<Pool, Error> {
-        let region = Region::volatile(options.size, &options.region)?;
+        Pool::volatile_with(options, |_| Ok(()))
+    }
+
+    /// As [`volatile`](Pool::volatile), with the first objects and roots from `format`.
+    ///
+    /// # Errors
+    /// As [`volatile`](Pool::volatile); what `format` says; [`Error::Kept`].
+    pub fn volatile_with<E: From<Error>>(
+        options: &PoolOptions,
+        format: impl FnOnce(&Arc<Pool>) -> Result<(), E>,
+    ) -> Result<Pool, E> {
+        let region = Region::volatile(options.size, &options.region).map_err(Error::from)?;
         Pool::format(&region, options.geometry)?;
-        Pool::adopt(region)
+        let pool = Arc::new(Pool::adopt(region)?);
+        format(&pool)?;
+        Arc::try_unwrap(pool).map_err(|_| Error::Kept.into())
     }
 
     /// Opens the pool in a region that is [formatted](Pool::format) already.
@@ -106,18 +143,22 @@ impl Pool {
     }
 
     fn adopt(region: Region) -> Result<Pool, Error> {
-        let size_max = region.report().size_max;
         let found = superblock::adopt(&region)?;
+        Ok(Pool::new(region, found))
+    }
+
+    fn new(region: Region, found: Checked) -> Pool {
+        let size_max = region.report().size_max;
         let layout = Layout::new(found.geometry);
         let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
-        Ok(Pool {
+        Pool {
             region,
             shared: Arc::new(Shared::new(Allocator::new(layout, frontier, end))),
             growth: Mutex::new(()),
             geometry: found.geometry,
             generation: found.generation,
             size_max,
-        })
+        }
     }
 
     /// A clean stop: everything fenced is brought into the one file, which may then be copied.
@@ -296,6 +337,33 @@ impl Pool {
             }
             grown => grown,
         }
+    }
+}
+
+/// A pool that is being formatted.
+struct Draft(Arc<Pool>);
+
+impl AsRef<Region> for Draft {
+    fn as_ref(&self) -> &Region {
+        &self.0.region
+    }
+}
+
+/// Why a creation failed: by itself, or by what the caller wanted in the pool.
+enum Refusal<E> {
+    Pool(Error),
+    Format(E),
+}
+
+impl<E> From<Error> for Refusal<E> {
+    fn from(error: Error) -> Self {
+        Refusal::Pool(error)
+    }
+}
+
+impl<E> From<tembo_pmem::Error> for Refusal<E> {
+    fn from(error: tembo_pmem::Error) -> Self {
+        Refusal::Pool(error.into())
     }
 }
 

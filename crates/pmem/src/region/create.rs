@@ -32,6 +32,20 @@ impl Region {
         options: &RegionOptions,
         format: impl FnOnce(&Region) -> Result<(), E>,
     ) -> Result<Region, E> {
+        Region::create_with(path, size, options, |region| format(&region).map(|()| region))
+    }
+
+    /// As [`create`](Region::create), where `format` takes the region and gives back what it is
+    /// part of. That is dropped before the file gets its name.
+    ///
+    /// # Errors
+    /// As [`create`](Region::create).
+    pub fn create_with<E: From<Error>, R: AsRef<Region>>(
+        path: &Path,
+        size: u64,
+        options: &RegionOptions,
+        format: impl FnOnce(Region) -> Result<R, E>,
+    ) -> Result<Region, E> {
         let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE);
         if options.disk.open(path).is_ok() {
             return Err(Error::Exists { path: path.to_owned() }.into());
@@ -50,13 +64,19 @@ impl Region {
     }
 }
 
-fn make<E: From<Error>>(
+impl AsRef<Region> for Region {
+    fn as_ref(&self) -> &Region {
+        self
+    }
+}
+
+fn make<E: From<Error>, R: AsRef<Region>>(
     draft: &Arc<dyn DiskFile>,
     draft_path: &Path,
     path: &Path,
     size: u64,
     options: &RegionOptions,
-    format: impl FnOnce(&Region) -> Result<(), E>,
+    format: impl FnOnce(Region) -> Result<R, E>,
 ) -> Result<(), E> {
     let io = |action, e| Error::io(action, draft_path, e);
     draft.allocate("create.allocate", 0, size).map_err(|e| io("allocate", e))?;
@@ -66,9 +86,9 @@ fn make<E: From<Error>>(
         return Err(Error::Exists { path: log_path }.into());
     }
     let region = draft_region(draft, draft_path, size, &choice, options)?;
-    format(&region)?;
-    region.settle(draft, draft_path)?;
-    drop(region);
+    let formatted = format(region)?;
+    formatted.as_ref().settle(draft, draft_path)?;
+    drop(formatted);
     let disk = &options.disk;
     // ORDER: the file's content and length are durable before it has its name, so that whoever
     // finds the name finds a whole pool.

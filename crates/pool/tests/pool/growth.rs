@@ -176,6 +176,56 @@ fn a_creation_that_fails_leaves_no_file() {
 }
 
 #[test]
+fn what_a_creation_formats_is_there_with_the_file_or_there_is_no_file() {
+    for domain in DOMAINS {
+        let file = File::new("formatted");
+        let options = options(domain, 256 << 10, 1 << 20);
+        let refused = Pool::create_with(&file.0, &options, |_| Err(Error::SweepRunning));
+        assert!(matches!(refused, Err(Error::SweepRunning)));
+        assert!(!file.0.exists());
+        let full = Pool::create_with(&file.0, &options, |pool| pool.alloc(512 << 10).map(drop));
+        assert!(matches!(full, Err(Error::PoolFull { .. })));
+        assert!(!file.0.exists());
+        let format = |pool: &std::sync::Arc<Pool>| {
+            assert!(!file.0.exists());
+            assert_eq!(pool.generation(), 0);
+            let section = pool.reserve(64, 4)?;
+            pool.alloc_into(pool.root(3)?, 64, |region, object| {
+                Ok::<(), Error>(region.write("test.content", object.offset(), &[&[7; 64]])?)
+            })?;
+            drop(section);
+            Ok::<(), Error>(())
+        };
+        let holds = |pool: &Pool, generation| {
+            assert_eq!(pool.generation(), generation);
+            let object = Object::from_bits(pool.root(3).unwrap().load());
+            pool.valid(object).unwrap();
+            assert_eq!(pool.region().bytes(object.offset(), 64).unwrap(), [7; 64]);
+        };
+        let pool = Pool::create_with(&file.0, &options, format).unwrap();
+        holds(&pool, 1);
+        drop(pool);
+        holds(&Pool::open(&file.0, &options).unwrap(), 2);
+    }
+}
+
+#[test]
+fn a_pool_in_memory_is_formatted_too_and_nobody_keeps_it() {
+    let options = PoolOptions { geometry: Geometry::TINY, ..PoolOptions::default() };
+    let mut kept = None;
+    let made = Pool::volatile_with(&options, |pool| {
+        kept = Some(pool.clone());
+        Ok::<(), Error>(())
+    });
+    assert!(matches!(made, Err(Error::Kept)));
+    let pool = Pool::volatile_with(&options, |pool| {
+        pool.region().store(pool.root(1)?, 5);
+        Ok::<(), Error>(())
+    });
+    assert_eq!(pool.unwrap().root(1).unwrap().load(), 5);
+}
+
+#[test]
 fn a_file_cut_short_is_told() {
     let file = File::new("short");
     let options = options(DomainRequest::Logged, 256 << 10, 256 << 10);

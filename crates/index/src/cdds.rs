@@ -118,6 +118,14 @@ impl Cdds {
         }
     }
 
+    /// Gives back the space of a tree that nothing refers to yet.
+    pub fn discard(self) -> Result<(), Error> {
+        let root = Object::from_bits(self.cell()?.root.load());
+        self.forest.pool().free(root);
+        self.forest.pool().free(self.cell_object);
+        Ok(())
+    }
+
     fn write_cell(&self, root: Object) -> Result<(), Error> {
         let (region, cell) = (self.forest.region(), self.cell()?);
         region.store(&cell.root, root.to_bits());

@@ -13,6 +13,9 @@ pub enum Error {
     /// An offset on media led outside the pool.
     #[error("damaged index: {0}")]
     Fault(#[from] Fault),
+    /// The surveyor wanted no more.
+    #[error("the survey was stopped")]
+    Stopped,
     /// What lies at an offset is not what should lie there.
     #[error("damaged index at offset {offset:#x}: {what}")]
     Damaged {

@@ -8,7 +8,8 @@ use tembo_pool::Pool;
 
 use crate::cdds::format::{CAPACITY_MAX, ENTRY_SIZE, NODE_HEADER};
 use crate::cdds::side::SideTable;
-use crate::{DeadIntervals, Retained};
+use crate::error::damaged;
+use crate::{DeadIntervals, Error, Retained};
 
 /// The ground that the trees of a pool stand on: the pool, the volatile side-cars of their nodes,
 /// and what is dead and retained by now.
@@ -30,14 +31,20 @@ struct Horizon {
 
 impl Forest {
     /// The forest of an open pool.
-    pub fn new(pool: Arc<Pool>, size_max: u64) -> Forest {
-        Forest {
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the geometry's nodes hold fewer than two entries.
+    pub fn new(pool: Arc<Pool>, size_max: u64) -> Result<Forest, Error> {
+        if capacity(pool.geometry().node_size) < 2 {
+            return damaged(0, "nodes of at least 128 bytes");
+        }
+        Ok(Forest {
             sides: SideTable::new(pool.geometry().node_size.trailing_zeros(), size_max),
             capacity: capacity(pool.geometry().node_size),
             pool,
             era: AtomicU32::new(1),
             horizon: RwLock::new(Horizon::default()),
-        }
+        })
     }
 
     /// The pool.

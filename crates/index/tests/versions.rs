@@ -53,7 +53,7 @@ impl House {
         let geometry = Geometry { chunk_size: 4096, node_size };
         let options = PoolOptions { size: 16 << 20, geometry, ..PoolOptions::default() };
         let pool = Arc::new(Pool::volatile(&options).unwrap());
-        let forest = Arc::new(Forest::new(pool.clone(), 1 << 30));
+        let forest = Arc::new(Forest::new(pool.clone(), 1 << 30).unwrap());
         let mut retired = Vec::new();
         let (dead, retained) = (DeadIntervals::default(), Retained::default());
         let writer = Writer {
@@ -155,7 +155,7 @@ impl House {
 
     /// Everything volatile is lost.
     fn reopen(&mut self) {
-        self.forest = Arc::new(Forest::new(self.pool.clone(), 1 << 30));
+        self.forest = Arc::new(Forest::new(self.pool.clone(), 1 << 30).unwrap());
         self.forest.set_dead(self.dead.clone());
         self.forest.set_retained(Arc::new(self.retained()));
         self.tree = Cdds::open(self.forest.clone(), self.cell, 1).unwrap();

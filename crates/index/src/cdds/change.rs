@@ -13,6 +13,11 @@ use super::side::{Order, SideGuard};
 use crate::error::damaged;
 use crate::{Error, Op, Retired, Stamp, Writer};
 
+/// Any offset at which a large record may lie.
+const ALIGNED: u64 = 1 << 30;
+/// Lines of a bounds record of usual keys; longer ones may have to do without the reservation.
+const BOUNDS_LINES: u64 = 3;
+
 /// An entry on its way into a node. `key` is `None` only in inner nodes: no high bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'k> {
@@ -65,7 +70,7 @@ impl Cdds {
         write_record(self.forest.region(), record, key, value)?;
         let print = fingerprint(key);
         let target = record.to_bits() | print;
-        let old = self.find(&path, (key, print), writer)?;
+        let old = find(&path, (key, print), writer)?;
         let mut change = Change::default();
         if let Some(slot) = old {
             let leaf = leaf_of(&path)?.node;
@@ -90,7 +95,7 @@ impl Cdds {
         fresh: &mut Fresh,
     ) -> Result<bool, Error> {
         let path = self.path(Some(key), writer.view())?;
-        let Some(slot) = self.find(&path, (key, fingerprint(key)), writer)? else {
+        let Some(slot) = find(&path, (key, fingerprint(key)), writer)? else {
             return Ok(false);
         };
         let _section = self.reserve(0, path.len())?;
@@ -107,7 +112,7 @@ impl Cdds {
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         let path = self.path(Some(key), writer.view())?;
-        let Some(slot) = self.find(&path, (key, fingerprint(key)), writer)? else {
+        let Some(slot) = find(&path, (key, fingerprint(key)), writer)? else {
             return Ok(Some(false));
         };
         let leaf = leaf_of(&path)?;
@@ -124,26 +129,13 @@ impl Cdds {
 
     /// Room for an operation: its record, and at worst two nodes with bounds on every level.
     fn reserve(&self, record_size: u64, levels: usize) -> Result<tembo_pmem::Section<'_>, Error> {
-        let pool = self.forest.pool();
+        let (pool, region) = (self.forest.pool(), self.forest.region());
+        let nodes = (levels as u64 + 1) * 2;
         let node_size = u64::from(pool.geometry().node_size);
-        let bytes = record_size + (levels as u64 + 1) * 2 * node_size;
-        Ok(pool.reserve(bytes, (bytes / LINE) + 16)?)
-    }
-
-    /// The slot of the entry of `key` in the leaf at the end of the path.
-    fn find(
-        &self,
-        path: &Path<'_>,
-        key: (&[u8], u64),
-        writer: &Writer<'_>,
-    ) -> Result<Option<usize>, Error> {
-        let leaf = leaf_of(path)?;
-        let (order, sequence) = leaf.node.order()?;
-        match leaf.node.find(&order, sequence, key, writer.view())? {
-            Find::At { position, .. } => Ok(Some(order.slot(position))),
-            Find::Absent => Ok(None),
-            Find::Changed => damaged(leaf.node.object.offset(), "a leaf with one writer"),
-        }
+        // Large records are aligned as the region wants them to go beside its log.
+        let record_lines = region.write_lines(ALIGNED, record_size) + 1;
+        let lines = record_lines + nodes * (node_size / LINE + BOUNDS_LINES);
+        Ok(pool.reserve(record_size + nodes * (node_size + BOUNDS_LINES * LINE), lines)?)
     }
 
     /// A second put of one key at one version: nobody else can see the entry.
@@ -232,6 +224,16 @@ fn fits_prefix(step: &Step<'_>, change: &Change<'_>) -> Result<bool, Error> {
     }
     let prefix = step.node.bounds()?.prefix;
     Ok(change.added.iter().filter_map(|item| item.key).all(|key| key.starts_with(prefix)))
+}
+
+/// The slot of the entry of `key` in the leaf at the end of the path.
+fn find(path: &Path<'_>, key: (&[u8], u64), writer: &Writer<'_>) -> Result<Option<usize>, Error> {
+    let Step { node, order, sequence, .. } = leaf_of(path)?;
+    match node.find(order, *sequence, key, writer.view())? {
+        Find::At { position, .. } => Ok(Some(order.slot(position))),
+        Find::Absent => Ok(None),
+        Find::Changed => damaged(node.object.offset(), "a leaf with one writer"),
+    }
 }
 
 pub(crate) fn retire(writer: &mut Writer<'_>, object: Object, start: Stamp) {

@@ -13,10 +13,7 @@ impl Cdds {
     pub(crate) fn cleanse(&self, object: Object, writer: &Writer<'_>) -> Result<(), Error> {
         let node = Node::new(&self.forest, object)?;
         let region = self.forest.region();
-        node.order()?;
-        let guard = node.side.lock();
-        let era = self.forest.era();
-        let Some(mut order) = guard.order(era) else { return Ok(()) };
+        let (guard, mut order) = node.lock()?;
         let death = node.death(writer.dead)?;
         for slot in 0..node.capacity() {
             let (entry, seen) = (node.entry(slot)?, node.seen(slot)?);
@@ -43,7 +40,7 @@ impl Cdds {
             // ORDER: deathless before the interval that made the death void is forgotten.
             region.flush("cdds.cleanse.death.flush", region.offset_of(&header.death), 8);
         }
-        guard.set(era, &order);
+        guard.set(self.forest.era(), &order);
         Ok(())
     }
 

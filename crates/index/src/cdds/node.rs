@@ -9,7 +9,7 @@ use super::format::{
     ENTRY_SIZE, Entry, GUARDED, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD,
 };
 use super::record::{Bounds, FINGERPRINT_MASK, head, read_key};
-use super::side::{Order, Side};
+use super::side::{Order, Side, SideGuard};
 use crate::error::damaged;
 use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
 
@@ -110,17 +110,23 @@ impl<'f> Node<'f> {
         }
     }
 
+    /// Keeps readers out, and returns the order.
+    pub(crate) fn lock(&self) -> Result<(SideGuard<'f>, Order), Error> {
+        let guard = self.side.lock();
+        let order = match guard.order(self.forest.era()) {
+            Some(order) => order,
+            None => self.forest.with_horizon(|dead, retained| self.sort(dead, retained))?,
+        };
+        for slot in order.iter() {
+            guard.set_head(slot, self.entry(slot)?.head.load());
+        }
+        Ok((guard, order))
+    }
+
     #[cold]
     fn make_order(&self) -> Result<(), Error> {
-        let guard = self.side.lock();
-        let era = self.forest.era();
-        if guard.order(era).is_none() {
-            let order = self.forest.with_horizon(|dead, retained| self.sort(dead, retained))?;
-            for slot in order.iter() {
-                guard.set_head(slot, self.entry(slot)?.head.load());
-            }
-            guard.set(era, &order);
-        }
+        let (guard, order) = self.lock()?;
+        guard.set(self.forest.era(), &order);
         Ok(())
     }
 

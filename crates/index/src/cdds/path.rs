@@ -15,6 +15,7 @@ use crate::{Error, Stamp, View};
 pub(crate) struct Step<'f> {
     pub(crate) node: Node<'f>,
     pub(crate) order: Order,
+    pub(crate) sequence: u32,
     /// In an inner node: of the child that comes next on the path.
     pub(crate) position: usize,
 }
@@ -32,6 +33,7 @@ impl Cdds {
     #[inline]
     pub(crate) fn root(&self, view: View<'_>) -> Result<Node<'_>, Error> {
         let mut object = Object::from_bits(self.cell()?.root.load());
+        let mut younger = u64::MAX;
         loop {
             let node = Node::new(&self.forest, object)?;
             let header = node.header()?;
@@ -40,10 +42,11 @@ impl Cdds {
                 return Ok(node);
             }
             let older = Object::from_bits(header.older_root.load());
-            if older.to_bits() == 0 {
+            if older.to_bits() == 0 || since.version() >= younger {
                 return damaged(object.offset(), "a root for every retained version");
             }
-            object = older;
+            self.forest.pool().valid(older)?;
+            (object, younger) = (older, since.version());
         }
     }
 
@@ -71,11 +74,11 @@ impl Cdds {
         let (mut order, mut sequence) = node.order()?;
         while order.level > 0 {
             let (child, position) = self.child(node, &mut order, &mut sequence, key, view)?;
-            path.push(Step { node, order, position });
+            path.push(Step { node, order, sequence, position });
             (order, sequence) = child.order_below(order.level)?;
             node = child;
         }
-        path.push(Step { node, order, position: 0 });
+        path.push(Step { node, order, sequence, position: 0 });
         Ok(path)
     }
 

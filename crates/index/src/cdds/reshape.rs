@@ -55,18 +55,19 @@ impl Cdds {
             }
         }
         let nodes = self.pack(level, &items, &bounds, writer, fresh)?;
-        for node in replaced {
-            self.retire_node(node, path.len() == 1, writer)?;
-        }
-        if path.len() > 1 {
+        let is_root = path.len() == 1;
+        if is_root {
+            let root = match nodes[..] {
+                [only] => Object::from_bits(only.target),
+                _ => self.new_node(level + 1, &nodes, &Bounds::default(), writer, fresh)?,
+            };
+            self.set_root(root, writer)?;
+        } else {
             parent_change.added = nodes;
-            return self.apply_change(&path[..path.len() - 1], parent_change, writer, fresh);
+            self.apply_change(&path[..path.len() - 1], parent_change, writer, fresh)?;
         }
-        let root = match nodes[..] {
-            [only] => Object::from_bits(only.target),
-            _ => self.new_node(level + 1, &nodes, &Bounds::default(), writer, fresh)?,
-        };
-        self.set_root(root, writer)
+        // Only now, as what comes before may find no room, and must then have changed nothing.
+        replaced.into_iter().try_for_each(|node| self.retire_node(node, is_root, writer))
     }
 
     /// Gives the tree another root, for the writer's version and those after it.
@@ -168,8 +169,8 @@ impl Cdds {
             let seen = parent.node.seen(parent.order.slot(position))?;
             if writer.view().sees(seen.start, seen.end) {
                 let node = Node::new(&self.forest, Object::from_bits(seen.target))?;
-                let (order, _) = node.order()?;
-                return Ok(Some((position, Step { node, order, position: 0 })));
+                let (order, sequence) = node.order()?;
+                return Ok(Some((position, Step { node, order, sequence, position: 0 })));
             }
         }
         Ok(None)

@@ -49,7 +49,7 @@ impl Cdds {
     fn walk_older_roots(&self, walk: &mut Walk<'_>) -> Result<Vec<Object>, Error> {
         let mut links = Vec::new();
         let mut object = Object::from_bits(self.cell()?.root.load());
-        let mut until = u64::MAX;
+        let (mut until, mut younger) = (u64::MAX, u64::MAX);
         loop {
             let node = Node::new(&self.forest, object)?;
             let since = Stamp::from_bits(node.header()?.root_since.load());
@@ -68,9 +68,11 @@ impl Cdds {
                 return Ok(links);
             }
             object = Object::from_bits(node.header()?.older_root.load());
-            if object.to_bits() == 0 {
+            if object.to_bits() == 0 || since.version() >= younger {
                 return damaged(node.object.offset(), "an older root");
             }
+            self.forest.pool().valid(object)?;
+            younger = since.version();
         }
     }
 

@@ -42,6 +42,10 @@ pub enum Error {
         /// What should have been there.
         what: &'static str,
     },
+    /// So many transactions were aborted between others, faster than recovery makes them forgotten,
+    /// that there is no place to note them. Nothing has changed; try again.
+    #[error("too many aborted transactions wait to be forgotten; try again")]
+    TooManyAborts,
     /// The catalogue knows no such keyspace in that version.
     #[error("there is no such keyspace in version {version}")]
     NoSuchKeyspace {

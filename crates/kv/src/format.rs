@@ -62,7 +62,7 @@ const _: () = assert!(size_of::<SnapshotSlot>() == 64);
 pub(crate) const STORE_MAGIC: u64 = u64::from_le_bytes(*b"TEMBO-KV");
 pub(crate) const ROOT_SLOT: usize = 0;
 pub(crate) const LANE_COUNT: usize = 8;
-pub(crate) const DEAD_COUNT: usize = 32;
+pub(crate) const DEAD_COUNT: usize = 128;
 pub(crate) const KIND_ALL: u64 = u64::MAX;
 pub(crate) const ROOT_SIZE: u64 = size_of::<StoreRoot>() as u64;
 

@@ -1,9 +1,9 @@
 //! What the threads of a store share, and what its writer does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tembo_index::{Cdds, DeadInterval, DeadIntervals, Forest, Writer};
+use tembo_index::{Cdds, DeadInterval, DeadIntervals, Forest, VERSION_MAX, Writer};
 use tembo_pmem::Region;
 use tembo_pool::Pool;
 
@@ -11,6 +11,7 @@ use crate::catalogue::Catalogue;
 use crate::format::{INDEX_CDDS, KeyspaceEntry};
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
+use crate::wake::Wake;
 use crate::writer::{Recovery, Tree, WriterState};
 use crate::{Durability, Error};
 
@@ -22,6 +23,18 @@ pub(crate) struct Inner {
     pub(crate) pins: Pins,
     pub(crate) durable: AtomicU64,
     pub(crate) writer: Mutex<WriterState>,
+    /// Held for reading while a snapshot begins, for writing by a rollback.
+    pub(crate) gate: RwLock<()>,
+    /// The trees of the visible version, for snapshots of it.
+    pub(crate) current: RwLock<Current>,
+    pub(crate) wake: Arc<Wake>,
+}
+
+/// Trees by keyspace, and the version since which they are these.
+#[derive(Clone, Default)]
+pub(crate) struct Current {
+    pub(crate) since: u64,
+    pub(crate) trees: Arc<[Arc<Cdds>]>,
 }
 
 impl Inner {
@@ -37,26 +50,72 @@ impl Inner {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes dead intervals known, durably; the caller is the one writer.
+    /// Makes a dead interval known, durably; the caller is the one writer.
     pub(crate) fn kill(&self, state: &mut WriterState, dead: DeadInterval) -> Result<(), Error> {
+        self.note_dead(state, dead)?;
+        self.tell_dead(state)?;
+        self.owe(state);
+        Ok(())
+    }
+
+    fn note_dead(&self, state: &mut WriterState, dead: DeadInterval) -> Result<(), Error> {
         let region = self.region();
         let _section = region.reserve(4)?;
-        if !self.ledger.note_dead(region, dead)? {
+        while !self.ledger.note_dead(region, dead)? {
             self.recover_now(state)?;
-            if !self.ledger.note_dead(region, dead)? {
-                return Err(Error::Damaged { what: "a table of dead intervals with room" });
-            }
         }
-        self.forest.set_dead(Arc::new(DeadIntervals::new(self.ledger.dead(region)?)));
+        Ok(())
+    }
+
+    /// Tells the trees what is dead: what the ledger says, and what is pending.
+    fn tell_dead(&self, state: &WriterState) -> Result<(), Error> {
+        self.forest.set_dead(Arc::new(self.dead_now(state)?));
+        Ok(())
+    }
+
+    pub(crate) fn dead_now(&self, state: &WriterState) -> Result<DeadIntervals, Error> {
+        let mut dead = self.ledger.dead(self.region())?;
+        dead.extend(state.pending_dead);
+        Ok(DeadIntervals::new(dead))
+    }
+
+    /// A survey is due.
+    pub(crate) fn owe(&self, state: &mut WriterState) {
         if state.recovery == Recovery::Done {
             state.recovery = Recovery::Owed;
         }
-        Ok(())
+        self.wake.want();
+    }
+
+    /// Makes an uncommitted version void. Not durable, and need not be: until the next commit it is
+    /// in flight, and an open would make it void.
+    pub(crate) fn abort(&self, state: &mut WriterState, version: u64) {
+        state.unlinked.clear();
+        let told = self.ledger.committed(self.region()).and_then(|from| {
+            // Between the last commit and this version every group was aborted.
+            state.pending_dead = Some(DeadInterval { from, to: version, lane: Some(LANE) });
+            self.tell_dead(state)
+        });
+        state.broken |= told.is_err();
+        self.owe(state);
+    }
+
+    /// Publishes a version: what was aborted before it becomes durably dead first.
+    pub(crate) fn commit_word(&self, state: &mut WriterState, version: u64) -> Result<(), Error> {
+        if let Some(dead) = state.pending_dead {
+            self.note_dead(state, dead)?;
+            state.pending_dead = None;
+        }
+        let _section = self.region().reserve(2)?;
+        self.ledger.commit(self.region(), version)
     }
 
     /// The next version, below the durable limit.
     pub(crate) fn next_version(&self, state: &mut WriterState) -> Result<u64, Error> {
         let version = state.version + 1;
+        if version >= VERSION_MAX {
+            return Err(Error::Damaged { what: "a version that is left" });
+        }
         if version > state.limit {
             let _section = self.region().reserve(2)?;
             state.limit = self.ledger.raise_limit(self.region(), version)?;
@@ -82,7 +141,7 @@ impl Inner {
             state.cleared.retain(|&(start, end)| retained.needs(start, end));
             state.inherited.retain(|pin| retained.pins().contains(pin));
             if state.cleared.len() + state.inherited.len() < before {
-                state.recovery = Recovery::Owed;
+                self.owe(state);
             }
         }
         // While a survey runs, or nodes wait to be scrubbed, nothing may become something else.
@@ -93,7 +152,19 @@ impl Inner {
         }
         let retained = self.pins.retained();
         self.forest.set_retained(retained.clone());
-        state.retired.reclaim(&retained, self.pins.changes(), self.pool());
+        state.retired.reclaim(&retained, self.pool());
+    }
+
+    /// Of the keyspace with this number, now.
+    pub(crate) fn incarnation(&self, id: u32) -> u32 {
+        self.lock().trees.get(id as usize).map_or(0, |tree| tree.incarnation)
+    }
+
+    /// Tells snapshots that will be of `version` which trees there are.
+    pub(crate) fn tell_trees(&self, state: &WriterState, version: u64) {
+        let trees = state.trees.iter().map(|tree| tree.index.clone()).collect();
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Current { since: version, trees };
     }
 
     /// Everything fenced becomes as durable as the policy promises.
@@ -119,9 +190,7 @@ impl Inner {
         state: &mut WriterState,
         change: impl FnOnce(&mut Writer<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        if state.broken {
-            return Err(Error::Damaged { what: "an index, as found by an earlier transaction" });
-        }
+        state.sound()?;
         let version = self.next_version(state)?;
         let (retained, dead) = (self.pins.retained(), self.forest.dead());
         let mut writer = Writer {
@@ -130,9 +199,9 @@ impl Inner {
             retained: &retained,
             retired: &mut state.unlinked,
         };
-        let committed = change(&mut writer).and_then(|changed| {
-            let _section = self.region().reserve(2)?;
-            self.ledger.commit(self.region(), version)?;
+        let changed = change(&mut writer);
+        let committed = changed.and_then(|changed| {
+            self.commit_word(state, version)?;
             Ok(changed)
         });
         match committed {
@@ -140,7 +209,7 @@ impl Inner {
                 self.pins.publish(version);
                 self.settle(state);
             }
-            Err(_) => abort(self, state, version),
+            Err(_) => self.abort(state, version),
         }
         committed
     }
@@ -178,17 +247,10 @@ pub(crate) fn create_tree(
         birth: writer.stamp.version().into(),
         index: INDEX_CDDS.into(),
     };
-    inner.catalogue.put_keyspace(name, entry, writer)?;
-    Ok(Tree { name: name.to_owned(), index: Arc::new(index), entry, surveyed: Some(0), delta: 0 })
-}
-
-/// Makes an uncommitted version void. If even that fails, no more is written: then the version is
-/// still in flight, and the next open makes it void.
-pub(crate) fn abort(inner: &Inner, state: &mut WriterState, version: u64) {
-    state.unlinked.clear();
-    let lane = Some(LANE);
-    let dead = DeadInterval { from: version - 1, to: version, lane };
-    if inner.kill(state, dead).is_err() {
-        state.broken = true;
+    if let Err(error) = inner.catalogue.put_keyspace(name, entry, writer) {
+        index.discard()?;
+        return Err(error);
     }
+    let (name, index) = (name.to_owned(), Arc::new(index));
+    Ok(Tree { name, index, entry, surveyed: Some(0), delta: 0, incarnation: 0 })
 }

@@ -1,6 +1,6 @@
 //! The durable words of the store: which versions may be used, are committed, are dead.
 
-use tembo_index::{DeadInterval, Stamp};
+use tembo_index::{DeadInterval, Stamp, VERSION_MAX};
 use tembo_pmem::Region;
 use tembo_pool::{Object, Pool};
 
@@ -12,6 +12,8 @@ use crate::format::{
 
 /// Versions by which the durable limit is raised: one fence in so many commits.
 const LIMIT_STEP: u64 = 1 << 16;
+
+const LANES: u64 = LANE_COUNT as u64;
 
 /// The lane of the one writer.
 pub(crate) const LANE: u8 = 0;
@@ -41,10 +43,35 @@ impl Ledger {
     pub(crate) fn open(pool: &Pool, root: Object) -> Result<Ledger, Error> {
         pool.valid(root)?;
         let ledger = Ledger { root };
-        if ledger.media(pool.region())?.magic.load() != STORE_MAGIC {
+        let media = ledger.media(pool.region())?;
+        if media.magic.load() != STORE_MAGIC {
             return Err(Error::Damaged { what: "a store's root" });
         }
+        let limit = media.version_limit.load();
+        if limit == 0 || limit > VERSION_MAX - 2 * LIMIT_STEP {
+            return Err(Error::Damaged { what: "a limit of versions" });
+        }
+        let lanes_sound = media.lanes.iter().all(|lane| lane.committed.load() <= limit);
+        if !lanes_sound || media.lanes[usize::from(LANE)].committed.load() == 0 {
+            return Err(Error::Damaged { what: "a commit word below the limit of versions" });
+        }
+        let dead_sound = media.dead.iter().all(|slot| {
+            let (from, to, kind) = (slot.from.load(), slot.to.load(), slot.kind.load());
+            kind == 0 || from <= to && to <= limit && (kind == KIND_ALL || kind <= LANES)
+        });
+        let names_sound = media.snapshots.iter().all(|slot| {
+            let len = slot.len.load();
+            len == 0 || len <= SNAPSHOT_NAME_SIZE as u64 + 1 && slot.version.load() <= limit
+        });
+        if !dead_sound || !names_sound {
+            return Err(Error::Damaged { what: "dead intervals and names below the limit" });
+        }
         Ok(ledger)
+    }
+
+    /// The commit word of the one writer.
+    pub(crate) fn committed(&self, region: &Region) -> Result<u64, Error> {
+        Ok(self.media(region)?.lanes[usize::from(LANE)].committed.load())
     }
 
     pub(crate) fn root(&self) -> Object {
@@ -132,17 +159,15 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Forgets intervals whose stamps have been scrubbed. Durable after the caller's next fence.
+    /// Forgets intervals whose stamps have been scrubbed, with the scrub fenced. Durable after the caller's next fence.
     pub(crate) fn forget_dead(
         &self,
         region: &Region,
         scrubbed: &[DeadInterval],
     ) -> Result<(), Error> {
-        // ORDER: nothing carries their stamps any more, durably, before they are forgotten.
-        region.fence("kv.dead.scrubbed");
         for slot in &self.media(region)?.dead {
             if interval(slot).is_some_and(|dead| scrubbed.contains(&dead)) {
-                // ORDER: as above.
+                // ORDER: nothing carries their stamps any more, durably: each batch was fenced.
                 region.commit("kv.dead.forget", &slot.kind, 0);
                 // ORDER: forgotten before the slot is used again.
                 region.flush("kv.dead.forget.flush", region.offset_of(&slot.kind), 8);

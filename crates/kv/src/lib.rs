@@ -19,6 +19,7 @@ mod rollback;
 mod snapshot;
 mod store;
 mod transaction;
+mod wake;
 mod writer;
 
 pub use check::{Check, Report};
@@ -50,7 +51,11 @@ pub enum Durability {
 
 /// A keyspace of an open store: a small copyable handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Keyspace(u32);
+pub struct Keyspace {
+    id: u32,
+    /// Tells a keyspace from another that took its number after a rollback.
+    incarnation: u32,
+}
 
 /// What a step of background work left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

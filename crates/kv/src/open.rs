@@ -2,8 +2,8 @@
 //! interval, versions go on above the durable limit, and a survey in the background finds out what
 //! is free, how many keys there are, and which nodes carry dead stamps.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
 use tembo_index::{Cdds, DeadIntervals, Forest, Retained, Stamp, View, Writer};
@@ -11,7 +11,7 @@ use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
 use crate::format::{ROOT_SIZE, ROOT_SLOT};
-use crate::inner::Inner;
+use crate::inner::{Current, Inner};
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::retire::RetireList;
@@ -23,7 +23,7 @@ const FRESH_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let pool = Arc::new(pool);
-    let forest = Arc::new(Forest::new(pool.clone(), size_max.max(pool.region().size())));
+    let forest = Arc::new(Forest::new(pool.clone(), size_max.max(pool.region().size()))?);
     let root = Object::from_bits(pool.root(ROOT_SLOT)?.load());
     let root = if root.is_none() { format(&forest)? } else { root };
     let ledger = Ledger::open(&pool, root)?;
@@ -68,9 +68,15 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         unclean: Vec::new(),
         scrubbing: Vec::new(),
         cleared: Vec::new(),
+        pending_dead: None,
+        incarnations: 1,
         broken: false,
     };
+    let current = state.trees.iter().map(|tree| tree.index.clone()).collect();
     Ok(Inner {
+        gate: RwLock::new(()),
+        current: RwLock::new(Current { since: before, trees: current }),
+        wake: Arc::default(),
         forest,
         ledger,
         catalogue,
@@ -116,16 +122,19 @@ pub(crate) fn trees(
     }
     let open = |(name, entry)| {
         let index = Arc::new(open_tree(forest, &entry)?);
-        Ok(Tree { name, index, entry, surveyed: None, delta: 0 })
+        Ok(Tree { name, index, entry, surveyed: None, delta: 0, incarnation: 0 })
     };
     entries.into_iter().map(open).collect()
 }
 
-/// A thread that recovers until nothing is left to do.
-pub(crate) fn spawn_recovery(inner: &Arc<Inner>, stop: &Arc<AtomicBool>) -> Option<JoinHandle<()>> {
-    let (inner, stop) = (inner.clone(), stop.clone());
+/// A thread that recovers whenever there is something to do.
+pub(crate) fn spawn_recovery(inner: &Arc<Inner>) -> Option<JoinHandle<()>> {
+    let inner = inner.clone();
+    inner.wake.want();
     let work = move || {
-        while !stop.load(Ordering::Acquire) && matches!(inner.recovery_step(), Ok(Progress::More)) {
+        while inner.wake.wait() {
+            // After an error it is tried again when somebody asks.
+            while !inner.wake.is_stopped() && matches!(inner.recovery_step(), Ok(Progress::More)) {}
         }
     };
     std::thread::Builder::new().name("tembo-recovery".into()).spawn(work).ok()

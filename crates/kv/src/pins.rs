@@ -16,8 +16,6 @@ pub(crate) struct Pins {
 struct Table {
     /// How many hold each version.
     pins: BTreeMap<u64, usize>,
-    /// Raised by every change of `pins`.
-    changes: u64,
     cached: Option<Arc<Retained>>,
 }
 
@@ -68,24 +66,14 @@ impl Pins {
             *count -= 1;
             if *count == 0 {
                 table.pins.remove(&version);
+                table.cached = None;
             }
         }
-        table.changed();
     }
 
-    /// How often the pins have changed.
-    pub(crate) fn changes(&self) -> u64 {
-        self.table().changes
-    }
-
-    /// How many pin `version`.
-    pub(crate) fn count(&self, version: u64) -> usize {
-        self.table().pins.get(&version).copied().unwrap_or(0)
-    }
-
-    /// The youngest pinned version above `version`.
-    pub(crate) fn youngest_above(&self, version: u64) -> Option<u64> {
-        self.table().pins.keys().next_back().copied().filter(|&pin| pin > version)
+    /// The pinned versions above `version`, and how many hold each.
+    pub(crate) fn above(&self, version: u64) -> Vec<(u64, usize)> {
+        self.table().pins.range(version + 1..).map(|(&pin, &count)| (pin, count)).collect()
     }
 
     /// What is retained now.
@@ -106,12 +94,10 @@ impl Pins {
 
 impl Table {
     fn add(&mut self, version: u64) {
-        *self.pins.entry(version).or_default() += 1;
-        self.changed();
-    }
-
-    fn changed(&mut self) {
-        self.changes += 1;
-        self.cached = None;
+        let count = self.pins.entry(version).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.cached = None;
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::catalogue::open_tree;
 use crate::format::DEAD_COUNT;
 use crate::inner::Inner;
 use crate::ledger::Ledger;
+use crate::wake::Wake;
 use crate::writer::{Recovery, Scrubbed, WriterState};
 use crate::{Error, Progress};
 
@@ -31,10 +32,14 @@ struct Marker<'m> {
     sweep: &'m mut Sweep,
     unclean: Vec<Object>,
     live: u64,
+    wake: &'m Wake,
 }
 
 impl Surveyor for Marker<'_> {
     fn reachable(&mut self, object: Object) -> Result<bool, tembo_index::Error> {
+        if self.wake.is_stopped() {
+            return Err(tembo_index::Error::Stopped);
+        }
         Ok(self.sweep.mark(object)?)
     }
 
@@ -61,11 +66,8 @@ impl Inner {
             Recovery::Owed => {
                 let begin = self.begin_survey(&mut state)?;
                 drop(state);
-                let surveyed = self.survey(begin);
-                if surveyed.is_err() {
-                    self.lock().recovery = Recovery::Owed;
-                }
-                surveyed.map(|()| Progress::More)
+                self.survey(begin)?;
+                Ok(Progress::More)
             }
         }
     }
@@ -73,12 +75,12 @@ impl Inner {
     /// All of it, while the caller holds the writer's lock.
     pub(crate) fn recover_now(&self, state: &mut WriterState) -> Result<(), Error> {
         if state.recovery == Recovery::Surveying {
-            return Err(Error::Damaged { what: "room for a dead interval while a survey runs" });
+            return Err(Error::TooManyAborts);
         }
         if state.recovery != Recovery::Scrubbing {
             let mut begin = self.begin_survey(state)?;
-            let found = self.mark_all(&mut begin)?;
-            self.end_survey(state, begin, found);
+            let found = self.mark_all(&mut begin);
+            self.end_survey(state, begin, found)?;
         }
         while state.recovery == Recovery::Scrubbing {
             self.scrub_batch(state)?;
@@ -89,7 +91,8 @@ impl Inner {
     fn begin_survey(&self, state: &mut WriterState) -> Result<Begin, Error> {
         self.reclaim(state);
         let (retained, dead) = (self.pins.retained(), self.forest.dead());
-        let mut trees = BTreeMap::new();
+        let current = state.trees.iter().map(|tree| (tree.entry.cell.get(), tree.index.clone()));
+        let mut trees: BTreeMap<u64, Arc<Cdds>> = current.collect();
         for version in retained.pins().iter().copied().chain([retained.visible()]) {
             for (_, entry) in self.catalogue.keyspaces(View { version, dead: &dead })? {
                 if let Entry::Vacant(vacant) = trees.entry(entry.cell.get()) {
@@ -99,11 +102,15 @@ impl Inner {
         }
         self.scrub_roots(state, &trees)?;
         let mut sweep = self.pool().begin_sweep()?;
+        sweep.mark(self.ledger.root())?;
+        // What the survey frees, nobody may hold for needed.
+        self.forest.set_retained(retained.clone());
+        // The survey is a reader of the visible version.
+        self.pins.pin(retained.visible());
         state.recovery = Recovery::Surveying;
         for tree in state.trees.iter_mut().filter(|tree| tree.surveyed.is_none()) {
             tree.delta = 0;
         }
-        sweep.mark(self.ledger.root())?;
         Ok(Begin { sweep, retained, dead, trees })
     }
 
@@ -130,16 +137,16 @@ impl Inner {
 
     fn survey(&self, mut begin: Begin) -> Result<(), Error> {
         // Pins that are dropped meanwhile are still surveyed: nothing is given back until the end.
-        let found = self.mark_all(&mut begin)?;
+        let found = self.mark_all(&mut begin);
         let mut state = self.lock();
-        self.end_survey(&mut state, begin, found);
-        Ok(())
+        self.end_survey(&mut state, begin, found)
     }
 
     fn mark_all(&self, begin: &mut Begin) -> Result<Found, Error> {
         let mut found = Found::default();
         let (retained, dead) = (begin.retained.clone(), begin.dead.clone());
-        let mut marker = Marker { sweep: &mut begin.sweep, unclean: Vec::new(), live: 0 };
+        let (sweep, wake) = (&mut begin.sweep, &*self.wake);
+        let mut marker = Marker { sweep, unclean: Vec::new(), live: 0, wake };
         self.catalogue.tree().survey(&retained, &dead, &mut marker)?;
         let unclean = marker.unclean.drain(..).map(|node| (Scrubbed::Catalogue, node));
         found.unclean.extend(unclean);
@@ -154,17 +161,27 @@ impl Inner {
         Ok(found)
     }
 
-    fn end_survey(&self, state: &mut WriterState, begin: Begin, found: Found) {
+    fn end_survey(
+        &self,
+        state: &mut WriterState,
+        begin: Begin,
+        found: Result<Found, Error>,
+    ) -> Result<(), Error> {
+        self.pins.unpin(begin.retained.visible());
+        state.recovery = Recovery::Owed;
+        let found = found?;
         for tree in &mut state.trees {
             if tree.surveyed.is_none() {
                 tree.surveyed = found.counts.get(&tree.entry.cell.get()).copied();
             }
         }
-        let pending: Vec<Object> = state.retired.objects().collect();
+        let unlinked = state.unlinked.iter().map(|retired| retired.object);
+        let pending: Vec<Object> = state.retired.objects().chain(unlinked).collect();
         begin.sweep.finish(pending);
         state.unclean = found.unclean;
         state.scrubbing = begin.dead.intervals().to_vec();
         state.recovery = Recovery::Scrubbing;
+        Ok(())
     }
 
     fn scrub_batch(&self, state: &mut WriterState) -> Result<(), Error> {
@@ -176,22 +193,26 @@ impl Inner {
             retained: &retained,
             retired: &mut retired,
         };
+        let section = self.region().reserve((SCRUB_BATCH * 32) as u64)?;
         for _ in 0..SCRUB_BATCH {
-            let Some((tree, node)) = state.unclean.pop() else {
-                return self.end_scrub(state);
-            };
-            let _section = self.region().reserve(32)?;
-            self.tree_of(&tree).scrub(node, &mut writer)?;
+            let Some((tree, node)) = state.unclean.last() else { break };
+            self.tree_of(tree).scrub(*node, &mut writer)?;
+            state.unclean.pop();
         }
-        Ok(())
+        // ORDER: scrubbed, by whichever thread, before the intervals are forgotten.
+        self.region().fence("kv.scrub.batch");
+        drop(section);
+        if state.unclean.is_empty() { self.end_scrub(state) } else { Ok(()) }
     }
 
     fn end_scrub(&self, state: &mut WriterState) -> Result<(), Error> {
         if !state.scrubbing.is_empty() {
             let _section = self.region().reserve(DEAD_COUNT as u64)?;
             self.ledger.forget_dead(self.region(), &state.scrubbing)?;
-            let left = self.ledger.dead(self.region())?;
-            self.forest.forget_dead(Arc::new(DeadIntervals::new(left)));
+            if state.pending_dead.is_some_and(|dead| state.scrubbing.contains(&dead)) {
+                state.pending_dead = None;
+            }
+            self.forest.forget_dead(Arc::new(self.dead_now(state)?));
         }
         state.scrubbing.clear();
         let more = !self.forest.dead().intervals().is_empty();

@@ -1,19 +1,17 @@
 //! Physical collection: what was unlinked waits here until nobody can see it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use tembo_index::{Retained, Retired};
 use tembo_pool::{Object, Pool};
 
-/// Objects that have been unlinked, oldest first.
+/// Objects that have been unlinked.
 #[derive(Default)]
 pub(crate) struct RetireList {
-    /// In the order of their ends.
+    /// In the order of their ends; not yet looked at.
     fresh: VecDeque<Retired>,
-    /// Those that a pin held back when they were last looked at ...
-    held: Vec<Retired>,
-    /// ... when the pins had changed so often.
-    pins_seen: u64,
+    /// Those that a pin holds back, by the oldest pin that does.
+    held: BTreeMap<u64, Vec<Retired>>,
 }
 
 impl RetireList {
@@ -22,42 +20,47 @@ impl RetireList {
         self.fresh.extend(retired.drain(..));
     }
 
-    /// Gives back what no retained version sees. `pin_changes`: how often the pins have changed.
-    pub(crate) fn reclaim(&mut self, retained: &Retained, pin_changes: u64, pool: &Pool) {
-        if self.pins_seen != pin_changes {
-            self.pins_seen = pin_changes;
-            self.held.retain(|retired| keep(retired, retained, pool));
+    /// Gives back what no retained version sees. What a pin holds is looked at again only when that
+    /// pin has gone.
+    pub(crate) fn reclaim(&mut self, retained: &Retained, pool: &Pool) {
+        let gone: Vec<u64> =
+            self.held.keys().copied().filter(|pin| !retained.pins().contains(pin)).collect();
+        for pin in gone {
+            for retired in self.held.remove(&pin).unwrap_or_default() {
+                self.keep_or_free(retired, retained, pool);
+            }
         }
-        while let Some(retired) = self.fresh.front() {
-            if retired.end > retained.visible() {
-                break;
-            }
-            if keep(retired, retained, pool) {
-                self.held.push(*retired);
-            }
+        while let Some(&retired) = self.fresh.front()
+            && retired.end <= retained.visible()
+        {
             self.fresh.pop_front();
+            self.keep_or_free(retired, retained, pool);
         }
+    }
+
+    fn keep_or_free(&mut self, retired: Retired, retained: &Retained, pool: &Pool) {
+        if !retained.needs(retired.start, retired.end) {
+            pool.free(retired.object);
+            return;
+        }
+        let pins = retained.pins();
+        let oldest = pins.get(pins.partition_point(|&pin| pin < retired.start)).copied();
+        self.held.entry(oldest.unwrap_or(0)).or_default().push(retired);
     }
 
     /// Forgets what was unlinked after `version`: it is linked again, or garbage for a sweep.
     pub(crate) fn forget_after(&mut self, version: u64) {
         self.fresh.retain(|retired| retired.end <= version);
-        self.held.retain(|retired| retired.end <= version);
+        for held in self.held.values_mut() {
+            held.retain(|retired| retired.end <= version);
+        }
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
-        self.fresh.iter().chain(&self.held).map(|retired| retired.object)
+        self.fresh.iter().chain(self.held.values().flatten()).map(|retired| retired.object)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.fresh.len() + self.held.len()
+        self.fresh.len() + self.held.values().map(Vec::len).sum::<usize>()
     }
-}
-
-fn keep(retired: &Retired, retained: &Retained, pool: &Pool) -> bool {
-    let needed = retained.needs(retired.start, retired.end);
-    if !needed {
-        pool.free(retired.object);
-    }
-    needed
 }

@@ -1,5 +1,7 @@
 //! Rollback: one dead interval, and what the writer knew of it is forgotten.
 
+use std::sync::PoisonError;
+
 use tembo_index::{DeadInterval, View};
 
 use crate::inner::Inner;
@@ -17,20 +19,22 @@ impl Inner {
             state = self.lock();
         }
         let state = &mut *state;
+        state.sound()?;
         let named_after: Vec<(String, u64)> = state
             .named
             .iter()
             .filter(|&(_, &named)| named > version)
             .map(|(name, &version)| (name.clone(), version))
             .collect();
+        // No snapshot begins between the test and the end of the rollback.
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         if !self.pins.pin_retained(version) {
             return Err(Error::NotRetained { version });
         }
-        let in_use = self.pins.youngest_above(version).filter(|&pin| {
-            self.pins.count(pin) > named_after.iter().filter(|(_, named)| *named == pin).count()
-        });
+        let names_at = |pin| named_after.iter().filter(|&&(_, named)| named == pin).count();
+        let in_use = self.pins.above(version).into_iter().find(|&(pin, n)| n > names_at(pin));
         let rolled_back = match in_use {
-            Some(version) => Err(Error::VersionInUse { version }),
+            Some((version, _)) => Err(Error::VersionInUse { version }),
             None => self.roll(state, version, &named_after),
         };
         self.pins.unpin(version);
@@ -47,6 +51,8 @@ impl Inner {
         // can be told from those of void versions, which the next open forgets after a crash here.
         let visible = self.next_version(state)?;
         self.kill(state, DeadInterval { from: version, to: visible - 1, lane: None })?;
+        // From here on there is no way back: an error leaves the store to the next open.
+        state.broken = true;
         self.pins.publish(visible);
         state.retired.forget_after(version);
         for (name, pin) in named_after {
@@ -54,11 +60,18 @@ impl Inner {
             state.named.remove(name);
             self.pins.unpin(*pin);
         }
-        state.recovery = Recovery::Owed;
         let dead = self.forest.dead();
-        let view = View { version: self.pins.visible(), dead: &dead };
-        state.trees = open::trees(&self.forest, &self.catalogue, view)?;
+        let mut trees =
+            open::trees(&self.forest, &self.catalogue, View { version: visible, dead: &dead })?;
+        for (id, tree) in trees.iter_mut().enumerate() {
+            let before = state.trees.get(id).filter(|before| before.name == tree.name);
+            tree.incarnation = before.map_or(state.incarnations, |before| before.incarnation);
+        }
+        state.incarnations += 1;
+        state.trees = trees;
+        self.tell_trees(state, visible);
         self.region().sync()?;
+        state.broken = false;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The store as it was at one version.
 
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use tembo_index::{Cdds, DeadIntervals, Direction, VersionedIndex, View, Visit};
 
@@ -14,14 +14,35 @@ pub struct Snapshot<'s> {
     inner: &'s Inner,
     version: u64,
     dead: Arc<DeadIntervals>,
-    /// Trees by keyspace, found in the catalogue of this version at their first use.
-    trees: OnceLock<Vec<Cdds>>,
+    /// Trees by keyspace; if others than the newest, found in the catalogue at their first use.
+    trees: OnceLock<Arc<[Arc<Cdds>]>>,
 }
 
 impl<'s> Snapshot<'s> {
-    /// The caller has pinned `version`.
-    pub(crate) fn new(inner: &'s Inner, version: u64) -> Snapshot<'s> {
-        Snapshot { inner, version, dead: inner.forest.dead(), trees: OnceLock::new() }
+    /// Of the visible version.
+    pub(crate) fn of_visible(inner: &'s Inner) -> Snapshot<'s> {
+        let _gate = inner.gate.read().unwrap_or_else(PoisonError::into_inner);
+        Snapshot::pinned(inner, inner.pins.pin_visible())
+    }
+
+    /// Of a retained version.
+    pub(crate) fn of(inner: &'s Inner, version: u64) -> Result<Snapshot<'s>, Error> {
+        let _gate = inner.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if inner.pins.pin_retained(version) {
+            Ok(Snapshot::pinned(inner, version))
+        } else {
+            Err(Error::NotRetained { version })
+        }
+    }
+
+    fn pinned(inner: &'s Inner, version: u64) -> Snapshot<'s> {
+        let current = inner.current.read().unwrap_or_else(PoisonError::into_inner);
+        let trees = match current.since <= version {
+            true => OnceLock::from(current.trees.clone()),
+            false => OnceLock::new(),
+        };
+        drop(current);
+        Snapshot { inner, version, dead: inner.forest.dead(), trees }
     }
 
     /// The version.
@@ -39,12 +60,14 @@ impl<'s> Snapshot<'s> {
             None => {
                 let mut entries = self.inner.catalogue.keyspaces(self.view())?;
                 entries.sort_by_key(|(_, entry)| entry.id.get());
-                let open = |(_, entry): &(String, _)| open_tree(&self.inner.forest, entry);
-                let trees = entries.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+                let open =
+                    |(_, entry): &(String, _)| open_tree(&self.inner.forest, entry).map(Arc::new);
+                let trees = entries.iter().map(open).collect::<Result<Arc<[_]>, _>>()?;
                 self.trees.get_or_init(|| trees)
             }
         };
-        trees.get(keyspace.0 as usize).ok_or(Error::NoSuchKeyspace { version: self.version })
+        let tree = trees.get(keyspace.id as usize);
+        tree.map(|tree| &**tree).ok_or(Error::NoSuchKeyspace { version: self.version })
     }
 
     /// The value under `key`.
@@ -68,7 +91,8 @@ impl<'s> Snapshot<'s> {
     pub fn keyspaces(&self) -> Result<Vec<(String, Keyspace)>, Error> {
         let entries = self.inner.catalogue.keyspaces(self.view())?;
         let keyspace = |(name, entry): (String, crate::format::KeyspaceEntry)| {
-            (name, Keyspace(entry.id.get() as u32))
+            let id = entry.id.get() as u32;
+            (name, Keyspace { id, incarnation: self.inner.incarnation(id) })
         };
         Ok(entries.into_iter().map(keyspace).collect())
     }

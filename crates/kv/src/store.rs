@@ -1,15 +1,16 @@
 //! The store: opening, versions, keyspaces, durability.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use tembo_index::Forest;
+use tembo_index::{Forest, Writer};
 use tembo_pool::{Pool, PoolOptions};
 
 use crate::inner::{Inner, create_tree};
-use crate::writer::Recovery;
+use crate::wake::Wake;
+use crate::writer::{Recovery, Tree};
 use crate::{Durability, Error, Keyspace, Progress, Snapshot, Transaction, open};
 
 /// How a store is created or opened.
@@ -37,26 +38,15 @@ pub struct Store {
 }
 
 /// The thread that recovers; stopped and joined when dropped.
-#[derive(Default)]
 struct Recoverer {
-    stop: Arc<AtomicBool>,
-    handle: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Recoverer {
-    fn restart(&self, inner: &Arc<Inner>) {
-        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        if handle.as_ref().is_none_or(JoinHandle::is_finished) {
-            *handle = open::spawn_recovery(inner, &self.stop);
-        }
-    }
+    wake: Arc<Wake>,
+    handle: Option<JoinHandle<()>>,
 }
 
 impl Drop for Recoverer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(handle) = handle {
+        self.wake.stop();
+        if let Some(handle) = self.handle.take() {
             // A panic of the thread has been reported by the thread.
             let _ = handle.join();
         }
@@ -82,10 +72,8 @@ impl Store {
     /// The store in an open pool; an empty one if the pool is fresh.
     pub fn start(pool: Pool, options: &Options) -> Result<Store, Error> {
         let inner = Arc::new(open::open(pool, options.pool.region.size_max)?);
-        let recoverer = Recoverer::default();
-        if options.background {
-            recoverer.restart(&inner);
-        }
+        let handle = if options.background { open::spawn_recovery(&inner) } else { None };
+        let recoverer = Recoverer { wake: inner.wake.clone(), handle };
         Ok(Store { inner, recoverer, background: options.background })
     }
 
@@ -111,22 +99,28 @@ impl Store {
     /// The keyspace of that name, created (durable with the next sync) if there is none.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
         let mut state = self.inner.lock();
-        if let Some(id) = state.trees.iter().position(|tree| tree.name == name) {
-            return Ok(Keyspace(id as u32));
+        let known = state.trees.iter().enumerate().find(|(_, tree)| tree.name == name);
+        if let Some((id, tree)) = known {
+            return Ok(Keyspace { id: id as u32, incarnation: tree.incarnation });
         }
         let state = &mut *state;
         let id = state.trees.len() as u64;
-        let tree =
-            self.inner.commit_own(state, |writer| create_tree(&self.inner, name, id, writer))?;
+        let create = |writer: &mut Writer<'_>| create_tree(&self.inner, name, id, writer);
+        let mut tree = self.inner.commit_own(state, create)?;
+        let incarnation = state.incarnations;
+        tree.incarnation = incarnation;
         state.trees.push(tree);
-        Ok(Keyspace(state.trees.len() as u32 - 1))
+        self.inner.tell_trees(state, self.inner.pins.visible());
+        Ok(Keyspace { id: id as u32, incarnation })
     }
 
     /// The keyspaces, by number.
     pub fn keyspaces(&self) -> Vec<(String, Keyspace)> {
         let state = self.inner.lock();
-        let names = state.trees.iter().enumerate();
-        names.map(|(id, tree)| (tree.name.clone(), Keyspace(id as u32))).collect()
+        let keyspace = |(id, tree): (usize, &Tree)| {
+            (tree.name.clone(), Keyspace { id: id as u32, incarnation: tree.incarnation })
+        };
+        state.trees.iter().enumerate().map(keyspace).collect()
     }
 
     /// The one writer; waits for the one before. Dropping it without a commit leaves nothing.
@@ -136,18 +130,13 @@ impl Store {
 
     /// Everything that is visible now, for as long as the handle lives.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
-        let version = self.inner.pins.pin_visible();
-        Ok(Snapshot::new(&self.inner, version))
+        Ok(Snapshot::of_visible(&self.inner))
     }
 
     /// The store as it was at a retained version: one named by [`Store::save_snapshot`], one that
     /// another handle holds, or the visible one.
     pub fn snapshot_at(&self, version: u64) -> Result<Snapshot<'_>, Error> {
-        if self.inner.pins.pin_retained(version) {
-            Ok(Snapshot::new(&self.inner, version))
-        } else {
-            Err(Error::NotRetained { version })
-        }
+        Snapshot::of(&self.inner, version)
     }
 
     /// Puts one key: a transaction of its own. True if the key was there before.
@@ -240,17 +229,15 @@ impl Store {
     /// Takes back everything after a retained version, in O(1); synced when it returns. What is
     /// void is scrubbed in the background. Named snapshots after it are dropped.
     pub fn rollback(&self, version: u64) -> Result<(), Error> {
-        self.inner.rollback(version)?;
-        self.restart_recovery();
-        Ok(())
+        self.inner.rollback(version)
     }
 
     /// Some background work, at most `steps` small steps; by whoever has time. A store with a
     /// thread of its own recovers without it.
     pub fn maintain(&self, steps: usize) -> Result<Progress, Error> {
         if self.background {
-            if self.inner.lock().recovery == Recovery::Owed {
-                self.restart_recovery();
+            if self.inner.lock().recovery != Recovery::Done {
+                self.inner.wake.want();
             }
             return Ok(Progress::Idle);
         }
@@ -260,11 +247,5 @@ impl Store {
             }
         }
         Ok(Progress::More)
-    }
-
-    fn restart_recovery(&self) {
-        if self.background {
-            self.recoverer.restart(&self.inner);
-        }
     }
 }

@@ -7,7 +7,7 @@ use tembo_index::{
     DeadIntervals, Direction, Op, Retained, Stamp, VersionedIndex, View, Visit, Writer,
 };
 
-use crate::inner::{Inner, abort, create_tree};
+use crate::inner::{Inner, create_tree};
 use crate::ledger::{LANE, Ledger};
 use crate::writer::{Tree, WriterState};
 use crate::{Durability, Error, KEY_SIZE_MAX, Keyspace, VALUE_SIZE_MAX};
@@ -21,6 +21,8 @@ pub struct Transaction<'s> {
     state: MutexGuard<'s, WriterState>,
     /// Drawn at the first write.
     version: Option<u64>,
+    /// Whether anything carries its stamp.
+    written: bool,
     retained: Arc<Retained>,
     dead: Arc<DeadIntervals>,
     /// What the changes add to each keyspace's count.
@@ -32,15 +34,14 @@ pub struct Transaction<'s> {
 impl<'s> Transaction<'s> {
     pub(crate) fn begin(inner: &'s Inner) -> Result<Self, Error> {
         let state = inner.lock();
-        if state.broken {
-            return Err(Error::Damaged { what: "an index, as found by an earlier transaction" });
-        }
+        state.sound()?;
         Ok(Transaction {
             retained: inner.pins.retained(),
             dead: inner.forest.dead(),
             inner,
             state,
             version: None,
+            written: false,
             deltas: Vec::new(),
             cleared: Vec::new(),
         })
@@ -52,7 +53,9 @@ impl<'s> Transaction<'s> {
 
     fn tree(&self, keyspace: Keyspace) -> Result<&Tree, Error> {
         let version = self.state.version;
-        self.state.trees.get(keyspace.0 as usize).ok_or(Error::NoSuchKeyspace { version })
+        let tree = self.state.trees.get(keyspace.id as usize);
+        tree.filter(|tree| tree.incarnation == keyspace.incarnation)
+            .ok_or(Error::NoSuchKeyspace { version })
     }
 
     /// The value under `key`, this transaction's own writes included.
@@ -75,7 +78,7 @@ impl<'s> Transaction<'s> {
     /// Keys in the keyspace; `None` while a background recount after open is still under way.
     pub fn count(&self, keyspace: Keyspace) -> Option<u64> {
         let delta: i64 =
-            self.deltas.iter().filter(|(id, _)| *id == keyspace.0 as usize).map(|(_, d)| d).sum();
+            self.deltas.iter().filter(|(id, _)| *id == keyspace.id as usize).map(|(_, d)| d).sum();
         let tree = self.tree(keyspace).ok()?;
         tree.count().map(|count| count.saturating_add_signed(delta))
     }
@@ -110,7 +113,7 @@ impl<'s> Transaction<'s> {
 
     /// Removes every key of the keyspace, in O(1). Its space is given back in the background.
     pub fn clear(&mut self, keyspace: Keyspace) -> Result<(), Error> {
-        let id = keyspace.0 as usize;
+        let id = keyspace.id as usize;
         let name = self.tree(keyspace)?.name.clone();
         let (inner, stamp) = (self.inner, self.stamp()?);
         let mut writer = Writer {
@@ -119,7 +122,9 @@ impl<'s> Transaction<'s> {
             retained: &self.retained,
             retired: &mut self.state.unlinked,
         };
-        let tree = create_tree(inner, &name, id as u64, &mut writer)?;
+        let mut tree = create_tree(inner, &name, id as u64, &mut writer)?;
+        tree.incarnation = keyspace.incarnation;
+        self.written = true;
         let before = std::mem::replace(&mut self.state.trees[id], tree);
         self.cleared.push((id, before));
         self.deltas.retain(|(other, _)| *other != id);
@@ -142,9 +147,7 @@ impl<'s> Transaction<'s> {
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
         let Some(version) = self.version else { return Ok(self.state.version) };
         let inner = self.inner;
-        let section = inner.region().reserve(2)?;
-        inner.ledger.commit(inner.region(), version)?;
-        drop(section);
+        inner.commit_word(&mut self.state, version)?;
         self.version = None;
         self.publish(version);
         drop(self);
@@ -170,7 +173,7 @@ impl<'s> Transaction<'s> {
             retained: &self.retained,
             retired: &mut state.unlinked,
         };
-        let tree = &state.trees[keyspace.0 as usize];
+        let tree = &state.trees[keyspace.id as usize];
         let removed = tree.index.remove_single(key, &mut writer)?;
         if removed == Some(true) {
             // ORDER: the end commits itself: durable before anybody is told.
@@ -185,6 +188,9 @@ impl<'s> Transaction<'s> {
         let state = &mut *self.state;
         for (id, delta) in self.deltas.drain(..) {
             state.trees[id].delta += delta;
+        }
+        if !self.cleared.is_empty() {
+            self.inner.tell_trees(state, version);
         }
         for (_, tree) in self.cleared.drain(..) {
             state.cleared.push((tree.entry.birth.get(), version));
@@ -203,7 +209,10 @@ impl<'s> Transaction<'s> {
             retained: &self.retained,
             retired: &mut state.unlinked,
         };
-        Ok(state.trees[keyspace.0 as usize].index.apply(op, &mut writer)?)
+        let applied = state.trees[keyspace.id as usize].index.apply(op, &mut writer);
+        // A refusal has changed nothing; damage may have.
+        self.written |= !matches!(applied, Err(tembo_index::Error::Pool(_)));
+        Ok(applied?)
     }
 
     fn stamp(&mut self) -> Result<Stamp, Error> {
@@ -216,7 +225,7 @@ impl<'s> Transaction<'s> {
     }
 
     fn add(&mut self, keyspace: Keyspace, delta: i64) {
-        let id = keyspace.0 as usize;
+        let id = keyspace.id as usize;
         match self.deltas.iter_mut().find(|(other, _)| *other == id) {
             _ if delta == 0 => {}
             Some((_, sum)) => *sum += delta,
@@ -232,6 +241,8 @@ impl Drop for Transaction<'_> {
         for (id, tree) in self.cleared.drain(..).rev() {
             state.trees[id] = tree;
         }
-        abort(self.inner, state, version);
+        if self.written {
+            self.inner.abort(state, version);
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tembo_index::{Cdds, DeadInterval, Retired};
 use tembo_pool::Object;
 
+use crate::Error;
 use crate::format::KeyspaceEntry;
 use crate::retire::RetireList;
 
@@ -18,6 +19,8 @@ pub(crate) struct Tree {
     pub(crate) surveyed: Option<u64>,
     /// Keys added less keys removed since then.
     pub(crate) delta: i64,
+    /// Of its number, since this open.
+    pub(crate) incarnation: u32,
 }
 
 impl Tree {
@@ -63,8 +66,23 @@ pub(crate) struct WriterState {
     /// Versions that were named when the store was opened: what only they see is in no list, and so
     /// only a sweep gives it back.
     pub(crate) inherited: Vec<u64>,
-    /// A transaction failed half-way by damage: no more writes.
+    /// What was aborted since the last commit.
+    pub(crate) pending_dead: Option<DeadInterval>,
+    /// Counts the incarnations of keyspace numbers.
+    pub(crate) incarnations: u32,
+    /// Something failed half-way: no more writes.
     pub(crate) broken: bool,
+}
+
+impl WriterState {
+    /// # Errors
+    /// The store takes no more writes until it is opened again.
+    pub(crate) fn sound(&self) -> Result<(), Error> {
+        if self.broken {
+            return Err(Error::Damaged { what: "what an earlier operation left half done" });
+        }
+        Ok(())
+    }
 }
 
 /// A tree by where it is found.

@@ -73,15 +73,14 @@ mod survey;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tembo_pool::Object;
+use tembo_pool::{Object, Pool};
 
-use self::change::Fresh;
-use self::format::{CELL_MAGIC, CELL_SIZE};
-use self::record::Bounds;
+use self::format::{CELL_MAGIC, CELL_SIZE, NodeHeader, RootCell, capacity, shape};
+use self::node::Node;
 use crate::error::damaged;
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Retained, Surveyor, VersionedIndex,
-    View, Visit, Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Retained, Stamp, Surveyor,
+    VersionedIndex, View, Visit, Writer,
 };
 
 /// Longest key, in bytes: a node's prefix length has sixteen bits.
@@ -98,24 +97,43 @@ pub struct Cdds {
 }
 
 impl Cdds {
-    /// Makes an empty tree and returns it with the object to be linked by the caller.
+    /// Writes and flushes an empty tree, made in version `birth`, into a pool; the object to be linked
+    /// by the caller.
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
-    pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(Cdds, Object), Error> {
-        let cell_object = forest.pool().alloc(CELL_SIZE)?;
-        let birth = writer.stamp.version();
-        let tree = Cdds { cell: cell_object.offset(), cell_object, birth, forest };
-        let mut fresh = Fresh { objects: vec![cell_object] };
-        match tree.new_node(0, &[], &Bounds::default(), writer, &mut fresh) {
-            Ok(root) => {
-                tree.write_cell(root)?;
-                Ok((tree, cell_object))
-            }
-            Err(error) => {
-                fresh.objects.iter().for_each(|&object| tree.forest.pool().free(object));
-                Err(error)
-            }
+    pub fn format(pool: &Pool, birth: Stamp) -> Result<Object, Error> {
+        let (region, node_size) = (pool.region(), u64::from(pool.geometry().node_size));
+        let cell_object = pool.alloc(CELL_SIZE)?;
+        let root = pool.alloc(node_size).inspect_err(|_| pool.free(cell_object))?;
+        for word in region.words(root.offset(), (node_size / 8) as usize)? {
+            region.store(word, 0);
         }
+        let header: &NodeHeader = region.get(root.offset())?;
+        let shape = shape(0, capacity(node_size), 0, false);
+        region.store(&header.birth, birth.to_bits());
+        region.store(&header.shape, shape);
+        // ORDER: the root is durable before the commit of what links the cell.
+        region.flush("cdds.format.root", root.offset(), node_size);
+        let cell: &RootCell = region.get(cell_object.offset())?;
+        region.store(&cell.root, root.to_bits());
+        region.store(&cell.magic, CELL_MAGIC);
+        for word in &cell.reserved {
+            region.store(word, 0);
+        }
+        // ORDER: the cell is durable before the commit of what links it.
+        region.flush("cdds.format.cell", cell_object.offset(), CELL_SIZE);
+        Ok(cell_object)
+    }
+
+    /// Makes an empty tree and returns it with the object to be linked by the caller.
+    ///
+    /// Durability point: as of [`Cdds::format`].
+    pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(Cdds, Object), Error> {
+        let cell = Cdds::format(forest.pool(), writer.stamp)?;
+        let tree = Cdds::open(forest, cell, writer.stamp.version())?;
+        let root = Object::from_bits(tree.cell()?.root.load());
+        Node::new(&tree.forest, root)?.reset()?;
+        Ok((tree, cell))
     }
 
     /// Gives back the space of a tree that nothing refers to yet.
@@ -123,18 +141,6 @@ impl Cdds {
         let root = Object::from_bits(self.cell()?.root.load());
         self.forest.pool().free(root);
         self.forest.pool().free(self.cell_object);
-        Ok(())
-    }
-
-    fn write_cell(&self, root: Object) -> Result<(), Error> {
-        let (region, cell) = (self.forest.region(), self.cell()?);
-        region.store(&cell.root, root.to_bits());
-        region.store(&cell.magic, CELL_MAGIC);
-        for word in &cell.reserved {
-            region.store(word, 0);
-        }
-        // ORDER: the cell is durable before the commit of the catalogue entry that names it.
-        region.flush("cdds.cell.flush", self.cell, CELL_SIZE);
         Ok(())
     }
 

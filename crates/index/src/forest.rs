@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tembo_pmem::Region;
 use tembo_pool::Pool;
 
-use crate::cdds::format::{CAPACITY_MAX, ENTRY_SIZE, NODE_HEADER};
+use crate::cdds::format::capacity;
 use crate::cdds::side::SideTable;
 use crate::error::damaged;
 use crate::{DeadIntervals, Error, Retained};
@@ -35,12 +35,12 @@ impl Forest {
     /// # Errors
     /// [`Error::Damaged`] if the geometry's nodes hold fewer than two entries.
     pub fn new(pool: Arc<Pool>, size_max: u64) -> Result<Forest, Error> {
-        if capacity(pool.geometry().node_size) < 2 {
+        if capacity(pool.geometry().node_size.into()) < 2 {
             return damaged(0, "nodes of at least 128 bytes");
         }
         Ok(Forest {
             sides: SideTable::new(pool.geometry().node_size.trailing_zeros(), size_max),
-            capacity: capacity(pool.geometry().node_size),
+            capacity: capacity(pool.geometry().node_size.into()),
             pool,
             era: AtomicU32::new(1),
             horizon: RwLock::new(Horizon::default()),
@@ -92,9 +92,4 @@ impl Forest {
     pub fn set_retained(&self, retained: Arc<Retained>) {
         self.horizon.write().unwrap_or_else(PoisonError::into_inner).retained = retained;
     }
-}
-
-fn capacity(node_size: u32) -> usize {
-    let entries = u64::from(node_size).saturating_sub(NODE_HEADER) / ENTRY_SIZE;
-    (entries as usize).min(CAPACITY_MAX)
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use tembo_index::{Cdds, DeadIntervals, Forest, Retained, Stamp, View, Writer};
+use tembo_index::{Cdds, DeadIntervals, Forest, Stamp, View};
 use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
@@ -18,14 +18,13 @@ use crate::retire::RetireList;
 use crate::writer::{Recovery, Tree, WriterState};
 use crate::{Error, Progress};
 
-/// A pool with more than this above its data's start and no store root has lost the root.
-const FRESH_BYTES_MAX: u64 = 64 << 20;
-
 pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let pool = Arc::new(pool);
     let forest = Arc::new(Forest::new(pool.clone(), size_max.max(pool.region().size()))?);
     let root = Object::from_bits(pool.root(ROOT_SLOT)?.load());
-    let root = if root.is_none() { format(&forest)? } else { root };
+    if root.is_none() {
+        return Err(Error::Damaged { what: "a store's root" });
+    }
     let ledger = Ledger::open(&pool, root)?;
     let region = pool.region();
     let section = region.reserve(64)?;
@@ -86,26 +85,14 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     })
 }
 
-/// Makes an empty store in a fresh pool; its root is published in one step.
-fn format(forest: &Arc<Forest>) -> Result<Object, Error> {
-    let pool = forest.pool();
-    let usage = pool.usage();
-    if usage.frontier - usage.data_start > FRESH_BYTES_MAX {
-        return Err(Error::Damaged { what: "a store's root" });
-    }
+/// Makes an empty store in a pool that has none; its root is published in one step.
+pub(crate) fn format(pool: &Pool) -> Result<(), Error> {
     let _section = pool.reserve(64 << 10, 256)?;
-    let (dead, retained) = (DeadIntervals::default(), Retained::default());
-    let mut retired = Vec::new();
-    let writer = Writer {
-        stamp: Ledger::grouped(1),
-        dead: &dead,
-        retained: &retained,
-        retired: &mut retired,
-    };
-    let (_, cell) = Cdds::create(forest.clone(), &writer)?;
+    let cell = Cdds::format(pool, Ledger::grouped(1))?;
     pool.alloc_into(pool.root(ROOT_SLOT)?, ROOT_SIZE, |region, root| {
         Ledger::format(region, root, cell)
-    })
+    })?;
+    Ok(())
 }
 
 /// The keyspaces of a view, by number.

@@ -56,7 +56,7 @@ impl Drop for Recoverer {
 impl Store {
     /// Makes a store in a new pool at `path`, where nothing may be.
     pub fn create(path: &Path, options: &Options) -> Result<Store, Error> {
-        Store::start(Pool::create(path, &options.pool)?, options)
+        Store::start(Pool::create_with(path, &options.pool, |pool| Store::format(pool))?, options)
     }
 
     /// Opens the store at `path`. This is recovery; it does not wait for anything to be rebuilt.
@@ -66,10 +66,16 @@ impl Store {
 
     /// A store in memory, which ends with the process.
     pub fn volatile(options: &Options) -> Result<Store, Error> {
-        Store::start(Pool::volatile(&options.pool)?, options)
+        Store::start(Pool::volatile_with(&options.pool, |pool| Store::format(pool))?, options)
     }
 
-    /// The store in an open pool; an empty one if the pool is fresh.
+    /// Makes an empty store in a pool that has none. A part of creation: interrupted, it leaves a pool
+    /// that does not open as a store.
+    pub fn format(pool: &Pool) -> Result<(), Error> {
+        open::format(pool)
+    }
+
+    /// The store in an open pool.
     pub fn start(pool: Pool, options: &Options) -> Result<Store, Error> {
         let inner = Arc::new(open::open(pool, options.pool.region.size_max)?);
         let handle = if options.background { open::spawn_recovery(&inner) } else { None };

@@ -85,6 +85,21 @@ pub(crate) const GUARDED: u64 = 1 << 7;
 /// Entries that the order of a node can hold.
 pub(crate) const CAPACITY_MAX: usize = 30;
 
+/// Entries in a node of `node_size` bytes.
+pub(crate) fn capacity(node_size: u64) -> usize {
+    let entries = node_size.saturating_sub(NODE_HEADER) / ENTRY_SIZE;
+    (entries as usize).min(CAPACITY_MAX)
+}
+
+/// The word that tells a node's level, capacity and prefix.
+pub(crate) fn shape(level: u8, capacity: usize, prefix_len: u16, guarded: bool) -> u64 {
+    u64::from(NODE_MAGIC) << 32
+        | u64::from(prefix_len) << 16
+        | (capacity as u64) << 8
+        | if guarded { GUARDED } else { 0 }
+        | u64::from(level)
+}
+
 /// The durable cell that a tree hangs on: one cache line.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]

@@ -123,6 +123,13 @@ impl<'f> Node<'f> {
         Ok((guard, order))
     }
 
+    /// Makes the order anew: the node is another one at an old place.
+    pub(crate) fn reset(&self) -> Result<(), Error> {
+        let guard = self.side.lock();
+        guard.set(self.forest.era(), &self.check_shape()?);
+        Ok(())
+    }
+
     #[cold]
     fn make_order(&self) -> Result<(), Error> {
         let (guard, order) = self.lock()?;

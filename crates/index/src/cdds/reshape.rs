@@ -6,7 +6,7 @@ use tembo_pool::Object;
 
 use super::Cdds;
 use super::change::{Change, Fresh, Item, leaf_of, retire};
-use super::format::{GUARDED, NODE_HEADER, NODE_MAGIC, UNBOUNDED_HEAD};
+use super::format::{NODE_HEADER, UNBOUNDED_HEAD, shape};
 use super::node::{Node, compare_high};
 use super::path::Step;
 use super::record::{Bounds, common, head, read_key};
@@ -227,13 +227,8 @@ impl Cdds {
         }
         let guarded = !bounds.prefix.is_empty();
         let prefix_len = if guarded { bounds.prefix.len() as u16 } else { bounds.prefix_len() };
-        let capacity = self.forest.capacity as u64;
         let mut image = [0u64; NODE_WORDS];
-        image[0] = u64::from(NODE_MAGIC) << 32
-            | u64::from(prefix_len) << 16
-            | capacity << 8
-            | if guarded { GUARDED } else { 0 }
-            | u64::from(level);
+        image[0] = shape(level, self.forest.capacity, prefix_len, guarded);
         image[1] = writer.stamp.to_bits();
         image[2] = bounds_bits;
         let mut order = Order { level, prefix_len, guarded, ..Order::default() };

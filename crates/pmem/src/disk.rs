@@ -61,6 +61,11 @@ pub trait DiskFile: Send + Sync {
     /// Allocates blocks, extending the file with zeroes where it ends before; never sparse.
     fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()>;
 
+    /// Where, at `offset` or behind it, blocks begin that were never written, where the system tells.
+    fn hole(&self, _offset: u64) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Cuts the file to `len` bytes.
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()>;
 

@@ -201,7 +201,8 @@ pub(crate) struct GroupHeader {
     pub(crate) extents: U32,
     /// Where the group begins.
     pub(crate) position: U64,
-    pub(crate) reserved: [u8; 16],
+    /// Random in the first group that an opening appends to a log in use, zero in others.
+    pub(crate) random: [U64; 2],
     /// CRC-32C of the 56 bytes before it and the payload, begun with the previous group's.
     pub(crate) chain: U32,
     /// CRC-32C of the 60 bytes before it: certifies the header alone.
@@ -212,6 +213,7 @@ const _: () = {
     assert!(size_of::<GroupHeader>() == 64);
     assert!(std::mem::offset_of!(GroupHeader, lines) == 24);
     assert!(std::mem::offset_of!(GroupHeader, position) == 32);
+    assert!(std::mem::offset_of!(GroupHeader, random) == 40);
     assert!(std::mem::offset_of!(GroupHeader, chain) == 56);
 };
 

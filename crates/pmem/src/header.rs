@@ -67,12 +67,15 @@ impl<T: Slot> Slots<T> {
 
     /// Writes the header once more where it was found, and makes it durable: the other slot may
     /// hold the only durable value, and a sync alone would not write what a failed one gave up.
-    pub(crate) fn settle(
-        &mut self,
-        step: &'static str,
-        sync_step: &'static str,
-    ) -> Result<(), Error> {
+    pub(crate) fn settle(&self, step: &'static str, sync_step: &'static str) -> Result<(), Error> {
         self.put(step, sync_step, &self.value)
+    }
+
+    /// Writes the header once more where it was found; durable with the file's next sync.
+    pub(crate) fn rewrite(&self, step: &'static str) -> Result<(), Error> {
+        let offset = SLOT_OFFSETS[(self.value.sequence() % 2) as usize];
+        let written = self.file.write_at(step, self.value.as_bytes(), offset);
+        written.map_err(|e| Error::io(step, &self.path, e))
     }
 
     fn put(&self, step: &'static str, sync_step: &'static str, value: &T) -> Result<(), Error> {

@@ -35,7 +35,7 @@ use crate::notes::Holder;
 use crate::watched::WatchedFile;
 use crate::{Error, SyncPolicy};
 
-pub(crate) use generation::{Source, adopt, replay_only};
+pub(crate) use generation::{Old, Source, adopt, confirm, load};
 use group::Place;
 use pages::PageTable;
 use ring::Ring;
@@ -133,7 +133,7 @@ pub(crate) struct Parts {
 impl RedoLog {
     /// The log that `adopted` describes, over a mapping that holds what was replayed.
     pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
-        let generation::Adopted { path, header, ring, end, blank, private } = adopted;
+        let generation::Adopted { path, header, ring, end, blank, private, voids } = adopted;
         let first = *header.get();
         let from = Place::start(&first);
         let mut pages = PageTable::default();
@@ -170,7 +170,7 @@ impl RedoLog {
             }),
             changed: Condvar::new(),
             wake: Condvar::new(),
-            checkpoint: Mutex::new(Checkpoint { header, voids: Voids::default(), from }),
+            checkpoint: Mutex::new(Checkpoint { header, voids, from }),
             poisoned: AtomicBool::new(false),
             totals: Totals::default(),
         }

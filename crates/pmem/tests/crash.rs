@@ -63,6 +63,7 @@ fn image(region: &Region) -> Image {
 }
 
 /// What was fenced, in order, and how much of it was synced.
+#[derive(Clone)]
 struct History {
     images: Vec<Image>,
     synced: usize,
@@ -189,33 +190,56 @@ fn the_power_may_go_at_every_step_of_a_workload() {
     }
 }
 
+/// What an opening finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// A pool that was closed.
+    Clean,
+    /// A log to go on with.
+    Killed,
+    /// A log that is too small to go on with: another takes its place.
+    Small,
+}
+
 /// An opening that dies at call `at`, the next one at each of its own; then one must succeed.
 /// Whether the first was cut off.
-fn opening(clean: bool, at: u64, dropped: Option<&'static str>) -> bool {
+fn opening(before: Before, at: u64, dropped: Option<&'static str>) -> bool {
     let disk = MemDisk::default();
     let region = create(&disk, SyncPolicy::Always).unwrap();
     let mut history = History::new(&region);
     work(&region, &mut history, &mut Random(9), 30).unwrap();
     history.sync(&region).unwrap();
-    if clean {
+    if before == Before::Clean {
         region.close().unwrap();
     } else {
         drop(region);
     }
+    let options = |disk: &MemDisk, times: u64| {
+        let log_size = if before == Before::Small { times << 16 } else { 64 << 10 };
+        RegionOptions { log_size, ..options(disk, SyncPolicy::Always) }
+    };
     let first = disk.after_kill();
     first.drop_step(dropped);
     first.fail_from(at);
-    let opened = Region::open(&path(), &options(&first, SyncPolicy::Always));
+    let opened = Region::open(&path(), &options(&first, 2));
     let opened = opened.and_then(Region::close).is_ok();
     // Each call twice: after a power loss, and after the death of the process alone.
     for again in (2..40).map(|twice| twice / 2 * 2 + twice % 2) {
         let power = |seed| first.after_power_loss(&mut Random(seed));
         let second = if again % 2 == 0 { power(at * 100 + again) } else { first.after_kill() };
         second.fail_from(again / 2);
-        let done = Region::open(&path(), &options(&second, SyncPolicy::Always)).is_ok();
+        let reopened = Region::open(&path(), &options(&second, 4));
+        let done = reopened.is_ok();
+        let mut history = history.clone();
+        if let Ok(region) = reopened {
+            second.heal();
+            put(&region, HEADER_SIZE + 64, again).unwrap();
+            history.fence(&region);
+            history.sync(&region).unwrap();
+        }
         for seed in 0..3 {
             let third = second.after_power_loss(&mut Random(at * 1000 + again + seed * 77));
-            history.check(&image(&reopen(&third)), &format!("clean {clean} {at} {again}"));
+            history.check(&image(&reopen(&third)), &format!("{before:?} {at} {again}"));
         }
         if done && again % 2 == 1 {
             break;
@@ -224,10 +248,39 @@ fn opening(clean: bool, at: u64, dropped: Option<&'static str>) -> bool {
     !opened
 }
 
+/// The log's header could not be synced, and is in the system's memory alone; the next process
+/// writes all over the groups that it no longer names.
+fn unsynced_trim(seed: u64, dropped: Option<&'static str>) {
+    let disk = MemDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    work(&region, &mut History::new(&region), &mut Random(seed), 30).unwrap();
+    let only = |step| step == "log.trim_sync";
+    disk.plan(Plan { from: 1, count: 1, fault: Fault::Error, only });
+    region.checkpoint().unwrap_err();
+    drop(region);
+    let disk = disk.after_kill();
+    disk.drop_step(dropped);
+    let region = reopen(&disk);
+    let mut history = History::new(&region);
+    while region.report().log_used + 4096 < region.report().log_capacity {
+        put(&region, HEADER_SIZE + 128, region.report().log_used).unwrap();
+        history.fence(&region);
+    }
+    history.sync(&region).unwrap();
+    drop(region);
+    history.check(&image(&reopen(&disk.after_power_loss(&mut Random(seed)))), "trimmed");
+}
+
+#[test]
+fn a_trim_that_was_not_synced_is_made_durable_before_its_room_is_used() {
+    (0..20).for_each(|seed| unsynced_trim(seed, None));
+}
+
 #[test]
 fn the_power_may_go_at_every_step_of_opening_and_closing() {
-    for clean in [false, true] {
-        assert!((1..40).take_while(|at| opening(clean, *at, None)).count() >= 6);
+    for (before, calls) in [(Before::Clean, 6), (Before::Killed, 9), (Before::Small, 8)] {
+        let count = (1..40).take_while(|at| opening(before, *at, None)).count();
+        assert!(count >= calls, "{before:?}: {count}");
     }
 }
 
@@ -463,6 +516,35 @@ fn a_full_disk_refuses_writes_and_goes_on_afterwards() {
 }
 
 #[test]
+fn an_opening_that_is_refused_changes_nothing() {
+    let disk = MemDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    let mut history = History::new(&region);
+    work(&region, &mut history, &mut Random(3), 20).unwrap();
+    history.sync(&region).unwrap();
+    drop(region);
+    let names = ["/disk/pool", "/disk/pool.log", "/disk/pool.log.new", "/disk/pool.tmp"];
+    let contents = |disk: &MemDisk| names.map(|name| disk.content(Path::new(name)));
+    for domain in [DomainRequest::Logged, DomainRequest::Auto] {
+        let after = disk.after_kill();
+        let before = contents(&after);
+        let options = RegionOptions { domain, ..options(&after, SyncPolicy::Always) };
+        let refused = Region::open_checked(&path(), &options, |region| {
+            history.check(&image(region), "what the check sees");
+            Err(Error::NotAPool { path: path() })
+        });
+        assert!(matches!(refused, Err(Error::NotAPool { .. })));
+        assert!(contents(&after) == before);
+    }
+    // No room for a larger log: the draft of one does not stay.
+    let after = disk.after_kill();
+    after.plan(Plan { from: 1, count: 1, fault: Fault::Full, only: |step| step == "log.allocate" });
+    let larger = RegionOptions { log_size: 1 << 20, ..options(&after, SyncPolicy::Always) };
+    assert!(matches!(Region::open(&path(), &larger), Err(Error::DiskFull { .. })));
+    assert_eq!(contents(&after)[1..3], [contents(&disk)[1].clone(), None]);
+}
+
+#[test]
 fn a_failed_checkpoint_is_tried_again_from_the_log() {
     for nth in 1..12 {
         let disk = MemDisk::default();
@@ -577,8 +659,10 @@ fn live(
     history: &mut Option<History>,
     random: &mut Random,
 ) -> Result<(), Error> {
+    // A log that has become too small is replaced.
+    let log_size = if random.below(3) == 0 { 128 << 10 } else { 64 << 10 };
     let region = match history {
-        Some(_) => Region::open(&path(), &options(disk, policy))?,
+        Some(_) => Region::open(&path(), &RegionOptions { log_size, ..options(disk, policy) })?,
         None => match Region::open(&path(), &options(disk, policy)) {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 create(disk, policy)?
@@ -640,6 +724,8 @@ const NEEDED: &[&str] = &[
     "open.settle_sync",
     "open.generation_write",
     "open.generation_sync",
+    "open.follow_log_write",
+    "open.follow_log_sync",
     "open.follow_sync_dir",
     "open.follow_write",
     "open.follow_sync",
@@ -658,6 +744,11 @@ const NEEDED: &[&str] = &[
     "log.sync_before_bypass",
     "log.trim_write",
     "log.trim_sync",
+    "log.resume_header",
+    "log.resume_write",
+    "log.resume_sync",
+    "log.resume_next_write",
+    "log.resume_next_sync",
     "pool.checkpoint_write",
     "pool.checkpoint_sync",
     "pool.bypass_write",
@@ -681,8 +772,12 @@ fn each_step_below_the_waist_is_needed() {
         let created = of(&["create.", "log.recycle"]);
         let caught = created && (1..25).any(|at| fails(&|| _ = creation(at, dropped)))
             || of(&["grow."]) && (1..8).any(|at| fails(&|| _ = growth(at, dropped)))
-            || of(&["open.", "log.recycle"])
-                && (1..40).any(|at| fails(&|| _ = opening(at % 2 == 0, at / 2, dropped)))
+            || of(&["open.", "log."])
+                && (1..60).any(|at| {
+                    let before = [Before::Clean, Before::Killed, Before::Small][at as usize % 3];
+                    fails(&|| _ = opening(before, at / 3, dropped))
+                })
+            || of(&["log."]) && (0..9).any(|seed| fails(&|| unsynced_trim(seed, dropped)))
             || (0..3000).any(|seed| fails(&|| lives(seed, dropped)));
         if !caught {
             survivors.push(*step);

@@ -89,7 +89,9 @@ impl Pool {
     /// Those of [`check_superblock`](Pool::check_superblock), [`Error::GenerationsExhausted`];
     /// those of [`Region::open`].
     pub fn open(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
-        Pool::adopt(Region::open(path, &options.region)?)
+        // What is refused is left as it is.
+        let check = |region: &Region| superblock::check(region).map(drop);
+        Pool::adopt(Region::open_checked(path, &options.region, check)?)
     }
 
     /// A pool in memory, which ends with it.

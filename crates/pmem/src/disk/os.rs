@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate, major, minor};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{Disk, DiskFile};
@@ -152,6 +152,11 @@ impl DiskFile for OsFile {
             Err(Errno::OPNOTSUPP) => self.write_zeroes(self.len()?.max(offset), offset + len),
             other => Ok(other?),
         }
+    }
+
+    fn hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        // Nothing depends on the file's own position, which this moves.
+        Ok(Some(seek(&self.file, SeekFrom::Hole(offset))?))
     }
 
     fn truncate(&self, _step: &'static str, len: u64) -> io::Result<()> {

@@ -1,13 +1,14 @@
 //! Generations: each opening begins a log of its own, and no crash in between loses the old one.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{io, mem};
 
 use zerocopy::FromZeros;
 
-use super::group::{GROUP_MAX, Place, encode, group_size};
+use super::group::{GROUP_MAX, Place, encode, encode_opening, group_size};
 use super::replay::{Replay, replay};
 use super::ring::Ring;
+use super::voids::Voids;
 use crate::format::{
     FLAG_CLEAN, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_VERSION, LogHeader, MediaHeader,
     split,
@@ -18,6 +19,8 @@ use crate::{Disk, DiskFile, Error, LINE};
 
 /// The smallest ring, in bytes.
 const CAPACITY_MIN: u64 = 64 << 10;
+/// A ring with fewer free bytes is not gone on with.
+const RESUME_ROOM: u64 = 64 << 10;
 /// Zeroes are written in pieces of this many bytes.
 pub(super) const PIECE: usize = 1 << 20;
 
@@ -40,6 +43,8 @@ pub(crate) struct Adopted {
     pub(super) blank: u64,
     /// Lines that the log holds already.
     pub(super) private: Vec<u64>,
+    /// Ranges of which the log holds lines that no longer count.
+    pub(super) voids: Voids,
 }
 
 /// A log as it was found.
@@ -48,19 +53,80 @@ struct Found {
     ring: Ring,
 }
 
-/// Begins a generation: replays the old log if the pool needs it, makes the new one, and names it
-/// in the pool's header.
+/// What an opening found beside the pool; nothing has been changed.
+#[derive(Default)]
+pub(crate) struct Old {
+    found: Option<Found>,
+    /// The content, of a log that the pool needs.
+    pub(crate) replay: Option<Replay>,
+    /// The log is of the generation behind the one that the pool's header names.
+    follows: bool,
+}
+
+/// Reads the log of a pool, if it has one, and replays it, if the pool needs that.
+pub(crate) fn load(source: &Source<'_>, pool: &MediaHeader) -> Result<Old, Error> {
+    let path = with_suffix(source.pool_path, ".log");
+    let generation = pool.generation.get();
+    let found = find(source.disk, &path, pool)?;
+    if !pool.has(FLAG_LOG_NEEDED) {
+        let log = found.as_ref().map(|found| found.header.get());
+        return match log.filter(|log| log.generation.get() > generation + 1) {
+            Some(log) => Err(foreign(&path, pool, Some(log))),
+            None => Ok(Old { found, replay: None, follows: false }),
+        };
+    }
+    let Some(found) = found else {
+        return Err(Error::LogMissing { path, generation });
+    };
+    let log = *found.header.get();
+    let follows = log.generation.get() == generation + 1 && log.previous.get() == generation;
+    if log.generation.get() != generation && !follows {
+        return Err(foreign(&path, pool, Some(&log)));
+    }
+    let replay = replay(&found.ring, &path, &log, pool.size.get())?;
+    Ok(Old { found: Some(found), replay: Some(replay), follows })
+}
+
+/// Makes the pool's header name the generation of the log that was found.
+pub(crate) fn confirm(
+    source: &Source<'_>,
+    pool: &mut Slots<MediaHeader>,
+    old: &Old,
+) -> Result<(), Error> {
+    let Some(found) = old.found.as_ref().filter(|_| old.follows) else {
+        return Ok(());
+    };
+    let path = with_suffix(source.pool_path, ".log");
+    // The last opening was cut off between the log's name or header and the pool's header.
+    // ORDER: both are durable before the pool's header names this generation, and it does before
+    // the next generation begins.
+    found.header.settle("open.follow_log_write", "open.follow_log_sync")?;
+    sync_name(source.disk, "open.follow_sync_dir", &path)?;
+    pool.update("open.follow_write", "open.follow_sync", |header| {
+        header.generation = found.header.get().generation;
+    })
+}
+
+/// Begins a generation, in the log that the pool needs or in another, and names it in the pool's
+/// header.
 pub(crate) fn adopt(
     source: &Source<'_>,
     pool: &mut Slots<MediaHeader>,
-) -> Result<(Adopted, Option<Replay>), Error> {
+    old: Old,
+) -> Result<Adopted, Error> {
+    confirm(source, pool, &old)?;
     let path = with_suffix(source.pool_path, ".log");
-    let (adopted, replay) = if pool.get().has(FLAG_LOG_NEEDED) {
-        let (found, replay) = load_needed(source, pool, &path)?;
-        drop(found);
-        (create(source, pool.get(), &path, Some(&replay))?, Some(replay))
-    } else {
-        (adopt_clean(source, pool.get(), &path)?, None)
+    let adopted = match old.replay {
+        Some(mut replay) => {
+            match old.found.and_then(|found| resume(source, &path, found, &mut replay)) {
+                Some(adopted) => adopted,
+                None => {
+                    replay.sort();
+                    create(source, pool.get(), &path, Some(&replay))?
+                }
+            }
+        }
+        None => recycle(source, pool.get(), &path, old.found)?,
     };
     let generation = adopted.header.get().generation.get();
     // ORDER: the log is durable under its name before the header names it; the header says that it
@@ -70,57 +136,61 @@ pub(crate) fn adopt(
         header.set(FLAG_LOG_NEEDED, true);
         header.set(FLAG_CLEAN, false);
     })?;
-    Ok((adopted, replay))
+    Ok(adopted)
 }
 
-/// The content of a log that the pool needs, for a domain that has none. The pool's header names
-/// the log's generation afterwards.
-pub(crate) fn replay_only(
-    source: &Source<'_>,
-    pool: &mut Slots<MediaHeader>,
-) -> Result<Replay, Error> {
-    load_needed(source, pool, &with_suffix(source.pool_path, ".log")).map(|(_, replay)| replay)
+/// Goes on in the ring of a log that was replayed, behind its last group. `None` where there is too
+/// little room, or it cannot be written: then a log elsewhere may do.
+fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -> Option<Adopted> {
+    let Found { mut header, ring } = found;
+    let free = ring.capacity - replay.bytes;
+    if ring.capacity < capacity(source.log_size) || free < RESUME_ROOM.min(ring.capacity / 4) {
+        return None;
+    }
+    let salt = header.get().salt.get();
+    let mut bytes = replay.unsettled().to_vec();
+    let position = replay.end.position - bytes.len() as u64;
+    let number = [source.disk.entropy(), source.disk.entropy()];
+    let end = encode_opening(&mut bytes, (salt, replay.synced_through), replay.end, number);
+    // A sync that failed may have left the header, and groups that nobody has called durable, in
+    // the system's memory alone: a sync would not write them, they have to be written once more.
+    header.rewrite("log.resume_header").ok()?;
+    ring.write("log.resume_write", &bytes, position).ok()?;
+    // ORDER: what was read is durable before anything is built on it.
+    ring.file.sync("log.resume_sync").ok()?;
+    // ORDER: the groups are durable in the generation that goes on before the next begins.
+    let next = |header: &mut LogHeader| {
+        header.previous = header.generation;
+        header.generation.set(header.previous.get() + 1);
+    };
+    header.update("log.resume_next_write", "log.resume_next_sync", next).ok()?;
+    let blank = blank(source, &ring, end);
+    let private = replay.lines().map(|(line, _)| line).collect();
+    let voids = mem::take(&mut replay.voids);
+    Some(Adopted { path: path.to_owned(), header, ring, end, blank, private, voids })
 }
 
-fn load_needed(
-    source: &Source<'_>,
-    pool: &mut Slots<MediaHeader>,
-    path: &Path,
-) -> Result<(Found, Replay), Error> {
-    let header = *pool.get();
-    let generation = header.generation.get();
-    let found = find(source.disk, path, &header)?
-        .ok_or_else(|| Error::LogMissing { path: path.to_owned(), generation })?;
-    let log = *found.header.get();
-    let follows = log.generation.get() == generation + 1 && log.previous.get() == generation;
-    if log.generation.get() != generation && !follows {
-        return Err(foreign(path, &header, Some(&log)));
+/// Where blocks begin that were never written, in a ring on its first lap.
+fn blank(source: &Source<'_>, ring: &Ring, end: Place) -> u64 {
+    if !source.zero_later || end.position >= ring.capacity {
+        return 0;
     }
-    let replay = replay(&found.ring, path, &log, header.size.get())?;
-    if follows {
-        // The last opening was cut off between the log's rename and the header. ORDER: the name is
-        // durable before the header names this generation, and the header does before the next
-        // generation takes the name.
-        sync_name(source.disk, "open.follow_sync_dir", path)?;
-        pool.update("open.follow_write", "open.follow_sync", |header| {
-            header.generation = log.generation;
-        })?;
-    }
-    Ok((found, replay))
+    let hole = ring.file.hole(ring.offset(end.position)).ok().flatten();
+    let hole = hole.filter(|hole| *hole < LOG_HEADER_SIZE + ring.capacity);
+    hole.map_or(0, |hole| hole.saturating_sub(LOG_HEADER_SIZE).max(end.position))
 }
 
 /// Recycles the log of a clean pool, or makes its first.
-fn adopt_clean(source: &Source<'_>, pool: &MediaHeader, path: &Path) -> Result<Adopted, Error> {
-    let Some(mut found) = find(source.disk, path, pool)? else {
+fn recycle(
+    source: &Source<'_>,
+    pool: &MediaHeader,
+    path: &Path,
+    found: Option<Found>,
+) -> Result<Adopted, Error> {
+    let Some(mut found) = found.filter(|found| found.ring.capacity == capacity(source.log_size))
+    else {
         return create(source, pool, path, None);
     };
-    let log = *found.header.get();
-    if log.generation.get() > pool.generation.get() + 1 {
-        return Err(foreign(path, pool, Some(&log)));
-    }
-    if found.ring.capacity != capacity(source.log_size) {
-        return create(source, pool, path, None);
-    }
     // ORDER: the name, which an opening that was cut off may have left in memory only, is durable
     // before the pool's header needs the log.
     sync_name(source.disk, "log.recycle_sync_dir", path)?;
@@ -133,7 +203,9 @@ fn adopt_clean(source: &Source<'_>, pool: &MediaHeader, path: &Path) -> Result<A
     })?;
     let end = Place::start(found.header.get());
     let Found { header, ring } = found;
-    Ok(Adopted { path: path.to_owned(), header, ring, end, blank: 0, private: Vec::new() })
+    let blank = blank(source, &ring, end);
+    let (private, voids) = (Vec::new(), Voids::default());
+    Ok(Adopted { path: path.to_owned(), header, ring, end, blank, private, voids })
 }
 
 /// The log of that name, if there is one; it is the pool's and whole.
@@ -166,7 +238,7 @@ fn find(disk: &dyn Disk, path: &Path, pool: &MediaHeader) -> Result<Option<Found
     Ok(Some(Found { header, ring: Ring { file, capacity } }))
 }
 
-/// Makes a log with the content of `replay` in the place of whatever has the name.
+/// Makes a log with the content of `replay`, sorted, in the place of whatever has the name.
 fn create(
     source: &Source<'_>,
     pool: &MediaHeader,
@@ -174,11 +246,24 @@ fn create(
     replay: Option<&Replay>,
 ) -> Result<Adopted, Error> {
     let draft_path = with_suffix(path, ".new");
-    let io = |action, e| Error::io(action, &draft_path, e);
+    create_draft(source, pool, path, &draft_path, replay).inspect_err(|_| {
+        // Of no consequence when it fails: the next creation replaces the file.
+        let _ = source.disk.remove("log.remove_draft", &draft_path);
+    })
+}
+
+fn create_draft(
+    source: &Source<'_>,
+    pool: &MediaHeader,
+    path: &Path,
+    draft_path: &Path,
+    replay: Option<&Replay>,
+) -> Result<Adopted, Error> {
+    let io = |action, e| Error::io(action, draft_path, e);
     let content = replay.map_or(0, |replay| content_size(replay.line_count()));
     let capacity = capacity(source.log_size.max(content + source.log_size / 4));
     let header = fresh_header(source, pool, capacity);
-    let file = source.disk.create("log.create", &draft_path).map_err(|e| io("create", e))?;
+    let file = source.disk.create("log.create", draft_path).map_err(|e| io("create", e))?;
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
     let end = fill_groups(file.as_ref(), &header, replay).map_err(|e| io("write", e))?;
     let blank = if source.zero_later { end.position } else { 0 };
@@ -189,12 +274,13 @@ fn create(
     // ORDER: the whole log is durable before it takes the name of the old one.
     slots.update("log.header_write", "log.sync_before_rename", |_| {})?;
     let disk = source.disk;
-    disk.rename("log.rename", &draft_path, path).map_err(|e| io("rename", e))?;
+    disk.rename("log.rename", draft_path, path).map_err(|e| io("rename", e))?;
     // ORDER: the name is durable before the pool's header needs the log.
     sync_name(disk, "log.sync_dir", path)?;
     let private = replay.map_or(Vec::new(), |r| r.lines().map(|(line, _)| line).collect());
     let ring = Ring { file, capacity };
-    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, blank, private })
+    let voids = Voids::default();
+    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, blank, private, voids })
 }
 
 /// Writes the lines that were replayed as the ring's first groups; the place behind them.

@@ -1,5 +1,6 @@
 //! Groups: how one is put together, and how one is taken for valid.
 
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::LINE;
@@ -38,6 +39,10 @@ fn head_size(lines: usize, extents: usize) -> usize {
     HEADER + (lines * 8 + extents * size_of::<ExtentRecord>()).next_multiple_of(LINE as usize)
 }
 
+/// Bytes of the largest group.
+pub(super) const GROUP_SIZE_MAX: usize =
+    HEADER + GROUP_MAX * (8 + size_of::<ExtentRecord>() + LINE as usize);
+
 /// Bytes of a group.
 pub(super) fn group_size(lines: usize, extents: usize) -> usize {
     head_size(lines, extents) + lines * LINE as usize
@@ -68,6 +73,30 @@ pub(super) fn encode(
     out.resize(start + head_size(lines.len(), extents.len()), 0);
     lines.iter().for_each(|line| copy(*line, out));
 
+    seal(out, start, place)
+}
+
+/// Appends a group without lines that carries a random number: no group that an earlier process
+/// left behind it continues its chain.
+pub(super) fn encode_opening(
+    out: &mut Vec<u8>,
+    (salt, synced_through): (u64, u64),
+    place: Place,
+    number: [u64; 2],
+) -> Place {
+    let start = out.len();
+    let mut header = GroupHeader::new_zeroed();
+    header.salt.set(salt);
+    header.sequence.set(place.sequence);
+    header.synced_through.set(synced_through);
+    header.position.set(place.position);
+    header.random = number.map(U64::new);
+    out.extend_from_slice(header.as_bytes());
+    seal(out, start, place)
+}
+
+/// Puts the checksums into the group that begins at `start` of `out`; the place behind it.
+fn seal(out: &mut [u8], start: usize, place: Place) -> Place {
     let chain = chain(place.chain, &out[start..]);
     out[start + CHAINED..start + CERTIFIED].copy_from_slice(&chain.to_le_bytes());
     let crc = crc32c::crc32c(&out[start..start + CERTIFIED]);
@@ -134,6 +163,16 @@ impl<'b> Walk<'b> {
     /// Walks `bytes`, which begin at `place`.
     pub(super) fn new(bytes: &'b [u8], salt: u64, place: Place) -> Walk<'b> {
         Walk { bytes, at: 0, salt, place }
+    }
+
+    /// Walks `bytes` from byte `at` on, which is `place`.
+    pub(super) fn resume(bytes: &'b [u8], at: usize, salt: u64, place: Place) -> Walk<'b> {
+        Walk { bytes, at, salt, place }
+    }
+
+    /// How far into the bytes.
+    pub(super) fn at(&self) -> usize {
+        self.at
     }
 
     /// The next group, if it is valid and whole.

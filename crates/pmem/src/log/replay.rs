@@ -3,34 +3,66 @@
 use std::path::Path;
 
 use super::checkpoint::keep_last;
-use super::group::{Place, Walk, certified};
+use super::group::{GROUP_SIZE_MAX, Place, Walk, certified};
 use super::ring::Ring;
 use super::voids::Voids;
 use crate::format::LogHeader;
 use crate::mapping::PAGE;
 use crate::{Error, HEADER_SIZE, LINE};
 
-/// The content of a log: the last value of each of its lines.
+/// Bytes that are read first, and behind the first group that is missing.
+const PIECE_MIN: usize = 256 << 10;
+/// Bytes that are read at once at most.
+const PIECE_MAX: usize = 2 << 20;
+
+/// The content of a log.
 pub(crate) struct Replay {
     /// Groups found.
     pub(crate) groups: u64,
     /// Bytes of them.
     pub(crate) bytes: u64,
+    /// Where the next group belongs.
+    pub(super) end: Place,
+    /// All groups up to this one were durable, says a group.
+    pub(super) synced_through: u64,
+    /// Where in `ring` the groups begin that nobody has called durable.
+    unsettled: usize,
     ring: Vec<u8>,
-    /// Offsets in ascending order, and where the line's bytes are.
+    /// Ranges written beside the log.
+    pub(super) voids: Voids,
+    /// Offset, and where the line's bytes are: later lines count more.
     lines: Vec<(u64, usize)>,
 }
 
 impl Replay {
-    /// Offset and bytes of each line, in ascending order.
+    /// Offset and bytes of each line, in the order of the log until it is [sorted](Replay::sort).
     pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.lines.iter().map(|(line, at)| (*line, &self.ring[*at..*at + LINE as usize]))
+    }
+
+    /// Keeps the last value of each line, in ascending order.
+    pub(crate) fn sort(&mut self) {
+        keep_last(&mut self.lines);
     }
 
     /// How many lines there are.
     pub(crate) fn line_count(&self) -> u64 {
         self.lines.len() as u64
     }
+
+    /// The groups of which nobody knows whether they are durable.
+    pub(super) fn unsettled(&self) -> &[u8] {
+        &self.ring[self.unsettled..self.bytes as usize]
+    }
+}
+
+/// What a walk through a log gathers.
+struct Gathered {
+    lines: Vec<(u64, u64, usize)>,
+    voids: Voids,
+    synced_through: u64,
+    /// Where each group begins in the bytes.
+    starts: Vec<usize>,
 }
 
 /// Reads a log of a region of `size` bytes.
@@ -46,68 +78,116 @@ pub(super) fn replay(
 ) -> Result<Replay, Error> {
     let start = Place::start(header);
     let salt = header.salt.get();
-    let mut bytes = vec![0; ring.capacity as usize];
-    ring.read(&mut bytes, start.position).map_err(|e| Error::io("read", path, e))?;
     let damaged = |place: Place| Error::LogDamaged {
         path: path.to_owned(),
         sequence: place.sequence,
         position: ring.offset(place.position),
     };
-
-    let mut walk = Walk::new(&bytes, salt, start);
-    let mut lines: Vec<(u64, u64, usize)> = Vec::new();
-    let mut voids = Voids::default();
-    let mut synced_through = 0;
+    // Memory that is not read into is not touched, and costs nothing.
+    let mut bytes = vec![0; ring.capacity as usize];
+    let mut gathered = Gathered {
+        lines: Vec::new(),
+        voids: Voids::default(),
+        synced_through: 0,
+        starts: Vec::new(),
+    };
+    let (mut end, mut at, mut filled) = (start, 0, 0);
     loop {
-        let place = walk.place;
-        let Some(group) = walk.next() else {
+        // An invalid group is one that could have been read whole.
+        let known = filled == bytes.len() || filled - at >= GROUP_SIZE_MAX;
+        let mut walk = Walk::resume(&bytes[..filled], at, salt, end);
+        gather(&mut walk, size, &mut gathered).map_err(damaged)?;
+        end = walk.place;
+        at = (end.position - start.position) as usize;
+        if known && (filled == bytes.len() || filled - at >= GROUP_SIZE_MAX) {
             break;
-        };
-        for (offset, len) in group.extents() {
-            let end = offset.checked_add(len).filter(|end| *end <= size);
-            let end =
-                end.filter(|_| offset % PAGE == 0 && len > 0).ok_or_else(|| damaged(place))?;
-            voids.paint(offset, end, group.sequence);
         }
-        for (line, at) in group.lines() {
-            if line % LINE != 0 || line < HEADER_SIZE || line >= size {
-                return Err(damaged(place));
-            }
-            lines.push((line, group.sequence, at));
+        if filled < bytes.len() && filled - at < GROUP_SIZE_MAX {
+            let piece = filled.clamp(PIECE_MIN, PIECE_MAX).min(bytes.len() - filled);
+            let read =
+                ring.read(&mut bytes[filled..filled + piece], start.position + filled as u64);
+            read.map_err(|e| Error::io("read", path, e))?;
+            filled += piece;
         }
-        synced_through = synced_through.max(group.synced_through);
     }
-    let end = walk.place;
-    if synced_through >= end.sequence || was_durable(&bytes, salt, start, end) {
+    let Gathered { lines, voids, synced_through, starts } = gathered;
+    let later = Later { salt, start, missing: end.sequence };
+    let is_damaged = synced_through >= end.sequence
+        || later.was_durable(&bytes[at..filled], at)
+        || later.was_durable_behind(ring, filled).map_err(|e| Error::io("read", path, e))?;
+    if is_damaged {
         return Err(damaged(end));
     }
-    let mut lines: Vec<(u64, usize)> = lines
-        .into_iter()
-        .filter(|(line, sequence, _)| !voids.covers(*line, *sequence))
-        .map(|(line, _, at)| (line, at))
-        .collect();
-    keep_last(&mut lines);
+    let counts = |(line, sequence, _): &(u64, u64, usize)| !voids.covers(*line, *sequence);
+    let lines = lines.into_iter().filter(counts).map(|(line, _, at)| (line, at)).collect();
+    let first_unsettled = (synced_through + 1).saturating_sub(start.sequence) as usize;
     Ok(Replay {
         groups: end.sequence - start.sequence,
-        bytes: end.position - start.position,
+        bytes: at as u64,
+        end,
+        synced_through,
+        unsettled: starts.get(first_unsettled).copied().unwrap_or(at),
         ring: bytes,
+        voids,
         lines,
     })
 }
 
-/// Whether something behind the first invalid group tells that it was durable once: then it is
-/// damaged, not torn. `bytes` is the ring from `start` on.
-fn was_durable(bytes: &[u8], salt: u64, start: Place, missing: Place) -> bool {
-    let mut at = (missing.position - start.position) as usize;
-    while at + 64 <= bytes.len() {
-        if let Some(header) = certified(&bytes[at..], salt)
-            && header.position.get() == start.position + at as u64
-            && header.sequence.get() >= missing.sequence
-            && header.synced_through.get() >= missing.sequence
-        {
-            return true;
+/// Walks on as far as groups are valid. A group that is and says what cannot be is the error.
+fn gather(walk: &mut Walk<'_>, size: u64, into: &mut Gathered) -> Result<(), Place> {
+    loop {
+        let (place, at) = (walk.place, walk.at());
+        let Some(group) = walk.next() else {
+            return Ok(());
+        };
+        into.starts.push(at);
+        for (offset, len) in group.extents() {
+            let end = offset.checked_add(len).filter(|end| *end <= size);
+            let end = end.filter(|_| offset % PAGE == 0 && len > 0).ok_or(place)?;
+            into.voids.paint(offset, end, group.sequence);
         }
-        at += 64;
+        for (line, at) in group.lines() {
+            if line % LINE != 0 || line < HEADER_SIZE || line >= size {
+                return Err(place);
+            }
+            into.lines.push((line, group.sequence, at));
+        }
+        into.synced_through = into.synced_through.max(group.synced_through);
     }
-    false
+}
+
+/// What lies behind the first invalid group: does it tell that the group was durable once? Then the
+/// log is damaged, not torn.
+struct Later {
+    salt: u64,
+    start: Place,
+    /// Sequence of the invalid group.
+    missing: u64,
+}
+
+impl Later {
+    /// Looks at `bytes`, which lie `at` bytes behind the start.
+    fn was_durable(&self, bytes: &[u8], at: usize) -> bool {
+        bytes.chunks_exact(LINE as usize).enumerate().any(|(index, line)| {
+            certified(line, self.salt).is_some_and(|header| {
+                header.position.get() == self.start.position + (at + index * LINE as usize) as u64
+                    && header.sequence.get() >= self.missing
+                    && header.synced_through.get() >= self.missing
+            })
+        })
+    }
+
+    /// Looks at the rest of the ring, from `at` bytes behind the start.
+    fn was_durable_behind(&self, ring: &Ring, mut at: usize) -> std::io::Result<bool> {
+        let mut piece = vec![0; PIECE_MIN];
+        while (at as u64) < ring.capacity {
+            let len = piece.len().min((ring.capacity - at as u64) as usize);
+            ring.read(&mut piece[..len], self.start.position + at as u64)?;
+            if self.was_durable(&piece[..len], at) {
+                return Ok(true);
+            }
+            at += len;
+        }
+        Ok(false)
+    }
 }

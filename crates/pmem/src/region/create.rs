@@ -60,7 +60,7 @@ impl Region {
         // Of no consequence when it fails: the next creation replaces the file.
         let _ = options.disk.remove("create.remove_draft", &draft_path);
         made?;
-        Ok(Region::open_locked(draft, path, options)?)
+        Region::open_locked(draft, path, options, |_| Ok(()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::choice::{Choice, choose};
 use super::{Backend, Logged, Media, Region, RegionOptions};
@@ -30,33 +30,48 @@ impl Region {
     /// [`Error::LogForeign`], [`Error::LogDamaged`], [`Error::EmulationLost`],
     /// [`Error::Unsupported`], [`Error::DiskFull`], [`Error::Io`].
     pub fn open(path: &Path, options: &RegionOptions) -> Result<Region, Error> {
+        Region::open_checked(path, options, |_| Ok(()))
+    }
+
+    /// As [`open`](Region::open), where `check` sees the region as it will be, replayed, before a
+    /// byte on the disk is changed: what it refuses stays as it is. It must not store.
+    ///
+    /// # Errors
+    /// As [`open`](Region::open); what `check` says.
+    pub fn open_checked<E: From<Error>>(
+        path: &Path,
+        options: &RegionOptions,
+        check: impl FnOnce(&Region) -> Result<(), E>,
+    ) -> Result<Region, E> {
         let io = |action, e: io::Error| Error::io(action, path, e);
         let file = options.disk.open(path).map_err(|e| io("open", e))?;
         if !file.lock().map_err(|e| io("lock", e))? {
-            return Err(Error::Held { path: path.to_owned(), pid: file.holder() });
+            return Err(Error::Held { path: path.to_owned(), pid: file.holder() }.into());
         }
-        Region::open_locked(file, path, options)
+        Region::open_locked(file, path, options, check)
     }
 
-    pub(super) fn open_locked(
+    pub(super) fn open_locked<E: From<Error>>(
         file: Arc<dyn DiskFile>,
         path: &Path,
         options: &RegionOptions,
-    ) -> Result<Region, Error> {
+        check: impl FnOnce(&Region) -> Result<(), E>,
+    ) -> Result<Region, E> {
         let began = Instant::now();
         let file = WatchedFile::new(file);
         let mut slots = Slots::<MediaHeader>::read(file.clone(), path)?;
-        let size = check(slots.get(), file.as_ref(), path)?;
+        let size = check_header(slots.get(), file.as_ref(), path)?;
         let choice = choose(file.as_ref(), path, options, Some(slots.get()))?;
-        // ORDER: what was read is durable before anything is built on it, the other slot's next
-        // value included. A process whose sync failed may have left it in the system's memory alone.
-        slots.settle("open.settle_write", "open.settle_sync")?;
         let mapping = Mapping::reserve(size, options.size_max);
         let mapping = Arc::new(mapping.map_err(|e| Error::io("map", path, e))?);
         let at = Place { file, path, options, size, mapping: mapping.clone() };
+        let old = at.load(&choice, slots.get(), check)?;
+        // ORDER: what was read is durable before anything is built on it, the other slot's next
+        // value included. A process whose sync failed may have left it in the system's memory alone.
+        slots.settle("open.settle_write", "open.settle_sync")?;
         let backend = match choice.domain {
-            Domain::Logged => at.open_logged(&mut slots)?,
-            _ => at.open_mapped(&choice, &mut slots)?,
+            Domain::Logged => at.open_logged(&mut slots, old)?,
+            _ => at.open_mapped(&choice, &mut slots, old)?,
         };
         Ok(Region {
             base: mapping.base(),
@@ -133,23 +148,76 @@ impl Place<'_> {
         }
     }
 
+    /// Maps what the pool holds, its log replayed, and lets `check` look at it. Nothing on the disk
+    /// is changed.
+    fn load<E: From<Error>>(
+        &self,
+        choice: &Choice,
+        header: &MediaHeader,
+        check: impl FnOnce(&Region) -> Result<(), E>,
+    ) -> Result<log::Old, E> {
+        let is_logged = choice.domain == Domain::Logged;
+        let old = if is_logged || header.has(FLAG_LOG_NEEDED) {
+            log::load(&self.source(), header)?
+        } else {
+            log::Old::default()
+        };
+        // What the log holds is not in the file: then the check sees copies that are not kept.
+        let mapping = if is_logged || old.replay.is_none() {
+            self.mapping.clone()
+        } else {
+            let mapping = Mapping::reserve(self.size, self.size);
+            Arc::new(mapping.map_err(|e| self.io("map", e))?)
+        };
+        let backing = match (self.file.descriptor(), is_logged || old.replay.is_some()) {
+            (Some(fd), true) => Backing::Private(fd),
+            (None, true) => Backing::Anonymous,
+            (_, false) => choice.backing(self.file.as_ref()),
+        };
+        mapping.map(backing, 0, self.size).map_err(|e| self.io("map", e))?;
+        if self.file.descriptor().is_none() {
+            self.fill(&mapping)?;
+        }
+        for (line, bytes) in old.replay.iter().flat_map(|replay| replay.lines()) {
+            self.put(&mapping, line, bytes);
+        }
+        let region = Region {
+            base: mapping.base(),
+            mapping,
+            size: AtomicU64::new(self.size),
+            backend: Backend::Volatile,
+            observer: self.options.observer.clone(),
+            sync_policy: self.options.sync,
+            emulated: choice.emulated,
+            recovery: Duration::ZERO,
+            media: None,
+        };
+        check(&region)?;
+        Ok(old)
+    }
+
     /// Maps the file itself. A log that an earlier domain left is brought into the file first.
     fn open_mapped(
         &self,
         choice: &Choice,
         slots: &mut Slots<MediaHeader>,
+        mut old: log::Old,
     ) -> Result<Backend, Error> {
         let backend = choice.backend()?;
-        if slots.get().has(FLAG_LOG_NEEDED) {
-            let replay = log::replay_only(&self.source(), slots)?;
+        if old.replay.is_some() {
+            log::confirm(&self.source(), slots, &old)?;
+        }
+        if let Some(replay) = &mut old.replay {
+            replay.sort();
             let mut runs = Runs::new(self.file.as_ref(), "open.replay_write");
             let written = replay.lines().try_for_each(|(line, bytes)| runs.put(line, bytes));
             written.and_then(|()| runs.finish()).map_err(|e| self.io("write", e))?;
             // ORDER: the pool file is durable with all that the log holds before the header says
             // that the log is not needed.
             self.file.sync("open.replay_sync").map_err(|e| self.io("sync", e))?;
+            let backing = choice.backing(self.file.as_ref());
+            self.mapping.map(backing, 0, self.size).map_err(|e| self.io("map", e))?;
         }
-        self.map(choice.backing(self.file.as_ref()))?;
         // ORDER: the pool's name is durable before anything is stored: its creation may have been
         // cut off before that. The `logged` domain does the same for its log, in the same directory.
         let disk = &self.options.disk;
@@ -166,8 +234,8 @@ impl Place<'_> {
         Ok(backend)
     }
 
-    /// Maps private copies, and begins a generation of the log.
-    fn open_logged(&self, slots: &mut Slots<MediaHeader>) -> Result<Backend, Error> {
+    /// Begins a generation of the log.
+    fn open_logged(&self, slots: &mut Slots<MediaHeader>, old: log::Old) -> Result<Backend, Error> {
         if slots.get().has(FLAG_EMULATED) {
             // ORDER: what an emulation left in the system's memory is on the disk before the log
             // builds on it.
@@ -176,19 +244,8 @@ impl Place<'_> {
                 header.set(FLAG_EMULATED, false);
             })?;
         }
-        match self.file.descriptor() {
-            Some(fd) => self.map(Backing::Private(fd))?,
-            None => {
-                self.map(Backing::Anonymous)?;
-                self.fill()?;
-            }
-        }
-        let (adopted, replay) = log::adopt(&self.source(), slots)?;
-        let replayed = replay.as_ref().map_or((0, 0), |replay| (replay.groups, replay.bytes));
-        for (line, bytes) in replay.iter().flat_map(|replay| replay.lines()) {
-            self.put(line, bytes);
-        }
-        drop(replay);
+        let replayed = old.replay.as_ref().map_or((0, 0), |replay| (replay.groups, replay.bytes));
+        let adopted = log::adopt(&self.source(), slots, old)?;
         let parts = log::Parts {
             pool: self.file.clone(),
             pool_path: self.path.to_owned(),
@@ -201,40 +258,32 @@ impl Place<'_> {
         started.map(Backend::Logged).map_err(|e| self.io("start threads for", e))
     }
 
-    fn map(&self, backing: Backing<'_>) -> Result<(), Error> {
-        self.mapping.map(backing, 0, self.size).map_err(|e| self.io("map", e))
-    }
-
     /// Reads a file that cannot be mapped.
-    fn fill(&self) -> Result<(), Error> {
+    fn fill(&self, mapping: &Mapping) -> Result<(), Error> {
         let mut piece = vec![0; FILL_PIECE];
         let mut at = 0;
         while at < self.size {
             let len = (self.size - at).min(FILL_PIECE as u64);
             let piece = &mut piece[..len as usize];
             self.file.read_at(piece, at).map_err(|e| self.io("read", e))?;
-            self.put(at, piece);
+            self.put(mapping, at, piece);
             at += len;
         }
         Ok(())
     }
 
-    fn put(&self, offset: u64, bytes: &[u8]) {
+    fn put(&self, mapping: &Mapping, offset: u64, bytes: &[u8]) {
         debug_assert!(offset + bytes.len() as u64 <= self.size);
         // SAFETY: the region is mapped and not yet anybody's; the callers stay within its size
         // (replay checks every line against it).
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                bytes.as_ptr(),
-                self.mapping.base().at(offset),
-                bytes.len(),
-            );
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), mapping.base().at(offset), bytes.len());
         }
     }
 }
 
 /// Whether the header fits this program and the file; the region's size.
-fn check(header: &MediaHeader, file: &dyn DiskFile, path: &Path) -> Result<u64, Error> {
+fn check_header(header: &MediaHeader, file: &dyn DiskFile, path: &Path) -> Result<u64, Error> {
     let unknown = header.features_must.get() | header.features_read.get();
     if unknown != 0 {
         return Err(Error::UnknownFeatures { path: path.to_owned(), bits: unknown });

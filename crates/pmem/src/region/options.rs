@@ -23,7 +23,7 @@ pub struct RegionOptions {
     /// which is for simulation, the caller's own thread checkpoints when it reserves.
     pub background: bool,
     /// Whether pages that are in the pool file are given back, so that a pool may be larger than
-    /// memory. Demands that *every* store lies in a [`Section`]. `logged` domain only.
+    /// memory. Demands that *every* store lies in a [`Section`](crate::Section). `logged` domain only.
     pub give_back: bool,
 }
 

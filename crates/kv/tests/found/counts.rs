@@ -1,0 +1,120 @@
+//! Counts after an open are exact, whatever the writer does meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tembo_kv::{Durability, Options, Store};
+
+use crate::bench::{Directory, Map, Random, expect, fill, key, kill, options, recover};
+
+const KEYS: u64 = 8000;
+
+/// One transaction of updates, removals and new keys, sometimes for nothing.
+fn transact(store: &Store, map: &mut Map, random: &mut Random) {
+    let space = store.keyspace("a").unwrap();
+    let mut next = map.clone();
+    let mut tx = store.transaction().unwrap();
+    for _ in 0..6 {
+        let key = key(random.below(KEYS + KEYS / 4));
+        if random.below(3) > 0 {
+            let existed = tx.put(space, &key, &[b"new"]).unwrap();
+            assert_eq!(existed, next.insert(key, b"new".to_vec()).is_some());
+        } else {
+            assert_eq!(tx.remove(space, &key).unwrap(), next.remove(&key).is_some());
+        }
+    }
+    if random.below(8) > 0 {
+        tx.commit(Durability::Buffered).unwrap();
+        *map = next;
+    }
+}
+
+fn expect_count(store: &Store, map: &Map) {
+    let space = store.keyspace("a").unwrap();
+    assert_eq!(store.transaction().unwrap().count(space), Some(map.len() as u64));
+    assert_eq!(store.check().unwrap().keyspaces[0].1.entry_count, map.len() as u64);
+}
+
+#[test]
+fn counts_after_open_are_exact_beside_a_writer() {
+    let directory = Directory::new("counts");
+    let options = options(8 << 20, 64 << 20);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    fill(&store, store.keyspace("a").unwrap(), 0..KEYS, b"good");
+    kill(store);
+    let mut map: Map = (0..KEYS).map(|i| (key(i), b"good".to_vec())).collect();
+    let mut random = Random(42);
+    for round in 0..8 {
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        (0..round).for_each(|_| transact(&store, &mut map, &mut random));
+        let recovered = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                recover(&store);
+                recovered.store(true, Ordering::Release);
+            });
+            for _ in 0..60 {
+                if recovered.load(Ordering::Acquire) {
+                    break;
+                }
+                transact(&store, &mut map, &mut random);
+            }
+        });
+        recover(&store);
+        expect_count(&store, &map);
+        expect(&store, store.keyspace("a").unwrap(), &map, "after recovery");
+        kill(store);
+    }
+}
+
+/// Updates that begin where the survey ends, so that it meets nodes made since it began.
+#[test]
+fn counts_after_open_are_exact_when_the_writer_comes_towards_the_survey() {
+    const MANY: u64 = 60_000;
+    let directory = Directory::new("towards");
+    let options = Options { background: true, ..options(32 << 20, 256 << 20) };
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    fill(&store, store.keyspace("a").unwrap(), 0..MANY, b"good");
+    kill(store);
+    for round in 0..3u64 {
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        let mut last = MANY;
+        while last >= 3 && store.report().recovering {
+            for _ in 0..3 {
+                fill(&store, space, last - 3..last, &round.to_le_bytes());
+            }
+            last -= 3;
+        }
+        let check = store.check().unwrap();
+        assert_eq!(check.keyspaces[0].1.entry_count, MANY, "round {round}");
+        assert_eq!(store.transaction().unwrap().count(space), Some(MANY), "round {round}");
+        kill(store);
+    }
+}
+
+/// What changes before the survey has begun is counted by it, and not a second time.
+#[test]
+fn counts_after_open_are_exact_when_recovery_comes_late() {
+    let directory = Directory::new("late-counts");
+    let options = options(4 << 20, 64 << 20);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("a").unwrap();
+    fill(&store, space, 0..100, b"good");
+    kill(store);
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("a").unwrap();
+    fill(&store, space, 50..150, b"new");
+    assert!(store.remove(space, &key(3), Durability::Buffered).unwrap());
+    drop(store.transaction().unwrap().put(space, b"void", &[b"v"]));
+    recover(&store);
+    assert_eq!(store.transaction().unwrap().count(space), Some(149));
+    let mut tx = store.transaction().unwrap();
+    tx.clear(space).unwrap();
+    tx.put(space, b"only", &[b"v"]).unwrap();
+    tx.commit(Durability::Buffered).unwrap();
+    assert_eq!(store.transaction().unwrap().count(space), Some(1));
+    store.maintain(1).unwrap();
+    store.put(space, b"and another", b"v", Durability::Buffered).unwrap();
+    recover(&store);
+    assert_eq!(store.transaction().unwrap().count(space), Some(2));
+}

@@ -156,9 +156,7 @@ fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -
     // the system's memory alone: a sync would not write them, they have to be written once more.
     header.rewrite("log.resume_header").ok()?;
     ring.write("log.resume_write", &bytes, position).ok()?;
-    // ORDER: what was read is durable before anything is built on it.
-    ring.file.sync("log.resume_sync").ok()?;
-    // ORDER: the groups are durable in the generation that goes on before the next begins.
+    // ORDER: what was read is durable, with the header, before anything is built on it.
     let next = |header: &mut LogHeader| {
         header.previous = header.generation;
         header.generation.set(header.previous.get() + 1);
@@ -187,9 +185,15 @@ fn recycle(
     path: &Path,
     found: Option<Found>,
 ) -> Result<Adopted, Error> {
-    let Some(mut found) = found.filter(|found| found.ring.capacity == capacity(source.log_size))
-    else {
-        return create(source, pool, path, None);
+    let wanted = capacity(source.log_size);
+    let mut found = match found {
+        Some(found) if found.ring.capacity == wanted => found,
+        Some(found) => match create(source, pool, path, None) {
+            // Another size has to wait for room.
+            Err(Error::DiskFull { .. }) => found,
+            made => return made,
+        },
+        None => return create(source, pool, path, None),
     };
     // ORDER: the name, which an opening that was cut off may have left in memory only, is durable
     // before the pool's header needs the log.

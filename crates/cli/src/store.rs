@@ -135,15 +135,21 @@ fn log_path(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// What a redo log has before its ring, in bytes.
+const LOG_HEADER: u64 = 4096;
+
 /// Opens a pool as it is: what `stat`, `check` and `dump` need.
 pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
     let PoolOptions { size, region, .. } = PoolOptions::default();
+    // The log that is there will do; another one would take room that the disk may not have.
+    let log = std::fs::metadata(log_path(path)).map_or(0, |log| log.len());
+    let log_size = if log > LOG_HEADER { log - LOG_HEADER } else { region.log_size };
     let args = StoreArgs {
         domain: Domain::Auto,
         sync: Sync::Always,
         size,
         size_max: region.size_max,
-        log_size: region.log_size,
+        log_size,
     };
     args.open(path)
 }

@@ -34,7 +34,22 @@ pub(crate) struct Inner {
 #[derive(Clone, Default)]
 pub(crate) struct Current {
     pub(crate) since: u64,
-    pub(crate) trees: Arc<[Arc<Cdds>]>,
+    pub(crate) trees: Arc<[Known]>,
+}
+
+/// A keyspace as readers know it.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) index: Arc<Cdds>,
+    pub(crate) incarnation: u32,
+}
+
+impl Known {
+    pub(crate) fn of(tree: &Tree) -> Known {
+        let (name, index) = (tree.name.clone(), tree.index.clone());
+        Known { name, index, incarnation: tree.incarnation }
+    }
 }
 
 impl Inner {
@@ -155,14 +170,9 @@ impl Inner {
         state.retired.reclaim(&retained, self.pool());
     }
 
-    /// Of the keyspace with this number, now.
-    pub(crate) fn incarnation(&self, id: u32) -> u32 {
-        self.lock().trees.get(id as usize).map_or(0, |tree| tree.incarnation)
-    }
-
     /// Tells snapshots that will be of `version` which trees there are.
     pub(crate) fn tell_trees(&self, state: &WriterState, version: u64) {
-        let trees = state.trees.iter().map(|tree| tree.index.clone()).collect();
+        let trees = state.trees.iter().map(Known::of).collect();
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Current { since: version, trees };
     }

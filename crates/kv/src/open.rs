@@ -11,7 +11,7 @@ use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
 use crate::format::{ROOT_SIZE, ROOT_SLOT};
-use crate::inner::{Current, Inner};
+use crate::inner::{Current, Inner, Known};
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::retire::RetireList;
@@ -71,7 +71,7 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         incarnations: 1,
         broken: false,
     };
-    let current = state.trees.iter().map(|tree| tree.index.clone()).collect();
+    let current = state.trees.iter().map(Known::of).collect();
     Ok(Inner {
         gate: RwLock::new(()),
         current: RwLock::new(Current { since: before, trees: current }),

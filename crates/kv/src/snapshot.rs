@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use tembo_index::{Cdds, DeadIntervals, Direction, VersionedIndex, View, Visit};
 
 use crate::catalogue::open_tree;
-use crate::inner::Inner;
+use crate::inner::{Current, Inner};
 use crate::{Error, Keyspace};
 
 /// One version of the store, readable while the handle lives, beside any writer, without a lock.
@@ -14,8 +14,10 @@ pub struct Snapshot<'s> {
     inner: &'s Inner,
     version: u64,
     dead: Arc<DeadIntervals>,
-    /// Trees by keyspace; if others than the newest, found in the catalogue at their first use.
-    trees: OnceLock<Arc<[Arc<Cdds>]>>,
+    /// The keyspaces there are now, and whether they are the same in this version.
+    current: Current,
+    /// Else those of this version, found in the catalogue at their first use.
+    older: OnceLock<Vec<(String, Cdds)>>,
 }
 
 impl<'s> Snapshot<'s> {
@@ -36,13 +38,8 @@ impl<'s> Snapshot<'s> {
     }
 
     fn pinned(inner: &'s Inner, version: u64) -> Snapshot<'s> {
-        let current = inner.current.read().unwrap_or_else(PoisonError::into_inner);
-        let trees = match current.since <= version {
-            true => OnceLock::from(current.trees.clone()),
-            false => OnceLock::new(),
-        };
-        drop(current);
-        Snapshot { inner, version, dead: inner.forest.dead(), trees }
+        let current = inner.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Snapshot { inner, version, dead: inner.forest.dead(), current, older: OnceLock::new() }
     }
 
     /// The version.
@@ -55,19 +52,24 @@ impl<'s> Snapshot<'s> {
     }
 
     fn tree(&self, keyspace: Keyspace) -> Result<&Cdds, Error> {
-        let trees = match self.trees.get() {
-            Some(trees) => trees,
+        let gone = Error::NoSuchKeyspace { version: self.version };
+        let known = self.current.trees.get(keyspace.id as usize);
+        let Some(known) = known.filter(|known| known.incarnation == keyspace.incarnation) else {
+            return Err(gone);
+        };
+        if self.current.since <= self.version {
+            return Ok(&known.index);
+        }
+        let older = match self.older.get() {
+            Some(older) => older,
             None => {
-                let mut entries = self.inner.catalogue.keyspaces(self.view())?;
-                entries.sort_by_key(|(_, entry)| entry.id.get());
-                let open =
-                    |(_, entry): &(String, _)| open_tree(&self.inner.forest, entry).map(Arc::new);
-                let trees = entries.iter().map(open).collect::<Result<Arc<[_]>, _>>()?;
-                self.trees.get_or_init(|| trees)
+                let entries = self.inner.catalogue.keyspaces(self.view())?;
+                let open = |(name, entry)| Ok((name, open_tree(&self.inner.forest, &entry)?));
+                let older = entries.into_iter().map(open).collect::<Result<Vec<_>, Error>>()?;
+                self.older.get_or_init(|| older)
             }
         };
-        let tree = trees.get(keyspace.id as usize);
-        tree.map(|tree| &**tree).ok_or(Error::NoSuchKeyspace { version: self.version })
+        older.iter().find(|(name, _)| *name == known.name).map(|(_, tree)| tree).ok_or(gone)
     }
 
     /// The value under `key`.
@@ -92,7 +94,8 @@ impl<'s> Snapshot<'s> {
         let entries = self.inner.catalogue.keyspaces(self.view())?;
         let keyspace = |(name, entry): (String, crate::format::KeyspaceEntry)| {
             let id = entry.id.get() as u32;
-            (name, Keyspace { id, incarnation: self.inner.incarnation(id) })
+            let known = self.current.trees.get(id as usize);
+            (name, Keyspace { id, incarnation: known.map_or(0, |known| known.incarnation) })
         };
         Ok(entries.into_iter().map(keyspace).collect())
     }

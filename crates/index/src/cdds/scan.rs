@@ -9,6 +9,7 @@ use super::Cdds;
 use super::node::Node;
 use super::record::{Bounds, read_record};
 use super::side::Order;
+use crate::error::damaged;
 use crate::{Direction, Error, KeyValue, View, Visit};
 
 /// Where a walk is to go on, and where it ends.
@@ -70,7 +71,14 @@ impl Cdds {
             else {
                 return Ok(());
             };
+            let sought = next.as_deref();
             match (direction, bounds.low, bounds.high) {
+                (Direction::Forward, _, Some(high)) if sought.is_some_and(|key| key > high) => {
+                    return damaged(leaf.object.offset(), "a leaf that covers the key sought");
+                }
+                (Direction::Backward, Some(low), _) if sought.is_some_and(|key| key <= low) => {
+                    return damaged(leaf.object.offset(), "a leaf that covers the key sought");
+                }
                 (Direction::Forward, _, Some(high)) => {
                     walk.from = Bound::Excluded(high);
                     // The least key above `high`.

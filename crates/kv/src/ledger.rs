@@ -6,12 +6,15 @@ use tembo_pool::{Object, Pool};
 
 use crate::Error;
 use crate::format::{
-    DeadSlot, KIND_ALL, LANE_COUNT, ROOT_SIZE, SNAPSHOT_COUNT, SNAPSHOT_NAME_SIZE, STORE_MAGIC,
-    SnapshotSlot, StoreRoot,
+    DEAD_COUNT, DeadSlot, KIND_ALL, LANE_COUNT, ROOT_SIZE, SNAPSHOT_COUNT, SNAPSHOT_NAME_SIZE,
+    STORE_MAGIC, SnapshotSlot, StoreRoot,
 };
 
 /// Versions by which the durable limit is raised: one fence in so many commits.
 const LIMIT_STEP: u64 = 1 << 16;
+
+/// Slots of the table of dead intervals that only an opening takes.
+const KEPT_FOR_OPENING: usize = DEAD_COUNT / 2;
 
 const LANES: u64 = LANE_COUNT as u64;
 
@@ -136,14 +139,17 @@ impl Ledger {
 
     /// Notes a dead interval. Durable when it returns; false if the table is full.
     pub(crate) fn note_dead(&self, region: &Region, dead: DeadInterval) -> Result<bool, Error> {
-        let slots = &self.media(region)?.dead;
+        let media = self.media(region)?;
+        let slots = &media.dead;
+        // Nobody can make room for an opening, whose intervals reach up to the limit: some is kept.
+        let kept = if dead.to == media.version_limit.load() { 0 } else { KEPT_FOR_OPENING };
         let same = slots.iter().find(|slot| {
             interval(slot).is_some_and(|old| old.from == dead.from && old.lane == dead.lane)
         });
         let slot = match same {
             Some(slot) if slot.to.load() >= dead.to => return Ok(true),
             Some(slot) => slot,
-            None => match slots.iter().find(|slot| slot.kind.load() == 0) {
+            None => match slots.iter().filter(|slot| slot.kind.load() == 0).nth(kept) {
                 Some(slot) => slot,
                 None => return Ok(false),
             },

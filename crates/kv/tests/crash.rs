@@ -223,17 +223,17 @@ fn miss(histories: &[History], name: &str, broken: Broken) -> (usize, Option<Str
 /// Steps that need not be missed, and why they stay.
 const NOT_MISSED: &[(Broken, &str)] = &[
     (
-        Broken::Without("kv.dead.forget"),
-        "an interval that is not forgotten is harmless until its slot is needed: the table is bounded",
+        Broken::Without("kv.dead.forget.flush"),
+        "an interval still noted is harmless, and its slot's next user stores to the same line; but \
+         the table must get room",
     ),
     (
-        Broken::Without("kv.dead.forget.flush"),
-        "as above; the slot's next user stores to the same line",
+        Broken::Without("kv.dead.forget.fence"),
+        "as above; but lines are fenced in the section that reserved them",
     ),
-    (Broken::Without("kv.dead.forget.fence"), "as above"),
     (
         Broken::Early("cdds.entry.start"),
-        "an entry that is not whole is not committed, and so void; the order is a second line of defence",
+        "an entry that is not whole is not committed, and so void; a second line of defence",
     ),
 ];
 

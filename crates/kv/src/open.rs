@@ -28,15 +28,19 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let ledger = Ledger::open(&pool, root)?;
     let region = pool.region();
     let section = region.reserve(64)?;
+    let mut pending_dead = None;
     for dead in ledger.in_flight(region)? {
         if !ledger.note_dead(region, dead)? {
-            return Err(Error::Damaged { what: "a table of dead intervals with room" });
+            // After many crashes in a row the table may be full. Then the first commit notes it, when
+            // the scrub has made room; until then it is in flight as before.
+            pending_dead = Some(dead);
         }
     }
     let before = ledger.version_limit(region)?;
     let limit = ledger.raise_limit(region, before + 1)?;
     drop(section);
-    let dead = Arc::new(DeadIntervals::new(ledger.dead(region)?));
+    let dead = ledger.dead(region)?.into_iter().chain(pending_dead).collect();
+    let dead = Arc::new(DeadIntervals::new(dead));
     forest.set_dead(dead.clone());
     // Until the pins are known everything counts as needed.
     let catalogue = Catalogue::new(Cdds::open(forest.clone(), ledger.catalogue(region)?, 1)?);
@@ -67,7 +71,7 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         unclean: Vec::new(),
         scrubbing: Vec::new(),
         cleared: Vec::new(),
-        pending_dead: None,
+        pending_dead,
         incarnations: 1,
         broken: false,
     };

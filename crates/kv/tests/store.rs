@@ -351,3 +351,35 @@ fn a_million_random_puts_cost_what_the_formula_says() {
     }
     store.check().unwrap();
 }
+
+/// More crashes in a row than the table of dead intervals has slots, each after a commit and before
+/// any recovery.
+#[test]
+fn any_number_of_crashes_before_recovery_leaves_a_store_that_opens() {
+    let directory = Directory::new("crashes");
+    let options = Options { background: false, ..options(DomainRequest::Flush) };
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("x").unwrap();
+    store.put(space, b"kept", b"1", Durability::Strict).unwrap();
+    // Half of the table by aborts between commits, the other half and more by crashes.
+    for _ in 0..63 {
+        store.transaction().unwrap().put(space, b"lost", &[b"0"]).unwrap();
+        store.put(space, b"kept", b"1", Durability::Strict).unwrap();
+    }
+    drop(store);
+    for round in 0..70u8 {
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        assert_eq!(store.get(space, b"kept").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(store.get(space, b"lost").unwrap(), None);
+        store.put(space, &[round], b"2", Durability::Strict).unwrap();
+        // In flight when the process goes: an abort notes nothing durably.
+        let mut tx = store.transaction().unwrap();
+        tx.put(space, b"lost", &[b"3"]).unwrap();
+        drop(tx);
+        drop(store);
+    }
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    let check = store.check().unwrap();
+    assert_eq!((check.leaked, check.keyspaces[0].1.entry_count), (0, 71));
+}

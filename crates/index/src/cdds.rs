@@ -21,7 +21,7 @@
 //! The thesis keeps the entries of a node physically in order and pays for each insertion with a
 //! shift: on average half a node rewritten, a fence wherever the shift crosses a line, and hybrids
 //! of two entries after a crash. Here the *order* (by key, then start) is what can be rebuilt, and
-//! so it is volatile: thirty slot numbers in a side-car of one cache line, made when the node is
+//! so it is volatile: thirty slot numbers and a copy of the heads in a side-car, made when the node is
 //! first touched after opening, kept up by the one writer, read by readers under a sequence number.
 //! An insertion is one entry in any free slot: one line. The number of entries needs no place on
 //! media either, an empty slot says so itself. Algorithm 6, which walks the whole tree to undo the
@@ -38,8 +38,9 @@
 //! sibling) are written into one new node, or two if one would be left with less than m_l free
 //! slots. This is split-insert with one or two nodes (algorithm 3), merge and copy-from-sibling
 //! (algorithm 4). The parent ends its entries for the old nodes and begins others for the new, which
-//! may reshape the parent. The old node is not touched: its entries need no end, since the path to
-//! it has one. So old versions stay readable, and nothing that a crash can undo is overwritten.
+//! may reshape the parent. The old node's entries are not touched; one stamp in its header, its
+//! *death*, ends those that have no end. So old versions stay readable, a record may be freed before
+//! the old node that still names it, and nothing that a crash can undo is overwritten.
 //!
 //! A new root is published by one store into the root cell. It names the root before and since when
 //! it is the root; readers of older versions, and everybody after a crash, follow that chain.

@@ -1,0 +1,10 @@
+//! Workloads, and oracles that judge what a crash leaves of them.
+//!
+//! `explore` is the one entrance: the command `tembo crashtest`, the tests and `cargo xtask
+//! torture` all come through it.
+
+mod outcome;
+mod target;
+
+pub use outcome::{Effort, Outcome, Violation};
+pub use target::{Model, Mutation, Structure, Target, Twist};

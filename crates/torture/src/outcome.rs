@@ -1,0 +1,44 @@
+//! How far an exploration goes, and what came of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::Target;
+
+/// How far an exploration goes.
+pub struct Effort<'a> {
+    /// Where the random numbers begin.
+    pub seed: u64,
+    /// Images after which it ends; the workloads may end before.
+    pub images_max: u64,
+    /// Told now and then of the images judged so far.
+    pub progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// What an exploration found.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was explored.
+    pub target: Target,
+    /// Images judged.
+    pub images: u64,
+    /// Images that differ in what recovery and oracle read.
+    pub distinct: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Names of the steps that were done.
+    pub steps: BTreeSet<&'static str>,
+    /// The first thing that was wrong; the exploration ended there.
+    pub violation: Option<Violation>,
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// What was wrong, with the operations and the crash point.
+    pub what: String,
+    /// The workload that showed it.
+    pub workload: String,
+    /// Arguments of `tembo crashtest` that show it again.
+    pub replay: String,
+}

@@ -1,0 +1,56 @@
+//! What is explored, and what is wrong with it on purpose.
+
+/// A part of the house that writes persistent memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Structure {
+    /// The region itself: creation, opening, growth, redo log, checkpoint, records beside the log.
+    Region,
+    /// The pool: superblock, roots, allocator, growth, sweep.
+    Pool,
+    /// The CDDS B-Tree.
+    Cdds,
+    /// The store: commits, keyspaces, snapshots, rollback, recovery.
+    Kv,
+    /// The server's commands, as they change the store.
+    Server,
+}
+
+/// What the medium may do at a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Model {
+    /// Each line keeps any prefix of its stores since it was last guaranteed; lines are independent.
+    Flush,
+    /// All stores of all lines keep one global prefix.
+    Eadr,
+    /// Sectors of the files, their sizes and their names, between two successful syncs.
+    Logged,
+}
+
+/// One exploration's subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// What is explored.
+    pub structure: Structure,
+    /// On what medium.
+    pub model: Model,
+}
+
+/// How a step is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Twist {
+    /// The step is not done.
+    Dropped,
+    /// The commit store may be durable before older stores to its line and before its fence.
+    Early,
+    /// The step is done at another place, which its name and the table of twists tell.
+    Misplaced,
+}
+
+/// One named step, broken in one way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mutation {
+    /// The step's name in the sources.
+    pub step: String,
+    /// What is wrong with it.
+    pub twist: Twist,
+}

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask tidy | ci | torture | help`.
+//! The project's own commands: `cargo xtask tidy | steps | ci | torture | help`.
 
 // A command-line tool whose output is its purpose.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -14,6 +14,7 @@ const HELP: &str = "\
 cargo xtask <command>
 
   tidy        the style that runs: see STYLE.md
+  steps       writes the list of named steps, which the adversary takes away one at a time
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
   torture     the kill test, 200 rounds in each domain (minutes); `torture ROUNDS` for another number
   help        this text";
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["tidy"] => tidy::run(&root()),
+        ["steps"] => tidy::write_steps(&root()),
         ["ci"] => ci::run(&root()),
         ["torture"] => torture::run(&root(), None),
         ["torture", rounds] => torture::run(&root(), Some(rounds)),

@@ -13,6 +13,7 @@ mod orders;
 mod purity;
 mod sizes;
 mod source;
+mod steps;
 mod unsafety;
 mod words;
 
@@ -70,6 +71,7 @@ const CHECKS: &[Check] = &[
     orders::check,
     purity::check,
     sizes::check,
+    steps::check,
     unsafety::check,
     words::check,
 ];
@@ -87,6 +89,15 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         }
         count => bail!("tidy found {count} (see STYLE.md)"),
     }
+}
+
+/// Writes the list of all named steps.
+pub(crate) fn write_steps(root: &Path) -> anyhow::Result<()> {
+    let tree = Tree::read(root, &mut Vec::new())?;
+    let list = steps::list(&tree);
+    std::fs::write(root.join(steps::LIST), list).context("cannot write the list of steps")?;
+    println!("==> steps: {} written", steps::LIST);
+    Ok(())
 }
 
 fn findings(root: &Path) -> anyhow::Result<Vec<Finding>> {

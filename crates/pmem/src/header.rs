@@ -68,7 +68,7 @@ impl<T: Slot> Slots<T> {
     /// Writes the header once more where it was found, and makes it durable: the other slot may
     /// hold the only durable value, and a sync alone would not write what a failed one gave up.
     pub(crate) fn settle(&self, step: &'static str, sync_step: &'static str) -> Result<(), Error> {
-        self.put(step, sync_step, &self.value)
+        self.write_slot(step, sync_step, &self.value)
     }
 
     /// Writes the header once more where it was found; durable with the file's next sync.
@@ -78,7 +78,12 @@ impl<T: Slot> Slots<T> {
         written.map_err(|e| Error::io(step, &self.path, e))
     }
 
-    fn put(&self, step: &'static str, sync_step: &'static str, value: &T) -> Result<(), Error> {
+    fn write_slot(
+        &self,
+        step: &'static str,
+        sync_step: &'static str,
+        value: &T,
+    ) -> Result<(), Error> {
         let offset = SLOT_OFFSETS[(value.sequence() % 2) as usize];
         self.file
             .write_at(step, value.as_bytes(), offset)
@@ -98,7 +103,7 @@ impl<T: Slot> Slots<T> {
         change(&mut value);
         let sequence = value.sequence() + 1;
         value.seal(sequence);
-        self.put(step, sync_step, &value)?;
+        self.write_slot(step, sync_step, &value)?;
         self.value = value;
         Ok(())
     }

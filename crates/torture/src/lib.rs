@@ -4,7 +4,11 @@
 //! torture` all come through it.
 
 mod outcome;
+mod step;
+mod steps;
 mod target;
 
 pub use outcome::{Effort, Outcome, Violation};
+pub use step::{Step, StepKind};
+pub use steps::STEPS;
 pub use target::{Model, Mutation, Structure, Target, Twist};

@@ -47,7 +47,7 @@ impl RedoLog {
             self.mapping
                 .give_back(offset, offset + len)
                 .map_err(|e| Error::io("refresh", &self.pool_path, e))?;
-            self.lock().pages.remove(offset, offset + len);
+            self.lock().pages.forget(offset, offset + len);
         }
         book.with(|note| note.extents.push((offset, len)));
         Ok(())

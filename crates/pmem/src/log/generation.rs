@@ -297,7 +297,8 @@ fn fill_groups(
     let mut at = LOG_HEADER_SIZE;
     let mut bytes = Vec::with_capacity(2 * PIECE);
     let lines: Vec<(u64, &[u8])> = replay.map_or(Vec::new(), |replay| replay.lines().collect());
-    for group in lines.chunks(GROUP_MAX) {
+    let mut groups = lines.chunks(GROUP_MAX).peekable();
+    while let Some(group) = groups.next() {
         let offsets: Vec<u64> = group.iter().map(|(line, _)| *line).collect();
         let mut values = group.iter().map(|(_, value)| *value);
         place = encode(
@@ -307,13 +308,12 @@ fn fill_groups(
             (&offsets, &[]),
             |_, out| out.extend_from_slice(values.next().unwrap_or_default()),
         );
-        if bytes.len() >= PIECE {
+        if bytes.len() >= PIECE || groups.peek().is_none() {
             file.write_at("log.fill_groups", &bytes, at)?;
             at += bytes.len() as u64;
             bytes.clear();
         }
     }
-    file.write_at("log.fill_groups", &bytes, at)?;
     Ok(place)
 }
 

@@ -54,7 +54,7 @@ impl PageTable {
     }
 
     /// The pages of `start..end` are the file's again.
-    pub(super) fn remove(&mut self, start: u64, end: u64) {
+    pub(super) fn forget(&mut self, start: u64, end: u64) {
         for page in (start / PAGE) as usize..(end / PAGE) as usize {
             if let Some(Some(slots)) = self.leaves.get_mut(page / LEAF) {
                 self.count -= u64::from(slots[page % LEAF] != 0);

@@ -87,7 +87,7 @@ fn make<E: From<Error>, R: AsRef<Region>>(
     }
     let region = draft_region(draft, draft_path, size, &choice, options)?;
     let formatted = format(region)?;
-    formatted.as_ref().settle(draft, draft_path)?;
+    formatted.as_ref().write_formatted(draft, draft_path)?;
     drop(formatted);
     let disk = &options.disk;
     // ORDER: the file's content and length are durable before it has its name, so that whoever
@@ -141,7 +141,7 @@ fn draft_region(
 
 impl Region {
     /// Writes what formatting has fenced into the file.
-    fn settle(&self, draft: &Arc<dyn DiskFile>, draft_path: &Path) -> Result<(), Error> {
+    fn write_formatted(&self, draft: &Arc<dyn DiskFile>, draft_path: &Path) -> Result<(), Error> {
         let Backend::Format(lines) = &self.backend else {
             return Ok(());
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tembo_pmem::{
-    DomainRequest, Error, FlushInstruction, HEADER_SIZE, Observer, Region, RegionOptions,
+    DomainRequest, Error, FlushInstruction, HEADER_SIZE, Observer, Region, RegionOptions, Stored,
     SyncPolicy,
 };
 
@@ -17,11 +17,13 @@ struct Nobody;
 
 impl Observer for Nobody {
     fn load(&self, _offset: u64, _len: u64) {}
-    fn store(&self, _offset: u64, _len: u64) {}
-    fn commit(&self, _name: &'static str, _offset: u64) {}
+    fn store(&self, _stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        perform();
+    }
     fn flush(&self, _name: &'static str, _offset: u64, _len: u64) {}
     fn fence(&self, _name: &'static str) {}
     fn sync(&self) {}
+    fn grow(&self, _size: u64) {}
 }
 
 fn main() -> Result<(), Error> {

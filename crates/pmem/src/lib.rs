@@ -25,7 +25,7 @@ pub use domain::{Domain, DomainRequest, SyncPolicy};
 pub use error::{Error, Fault};
 pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
-pub use observer::Observer;
+pub use observer::{Observer, Stored};
 pub use prefetch::prefetch;
 pub use region::{BYPASS_MIN, Region, RegionOptions, Report, Section};
 pub use word::Word;

@@ -23,7 +23,9 @@ use crate::flush::{FlushInstruction, line_count, store_fence};
 use crate::format::MediaHeader;
 use crate::header::Slots;
 use crate::mapping::{Backing, Base, Mapping, PAGE};
-use crate::{Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Observer, SyncPolicy, Word};
+use crate::{
+    Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Observer, Stored, SyncPolicy, Word,
+};
 use copy::copy_parts;
 use format_lines::FormatLines;
 use logged::Logged;
@@ -185,20 +187,26 @@ impl Region {
     /// Stores a word (release). Durable after a flush of its line and a fence.
     #[inline]
     pub fn store(&self, word: &Word, value: u64) {
-        word.put(value);
-        Counters::count(|c| (c.stores, c.bytes) = (c.stores + 1, c.bytes + 8));
-        if let Some(observer) = &self.observer {
-            observer.store(self.offset_of(word), 8);
-        }
+        self.put(None, word, value);
     }
 
     /// A store that publishes or commits: named, because the adversary stops before each of them.
     #[inline]
     pub fn commit(&self, name: &'static str, word: &Word, value: u64) {
-        if let Some(observer) = &self.observer {
-            observer.commit(name, self.offset_of(word));
+        self.put(Some(name), word, value);
+    }
+
+    #[inline]
+    fn put(&self, name: Option<&'static str>, word: &Word, value: u64) {
+        Counters::count(|c| (c.stores, c.bytes) = (c.stores + 1, c.bytes + 8));
+        match &self.observer {
+            None => word.put(value),
+            Some(observer) => {
+                let (offset, bytes) = (self.offset_of(word), value.to_le_bytes());
+                let stored = Stored { name, offset, parts: &[&bytes] };
+                observer.store(stored, &mut || word.put(value));
+            }
         }
-        self.store(word, value);
     }
 
     /// Writes the parts one after another into space that nobody reads yet, and flushes it: durable
@@ -215,14 +223,22 @@ impl Region {
             return Err(self.fault(offset, len as u64).into());
         }
         let at = self.range(offset, len as u64)?;
-        if let Some(observer) = &self.observer {
-            observer.store(offset, len as u64);
-            observer.flush(name, offset, len as u64);
-        }
         let count = line_count(offset, len as u64);
         Counters::count(|c| {
             (c.stores, c.bytes, c.lines) = (c.stores + 1, c.bytes + len as u64, c.lines + count);
         });
+        let Some(observer) = &self.observer else {
+            return self.write_at(at, offset, len, parts);
+        };
+        let mut written = Ok(());
+        let stored = Stored { name: None, offset, parts };
+        observer.store(stored, &mut || written = self.write_at(at, offset, len, parts));
+        observer.flush(name, offset, len as u64);
+        written
+    }
+
+    #[inline]
+    fn write_at(&self, at: *mut u8, offset: u64, len: usize, parts: &[&[u8]]) -> Result<(), Error> {
         match &self.backend {
             Backend::Flush(_) | Backend::Eadr if len >= STREAM_MIN => self.stream(at, parts),
             Backend::Logged(logged) if is_bypass(offset, len as u64) => {

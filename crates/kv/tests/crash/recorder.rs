@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use tembo_pmem::{LINE, Observer, Region};
+use tembo_pmem::{LINE, Observer, Region, Stored};
 
 /// A step that passed the waist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,16 +151,17 @@ impl Recorder {
 impl Observer for Recorder {
     fn load(&self, _: u64, _: u64) {}
 
-    fn store(&self, offset: u64, len: u64) {
+    fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        if let Some(name) = stored.name {
+            self.note((0, 0), |log, _| log.commit = Some(name));
+        }
+        perform();
+        let (offset, len) = (stored.offset, stored.len());
         let word = if len == 8 { (offset, offset + 8) } else { (0, 0) };
         self.note(word, |log, memory| {
             log.compare(memory, offset, len, (0, 0));
             log.commit = None;
         });
-    }
-
-    fn commit(&self, name: &'static str, _: u64) {
-        self.note((0, 0), |log, _| log.commit = Some(name));
     }
 
     fn flush(&self, name: &'static str, offset: u64, len: u64) {
@@ -174,4 +175,6 @@ impl Observer for Recorder {
     }
 
     fn sync(&self) {}
+
+    fn grow(&self, _: u64) {}
 }

@@ -22,7 +22,11 @@ impl Region {
         match &self.media {
             None => self.grow_memory(size),
             Some(_) => self.grow_file(size),
+        }?;
+        if let Some(observer) = &self.observer {
+            observer.grow(self.size());
         }
+        Ok(())
     }
 
     fn grow_memory(&self, size: u64) -> Result<(), Error> {

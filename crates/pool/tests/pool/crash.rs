@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use tembo_pmem::{Observer, RegionOptions};
+use tembo_pmem::{Observer, RegionOptions, Stored};
 
 use crate::random::Random;
 
@@ -71,11 +71,16 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn load(&self, _: u64, _: u64) {}
-    fn store(&self, _: u64, _: u64) {
+    fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        stored.name.into_iter().for_each(|name| self.note(name, What::Store));
+        let is_word = stored.len() == 8;
+        if is_word {
+            perform();
+        }
         self.note("store", What::Store);
-    }
-    fn commit(&self, name: &'static str, _: u64) {
-        self.note(name, What::Store);
+        if !is_word {
+            perform();
+        }
     }
     fn flush(&self, name: &'static str, offset: u64, len: u64) {
         self.note(name, What::Flush { offset, len });
@@ -84,6 +89,7 @@ impl Observer for Recorder {
         self.note(name, What::Fence);
     }
     fn sync(&self) {}
+    fn grow(&self, _: u64) {}
 }
 
 /// All that happened: before step `i` the region held `states[i].bytes`.

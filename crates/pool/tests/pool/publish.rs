@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tembo_pmem::{Counters, Observer, RegionOptions};
+use tembo_pmem::{Counters, Observer, RegionOptions, Stored};
 use tembo_pool::{Error, Geometry, Pool, PoolOptions};
 
 use crate::image;
@@ -66,9 +66,9 @@ impl Trace {
 
 impl Observer for Trace {
     fn load(&self, _: u64, _: u64) {}
-    fn store(&self, _: u64, _: u64) {}
-    fn commit(&self, name: &'static str, _: u64) {
-        self.note(name);
+    fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        stored.name.into_iter().for_each(|name| self.note(name));
+        perform();
     }
     fn flush(&self, name: &'static str, _: u64, _: u64) {
         self.note(name);
@@ -77,6 +77,7 @@ impl Observer for Trace {
         self.note(name);
     }
     fn sync(&self) {}
+    fn grow(&self, _: u64) {}
 }
 
 #[test]

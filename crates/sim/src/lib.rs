@@ -3,6 +3,8 @@
 //! It knows the waist and nothing above it: workloads, and what must be true of an image, stand in
 //! `torture`.
 
+mod disk;
 mod random;
 
+pub use disk::{Chooser, Decision, Failure, Fault, Point, Rest, SimDisk, Site, Slip, Snapshot};
 pub use random::Random;

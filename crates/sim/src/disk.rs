@@ -1,0 +1,308 @@
+//! A disk in memory that loses power, fails, fills up and forgets.
+//!
+//! It holds what is read, and for each sector, length and name what the medium may hold instead:
+//! anything that it has been since it was last known durable. A power loss leaves one of these for
+//! each, independently of all others, and who reads it first decides which ([`Chooser`]). A snapshot
+//! shares all sectors that do not change, so that one may be taken before every step.
+
+mod chooser;
+mod fault;
+mod file;
+mod inner;
+mod kept;
+mod sector;
+mod state;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tembo_pmem::{Disk, DiskFile};
+
+use crate::Random;
+pub use chooser::{Chooser, Decision, Rest, Site};
+pub use fault::{Failure, Fault, Slip};
+use file::SimFile;
+use inner::{Done, Inner, Late};
+use state::{File, State};
+
+/// A disk as it was at some moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    state: State,
+    mapped: bool,
+}
+
+/// A moment at which a crash is tried.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The step that was about to be done.
+    pub step: &'static str,
+    /// The disk before it.
+    pub snapshot: Snapshot,
+    /// What was marked last.
+    pub mark: u64,
+}
+
+/// A disk in memory. Clones are the same disk.
+#[derive(Clone)]
+pub struct SimDisk {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    inner: Mutex<Inner>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Snapshot {
+    fn of(state: &State, mapped: bool) -> Snapshot {
+        Snapshot { state: state.clone(), mapped }
+    }
+
+    /// The process is gone, the machine goes on: all that was written is read.
+    pub fn after_kill(&self) -> SimDisk {
+        SimDisk::with(Inner::new(self.state.clone(), Chooser::new(Rest::New), self.mapped))
+    }
+
+    /// The power was lost, and is back.
+    pub fn after_power_loss(&self, chooser: Chooser) -> SimDisk {
+        let mut state = self.state.clone();
+        state.lose_power();
+        SimDisk::with(Inner::new(state, chooser, self.mapped))
+    }
+}
+
+impl Default for SimDisk {
+    fn default() -> SimDisk {
+        SimDisk::with(Inner::new(State::default(), Chooser::new(Rest::New), false))
+    }
+}
+
+impl SimDisk {
+    /// An empty disk whose files can be mapped: from memory, whose changes are taken over before
+    /// each step.
+    pub fn mapped() -> SimDisk {
+        SimDisk::with(Inner::new(State::default(), Chooser::new(Rest::New), true))
+    }
+
+    fn with(inner: Inner) -> SimDisk {
+        SimDisk { shared: Arc::new(Shared { inner: Mutex::new(inner) }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.shared.lock()
+    }
+
+    /// The disk as it is.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut inner = self.lock();
+        // Memory that cannot be read was never mapped.
+        let _ = inner.absorb();
+        Snapshot::of(&inner.state, inner.memories.is_some())
+    }
+
+    /// Plans what fails from here on.
+    pub fn fail(&self, fault: Fault) {
+        let mut inner = self.lock();
+        (inner.fault, inner.calls) = (Some(fault), 0);
+    }
+
+    /// Nothing fails any more.
+    pub fn heal(&self) {
+        self.lock().fault = None;
+    }
+
+    /// From here on a step is done wrong.
+    pub fn slip(&self, slip: Option<Slip>) {
+        self.lock().slip = slip;
+    }
+
+    /// The disk has `sectors` left.
+    pub fn leave_room(&self, sectors: Option<usize>) {
+        self.lock().state.room = sectors;
+    }
+
+    /// From here on a point is noted before each step.
+    pub fn record(&self) {
+        self.lock().records = true;
+    }
+
+    /// The points noted, the disk as it is last, under the name `end`; none are noted any more.
+    pub fn points(&self) -> Vec<Point> {
+        let snapshot = self.snapshot();
+        let mut inner = self.lock();
+        inner.records = false;
+        let mut points = std::mem::take(&mut inner.points);
+        points.push(Point { step: "end", snapshot, mark: inner.mark });
+        points
+    }
+
+    /// Stands in the points noted from here on.
+    pub fn mark(&self, mark: u64) {
+        self.lock().mark = mark;
+    }
+
+    /// Names of the steps that were tried.
+    pub fn steps(&self) -> BTreeSet<&'static str> {
+        self.lock().steps.clone()
+    }
+
+    /// A hash of all that was read, in order.
+    pub fn read_hash(&self) -> u64 {
+        self.lock().read_hash
+    }
+
+    /// What was decided about the power loss.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.lock().chooser.made().to_vec()
+    }
+
+    /// The bytes of a file.
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let inner = &mut *self.lock();
+        let file = inner.state.find(path, &mut inner.chooser)?;
+        let mut bytes = vec![0; inner.state.len(file, &mut inner.chooser) as usize];
+        inner.state.read(file, &mut bytes, 0, &mut inner.chooser);
+        Some(bytes)
+    }
+
+    /// Puts a file there, durably, in the place of whatever has the name.
+    pub fn put(&self, path: &Path, bytes: &[u8]) {
+        let mut inner = self.lock();
+        inner.state.files.push(Arc::new(File::durable(bytes)));
+        let file = inner.state.files.len() - 1;
+        inner.state.name(path, Some(file));
+        inner.state.sync_names();
+    }
+
+    /// Takes a name away, durably.
+    pub fn take(&self, path: &Path) {
+        let mut inner = self.lock();
+        inner.state.name(path, None);
+        inner.state.sync_names();
+    }
+
+    /// Sectors of a file, within its length, that were never written.
+    pub fn unwritten(&self, path: &Path) -> usize {
+        let inner = &mut *self.lock();
+        let Some(file) = inner.state.find(path, &mut inner.chooser) else {
+            return 0;
+        };
+        inner.state.files[file].unwritten_count()
+    }
+
+    /// Changes names in a step.
+    fn step(
+        &self,
+        step: &'static str,
+        change: impl FnOnce(&mut Inner) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut inner = self.lock();
+        let result = match inner.begin(step, Some(Late::Names))? {
+            Done::Yes => change(&mut inner),
+            Done::No => Ok(()),
+            Done::Failed(error) => Err(error),
+        };
+        inner.end(step)?;
+        result
+    }
+}
+
+impl Inner {
+    fn find(&mut self, path: &Path) -> Option<usize> {
+        let found = self.state.find(path, &mut self.chooser);
+        self.has_read(found.map_or(u64::MAX, |file| file as u64));
+        found
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let inner = &mut *self.lock();
+        let file = inner.find(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(SimFile::new(self, inner, file, false)?))
+    }
+
+    fn create(&self, step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        // Without the step there is a file that has no name.
+        let new = {
+            let files = &mut self.lock().state.files;
+            files.push(Arc::new(File::empty()));
+            files.len() - 1
+        };
+        self.step(step, |inner| {
+            let old = inner.find(path);
+            if old.is_some_and(|old| inner.locks.contains(&old)) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            inner.state.name(path, Some(new));
+            Ok(())
+        })?;
+        let inner = &mut *self.lock();
+        inner.locks.insert(new);
+        Ok(Arc::new(SimFile::new(self, inner, new, true)?))
+    }
+
+    fn link(&self, step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
+        self.step(step, |inner| {
+            if inner.find(to).is_some() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let file = inner.find(from).ok_or(io::ErrorKind::NotFound)?;
+            inner.state.name(to, Some(file));
+            Ok(())
+        })
+    }
+
+    fn rename(&self, step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
+        self.step(step, |inner| {
+            let file = inner.find(from).ok_or(io::ErrorKind::NotFound)?;
+            inner.state.name(from, None);
+            inner.state.name(to, Some(file));
+            Ok(())
+        })
+    }
+
+    fn remove(&self, step: &'static str, path: &Path) -> io::Result<()> {
+        self.step(step, |inner| {
+            inner.find(path).ok_or(io::ErrorKind::NotFound)?;
+            inner.state.name(path, None);
+            Ok(())
+        })
+    }
+
+    fn sync_dir(&self, step: &'static str, _path: &Path) -> io::Result<()> {
+        let mut inner = self.lock();
+        let result = match inner.begin(step, Some(Late::Names))? {
+            Done::Yes => {
+                inner.state.sync_names();
+                Ok(())
+            }
+            Done::No => Ok(()),
+            Done::Failed(error) => {
+                inner.state.fail_sync_names();
+                Err(error)
+            }
+        };
+        inner.end(step)?;
+        result
+    }
+
+    fn entropy(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.state.entropy += 1;
+        // A machine that boots does not find the numbers of its last life.
+        Random::new(inner.state.entropy + (inner.state.boots << 32)).number()
+    }
+
+    fn boot(&self) -> u64 {
+        1 + self.lock().state.boots
+    }
+}

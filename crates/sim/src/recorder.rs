@@ -1,0 +1,113 @@
+//! Writes down what passes the waist of one region, in the order in which it is done.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use tembo_pmem::{Observer, Stored};
+
+use crate::event::{Event, LINE, Piece, Step, pieces};
+
+/// The observer of a run that is to be explored.
+#[derive(Default)]
+pub struct Recorder {
+    log: Mutex<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    events: Vec<Event>,
+    threads: Vec<ThreadId>,
+}
+
+impl Log {
+    fn note(&mut self, step: Step) {
+        let id = std::thread::current().id();
+        let thread = match self.threads.iter().position(|other| *other == id) {
+            Some(thread) => thread,
+            None => {
+                self.threads.push(id);
+                self.threads.len() - 1
+            }
+        };
+        self.events.push(Event { thread: thread as u16, step });
+    }
+}
+
+impl Recorder {
+    /// One that has seen nothing.
+    pub fn new() -> Arc<Recorder> {
+        Arc::default()
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Steps so far.
+    pub fn len(&self) -> usize {
+        self.log().events.len()
+    }
+
+    /// Whether nothing was done.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Says that another operation begins.
+    pub fn begin_operation(&self) {
+        self.log().note(Step::Operation);
+    }
+
+    /// The steps; the recorder has seen nothing from here on.
+    pub fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut self.log().events)
+    }
+}
+
+/// The bytes that `image` has after `events`, as the process sees them.
+pub fn newest(image: &[u8], events: &[Event]) -> Vec<u8> {
+    let mut bytes = image.to_vec();
+    for event in events {
+        match event.step {
+            Step::Store(piece) => store(&mut bytes, &piece),
+            Step::Grow { size } => bytes.resize(size as usize, 0),
+            _ => {}
+        }
+    }
+    bytes
+}
+
+pub(crate) fn store(bytes: &mut [u8], piece: &Piece) {
+    let (at, len) = (piece.offset as usize, usize::from(piece.len));
+    bytes[at..at + len].copy_from_slice(&piece.bytes[..len]);
+}
+
+impl Observer for Recorder {
+    fn load(&self, _: u64, _: u64) {}
+
+    fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        let mut log = self.log();
+        perform();
+        pieces(stored.name, stored.offset, stored.parts, |piece| log.note(Step::Store(piece)));
+    }
+
+    fn flush(&self, name: &'static str, offset: u64, len: u64) {
+        if len > 0 {
+            let line = |offset: u64| (offset / LINE as u64) as u32;
+            let (first, last) = (line(offset), line(offset + len - 1));
+            self.log().note(Step::Flush { name, first, last });
+        }
+    }
+
+    fn fence(&self, name: &'static str) {
+        self.log().note(Step::Fence { name });
+    }
+
+    fn sync(&self) {
+        self.log().note(Step::Sync);
+    }
+
+    fn grow(&self, size: u64) {
+        self.log().note(Step::Grow { size });
+    }
+}

@@ -113,9 +113,12 @@ impl Region {
     /// A region in memory only that begins with the bytes of `image`.
     pub fn from_image(image: &[u8], options: &RegionOptions) -> Result<Region, Error> {
         let region = Region::volatile((image.len() as u64).next_multiple_of(8), options)?;
-        // SAFETY: the region has at least the image's length and nobody else has it yet.
-        unsafe {
-            std::ptr::copy_nonoverlapping(image.as_ptr(), region.base.at(0), image.len());
+        // Fresh memory is zero: pages of zeros need not be touched.
+        let pages = image.chunks(PAGE as usize).enumerate();
+        for (index, page) in pages.filter(|(_, page)| page.iter().any(|&byte| byte != 0)) {
+            let at = region.base.at(index as u64 * PAGE);
+            // SAFETY: the region has at least the image's length and nobody else has it yet.
+            unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), at, page.len()) };
         }
         Ok(region)
     }

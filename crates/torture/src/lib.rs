@@ -3,11 +3,22 @@
 //! `explore` is the one entrance: the command `tembo crashtest`, the tests and `cargo xtask
 //! torture` all come through it.
 
+mod campaign;
+mod command;
+mod explore;
+mod judge;
+mod kv;
 mod outcome;
+mod proof;
+mod recording;
+mod seen;
 mod step;
 mod steps;
+mod subject;
 mod target;
+mod workload;
 
+pub use explore::{explore, mutations, prove, redundancy};
 pub use outcome::{Effort, Outcome, Violation};
 pub use step::{Step, StepKind};
 pub use steps::STEPS;

@@ -6,13 +6,23 @@ use std::time::Duration;
 use crate::Target;
 
 /// How far an exploration goes.
+#[derive(Clone, Copy)]
 pub struct Effort<'a> {
     /// Where the random numbers begin.
     pub seed: u64,
     /// Images after which it ends; the workloads may end before.
     pub images_max: u64,
+    /// Only the workload of that name, as a violation tells it.
+    pub workload: Option<&'a str>,
     /// Told now and then of the images judged so far.
     pub progress: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Effort<'_> {
+    /// From that seed on, so many images, and nobody is told meanwhile.
+    pub fn of(seed: u64, images_max: u64) -> Effort<'static> {
+        Effort { seed, images_max, workload: None, progress: &|_| {} }
+    }
 }
 
 /// What an exploration found.

@@ -1,0 +1,86 @@
+//! The words of `tembo crashtest`, in which a violation says how it is seen again.
+
+use tembo_sim::Cache;
+
+use crate::{Effort, Model, Mutation, Structure, Target, Twist};
+
+impl Structure {
+    /// All of them.
+    pub const ALL: [Structure; 5] =
+        [Structure::Region, Structure::Pool, Structure::Cdds, Structure::Kv, Structure::Server];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Structure::Region => "region",
+            Structure::Pool => "pool",
+            Structure::Cdds => "cdds",
+            Structure::Kv => "kv",
+            Structure::Server => "server",
+        }
+    }
+
+    /// The model that is looked at unless another is asked for.
+    pub fn model(self) -> Model {
+        if self == Structure::Region { Model::Logged } else { Model::Flush }
+    }
+
+    /// Whether it can be explored on that medium.
+    pub fn has(self, model: Model) -> bool {
+        (self == Structure::Region) == (model == Model::Logged)
+    }
+}
+
+impl Model {
+    /// All of them.
+    pub const ALL: [Model; 3] = [Model::Flush, Model::Eadr, Model::Logged];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::Flush => "flush",
+            Model::Eadr => "eadr",
+            Model::Logged => "logged",
+        }
+    }
+}
+
+impl Twist {
+    /// All of them.
+    pub const ALL: [Twist; 3] = [Twist::Dropped, Twist::Early, Twist::Misplaced];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Twist::Dropped => "dropped",
+            Twist::Early => "early",
+            Twist::Misplaced => "misplaced",
+        }
+    }
+}
+
+/// When stores are durable in that model.
+pub(crate) fn cache(model: Model) -> Cache {
+    if model == Model::Eadr { Cache::Eadr } else { Cache::Flush }
+}
+
+/// The arguments that show the same again.
+pub(crate) fn replay(
+    target: Target,
+    effort: &Effort<'_>,
+    workload: &str,
+    mutation: Option<&Mutation>,
+) -> String {
+    let Target { structure, model } = target;
+    let mut line = format!(
+        "tembo crashtest --structure {} --model {} --seed {} --images {}",
+        structure.name(),
+        model.name(),
+        effort.seed,
+        effort.images_max
+    );
+    if let Some(Mutation { step, twist }) = mutation {
+        line += &format!(" --mutate {step} --twist {}", twist.name());
+    }
+    line + &format!(" --workload {workload}")
+}

@@ -1,0 +1,122 @@
+//! The one entrance.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tembo_sim::Redundancy;
+
+use crate::campaign::Campaign;
+use crate::kv::Kv;
+use crate::proof::Proof;
+use crate::subject::Subject;
+use crate::{
+    Effort, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
+};
+
+/// Explores a structure on a medium; with a mutation, until that is found.
+pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
+    let explored = match target.structure {
+        Structure::Kv => explore_one(&Kv, target, effort, mutation, 4099),
+        _ => Err("not yet built".to_owned()),
+    };
+    explored.unwrap_or_else(|what| failed(target, what))
+}
+
+/// Every mutation that a structure's workloads are to find.
+pub fn mutations(structure: Structure) -> Vec<Mutation> {
+    let room = match structure {
+        Structure::Region | Structure::Server => return Vec::new(),
+        Structure::Pool => "pool",
+        Structure::Cdds => "index",
+        Structure::Kv => "kv",
+    };
+    let twists = |step: &Step| -> &'static [Twist] {
+        match step.kind {
+            StepKind::Flush | StepKind::Fence => &[Twist::Dropped],
+            StepKind::Commit => &[Twist::Dropped, Twist::Early],
+            StepKind::Disk => &[],
+        }
+    };
+    let steps = STEPS.iter().filter(|step| step.room == room);
+    steps
+        .flat_map(|step| {
+            let mutation = |&twist: &Twist| Mutation { step: step.name.to_owned(), twist };
+            twists(step).iter().map(mutation)
+        })
+        .collect()
+}
+
+/// Tries several mutations, each told to `each` when it is done.
+pub fn prove(
+    target: Target,
+    effort: &Effort<'_>,
+    mutations: &[Mutation],
+    each: &(dyn Fn(&Mutation, &Outcome) + Sync),
+) {
+    let proved = match target.structure {
+        Structure::Kv => prove_one(&Kv, target, effort, mutations, each),
+        _ => Ok(()),
+    };
+    if let (Err(what), Some(first)) = (proved, mutations.first()) {
+        each(first, &failed(target, what));
+    }
+}
+
+/// What the structure's workloads do in vain.
+///
+/// # Errors
+/// A workload does not even work without a crash.
+pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, String> {
+    match target.structure {
+        Structure::Kv => Ok(Proof::new(&Kv, target, effort)?.redundancy()),
+        _ => Ok(Redundancy::default()),
+    }
+}
+
+fn explore_one<S: Subject>(
+    subject: &S,
+    target: Target,
+    effort: &Effort<'_>,
+    mutation: Option<&Mutation>,
+    keep: u64,
+) -> Result<Outcome, String> {
+    match mutation {
+        None => Ok(Campaign::new(subject, target, effort, keep)?.run()),
+        Some(mutation) => Ok(Proof::new(subject, target, effort)?.explore(mutation, effort)),
+    }
+}
+
+fn prove_one<S: Subject>(
+    subject: &S,
+    target: Target,
+    effort: &Effort<'_>,
+    mutations: &[Mutation],
+    each: &(dyn Fn(&Mutation, &Outcome) + Sync),
+) -> Result<(), String> {
+    let proof = Proof::new(subject, target, effort)?;
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        while let Some(mutation) =
+            mutations.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+        {
+            each(mutation, &proof.explore(mutation, effort));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    Ok(())
+}
+
+fn failed(target: Target, what: String) -> Outcome {
+    let violation = Violation { what, workload: String::new(), replay: String::new() };
+    Outcome {
+        target,
+        images: 0,
+        distinct: 0,
+        elapsed: Duration::ZERO,
+        steps: BTreeSet::new(),
+        violation: Some(violation),
+    }
+}

@@ -1,0 +1,108 @@
+//! The store under torture: transactions, keyspaces, snapshots, rollback, recovery.
+
+mod model;
+mod scripts;
+
+use tembo_kv::{Error, Options, Store};
+use tembo_pmem::{Region, RegionOptions};
+use tembo_pool::{Error as PoolError, Geometry, Pool, PoolOptions};
+use tembo_sim::Random;
+
+use crate::judge::{expect, text};
+use crate::subject::{Script, Subject};
+use model::{Op, Runner, State, maintain};
+
+const SIZE: u64 = 256 << 10;
+
+/// The store, in nodes of four entries.
+pub(crate) struct Kv;
+
+fn start(pool: Pool) -> Result<Store, Error> {
+    let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
+    let pool_options = PoolOptions { region, ..PoolOptions::default() };
+    Store::start(pool, &Options { pool: pool_options, background: false })
+}
+
+impl Subject for Kv {
+    type Op = Op;
+    type State = State;
+    type Live = Store;
+
+    fn size(&self) -> (u64, u64) {
+        (SIZE, SIZE)
+    }
+
+    fn make(&self, region: Region) -> Result<Store, String> {
+        Pool::format(&region, Geometry::TINY).map_err(text)?;
+        let pool = Pool::from_region(region).map_err(text)?;
+        Store::format(&pool).map_err(text)?;
+        start(pool).map_err(text)
+    }
+
+    fn open(&self, region: Region) -> Result<Option<Store>, String> {
+        let pool = match Pool::from_region(region) {
+            Err(PoolError::NotAPool { found: 0 }) => return Ok(None),
+            opened => opened.map_err(text)?,
+        };
+        let made = pool.root(0).map_err(text)?.load() != 0;
+        if made { start(pool).map(Some).map_err(text) } else { Ok(None) }
+    }
+
+    fn show(&self, live: &mut Store) -> Result<State, String> {
+        State::of(live)
+    }
+
+    fn run(&self, live: &mut Store, state: &State, op: &Op, serial: u64) -> Result<State, String> {
+        let mut runner = Runner { store: live, state: state.clone(), serial };
+        runner.run(op)?;
+        Ok(runner.state)
+    }
+
+    fn settle(&self, live: &mut Store) -> Result<(), String> {
+        maintain(live)
+    }
+
+    fn check(&self, live: &mut Store, state: &State) -> Result<(), String> {
+        let check = live.check().map_err(text)?;
+        let account = check.account;
+        if check.leaked > 0 {
+            return Err(format!("leaked: {check:?}"));
+        }
+        let sum = account.metadata_bytes
+            + account.object_bytes
+            + account.free_bytes
+            + account.above_frontier_bytes;
+        expect(account.total == SIZE && sum == SIZE, "bytes that are not accounted for")?;
+        expect(check.keyspaces.len() == state.spaces.len(), "check sees other keyspaces")?;
+        let len = |name: &str| state.spaces.get(name).map(|space| space.len() as u64);
+        let keyspaces = live.keyspaces();
+        let tx = live.transaction().map_err(text)?;
+        for (name, space) in keyspaces {
+            expect(tx.count(space) == len(&name), "a count is wrong")?;
+        }
+        for (name, report) in &check.keyspaces {
+            expect(Some(report.entry_count) == len(name), "check counts wrong")?;
+        }
+        Ok(())
+    }
+
+    fn recovery(&self) -> Vec<Op> {
+        vec![Op::Step, Op::Maintain]
+    }
+
+    fn random_op(&self, random: &mut Random) -> Op {
+        model::random_op(random)
+    }
+
+    fn alphabet(&self) -> Vec<Op> {
+        scripts::alphabet()
+    }
+
+    fn starts(&self) -> Vec<Vec<Op>> {
+        scripts::starts()
+    }
+
+    fn scripts(&self) -> Vec<Script<Op>> {
+        scripts::all()
+    }
+}

@@ -1,0 +1,256 @@
+//! The sequential model: what a store holds, and what an operation makes of it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use tembo_kv::{Direction, Durability, Keyspace, Progress, Snapshot, Store};
+
+use tembo_sim::Random;
+
+use crate::judge::{expect, text};
+
+pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Spaces = BTreeMap<String, Map>;
+
+/// Everything that a client can see.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) spaces: Spaces,
+    pub(crate) saved: BTreeMap<String, (u64, Spaces)>,
+}
+
+/// A change of one key: `Some` length of a value, or a removal.
+pub(crate) type Write = (u8, Option<usize>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Keyspace(&'static str),
+    Put(u8, usize),
+    /// By [`Store::remove`]: in place if it can be.
+    Single(u8),
+    Tx(Vec<Write>),
+    Abort(Vec<Write>),
+    /// Clears the first keyspace, then writes.
+    Clear(Vec<Write>),
+    AbortedClear(Vec<Write>),
+    Save(&'static str),
+    Drop(&'static str),
+    Rollback(&'static str),
+    /// A step of background work.
+    Step,
+    /// Background work until nothing is left.
+    Maintain,
+}
+
+/// Keys of several shapes: heads that are equal, a prefix of another, the empty key.
+pub(crate) fn key(n: u8) -> Vec<u8> {
+    match n {
+        255 => Vec::new(),
+        n if n % 3 == 2 => format!("common-prefix-{:02}", n).into_bytes(),
+        n => vec![b'a' + n / 3, b'-', n],
+    }
+}
+
+fn value(serial: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (serial as usize * 31 + i) as u8).collect()
+}
+
+pub(crate) fn random_op(random: &mut Random) -> Op {
+    let keys = 12;
+    let writes = |random: &mut Random, most: usize| -> Vec<Write> {
+        let count = 1 + random.below(most);
+        (0..count)
+            .map(|_| {
+                let len = [3, 20, 60, 150][random.below(4)];
+                (random.below(keys) as u8, (random.below(3) > 0).then_some(len))
+            })
+            .collect()
+    };
+    match random.below(24) {
+        0..=7 => Op::Put(random.below(keys) as u8, [0, 5, 40, 130][random.below(4)]),
+        8..=10 => Op::Single(random.below(keys) as u8),
+        11..=14 => Op::Tx(writes(random, 5)),
+        15..=16 => Op::Abort(writes(random, 4)),
+        17 => Op::Clear(writes(random, 2)),
+        18 => Op::AbortedClear(writes(random, 2)),
+        19 => Op::Save(["s", "t"][random.below(2)]),
+        20 => Op::Drop(["s", "t"][random.below(2)]),
+        21 => Op::Rollback(["s", "t"][random.below(2)]),
+        22 => Op::Maintain,
+        _ => Op::Step,
+    }
+}
+
+impl State {
+    fn write(&mut self, writes: &[Write], serial: u64) {
+        let Some(map) = self.spaces.get_mut("x") else { return };
+        for (index, &(n, len)) in writes.iter().enumerate() {
+            match len {
+                Some(len) => map.insert(key(n), value(serial + index as u64, len)),
+                None => map.remove(&key(n)),
+            };
+        }
+    }
+
+    /// What `op` makes of it, done when `visible` is the visible version.
+    pub(crate) fn after(&self, op: &Op, serial: u64, visible: u64) -> State {
+        let mut state = self.clone();
+        match op {
+            Op::Keyspace(name) => {
+                state.spaces.entry((*name).into()).or_default();
+            }
+            Op::Put(n, len) => state.write(&[(*n, Some(*len))], serial),
+            Op::Single(n) => state.write(&[(*n, None)], serial),
+            Op::Tx(writes) => state.write(writes, serial),
+            Op::Clear(writes) => {
+                state.spaces.entry("x".into()).and_modify(Map::clear);
+                state.write(writes, serial);
+            }
+            Op::Save(name) => {
+                state.saved.insert((*name).into(), (visible, state.spaces.clone()));
+            }
+            Op::Drop(name) => {
+                state.saved.remove(*name);
+            }
+            Op::Rollback(name) => {
+                if let Some((version, spaces)) = self.saved.get(*name) {
+                    state.spaces = spaces.clone();
+                    state.saved.retain(|_, (other, _)| *other <= *version);
+                }
+            }
+            Op::Abort(_) | Op::AbortedClear(_) | Op::Step | Op::Maintain => {}
+        }
+        state
+    }
+
+    /// What the store shows.
+    pub(crate) fn of(store: &Store) -> Result<State, String> {
+        let mut state = State::default();
+        let now = store.snapshot().map_err(text)?;
+        state.spaces = spaces(&now)?;
+        for (name, version) in store.snapshots() {
+            let snapshot = store.snapshot_at(version).map_err(text)?;
+            state.saved.insert(name, (version, spaces(&snapshot)?));
+        }
+        Ok(state)
+    }
+}
+
+fn spaces(snapshot: &Snapshot<'_>) -> Result<Spaces, String> {
+    let keyspaces = snapshot.keyspaces().map_err(text)?;
+    keyspaces.into_iter().map(|(name, space)| Ok((name, map(snapshot, space)?))).collect()
+}
+
+fn map(snapshot: &Snapshot<'_>, space: Keyspace) -> Result<Map, String> {
+    let list = |direction| {
+        let mut list = Vec::new();
+        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            list.push((key.to_vec(), value.to_vec()));
+            list.len() < 10_000
+        };
+        snapshot.range(space, from, to, direction, &mut visit).map(|()| list).map_err(text)
+    };
+    let (up, mut down) = (list(Direction::Forward)?, list(Direction::Backward)?);
+    down.reverse();
+    if up != down || !up.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err("a range depends on its direction, or is not in order".into());
+    }
+    for (key, value) in &up {
+        if snapshot.get(space, key).map_err(text)? != Some(value.as_slice()) {
+            return Err("get and range disagree".into());
+        }
+    }
+    Ok(up.into_iter().collect())
+}
+
+/// A store and what it should hold.
+pub(crate) struct Runner<'s> {
+    pub(crate) store: &'s Store,
+    pub(crate) state: State,
+    pub(crate) serial: u64,
+}
+
+impl Runner<'_> {
+    pub(crate) fn next(&self, op: &Op) -> State {
+        self.state.after(op, self.serial, self.store.visible())
+    }
+
+    /// Does `op`, and compares what it returns.
+    pub(crate) fn run(&mut self, op: &Op) -> Result<(), String> {
+        let next = self.next(op);
+        let store = self.store;
+        let before = self.state.spaces.get("x");
+        let space = || store.keyspaces().into_iter().find(|(name, _)| name == "x");
+        match op {
+            Op::Keyspace(name) => drop(store.keyspace(name).map_err(text)?),
+            Op::Save(name) => drop(store.save_snapshot(name).map_err(text)?),
+            Op::Drop(name) => {
+                let dropped = store.drop_snapshot(name).map_err(text)?;
+                expect(dropped == self.state.saved.contains_key(*name), "a snapshot was there")?;
+            }
+            Op::Rollback(name) => {
+                if let Some((version, _)) = self.state.saved.get(*name) {
+                    store.rollback(*version).map_err(text)?;
+                }
+            }
+            Op::Step => drop(store.maintain(1).map_err(text)?),
+            Op::Maintain => maintain(store)?,
+            _ if before.is_none() => {}
+            Op::Single(n) => {
+                let space = space().ok_or("no keyspace")?.1;
+                let existed = store.remove(space, &key(*n), Durability::Strict).map_err(text)?;
+                expect(before.is_some_and(|map| map.contains_key(&key(*n))) == existed, "existed")?;
+            }
+            Op::Put(n, len) => self.transact(&[(*n, Some(*len))], false, true)?,
+            Op::Tx(writes) => self.transact(writes, false, true)?,
+            Op::Abort(writes) => self.transact(writes, false, false)?,
+            Op::Clear(writes) => self.transact(writes, true, true)?,
+            Op::AbortedClear(writes) => self.transact(writes, true, false)?,
+        }
+        self.state = next;
+        self.serial += 8;
+        Ok(())
+    }
+
+    fn transact(&self, writes: &[Write], clear: bool, commit: bool) -> Result<(), String> {
+        let spaces = self.store.keyspaces();
+        let space = spaces.iter().find(|(name, _)| name == "x").ok_or("no keyspace")?.1;
+        let mut map = self.state.spaces["x"].clone();
+        let mut tx = self.store.transaction().map_err(text)?;
+        if clear {
+            tx.clear(space).map_err(text)?;
+            map.clear();
+        }
+        for (index, &(n, len)) in writes.iter().enumerate() {
+            let key = key(n);
+            let existed = match len {
+                Some(len) => {
+                    let value = value(self.serial + index as u64, len);
+                    let put = tx.put(space, &key, &[&value]).map_err(text)?;
+                    expect(put == map.insert(key.clone(), value).is_some(), "put says")?;
+                    put
+                }
+                None => {
+                    let removed = tx.remove(space, &key).map_err(text)?;
+                    expect(removed == map.remove(&key).is_some(), "remove says")?;
+                    removed
+                }
+            };
+            let _ = existed;
+            let found = tx.get(space, &key).map_err(text)?;
+            expect(found == map.get(&key).map(Vec::as_slice), "a transaction sees its writes")?;
+        }
+        if commit {
+            tx.commit(Durability::Strict).map_err(text)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn maintain(store: &Store) -> Result<(), String> {
+    match store.maintain(10_000).map_err(text)? {
+        Progress::Idle => Ok(()),
+        Progress::More => Err("recovery does not end".into()),
+    }
+}

@@ -1,0 +1,90 @@
+//! What is done to a store: what all short sequences are made of, and sequences with a reason.
+
+use super::model::Op;
+use crate::subject::Script;
+
+fn tx(keys: std::ops::Range<u8>, len: usize) -> Op {
+    Op::Tx(keys.map(|key| (key, Some(len))).collect())
+}
+
+fn x() -> Op {
+    Op::Keyspace("x")
+}
+
+/// What the sequences begin with.
+pub(super) fn starts() -> Vec<Vec<Op>> {
+    let save = Op::Save;
+    vec![
+        vec![],
+        vec![x(), tx(0..3, 20)],
+        vec![x(), tx(0..6, 20), save("s"), tx(4..9, 20), Op::Single(1), Op::Maintain],
+        vec![x(), tx(0..4, 20), save("s"), tx(2..7, 20), save("t"), Op::Put(8, 9)],
+        vec![x(), tx(0..10, 20), Op::Tx((1..9).map(|key| (key, None)).collect()), save("t")],
+        // A node that a snapshot keeps must not claim what its successor has given up since.
+        vec![x(), tx(0..3, 9), save("s")],
+    ]
+}
+
+/// One of each kind.
+pub(super) fn alphabet() -> Vec<Op> {
+    vec![
+        Op::Put(0, 10),
+        Op::Put(3, 60),
+        Op::Put(5, 5),
+        Op::Single(0),
+        Op::Single(6),
+        Op::Tx(vec![(1, Some(9)), (2, Some(80)), (1, Some(12)), (0, None)]),
+        Op::Tx(vec![(7, Some(9)), (7, None), (4, None), (3, None)]),
+        Op::Abort(vec![(1, Some(9)), (2, Some(80)), (8, Some(3)), (0, None)]),
+        Op::Clear(vec![(2, Some(4))]),
+        Op::AbortedClear(vec![(2, Some(4))]),
+        Op::Save("s"),
+        Op::Drop("s"),
+        Op::Rollback("s"),
+        Op::Step,
+        Op::Maintain,
+    ]
+}
+
+/// Making a store, histories that once found something, and openings in the middle of things.
+pub(super) fn all() -> Vec<Script<Op>> {
+    let mut list = vec![Script::new("making", 0, vec![x(), Op::Put(1, 5)])];
+    // A record of a chunk of its own, where then smaller ones lie.
+    let ops = vec![Op::Maintain, Op::Put(3, 3000), Op::Put(4, 20), Op::Put(3, 20), Op::Put(5, 600)];
+    list.push(Script::new("kept-node", 5, ops));
+    let crash = Some("kv.commit.word");
+    for start in 1..5 {
+        // Between a survey and its scrub: records of sizes of their own, in the space of a void root.
+        let sizes = [1900, 1700, 1500, 1200, 1000, 850].into_iter().zip(3..);
+        let large = Op::Tx(sizes.map(|(len, key)| (key, Some(len))).collect());
+        let name = format!("void-root-{start}");
+        let leads = vec![(vec![tx(0..12, 30)], crash)];
+        let ops = vec![Op::Step, large];
+        list.push(Script { leads, ..Script::new(name, start, ops) });
+        // Opened while a transaction is in flight, one that changes the root among them.
+        let flights =
+            [tx(0..12, 30), Op::Clear(vec![(2, Some(4))]), Op::Tx(vec![(0, None), (1, None)])];
+        for (flight, op) in flights.into_iter().enumerate() {
+            let put = || Op::Put(1, 33);
+            let after = [
+                vec![Op::Maintain, put(), tx(3..9, 30)],
+                vec![put(), Op::Maintain, tx(3..9, 30)],
+                vec![put(), Op::Step, tx(3..12, 30), Op::Step, Op::Put(2, 130), Op::Maintain],
+                vec![Op::Single(0), Op::Abort(vec![(4, Some(4))]), put()],
+            ];
+            for (which, ops) in after.into_iter().enumerate() {
+                let name = format!("in-flight-{start}-{flight}-{which}");
+                let leads = vec![(vec![op.clone()], crash)];
+                list.push(Script { leads, ..Script::new(name, start, ops) });
+            }
+        }
+    }
+    // The table of dead intervals is nearly full when the process ends.
+    for count in [62, 64, 66] {
+        let aborts = (0..count).flat_map(|_| [Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7)]);
+        let leads = vec![(aborts.collect(), None)];
+        let ops = vec![Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7), Op::Maintain];
+        list.push(Script { leads, ..Script::new(format!("aborts-{count}"), 1, ops) });
+    }
+    list
+}

@@ -59,6 +59,7 @@
 //! when the root changes; the fences are the commit's: one for a single remove, two for a group of
 //! any size. A reshape flushes up to two nodes, their bounds, and three lines in the parent.
 
+mod ahead;
 mod change;
 mod check;
 mod collect;
@@ -159,6 +160,10 @@ impl Cdds {
 impl VersionedIndex for Cdds {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
         self.lookup(key, view)
+    }
+
+    fn prefetch(&self, keys: &[&[u8]], view: View<'_>) {
+        self.look_ahead(keys, view);
     }
 
     fn range(

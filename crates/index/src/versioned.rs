@@ -108,6 +108,10 @@ pub trait VersionedIndex: Send + Sync {
     /// The value under `key`.
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error>;
 
+    /// Says that these keys will soon be read or changed, so that what they need in memory comes for
+    /// all of them at once. Changes nothing.
+    fn prefetch(&self, keys: &[&[u8]], view: View<'_>);
+
     /// Visits the keys from `from` to `to` in the given direction.
     fn range(
         &self,

@@ -33,10 +33,15 @@ fn main() -> Result<(), Error> {
     for round in ["get", "get"] {
         let start = Instant::now();
         let tx = store.transaction()?;
-        let found = (0..keys)
-            .map(|i| tx.get(space, &key(i, keys)))
-            .filter(|found| matches!(found, Ok(Some(_))))
-            .count();
+        let mut found = 0;
+        for first in (0..keys).step_by(16) {
+            let turn: Vec<_> = (first..(first + 16).min(keys)).map(|i| key(i, keys)).collect();
+            let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
+            tx.prefetch(space, &names);
+            for name in names {
+                found += u64::from(tx.get(space, name)?.is_some());
+            }
+        }
         let ns = start.elapsed().as_nanos() as f64 / keys as f64;
         println!("{round}: {ns:.0} ns a get, {found} found");
     }
@@ -54,8 +59,13 @@ fn put_all(
     let (start, before) = (Instant::now(), Counters::thread());
     for first in (0..keys).step_by(turn as usize) {
         let mut tx = store.transaction()?;
-        for i in first..(first + turn).min(keys) {
-            tx.put(space, &key(i, keys), &[value])?;
+        let turn: Vec<_> = (first..(first + turn).min(keys)).map(|i| key(i, keys)).collect();
+        let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
+        for names in names.chunks(16) {
+            tx.prefetch(space, names);
+            for name in names {
+                tx.put(space, name, &[value])?;
+            }
         }
         tx.commit(Durability::Buffered)?;
     }

@@ -116,7 +116,7 @@ impl Cdds {
             return Ok(Some(false));
         };
         let leaf = leaf_of(&path)?;
-        if path.len() > 1 && usize::from(leaf.order.live) <= self.live_min() + 1 {
+        if path.len() > 1 && leaf.order.live() <= self.live_min() + 1 {
             return Ok(None);
         }
         let _section = self.reserve(0, 0)?;
@@ -165,13 +165,12 @@ impl Cdds {
         fresh: &mut Fresh,
     ) -> Result<(), Error> {
         let step = leaf_of(path)?;
-        let live = usize::from(step.order.live) + change.added.len() - change.ended.len();
+        let live = step.order.live() + change.added.len() - change.ended.len();
         let is_root = path.len() == 1;
         if is_root && step.order.level > 0 && live == 1 {
             return self.promote(step, &change, writer);
         }
-        let starved =
-            !is_root && live <= self.live_min() && usize::from(path[path.len() - 2].order.live) > 1;
+        let starved = !is_root && live <= self.live_min() && path[path.len() - 2].order.live() > 1;
         if !starved && fits_prefix(step, &change)? && self.has_room(step, &change, writer)? {
             return self.change_in_place(step, &change, writer);
         }
@@ -185,14 +184,17 @@ impl Cdds {
         writer: &Writer<'_>,
     ) -> Result<bool, Error> {
         let mut room = step.node.capacity() - step.order.len();
-        for slot in step.order.iter() {
+        for &slot in &change.ended {
+            let erased = step.node.seen(slot)?.start.version() == writer.stamp.version();
+            room += usize::from(erased);
+        }
+        // In an order of this era, what nobody needs has an end.
+        for slot in step.order.iter_ended() {
             if room >= change.added.len() {
                 break;
             }
             let seen = step.node.seen(slot)?;
-            let erased =
-                change.ended.contains(&slot) && seen.start.version() == writer.stamp.version();
-            room += usize::from(erased || !seen.is_needed(u64::MAX, writer.dead, writer.retained));
+            room += usize::from(!seen.is_needed(u64::MAX, writer.dead, writer.retained));
         }
         Ok(room >= change.added.len())
     }
@@ -262,10 +264,10 @@ impl Edit<'_, '_> {
         let region = self.cdds.forest.region();
         let entry = self.node.entry(slot)?;
         let start = Stamp::from_bits(entry.start.load());
-        self.order.live -= 1;
         if start.version() == writer.stamp.version() {
             return self.erase(slot);
         }
+        self.order.end(slot, writer.stamp.version());
         // ORDER: an end commits with its stamp: alone if it is single, else by its lane's word.
         region.commit("cdds.entry.end", &entry.end, writer.stamp.to_bits());
         if !self.shares_line(slot, change) {
@@ -281,7 +283,7 @@ impl Edit<'_, '_> {
     }
 
     fn free(&self, slot: usize) -> bool {
-        slot < self.node.capacity() && self.order.used() >> slot & 1 == 0
+        slot < self.node.capacity() && self.order.used >> slot & 1 == 0
     }
 
     fn erase(&mut self, slot: usize) -> Result<(), Error> {
@@ -291,8 +293,13 @@ impl Edit<'_, '_> {
         region.commit("cdds.entry.erase", &entry.start, 0);
         // ORDER: the empty slot is durable before the next commit counts on it.
         region.flush("cdds.entry.erase.flush", region.offset_of(&entry.start), 8);
-        self.order.forget(slot);
+        self.forget(slot);
         Ok(())
+    }
+
+    fn forget(&mut self, slot: usize) {
+        self.order.forget(slot);
+        self.guard.free_head(slot);
     }
 
     /// Puts an entry into a free slot, or into one that nobody needs any more.
@@ -312,7 +319,6 @@ impl Edit<'_, '_> {
         let position = self.position(item, wanted, writer)?;
         self.guard.set_head(slot, wanted);
         self.order.insert(position, slot);
-        self.order.live += 1;
         Ok(())
     }
 
@@ -335,15 +341,14 @@ impl Edit<'_, '_> {
         {
             return Ok(ended ^ 1);
         }
-        let free = !self.order.used() & (((1u64 << self.node.capacity()) - 1) as u32);
+        let free = !self.order.used & (((1u64 << self.node.capacity()) - 1) as u32);
         if free != 0 {
             return Ok(free.trailing_zeros() as usize);
         }
-        for position in 0..self.order.len() {
-            let slot = self.order.slot(position);
+        for slot in self.order.iter_ended() {
             let seen = self.node.seen(slot)?;
             if !seen.is_needed(u64::MAX, writer.dead, writer.retained) {
-                self.order.remove(position);
+                self.forget(slot);
                 return Ok(slot);
             }
         }
@@ -357,7 +362,7 @@ impl Edit<'_, '_> {
         wanted: u64,
         writer: &Writer<'_>,
     ) -> Result<usize, Error> {
-        let mut position = self.node.lower_bound(&self.order, wanted);
+        let mut position = self.node.lower_bound(wanted);
         while position < self.order.len() {
             let slot = self.order.slot(position);
             if self.node.side.head(slot) != wanted {
@@ -365,7 +370,7 @@ impl Edit<'_, '_> {
             }
             let seen = self.node.seen(slot)?;
             if !seen.is_needed(u64::MAX, writer.dead, writer.retained) {
-                self.order.remove(position);
+                self.forget(slot);
                 continue;
             }
             let object = Object::from_bits(seen.target);

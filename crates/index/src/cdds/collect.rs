@@ -26,6 +26,7 @@ impl Cdds {
                 // ORDER: empty before the interval that made it void is forgotten.
                 region.flush("cdds.cleanse.start.flush", region.offset_of(&entry.start), 8);
                 order.forget(slot);
+                guard.free_head(slot);
             } else if writer.dead.contains(seen.end) {
                 // ORDER: a dead end means the same as none.
                 region.commit("cdds.cleanse.end", &entry.end, 0);

@@ -6,7 +6,7 @@ use tembo_pmem::Fault;
 use tembo_pool::Object;
 
 use super::format::{
-    ENTRY_SIZE, Entry, GUARDED, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD,
+    CAPACITY_MAX, ENTRY_SIZE, Entry, GUARDED, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD,
 };
 use super::record::{Bounds, FINGERPRINT_MASK, head, read_key};
 use super::side::{Order, Side, SideGuard};
@@ -117,8 +117,12 @@ impl<'f> Node<'f> {
             Some(order) => order,
             None => self.forest.with_horizon(|dead, retained| self.sort(dead, retained))?,
         };
-        for slot in order.iter() {
-            guard.set_head(slot, self.entry(slot)?.head.load());
+        for slot in 0..CAPACITY_MAX {
+            if order.used >> slot & 1 == 1 {
+                guard.set_head(slot, self.entry(slot)?.head.load());
+            } else {
+                guard.free_head(slot);
+            }
         }
         Ok((guard, order))
     }
@@ -126,6 +130,7 @@ impl<'f> Node<'f> {
     /// Makes the order anew: the node is another one at an old place.
     pub(crate) fn reset(&self) -> Result<(), Error> {
         let guard = self.side.lock();
+        (0..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
         guard.set(self.forest.era(), &self.check_shape()?);
         Ok(())
     }
@@ -166,7 +171,9 @@ impl<'f> Node<'f> {
         keys_read?;
         for (position, (slot, _, seen)) in entries.iter().enumerate() {
             order.insert(position, *slot);
-            order.live += u8::from(seen.end.is_none() || dead.contains(seen.end));
+            if !seen.end.is_none() && !dead.contains(seen.end) {
+                order.end(*slot, seen.end.version());
+            }
         }
         Ok(order)
     }
@@ -207,25 +214,14 @@ impl<'f> Node<'f> {
 
     /// The first position whose head is at least `head`.
     #[inline]
-    pub(crate) fn lower_bound(&self, order: &Order, head: u64) -> usize {
-        let (mut low, mut size) = (0, order.len());
-        while size > 0 {
-            let half = size / 2;
-            let middle = low + half;
-            if self.side.head(order.slot(middle)) < head {
-                low = middle + 1;
-                size -= half + 1;
-            } else {
-                size = half;
-            }
-        }
-        low
+    pub(crate) fn lower_bound(&self, head: u64) -> usize {
+        self.side.count_below(head)
     }
 
     /// The head to look for in the node: of a key without a guarded node's prefix, one that lies
     /// before or behind those that have it. The flag says whether such an entry can be of that key.
     #[inline]
-    fn wanted(&self, order: &Order, key: &[u8]) -> Result<(u64, bool), Error> {
+    pub(crate) fn wanted(&self, order: &Order, key: &[u8]) -> Result<(u64, bool), Error> {
         if order.guarded {
             let prefix = self.bounds()?.prefix;
             if !key.starts_with(prefix) {
@@ -249,8 +245,23 @@ impl<'f> Node<'f> {
             Some(key) => self.wanted(order, key)?.0,
             None => UNBOUNDED_HEAD,
         };
-        for position in self.lower_bound(order, wanted)..order.len() {
+        self.child_from(self.lower_bound(wanted), (order, sequence), (key, wanted), view)
+    }
+
+    /// As `child_position`, when the first position whose head is at least `wanted` is known.
+    #[inline]
+    pub(crate) fn child_from(
+        &self,
+        first: usize,
+        (order, sequence): (&Order, u32),
+        (key, wanted): (Option<&[u8]>, u64),
+        view: View<'_>,
+    ) -> Result<Option<usize>, Error> {
+        for position in first..order.len() {
             let slot = order.slot(position);
+            if order.is_over(slot, view.version) {
+                continue;
+            }
             let seen = self.seen(slot)?;
             if !view.sees(seen.start, seen.end) {
                 continue;
@@ -278,11 +289,14 @@ impl<'f> Node<'f> {
         view: View<'_>,
     ) -> Result<Find<'f>, Error> {
         let (wanted, possible) = self.wanted(order, key)?;
-        let first = if possible { self.lower_bound(order, wanted) } else { order.len() };
+        let first = if possible { self.lower_bound(wanted) } else { order.len() };
         for position in first..order.len() {
             let slot = order.slot(position);
             if self.side.head(slot) != wanted {
                 break;
+            }
+            if order.is_over(slot, view.version) {
+                continue;
             }
             let seen = self.seen(slot)?;
             if seen.target & FINGERPRINT_MASK != print || !view.sees(seen.start, seen.end) {

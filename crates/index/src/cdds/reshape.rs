@@ -6,7 +6,7 @@ use tembo_pool::Object;
 
 use super::Cdds;
 use super::change::{Change, Fresh, Item, leaf_of, retire};
-use super::format::{NODE_HEADER, UNBOUNDED_HEAD, shape};
+use super::format::{CAPACITY_MAX, NODE_HEADER, UNBOUNDED_HEAD, shape};
 use super::node::{Node, compare_high};
 use super::path::Step;
 use super::record::{Bounds, common, head, read_key};
@@ -244,8 +244,8 @@ impl Cdds {
             ]);
             guard.set_head(slot, head);
             order.insert(slot, slot);
-            order.live += 1;
         }
+        (items.len()..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
         let words = region.words(object.offset(), (size / 8) as usize)?;
         for (word, &value) in words.iter().zip(&image) {
             if word.load() != value {
@@ -270,7 +270,13 @@ fn guard<'k>(bounds: &Bounds<'k>, items: &[Item<'k>]) -> Bounds<'k> {
         return bare;
     }
     let mut keys = items.iter().filter_map(|item| item.key);
-    let (Some(first), Some(last)) = (keys.next(), keys.next_back()) else { return bare };
+    let Some(first) = keys.next() else { return bare };
+    let last = match keys.next_back() {
+        Some(last) => last,
+        // A root of two children.
+        None if items.len() > 1 => first,
+        None => return bare,
+    };
     let prefix_len = common(first, last).saturating_sub(GUARD_SLACK);
     Bounds { prefix: &first[..usize::from(prefix_len)], ..bare }
 }

@@ -15,14 +15,22 @@ const SLOTS_PER_WORD: usize = 12;
 const WORDS: usize = 3;
 const _: () = assert!(SLOTS_PER_WORD * WORDS >= CAPACITY_MAX && 1 << SLOT_BITS > CAPACITY_MAX);
 
+/// Bits of the slots in a word of the order.
+const SLOTS_MASK: u64 = (1 << (SLOT_BITS * SLOTS_PER_WORD)) - 1;
+/// The head of a slot that is not in the order: below no head that is sought.
+const HEAD_FREE: u64 = u64::MAX;
+
 /// What a node's side-car knows, as a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Order {
     pub(crate) slots: [u64; WORDS],
-    /// Entries in the order.
+    /// Bit `slot` is set if the slot is in the order.
+    pub(crate) used: u32,
+    /// Bit `slot` is set if the slot is in the order and its entry has an end.
+    pub(crate) ended: u32,
+    /// The greatest version that ended one of these entries.
+    pub(crate) ended_by: u64,
     pub(crate) count: u8,
-    /// Entries of these that have no end.
-    pub(crate) live: u8,
     /// Whether keys that lack the prefix may be looked for.
     pub(crate) guarded: bool,
     /// The node's level, 0 for a leaf.
@@ -39,15 +47,27 @@ impl Order {
         (word >> (position % SLOTS_PER_WORD * SLOT_BITS)) as usize & ((1 << SLOT_BITS) - 1)
     }
 
-    fn set(&mut self, position: usize, slot: usize) {
-        let shift = position % SLOTS_PER_WORD * SLOT_BITS;
-        let word = &mut self.slots[position / SLOTS_PER_WORD];
-        *word = *word & !(((1 << SLOT_BITS) - 1) << shift) | (slot as u64) << shift;
-    }
-
+    /// Entries in the order.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         usize::from(self.count)
+    }
+
+    /// Entries of these that have no end.
+    pub(crate) fn live(&self) -> usize {
+        self.len() - self.ended.count_ones() as usize
+    }
+
+    /// The entry in `slot` ends in this version.
+    pub(crate) fn end(&mut self, slot: usize, version: u64) {
+        self.ended |= 1 << slot;
+        self.ended_by = self.ended_by.max(version);
+    }
+
+    /// True if the entry in `slot` is over in `version`, as far as is known without looking at it.
+    #[inline]
+    pub(crate) fn is_over(&self, slot: usize, version: u64) -> bool {
+        self.ended >> slot & 1 == 1 && self.ended_by <= version
     }
 
     /// The slots in order.
@@ -55,21 +75,53 @@ impl Order {
         (0..self.len()).map(|position| self.slot(position))
     }
 
-    /// Inserts `slot` before the entry at `position`.
+    /// The slot that the next entry will most likely take.
+    pub(crate) fn next_slot(&self, capacity: usize) -> usize {
+        let free = self.used.trailing_ones() as usize;
+        if free < capacity { free } else { self.ended.trailing_zeros() as usize }
+    }
+
+    /// The slots whose entries have an end.
+    pub(crate) fn iter_ended(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut left = self.ended;
+        std::iter::from_fn(move || {
+            let slot = left.trailing_zeros() as usize;
+            left &= left.checked_sub(1)?;
+            Some(slot)
+        })
+    }
+
+    /// Inserts `slot`, whose entry has no end, before the entry at `position`.
     pub(crate) fn insert(&mut self, position: usize, slot: usize) {
-        for after in (position..self.len()).rev() {
-            self.set(after + 1, self.slot(after));
+        let mut carried = slot as u64;
+        let mut shift = position % SLOTS_PER_WORD * SLOT_BITS;
+        for word in &mut self.slots[position / SLOTS_PER_WORD..] {
+            let (below, above) = (*word & ((1 << shift) - 1), *word >> shift);
+            let last = *word >> (SLOT_BITS * (SLOTS_PER_WORD - 1));
+            *word = (below | carried << shift | above << shift << SLOT_BITS) & SLOTS_MASK;
+            (carried, shift) = (last, 0);
         }
-        self.set(position, slot);
         self.count += 1;
+        self.used |= 1 << slot;
+        self.ended &= !(1 << slot);
     }
 
     /// Removes the entry at `position`.
     pub(crate) fn remove(&mut self, position: usize) {
-        for after in position + 1..self.len() {
-            self.set(after - 1, self.slot(after));
+        let slot = self.slot(position);
+        let first = position / SLOTS_PER_WORD;
+        let mut carried = 0;
+        for (index, word) in self.slots.iter_mut().enumerate().skip(first).rev() {
+            let shift = if index == first { position % SLOTS_PER_WORD * SLOT_BITS } else { 0 };
+            let (below, above) = (*word & ((1 << shift) - 1), *word >> shift);
+            let out = above & ((1 << SLOT_BITS) - 1);
+            let last = carried << (SLOT_BITS * (SLOTS_PER_WORD - 1));
+            *word = below | above >> SLOT_BITS << shift | last;
+            carried = out;
         }
         self.count -= 1;
+        self.used &= !(1 << slot);
+        self.ended &= !(1 << slot);
     }
 
     /// Removes the entry in `slot`, if it is in the order.
@@ -78,40 +130,40 @@ impl Order {
             self.remove(position);
         }
     }
-
-    /// Bit `slot` is set if the slot is in the order.
-    pub(crate) fn used(&self) -> u32 {
-        self.iter().fold(0, |mask, slot| mask | 1 << slot)
-    }
 }
 
-/// One cache line, and the heads of the node's entries by slot in four more.
+/// What is read first of a side-car: one cache line.
+#[derive(Default)]
 #[repr(align(64))]
-pub(crate) struct Side {
+struct Front {
     /// Odd while a writer changes the node.
     sequence: AtomicU32,
-    /// The forest's era in which `order` was made; another era: not valid.
+    /// The forest's era in which the order was made; another era: not valid.
     era: AtomicU32,
     shape: AtomicU64,
-    order: [AtomicU64; WORDS],
+    /// `used` and `ended` of the order.
+    masks: AtomicU64,
+    ended_by: AtomicU64,
+    slots: [AtomicU64; WORDS],
+}
+
+const _: () = assert!(size_of::<Front>() == 64);
+
+/// A node's side-car: one cache line, and the heads of the node's entries by slot in four more.
+pub(crate) struct Side {
+    front: Front,
     heads: [AtomicU64; CAPACITY_MAX],
 }
 
 impl Side {
     fn new() -> Side {
-        Side {
-            sequence: AtomicU32::new(0),
-            era: AtomicU32::new(0),
-            shape: AtomicU64::new(0),
-            order: from_fn(|_| AtomicU64::new(0)),
-            heads: from_fn(|_| AtomicU64::new(0)),
-        }
+        Side { front: Front::default(), heads: from_fn(|_| AtomicU64::new(0)) }
     }
 
     /// Says that the node will be searched soon.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        prefetch(&self.sequence);
+        prefetch(&self.front);
         for line in self.heads.chunks(8) {
             prefetch(&line[0]);
         }
@@ -123,16 +175,23 @@ impl Side {
         self.heads.get(slot).map_or(0, |head| head.load(Ordering::Relaxed))
     }
 
+    /// How many entries have a head below `head`.
+    #[inline]
+    pub(crate) fn count_below(&self, head: u64) -> usize {
+        // All of them, whatever their order: a search has branches that nobody can predict.
+        self.heads.iter().map(|other| usize::from(other.load(Ordering::Relaxed) < head)).sum()
+    }
+
     /// The order and the sequence at which it was read; `None` if it must be made in this `era`.
     #[inline]
     pub(crate) fn read(&self, era: u32) -> Option<(Order, u32)> {
         loop {
-            let sequence = self.sequence.load(Ordering::Acquire);
+            let sequence = self.front.sequence.load(Ordering::Acquire);
             if sequence & 1 == 1 {
                 spin_loop();
                 continue;
             }
-            if self.era.load(Ordering::Relaxed) != era {
+            if self.front.era.load(Ordering::Relaxed) != era {
                 return None;
             }
             let order = self.load();
@@ -146,15 +205,16 @@ impl Side {
     #[inline]
     pub(crate) fn still(&self, sequence: u32) -> bool {
         fence(Ordering::Acquire);
-        self.sequence.load(Ordering::Relaxed) == sequence
+        self.front.sequence.load(Ordering::Relaxed) == sequence
     }
 
     /// Keeps readers out until the guard is dropped.
     pub(crate) fn lock(&self) -> SideGuard<'_> {
         loop {
-            let sequence = self.sequence.load(Ordering::Relaxed);
+            let sequence = self.front.sequence.load(Ordering::Relaxed);
             if sequence & 1 == 0
                 && self
+                    .front
                     .sequence
                     .compare_exchange_weak(
                         sequence,
@@ -172,11 +232,14 @@ impl Side {
     }
 
     fn load(&self) -> Order {
-        let shape = self.shape.load(Ordering::Relaxed);
+        let shape = self.front.shape.load(Ordering::Relaxed);
+        let masks = self.front.masks.load(Ordering::Relaxed);
         Order {
-            slots: from_fn(|i| self.order[i].load(Ordering::Relaxed)),
+            slots: from_fn(|i| self.front.slots[i].load(Ordering::Relaxed)),
+            used: masks as u32,
+            ended: (masks >> 32) as u32,
+            ended_by: self.front.ended_by.load(Ordering::Relaxed),
             count: shape as u8,
-            live: (shape >> 8) as u8,
             level: (shape >> 16) as u8,
             guarded: shape >> 24 & 1 == 1,
             prefix_len: (shape >> 32) as u16,
@@ -192,7 +255,7 @@ pub(crate) struct SideGuard<'s> {
 impl SideGuard<'_> {
     /// The order, if it was made in this era.
     pub(crate) fn order(&self, era: u32) -> Option<Order> {
-        (self.side.era.load(Ordering::Relaxed) == era).then(|| self.side.load())
+        (self.side.front.era.load(Ordering::Relaxed) == era).then(|| self.side.load())
     }
 
     /// Sets the head of the entry in `slot`.
@@ -202,25 +265,32 @@ impl SideGuard<'_> {
         }
     }
 
-    /// Replaces the order.
+    /// The slot is not in the order any more.
+    pub(crate) fn free_head(&self, slot: usize) {
+        self.set_head(slot, HEAD_FREE);
+    }
+
+    /// Replaces the order. Slots that are not in it have been freed.
     pub(crate) fn set(&self, era: u32, order: &Order) {
-        for (word, value) in self.side.order.iter().zip(order.slots) {
+        for (word, value) in self.side.front.slots.iter().zip(order.slots) {
             word.store(value, Ordering::Relaxed);
         }
         let shape = u64::from(order.count)
-            | u64::from(order.live) << 8
             | u64::from(order.level) << 16
             | u64::from(order.guarded) << 24
             | u64::from(order.prefix_len) << 32;
-        self.side.shape.store(shape, Ordering::Relaxed);
-        self.side.era.store(era, Ordering::Relaxed);
+        let masks = u64::from(order.used) | u64::from(order.ended) << 32;
+        self.side.front.shape.store(shape, Ordering::Relaxed);
+        self.side.front.masks.store(masks, Ordering::Relaxed);
+        self.side.front.ended_by.store(order.ended_by, Ordering::Relaxed);
+        self.side.front.era.store(era, Ordering::Relaxed);
     }
 }
 
 impl Drop for SideGuard<'_> {
     fn drop(&mut self) {
-        let sequence = self.side.sequence.load(Ordering::Relaxed);
-        self.side.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+        let sequence = self.side.front.sequence.load(Ordering::Relaxed);
+        self.side.front.sequence.store(sequence.wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -269,18 +339,37 @@ mod tests {
     fn an_order_is_a_sequence_of_slots() {
         let mut order = Order::default();
         let mut model: Vec<usize> = Vec::new();
+        let same = |order: &Order, model: &[usize]| {
+            assert_eq!(order.iter().collect::<Vec<_>>(), model);
+            assert_eq!(order.used, model.iter().fold(0, |mask, slot| mask | 1 << slot));
+        };
         for slot in 0..CAPACITY_MAX {
             let position = slot * 7 % (model.len() + 1);
             order.insert(position, slot);
             model.insert(position, slot);
-            assert_eq!(order.iter().collect::<Vec<_>>(), model);
+            same(&order, &model);
         }
-        assert_eq!(order.used(), (1 << CAPACITY_MAX) - 1);
+        order.ended = 1 | 1 << 7 | 1 << (CAPACITY_MAX - 1);
+        assert_eq!(order.iter_ended().collect::<Vec<_>>(), [0, 7, CAPACITY_MAX - 1]);
+        assert_eq!(order.live(), CAPACITY_MAX - 3);
         while !model.is_empty() {
             let position = model.len() * 5 % model.len().max(2) % model.len();
             order.remove(position);
             model.remove(position);
-            assert_eq!(order.iter().collect::<Vec<_>>(), model);
+            same(&order, &model);
         }
+        assert_eq!((order.ended, order.live()), (0, 0));
+    }
+
+    #[test]
+    fn a_lower_bound_does_not_depend_on_the_slots() {
+        let side = Side::new();
+        let guard = side.lock();
+        (0..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
+        for (slot, head) in [(3, 30), (29, 10), (0, u64::MAX), (11, 20), (12, 20)] {
+            guard.set_head(slot, head);
+        }
+        let below = [0, 10, 11, 20, 21, 31, u64::MAX].map(|head| side.count_below(head));
+        assert_eq!(below, [0, 0, 1, 1, 3, 4, 4]);
     }
 }

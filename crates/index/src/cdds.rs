@@ -150,7 +150,7 @@ impl Cdds {
     pub fn open(forest: Arc<Forest>, cell_object: Object, birth: u64) -> Result<Cdds, Error> {
         forest.pool().valid(cell_object)?;
         let tree = Cdds { cell: cell_object.offset(), cell_object, birth, forest };
-        if tree.cell()?.magic.load() != CELL_MAGIC {
+        if tree.cell()?.magic.load() != CELL_MAGIC || cell_object.size() < CELL_SIZE {
             return damaged(tree.cell, "the root cell of a tree");
         }
         Ok(tree)

@@ -1,5 +1,6 @@
 //! The catalogue: a versioned keyspace that knows the others.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ impl Catalogue {
     /// Every keyspace of the view, by name.
     pub(crate) fn keyspaces(&self, view: View<'_>) -> Result<Vec<(String, KeyspaceEntry)>, Error> {
         let (from, to) = ([KEYSPACE_TAG], [KEYSPACE_TAG + 1]);
-        let mut found = Vec::new();
+        let mut found: Vec<(String, KeyspaceEntry)> = Vec::new();
         let mut failed = None;
         let mut visit = |key: &[u8], value: &[u8]| match decode(value) {
             Ok(entry) => {
@@ -53,7 +54,14 @@ impl Catalogue {
         };
         let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         self.tree.range(from, to, Direction::Forward, view, &mut visit)?;
-        failed.map_or(Ok(found), Err)
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let cells: BTreeSet<u64> = found.iter().map(|(_, entry)| entry.cell.get()).collect();
+        if cells.len() < found.len() {
+            return Err(Error::Damaged { what: "a tree of its own for every keyspace" });
+        }
+        Ok(found)
     }
 }
 

@@ -1,5 +1,8 @@
 //! What an operator asks of a store: how it is, and whether it is sound.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use tembo_index::{CheckReport, Surveyor, VersionedIndex, View};
 use tembo_pmem::Domain;
 use tembo_pool::{Account, Census, Object};
@@ -116,16 +119,24 @@ impl Store {
         let catalogue = inner.catalogue.tree();
         catalogue.survey(&retained, &dead, &mut counter)?;
         catalogue.check(&retained, &dead)?;
-        let mut cells = std::collections::BTreeSet::new();
+        let mut reports: BTreeMap<u64, CheckReport> = BTreeMap::new();
         let older = retained.pins().iter().copied().filter(|&pin| pin < retained.visible());
         for version in older.chain([retained.visible()]) {
             for (name, entry) in inner.catalogue.keyspaces(View { version, dead: &dead })? {
-                let tree = open_tree(&inner.forest, &entry)?;
-                if cells.insert(entry.cell.get()) {
-                    tree.survey(&retained, &dead, &mut counter)?;
+                if entry.birth.get() > version {
+                    return Err(Error::Damaged { what: "keyspaces born before they are seen" });
                 }
+                let report = match reports.entry(entry.cell.get()) {
+                    Entry::Occupied(known) => *known.get(),
+                    // Also of a tree that was cleared since: its readers would find the damage.
+                    Entry::Vacant(vacant) => {
+                        let tree = open_tree(&inner.forest, &entry)?;
+                        tree.survey(&retained, &dead, &mut counter)?;
+                        *vacant.insert(tree.check(&retained, &dead)?)
+                    }
+                };
                 if version == retained.visible() {
-                    keyspaces.push((name, tree.check(&retained, &dead)?));
+                    keyspaces.push((name, report));
                 }
             }
         }

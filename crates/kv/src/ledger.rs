@@ -47,7 +47,8 @@ impl Ledger {
         pool.valid(root)?;
         let ledger = Ledger { root };
         let media = ledger.media(pool.region())?;
-        if media.magic.load() != STORE_MAGIC {
+        // A smaller object would leave a part of the root to others.
+        if media.magic.load() != STORE_MAGIC || root.size() < ROOT_SIZE {
             return Err(Error::Damaged { what: "a store's root" });
         }
         let limit = media.version_limit.load();

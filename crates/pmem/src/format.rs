@@ -59,6 +59,9 @@ const _: () = {
     assert!(std::mem::offset_of!(MediaHeader, crc) == 508);
 };
 
+/// No sequence, generation or position comes as far as this.
+const COUNT_END: u64 = 1 << 62;
+
 /// A header of one sector, one of two, that ends in its checksum and carries a sequence.
 pub(crate) trait Slot: FromBytes + IntoBytes + Immutable + Copy {
     /// The magic that it begins with.
@@ -72,6 +75,13 @@ pub(crate) trait Slot: FromBytes + IntoBytes + Immutable + Copy {
     fn sequence(&self) -> u64;
     /// Sets sequence and checksum.
     fn seal(&mut self, sequence: u64);
+    /// The numbers that only grow: each below [`COUNT_END`], or nobody has counted to it.
+    fn counts(&self) -> [u64; 3];
+
+    /// Whether everything that counts can go on counting.
+    fn can_count(&self) -> bool {
+        self.counts().iter().all(|count| *count < COUNT_END)
+    }
 
     /// Whether the checksum holds. It stands at the end in every version of the format.
     fn checks(&self) -> bool {
@@ -83,6 +93,10 @@ pub(crate) trait Slot: FromBytes + IntoBytes + Immutable + Copy {
 impl Slot for MediaHeader {
     const MAGIC: [u8; 8] = MEDIA_MAGIC;
     const VERSION: u32 = MEDIA_VERSION;
+
+    fn counts(&self) -> [u64; 3] {
+        [self.sequence.get(), self.generation.get(), 0]
+    }
 
     fn version(&self) -> u32 {
         self.version.get()
@@ -173,6 +187,10 @@ const _: () = {
 impl Slot for LogHeader {
     const MAGIC: [u8; 8] = LOG_MAGIC;
     const VERSION: u32 = LOG_VERSION;
+
+    fn counts(&self) -> [u64; 3] {
+        [self.sequence.get(), self.generation.get(), self.start_sequence.get()]
+    }
 
     fn version(&self) -> u32 {
         self.version.get()

@@ -33,7 +33,7 @@ impl<T: Slot> Slots<T> {
             ours |= bytes.starts_with(&T::MAGIC);
             let valid = T::read_from_bytes(&bytes)
                 .ok()
-                .filter(|slot| bytes.starts_with(&T::MAGIC) && slot.checks());
+                .filter(|slot| bytes.starts_with(&T::MAGIC) && slot.checks() && slot.can_count());
             let valid = valid.filter(|slot| SLOT_OFFSETS[(slot.sequence() % 2) as usize] == offset);
             if let Some(slot) = valid
                 && best.is_none_or(|best| slot.sequence() > best.sequence())

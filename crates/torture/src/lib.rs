@@ -6,6 +6,7 @@
 mod campaign;
 mod command;
 mod explore;
+pub mod fuzz;
 mod judge;
 mod kv;
 mod outcome;

@@ -5,10 +5,10 @@ use tembo_pool::Object;
 use super::Cdds;
 use super::format::UNBOUNDED_HEAD;
 use super::node::{Node, compare_high};
-use super::record::{Bounds, FINGERPRINT_MASK, fingerprint, head, read_key};
+use super::record::{Bounds, FINGERPRINT_MASK, fingerprint, head, read_record};
 use super::side::Order;
 use crate::error::damaged;
-use crate::{CheckReport, DeadIntervals, Error, Retained, View};
+use crate::{CheckReport, DeadIntervals, Error, Retained, Stamp, View};
 
 impl Cdds {
     pub(crate) fn verify(
@@ -16,20 +16,21 @@ impl Cdds {
         retained: &Retained,
         dead: &DeadIntervals,
     ) -> Result<CheckReport, Error> {
+        let newest = retained.visible();
         for &version in retained.pins().iter().filter(|&&pin| pin >= self.birth) {
-            self.verify_view(View { version, dead }, false)?;
+            self.verify_view(Verified { view: View { version, dead }, newest })?;
         }
-        self.verify_view(View { version: retained.visible(), dead }, true)
+        self.verify_view(Verified { view: View { version: newest, dead }, newest })
     }
 
-    fn verify_view(&self, view: View<'_>, visible: bool) -> Result<CheckReport, Error> {
+    fn verify_view(&self, verified: Verified<'_>) -> Result<CheckReport, Error> {
         let mut report = CheckReport::default();
-        let root = self.root(view)?;
+        let root = self.root(verified.view)?;
         let level = root.check_shape()?.level;
-        self.verify_node(root, &Bounds::default(), level, view, &mut report)?;
+        self.verify_node(root, &Bounds::default(), level, verified, &mut report)?;
         report.height = u32::from(level) + 1;
         let leaves_max = (report.entry_count / self.live_min() as u64).max(1);
-        if visible && report.leaf_count > leaves_max {
+        if verified.is_newest() && report.leaf_count > leaves_max {
             return damaged(root.object.offset(), "at most one leaf for every m_l live entries");
         }
         Ok(report)
@@ -40,23 +41,24 @@ impl Cdds {
         node: Node<'_>,
         range: &Bounds<'_>,
         level: u8,
-        view: View<'_>,
+        verified: Verified<'_>,
         report: &mut CheckReport,
     ) -> Result<(), Error> {
         let offset = node.object.offset();
         let (shape, bounds) = verify_shape(node, range, level)?;
+        verify_stamps(node, verified)?;
         let (order, _) = node.order()?;
         let mut low = range.low;
         let mut count = 0;
         for slot in order.iter() {
             let seen = node.seen(slot)?;
-            if !view.sees(seen.start, seen.end) {
+            if !verified.view.sees(seen.start, seen.end) {
                 continue;
             }
             count += 1;
             let target = Object::from_bits(seen.target);
             let key = match level {
-                0 => Some(read_key(self.forest.region(), target)?),
+                0 => Some(read_record(self.forest.region(), target)?.0),
                 _ => node.high_of(target)?,
             };
             let above = low.is_none_or(|low| key.is_none_or(|key| key > low));
@@ -75,7 +77,7 @@ impl Cdds {
                 }
             } else {
                 let child = Node::new(&self.forest, target)?;
-                self.verify_node(child, &Bounds::new(low, key), level - 1, view, report)?;
+                self.verify_node(child, &Bounds::new(low, key), level - 1, verified, report)?;
             }
             low = key;
         }
@@ -89,6 +91,42 @@ impl Cdds {
         }
         Ok(())
     }
+}
+
+/// A version of a tree that is verified.
+#[derive(Clone, Copy)]
+struct Verified<'v> {
+    view: View<'v>,
+    /// The visible version: nothing younger has happened yet, or it is dead.
+    newest: u64,
+}
+
+impl Verified<'_> {
+    fn is_newest(&self) -> bool {
+        self.view.version == self.newest
+    }
+
+    /// Whether a stamp may stand in a sound tree.
+    fn may_be(&self, stamp: Stamp) -> bool {
+        stamp.version() <= self.newest || self.view.dead.contains(stamp)
+    }
+}
+
+/// The node lived in the version that sees it, and nothing in it is of a version to come: what is
+/// to come would take entries away, or give them back to space while they are needed.
+fn verify_stamps(node: Node<'_>, verified: Verified<'_>) -> Result<(), Error> {
+    let version = verified.view.version;
+    if node.birth()?.version() > version || node.death(verified.view.dead)? <= version {
+        return damaged(node.object.offset(), "a node that lives while it is seen");
+    }
+    let header = node.header()?;
+    let stamps = [&header.death, &header.root_since].map(|word| Stamp::from_bits(word.load()));
+    let entries = node.all_seen()?;
+    let mut all = stamps.into_iter().chain(entries.iter().flat_map(|seen| [seen.start, seen.end]));
+    if all.all(|stamp| verified.may_be(stamp)) {
+        return Ok(());
+    }
+    damaged(node.object.offset(), "no version that is yet to come")
 }
 
 /// The node's shape and bounds, which must be those of its place.

@@ -84,6 +84,9 @@ impl Cdds {
         walk: &mut Walk<'_>,
     ) -> Result<(), Error> {
         self.forest.pool().valid(object)?;
+        if object.size() != u64::from(self.forest.pool().geometry().node_size) {
+            return damaged(object.offset(), "an object as large as a node");
+        }
         if !walk.surveyor.reachable(object)? {
             return Ok(());
         }

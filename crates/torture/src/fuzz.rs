@@ -1,0 +1,41 @@
+//! Any bytes, offered as a pool, as a redo log, or as what a client sends: they are taken or refused,
+//! without a panic, without hanging, in bounded memory.
+//!
+//! A face takes bytes as they are. Random bytes die at the first checksum, so a case is made in two
+//! steps: an input of the corpus is [changed](alter), and its checksums are made right again
+//! ([`repair`]). `cargo-fuzz` makes the changes itself and calls the faces with its bytes, as they
+//! are and repaired; [`Campaign`] does it from seeds, with a clock beside it.
+
+mod alter;
+mod base;
+mod campaign;
+mod file;
+mod format;
+mod repair;
+mod talk;
+
+pub use alter::{Kind, case, input};
+pub use base::{keep, whole, write_corpus};
+pub use campaign::{Campaign, Case, Finding, Tally, seeds};
+pub use file::FileFace;
+pub use repair::{repair_log, repair_pool};
+pub use talk::TalkFace;
+
+/// What became of some bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// They were refused.
+    Refused,
+    /// They were taken, and found damaged later.
+    Damaged,
+    /// They were taken, and nothing was wrong.
+    Sound,
+    /// Something that must not be: a check that called sound what was not.
+    Wrong(String),
+}
+
+/// Something that takes any bytes.
+pub trait Face {
+    /// Offers the bytes, and goes on with what was taken as far as it goes.
+    fn offer(&mut self, bytes: &[u8]) -> Fate;
+}

@@ -1,0 +1,243 @@
+//! Bytes as a pool, and as the log of a pool that was in use.
+
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::{fs, io};
+
+use tembo_kv::{Direction, Durability, Error, Keyspace, Options, Progress, Snapshot, Store};
+use tembo_pmem::DomainRequest;
+use tembo_pool::Pool;
+
+use super::base::{crashed, crashed_log, options};
+use super::format::POOL_IDENTITY;
+use super::{Face, Fate, Kind};
+
+/// A folder in which bytes are offered.
+pub struct FileFace {
+    folder: tempfile::TempDir,
+    kind: Kind,
+    crashed: Vec<u8>,
+    crashed_log: Vec<u8>,
+}
+
+impl FileFace {
+    /// The bytes are a pool's.
+    ///
+    /// # Errors
+    /// Of making the folder.
+    pub fn pool() -> io::Result<FileFace> {
+        FileFace::new(Kind::Pool)
+    }
+
+    /// The bytes are the log's, beside a pool that was in use.
+    ///
+    /// # Errors
+    /// As [`pool`](FileFace::pool).
+    pub fn log() -> io::Result<FileFace> {
+        FileFace::new(Kind::Log)
+    }
+
+    fn new(kind: Kind) -> io::Result<FileFace> {
+        Ok(FileFace { folder: folder()?, kind, crashed: crashed(), crashed_log: crashed_log() })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("a.pool")
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        // Its own log lies beside the pool that was in use, whatever else was changed in it.
+        let is_crashed = bytes.get(POOL_IDENTITY) == self.crashed.get(POOL_IDENTITY);
+        let (pool, log) = match self.kind {
+            Kind::Log => (self.crashed.as_slice(), Some(bytes)),
+            _ => (bytes, is_crashed.then_some(self.crashed_log.as_slice())),
+        };
+        for name in ["a.pool.log", "a.pool.log.new"] {
+            match fs::remove_file(self.folder.path().join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::write(self.path(), pool)?;
+        log.map_or(Ok(()), |log| fs::write(self.folder.path().join("a.pool.log"), log))
+    }
+}
+
+/// In memory, where there is such a place: nothing here has to survive.
+fn folder() -> io::Result<tempfile::TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
+}
+
+impl Face for FileFace {
+    fn offer(&mut self, bytes: &[u8]) -> Fate {
+        let mut options = options();
+        // One of four maps the file itself.
+        if crc32c::crc32c(bytes) % 4 == 0 {
+            options.pool.region.domain = DomainRequest::Flush;
+        }
+        if let Err(error) = self.write(bytes) {
+            return Fate::Wrong(format!("writing the files: {error}"));
+        }
+        let path = self.path();
+        let Ok(store) = Store::open(&path, &options) else {
+            // What is no store may be a pool.
+            if let Ok(pool) = Pool::open(&path, &options.pool) {
+                let _ = use_pool(pool);
+            }
+            return Fate::Refused;
+        };
+        match use_store(store, &options, &path) {
+            Ok(()) => Fate::Sound,
+            Err(Trouble::Damage) => Fate::Damaged,
+            Err(Trouble::Lie(what)) => Fate::Wrong(what),
+        }
+    }
+}
+
+/// Allocates, sweeps and counts; what it says does not matter.
+fn use_pool(pool: Pool) -> Result<(), tembo_pool::Error> {
+    let taken: Vec<_> = [16, 64, 192, 5000].into_iter().map(|size| pool.alloc(size)).collect();
+    let mut sweep = pool.begin_sweep()?;
+    for slot in 0..tembo_pool::ROOT_COUNT {
+        let object = tembo_pool::Object::from_bits(pool.root(slot)?.load());
+        let _ = sweep.mark(object);
+    }
+    sweep.finish(taken.into_iter().flatten());
+    let _ = pool.census().account();
+    pool.close()
+}
+
+/// Why something did not go through.
+enum Trouble {
+    /// It was found and said.
+    Damage,
+    /// The check had called it sound.
+    Lie(String),
+}
+
+/// Asks everything, changes something, collects to the end, and opens once more. After a check that
+/// found nothing wrong all of it must go through.
+fn use_store(store: Store, options: &Options, path: &std::path::Path) -> Result<(), Trouble> {
+    let before = store.check();
+    let sound = before.is_ok();
+    let mut results = ask(&store);
+    results.extend(change(&store));
+    results.push(("maintain", finish(&store)));
+    results.push(("check", store.check().map(drop)));
+    results.push(("close", store.close()));
+    let again = Store::open(path, options).and_then(|store| {
+        finish(&store)?;
+        store.check().map(drop)
+    });
+    results.push(("open again", again));
+    match results.into_iter().find(|(_, result)| matches!(result, Err(error) if !is_full(error))) {
+        None if sound => Ok(()),
+        Some((what, Err(error))) if sound => Err(Trouble::Lie(format!("{what}: {error:?}"))),
+        _ => Err(Trouble::Damage),
+    }
+}
+
+/// Refused for want of something that may run out.
+fn is_full(error: &Error) -> bool {
+    use tembo_pool::Error::GenerationsExhausted;
+    matches!(
+        error,
+        Error::Full { .. }
+            | Error::TooManyAborts
+            | Error::SnapshotName { .. }
+            | Error::Pool(GenerationsExhausted)
+    )
+}
+
+type Results = Vec<(&'static str, Result<(), Error>)>;
+
+/// Every key of every version, forwards, backwards and one by one.
+fn ask(store: &Store) -> Results {
+    let versions = store.snapshots().into_iter().map(|(_, version)| version);
+    let read = |version| store.snapshot_at(version).and_then(|snapshot| read(store, &snapshot));
+    versions.chain([store.visible()]).map(|version| ("read", read(version))).collect()
+}
+
+fn read(store: &Store, snapshot: &Snapshot<'_>) -> Result<(), Error> {
+    for (_, space) in store.keyspaces() {
+        let mut keys = Vec::new();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut visit = |key: &[u8], _: &[u8]| {
+                keys.push(key.to_vec());
+                true
+            };
+            let all = Bound::Unbounded;
+            match snapshot.range(space, all, all, direction, &mut visit) {
+                Err(Error::NoSuchKeyspace { .. }) => return Ok(()),
+                other => other?,
+            }
+        }
+        keys.iter().try_for_each(|key| snapshot.get(space, key).map(drop))?;
+    }
+    Ok(())
+}
+
+/// Puts, removes, clears, aborts, names, forgets and rolls back.
+fn change(store: &Store) -> Results {
+    let mut results = Vec::new();
+    let named = store.save_snapshot("fuzz");
+    for (number, (_, space)) in store.keyspaces().into_iter().enumerate().take(8) {
+        results.push(("put", put_some(store, space)));
+        results.push(("remove", remove_some(store, space)));
+        results.push(("abort", abort(store, space)));
+        if number % 2 == 1 {
+            results.push(("clear", clear(store, space)));
+        }
+    }
+    results.push(("maintain", store.maintain(3).map(drop)));
+    results.push(("keyspace", store.keyspace("another").map(drop)));
+    match named {
+        Ok(version) => results.push(("rollback", store.rollback(version))),
+        Err(error) => results.push(("name", Err(error))),
+    }
+    results.push(("forget", store.drop_snapshot("fuzz").map(drop)));
+    results.extend(ask(store));
+    results
+}
+
+fn put_some(store: &Store, space: Keyspace) -> Result<(), Error> {
+    for number in 0..9u8 {
+        let value = vec![number; usize::from(number) * 40];
+        let key = [b"key:00".as_slice(), &[b'0' + number % 3, b'0' + number]].concat();
+        store.put(space, &key, &value, Durability::Buffered)?;
+    }
+    Ok(())
+}
+
+fn remove_some(store: &Store, space: Keyspace) -> Result<(), Error> {
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut visit = |key: &[u8], _: &[u8]| {
+        keys.push(key.to_vec());
+        keys.len() < 12
+    };
+    let all = Bound::Unbounded;
+    store.snapshot()?.range(space, all, all, Direction::Forward, &mut visit)?;
+    keys.iter()
+        .step_by(2)
+        .try_for_each(|key| store.remove(space, key, Durability::Buffered).map(drop))
+}
+
+fn abort(store: &Store, space: Keyspace) -> Result<(), Error> {
+    let mut tx = store.transaction()?;
+    for number in 0..6 {
+        tx.put(space, &[number], &[b"void"])?;
+    }
+    Ok(())
+}
+
+fn clear(store: &Store, space: Keyspace) -> Result<(), Error> {
+    let mut tx = store.transaction()?;
+    tx.clear(space)?;
+    tx.put(space, b"behind", &[b"the clearing"])?;
+    tx.commit(Durability::Strict).map(drop)
+}
+
+fn finish(store: &Store) -> Result<(), Error> {
+    while store.maintain(16)? == Progress::More {}
+    Ok(())
+}

@@ -26,7 +26,7 @@ use crate::mapping::{Backing, Base, Mapping, PAGE};
 use crate::{
     Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Observer, Stored, SyncPolicy, Word,
 };
-use copy::copy_parts;
+use copy::{copy_parts, overlaps};
 use format_lines::FormatLines;
 use logged::Logged;
 
@@ -217,8 +217,8 @@ impl Region {
     /// bytes may go past the caches, and then they come into order only there.
     ///
     /// # Errors
-    /// [`Error::Fault`] when the range is not in the region or in its header; in the `logged`
-    /// domain, for 64 KiB and more at a page's start, also what writing beside the log met
+    /// [`Error::Fault`] when the range is not in the region or in its header, and when a part lies in
+    /// it, which a damaged pool may bring about; in the `logged` domain, for 64 KiB and more at a page's start, also what writing beside the log met
     /// ([`Error::Poisoned`], [`Error::DiskFull`], [`Error::Io`]).
     pub fn write(&self, name: &'static str, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
@@ -226,6 +226,9 @@ impl Region {
             return Err(self.fault(offset, len as u64).into());
         }
         let at = self.range(offset, len as u64)?;
+        if overlaps(at, len, parts) {
+            return Err(self.fault(offset, len as u64).into());
+        }
         let count = line_count(offset, len as u64);
         Counters::count(|c| {
             (c.stores, c.bytes, c.lines) = (c.stores + 1, c.bytes + len as u64, c.lines + count);

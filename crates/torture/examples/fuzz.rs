@@ -57,16 +57,18 @@ fn run(kind: &str, seed: u64, cases: u64, seconds: u64) -> Outcome {
     let (time, case_time) = (Duration::from_secs(seconds), Duration::from_secs(20));
     let tally = Campaign { kind, time, case_time, growth_max }.run(seeds(kind, seed, cases))?;
     println!(
-        "{kind:?}: {} cases from seed {seed}: {} refused, {} damaged, {} sound; at most {} KiB more \
+        "{kind:?}: {} cases from seed {seed}: {} refused, {} damaged, {} sound, {} not noticed by \
+         a check; at most {} KiB more \
          memory and {:?} in a case",
         tally.cases,
         tally.refused,
         tally.damaged,
         tally.sound,
+        tally.unnoticed.len(),
         tally.growth_max >> 10,
         tally.slowest
     );
-    for finding in &tally.findings {
+    for finding in tally.unnoticed.iter().chain(&tally.findings) {
         println!("{}: {}", finding.name, finding.what);
     }
     if tally.findings.is_empty() { Ok(()) } else { Err("something was found".into()) }

@@ -30,7 +30,10 @@ pub enum Fate {
     Damaged,
     /// They were taken, and nothing was wrong.
     Sound,
-    /// Something that must not be: a check that called sound what was not.
+    /// They were taken, a check found nothing, and then something failed: this is what a check cannot
+    /// see, and must be rare.
+    Unnoticed(String),
+    /// Something that must not be.
     Wrong(String),
 }
 

@@ -59,10 +59,20 @@ impl Region {
     }
 }
 
+/// Whether a part lies where they are all to be written.
+#[inline]
+pub(super) fn overlaps(at: *const u8, len: usize, parts: &[&[u8]]) -> bool {
+    let (start, end) = (at.addr(), at.addr() + len);
+    parts.iter().any(|part| {
+        let from = part.as_ptr().addr();
+        from < end && start < from + part.len()
+    })
+}
+
 /// Copies the parts one after another.
 ///
 /// # Safety
-/// There is room for all of them at `at`, and nobody else uses it.
+/// There is room for all of them at `at`, none of them lies there, and nobody else uses it.
 pub(super) unsafe fn copy_parts(mut at: *mut u8, parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: the caller's promise.

@@ -64,8 +64,7 @@ pub(super) fn options() -> Options {
         background: false,
         ..RegionOptions::default()
     };
-    let pool =
-        PoolOptions { size: POOL_SIZE, region, geometry: Geometry::TINY, ..PoolOptions::default() };
+    let pool = PoolOptions { size: POOL_SIZE, region, geometry: Geometry::TINY };
     Options { pool, background: false }
 }
 

@@ -39,6 +39,8 @@ pub struct Tally {
     pub damaged: u64,
     /// Of these: taken, and nothing was wrong.
     pub sound: u64,
+    /// Damage that a check did not see.
+    pub unnoticed: Vec<Finding>,
     /// Bytes by which the process grew at most in one case.
     pub growth_max: u64,
     /// How long the slowest case took.
@@ -47,7 +49,7 @@ pub struct Tally {
     pub findings: Vec<Finding>,
 }
 
-/// Something that must not be.
+/// A case that stands out.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// Name of the case.
@@ -142,6 +144,9 @@ impl Tally {
             Fate::Refused => self.refused += 1,
             Fate::Damaged => self.damaged += 1,
             Fate::Sound => self.sound += 1,
+            Fate::Unnoticed(what) => {
+                self.unnoticed.push(Finding { name: name.into(), what });
+            }
             Fate::Wrong(what) => self.findings.push(Finding { name: name.into(), what }),
         }
         if verdict.growth > growth_max {

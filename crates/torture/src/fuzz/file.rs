@@ -72,7 +72,7 @@ impl Face for FileFace {
     fn offer(&mut self, bytes: &[u8]) -> Fate {
         let mut options = options();
         // One of four maps the file itself.
-        if crc32c::crc32c(bytes) % 4 == 0 {
+        if crc32c::crc32c(bytes).is_multiple_of(4) {
             options.pool.region.domain = DomainRequest::Flush;
         }
         if let Err(error) = self.write(bytes) {
@@ -82,6 +82,7 @@ impl Face for FileFace {
         let Ok(store) = Store::open(&path, &options) else {
             // What is no store may be a pool.
             if let Ok(pool) = Pool::open(&path, &options.pool) {
+                // It may say anything.
                 let _ = use_pool(pool);
             }
             return Fate::Refused;
@@ -89,7 +90,7 @@ impl Face for FileFace {
         match use_store(store, &options, &path) {
             Ok(()) => Fate::Sound,
             Err(Trouble::Damage) => Fate::Damaged,
-            Err(Trouble::Lie(what)) => Fate::Wrong(what),
+            Err(Trouble::Unnoticed(what)) => Fate::Unnoticed(what),
         }
     }
 }
@@ -100,10 +101,11 @@ fn use_pool(pool: Pool) -> Result<(), tembo_pool::Error> {
     let mut sweep = pool.begin_sweep()?;
     for slot in 0..tembo_pool::ROOT_COUNT {
         let object = tembo_pool::Object::from_bits(pool.root(slot)?.load());
+        // What it refuses is not marked.
         let _ = sweep.mark(object);
     }
     sweep.finish(taken.into_iter().flatten());
-    let _ = pool.census().account();
+    pool.census().account();
     pool.close()
 }
 
@@ -112,11 +114,11 @@ enum Trouble {
     /// It was found and said.
     Damage,
     /// The check had called it sound.
-    Lie(String),
+    Unnoticed(String),
 }
 
 /// Asks everything, changes something, collects to the end, and opens once more. After a check that
-/// found nothing wrong all of it must go through.
+/// found nothing wrong all of it should go through.
 fn use_store(store: Store, options: &Options, path: &std::path::Path) -> Result<(), Trouble> {
     let before = store.check();
     let sound = before.is_ok();
@@ -132,7 +134,7 @@ fn use_store(store: Store, options: &Options, path: &std::path::Path) -> Result<
     results.push(("open again", again));
     match results.into_iter().find(|(_, result)| matches!(result, Err(error) if !is_full(error))) {
         None if sound => Ok(()),
-        Some((what, Err(error))) if sound => Err(Trouble::Lie(format!("{what}: {error:?}"))),
+        Some((what, Err(error))) if sound => Err(Trouble::Unnoticed(format!("{what}: {error:?}"))),
         _ => Err(Trouble::Damage),
     }
 }

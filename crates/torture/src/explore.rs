@@ -6,7 +6,9 @@ use std::time::Duration;
 use tembo_sim::Redundancy;
 
 use crate::campaign::Campaign;
+use crate::cdds::Tree;
 use crate::kv::Kv;
+use crate::pool::Pools;
 use crate::proof::Proof;
 use crate::subject::Subject;
 use crate::{
@@ -16,6 +18,8 @@ use crate::{
 /// Explores a structure on a medium; with a mutation, until that is found.
 pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
     let explored = match target.structure {
+        Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
+        Structure::Cdds => explore_one(&Tree, target, effort, mutation, 251),
         Structure::Kv => explore_one(&Kv, target, effort, mutation, 4099),
         _ => Err("not yet built".to_owned()),
     };
@@ -54,6 +58,8 @@ pub fn prove(
     each: &(dyn Fn(&Mutation, &Outcome) + Sync),
 ) {
     let proved = match target.structure {
+        Structure::Pool => prove_one(&Pools, target, effort, mutations, each),
+        Structure::Cdds => prove_one(&Tree, target, effort, mutations, each),
         Structure::Kv => prove_one(&Kv, target, effort, mutations, each),
         _ => Ok(()),
     };
@@ -68,6 +74,8 @@ pub fn prove(
 /// A workload does not even work without a crash.
 pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, String> {
     match target.structure {
+        Structure::Pool => Ok(Proof::new(&Pools, target, effort)?.redundancy()),
+        Structure::Cdds => Ok(Proof::new(&Tree, target, effort)?.redundancy()),
         Structure::Kv => Ok(Proof::new(&Kv, target, effort)?.redundancy()),
         _ => Ok(Redundancy::default()),
     }

@@ -4,12 +4,14 @@
 //! torture` all come through it.
 
 mod campaign;
+mod cdds;
 mod command;
 mod explore;
 pub mod fuzz;
 mod judge;
 mod kv;
 mod outcome;
+mod pool;
 mod proof;
 mod recording;
 mod seen;

@@ -1,0 +1,72 @@
+//! The CDDS B-Tree under torture, with the least that an index needs of a store: a limit of
+//! versions, a word that commits them, two named versions, and a table of dead intervals.
+
+mod model;
+mod scripts;
+mod shelf;
+
+use tembo_pmem::Region;
+use tembo_sim::Random;
+
+use crate::subject::{Script, Subject};
+use model::{Op, State};
+use shelf::Shelf;
+
+const SIZE: u64 = 128 << 10;
+
+/// A tree in nodes of four entries.
+pub(crate) struct Tree;
+
+impl Subject for Tree {
+    type Op = Op;
+    type State = State;
+    type Live = Shelf;
+
+    fn size(&self) -> (u64, u64) {
+        (SIZE, SIZE)
+    }
+
+    fn make(&self, region: Region) -> Result<Shelf, String> {
+        Shelf::make(region)
+    }
+
+    fn open(&self, region: Region) -> Result<Option<Shelf>, String> {
+        Shelf::open(region)
+    }
+
+    fn show(&self, shelf: &mut Shelf) -> Result<State, String> {
+        shelf.show()
+    }
+
+    fn run(&self, shelf: &mut Shelf, state: &State, op: &Op, serial: u64) -> Result<State, String> {
+        shelf.run(state, op, serial)
+    }
+
+    fn settle(&self, shelf: &mut Shelf) -> Result<(), String> {
+        shelf.recover()
+    }
+
+    fn check(&self, shelf: &mut Shelf, state: &State) -> Result<(), String> {
+        shelf.check(state)
+    }
+
+    fn recovery(&self) -> Vec<Op> {
+        vec![Op::Recover]
+    }
+
+    fn random_op(&self, random: &mut Random) -> Op {
+        model::random_op(random)
+    }
+
+    fn alphabet(&self) -> Vec<Op> {
+        scripts::alphabet()
+    }
+
+    fn starts(&self) -> Vec<Vec<Op>> {
+        scripts::starts()
+    }
+
+    fn scripts(&self) -> Vec<Script<Op>> {
+        scripts::all()
+    }
+}

@@ -1,0 +1,336 @@
+//! The least store: one tree, one commit word. What was in flight is scrubbed before anything else
+//! is written, so no interval needs to be noted.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tembo_index::{
+    Cdds, DeadInterval, DeadIntervals, Direction, Error, Forest, Op as Change, Retained, Retired,
+    Stamp, Surveyor, VersionedIndex, View, Writer,
+};
+use tembo_pmem::{Region, Word};
+use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
+
+use super::model::{Map, NAMES, Op, State, Write, key, value};
+use crate::judge::{expect, text};
+
+/// Root slots: the tree, its commit word, its limit of versions, then the named versions.
+const TREE: usize = 0;
+const COMMITTED: usize = 1;
+const LIMIT: usize = 2;
+const NAMED: usize = 3;
+
+/// Versions by which the limit is raised.
+const STEP: u64 = 4;
+
+const LANE: u8 = 0;
+
+/// A tree that is open.
+pub(crate) struct Shelf {
+    pool: Arc<Pool>,
+    forest: Arc<Forest>,
+    tree: Cdds,
+    version: u64,
+    named: BTreeMap<usize, u64>,
+    dead: Arc<DeadIntervals>,
+    retired: Vec<Retired>,
+    /// Something may be garbage that is in no list.
+    owed: bool,
+}
+
+/// What a survey finds.
+struct Marks<'m> {
+    mark: &'m mut dyn FnMut(Object) -> Result<bool, PoolError>,
+    unclean: Vec<Object>,
+}
+
+impl Surveyor for Marks<'_> {
+    fn reachable(&mut self, object: Object) -> Result<bool, Error> {
+        Ok((self.mark)(object)?)
+    }
+
+    fn unclean(&mut self, node: Object) {
+        self.unclean.push(node);
+    }
+
+    fn live_entry(&mut self) {}
+}
+
+fn persist(pool: &Pool, word: &Word, value: u64) {
+    let region = pool.region();
+    region.commit("torture.shelf.word", word, value);
+    region.flush("torture.shelf.word.flush", region.offset_of(word), 8);
+    region.fence("torture.shelf.word.fence");
+}
+
+impl Shelf {
+    pub(crate) fn make(region: Region) -> Result<Shelf, String> {
+        Pool::format(&region, Geometry::TINY).map_err(text)?;
+        let pool = Pool::from_region(region).map_err(text)?;
+        let cell = Cdds::format(&pool, Stamp::grouped(1, LANE)).map_err(text)?;
+        pool.region().fence("torture.shelf.made");
+        for slot in [COMMITTED, LIMIT] {
+            pool.region().store(pool.root(slot).map_err(text)?, 1);
+        }
+        persist(&pool, pool.root(TREE).map_err(text)?, cell.to_bits());
+        Shelf::start(pool)
+    }
+
+    pub(crate) fn open(region: Region) -> Result<Option<Shelf>, String> {
+        let pool = match Pool::from_region(region) {
+            Err(PoolError::NotAPool { found: 0 }) => return Ok(None),
+            opened => opened.map_err(text)?,
+        };
+        let made = pool.root(TREE).map_err(text)?.load() != 0;
+        if made { Shelf::start(pool).map(Some) } else { Ok(None) }
+    }
+
+    fn start(pool: Pool) -> Result<Shelf, String> {
+        let pool = Arc::new(pool);
+        let root = |slot| Ok::<u64, String>(pool.root(slot).map_err(text)?.load());
+        let (from, to) = (root(COMMITTED)?, root(LIMIT)?);
+        expect(from <= to, "a version above the limit is committed")?;
+        let mut named = BTreeMap::new();
+        for name in 0..NAMES {
+            let version = root(NAMED + name)?;
+            expect(version <= to, "a version above the limit is named")?;
+            if version > 0 {
+                named.insert(name, version);
+            }
+        }
+        let flight = (from < to).then_some(DeadInterval { from, to, lane: Some(LANE) });
+        let dead = Arc::new(DeadIntervals::new(flight.into_iter().collect()));
+        let forest = Arc::new(Forest::new(pool.clone(), pool.region().size()).map_err(text)?);
+        forest.set_dead(dead.clone());
+        forest.set_retained(Arc::new(Retained::new(to, named.values().copied().collect())));
+        let cell = Object::from_bits(root(TREE)?);
+        let tree = Cdds::open(forest.clone(), cell, 1).map_err(text)?;
+        let (version, retired) = (to, Vec::new());
+        Ok(Shelf { pool, forest, tree, version, named, dead, retired, owed: true })
+    }
+
+    fn retained(&self) -> Arc<Retained> {
+        Arc::new(Retained::new(self.version, self.named.values().copied().collect()))
+    }
+
+    /// A writer of the version: takes turns with `self`, so parts of it are handed over.
+    fn with_writer<T>(
+        &mut self,
+        stamp: Stamp,
+        write: impl FnOnce(&Cdds, &mut Writer<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let (retained, dead, mut retired) = (self.retained(), self.dead.clone(), Vec::new());
+        let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
+        let written = write(&self.tree, &mut writer)?;
+        self.retired.extend(retired);
+        Ok(written)
+    }
+
+    fn next_version(&mut self) -> Result<u64, String> {
+        let next = self.version + 1;
+        let limit = self.pool.root(LIMIT).map_err(text)?;
+        if next > limit.load() {
+            persist(&self.pool, limit, next + STEP);
+        }
+        Ok(next)
+    }
+
+    fn reclaim(&mut self) {
+        let retained = self.retained();
+        self.forest.set_retained(retained.clone());
+        let pool = &self.pool;
+        self.retired.retain(|retired| {
+            let needed = retained.needs(retired.start, retired.end);
+            if !needed {
+                pool.free(retired.object);
+            }
+            needed
+        });
+    }
+
+    /// Survey, sweep, scrub: then nothing is dead.
+    pub(crate) fn recover(&mut self) -> Result<(), String> {
+        self.reclaim();
+        let (retained, dead) = (self.retained(), self.dead.clone());
+        let stamp = Stamp::grouped(self.version, LANE);
+        self.with_writer(stamp, |tree, writer| tree.scrub_root(writer).map_err(text))?;
+        self.pool.region().fence("torture.shelf.roots");
+        let mut sweep: Sweep = self.pool.begin_sweep().map_err(text)?;
+        let mut mark = |object| sweep.mark(object);
+        let mut marks = Marks { mark: &mut mark, unclean: Vec::new() };
+        self.tree.survey(&retained, &dead, &mut marks).map_err(text)?;
+        let unclean = marks.unclean;
+        let pending: Vec<Object> = self.retired.iter().map(|retired| retired.object).collect();
+        expect(sweep.finish(pending).refused == 0, "a sweep refused something")?;
+        self.with_writer(stamp, |tree, writer| {
+            unclean.into_iter().try_for_each(|node| tree.scrub(node, writer)).map_err(text)
+        })?;
+        self.pool.region().fence("torture.shelf.scrubbed");
+        self.dead = Arc::default();
+        self.forest.forget_dead(self.dead.clone());
+        self.owed = false;
+        Ok(())
+    }
+
+    fn write(&mut self, writes: &[Write], serial: u64, commit: bool) -> Result<Map, String> {
+        if !self.dead.intervals().is_empty() {
+            self.recover()?;
+        }
+        let version = self.next_version()?;
+        let mut map = self.map(self.version)?;
+        self.with_writer(Stamp::grouped(version, LANE), |tree, writer| {
+            for (index, &(n, len)) in writes.iter().enumerate() {
+                let key = key(n);
+                let (existed, was) = match len {
+                    Some(len) => {
+                        let value = value(serial + index as u64, len);
+                        let change = Change::Put { key: &key, value: &[&value] };
+                        let existed = tree.apply(change, writer).map_err(text)?;
+                        (existed, map.insert(key, value).is_some())
+                    }
+                    None => {
+                        let existed = tree.apply(Change::Remove { key: &key }, writer);
+                        (existed.map_err(text)?, map.remove(&key).is_some())
+                    }
+                };
+                expect(existed == was, "a write says whether the key was there")?;
+            }
+            Ok(())
+        })?;
+        if !commit {
+            // What was unlinked is linked again; what was made is garbage for a sweep.
+            self.retired.retain(|retired| retired.end < version);
+            let from = self.pool.root(COMMITTED).map_err(text)?.load();
+            let dead = DeadInterval { from, to: version, lane: Some(LANE) };
+            self.dead = Arc::new(DeadIntervals::new(vec![dead]));
+            self.forest.set_dead(self.dead.clone());
+            (self.version, self.owed) = (version, true);
+            return Ok(map);
+        }
+        let region = self.pool.region();
+        region.fence("torture.shelf.entries");
+        let word = self.pool.root(COMMITTED).map_err(text)?;
+        region.commit("torture.shelf.commit", word, version);
+        region.flush("torture.shelf.commit.flush", region.offset_of(word), 8);
+        region.fence("torture.shelf.publish");
+        self.version = version;
+        self.reclaim();
+        Ok(map)
+    }
+
+    fn single(&mut self, n: u8) -> Result<(), String> {
+        if !self.dead.intervals().is_empty() {
+            self.recover()?;
+        }
+        let version = self.next_version()?;
+        let stamp = Stamp::single(version, LANE);
+        let removed = self
+            .with_writer(stamp, |tree, writer| tree.remove_single(&key(n), writer).map_err(text))?;
+        if removed == Some(true) {
+            self.pool.region().fence("torture.shelf.single");
+        }
+        self.version = version;
+        self.reclaim();
+        if removed.is_none() {
+            self.write(&[(n, None)], 0, true)?;
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self) -> Result<(), String> {
+        let stamp = Stamp::grouped(self.version, LANE);
+        self.with_writer(stamp, |tree, writer| {
+            let mut from = None;
+            while let Some(next) = tree.collect(from.as_deref(), writer).map_err(text)? {
+                from = Some(next);
+            }
+            Ok(())
+        })?;
+        self.pool.region().fence("torture.shelf.collected");
+        Ok(())
+    }
+
+    pub(crate) fn run(&mut self, state: &State, op: &Op, serial: u64) -> Result<State, String> {
+        let next = state.after(op, serial);
+        match op {
+            Op::Write(writes) => {
+                let written = self.write(writes, serial, true)?;
+                expect(written == next.map, "the writer sees what the model has")?;
+            }
+            Op::Abort(writes) => drop(self.write(writes, serial, false)?),
+            Op::Single(n) => self.single(*n)?,
+            Op::Save(name) => {
+                persist(&self.pool, self.pool.root(NAMED + name).map_err(text)?, self.version);
+                let before = self.named.insert(*name, self.version);
+                self.owed |= before.is_some();
+                self.reclaim();
+            }
+            Op::Forget(name) => {
+                persist(&self.pool, self.pool.root(NAMED + name).map_err(text)?, 0);
+                self.owed |= self.named.remove(name).is_some();
+                self.reclaim();
+            }
+            Op::Recover => self.recover()?,
+            Op::Collect => self.collect()?,
+        }
+        Ok(next)
+    }
+
+    fn map(&self, version: u64) -> Result<Map, String> {
+        let view = View { version, dead: &self.dead };
+        let mut list = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| {
+            list.push((key.to_vec(), value.to_vec()));
+            list.len() < 1000
+        };
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        self.tree.range(all.0, all.1, Direction::Forward, view, &mut visit).map_err(text)?;
+        expect(list.is_sorted_by(|a, b| a.0 < b.0), "a range in order")?;
+        for (key, value) in &list {
+            let found = self.tree.get(key, view).map_err(text)?;
+            expect(found == Some(value.as_slice()), "get and range disagree")?;
+        }
+        let mut down = Vec::new();
+        let mut visit = |key: &[u8], _: &[u8]| {
+            down.push(key.to_vec());
+            down.len() < 1000
+        };
+        self.tree.range(all.0, all.1, Direction::Backward, view, &mut visit).map_err(text)?;
+        expect(list.iter().map(|(key, _)| key).eq(down.iter().rev()), "a range both ways")?;
+        Ok(list.into_iter().collect())
+    }
+
+    pub(crate) fn show(&self) -> Result<State, String> {
+        let mut state = State { map: self.map(self.version)?, ..State::default() };
+        for (&name, &version) in &self.named {
+            state.saved.insert(name, self.map(version)?);
+        }
+        Ok(state)
+    }
+
+    pub(crate) fn check(&mut self, state: &State) -> Result<(), String> {
+        if self.owed || !self.dead.intervals().is_empty() {
+            self.recover()?;
+        }
+        let (retained, dead) = (self.retained(), self.dead.clone());
+        let mut census: Census = self.pool.census();
+        let mut mark = |object| census.mark(object);
+        let mut marks = Marks { mark: &mut mark, unclean: Vec::new() };
+        self.tree.survey(&retained, &dead, &mut marks).map_err(text)?;
+        expect(marks.unclean.is_empty(), "dead stamps after a scrub")?;
+        for retired in &self.retired {
+            census.mark(retired.object).map_err(text)?;
+        }
+        let account = census.account();
+        let sum = account.metadata_bytes
+            + account.object_bytes
+            + account.free_bytes
+            + account.above_frontier_bytes;
+        let size = self.pool.region().size();
+        expect(account.total == size && sum == size, "bytes that are not accounted for")?;
+        expect(account.leaked == 0 && account.dangling == 0, "leaked or dangling objects")?;
+        let report = self.tree.check(&retained, &dead).map_err(text)?;
+        expect(report.entry_count == state.map.len() as u64, "check counts wrong")
+    }
+}

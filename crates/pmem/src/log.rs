@@ -17,6 +17,7 @@ mod checkpoint;
 mod generation;
 mod group;
 mod pages;
+mod pending;
 mod replay;
 mod reserve;
 mod ring;
@@ -30,7 +31,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::format::LogHeader;
 use crate::header::Slots;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, PAGE};
 use crate::notes::Holder;
 use crate::watched::WatchedFile;
 use crate::{Error, SyncPolicy};
@@ -38,6 +39,7 @@ use crate::{Error, SyncPolicy};
 pub(crate) use generation::{Old, Source, adopt, confirm, load};
 use group::Place;
 use pages::PageTable;
+pub(crate) use pending::Pending;
 use ring::Ring;
 pub(crate) use threads::Threads;
 use voids::Voids;
@@ -110,6 +112,10 @@ pub(crate) struct RedoLog {
     policy: SyncPolicy,
     background: bool,
     give_back: bool,
+    /// What of the log that was replayed is not yet in the mapping.
+    pending: Option<Arc<Pending>>,
+    /// Where the groups of this opening begin.
+    opened: Place,
     state: Mutex<State>,
     /// Something was written, synced, trimmed, or failed.
     changed: Condvar,
@@ -128,16 +134,18 @@ pub(crate) struct Parts {
     pub(crate) policy: SyncPolicy,
     pub(crate) background: bool,
     pub(crate) give_back: bool,
+    pub(crate) pending: Option<Arc<Pending>>,
 }
 
 impl RedoLog {
-    /// The log that `adopted` describes, over a mapping that holds what was replayed.
+    /// The log that `adopted` describes, over a mapping that holds what was replayed, or will.
     pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
-        let generation::Adopted { path, header, ring, end, blank, private, voids } = adopted;
+        let generation::Adopted { path, header, ring, end, blank, voids } = adopted;
         let first = *header.get();
         let from = Place::start(&first);
         let mut pages = PageTable::default();
-        private.iter().for_each(|line| pages.touch(*line, end.sequence - 1));
+        let private = parts.pending.iter().flat_map(|pending| pending.pages());
+        private.for_each(|page| pages.touch(page * PAGE, end.sequence - 1));
         RedoLog {
             salt: first.salt.get(),
             ring,
@@ -148,6 +156,8 @@ impl RedoLog {
             policy: parts.policy,
             background: parts.background,
             give_back: parts.give_back,
+            pending: parts.pending,
+            opened: end,
             state: Mutex::new(State {
                 tail: Vec::new(),
                 spare: Vec::new(),
@@ -208,7 +218,7 @@ impl RedoLog {
 
     /// Bytes of pages that differ from the pool file, or did before a checkpoint.
     pub(crate) fn private_bytes(&self) -> u64 {
-        self.lock().pages.count() * crate::mapping::PAGE
+        self.lock().pages.count() * PAGE
     }
 }
 

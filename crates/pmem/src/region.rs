@@ -22,6 +22,7 @@ use zerocopy::{FromBytes, KnownLayout};
 use crate::flush::{FlushInstruction, line_count, store_fence};
 use crate::format::MediaHeader;
 use crate::header::Slots;
+use crate::log::Pending;
 use crate::mapping::{Backing, Base, Mapping, PAGE};
 use crate::{
     Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Observer, Stored, SyncPolicy, Word,
@@ -65,6 +66,10 @@ pub struct Region {
     base: Base,
     mapping: Arc<Mapping>,
     size: AtomicU64,
+    /// Ranges that end here or before need no second look: all of the region, once no page waits for
+    /// lines of the log.
+    reach: AtomicU64,
+    pending: Option<Arc<Pending>>,
     backend: Backend,
     observer: Option<Arc<dyn Observer>>,
     sync_policy: SyncPolicy,
@@ -101,6 +106,8 @@ impl Region {
             base: mapping.base(),
             mapping: Arc::new(mapping),
             size: AtomicU64::new(size / 8 * 8),
+            reach: AtomicU64::new(0),
+            pending: None,
             backend: Backend::Volatile,
             observer: options.observer.clone(),
             sync_policy: options.sync,
@@ -355,10 +362,25 @@ impl Region {
     /// An address that is checked.
     #[inline]
     fn range(&self, offset: u64, len: u64) -> Result<*mut u8, Fault> {
-        if offset.checked_add(len).is_none_or(|end| end > self.size()) {
-            return Err(self.fault(offset, len));
+        let reach = self.reach.load(Ordering::Acquire);
+        if offset.checked_add(len).is_none_or(|end| end > reach) {
+            self.look_again(offset, len)?;
         }
         Ok(self.base.at(offset))
+    }
+
+    /// Checks a range that may be out of the region, and may wait for lines of the log.
+    #[cold]
+    fn look_again(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        let size = self.size();
+        if offset.checked_add(len).is_none_or(|end| end > size) {
+            return Err(self.fault(offset, len));
+        }
+        match &self.pending {
+            Some(pending) if !pending.is_over() => pending.bring(offset, len),
+            _ => self.reach.store(size, Ordering::Release),
+        }
+        Ok(())
     }
 
     #[cold]

@@ -7,6 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::group::{Place, Walk};
 use super::sync::is_full;
 use super::{Checkpoint, Failure, RedoLog};
+use crate::mapping::PAGE;
 use crate::runs::Runs;
 use crate::{Error, LINE};
 
@@ -48,6 +49,14 @@ impl RedoLog {
         while work.from != to {
             let through = self.apply(work, to)?;
             self.trim(work, through)?;
+        }
+        if let Some(pending) = self.pending.as_ref().filter(|pending| !pending.is_over())
+            && work.from.sequence >= self.opened.sequence
+        {
+            if self.pool_is_simulated() {
+                pending.pages().for_each(|page| pending.bring(page * PAGE, PAGE));
+            }
+            pending.forget();
         }
         if self.give_back {
             self.give_pages_back(to);

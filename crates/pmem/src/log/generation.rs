@@ -41,8 +41,6 @@ pub(crate) struct Adopted {
     pub(super) end: Place,
     /// Where the ring's blocks begin that are still to be written; zero when none are.
     pub(super) blank: u64,
-    /// Lines that the log holds already.
-    pub(super) private: Vec<u64>,
     /// Ranges of which the log holds lines that no longer count.
     pub(super) voids: Voids,
 }
@@ -120,10 +118,7 @@ pub(crate) fn adopt(
         Some(mut replay) => {
             match old.found.and_then(|found| resume(source, &path, found, &mut replay)) {
                 Some(adopted) => adopted,
-                None => {
-                    replay.sort();
-                    create(source, pool.get(), &path, Some(&replay))?
-                }
+                None => create(source, pool.get(), &path, Some(&replay))?,
             }
         }
         None => recycle(source, pool.get(), &path, old.found)?,
@@ -163,9 +158,8 @@ fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -
     };
     header.update("log.resume_next_write", "log.resume_next_sync", next).ok()?;
     let blank = blank(source, &ring, end);
-    let private = replay.lines().map(|(line, _)| line).collect();
     let voids = mem::take(&mut replay.voids);
-    Some(Adopted { path: path.to_owned(), header, ring, end, blank, private, voids })
+    Some(Adopted { path: path.to_owned(), header, ring, end, blank, voids })
 }
 
 /// Where blocks begin that were never written, in a ring on its first lap.
@@ -208,8 +202,8 @@ fn recycle(
     let end = Place::start(found.header.get());
     let Found { header, ring } = found;
     let blank = blank(source, &ring, end);
-    let (private, voids) = (Vec::new(), Voids::default());
-    Ok(Adopted { path: path.to_owned(), header, ring, end, blank, private, voids })
+    let voids = Voids::default();
+    Ok(Adopted { path: path.to_owned(), header, ring, end, blank, voids })
 }
 
 /// The log of that name, if there is one; it is the pool's and whole.
@@ -242,7 +236,7 @@ fn find(disk: &dyn Disk, path: &Path, pool: &MediaHeader) -> Result<Option<Found
     Ok(Some(Found { header, ring: Ring { file, capacity } }))
 }
 
-/// Makes a log with the content of `replay`, sorted, in the place of whatever has the name.
+/// Makes a log with the content of `replay` in the place of whatever has the name.
 fn create(
     source: &Source<'_>,
     pool: &MediaHeader,
@@ -264,12 +258,13 @@ fn create_draft(
     replay: Option<&Replay>,
 ) -> Result<Adopted, Error> {
     let io = |action, e| Error::io(action, draft_path, e);
-    let content = replay.map_or(0, |replay| content_size(replay.line_count()));
+    let lines: Vec<(u64, &[u8])> = replay.map_or(Vec::new(), |replay| replay.last_lines().collect());
+    let content = content_size(lines.len() as u64);
     let capacity = capacity(source.log_size.max(content + source.log_size / 4));
     let header = fresh_header(source, pool, capacity);
     let file = source.disk.create("log.create", draft_path).map_err(|e| io("create", e))?;
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
-    let end = fill_groups(file.as_ref(), &header, replay).map_err(|e| io("write", e))?;
+    let end = fill_groups(file.as_ref(), &header, &lines).map_err(|e| io("write", e))?;
     let blank = if source.zero_later { end.position } else { 0 };
     if !source.zero_later {
         fill_zeroes(file.as_ref(), end, capacity).map_err(|e| io("write", e))?;
@@ -281,22 +276,20 @@ fn create_draft(
     disk.rename("log.rename", draft_path, path).map_err(|e| io("rename", e))?;
     // ORDER: the name is durable before the pool's header needs the log.
     sync_name(disk, "log.sync_dir", path)?;
-    let private = replay.map_or(Vec::new(), |r| r.lines().map(|(line, _)| line).collect());
     let ring = Ring { file, capacity };
     let voids = Voids::default();
-    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, blank, private, voids })
+    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, blank, voids })
 }
 
 /// Writes the lines that were replayed as the ring's first groups; the place behind them.
 fn fill_groups(
     file: &dyn DiskFile,
     header: &LogHeader,
-    replay: Option<&Replay>,
+    lines: &[(u64, &[u8])],
 ) -> io::Result<Place> {
     let mut place = Place::start(header);
     let mut at = LOG_HEADER_SIZE;
     let mut bytes = Vec::with_capacity(2 * PIECE);
-    let lines: Vec<(u64, &[u8])> = replay.map_or(Vec::new(), |replay| replay.lines().collect());
     let mut groups = lines.chunks(GROUP_MAX).peekable();
     while let Some(group) = groups.next() {
         let offsets: Vec<u64> = group.iter().map(|(line, _)| *line).collect();

@@ -1,6 +1,7 @@
 //! Replay: what the log says the region holds.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::checkpoint::keep_last;
 use super::group::{GROUP_SIZE_MAX, Place, Walk, certified};
@@ -25,40 +26,50 @@ pub(crate) struct Replay {
     pub(super) end: Place,
     /// All groups up to this one were durable, says a group.
     pub(super) synced_through: u64,
-    /// Where in `ring` the groups begin that nobody has called durable.
+    /// Where in the content the groups begin that nobody has called durable.
     unsettled: usize,
-    ring: Vec<u8>,
     /// Ranges written beside the log.
     pub(super) voids: Voids,
-    /// Offset, and where the line's bytes are: later lines count more.
-    lines: Vec<(u64, usize)>,
+    pub(super) content: Arc<Content>,
+}
+
+/// The lines of a log that count.
+pub(super) struct Content {
+    /// The ring, from the first group on.
+    ring: Vec<u8>,
+    /// Offset, and where in `ring` the line's bytes are: later lines count more.
+    pub(super) lines: Vec<(u64, usize)>,
+}
+
+impl Content {
+    /// Offset and bytes of a line.
+    pub(super) fn line(&self, index: usize) -> (u64, &[u8]) {
+        let (line, at) = self.lines[index];
+        (line, self.bytes(at))
+    }
+
+    fn bytes(&self, at: usize) -> &[u8] {
+        &self.ring[at..at + LINE as usize]
+    }
 }
 
 impl Replay {
-    /// Offset and bytes of each line, in the order of the log until it is [sorted](Replay::sort).
-    pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.lines.iter().map(|(line, at)| (*line, &self.ring[*at..*at + LINE as usize]))
-    }
-
-    /// Keeps the last value of each line, in ascending order.
-    pub(crate) fn sort(&mut self) {
-        keep_last(&mut self.lines);
-    }
-
-    /// How many lines there are.
-    pub(crate) fn line_count(&self) -> u64 {
-        self.lines.len() as u64
+    /// Offset and last value of each line, in ascending order.
+    pub(crate) fn last_lines(&self) -> impl ExactSizeIterator<Item = (u64, &[u8])> {
+        let mut lines = self.content.lines.clone();
+        keep_last(&mut lines);
+        lines.into_iter().map(|(line, at)| (line, self.content.bytes(at)))
     }
 
     /// The groups of which nobody knows whether they are durable.
     pub(super) fn unsettled(&self) -> &[u8] {
-        &self.ring[self.unsettled..self.bytes as usize]
+        &self.content.ring[self.unsettled..self.bytes as usize]
     }
 }
 
 /// What a walk through a log gathers.
 struct Gathered {
-    lines: Vec<(u64, u64, usize)>,
+    lines: Vec<(u64, usize)>,
     voids: Voids,
     synced_through: u64,
     /// Where each group begins in the bytes.
@@ -110,7 +121,7 @@ pub(super) fn replay(
             filled += piece;
         }
     }
-    let Gathered { lines, voids, synced_through, starts } = gathered;
+    let Gathered { mut lines, voids, synced_through, starts } = gathered;
     let later = Later { salt, start, missing: end.sequence };
     let is_damaged = synced_through >= end.sequence
         || later.was_durable(&bytes[at..filled], at)
@@ -118,8 +129,12 @@ pub(super) fn replay(
     if is_damaged {
         return Err(damaged(end));
     }
-    let counts = |(line, sequence, _): &(u64, u64, usize)| !voids.covers(*line, *sequence);
-    let lines = lines.into_iter().filter(counts).map(|(line, _, at)| (line, at)).collect();
+    if !voids.is_empty() {
+        let sequence = |at: usize| {
+            start.sequence + starts.partition_point(|group| *group <= at) as u64 - 1
+        };
+        lines.retain(|(line, at)| !voids.covers(*line, sequence(*at)));
+    }
     let first_unsettled = (synced_through + 1).saturating_sub(start.sequence) as usize;
     Ok(Replay {
         groups: end.sequence - start.sequence,
@@ -127,9 +142,8 @@ pub(super) fn replay(
         end,
         synced_through,
         unsettled: starts.get(first_unsettled).copied().unwrap_or(at),
-        ring: bytes,
         voids,
-        lines,
+        content: Arc::new(Content { ring: bytes, lines }),
     })
 }
 
@@ -150,7 +164,7 @@ fn gather(walk: &mut Walk<'_>, size: u64, into: &mut Gathered) -> Result<(), Pla
             if line % LINE != 0 || line < HEADER_SIZE || line >= size {
                 return Err(place);
             }
-            into.lines.push((line, group.sequence, at));
+            into.lines.push((line, at));
         }
         into.synced_through = into.synced_through.max(group.synced_through);
     }

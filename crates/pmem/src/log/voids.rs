@@ -33,6 +33,11 @@ impl Voids {
         self.ranges.insert(start, (end, sequence));
     }
 
+    /// Whether all lines count.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// Whether a line of group `sequence` at `offset` no longer counts.
     pub(super) fn covers(&self, offset: u64, sequence: u64) -> bool {
         self.ranges

@@ -130,6 +130,8 @@ fn draft_region(
         base: mapping.base(),
         mapping: Arc::new(mapping),
         size: AtomicU64::new(size),
+        reach: AtomicU64::new(0),
+        pending: None,
         backend,
         observer: options.observer.clone(),
         sync_policy: options.sync,

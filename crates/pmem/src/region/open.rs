@@ -11,7 +11,7 @@ use super::choice::{Choice, choose};
 use super::{Backend, Logged, Media, Region, RegionOptions};
 use crate::format::{FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, HEADER_SIZE, MediaHeader};
 use crate::header::Slots;
-use crate::log;
+use crate::log::{self, Pending};
 use crate::mapping::{Backing, Mapping, PAGE};
 use crate::runs::Runs;
 use crate::watched::WatchedFile;
@@ -65,18 +65,20 @@ impl Region {
         let mapping = Mapping::reserve(size, options.size_max);
         let mapping = Arc::new(mapping.map_err(|e| Error::io("map", path, e))?);
         let at = Place { file, path, options, size, mapping: mapping.clone() };
-        let old = at.load(&choice, slots.get(), check)?;
+        let (old, pending) = at.load(&choice, slots.get(), check)?;
         // ORDER: what was read is durable before anything is built on it, the other slot's next
         // value included. A process whose sync failed may have left it in the system's memory alone.
         slots.settle("open.settle_write", "open.settle_sync")?;
         let backend = match choice.domain {
-            Domain::Logged => at.open_logged(&mut slots, old)?,
+            Domain::Logged => at.open_logged(&mut slots, old, pending.clone())?,
             _ => at.open_mapped(&choice, &mut slots, old)?,
         };
         Ok(Region {
             base: mapping.base(),
             mapping,
             size: AtomicU64::new(size),
+            reach: AtomicU64::new(0),
+            pending: pending.filter(|_| choice.domain == Domain::Logged),
             backend,
             observer: options.observer.clone(),
             sync_policy: options.sync,
@@ -148,14 +150,14 @@ impl Place<'_> {
         }
     }
 
-    /// Maps what the pool holds, its log replayed, and lets `check` look at it. Nothing on the disk
+    /// Maps what the pool holds, its log to be replayed, and lets `check` look at it. Nothing on the disk
     /// is changed.
     fn load<E: From<Error>>(
         &self,
         choice: &Choice,
         header: &MediaHeader,
         check: impl FnOnce(&Region) -> Result<(), E>,
-    ) -> Result<log::Old, E> {
+    ) -> Result<(log::Old, Option<Arc<Pending>>), E> {
         let is_logged = choice.domain == Domain::Logged;
         let old = if is_logged || header.has(FLAG_LOG_NEEDED) {
             log::load(&self.source(), header)?
@@ -178,13 +180,14 @@ impl Place<'_> {
         if self.file.descriptor().is_none() {
             self.fill(&mapping)?;
         }
-        for (line, bytes) in old.replay.iter().flat_map(|replay| replay.lines()) {
-            self.put(&mapping, line, bytes);
-        }
+        let pending = old.replay.as_ref().map(|r| Pending::new(r, mapping.clone(), self.size));
+        let pending = pending.map(Arc::new);
         let region = Region {
             base: mapping.base(),
             mapping,
             size: AtomicU64::new(self.size),
+            reach: AtomicU64::new(0),
+            pending: pending.clone(),
             backend: Backend::Volatile,
             observer: self.options.observer.clone(),
             sync_policy: self.options.sync,
@@ -193,7 +196,7 @@ impl Place<'_> {
             media: None,
         };
         check(&region)?;
-        Ok(old)
+        Ok((old, pending))
     }
 
     /// Maps the file itself. A log that an earlier domain left is brought into the file first.
@@ -201,16 +204,15 @@ impl Place<'_> {
         &self,
         choice: &Choice,
         slots: &mut Slots<MediaHeader>,
-        mut old: log::Old,
+        old: log::Old,
     ) -> Result<Backend, Error> {
         let backend = choice.backend()?;
         if old.replay.is_some() {
             log::confirm(&self.source(), slots, &old)?;
         }
-        if let Some(replay) = &mut old.replay {
-            replay.sort();
+        if let Some(replay) = &old.replay {
             let mut runs = Runs::new(self.file.as_ref(), "open.replay_write");
-            let written = replay.lines().try_for_each(|(line, bytes)| runs.put(line, bytes));
+            let written = replay.last_lines().try_for_each(|(line, bytes)| runs.put(line, bytes));
             written.and_then(|()| runs.finish()).map_err(|e| self.io("write", e))?;
             // ORDER: the pool file is durable with all that the log holds before the header says
             // that the log is not needed.
@@ -235,7 +237,12 @@ impl Place<'_> {
     }
 
     /// Begins a generation of the log.
-    fn open_logged(&self, slots: &mut Slots<MediaHeader>, old: log::Old) -> Result<Backend, Error> {
+    fn open_logged(
+        &self,
+        slots: &mut Slots<MediaHeader>,
+        old: log::Old,
+        pending: Option<Arc<Pending>>,
+    ) -> Result<Backend, Error> {
         if slots.get().has(FLAG_EMULATED) {
             // ORDER: what an emulation left in the system's memory is on the disk before the log
             // builds on it.
@@ -253,6 +260,7 @@ impl Place<'_> {
             policy: self.options.sync,
             background: self.options.background,
             give_back: self.options.give_back,
+            pending,
         };
         let started = Logged::start(log::RedoLog::new(adopted, parts), replayed);
         started.map(Backend::Logged).map_err(|e| self.io("start threads for", e))
@@ -274,8 +282,7 @@ impl Place<'_> {
 
     fn put(&self, mapping: &Mapping, offset: u64, bytes: &[u8]) {
         debug_assert!(offset + bytes.len() as u64 <= self.size);
-        // SAFETY: the region is mapped and not yet anybody's; the callers stay within its size
-        // (replay checks every line against it).
+        // SAFETY: the region is mapped and not yet anybody's; the caller stays within its size.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), mapping.base().at(offset), bytes.len());
         }

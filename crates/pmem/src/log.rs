@@ -69,6 +69,8 @@ struct State {
     held: u64,
     /// Sections open.
     sections: u64,
+    /// Threads that wait for a change.
+    waiting: u32,
     writing: bool,
     syncing: bool,
     /// Why nothing more can be promised.
@@ -117,7 +119,7 @@ pub(crate) struct RedoLog {
     /// Where the groups of this opening begin.
     opened: Place,
     state: Mutex<State>,
-    /// Something was written, synced, trimmed, or failed.
+    /// What waiting threads are told on.
     changed: Condvar,
     /// There is work for the threads.
     wake: Condvar,
@@ -167,6 +169,7 @@ impl RedoLog {
                 start: from.position,
                 held: 0,
                 sections: 0,
+                waiting: 0,
                 writing: false,
                 syncing: false,
                 poison: None,
@@ -190,15 +193,27 @@ impl RedoLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    /// Waits until somebody [tells](RedoLog::tell) of something.
+    fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.waiting += 1;
+        let mut state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
+    }
+
+    /// Something was written, synced, trimmed, or failed. A call of the system for nobody would cost
+    /// more than all the rest of a small section.
+    fn tell(&self, state: &State) {
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// Nothing is promised any more, for good.
     fn poison(&self, state: &mut State, cause: String) {
         state.poison.get_or_insert(cause);
         self.poisoned.store(true, Ordering::Release);
-        self.changed.notify_all();
+        self.tell(state);
     }
 
     fn check(&self, state: &State) -> Result<(), Error> {
@@ -226,6 +241,6 @@ impl Holder for RedoLog {
     fn release(&self, bytes: u64) {
         let mut state = self.lock();
         state.held = state.held.saturating_sub(bytes);
-        self.changed.notify_all();
+        self.tell(&state);
     }
 }

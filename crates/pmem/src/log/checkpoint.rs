@@ -33,7 +33,7 @@ impl RedoLog {
             text: error.to_string(),
         });
         state.failures += u64::from(result.is_err());
-        self.changed.notify_all();
+        self.tell(&state);
         result
     }
 
@@ -127,7 +127,7 @@ impl RedoLog {
         work.from = through;
         work.voids.forget(through.sequence);
         state.start = through.position;
-        self.changed.notify_all();
+        self.tell(&state);
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl RedoLog {
         state.sections = state.sections.saturating_sub(1);
         state.held = state.held.saturating_sub(released);
         if released > 0 {
-            self.changed.notify_all();
+            self.tell(&state);
         }
     }
 

@@ -61,7 +61,7 @@ impl RedoLog {
                 Ok(()) => state.durable = written,
                 Err(error) => self.poison(&mut state, format!("{step}: {error}")),
             }
-            self.changed.notify_all();
+            self.tell(&state);
         }
     }
 
@@ -99,7 +99,7 @@ impl RedoLog {
                 self.check(&state)
             }
         };
-        self.changed.notify_all();
+        self.tell(&state);
         (state, result)
     }
 }

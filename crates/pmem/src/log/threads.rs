@@ -48,9 +48,11 @@ impl Threads {
 
     /// Stops all, waiting for a step that is under way.
     pub(crate) fn stop(&mut self, log: &RedoLog) {
-        log.lock().stop = true;
+        let mut state = log.lock();
+        state.stop = true;
         log.wake.notify_all();
-        log.changed.notify_all();
+        log.tell(&state);
+        drop(state);
         for handle in self.handles.drain(..) {
             // A thread that panicked has nothing more to say.
             let _ = handle.join();
@@ -103,7 +105,7 @@ impl RedoLog {
         state.writing = false;
         // There were no groups in the way of a failure; the next write of one meets it again.
         state.blank = if result.is_ok() { to } else { 0 };
-        self.changed.notify_all();
+        self.tell(&state);
         state
     }
 

@@ -128,6 +128,38 @@ impl Mapping {
         mapped.map(drop).map_err(Into::into)
     }
 
+    /// The bytes `from..from + len` of the file (whole pages), to be read only, twice in a row: what
+    /// goes around the end of a ring lies in one piece.
+    pub(crate) fn twice(file: BorrowedFd<'_>, from: u64, len: u64) -> io::Result<Mapping> {
+        if !from.is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) || len == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mapping = Mapping::reserve(2 * len, 2 * len)?;
+        for at in [0, len] {
+            let at = mapping.base.as_ptr().wrapping_add(at as usize).cast();
+            // SAFETY: the range lies in what this mapping reserved, and nothing lives there yet.
+            let mapped = unsafe {
+                let flags = MapFlags::SHARED | MapFlags::FIXED;
+                mmap(at, len as usize, ProtFlags::READ, flags, file, from)
+            };
+            mapped?;
+        }
+        Ok(mapping)
+    }
+
+    /// Brings `at..at + len` into memory. What cannot be read is an error here; without this call
+    /// it would be a signal at the first load.
+    pub(crate) fn populate(&self, at: u64, len: u64) -> io::Result<()> {
+        let (from, to) = (at / PAGE * PAGE, (at + len).next_multiple_of(PAGE));
+        if to > self.reserved {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let start = self.base.as_ptr().wrapping_add(from as usize).cast();
+        // SAFETY: the range is this mapping's; its pages are read, nothing is changed.
+        unsafe { madvise(start, (to - from) as usize, Advice::LinuxPopulateRead) }?;
+        Ok(())
+    }
+
     /// Drops private copies of whole pages: the next load sees the file.
     pub(crate) fn give_back(&self, from: u64, to: u64) -> io::Result<()> {
         if !from.is_multiple_of(PAGE)

@@ -4,6 +4,9 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::LINE;
+use crate::flush::line_count;
+
 /// Who keeps room for threads: gets it back when a thread ends.
 pub(crate) trait Holder: Send + Sync {
     /// `bytes` that a thread held are free.
@@ -20,7 +23,9 @@ impl Holder for () {
 pub(crate) struct Note {
     region: u64,
     holder: Option<Weak<dyn Holder>>,
-    /// Offsets of lines flushed and not yet fenced, in order, with repetitions.
+    /// What was flushed and not yet fenced.
+    pub(crate) flushed: Spans,
+    /// Room for the lines of a fence, empty between two.
     pub(crate) lines: Vec<u64>,
     /// Ranges written beside the log: offset and length in bytes, whole pages.
     pub(crate) extents: Vec<(u64, u64)>,
@@ -28,6 +33,43 @@ pub(crate) struct Note {
     pub(crate) depth: u32,
     /// Bytes of the log that are kept for this thread.
     pub(crate) held: u64,
+}
+
+/// Runs of lines, in the order in which they came, with repetitions.
+#[derive(Default)]
+pub(crate) struct Spans {
+    /// Offset of the first line, and of the line behind the last.
+    spans: Vec<(u64, u64)>,
+    line_count: usize,
+}
+
+impl Spans {
+    /// Adds the lines that hold `len` bytes at `offset`.
+    #[inline]
+    pub(crate) fn add(&mut self, offset: u64, len: u64) {
+        let count = line_count(offset, len);
+        if count > 0 {
+            let first = offset & !(LINE - 1);
+            self.spans.push((first, first + count * LINE));
+            self.line_count += count as usize;
+        }
+    }
+
+    /// How many lines, repetitions counted.
+    pub(crate) fn line_count(&self) -> usize {
+        self.line_count
+    }
+
+    /// Moves the offset of each line, once and in ascending order, behind `lines`.
+    pub(crate) fn drain_into(&mut self, lines: &mut Vec<u64>) {
+        self.spans.sort_unstable();
+        let mut next = 0;
+        for (start, end) in self.spans.drain(..) {
+            lines.extend((start.max(next)..end).step_by(LINE as usize));
+            next = next.max(end);
+        }
+        self.line_count = 0;
+    }
 }
 
 impl Drop for Note {
@@ -86,5 +128,34 @@ impl NoteBook {
         note.holder = Some(self.holder.clone());
         notes.push(note);
         notes.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_line_comes_once_and_in_order() {
+        // Every sequence of three ranges within a few lines, against a plain set.
+        let ranges: Vec<(u64, u64)> =
+            (0..5).flat_map(|line| (0..5).map(move |len| (line * LINE + 8, len * 40))).collect();
+        for first in &ranges {
+            for second in &ranges {
+                for third in &ranges {
+                    let (mut spans, mut plain) = (Spans::default(), BTreeSet::new());
+                    for (offset, len) in [first, second, third] {
+                        spans.add(*offset, *len);
+                        plain.extend((*offset..offset + len).map(|byte| byte / LINE * LINE));
+                    }
+                    let mut lines = Vec::new();
+                    spans.drain_into(&mut lines);
+                    assert_eq!(lines, Vec::from_iter(plain));
+                    assert_eq!(spans.line_count(), 0);
+                }
+            }
+        }
     }
 }

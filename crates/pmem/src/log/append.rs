@@ -4,9 +4,11 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zerocopy::IntoBytes;
+
 use super::group::{GROUP_MAX, encode, group_size};
 use super::{RedoLog, State};
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, PAGE};
 use crate::notes::NoteBook;
 use crate::{HEADER_SIZE, LINE};
 
@@ -20,13 +22,14 @@ impl RedoLog {
     /// ORDER: a line is copied under the lock that orders groups, so that of two copies of a line
     /// the later in the log is the newer.
     pub(crate) fn append(&self, book: &NoteBook) {
-        let (mut lines, extents) =
-            book.with(|note| (std::mem::take(&mut note.lines), std::mem::take(&mut note.extents)));
+        let (mut lines, extents) = book.with(|note| {
+            let mut lines = std::mem::take(&mut note.lines);
+            note.flushed.drain_into(&mut lines);
+            (lines, std::mem::take(&mut note.extents))
+        });
         if lines.is_empty() && extents.is_empty() {
             return;
         }
-        lines.sort_unstable();
-        lines.dedup();
         let first = lines.partition_point(|line| *line < HEADER_SIZE);
         let mut state = self.lock();
         let mut used = 0;
@@ -50,11 +53,7 @@ impl RedoLog {
         self.check_fill(&mut state);
         drop(state);
         lines.clear();
-        book.with(|note| {
-            if note.lines.is_empty() {
-                note.lines = lines;
-            }
-        });
+        book.with(|note| note.lines = lines);
     }
 
     fn encode(&self, state: &mut State, lines: &[u64], extents: &[(u64, u64)]) {
@@ -68,7 +67,9 @@ impl RedoLog {
             (lines, extents),
             |line, out| copy_line(mapping, line, out),
         );
-        lines.iter().for_each(|line| state.pages.touch(*line, place.sequence));
+        for page in lines.chunk_by(|one, other| one / PAGE == other / PAGE) {
+            state.pages.touch(page[0], place.sequence);
+        }
     }
 
     /// Takes what was used off what the thread holds; a thread without a section holds nothing.
@@ -133,7 +134,7 @@ fn copy_line(mapping: &Mapping, line: u64, out: &mut Vec<u8>) {
         std::array::from_fn(|index| {
             // SAFETY: only lines of the region are noted (`Region::flush` checks), they are
             // aligned, and stay mapped as long as the mapping.
-            unsafe { &*at.add(index) }.load(Ordering::Acquire).to_le()
+            unsafe { &*at.add(index) }.load(Ordering::Acquire)
         })
     };
     let mut words = read();
@@ -144,5 +145,5 @@ fn copy_line(mapping: &Mapping, line: u64, out: &mut Vec<u8>) {
         }
         words = again;
     }
-    words.iter().for_each(|word| out.extend_from_slice(&word.to_ne_bytes()));
+    out.extend_from_slice(words.as_bytes());
 }

@@ -46,17 +46,14 @@ impl RedoLog {
         // a crash could keep the line and lose the group, and with it what must come with the line.
         self.make_durable("log.sync_before_checkpoint")?;
         let to = self.lock().durable;
-        while work.from != to {
-            let through = self.apply(work, to)?;
-            self.trim(work, through)?;
-        }
-        if let Some(pending) = self.pending.as_ref().filter(|pending| !pending.is_over())
-            && work.from.sequence >= self.opened.sequence
-        {
-            if self.pool_is_simulated() {
-                pending.pages().for_each(|page| pending.bring(page * PAGE, PAGE));
+        let mut through = work.from;
+        while through != to {
+            through = self.apply(work, through, to)?;
+            // Groups that an opening found go together: pages may still wait for their lines.
+            if through.sequence >= self.opened.sequence {
+                self.end_pending();
+                self.trim(work, through)?;
             }
-            pending.forget();
         }
         if self.give_back {
             self.give_pages_back(to);
@@ -64,12 +61,25 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Writes the last values of some groups into the pool file; the place behind them.
-    fn apply(&self, work: &Checkpoint, to: Place) -> Result<Place, Error> {
-        let mut bytes = vec![0; (to.position - work.from.position).min(BATCH) as usize];
-        let read = self.ring.read(&mut bytes, work.from.position);
-        read.map_err(|e| Error::io("read", &self.path, e))?;
-        let mut walk = Walk::new(&bytes, self.salt, work.from);
+    /// The pool file holds all that was replayed. A mapping that is a copy gets the rest of it.
+    fn end_pending(&self) {
+        let Some(pending) = self.pending.as_ref().filter(|pending| !pending.is_over()) else {
+            return;
+        };
+        if self.pool_is_simulated() {
+            pending.pages().for_each(|page| pending.bring(page * PAGE, PAGE));
+        }
+        pending.forget();
+    }
+
+    /// Writes the last values of some groups from `from` on into the pool file; the place behind
+    /// them.
+    fn apply(&self, work: &Checkpoint, from: Place, to: Place) -> Result<Place, Error> {
+        let len = (to.position - from.position).min(BATCH);
+        let view = self.ring.view(from.position, len);
+        let view = view.map_err(|e| Error::io("read", &self.path, e))?;
+        let bytes = view.bytes();
+        let mut walk = Walk::new(bytes, self.salt, from);
         let mut lines: Vec<(u64, usize)> = Vec::new();
         while walk.place != to
             && let Some(group) = walk.next()
@@ -78,7 +88,7 @@ impl RedoLog {
             lines.extend(group.lines().filter(counts));
         }
         let through = walk.place;
-        if through == work.from {
+        if through == from {
             let error = Error::LogDamaged {
                 path: self.path.clone(),
                 sequence: through.sequence,
@@ -88,7 +98,7 @@ impl RedoLog {
             return Err(error);
         }
         keep_last(&mut lines);
-        let written = self.write_lines(&bytes, &lines).map_err(|e| match is_full(&e) {
+        let written = self.write_lines(bytes, &lines).map_err(|e| match is_full(&e) {
             true => Error::DiskFull { path: self.pool_path.clone() },
             false => Error::io("checkpoint", &self.pool_path, e),
         })?;

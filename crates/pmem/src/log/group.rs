@@ -39,10 +39,6 @@ fn head_size(lines: usize, extents: usize) -> usize {
     HEADER + (lines * 8 + extents * size_of::<ExtentRecord>()).next_multiple_of(LINE as usize)
 }
 
-/// Bytes of the largest group.
-pub(super) const GROUP_SIZE_MAX: usize =
-    HEADER + GROUP_MAX * (8 + size_of::<ExtentRecord>() + LINE as usize);
-
 /// Bytes of a group.
 pub(super) fn group_size(lines: usize, extents: usize) -> usize {
     head_size(lines, extents) + lines * LINE as usize
@@ -57,6 +53,7 @@ pub(super) fn encode(
     mut copy: impl FnMut(u64, &mut Vec<u8>),
 ) -> Place {
     let start = out.len();
+    out.reserve(group_size(lines.len(), extents.len()));
     let mut header = GroupHeader::new_zeroed();
     header.salt.set(salt);
     header.sequence.set(place.sequence);
@@ -163,11 +160,6 @@ impl<'b> Walk<'b> {
     /// Walks `bytes`, which begin at `place`.
     pub(super) fn new(bytes: &'b [u8], salt: u64, place: Place) -> Walk<'b> {
         Walk { bytes, at: 0, salt, place }
-    }
-
-    /// Walks `bytes` from byte `at` on, which is `place`.
-    pub(super) fn resume(bytes: &'b [u8], at: usize, salt: u64, place: Place) -> Walk<'b> {
-        Walk { bytes, at, salt, place }
     }
 
     /// How far into the bytes.

@@ -4,17 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::checkpoint::keep_last;
-use super::group::{GROUP_SIZE_MAX, Place, Walk, certified};
-use super::ring::Ring;
+use super::group::{Place, Walk, certified};
+use super::ring::{Ring, View};
 use super::voids::Voids;
 use crate::format::LogHeader;
 use crate::mapping::PAGE;
 use crate::{Error, HEADER_SIZE, LINE};
-
-/// Bytes that are read first, and behind the first group that is missing.
-const PIECE_MIN: usize = 256 << 10;
-/// Bytes that are read at once at most.
-const PIECE_MAX: usize = 2 << 20;
 
 /// The content of a log.
 pub(crate) struct Replay {
@@ -36,7 +31,7 @@ pub(crate) struct Replay {
 /// The lines of a log that count.
 pub(super) struct Content {
     /// The ring, from the first group on.
-    ring: Vec<u8>,
+    ring: View,
     /// Offset, and where in `ring` the line's bytes are: later lines count more.
     pub(super) lines: Vec<(u64, usize)>,
 }
@@ -49,7 +44,7 @@ impl Content {
     }
 
     fn bytes(&self, at: usize) -> &[u8] {
-        &self.ring[at..at + LINE as usize]
+        &self.ring.bytes()[at..at + LINE as usize]
     }
 }
 
@@ -63,7 +58,7 @@ impl Replay {
 
     /// The groups of which nobody knows whether they are durable.
     pub(super) fn unsettled(&self) -> &[u8] {
-        &self.content.ring[self.unsettled..self.bytes as usize]
+        &self.content.ring.bytes()[self.unsettled..self.bytes as usize]
     }
 }
 
@@ -94,38 +89,21 @@ pub(super) fn replay(
         sequence: place.sequence,
         position: ring.offset(place.position),
     };
-    // Memory that is not read into is not touched, and costs nothing.
-    let mut bytes = vec![0; ring.capacity as usize];
+    let view = ring.view(start.position, ring.capacity);
+    let view = view.map_err(|e| Error::io("read", path, e))?;
+    let bytes = view.bytes();
     let mut gathered = Gathered {
         lines: Vec::new(),
         voids: Voids::default(),
         synced_through: 0,
         starts: Vec::new(),
     };
-    let (mut end, mut at, mut filled) = (start, 0, 0);
-    loop {
-        // An invalid group is one that could have been read whole.
-        let known = filled == bytes.len() || filled - at >= GROUP_SIZE_MAX;
-        let mut walk = Walk::resume(&bytes[..filled], at, salt, end);
-        gather(&mut walk, size, &mut gathered).map_err(damaged)?;
-        end = walk.place;
-        at = (end.position - start.position) as usize;
-        if known && (filled == bytes.len() || filled - at >= GROUP_SIZE_MAX) {
-            break;
-        }
-        if filled < bytes.len() && filled - at < GROUP_SIZE_MAX {
-            let piece = filled.clamp(PIECE_MIN, PIECE_MAX).min(bytes.len() - filled);
-            let read =
-                ring.read(&mut bytes[filled..filled + piece], start.position + filled as u64);
-            read.map_err(|e| Error::io("read", path, e))?;
-            filled += piece;
-        }
-    }
+    let mut walk = Walk::new(bytes, salt, start);
+    gather(&mut walk, size, &mut gathered).map_err(damaged)?;
+    let (end, at) = (walk.place, walk.at());
     let Gathered { mut lines, voids, synced_through, starts } = gathered;
     let later = Later { salt, start, missing: end.sequence };
-    let is_damaged = synced_through >= end.sequence
-        || later.was_durable(&bytes[at..filled], at)
-        || later.was_durable_behind(ring, filled).map_err(|e| Error::io("read", path, e))?;
+    let is_damaged = synced_through >= end.sequence || later.was_durable(&bytes[at..], at);
     if is_damaged {
         return Err(damaged(end));
     }
@@ -143,7 +121,7 @@ pub(super) fn replay(
         synced_through,
         unsettled: starts.get(first_unsettled).copied().unwrap_or(at),
         voids,
-        content: Arc::new(Content { ring: bytes, lines }),
+        content: Arc::new(Content { ring: view, lines }),
     })
 }
 
@@ -189,19 +167,5 @@ impl Later {
                     && header.synced_through.get() >= self.missing
             })
         })
-    }
-
-    /// Looks at the rest of the ring, from `at` bytes behind the start.
-    fn was_durable_behind(&self, ring: &Ring, mut at: usize) -> std::io::Result<bool> {
-        let mut piece = vec![0; PIECE_MIN];
-        while (at as u64) < ring.capacity {
-            let len = piece.len().min((ring.capacity - at as u64) as usize);
-            ring.read(&mut piece[..len], self.start.position + at as u64)?;
-            if self.was_durable(&piece[..len], at) {
-                return Ok(true);
-            }
-            at += len;
-        }
-        Ok(false)
     }
 }

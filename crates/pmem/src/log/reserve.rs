@@ -33,7 +33,7 @@ impl RedoLog {
             return Err(Error::TooLarge { lines, lines_max });
         }
         let (mut noted, depth) =
-            book.with(|note| (note.lines.len() + note.extents.len(), note.depth));
+            book.with(|note| (note.flushed.line_count() + note.extents.len(), note.depth));
         let may_fence = depth == 0;
         if noted > NOTED_MAX && may_fence {
             self.append(book);
@@ -82,7 +82,7 @@ impl RedoLog {
             if note.depth > 0 {
                 return 0;
             }
-            let left = cost_noted(note.lines.len() + note.extents.len()).min(note.held);
+            let left = cost_noted(note.flushed.line_count() + note.extents.len()).min(note.held);
             let released = note.held - left;
             note.held = left;
             released

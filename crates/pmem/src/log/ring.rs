@@ -1,10 +1,12 @@
 //! The ring in the log's file: positions only grow, and wrap at the capacity.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::sync::Arc;
 
 use crate::DiskFile;
 use crate::format::LOG_HEADER_SIZE;
+use crate::mapping::Mapping;
 
 /// A file's ring.
 pub(super) struct Ring {
@@ -24,15 +26,36 @@ impl Ring {
         Ok(())
     }
 
-    /// Reads from `position`, around the end where it is reached.
-    pub(super) fn read(&self, bytes: &mut [u8], position: u64) -> io::Result<()> {
-        let at = self.before_end(position, bytes.len());
-        let (first, second) = bytes.split_at_mut(at);
+    /// `len` bytes from `position` on, at most all of the ring, in one piece. They must not be
+    /// written while the view is looked at.
+    pub(super) fn view(&self, position: u64, len: u64) -> io::Result<View> {
+        let len = len.min(self.capacity) as usize;
+        match self.map(position, len) {
+            Ok(Some(mapped)) => Ok(mapped),
+            // An old system cannot say beforehand what it cannot read.
+            Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+            _ => self.read(position, len),
+        }
+    }
+
+    fn map(&self, position: u64, len: usize) -> io::Result<Option<View>> {
+        let Some(file) = self.file.descriptor() else {
+            return Ok(None);
+        };
+        let mapping = Mapping::twice(file, LOG_HEADER_SIZE, self.capacity)?;
+        let at = position % self.capacity;
+        mapping.populate(at, len as u64)?;
+        Ok(Some(View::Mapped { mapping, at, len }))
+    }
+
+    fn read(&self, position: u64, len: usize) -> io::Result<View> {
+        let mut bytes = vec![0; len];
+        let (first, second) = bytes.split_at_mut(self.before_end(position, len));
         self.file.read_at(first, self.offset(position))?;
         if !second.is_empty() {
             self.file.read_at(second, LOG_HEADER_SIZE)?;
         }
-        Ok(())
+        Ok(View::Read(bytes))
     }
 
     /// Where a position lies in the file.
@@ -42,5 +65,25 @@ impl Ring {
 
     fn before_end(&self, position: u64, len: usize) -> usize {
         len.min((self.capacity - position % self.capacity) as usize)
+    }
+}
+
+/// A part of a ring, in one piece.
+pub(super) enum View {
+    Mapped { mapping: Mapping, at: u64, len: usize },
+    Read(Vec<u8>),
+}
+
+impl View {
+    /// The bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            View::Mapped { mapping, at, len } => {
+                // SAFETY: the range is mapped as long as the view lives: twice the capacity is, and
+                // both are at most that. That nobody writes there is the condition of the view.
+                unsafe { std::slice::from_raw_parts(mapping.base().at(*at), *len) }
+            }
+            View::Read(bytes) => bytes,
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::flush::lines;
 use crate::notes::NoteBook;
 
 /// Lines flushed by each thread, and lines fenced.
@@ -21,12 +20,13 @@ impl FormatLines {
     }
 
     pub(super) fn note(&self, offset: u64, len: u64) {
-        self.book.with(|note| note.lines.extend(lines(offset, len)));
+        self.book.with(|note| note.flushed.add(offset, len));
     }
 
     pub(super) fn fence(&self) {
-        let noted = self.book.with(|note| std::mem::take(&mut note.lines));
-        self.fenced.lock().unwrap_or_else(PoisonError::into_inner).extend(noted);
+        let mut lines = Vec::new();
+        self.book.with(|note| note.flushed.drain_into(&mut lines));
+        self.fenced.lock().unwrap_or_else(PoisonError::into_inner).extend(lines);
     }
 
     /// What was fenced, in order.

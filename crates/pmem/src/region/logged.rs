@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::copy::copy_parts;
 use crate::Error;
-use crate::flush::lines;
 use crate::log::{RedoLog, Threads};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
@@ -32,7 +31,7 @@ impl Logged {
 
     #[inline]
     pub(super) fn note(&self, offset: u64, len: u64) {
-        self.book.with(|note| note.lines.extend(lines(offset, len)));
+        self.book.with(|note| note.flushed.add(offset, len));
     }
 
     #[inline]

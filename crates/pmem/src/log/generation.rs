@@ -258,7 +258,8 @@ fn create_draft(
     replay: Option<&Replay>,
 ) -> Result<Adopted, Error> {
     let io = |action, e| Error::io(action, draft_path, e);
-    let lines: Vec<(u64, &[u8])> = replay.map_or(Vec::new(), |replay| replay.last_lines().collect());
+    let lines: Vec<(u64, &[u8])> =
+        replay.map_or(Vec::new(), |replay| replay.last_lines().collect());
     let content = content_size(lines.len() as u64);
     let capacity = capacity(source.log_size.max(content + source.log_size / 4));
     let header = fresh_header(source, pool, capacity);

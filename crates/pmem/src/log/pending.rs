@@ -62,7 +62,8 @@ impl Pending {
             pending.marks[word].fetch_or(bit, Ordering::Relaxed);
         }
         pending.waiting.store(waiting, Ordering::Relaxed);
-        *pending.chains.write().unwrap_or_else(PoisonError::into_inner) = Some(Chains::new(content));
+        *pending.chains.write().unwrap_or_else(PoisonError::into_inner) =
+            Some(Chains::new(content));
         pending
     }
 
@@ -78,6 +79,11 @@ impl Pending {
     /// Whether no page waits any more.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+
+    /// Bytes of the pages that wait.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        if self.is_over() { 0 } else { self.waiting.load(Ordering::Acquire) * PAGE }
     }
 
     /// The pages that wait.

@@ -108,9 +108,8 @@ pub(super) fn replay(
         return Err(damaged(end));
     }
     if !voids.is_empty() {
-        let sequence = |at: usize| {
-            start.sequence + starts.partition_point(|group| *group <= at) as u64 - 1
-        };
+        let sequence =
+            |at: usize| start.sequence + starts.partition_point(|group| *group <= at) as u64 - 1;
         lines.retain(|(line, at)| !voids.covers(*line, sequence(*at)));
     }
     let first_unsettled = (synced_through + 1).saturating_sub(start.sequence) as usize;

@@ -27,6 +27,8 @@ pub struct Report {
     pub replayed_groups: u64,
     /// Bytes of the log that opening replayed.
     pub replayed_bytes: u64,
+    /// Bytes of pages that nobody has touched yet since, and so have not got their lines of it.
+    pub waiting_bytes: u64,
     /// How long opening took, recovery included.
     pub recovery: Duration,
     /// Bytes of pages that differ from the pool file and so are held in memory.
@@ -66,6 +68,7 @@ impl Region {
             size_max: self.mapping.reserved(),
             replayed_groups: 0,
             replayed_bytes: 0,
+            waiting_bytes: self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes()),
             recovery: self.recovery,
             private_bytes: 0,
             log_used: 0,

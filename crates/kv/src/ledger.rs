@@ -99,7 +99,7 @@ impl Ledger {
     pub(crate) fn raise_limit(&self, region: &Region, version: u64) -> Result<u64, Error> {
         let word = &self.media(region)?.version_limit;
         let limit = version + LIMIT_STEP;
-        // ORDER: after the dead interval of what was in flight below the old limit.
+        // ORDER: what was in flight stays dead whatever the limit, for its lane's word has not moved.
         region.commit("kv.limit.raise", word, limit);
         // ORDER: the limit is durable before a version below it is used, so that none is used twice.
         region.flush("kv.limit.flush", region.offset_of(word), 8);
@@ -114,7 +114,7 @@ impl Ledger {
         let word = &self.media(region)?.lanes[usize::from(LANE)].committed;
         // ORDER: every entry of the group is durable before the word that commits it.
         region.fence("kv.commit.entries");
-        // ORDER: as above.
+        // ORDER: after every entry of the group, as above.
         region.commit("kv.commit.word", word, version);
         // ORDER: the word is durable before anybody is told.
         region.flush("kv.commit.flush", region.offset_of(word), 8);
@@ -166,7 +166,8 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Forgets intervals whose stamps have been scrubbed, with the scrub fenced. Durable after the caller's next fence.
+    /// Forgets intervals whose stamps have been scrubbed, with the scrub fenced. Durable sooner or
+    /// later: an open scrubs again what it finds noted.
     pub(crate) fn forget_dead(
         &self,
         region: &Region,
@@ -174,14 +175,12 @@ impl Ledger {
     ) -> Result<(), Error> {
         for slot in &self.media(region)?.dead {
             if interval(slot).is_some_and(|dead| scrubbed.contains(&dead)) {
-                // ORDER: nothing carries their stamps any more, durably: each batch was fenced.
+                // ORDER: after the scrub, which was fenced: nothing carries their stamps any more. Not
+                // flushed: what is still noted after a crash is harmless, and who uses the slot
+                // next stores to the same line.
                 region.commit("kv.dead.forget", &slot.kind, 0);
-                // ORDER: forgotten before the slot is used again.
-                region.flush("kv.dead.forget.flush", region.offset_of(&slot.kind), 8);
             }
         }
-        // ORDER: as above.
-        region.fence("kv.dead.forget.fence");
         Ok(())
     }
 
@@ -229,9 +228,9 @@ impl Ledger {
     pub(crate) fn forget_snapshot(&self, region: &Region, wanted: &str) -> Result<(), Error> {
         for slot in &self.media(region)?.snapshots {
             if name(slot).as_deref() == Some(wanted) {
-                // ORDER: forgotten before the version is given up.
+                // ORDER: after a rollback's interval; the version is given up later.
                 region.commit("kv.snapshot.forget", &slot.len, 0);
-                // ORDER: as above.
+                // ORDER: forgotten before the version is given up.
                 region.flush("kv.snapshot.forget.flush", region.offset_of(&slot.len), 8);
             }
         }

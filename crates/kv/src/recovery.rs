@@ -8,7 +8,6 @@ use tembo_index::{Cdds, DeadIntervals, Retained, Surveyor, VersionedIndex, View,
 use tembo_pool::{Object, Sweep};
 
 use crate::catalogue::open_tree;
-use crate::format::DEAD_COUNT;
 use crate::inner::Inner;
 use crate::ledger::Ledger;
 use crate::wake::Wake;
@@ -207,7 +206,7 @@ impl Inner {
 
     fn end_scrub(&self, state: &mut WriterState) -> Result<(), Error> {
         if !state.scrubbing.is_empty() {
-            let _section = self.region().reserve(DEAD_COUNT as u64)?;
+            let _section = self.region().reserve(1)?;
             self.ledger.forget_dead(self.region(), &state.scrubbing)?;
             if state.pending_dead.is_some_and(|dead| state.scrubbing.contains(&dead)) {
                 state.pending_dead = None;

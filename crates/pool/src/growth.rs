@@ -34,7 +34,7 @@ impl Pool {
         let raised = needed.max(allocator.frontier.saturating_add(step)).min(allocator.end);
         let superblock = superblock::of(self.region())?;
         let word = seal_offset(Sealed::Frontier, layout.start(raised));
-        // ORDER: the size that covers it was durable before `end` rose.
+        // ORDER: after the size that covers it: same line, store order.
         self.region().commit("pool.frontier.raise", &superblock.frontier, word);
         // ORDER: the frontier is durable before anything above it is handed out.
         self.region().flush("pool.frontier.flush", FRONTIER_WORD, 8);

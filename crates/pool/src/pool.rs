@@ -265,7 +265,7 @@ impl Pool {
         }
         // ORDER: the content, flushed by `init`, is durable before the slot refers to it.
         self.region.fence("pool.alloc_into.content");
-        // ORDER: as above.
+        // ORDER: after the content, as above.
         self.region.commit("pool.alloc_into.publish", slot, object.to_bits());
         // ORDER: the slot is durable before the caller says that there is an object.
         self.region.flush("pool.alloc_into.flush", self.region.offset_of(slot), 8);

@@ -63,7 +63,7 @@ pub(crate) fn format(region: &Region, geometry: Geometry) -> Result<(), Error> {
     for (word, bytes) in superblock.label.iter().zip(label.as_bytes().chunks_exact(8)).skip(1) {
         region.store(word, read_word(bytes));
     }
-    // ORDER: the magic is the last store of its line, so the line is whole where the magic is.
+    // ORDER: after all else: the last store of its line, which is whole where the magic is.
     region.commit("pool.format.magic", &superblock.label[0], MAGIC);
     // ORDER: the label is durable before the caller says that there is a pool.
     region.flush("pool.format.label", SUPERBLOCK, 64);

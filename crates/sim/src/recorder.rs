@@ -11,6 +11,7 @@ use crate::event::{Event, LINE, Piece, Step, pieces};
 #[derive(Default)]
 pub struct Recorder {
     log: Mutex<Log>,
+    without: Option<String>,
 }
 
 #[derive(Default)]
@@ -37,6 +38,11 @@ impl Recorder {
     /// One that has seen nothing.
     pub fn new() -> Arc<Recorder> {
         Arc::default()
+    }
+
+    /// One that leaves the commit stores of that name undone.
+    pub fn without(name: &str) -> Arc<Recorder> {
+        Arc::new(Recorder { without: Some(name.to_owned()), ..Recorder::default() })
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -86,6 +92,9 @@ impl Observer for Recorder {
     fn load(&self, _: u64, _: u64) {}
 
     fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        if stored.name.is_some() && stored.name == self.without.as_deref() {
+            return;
+        }
         let mut log = self.log();
         perform();
         pieces(stored.name, stored.offset, stored.parts, |piece| log.note(Step::Store(piece)));

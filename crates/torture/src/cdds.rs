@@ -26,8 +26,12 @@ impl Subject for Tree {
         (SIZE, SIZE)
     }
 
-    fn make(&self, region: Region) -> Result<Shelf, String> {
-        Shelf::make(region)
+    fn empty(&self) -> State {
+        State::default()
+    }
+
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Shelf, String> {
+        Shelf::make(region, made)
     }
 
     fn open(&self, region: Region) -> Result<Option<Shelf>, String> {

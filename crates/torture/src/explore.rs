@@ -36,8 +36,8 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     };
     let twists = |step: &Step| -> &'static [Twist] {
         match step.kind {
-            StepKind::Flush | StepKind::Fence => &[Twist::Dropped],
-            StepKind::Commit => &[Twist::Dropped, Twist::Early],
+            StepKind::Flush | StepKind::Fence | StepKind::Commit => &[Twist::Dropped],
+            StepKind::CommitAfter => &[Twist::Dropped, Twist::Early],
             StepKind::Disk => &[],
         }
     };

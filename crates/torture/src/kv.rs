@@ -32,10 +32,15 @@ impl Subject for Kv {
         (SIZE, SIZE)
     }
 
-    fn make(&self, region: Region) -> Result<Store, String> {
+    fn empty(&self) -> State {
+        State::default()
+    }
+
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Store, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
         Store::format(&pool).map_err(text)?;
+        made();
         start(pool).map_err(text)
     }
 

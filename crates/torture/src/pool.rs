@@ -23,6 +23,8 @@ pub(crate) struct Pools;
 pub(crate) enum Op {
     /// Publishes an object of so many bytes in a root slot, and frees the one that was there.
     Put(usize, u64),
+    /// The same, by another thread.
+    PutElsewhere(usize, u64),
     /// Empties a root slot.
     Drop(usize),
     /// Fills an object and then does not want it.
@@ -116,8 +118,13 @@ impl Subject for Pools {
         (SIZE, SIZE_MAX)
     }
 
-    fn make(&self, region: Region) -> Result<Pool, String> {
+    fn empty(&self) -> Roots {
+        Roots::new()
+    }
+
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Pool, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
+        made();
         Pool::from_region(region).map_err(text)
     }
 
@@ -149,6 +156,15 @@ impl Subject for Pools {
         match *op {
             Op::Put(slot, len) => {
                 if put(pool, slot, len, serial)? {
+                    next.insert(slot, (len, serial));
+                }
+            }
+            Op::PutElsewhere(slot, len) => {
+                let pool = &*pool;
+                let put = std::thread::scope(|scope| {
+                    scope.spawn(move || put(pool, slot, len, serial)).join().map_err(|_| "a panic")
+                });
+                if put?? {
                     next.insert(slot, (len, serial));
                 }
             }
@@ -204,7 +220,8 @@ impl Subject for Pools {
     fn random_op(&self, random: &mut Random) -> Op {
         let len = [24, 64, 100, 600, 1500, 3000, 9000][random.below(7)];
         match random.below(12) {
-            0..=5 => Op::Put(random.below(SLOTS), len),
+            0..=4 => Op::Put(random.below(SLOTS), len),
+            5 => Op::PutElsewhere(random.below(SLOTS), len),
             6..=7 => Op::Drop(random.below(SLOTS)),
             8 => Op::Refuse(len),
             9 => Op::Reserve(len * 4),
@@ -215,6 +232,7 @@ impl Subject for Pools {
     fn alphabet(&self) -> Vec<Op> {
         let puts = [(0, 24), (0, 3000), (1, 64), (1, 200), (2, 1500), (3, 9000), (3, 40_000)];
         let mut ops: Vec<Op> = puts.into_iter().map(|(slot, len)| Op::Put(slot, len)).collect();
+        ops.push(Op::PutElsewhere(1, 64));
         ops.extend([Op::Drop(0), Op::Drop(1), Op::Refuse(100), Op::Reserve(60_000), Op::Sweep]);
         ops
     }
@@ -232,6 +250,9 @@ impl Subject for Pools {
     fn scripts(&self) -> Vec<Script<Op>> {
         let put = Op::Put;
         let mut list = vec![Script::new("making", 0, vec![put(0, 64), put(1, 9000)])];
+        // What one thread raised and fenced holds for all, whoever fences next.
+        let ops = vec![Op::Refuse(3000), Op::PutElsewhere(1, 3000), Op::PutElsewhere(2, 600)];
+        list.push(Script::new("elsewhere", 1, ops));
         for start in 1..4 {
             // Opened after a growth of which only the region knows.
             let leads = vec![(vec![Op::Reserve(60_000)], Some("pool.size.raise"))];

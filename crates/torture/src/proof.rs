@@ -1,22 +1,30 @@
 //! The proof that no step can be missed: with it broken, something is found.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tembo_sim::{Bounds, Broken, Cache, Explorer, Redundancy};
+use tembo_sim::{Bounds, Broken, Cache, Explorer, Recorder, Redundancy};
 
 use crate::campaign::{describe, starts};
 use crate::judge::{Judge, quietly};
-use crate::recording::Recording;
-use crate::subject::Subject;
-use crate::{Effort, Mutation, Outcome, Target, Twist, Violation, command, workload};
+use crate::recording::{Recording, Start};
+use crate::subject::{Script, Subject};
+use crate::{Effort, Mutation, Outcome, STEPS, Step, Target, Twist, Violation, command, workload};
 
 /// Some workloads of a structure, carried out once, to be explored with every mutation.
 pub(crate) struct Proof<'p, S: Subject> {
     subject: &'p S,
     target: Target,
     cache: Cache,
-    recordings: Vec<(String, Recording<S>)>,
+    workloads: Vec<Workload<S>>,
+}
+
+/// A workload that was carried out.
+struct Workload<S: Subject> {
+    script: Script<S::Op>,
+    start: Start<S::State>,
+    recording: Recording<S>,
 }
 
 impl<'p, S: Subject> Proof<'p, S> {
@@ -28,93 +36,105 @@ impl<'p, S: Subject> Proof<'p, S> {
     ) -> Result<Proof<'p, S>, String> {
         let cache = command::cache(target.model);
         let starts = starts(subject)?;
-        let mut recordings = Vec::new();
+        let mut workloads = Vec::new();
         for script in workload::some(subject, effort.seed) {
             let start = starts.get(script.start).ok_or("no such start")?.clone();
-            let recording = quietly(|| {
+            let (start, recording) = quietly(|| {
                 let start = start.lead(subject, &script)?;
-                Recording::of(subject, &start, &script.ops, script.first, cache)
-            });
-            recordings.push((script.name.clone(), recording?));
+                let recording = Recording::of(subject, &start, &script.ops, script.first, cache)?;
+                Ok((start, recording))
+            })?;
+            workloads.push(Workload { script, start, recording });
         }
-        Ok(Proof { subject, target, cache, recordings })
+        Ok(Proof { subject, target, cache, workloads })
     }
 
     /// The steps that the workloads do.
     pub(crate) fn steps(&self) -> BTreeSet<&'static str> {
-        let events = self.recordings.iter().flat_map(|(_, recording)| &recording.history.events);
+        let recordings = self.workloads.iter().map(|workload| &workload.recording);
+        let events = recordings.flat_map(|recording| &recording.history.events);
         events.filter_map(|event| event.name()).collect()
     }
 
     /// What the workloads do in vain.
     pub(crate) fn redundancy(&self) -> Redundancy {
         let mut found = Redundancy::default();
-        for (_, recording) in &self.recordings {
-            found.add(&recording.history.events);
+        for workload in &self.workloads {
+            found.add(&workload.recording.history.events);
         }
         found
     }
 
-    /// Looks for a violation with a step broken: first at few images of each crash, then at many.
-    /// No images: the mutation changes nothing anywhere.
+    /// Looks for a violation with a step broken: first at few images of each crash, then at many,
+    /// and if the step stores something, at what becomes of the workload without it.
     pub(crate) fn explore(&self, mutation: &Mutation, effort: &Effort<'_>) -> Outcome {
         let started = Instant::now();
         let broken = match mutation.twist {
             Twist::Early => Broken::Early(&mutation.step),
             Twist::Dropped | Twist::Misplaced => Broken::Dropped(&mutation.step),
         };
-        let mut outcome = Outcome {
-            target: self.target,
-            images: 0,
-            distinct: 0,
-            elapsed: started.elapsed(),
-            steps: self.steps(),
-            violation: None,
-        };
         let few = Bounds { all: 1, corners: 2, chance: 0, seed: effort.seed };
         let many = Bounds { all: 64, corners: 64, chance: 16, seed: effort.seed };
-        let reached =
-            self.recordings.iter().filter(|(_, recording)| recording.reaches(&mutation.step));
-        let reached: Vec<_> = reached.collect();
-        'looked: for bounds in [few, many] {
-            for (name, recording) in &reached {
-                if effort.workload.is_some_and(|wanted| wanted != name) {
-                    continue;
-                }
-                outcome.violation = self.violation(recording, broken, bounds, &mut outcome.images);
-                if let Some(violation) = &mut outcome.violation {
-                    violation.replay = command::replay(self.target, effort, name, Some(mutation));
-                    violation.workload.clone_from(name);
-                    break 'looked;
-                }
-                if outcome.images >= effort.images_max {
-                    break 'looked;
-                }
-            }
+        let reached: Vec<&Workload<S>> = self
+            .workloads
+            .iter()
+            .filter(|workload| workload.recording.reaches(&mutation.step))
+            .filter(|workload| effort.workload.is_none_or(|name| name == workload.script.name))
+            .collect();
+        let mut images = 0;
+        let mut found = None;
+        for bounds in [few, many] {
+            found = found.or_else(|| {
+                reached.iter().find_map(|&workload| {
+                    if images >= effort.images_max {
+                        return None;
+                    }
+                    let wrong = self.wrong(&workload.recording, broken, bounds, &mut images);
+                    wrong.map(|what| (workload, what))
+                })
+            });
         }
-        outcome.distinct = outcome.images;
-        outcome.elapsed = started.elapsed();
-        outcome
+        if found.is_none() && mutation.twist == Twist::Dropped {
+            found = reached.iter().find_map(|&workload| {
+                self.undone(workload, &mutation.step).map(|what| (workload, what))
+            });
+        }
+        let violation = found.map(|(workload, what)| {
+            let name = &workload.script.name;
+            let replay = command::replay(self.target, effort, name, Some(mutation));
+            Violation { what, workload: name.clone(), replay }
+        });
+        let (target, steps, elapsed) = (self.target, self.steps(), started.elapsed());
+        Outcome { target, images, distinct: images, elapsed, steps, violation }
     }
 
-    fn violation(
+    /// What is wrong, without any crash, when the commit stores of that name are not done at all.
+    fn undone(&self, workload: &Workload<S>, name: &str) -> Option<String> {
+        let Workload { script, start, .. } = workload;
+        let is_commit = |step: &&Step| step.name == name && step.kind.is_commit();
+        STEPS.iter().find(is_commit)?;
+        let recorder = Recorder::without(name);
+        let run =
+            || Recording::by(recorder, self.subject, start, &script.ops, script.first, self.cache);
+        quietly(run).err()
+    }
+
+    fn wrong(
         &self,
         recording: &Recording<S>,
         broken: Broken<'_>,
         bounds: Bounds,
         images: &mut u64,
-    ) -> Option<Violation> {
-        let count = std::sync::atomic::AtomicU64::new(0);
+    ) -> Option<String> {
+        let count = AtomicU64::new(0);
         let judged = |_: u64, _: Option<&[u8]>, _: u64| {
-            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
             true
         };
         let oracle = Judge { subject: self.subject, recording, sample: 1, judged: &judged };
         let explored =
             Explorer::new(&recording.history, self.cache, &oracle).explore(Some(broken), bounds);
         *images += count.into_inner() + u64::from(explored.is_err());
-        let wrong = explored.err()?;
-        let what = describe(self.subject, recording, &wrong);
-        Some(Violation { what, workload: String::new(), replay: String::new() })
+        Some(describe(self.subject, recording, &explored.err()?))
     }
 }

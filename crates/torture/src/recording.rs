@@ -103,7 +103,18 @@ impl<S: Subject> Recording<S> {
         first: usize,
         cache: Cache,
     ) -> Result<Recording<S>, String> {
-        let recorder = Recorder::new();
+        Recording::by(Recorder::new(), subject, start, ops, first, cache)
+    }
+
+    /// As [`of`](Recording::of), by a recorder that may leave something undone.
+    pub(crate) fn by(
+        recorder: Arc<Recorder>,
+        subject: &S,
+        start: &Start<S::State>,
+        ops: &[S::Op],
+        first: usize,
+        cache: Cache,
+    ) -> Result<Recording<S>, String> {
         let mut operations = Vec::new();
         let mut ends = Vec::new();
         let mut ended = |what: String, before: &Option<S::State>, after: &Option<S::State>| {
@@ -114,16 +125,20 @@ impl<S: Subject> Recording<S> {
             recorder.begin_operation();
         };
         let region = region(subject, &start.image, Some(recorder.clone()))?;
-        let opened = match start.state {
+        let before = start.state.clone().unwrap_or_else(|| subject.empty());
+        let opened = match &start.state {
             Some(_) => subject.open(region)?,
-            None => Some(subject.make(region)?),
+            None => {
+                let mut made = || ended("making".to_owned(), &None, &Some(before.clone()));
+                Some(subject.make(region, &mut made)?)
+            }
         };
         let mut live = opened.ok_or("nothing is where something was")?;
         let mut state = subject.show(&mut live)?;
-        if start.state.as_ref().is_some_and(|expected| *expected != state) {
-            return Err(format!("opened, it shows {state:?}\nand not {:?}", start.state));
+        if state != before {
+            return Err(format!("opened, it shows {state:?}\nand not {before:?}"));
         }
-        ended("opening".to_owned(), &start.state, &Some(state.clone()));
+        ended("opening".to_owned(), &Some(before), &Some(state.clone()));
         for (index, op) in ops.iter().enumerate() {
             let serial = 1 + index as u64 * 8;
             let next = subject.run(&mut live, &state, op, serial);

@@ -7,10 +7,19 @@ pub enum StepKind {
     Flush,
     /// Fences.
     Fence,
-    /// Stores what publishes or commits.
+    /// Stores what publishes or commits, or takes that back.
     Commit,
+    /// As `Commit`, and its `ORDER:` says what it comes after.
+    CommitAfter,
     /// Changes a file, a file's length or a directory, or syncs one.
     Disk,
+}
+
+impl StepKind {
+    /// Whether it stores a word.
+    pub fn is_commit(self) -> bool {
+        matches!(self, StepKind::Commit | StepKind::CommitAfter)
+    }
 }
 
 /// A named step of the sources.

@@ -20,8 +20,11 @@ pub(crate) trait Subject: Sync {
     /// Bytes in its region, at first and at most.
     fn size(&self) -> (u64, u64);
 
-    /// Makes an empty one in a region of zeros and opens it.
-    fn make(&self, region: Region) -> Result<Self::Live, String>;
+    /// Makes an empty one in a region of zeros, says when it is durable, and opens it.
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Self::Live, String>;
+
+    /// What an empty one shows.
+    fn empty(&self) -> Self::State;
 
     /// Opens what is in the region; `None`: nothing was ever there, or its making was interrupted.
     fn open(&self, region: Region) -> Result<Option<Self::Live>, String>;

@@ -9,7 +9,8 @@
 //!   the crate, or a folder or file (without `.rs`) below the crate's `src`: the structure.
 //! - A flush, fence or commit has a comment with `ORDER:` (what must be durable before what) on its
 //!   line or at most [`REACH`] lines above it, in the same function. A step and the fence after it
-//!   may share one.
+//!   may share one. A commit whose comment begins with `after` must not come early: the adversary
+//!   tries that with it, and only with those.
 
 use super::source::Source;
 use super::{Finding, Tree};
@@ -30,6 +31,8 @@ pub(super) struct Step<'s> {
     pub(super) line: usize,
     pub(super) method: &'static str,
     explained: bool,
+    /// Its order says that it comes after something: `ORDER: after …`.
+    pub(super) is_after: bool,
     /// The literal's contents, if the first argument is one.
     pub(super) name: Option<&'s str>,
 }
@@ -98,11 +101,13 @@ fn steps_of(source: &Source) -> Vec<Step<'_>> {
             .max()
             .unwrap_or(1);
         let reach = start.max(method.line.saturating_sub(REACH))..=method.line;
+        let order = reach.rev().map(|line| source.line(line)).find(|line| is_order(line));
         steps.push(Step {
             source,
             line: method.line,
             method: name,
-            explained: !ordered || reach.into_iter().any(|line| is_order(source.line(line))),
+            explained: !ordered || order.is_some(),
+            is_after: order.is_some_and(|line| line.contains("ORDER: after ")),
             name: literal(&source.tokens[index + 3].text),
         });
     }

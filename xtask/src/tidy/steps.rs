@@ -116,6 +116,7 @@ fn named(tree: &Tree) -> Vec<Named<'_>> {
     let waist = orders::steps(tree).into_iter().filter_map(|step| {
         let kind = match step.method {
             "fence" => "Fence",
+            "commit" if step.is_after => "CommitAfter",
             "commit" => "Commit",
             // A write flushes what it wrote.
             _ => "Flush",

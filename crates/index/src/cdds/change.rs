@@ -268,7 +268,8 @@ impl Edit<'_, '_> {
             return self.erase(slot);
         }
         self.order.end(slot, writer.stamp.version());
-        // ORDER: an end commits with its stamp: alone if it is single, else by its lane's word.
+        // ORDER: after the limit of its version; it commits with its stamp: alone if it is single,
+        // else by its lane's word.
         region.commit("cdds.entry.end", &entry.end, writer.stamp.to_bits());
         if !self.shares_line(slot, change) {
             // ORDER: the end is durable before the fence that commits its version.

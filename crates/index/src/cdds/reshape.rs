@@ -87,7 +87,7 @@ impl Cdds {
         // ORDER: new nodes and the chain before the cell: a root must lead to its older ones.
         region.fence("cdds.root.fence");
         let cell = self.cell()?;
-        // ORDER: valid whether or not the version commits: the chain leads back.
+        // ORDER: after the chain, which leads back if the version does not commit.
         region.commit("cdds.root.publish", &cell.root, root.to_bits());
         // ORDER: the new root is durable before the commit of its version.
         region.flush("cdds.root.flush", region.offset_of(&cell.root), 8);

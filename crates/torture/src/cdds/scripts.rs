@@ -43,6 +43,12 @@ pub(super) fn alphabet() -> Vec<Op> {
 /// Making a tree, and openings in the middle of things.
 pub(super) fn all() -> Vec<Script<Op>> {
     let mut list = vec![Script::new("making", 0, vec![fill(0..1, 5)])];
+    // A node that a named version keeps must not claim what its successor has given up since: a
+    // record of a chunk of its own, where then smaller ones lie.
+    let put = |key, len| Op::Write(vec![(key, Some(len))]);
+    let ops = vec![Op::Recover, put(3, 3000), put(4, 20), put(3, 20), put(5, 600)];
+    let leads = vec![(vec![Op::Save(0)], None)];
+    list.push(Script { leads, ..Script::new("kept-node", 1, ops) });
     for start in 1..5 {
         for (flight, op) in [fill(0..12, 30), drain(0..9), fill(5..8, 9)].into_iter().enumerate() {
             let after = [

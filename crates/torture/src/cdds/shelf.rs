@@ -65,7 +65,7 @@ fn persist(pool: &Pool, word: &Word, value: u64) {
 }
 
 impl Shelf {
-    pub(crate) fn make(region: Region) -> Result<Shelf, String> {
+    pub(crate) fn make(region: Region, made: &mut dyn FnMut()) -> Result<Shelf, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
         let cell = Cdds::format(&pool, Stamp::grouped(1, LANE)).map_err(text)?;
@@ -74,6 +74,7 @@ impl Shelf {
             pool.region().store(pool.root(slot).map_err(text)?, 1);
         }
         persist(&pool, pool.root(TREE).map_err(text)?, cell.to_bits());
+        made();
         Shelf::start(pool)
     }
 

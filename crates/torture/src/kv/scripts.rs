@@ -52,6 +52,9 @@ pub(super) fn all() -> Vec<Script<Op>> {
     // A record of a chunk of its own, where then smaller ones lie.
     let ops = vec![Op::Maintain, Op::Put(3, 3000), Op::Put(4, 20), Op::Put(3, 20), Op::Put(5, 600)];
     list.push(Script::new("kept-node", 5, ops));
+    // What was aborted since a commit is noted by the next.
+    let aborted = Op::Abort(vec![(1, Some(9)), (6, Some(9)), (2, None)]);
+    list.push(Script::new("abort-between", 1, vec![Op::Put(0, 9), aborted, Op::Put(2, 7)]));
     let crash = Some("kv.commit.word");
     for start in 1..5 {
         // Between a survey and its scrub: records of sizes of their own, in the space of a void root.

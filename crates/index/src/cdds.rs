@@ -63,6 +63,7 @@ mod ahead;
 mod change;
 mod check;
 mod collect;
+mod few;
 pub(crate) mod format;
 mod node;
 mod path;
@@ -74,6 +75,7 @@ mod survey;
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use tembo_pool::{Object, Pool};
 
@@ -81,7 +83,7 @@ use self::format::{CELL_MAGIC, CELL_SIZE, NodeHeader, RootCell, capacity, shape}
 use self::node::Node;
 use crate::error::damaged;
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Retained, Stamp, Surveyor,
+    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp, Surveyor,
     VersionedIndex, View, Visit, Writer,
 };
 
@@ -96,6 +98,8 @@ pub struct Cdds {
     cell_object: Object,
     /// The version that made the tree: older ones do not know it.
     birth: u64,
+    /// Nodes that were replaced since the tree was opened.
+    replacements: AtomicU32,
 }
 
 impl Cdds {
@@ -149,7 +153,8 @@ impl Cdds {
     /// The tree behind an object that `create` returned, made in version `birth`.
     pub fn open(forest: Arc<Forest>, cell_object: Object, birth: u64) -> Result<Cdds, Error> {
         forest.pool().valid(cell_object)?;
-        let tree = Cdds { cell: cell_object.offset(), cell_object, birth, forest };
+        let (cell, replacements) = (cell_object.offset(), AtomicU32::new(0));
+        let tree = Cdds { cell, cell_object, birth, forest, replacements };
         if tree.cell()?.magic.load() != CELL_MAGIC || cell_object.size() < CELL_SIZE {
             return damaged(tree.cell, "the root cell of a tree");
         }
@@ -159,11 +164,15 @@ impl Cdds {
 
 impl VersionedIndex for Cdds {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
-        self.lookup(key, view)
+        self.lookup(key, Place::default(), view)
     }
 
-    fn prefetch(&self, keys: &[&[u8]], view: View<'_>) {
-        self.look_ahead(keys, view);
+    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        self.lookup(key, place, view)
+    }
+
+    fn look_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
+        self.walk_ahead(keys, view, places);
     }
 
     fn range(
@@ -178,7 +187,11 @@ impl VersionedIndex for Cdds {
     }
 
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        self.change(op, writer)
+        self.change(op, Place::default(), writer)
+    }
+
+    fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        self.change(op, place, writer)
     }
 
     fn remove_single(&self, key: &[u8], writer: &mut Writer<'_>) -> Result<Option<bool>, Error> {

@@ -18,5 +18,6 @@ pub use forest::Forest;
 pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use versioned::{
-    CheckReport, Direction, KeyValue, Op, Retired, Surveyor, VersionedIndex, View, Visit, Writer,
+    CheckReport, Direction, KeyValue, Op, Place, Retired, Surveyor, VersionedIndex, View, Visit,
+    Writer,
 };

@@ -51,6 +51,14 @@ pub enum Op<'a> {
     },
 }
 
+/// Where the one writer has found a key. It is good for that key only and for that index. When it is
+/// outdated, or the default, the key is looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    pub(crate) node: u64,
+    pub(crate) since: u64,
+}
+
 /// An object that nobody needs once no retained version lies in `[start, end)` and `end` is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {
@@ -108,9 +116,13 @@ pub trait VersionedIndex: Send + Sync {
     /// The value under `key`.
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error>;
 
-    /// Says that these keys will soon be read or changed, so that what they need in memory comes for
-    /// all of them at once. Changes nothing.
-    fn prefetch(&self, keys: &[&[u8]], view: View<'_>);
+    /// As `get`, in the view of the one writer, of a key whose place is known.
+    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error>;
+
+    /// Finds the places of keys that will soon be read or changed in the view of the one writer, for
+    /// all of them at once, and brings near what they need in memory. Adds one for each key. Changes
+    /// nothing.
+    fn look_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>);
 
     /// Visits the keys from `from` to `to` in the given direction.
     fn range(
@@ -128,6 +140,9 @@ pub trait VersionedIndex: Send + Sync {
     /// Durability point: none; everything is flushed, and durable after the caller's next fence.
     /// On an error nothing has changed, unless it is damage.
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
+
+    /// As `apply`, to a key whose place is known.
+    fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
 
     /// Removes `key` with one in-place store under a stamp that commits by itself. `None`: that
     /// would need a change of structure, apply it in a group instead.

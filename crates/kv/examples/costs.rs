@@ -32,12 +32,12 @@ fn main() -> Result<(), Error> {
     }
     for round in ["get", "get"] {
         let start = Instant::now();
-        let tx = store.transaction()?;
+        let mut tx = store.transaction()?;
         let mut found = 0;
         for first in (0..keys).step_by(16) {
             let turn: Vec<_> = (first..(first + 16).min(keys)).map(|i| key(i, keys)).collect();
             let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
-            tx.prefetch(space, &names);
+            tx.look_ahead(space, &names);
             for name in names {
                 found += u64::from(tx.get(space, name)?.is_some());
             }
@@ -62,7 +62,7 @@ fn put_all(
         let turn: Vec<_> = (first..(first + turn).min(keys)).map(|i| key(i, keys)).collect();
         let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
         for names in names.chunks(16) {
-            tx.prefetch(space, names);
+            tx.look_ahead(space, names);
             for name in names {
                 tx.put(space, name, &[value])?;
             }

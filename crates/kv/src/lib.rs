@@ -5,6 +5,7 @@
 //! stamped entries, fences, stores its version in the commit word, and fences. Opening does not
 //! undo what was in flight: it notes its stamps as dead.
 
+mod ahead;
 mod catalogue;
 mod check;
 mod error;

@@ -7,6 +7,7 @@ use tembo_index::{
     DeadIntervals, Direction, Op, Retained, Stamp, VersionedIndex, View, Visit, Writer,
 };
 
+use crate::ahead::Ahead;
 use crate::inner::{Inner, create_tree};
 use crate::ledger::{LANE, Ledger};
 use crate::writer::{Tree, WriterState};
@@ -29,6 +30,7 @@ pub struct Transaction<'s> {
     deltas: Vec<(usize, i64)>,
     /// Trees that were cleared, to be put back by an abort.
     cleared: Vec<(usize, Tree)>,
+    ahead: Ahead,
 }
 
 impl<'s> Transaction<'s> {
@@ -44,6 +46,7 @@ impl<'s> Transaction<'s> {
             written: false,
             deltas: Vec::new(),
             cleared: Vec::new(),
+            ahead: Ahead::default(),
         })
     }
 
@@ -60,14 +63,17 @@ impl<'s> Transaction<'s> {
 
     /// The value under `key`, this transaction's own writes included.
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        Ok(self.tree(keyspace)?.index.get(key, self.view())?)
+        let place = self.ahead.place(keyspace, key);
+        Ok(self.tree(keyspace)?.index.get_at(place, key, self.view())?)
     }
 
-    /// Says that these keys will soon be read or changed: for many keys at once that is faster. Changes
-    /// nothing.
-    pub fn prefetch(&self, keyspace: Keyspace, keys: &[&[u8]]) {
-        if let Ok(tree) = self.tree(keyspace) {
-            tree.index.prefetch(keys, self.view());
+    /// Says that these keys will soon be read or changed, in this order: for many keys at once that is
+    /// faster. Changes nothing. What was said before is forgotten.
+    pub fn look_ahead(&mut self, keyspace: Keyspace, keys: &[&[u8]]) {
+        let view = View { version: self.version.unwrap_or(self.state.version), dead: &self.dead };
+        let Some(tree) = self.state.trees.get(keyspace.id as usize) else { return };
+        if tree.incarnation == keyspace.incarnation {
+            tree.index.look_ahead(keys, view, self.ahead.begin(keyspace, keys));
         }
     }
 
@@ -133,6 +139,7 @@ impl<'s> Transaction<'s> {
         let mut tree = create_tree(inner, &name, id as u64, &mut writer)?;
         tree.incarnation = keyspace.incarnation;
         self.written = true;
+        self.ahead.forget();
         let before = std::mem::replace(&mut self.state.trees[id], tree);
         self.cleared.push((id, before));
         self.deltas.retain(|(other, _)| *other != id);
@@ -217,7 +224,9 @@ impl<'s> Transaction<'s> {
             retained: &self.retained,
             retired: &mut state.unlinked,
         };
-        let applied = state.trees[keyspace.id as usize].index.apply(op, &mut writer);
+        let (Op::Put { key, .. } | Op::Remove { key }) = op;
+        let place = self.ahead.place(keyspace, key);
+        let applied = state.trees[keyspace.id as usize].index.apply_at(place, op, &mut writer);
         // A refusal has changed nothing; damage may have.
         self.written |= !matches!(applied, Err(tembo_index::Error::Pool(_)));
         Ok(applied?)

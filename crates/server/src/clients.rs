@@ -55,6 +55,16 @@ impl Clients {
         Token { slot, generation: tenant.generation }
     }
 
+    /// The connection, unless it is taken out.
+    #[inline]
+    pub(crate) fn get(&self, token: Token) -> Option<&Connection> {
+        let slot = self.slots.get(token.slot as usize)?;
+        if slot.generation != token.generation {
+            return None;
+        }
+        slot.connection.as_deref()
+    }
+
     /// Takes the connection out, to execute its commands; give it back or discard it.
     #[inline]
     pub(crate) fn take(&mut self, token: Token) -> Option<Box<Connection>> {

@@ -129,6 +129,15 @@ impl<'s> Dataset<'s> {
         self.due_ms.fill(0);
     }
 
+    /// Says that these keys will soon be used, in this order.
+    pub(crate) fn look_ahead(&mut self, db: usize, keys: &[&[u8]]) {
+        let space = self.spaces.data[db];
+        // Who uses them meets the error.
+        if let Ok(transaction) = self.begin() {
+            transaction.look_ahead(space, keys);
+        }
+    }
+
     /// The value under `key`, unless it has expired.
     #[inline]
     pub(crate) fn get(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {

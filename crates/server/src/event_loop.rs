@@ -39,6 +39,8 @@ pub(crate) struct EventLoop<'s> {
     pub(crate) table: Table,
     /// Connections to be executed in the next turn.
     pub(crate) queue: VecDeque<Token>,
+    /// Those of them that have been read from and are executed next.
+    pub(crate) batch: VecDeque<Token>,
     /// Connections with replies of this turn.
     pub(crate) served: Vec<Token>,
     pub(crate) now_ms: u64,
@@ -73,6 +75,7 @@ impl<'s> EventLoop<'s> {
             shared,
             table: Table::new(),
             queue: VecDeque::new(),
+            batch: VecDeque::new(),
             served: Vec::new(),
             now_ms: now_us / 1000,
             output_stall_ms: config.output_stall_s.saturating_mul(1000),

@@ -14,6 +14,8 @@ use crate::session::Replies;
 
 /// Commands executed in one turn; EXEC is one.
 const COMMANDS_MAX: u64 = 10_000;
+/// Connections read from before the first of them is executed.
+const BATCH_MAX: usize = 16;
 /// Bytes of values written in one turn, if a single command does not write more.
 const WRITTEN_MAX: u64 = 8 << 20;
 /// Bytes of replies in one turn, likewise.
@@ -39,20 +41,16 @@ impl EventLoop<'_> {
         let changes = self.data.written().changes;
         let mut failure = None;
         let pending = self.queue.len();
-        for _ in 0..pending {
-            let Some(token) = self.queue.pop_front() else { break };
+        let mut left = pending;
+        while let Some(token) = self.next_connection(&mut left) {
             let Some(mut connection) = self.clients.take(token) else { continue };
             if budget.is_spent(self.data.written().bytes) || failure.is_some() {
+                left = 0;
                 self.queue.push_back(token);
                 self.clients.give_back(token, connection);
                 continue;
             }
             connection.queued = false;
-            let read = connection.readable && !connection.stopped;
-            if read && !self.read(&mut connection) {
-                self.end(token, connection);
-                continue;
-            }
             if let Err(error) = self.execute(&mut connection, &mut budget) {
                 failure = Some(error);
             }
@@ -71,6 +69,27 @@ impl EventLoop<'_> {
         self.shared.stats.turns += u64::from(pending > 0);
         self.shared.stats.changes += self.data.written().changes - changes;
         self.reply(committed)
+    }
+
+    /// The next connection to be executed, of `left` in the queue; they are read from in batches.
+    fn next_connection(&mut self, left: &mut usize) -> Option<Token> {
+        while self.batch.is_empty() && *left > 0 {
+            let count = BATCH_MAX.min(*left);
+            *left -= count;
+            for _ in 0..count {
+                let Some(token) = self.queue.pop_front() else { break };
+                let Some(mut connection) = self.clients.take(token) else { continue };
+                connection.ahead.set(0);
+                let read = connection.readable && !connection.stopped;
+                if read && !self.read(&mut connection) {
+                    self.end(token, connection);
+                    continue;
+                }
+                self.clients.give_back(token, connection);
+                self.batch.push_back(token);
+            }
+        }
+        self.batch.pop_front()
     }
 
     /// Reads from a client; false if it is gone.
@@ -108,6 +127,10 @@ impl EventLoop<'_> {
             };
             match connection.parse(limits) {
                 Ok(Parsed::Command) => {
+                    if connection.ahead.get() == 0 {
+                        self.look_ahead(connection);
+                    }
+                    connection.ahead.set(connection.ahead.get().saturating_sub(1));
                     let before = connection.reply.waiting();
                     let executed = self.execute_one(connection);
                     budget.commands -= 1;

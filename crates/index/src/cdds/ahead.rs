@@ -1,15 +1,17 @@
 //! Looking ahead: the ways to several keys walked side by side, one level at a time, so that what
 //! each would wait for in memory comes for all of them at once.
 //!
-//! Only a hint. Nothing is kept of what is found here, and whatever is met half-way, a change by the
-//! writer or damage, ends the walk of that key: who looks for it then will see for himself.
+//! Only a hint: whatever is met half-way, damage for example, ends the walk of that key, and who looks
+//! for it then will see for himself.
+
+use std::array::from_fn;
 
 use tembo_pmem::{LINE, prefetch};
 use tembo_pool::Object;
 
 use super::Cdds;
 use super::node::Node;
-use crate::{Error, View};
+use crate::{Error, Place, View};
 
 /// Keys whose ways are walked side by side. Processors wait for about so many lines at once.
 const ABREAST: usize = 16;
@@ -19,78 +21,102 @@ const RECORD_LINES: usize = 4;
 /// How far the walk to a key is.
 struct Walk<'k, 'f> {
     key: &'k [u8],
-    node: Node<'f>,
+    /// None: the key has to be looked for anew.
+    node: Option<Node<'f>>,
     /// The head to look for in `node`, and the first position in its order that may have it.
     wanted: u64,
     first: usize,
 }
 
 impl Cdds {
-    pub(crate) fn look_ahead(&self, keys: &[&[u8]], view: View<'_>) {
+    pub(crate) fn walk_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
         for keys in keys.chunks(ABREAST) {
+            let before = places.len();
             // Of errors tells whoever reads the key itself.
-            let _ = self.walk_abreast(keys, view);
+            let _ = self.walk_abreast(keys, view, places);
+            places.resize(before + keys.len(), Place::default());
         }
     }
 
-    fn walk_abreast(&self, keys: &[&[u8]], view: View<'_>) -> Result<(), Error> {
-        let node = self.root(view)?;
-        let begin = |key| Walk { key, node, wanted: 0, first: 0 };
-        let mut walks: Vec<_> = keys.iter().copied().map(begin).collect();
-        for _ in 0..node.order()?.0.level {
-            walks.retain_mut(|walk| walk.find_entry().is_ok());
-            walks.retain_mut(|walk| walk.descend(view).unwrap_or(false));
+    fn walk_abreast(
+        &self,
+        keys: &[&[u8]],
+        view: View<'_>,
+        places: &mut Vec<Place>,
+    ) -> Result<(), Error> {
+        let (root, since) = (self.root(view)?, self.since());
+        let mut walks: [Walk<'_, '_>; ABREAST] = from_fn(|at| {
+            let key = keys.get(at).copied();
+            Walk { key: key.unwrap_or_default(), node: key.map(|_| root), wanted: 0, first: 0 }
+        });
+        let walks = &mut walks[..keys.len()];
+        for _ in 0..root.order()?.0.level {
+            walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_entry(node)));
+            walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.descend(node, view)));
         }
-        walks.retain_mut(|walk| walk.find_entry().is_ok());
-        walks.iter().try_for_each(|walk| walk.find_record(view))
+        walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_entry(node)));
+        walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_record(node, view)));
+        places.extend(walks.iter().map(|walk| match walk.node {
+            Some(leaf) => Place { node: leaf.object.to_bits(), since },
+            None => Place::default(),
+        }));
+        Ok(())
     }
 }
 
-impl Walk<'_, '_> {
-    /// Finds the entry in the node, and asks for it.
+impl<'f> Walk<'_, 'f> {
+    /// One step, from the node where the walk is to that where it is then.
     #[inline]
-    fn find_entry(&mut self) -> Result<(), Error> {
-        let (order, _) = self.node.order()?;
-        (self.wanted, _) = self.node.wanted(&order, self.key)?;
-        self.first = self.node.lower_bound(self.wanted);
-        let live = (self.first..order.len()).find(|&at| !order.is_over(order.slot(at), u64::MAX));
-        if let Some(position) = live {
-            prefetch(self.node.entry(order.slot(position))?);
+    fn go(&mut self, step: impl FnOnce(&mut Self, Node<'f>) -> Result<Option<Node<'f>>, Error>) {
+        if let Some(node) = self.node {
+            self.node = step(self, node).unwrap_or(None);
         }
-        if order.level == 0 {
-            prefetch(self.node.entry(order.next_slot(self.node.capacity()))?);
-        }
-        Ok(())
     }
 
-    /// Goes on to the child, and asks for its side-car; false if there is none.
+    /// Finds the entry in the node, and asks for it.
     #[inline]
-    fn descend(&mut self, view: View<'_>) -> Result<bool, Error> {
-        let (order, sequence) = self.node.order()?;
+    fn find_entry(&mut self, node: Node<'f>) -> Result<Option<Node<'f>>, Error> {
+        let (order, _) = node.order()?;
+        (self.wanted, _) = node.wanted(&order, self.key)?;
+        self.first = node.lower_bound(self.wanted);
+        let live = (self.first..order.len()).find(|&at| !order.is_over(order.slot(at), u64::MAX));
+        if let Some(position) = live {
+            prefetch(node.entry(order.slot(position))?);
+        }
+        if order.level == 0 {
+            prefetch(node.entry(order.next_slot(node.capacity()))?);
+        }
+        Ok(Some(node))
+    }
+
+    /// Goes on to the child, and asks for its side-car; none if there is none.
+    #[inline]
+    fn descend(&mut self, node: Node<'f>, view: View<'_>) -> Result<Option<Node<'f>>, Error> {
+        let (order, sequence) = node.order()?;
         let sought = (Some(self.key), self.wanted);
-        let found = self.node.child_from(self.first, (&order, sequence), sought, view)?;
-        let Some(position) = found else { return Ok(false) };
-        let child = Object::from_bits(self.node.seen(order.slot(position))?.target);
-        self.node = Node::new(self.node.forest, child)?;
-        self.node.side.prefetch();
-        Ok(true)
+        let found = node.child_from(self.first, (&order, sequence), sought, view)?;
+        let Some(position) = found else { return Ok(None) };
+        let child = Object::from_bits(node.seen(order.slot(position))?.target);
+        let child = Node::new(node.forest, child)?;
+        child.side.prefetch();
+        Ok(Some(child))
     }
 
     /// Asks for the record of the entry.
     #[inline]
-    fn find_record(&self, view: View<'_>) -> Result<(), Error> {
-        let (order, _) = self.node.order()?;
+    fn find_record(&mut self, node: Node<'f>, view: View<'_>) -> Result<Option<Node<'f>>, Error> {
+        let (order, _) = node.order()?;
         for slot in (self.first..order.len()).map(|position| order.slot(position)) {
-            if self.node.side.head(slot) != self.wanted {
-                return Ok(());
+            if node.side.head(slot) != self.wanted {
+                break;
             }
             if order.is_over(slot, view.version) {
                 continue;
             }
-            let record = Object::from_bits(self.node.seen(slot)?.target);
-            let bytes = self.node.forest.region().bytes(record.offset(), record.size())?;
+            let record = Object::from_bits(node.seen(slot)?.target);
+            let bytes = node.forest.region().bytes(record.offset(), record.size())?;
             bytes.chunks(LINE as usize).take(RECORD_LINES).for_each(|line| prefetch(&line[0]));
         }
-        Ok(())
+        Ok(Some(node))
     }
 }

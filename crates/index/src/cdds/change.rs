@@ -5,18 +5,21 @@ use tembo_pmem::LINE;
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::few::Few;
 use super::format::{Entry, UNBOUNDED_HEAD};
 use super::node::{Find, Node, compare_high};
 use super::path::{Path, Step};
 use super::record::{fingerprint, head, read_key, record_size, write_record};
 use super::side::{Order, SideGuard};
 use crate::error::damaged;
-use crate::{Error, Op, Retired, Stamp, Writer};
+use crate::{Error, Op, Place, Retired, Stamp, Writer};
 
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
 /// Lines of a bounds record of usual keys; longer ones may have to do without the reservation.
 const BOUNDS_LINES: u64 = 3;
+/// Lines of an entry that begins and of one that ends.
+const ENTRY_LINES: u64 = 2;
 
 /// An entry on its way into a node. `key` is `None` only in inner nodes: no high bound.
 #[derive(Clone, Copy, Debug)]
@@ -27,82 +30,97 @@ pub(crate) struct Item<'k> {
 }
 
 /// What has to become of one node: entries that end, entries that begin.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'k> {
-    pub(crate) ended: Vec<usize>,
-    pub(crate) added: Vec<Item<'k>>,
+    pub(crate) ended: Few<usize>,
+    pub(crate) added: Few<Item<'k>>,
 }
 
 /// What an unfinished operation has made and nobody refers to yet.
 #[derive(Default)]
 pub(crate) struct Fresh {
+    pub(crate) record: Option<Object>,
     pub(crate) objects: Vec<Object>,
 }
 
 impl Cdds {
-    pub(crate) fn change(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+    pub(crate) fn change(
+        &self,
+        op: Op<'_>,
+        place: Place,
+        writer: &mut Writer<'_>,
+    ) -> Result<bool, Error> {
         let mark = writer.retired.len();
         let mut fresh = Fresh::default();
         let changed = match op {
-            Op::Put { key, value } => self.put(key, value, writer, &mut fresh),
-            Op::Remove { key } => self.remove(key, writer, &mut fresh),
+            Op::Put { key, value } => self.put((key, place), value, writer, &mut fresh),
+            Op::Remove { key } => self.remove((key, place), writer, &mut fresh),
         };
         if changed.is_err() {
             writer.retired.truncate(mark);
-            fresh.objects.iter().for_each(|&object| self.forest.pool().free(object));
+            let made = fresh.record.iter().chain(&fresh.objects);
+            made.for_each(|&object| self.forest.pool().free(object));
         }
         changed
     }
 
     fn put(
         &self,
-        key: &[u8],
+        (key, place): (&[u8], Place),
         value: &[&[u8]],
         writer: &mut Writer<'_>,
         fresh: &mut Fresh,
     ) -> Result<bool, Error> {
         let value_len = value.iter().map(|part| part.len()).sum();
         let size = record_size(key.len(), value_len);
-        let path = self.path(Some(key), writer.view())?;
+        let print = fingerprint(key);
+        let leaf = self.leaf_step(key, place, writer.view())?;
+        let old = find(&leaf, (key, print), writer)?;
+        let seen = old.map(|slot| leaf.node.seen(slot)).transpose()?;
+        let stamp = writer.stamp;
+        let added = |target| Few::one(Item { key: Some(key), target, start: stamp });
+        let mut change = Change { ended: old.map_or(Few::none(), Few::one), added: added(0) };
+        let again = seen.is_some_and(|seen| seen.start.version() == writer.stamp.version());
+        let in_place = again || self.fits(&leaf, &change, writer)?;
+        let path = if in_place { Path::new() } else { self.path(Some(key), writer.view())? };
         let _section = self.reserve(size, path.len())?;
         let record = self.forest.pool().alloc(size)?;
-        fresh.objects.push(record);
+        fresh.record = Some(record);
         write_record(self.forest.region(), record, key, value)?;
-        let print = fingerprint(key);
         let target = record.to_bits() | print;
-        let old = find(&path, (key, print), writer)?;
-        let mut change = Change::default();
-        if let Some(slot) = old {
-            let leaf = leaf_of(&path)?.node;
-            let seen = leaf.seen(slot)?;
-            let old_record = Object::from_bits(seen.target);
-            retire(writer, old_record, seen.start);
-            if seen.start.version() == writer.stamp.version() {
-                self.replace_target(leaf, slot, target)?;
-                return Ok(true);
-            }
-            change.ended.push(slot);
+        if let Some(seen) = seen {
+            retire(writer, Object::from_bits(seen.target), seen.start);
         }
-        change.added.push(Item { key: Some(key), target, start: writer.stamp });
-        self.apply_change(&path, change, writer, fresh)?;
+        change.added = added(target);
+        match old {
+            Some(slot) if again => self.replace_target(leaf.node, slot, target)?,
+            _ if in_place => self.change_in_place(&leaf, &change, writer)?,
+            _ => self.apply_change(&path, change, writer, fresh)?,
+        }
         Ok(old.is_some())
     }
 
     fn remove(
         &self,
-        key: &[u8],
+        (key, place): (&[u8], Place),
         writer: &mut Writer<'_>,
         fresh: &mut Fresh,
     ) -> Result<bool, Error> {
-        let path = self.path(Some(key), writer.view())?;
-        let Some(slot) = find(&path, (key, fingerprint(key)), writer)? else {
+        let leaf = self.leaf_step(key, place, writer.view())?;
+        let Some(slot) = find(&leaf, (key, fingerprint(key)), writer)? else {
             return Ok(false);
         };
+        let change = Change { ended: Few::one(slot), added: Few::none() };
+        let in_place = self.fits(&leaf, &change, writer)?;
+        let path = if in_place { Path::new() } else { self.path(Some(key), writer.view())? };
         let _section = self.reserve(0, path.len())?;
-        let seen = leaf_of(&path)?.node.seen(slot)?;
+        let seen = leaf.node.seen(slot)?;
         retire(writer, Object::from_bits(seen.target), seen.start);
-        let change = Change { ended: vec![slot], added: Vec::new() };
-        self.apply_change(&path, change, writer, fresh)?;
+        if in_place {
+            self.change_in_place(&leaf, &change, writer)?;
+        } else {
+            self.apply_change(&path, change, writer, fresh)?;
+        }
         Ok(true)
     }
 
@@ -112,29 +130,30 @@ impl Cdds {
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         let path = self.path(Some(key), writer.view())?;
-        let Some(slot) = find(&path, (key, fingerprint(key)), writer)? else {
+        let leaf = leaf_of(&path)?;
+        let Some(slot) = find(leaf, (key, fingerprint(key)), writer)? else {
             return Ok(Some(false));
         };
-        let leaf = leaf_of(&path)?;
-        if path.len() > 1 && leaf.order.live() <= self.live_min() + 1 {
+        let change = Change { ended: Few::one(slot), added: Few::none() };
+        if path.len() > 1 && !self.fits(leaf, &change, writer)? {
             return Ok(None);
         }
         let _section = self.reserve(0, 0)?;
         let seen = leaf.node.seen(slot)?;
         retire(writer, Object::from_bits(seen.target), seen.start);
-        let change = Change { ended: vec![slot], added: Vec::new() };
         self.change_in_place(leaf, &change, writer)?;
         Ok(Some(true))
     }
 
-    /// Room for an operation: its record, and at worst two nodes with bounds on every level.
+    /// Room for an operation: its record, its entries, and at worst two nodes with bounds on every
+    /// level of its path and on one more; a change in place has no path.
     fn reserve(&self, record_size: u64, levels: usize) -> Result<tembo_pmem::Section<'_>, Error> {
         let (pool, region) = (self.forest.pool(), self.forest.region());
-        let nodes = (levels as u64 + 1) * 2;
+        let nodes = if levels == 0 { 0 } else { (levels as u64 + 1) * 2 };
         let node_size = u64::from(pool.geometry().node_size);
         // Large records are aligned as the region wants them to go beside its log.
         let record_lines = region.write_lines(ALIGNED, record_size) + 1;
-        let lines = record_lines + nodes * (node_size / LINE + BOUNDS_LINES);
+        let lines = record_lines + ENTRY_LINES + nodes * (node_size / LINE + BOUNDS_LINES);
         Ok(pool.reserve(record_size + nodes * (node_size + BOUNDS_LINES * LINE), lines)?)
     }
 
@@ -177,6 +196,19 @@ impl Cdds {
         self.reshape(path, change, writer, fresh)
     }
 
+    /// Whether a leaf, be it the root or not, can be changed in place.
+    fn fits(
+        &self,
+        leaf: &Step<'_>,
+        change: &Change<'_>,
+        writer: &Writer<'_>,
+    ) -> Result<bool, Error> {
+        let live = leaf.order.live() + change.added.len() - change.ended.len();
+        Ok(live > self.live_min()
+            && fits_prefix(leaf, change)?
+            && self.has_room(leaf, change, writer)?)
+    }
+
     fn has_room(
         &self,
         step: &Step<'_>,
@@ -184,7 +216,7 @@ impl Cdds {
         writer: &Writer<'_>,
     ) -> Result<bool, Error> {
         let mut room = step.node.capacity() - step.order.len();
-        for &slot in &change.ended {
+        for slot in change.ended.iter() {
             let erased = step.node.seen(slot)?.start.version() == writer.stamp.version();
             room += usize::from(erased);
         }
@@ -208,11 +240,11 @@ impl Cdds {
     ) -> Result<(), Error> {
         let guard = step.node.side.lock();
         let mut edit = Edit { cdds: self, node: step.node, order: step.order, guard };
-        for &slot in &change.ended {
+        for slot in change.ended.iter() {
             edit.end(slot, change, writer)?;
         }
-        for item in &change.added {
-            edit.add(item, change, writer)?;
+        for item in change.added.iter() {
+            edit.add(&item, change, writer)?;
         }
         edit.guard.set(self.forest.era(), &edit.order);
         Ok(())
@@ -228,9 +260,9 @@ fn fits_prefix(step: &Step<'_>, change: &Change<'_>) -> Result<bool, Error> {
     Ok(change.added.iter().filter_map(|item| item.key).all(|key| key.starts_with(prefix)))
 }
 
-/// The slot of the entry of `key` in the leaf at the end of the path.
-fn find(path: &Path<'_>, key: (&[u8], u64), writer: &Writer<'_>) -> Result<Option<usize>, Error> {
-    let Step { node, order, sequence, .. } = leaf_of(path)?;
+/// The slot of the entry of `key` in the leaf.
+fn find(leaf: &Step<'_>, key: (&[u8], u64), writer: &Writer<'_>) -> Result<Option<usize>, Error> {
+    let Step { node, order, sequence, .. } = leaf;
     match node.find(order, *sequence, key, writer.view())? {
         Find::At { position, .. } => Ok(Some(order.slot(position))),
         Find::Absent => Ok(None),
@@ -337,7 +369,7 @@ impl Edit<'_, '_> {
     }
 
     fn slot(&mut self, change: &Change<'_>, writer: &Writer<'_>) -> Result<usize, Error> {
-        if let [ended] = change.ended[..]
+        if let Some(ended) = change.ended.only()
             && self.free(ended ^ 1)
         {
             return Ok(ended ^ 1);

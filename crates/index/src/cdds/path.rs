@@ -1,5 +1,7 @@
 //! Algorithm 1: from the root to the leaf.
 
+use std::sync::atomic::Ordering;
+
 use tembo_pool::Object;
 
 use super::Cdds;
@@ -8,7 +10,7 @@ use super::node::{Find, Node};
 use super::record::fingerprint;
 use super::side::Order;
 use crate::error::damaged;
-use crate::{Error, Stamp, View};
+use crate::{Error, Place, Stamp, View};
 
 /// One node of a path, with the order it had and the position that the path takes through it.
 #[derive(Clone, Copy)]
@@ -82,6 +84,40 @@ impl Cdds {
         Ok(path)
     }
 
+    /// The leaf that covers `key` in the writer's view, by its place if that is still good.
+    #[inline]
+    pub(crate) fn leaf_step(
+        &self,
+        key: &[u8],
+        place: Place,
+        view: View<'_>,
+    ) -> Result<Step<'_>, Error> {
+        let (node, order, sequence) = self.leaf_near(key, place, view)?;
+        Ok(Step { node, order, sequence, position: 0 })
+    }
+
+    #[inline]
+    fn leaf_near(
+        &self,
+        key: &[u8],
+        place: Place,
+        view: View<'_>,
+    ) -> Result<(Node<'_>, Order, u32), Error> {
+        if place.node != 0 && place.since == self.since() {
+            let node = Node::new(&self.forest, Object::from_bits(place.node))?;
+            let (order, sequence) = node.order()?;
+            return Ok((node, order, sequence));
+        }
+        self.leaf(Some(key), view)
+    }
+
+    /// Changes when a key may get another leaf, in the eyes of the one writer.
+    #[inline]
+    pub(crate) fn since(&self) -> u64 {
+        let replacements = self.replacements.load(Ordering::Relaxed);
+        u64::from(self.forest.era()) << 32 | u64::from(replacements)
+    }
+
     #[inline]
     fn child<'f>(
         &'f self,
@@ -106,9 +142,14 @@ impl Cdds {
         }
     }
 
-    pub(crate) fn lookup(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+    pub(crate) fn lookup(
+        &self,
+        key: &[u8],
+        place: Place,
+        view: View<'_>,
+    ) -> Result<Option<&[u8]>, Error> {
         let print = fingerprint(key);
-        let (leaf, mut order, mut sequence) = self.leaf(Some(key), view)?;
+        let (leaf, mut order, mut sequence) = self.leaf_near(key, place, view)?;
         loop {
             match leaf.find(&order, sequence, (key, print), view)? {
                 Find::At { value, .. } => return Ok(Some(value)),

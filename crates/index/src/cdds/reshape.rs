@@ -2,10 +2,13 @@
 //! and of a sibling if they are too few, move into one or two new nodes; the old ones stay as they
 //! are, for the readers of older versions.
 
+use std::sync::atomic::Ordering;
+
 use tembo_pool::Object;
 
 use super::Cdds;
 use super::change::{Change, Fresh, Item, leaf_of, retire};
+use super::few::Few;
 use super::format::{CAPACITY_MAX, NODE_HEADER, UNBOUNDED_HEAD, shape};
 use super::node::{Node, compare_high};
 use super::path::Step;
@@ -28,20 +31,21 @@ impl Cdds {
     ) -> Result<(), Error> {
         let step = leaf_of(path)?;
         let level = step.order.level;
-        let mut items = self.live_items(step, &change.ended, writer)?;
-        for item in &change.added {
+        let mut items = self.live_items(step, change.ended, writer)?;
+        for item in change.added.iter() {
             let position = items.partition_point(|other| compare_high(other.key, item.key).is_lt());
-            items.insert(position, *item);
+            items.insert(position, item);
         }
         let mut bounds = step.node.bounds()?;
         let mut replaced = vec![step.node];
-        let mut parent_change = Change::default();
+        let mut ended = Few::none();
         if let [.., parent, _] = path {
-            parent_change.ended.push(parent.order.slot(parent.position));
+            let own = parent.order.slot(parent.position);
+            ended = Few::one(own);
             if items.len() <= self.live_min()
                 && let Some((position, sibling)) = self.sibling(parent, writer)?
             {
-                let taken = self.live_items(&sibling, &[], writer)?;
+                let taken = self.live_items(&sibling, Few::none(), writer)?;
                 let other = sibling.node.bounds()?;
                 if position > parent.position {
                     items.extend(taken);
@@ -50,21 +54,21 @@ impl Cdds {
                     items.splice(0..0, taken);
                     bounds.low = other.low;
                 }
-                parent_change.ended.push(parent.order.slot(position));
+                ended = Few::and(own, Some(parent.order.slot(position)));
                 replaced.push(sibling.node);
             }
         }
         let nodes = self.pack(level, &items, &bounds, writer, fresh)?;
         let is_root = path.len() == 1;
-        if is_root {
-            let root = match nodes[..] {
-                [only] => Object::from_bits(only.target),
-                _ => self.new_node(level + 1, &nodes, &Bounds::default(), writer, fresh)?,
-            };
-            self.set_root(root, writer)?;
+        if !is_root {
+            let change = Change { ended, added: nodes };
+            self.apply_change(&path[..path.len() - 1], change, writer, fresh)?;
+        } else if let Some(only) = nodes.only() {
+            self.set_root(Object::from_bits(only.target), writer)?;
         } else {
-            parent_change.added = nodes;
-            self.apply_change(&path[..path.len() - 1], parent_change, writer, fresh)?;
+            let nodes: Vec<_> = nodes.iter().collect();
+            let root = self.new_node(level + 1, &nodes, &Bounds::default(), writer, fresh)?;
+            self.set_root(root, writer)?;
         }
         // Only now, as what comes before may find no room, and must then have changed nothing.
         replaced.into_iter().try_for_each(|node| self.retire_node(node, is_root, writer))
@@ -101,8 +105,9 @@ impl Cdds {
         change: &Change<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
-        let mut child = change.added.first().map(|item| item.target);
-        for slot in step.order.iter().filter(|slot| !change.ended.contains(slot)) {
+        let mut child = change.added.iter().next().map(|item| item.target);
+        for slot in step.order.iter().filter(|&slot| change.ended.iter().all(|ended| ended != slot))
+        {
             let seen = step.node.seen(slot)?;
             if writer.view().sees(seen.start, seen.end) {
                 child = Some(seen.target);
@@ -125,6 +130,7 @@ impl Cdds {
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
         let (region, header) = (self.forest.region(), node.header()?);
+        self.replacements.fetch_add(1, Ordering::Relaxed);
         // ORDER: commits with its stamp, as the parent's end does.
         region.commit("cdds.node.death", &header.death, writer.stamp.to_bits());
         // ORDER: the death is durable before the commit of its version: what ends later in the
@@ -140,11 +146,11 @@ impl Cdds {
     fn live_items<'f>(
         &'f self,
         step: &Step<'f>,
-        except: &[usize],
+        except: Few<usize>,
         writer: &Writer<'_>,
     ) -> Result<Vec<Item<'f>>, Error> {
         let mut items = Vec::with_capacity(step.order.len() + 1);
-        for slot in step.order.iter().filter(|slot| !except.contains(slot)) {
+        for slot in step.order.iter().filter(|&slot| except.iter().all(|other| other != slot)) {
             let seen = step.node.seen(slot)?;
             if writer.view().sees(seen.start, seen.end) {
                 let object = Object::from_bits(seen.target);
@@ -184,12 +190,12 @@ impl Cdds {
         bounds: &Bounds<'k>,
         writer: &Writer<'_>,
         fresh: &mut Fresh,
-    ) -> Result<Vec<Item<'k>>, Error> {
+    ) -> Result<Few<Item<'k>>, Error> {
         let begin =
             |high, node: Object| Item { key: high, target: node.to_bits(), start: writer.stamp };
         if items.len() <= self.forest.capacity - self.live_min() {
             let node = self.new_node(level, items, bounds, writer, fresh)?;
-            return Ok(vec![begin(bounds.high, node)]);
+            return Ok(Few::one(begin(bounds.high, node)));
         }
         let (left, right) = items.split_at(items.len() / 2);
         let middle = match (left.last().and_then(|item| item.key), right.first().map(|i| i.key)) {
@@ -201,7 +207,7 @@ impl Cdds {
         let right_bounds = Bounds::new(Some(middle), bounds.high);
         let left = self.new_node(level, left, &left_bounds, writer, fresh)?;
         let right = self.new_node(level, right, &right_bounds, writer, fresh)?;
-        Ok(vec![begin(Some(middle), left), begin(bounds.high, right)])
+        Ok(Few::and(begin(Some(middle), left), Some(begin(bounds.high, right))))
     }
 
     /// Writes and flushes a node that nobody refers to yet, every slot of it.

@@ -15,6 +15,9 @@ use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Operations that a turn looks ahead.
+const AHEAD: usize = 20;
+
 struct House {
     pool: Arc<Pool>,
     forest: Arc<Forest>,
@@ -88,7 +91,17 @@ impl House {
         let (retained, dead) = (self.retained(), self.dead.clone());
         let mut now = self.now.clone();
         let mark = self.retired.len();
-        for (key, value) in ops {
+        let view = View { version: self.version, dead: &dead };
+        let mut places = Vec::new();
+        for (at, (key, value)) in ops.iter().enumerate() {
+            // In every other turn places are known, and some of them outdated: nodes are replaced.
+            if self.version.is_multiple_of(2) && at % AHEAD == 0 {
+                let keys: Vec<_> = ops[at..].iter().take(AHEAD).map(|(key, _)| &key[..]).collect();
+                places.clear();
+                self.tree.look_ahead(&keys, view, &mut places);
+                assert_eq!(places.len(), keys.len());
+            }
+            let place = places.get(at % AHEAD).copied().unwrap_or_default();
             let mut writer = Writer {
                 stamp: Stamp::grouped(self.version, 0),
                 dead: &dead,
@@ -101,19 +114,20 @@ impl House {
                         key,
                         value: &[&value[..value.len() / 2], &value[value.len() / 2..]],
                     };
-                    let existed = self.tree.apply(op, &mut writer).unwrap();
+                    let existed = self.tree.apply_at(place, op, &mut writer).unwrap();
                     assert_eq!(now.insert(key.clone(), value.clone()).is_some(), existed);
                 }
                 None => {
                     assert_eq!(
-                        self.tree.apply(Op::Remove { key }, &mut writer).unwrap(),
+                        self.tree.apply_at(place, Op::Remove { key }, &mut writer).unwrap(),
                         now.contains_key(key)
                     );
                     now.remove(key);
                 }
             }
-            let view = View { version: self.version, dead: &dead };
-            assert_eq!(self.tree.get(key, view).unwrap(), now.get(key).map(Vec::as_slice));
+            let expected = now.get(key).map(Vec::as_slice);
+            assert_eq!(self.tree.get_at(place, key, view).unwrap(), expected);
+            assert_eq!(self.tree.get(key, view).unwrap(), expected);
         }
         if commit {
             self.visible = self.version;

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
+mod dax;
 mod tidy;
 mod torture;
 
@@ -17,6 +18,8 @@ cargo xtask <command>
   steps       writes the list of named steps, which the adversary takes away one at a time
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
   torture     the kill test, 200 rounds in each domain (minutes); `torture ROUNDS` for another number
+  dax         a pool on a true DAX mapping in a guest under qemu, killed at random (minutes);
+              --rounds N, --seed N, --fs ext4|xfs, --eadr
   help        this text";
 
 fn main() -> ExitCode {
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&root()),
         ["torture"] => torture::run(&root(), None),
         ["torture", rounds] => torture::run(&root(), Some(rounds)),
+        ["dax", ref words @ ..] => dax::run(&root(), words),
         ["help" | "--help" | "-h"] | [] => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

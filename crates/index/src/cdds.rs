@@ -150,6 +150,11 @@ impl Cdds {
         Ok(())
     }
 
+    /// The object that `create` returned.
+    pub fn object(&self) -> Object {
+        self.cell_object
+    }
+
     /// The tree behind an object that `create` returned, made in version `birth`.
     pub fn open(forest: Arc<Forest>, cell_object: Object, birth: u64) -> Result<Cdds, Error> {
         forest.pool().valid(cell_object)?;

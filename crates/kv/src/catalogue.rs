@@ -57,8 +57,9 @@ impl Catalogue {
         if let Some(error) = failed {
             return Err(error);
         }
-        let cells: BTreeSet<u64> = found.iter().map(|(_, entry)| entry.cell.get()).collect();
-        if cells.len() < found.len() {
+        let mut cells = BTreeSet::from([self.tree.object().to_bits()]);
+        let cell = |entry: &KeyspaceEntry| Object::from_bits(entry.cell.get()).to_bits();
+        if !found.iter().all(|(_, entry)| cells.insert(cell(entry))) {
             return Err(Error::Damaged { what: "a tree of its own for every keyspace" });
         }
         Ok(found)

@@ -15,7 +15,7 @@ fn offer(kind: Kind, cases: impl Iterator<Item = Case> + Send + 'static) -> Tall
     let campaign = Campaign {
         kind,
         time: Duration::from_secs(600),
-        case_time: Duration::from_secs(60),
+        case_time: Duration::from_secs(180),
         // A legal value takes 512 MiB, and the faces share a process.
         growth_max: if kind == Kind::Resp { 2 << 30 } else { 256 << 20 },
     };

@@ -66,6 +66,8 @@ enum Event {
     Failed(io::Error),
     Begun(String),
     Ended(Verdict),
+    /// No case is left, or no time.
+    Done,
 }
 
 impl Campaign {
@@ -89,7 +91,12 @@ impl Campaign {
                 Ok(Event::Failed(error)) => return Err(error),
                 Ok(Event::Begun(next)) => name = next,
                 Ok(Event::Ended(verdict)) => tally.add(&name, verdict, self.growth_max),
-                Err(RecvTimeoutError::Disconnected) => break,
+                Ok(Event::Done) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Not by a case: those are caught.
+                    tally.findings.push(Finding { name, what: "the thread ended".into() });
+                    break;
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     let what = format!("no end after {:?}", self.case_time);
                     tally.findings.push(Finding { name, what });
@@ -108,13 +115,18 @@ impl Campaign {
     ) {
         let began = Instant::now();
         for (name, bytes) in cases {
-            if began.elapsed() > self.time || sender.send(Event::Begun(name)).is_err() {
+            if began.elapsed() > self.time {
+                break;
+            }
+            if sender.send(Event::Begun(name)).is_err() {
                 return;
             }
             if sender.send(Event::Ended(judge(face, &bytes))).is_err() {
                 return;
             }
         }
+        // Nobody listens when the campaign has ended for another reason.
+        let _ = sender.send(Event::Done);
     }
 }
 

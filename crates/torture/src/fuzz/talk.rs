@@ -16,7 +16,7 @@ use super::{Face, Fate};
 pub(super) use words::case;
 
 /// A server that takes longer to answer hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of the store in memory.
 const STORE_SIZE_MAX: u64 = 8 << 20;
 /// Cases after which the server is given an empty store.

@@ -1,0 +1,158 @@
+//! The guest: booted, listened to, killed.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+/// Bytes of the NVDIMM.
+const IMAGE_SIZE: u64 = 256 << 20;
+const MARK: &str = "TEMBO ";
+
+/// What is booted.
+pub(super) struct Machine {
+    pub(super) kernel: PathBuf,
+    pub(super) initramfs: PathBuf,
+    /// The NVDIMM.
+    pub(super) image: PathBuf,
+    /// The platform's caches survive too.
+    pub(super) eadr: bool,
+    /// What is made on the medium.
+    pub(super) filesystem: String,
+    /// Where the consoles are kept.
+    pub(super) folder: PathBuf,
+}
+
+/// An NVDIMM that was never used.
+pub(super) fn new_image(path: &Path) -> anyhow::Result<()> {
+    let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    Ok(file.set_len(IMAGE_SIZE)?)
+}
+
+/// A running guest; killed when it is forgotten.
+pub(super) struct Guest {
+    qemu: Child,
+    lines: Receiver<String>,
+    console: PathBuf,
+}
+
+impl Machine {
+    /// Boots; `words` go to the guest's init by the kernel's command line.
+    pub(super) fn boot(&self, name: &str, words: &str) -> anyhow::Result<Guest> {
+        let persistence = if self.eadr { ",nvdimm-persistence=cpu" } else { "" };
+        let image = self.image.display();
+        let mut command = Command::new("qemu-system-x86_64");
+        command
+            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
+            .args(["-machine", &format!("pc,nvdimm=on{persistence}")])
+            .args(["-m", "768M,slots=2,maxmem=4G"])
+            .arg("-object")
+            .arg(format!(
+                "memory-backend-file,id=medium,share=on,mem-path={image},size={IMAGE_SIZE}"
+            ))
+            .args(["-device", "nvdimm,id=nvdimm0,memdev=medium"])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(&self.initramfs)
+            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {words}")])
+            .args(["-nic", "none", "-display", "none", "-monitor", "none", "-serial", "stdio"])
+            .arg("-no-reboot")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut qemu = command.spawn().with_context(|| format!("{command:?}"))?;
+        let stdout = qemu.stdout.take().context("the console")?;
+        let console = self.folder.join(format!("console-{name}"));
+        let mut kept = File::create(&console)?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                // Only for somebody who looks into it afterwards.
+                let _ = writeln!(kept, "{line}");
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Guest { qemu, lines, console })
+    }
+}
+
+/// What a guest said.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A line for us, without the mark.
+    Line(String),
+    /// Nothing more within the time.
+    Silence,
+    /// The guest has ended.
+    End,
+}
+
+impl Guest {
+    /// The next line for us before `deadline`; other lines are in the console's file.
+    pub(super) fn hear(&self, deadline: Instant) -> Heard {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    if let Some(rest) = line.strip_prefix(MARK) {
+                        return Heard::Line(rest.to_owned());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return Heard::Silence,
+                Err(RecvTimeoutError::Disconnected) => return Heard::End,
+            }
+        }
+    }
+
+    /// Waits for a line that begins with `word`; the others go to `told`.
+    pub(super) fn wait_for(
+        &self,
+        word: &str,
+        patience: Duration,
+        told: &mut dyn FnMut(&str),
+    ) -> anyhow::Result<String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.hear(deadline) {
+                Heard::Line(line) if line.starts_with("FAILED") => return self.give_up(&line),
+                Heard::Line(line) => match line.strip_prefix(word) {
+                    Some(rest) => return Ok(rest.trim().to_owned()),
+                    None => told(&line),
+                },
+                Heard::Silence => return self.give_up(&format!("no {word} in {patience:?}")),
+                Heard::End => return self.give_up(&format!("it ended before {word}")),
+            }
+        }
+    }
+
+    /// The guest has gone wrong.
+    pub(super) fn give_up<T>(&self, what: &str) -> anyhow::Result<T> {
+        bail!("the guest: {what}; its console: {}", self.console.display())
+    }
+
+    /// SIGKILL for qemu: the guest stops between two instructions. What it has still said.
+    pub(super) fn kill(mut self) -> anyhow::Result<Vec<String>> {
+        self.qemu.kill()?;
+        self.qemu.wait()?;
+        let mut said = Vec::new();
+        while let Heard::Line(line) = self.hear(Instant::now() + Duration::from_secs(10)) {
+            said.push(line);
+        }
+        Ok(said)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}

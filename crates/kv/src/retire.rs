@@ -23,29 +23,31 @@ impl RetireList {
     /// Gives back what no retained version sees. What a pin holds is looked at again only when that
     /// pin has gone.
     pub(crate) fn reclaim(&mut self, retained: &Retained, pool: &Pool) {
+        let mut free = Vec::new();
         let gone: Vec<u64> =
             self.held.keys().copied().filter(|pin| !retained.pins().contains(pin)).collect();
         for pin in gone {
             for retired in self.held.remove(&pin).unwrap_or_default() {
-                self.keep_or_free(retired, retained, pool);
+                free.extend(self.unless_kept(retired, retained));
             }
         }
         while let Some(&retired) = self.fresh.front()
             && retired.end <= retained.visible()
         {
             self.fresh.pop_front();
-            self.keep_or_free(retired, retained, pool);
+            free.extend(self.unless_kept(retired, retained));
         }
+        pool.free_all(free);
     }
 
-    fn keep_or_free(&mut self, retired: Retired, retained: &Retained, pool: &Pool) {
+    fn unless_kept(&mut self, retired: Retired, retained: &Retained) -> Option<Object> {
         if !retained.needs(retired.start, retired.end) {
-            pool.free(retired.object);
-            return;
+            return Some(retired.object);
         }
         let pins = retained.pins();
         let oldest = pins.get(pins.partition_point(|&pin| pin < retired.start)).copied();
         self.held.entry(oldest.unwrap_or(0)).or_default().push(retired);
+        None
     }
 
     /// Forgets what was unlinked after `version`: it is linked again, or garbage for a sweep.

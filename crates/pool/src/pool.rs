@@ -246,6 +246,12 @@ impl Pool {
         self.shared.lock().give(object);
     }
 
+    /// As [`free`](Pool::free), of many.
+    pub fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
+        let mut allocator = self.shared.lock();
+        objects.into_iter().for_each(|object| allocator.give(object));
+    }
+
     /// Allocates an object, lets `init` write and flush its content, and publishes it in `slot`,
     /// whose word becomes the object's bits. Durable when it returns; interrupted, the object is
     /// whole and published, or free. Two fences.

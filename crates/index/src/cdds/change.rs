@@ -18,6 +18,8 @@ use crate::{Error, Op, Place, Retired, Stamp, Writer};
 const ALIGNED: u64 = 1 << 30;
 /// Lines of a bounds record of usual keys; longer ones may have to do without the reservation.
 const BOUNDS_LINES: u64 = 3;
+/// A record that is written while readers of its leaf wait.
+const SHORT: u64 = 2048;
 /// Lines of an entry that begins and of one that ends.
 const ENTRY_LINES: u64 = 2;
 
@@ -86,7 +88,12 @@ impl Cdds {
         let _section = self.reserve(size, path.len())?;
         let record = self.forest.pool().alloc(size)?;
         fresh.record = Some(record);
-        write_record(self.forest.region(), record, key, value)?;
+        // The lock of a node waits for the stores before it: a short record is written behind it.
+        let locked_first = in_place && !again && size <= SHORT;
+        let write = || write_record(self.forest.region(), record, key, value);
+        if !locked_first {
+            write()?;
+        }
         let target = record.to_bits() | print;
         if let Some(seen) = seen {
             retire(writer, Object::from_bits(seen.target), seen.start);
@@ -94,7 +101,13 @@ impl Cdds {
         change.added = added(target);
         match old {
             Some(slot) if again => self.replace_target(leaf.node, slot, target)?,
-            _ if in_place => self.change_in_place(&leaf, &change, writer)?,
+            _ if in_place => {
+                let guard = leaf.node.side.lock();
+                if locked_first {
+                    write()?;
+                }
+                self.change_locked(guard, &leaf, &change, writer)?;
+            }
             _ => self.apply_change(&path, change, writer, fresh)?,
         }
         Ok(old.is_some())
@@ -146,13 +159,17 @@ impl Cdds {
     }
 
     /// Room for an operation: its record, its entries, and at worst two nodes with bounds on every
-    /// level of its path and on one more; a change in place has no path.
+    /// level of its path and on one more. A change in place has no path, and allocates its record, all
+    /// that it allocates, before its first store: that is soon enough to find out whether there is room.
     fn reserve(&self, record_size: u64, levels: usize) -> Result<tembo_pmem::Section<'_>, Error> {
         let (pool, region) = (self.forest.pool(), self.forest.region());
-        let nodes = if levels == 0 { 0 } else { (levels as u64 + 1) * 2 };
         let node_size = u64::from(pool.geometry().node_size);
         // Large records are aligned as the region wants them to go beside its log.
         let record_lines = region.write_lines(ALIGNED, record_size) + 1;
+        if levels == 0 {
+            return Ok(pool.reserve(0, record_lines + ENTRY_LINES)?);
+        }
+        let nodes = (levels as u64 + 1) * 2;
         let lines = record_lines + ENTRY_LINES + nodes * (node_size / LINE + BOUNDS_LINES);
         Ok(pool.reserve(record_size + nodes * (node_size + BOUNDS_LINES * LINE), lines)?)
     }
@@ -238,7 +255,16 @@ impl Cdds {
         change: &Change<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
-        let guard = step.node.side.lock();
+        self.change_locked(step.node.side.lock(), step, change, writer)
+    }
+
+    fn change_locked(
+        &self,
+        guard: SideGuard<'_>,
+        step: &Step<'_>,
+        change: &Change<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
         let mut edit = Edit { cdds: self, node: step.node, order: step.order, guard };
         for slot in change.ended.iter() {
             edit.end(slot, change, writer)?;
@@ -349,7 +375,7 @@ impl Edit<'_, '_> {
         self.write_entry(entry, wanted, item);
         // ORDER: the entry, vouched for by its start, is durable before the commit of its version.
         region.flush("cdds.entry.flush", region.offset_of(&entry.head), 32);
-        let position = self.position(item, wanted, writer)?;
+        let position = self.position(item, wanted, change, writer)?;
         self.guard.set_head(slot, wanted);
         self.order.insert(position, slot);
         Ok(())
@@ -393,6 +419,7 @@ impl Edit<'_, '_> {
         &mut self,
         item: &Item<'_>,
         wanted: u64,
+        change: &Change<'_>,
         writer: &Writer<'_>,
     ) -> Result<usize, Error> {
         let mut position = self.node.lower_bound(wanted);
@@ -400,6 +427,11 @@ impl Edit<'_, '_> {
             let slot = self.order.slot(position);
             if self.node.side.head(slot) != wanted {
                 break;
+            }
+            if self.order.level == 0 && change.ended.only() == Some(slot) {
+                // What an update ends is of the same key.
+                position += 1;
+                continue;
             }
             let seen = self.node.seen(slot)?;
             if !seen.is_needed(u64::MAX, writer.dead, writer.retained) {

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
+use tembo_pmem::prefetch;
 use tembo_pool::Object;
 
 use super::Cdds;
@@ -150,6 +151,10 @@ impl Cdds {
         writer: &Writer<'_>,
     ) -> Result<Vec<Item<'f>>, Error> {
         let mut items = Vec::with_capacity(step.order.len() + 1);
+        for slot in step.order.iter() {
+            let object = Object::from_bits(step.node.entry(slot)?.target.load());
+            prefetch(self.forest.region().get::<u64>(object.offset())?);
+        }
         for slot in step.order.iter().filter(|&slot| except.iter().all(|other| other != slot)) {
             let seen = step.node.seen(slot)?;
             if writer.view().sees(seen.start, seen.end) {

@@ -111,7 +111,12 @@ impl SimDisk {
     /// Plans what fails from here on.
     pub fn fail(&self, fault: Fault) {
         let mut inner = self.lock();
-        (inner.fault, inner.calls) = (Some(fault), 0);
+        (inner.fault, inner.calls, inner.hit) = (Some(fault), 0, None);
+    }
+
+    /// The place, among the points noted, of the one before the first call that failed.
+    pub fn hits(&self) -> Option<usize> {
+        self.lock().hit
     }
 
     /// Nothing fails any more.

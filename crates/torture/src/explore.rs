@@ -1,6 +1,7 @@
 //! The one entrance.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tembo_sim::Redundancy;
@@ -10,14 +11,18 @@ use crate::cdds::Tree;
 use crate::kv::Kv;
 use crate::pool::Pools;
 use crate::proof::Proof;
+use crate::region;
 use crate::subject::Subject;
 use crate::{
-    Effort, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
+    Effort, Model, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
 };
 
 /// Explores a structure on a medium; with a mutation, until that is found.
 pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
     let explored = match target.structure {
+        Structure::Region if target.model == Model::Logged => {
+            Ok(region::explore(effort, mutation))
+        }
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
         Structure::Cdds => explore_one(&Tree, target, effort, mutation, 251),
         Structure::Kv => explore_one(&Kv, target, effort, mutation, 4099),
@@ -29,7 +34,8 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
 /// Every mutation that a structure's workloads are to find.
 pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let room = match structure {
-        Structure::Region | Structure::Server => return Vec::new(),
+        Structure::Region => return region::mutations(),
+        Structure::Server => return Vec::new(),
         Structure::Pool => "pool",
         Structure::Cdds => "index",
         Structure::Kv => "kv",
@@ -58,6 +64,11 @@ pub fn prove(
     each: &(dyn Fn(&Mutation, &Outcome) + Sync),
 ) {
     let proved = match target.structure {
+        Structure::Region if target.model == Model::Logged => {
+            let one = |mutation: &Mutation| region::explore(effort, Some(mutation));
+            by_two(mutations, &one, each);
+            Ok(())
+        }
         Structure::Pool => prove_one(&Pools, target, effort, mutations, each),
         Structure::Cdds => prove_one(&Tree, target, effort, mutations, each),
         Structure::Kv => prove_one(&Kv, target, effort, mutations, each),
@@ -102,19 +113,26 @@ fn prove_one<S: Subject>(
     each: &(dyn Fn(&Mutation, &Outcome) + Sync),
 ) -> Result<(), String> {
     let proof = Proof::new(subject, target, effort)?;
-    let next = std::sync::atomic::AtomicUsize::new(0);
+    by_two(mutations, &|mutation| proof.explore(mutation, effort), each);
+    Ok(())
+}
+
+/// Two threads share the mutations.
+fn by_two(
+    mutations: &[Mutation],
+    explore: &(dyn Fn(&Mutation) -> Outcome + Sync),
+    each: &(dyn Fn(&Mutation, &Outcome) + Sync),
+) {
+    let next = AtomicUsize::new(0);
     let work = || {
-        while let Some(mutation) =
-            mutations.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-        {
-            each(mutation, &proof.explore(mutation, effort));
+        while let Some(mutation) = mutations.get(next.fetch_add(1, Ordering::Relaxed)) {
+            each(mutation, &explore(mutation));
         }
     };
     std::thread::scope(|scope| {
         scope.spawn(work);
         scope.spawn(work);
     });
-    Ok(())
 }
 
 fn failed(target: Target, what: String) -> Outcome {

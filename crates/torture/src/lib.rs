@@ -15,6 +15,7 @@ mod pool;
 mod proof;
 mod recording;
 mod seen;
+mod region;
 mod step;
 mod steps;
 mod subject;

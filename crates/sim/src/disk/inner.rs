@@ -38,6 +38,8 @@ pub(super) struct Inner {
     pub(super) fault: Option<Fault>,
     /// Calls since the fault was planned, of those that count.
     pub(super) calls: u64,
+    /// Which point was noted before the first call that failed.
+    pub(super) hit: Option<usize>,
     pub(super) slip: Option<Slip>,
     late: Option<Late>,
     pub(super) records: bool,
@@ -56,6 +58,7 @@ impl Inner {
             memories: mapped.then(BTreeMap::new),
             fault: None,
             calls: 0,
+            hit: None,
             slip: None,
             late: None,
             records: false,
@@ -79,6 +82,7 @@ impl Inner {
         {
             self.calls += 1;
             if fault.hits(self.calls) {
+                self.hit.get_or_insert(self.points.len().saturating_sub(1));
                 return Ok(Done::Failed(fault.error()));
             }
         }

@@ -1,0 +1,96 @@
+//! The region on a disk that loses power: creation, opening, redo log, checkpoint, growth, records
+//! beside the log.
+//!
+//! A *workload* is a script for processes on one pool. It is carried out once, and the disk is
+//! remembered before each of its steps; at each of these points the process is killed, and the power
+//! is lost in as many ways as there are, or as can be tried. What is left is opened, again with a
+//! crash before each step of that, and must hold a state that was promised: exactly that of some
+//! fence, at or after the last one that was synced.
+
+mod explorer;
+mod judge;
+mod life;
+mod model;
+mod trial;
+mod workload;
+
+use std::time::Instant;
+
+use tembo_sim::{Random, Slip};
+
+use crate::{Effort, Model, Mutation, Outcome, Structure, Target, Twist, Violation};
+use explorer::{Explorer, Stop};
+use workload::Workload;
+
+/// Syncs that come too late, and the step that they come behind.
+const LATE: &[(&str, &str)] = &[
+    ("create.sync_before_link", "create.link"),
+    ("grow.sync_before_size", "grow.size_sync"),
+    ("log.sync_before_bypass", "pool.bypass_sync"),
+    ("log.sync_before_checkpoint", "pool.checkpoint_sync"),
+    ("log.sync_before_rename", "log.sync_dir"),
+    ("log.sync_dir", "open.generation_sync"),
+    ("pool.bypass_sync", "log.sync"),
+    ("pool.checkpoint_sync", "log.trim_sync"),
+];
+
+/// Explores the region, with the program as wrong as `mutation` says.
+pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
+    let began = Instant::now();
+    let slip = mutation.and_then(slip);
+    let mut explorer = Explorer::new(effort);
+    let mut violation = None;
+    let mut random = Random::new(effort.seed);
+    let by_chance = (0..).map(|number| workload::random(&mut random, number));
+    let all = workload::named().into_iter().chain(workload::sequences()).chain(by_chance);
+    for workload in all {
+        match trial::try_out(&mut explorer, &workload, slip.as_ref()) {
+            Ok(()) => {}
+            Err(Stop::Enough) => break,
+            Err(Stop::Wrong(what)) => {
+                violation = Some(told(effort, &explorer, &workload, what));
+                break;
+            }
+        }
+    }
+    Outcome {
+        target: Target { structure: Structure::Region, model: Model::Logged },
+        images: explorer.images,
+        distinct: explorer.seen.len() as u64,
+        elapsed: began.elapsed(),
+        steps: explorer.steps,
+        violation,
+    }
+}
+
+fn slip(mutation: &Mutation) -> Option<Slip> {
+    let step = mutation.step.clone();
+    match mutation.twist {
+        Twist::Dropped => Some(Slip::Dropped { step }),
+        Twist::Misplaced => {
+            let (_, until) = LATE.iter().find(|(late, _)| *late == step)?;
+            Some(Slip::Late { step, until: (*until).to_owned() })
+        }
+        Twist::Early => None,
+    }
+}
+
+/// The mutations of the region's steps that come too late.
+pub(crate) fn misplacements() -> impl Iterator<Item = Mutation> {
+    let late =
+        |(step, _): &(&str, &str)| Mutation { step: (*step).to_owned(), twist: Twist::Misplaced };
+    LATE.iter().map(late)
+}
+
+fn told(
+    effort: &Effort<'_>,
+    explorer: &Explorer<'_>,
+    workload: &Workload,
+    what: String,
+) -> Violation {
+    let replay = format!(
+        "--structure region --model logged --seed {} --images {}",
+        effort.seed, explorer.images
+    );
+    Violation { what, workload: workload.name.clone(), replay }
+}

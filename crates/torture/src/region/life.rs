@@ -1,0 +1,394 @@
+//! A process that works on a region, and what it was promised.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tembo_pmem::{Disk, Domain, DomainRequest, Error, Region, RegionOptions, SyncPolicy};
+use tembo_sim::{SimDisk, Slip};
+
+use super::model::{GROWTH, GROWTHS_MAX, LINK, Model, RECORD, RECORD_LEN, SIZE, format, line_at};
+
+/// The pool's file.
+pub(super) const POOL: &str = "/disk/pool";
+/// The log's.
+pub(super) const LOG: &str = "/disk/pool.log";
+/// What creations leave when they are cut off.
+const DRAFTS: [&str; 2] = ["/disk/pool.tmp", "/disk/pool.log.new"];
+
+/// Something that a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Stores a word in each of some lines, in a section, and fences.
+    Group(u64),
+    /// The same without a section.
+    Unreserved(u64),
+    /// Syncs.
+    Sync,
+    /// Checkpoints.
+    Checkpoint,
+    /// Unlinks the large record, uses its space otherwise, writes another there, and links it.
+    Record,
+    /// Grows.
+    Grow,
+    /// Dies, and opens again.
+    Kill,
+    /// Closes, and opens again.
+    Close,
+    /// Closes, loses the log, and opens again: a closed pool is one file.
+    Copy,
+    /// As `Kill`, and asks for a log of another size.
+    Resize(u64),
+    /// As `Close`, and asks for a log of another size.
+    CloseResize(u64),
+    /// Opens in the `flush` domain, which is emulated.
+    Emulate,
+    /// Opens in the `logged` domain.
+    Log,
+    /// Somebody else writes behind the end of the pool's file.
+    Litter,
+}
+
+/// How processes of one workload work.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) policy: SyncPolicy,
+    pub(super) log_size: u64,
+    /// Whether files can be mapped.
+    pub(super) mapped: bool,
+    pub(super) background: bool,
+    /// What is wrong with the program.
+    pub(super) slip: Option<Slip>,
+}
+
+/// What a process has been promised.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Promise {
+    /// There is a pool.
+    pub(super) exists: bool,
+    /// States from this one on are what is found when the process is killed.
+    pub(super) kill: usize,
+    /// The same when the power is lost.
+    pub(super) power: usize,
+    /// The region has at least so many bytes.
+    pub(super) size: u64,
+    /// Whether a power loss takes what was flushed, and the pool is refused, because persistent
+    /// memory was emulated.
+    pub(super) lossy: Lossy,
+    /// Whether an opening that asks for no domain gets the `logged` one, where that is sure.
+    pub(super) logged: Option<bool>,
+}
+
+/// Whether a power loss makes a pool one that was emulated and is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lossy {
+    #[default]
+    No,
+    Maybe,
+    Yes,
+}
+
+/// What was fenced and what was promised, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Past {
+    /// The digest of each state.
+    pub(super) states: Vec<u64>,
+    pub(super) promises: Vec<Promise>,
+}
+
+/// A process at work.
+pub(super) struct Life {
+    setup: Setup,
+    pub(super) disk: SimDisk,
+    pub(super) region: Option<Region>,
+    model: Model,
+    pub(super) past: Past,
+    value: u64,
+    domain: DomainRequest,
+    log_size: u64,
+}
+
+pub(super) fn options(setup: &Setup, disk: &SimDisk) -> RegionOptions {
+    RegionOptions {
+        domain: DomainRequest::Logged,
+        sync: setup.policy,
+        size_max: SIZE + GROWTHS_MAX * GROWTH,
+        log_size: setup.log_size,
+        disk: Arc::new(disk.clone()),
+        background: setup.background,
+        ..RegionOptions::default()
+    }
+}
+
+impl Life {
+    /// Begins on a disk without a pool.
+    pub(super) fn before_creation(setup: &Setup, disk: SimDisk) -> Life {
+        disk.slip(setup.slip.clone());
+        let mut life = Life {
+            disk,
+            region: None,
+            model: Model::default(),
+            past: Past::default(),
+            value: 1,
+            domain: DomainRequest::Logged,
+            log_size: setup.log_size,
+            setup: setup.clone(),
+        };
+        life.model.put(super::model::FORMATTED, 1);
+        life.past.states.push(life.model.digest());
+        life.promise(Promise::default());
+        life
+    }
+
+    /// Goes on with an open region that holds what `model` says.
+    pub(super) fn with(setup: &Setup, disk: SimDisk, region: Region, model: Model) -> Life {
+        let mut life = Life::before_creation(setup, disk);
+        life.value = 1 << 32;
+        life.model = model;
+        life.past.states = vec![life.model.digest()];
+        let size = region.size();
+        let is_logged = region.domain() == Domain::Logged;
+        if !is_logged {
+            life.domain = DomainRequest::Flush;
+        }
+        let lossy = if is_logged { Lossy::No } else { Lossy::Yes };
+        life.region = Some(region);
+        let logged = Some(is_logged);
+        life.promise(Promise { exists: true, size, lossy, logged, ..Promise::default() });
+        life
+    }
+
+    fn options(&self) -> RegionOptions {
+        let (domain, log_size) = (self.domain, self.log_size);
+        RegionOptions { domain, log_size, ..options(&self.setup, &self.disk) }
+    }
+
+    /// Creates the pool.
+    pub(super) fn create(&mut self) -> Result<(), Error> {
+        let region = Region::create(Path::new(POOL), SIZE, &self.options(), format)?;
+        self.region = Some(region);
+        let logged = Some(true);
+        self.promise(Promise { exists: true, size: SIZE, logged, ..Promise::default() });
+        Ok(())
+    }
+
+    /// Opens the pool: what is found there is durable.
+    fn open(&mut self) -> Result<Result<(), Error>, String> {
+        let is_logged = self.domain == DomainRequest::Logged;
+        let before = self.promised();
+        if !is_logged || before.logged != Some(true) {
+            self.promise(Promise { lossy: Lossy::Maybe, logged: None, ..before });
+        }
+        let opened = Region::open(Path::new(POOL), &self.options());
+        let region = match opened {
+            Ok(region) => region,
+            Err(error) => return Ok(Err(error)),
+        };
+        let found = Model::read(&region)?;
+        if found != self.model {
+            let difference = self.model.difference(&found);
+            return Err(format!("opened again, the region holds something else: {difference}"));
+        }
+        self.region = Some(region);
+        let last = self.past.states.len() - 1;
+        let lossy = if is_logged { Lossy::No } else { Lossy::Yes };
+        let logged = Some(is_logged);
+        self.promise(Promise { kill: last, power: last, lossy, logged, ..before });
+        Ok(Ok(()))
+    }
+
+    pub(super) fn promised(&self) -> Promise {
+        self.past.promises.last().copied().unwrap_or_default()
+    }
+
+    fn promise(&mut self, promise: Promise) {
+        self.past.promises.push(promise);
+        self.disk.mark(self.past.promises.len() as u64 - 1);
+    }
+
+    /// All that was fenced is promised to outlive the process, and the power where `power` says so.
+    fn promise_all(&mut self, power: bool) {
+        let last = self.past.states.len() - 1;
+        let before = self.promised();
+        let power = if power { last } else { before.power };
+        self.promise(Promise { kill: last, power, ..before });
+    }
+
+    /// A sync has succeeded: what that promises depends on policy and domain.
+    fn promise_synced(&mut self) {
+        let is_real = self.promised().lossy == Lossy::No;
+        self.promise_all(is_real && self.setup.policy == SyncPolicy::Always);
+    }
+
+    /// Does something. The outer error is a promise that was broken, the inner what the region says.
+    pub(super) fn run(&mut self, op: Op) -> Result<Result<(), Error>, String> {
+        match op {
+            Op::Group(lines) => Ok(self.group(lines)),
+            Op::Unreserved(lines) => Ok(self.put_lines(lines)),
+            Op::Sync => Ok(self.sync()),
+            Op::Checkpoint => Ok(self.checkpoint()),
+            Op::Record => Ok(self.record()),
+            Op::Grow => Ok(self.grow()),
+            Op::Kill => self.kill(),
+            Op::Close => self.close(),
+            Op::Copy => {
+                if let Err(error) = self.finish() {
+                    return Ok(Err(error));
+                }
+                self.disk.take(Path::new(LOG));
+                self.open()
+            }
+            Op::Resize(size) => {
+                self.log_size = size;
+                self.kill()
+            }
+            Op::CloseResize(size) => {
+                self.log_size = size;
+                self.close()
+            }
+            Op::Emulate => {
+                self.domain = DomainRequest::Flush;
+                self.kill()
+            }
+            Op::Log => {
+                self.domain = DomainRequest::Logged;
+                self.kill()
+            }
+            Op::Litter => Ok(self.litter()),
+        }
+    }
+
+    fn region(&self) -> Result<&Region, Error> {
+        self.region.as_ref().ok_or(Error::NotAPool { path: POOL.into() })
+    }
+
+    fn put(&mut self, offset: u64, value: u64) -> Result<(), Error> {
+        let region = self.region()?;
+        region.store(&region.words(offset, 1)?[0], value);
+        region.flush("torture.put", offset, 8);
+        self.model.put(offset, value);
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<(), Error> {
+        // The state is a legal one from the moment at which the fence begins.
+        self.past.states.push(self.model.digest());
+        self.region()?.fence("torture.fence");
+        if self.promised().lossy == Lossy::Yes {
+            self.promise_all(false);
+        }
+        Ok(())
+    }
+
+    fn put_lines(&mut self, lines: u64) -> Result<(), Error> {
+        let size = self.region()?.size();
+        for line in 0..lines {
+            self.value += 1;
+            let value = self.value;
+            // The first line is the same every time, the others go all over the region.
+            let index = if line == 0 { 5 } else { value * 13 };
+            let word = if line == 0 { 0 } else { value % 6 + 2 };
+            self.put(line_at(index, size) + word * 8, value)?;
+        }
+        self.fence()
+    }
+
+    fn group(&mut self, lines: u64) -> Result<(), Error> {
+        drop(self.region()?.reserve(lines)?);
+        self.put_lines(lines)
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), Error> {
+        self.region()?.sync()?;
+        self.promise_synced();
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), Error> {
+        self.region()?.checkpoint()?;
+        self.promise_all(true);
+        Ok(())
+    }
+
+    fn record(&mut self) -> Result<(), Error> {
+        let lines = 8 + self.region()?.write_lines(RECORD, RECORD_LEN);
+        drop(self.region()?.reserve(lines)?);
+        self.put(LINK, 0)?;
+        self.fence()?;
+        // Small lines in the freed space, as another user of it would leave them.
+        for page in 0..3 {
+            let region = self.region()?;
+            let at = RECORD + page * 4096 + 640;
+            region.store(&region.words(at, 1)?[0], 0xdead);
+            region.flush("torture.litter", at, 8);
+        }
+        self.fence()?;
+        self.value += 1;
+        let value = 1 + self.value % 251;
+        let record = vec![value as u8; RECORD_LEN as usize];
+        let (head, tail) = record.split_at(1000);
+        self.region()?.write("torture.record", RECORD, &[head, tail])?;
+        self.fence()?;
+        self.put(LINK, value)?;
+        self.fence()
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        let size = self.region()?.size() + GROWTH;
+        if size > SIZE + GROWTHS_MAX * GROWTH {
+            return Ok(());
+        }
+        self.region()?.grow(size)?;
+        let promise = self.promised();
+        self.promise(Promise { size, ..promise });
+        self.put(size - 64, size)?;
+        self.fence()
+    }
+
+    /// The process dies. What it had fenced and not synced is gone from memory.
+    fn kill(&mut self) -> Result<Result<(), Error>, String> {
+        if let Some(region) = self.region.take() {
+            // Only what was synced is sure to be found.
+            let synced = region.sync();
+            if let Err(error) = synced {
+                return Ok(Err(error));
+            }
+            self.promise_synced();
+        }
+        self.open()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        if let Some(region) = self.region.take() {
+            let before = self.promised();
+            if before.lossy == Lossy::Yes {
+                self.promise(Promise { lossy: Lossy::Maybe, ..before });
+            }
+            region.close()?;
+            self.promise(Promise { lossy: Lossy::No, ..before });
+            self.promise_all(true);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<Result<(), Error>, String> {
+        match self.finish() {
+            Ok(()) => self.open(),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn litter(&mut self) -> Result<(), Error> {
+        let size = self.region()?.size();
+        let io = |source| Error::Io { action: "litter", path: POOL.into(), source };
+        let file = self.disk.open(Path::new(POOL)).map_err(io)?;
+        file.write_at("torture.litter_write", &[0xee; 3000], size + 100).map_err(io)
+    }
+
+    /// No draft is left over from what has succeeded, or failed while the process lived.
+    pub(super) fn check_drafts(&self) -> Result<(), String> {
+        match DRAFTS.iter().find(|name| self.disk.content(Path::new(name)).is_some()) {
+            Some(name) => Err(format!("{name} is left over")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What is tried: scripts for one process after another, on disks that fail or do not.
+
+use std::time::Duration;
+
+use tembo_pmem::SyncPolicy;
+use tembo_sim::{Failure, Random};
+
+use super::life::Op;
+
+/// The smallest log.
+const SMALL: u64 = 64 << 10;
+
+/// Where a workload begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// No pool: its creation is part of the workload.
+    Nothing,
+    /// A pool that was made and closed.
+    Closed,
+    /// A pool that was worked on by a process that died.
+    Killed,
+}
+
+/// What fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Nothing.
+    None,
+    /// For each call, a run in which that one fails and no other.
+    Once(Failure),
+    /// For each call, a run in which that one and all after it fail.
+    Dying,
+    /// For each call of these, a run in which the disk is full from that one on, for a while.
+    Full,
+    /// The disk has no room but what the files have when the workload begins.
+    NoRoom,
+}
+
+/// One workload.
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    pub(super) name: String,
+    pub(super) start: Start,
+    pub(super) policy: SyncPolicy,
+    pub(super) log_size: u64,
+    pub(super) mapped: bool,
+    pub(super) trouble: Trouble,
+    /// Every recovery is cut off at each of its steps, not one in some.
+    pub(super) is_deep: bool,
+    pub(super) ops: Vec<Op>,
+}
+
+fn workload(name: &str, start: Start, ops: &[Op]) -> Workload {
+    Workload {
+        name: name.to_owned(),
+        start,
+        policy: SyncPolicy::Always,
+        log_size: SMALL,
+        mapped: false,
+        trouble: Trouble::None,
+        is_deep: false,
+        ops: ops.to_vec(),
+    }
+}
+
+/// Work of all kinds, of which some is synced and some is not.
+const WORK: &[Op] = &[
+    Op::Group(1),
+    Op::Sync,
+    Op::Group(9),
+    Op::Group(3),
+    Op::Sync,
+    Op::Group(1),
+    Op::Checkpoint,
+    Op::Group(9),
+    Op::Record,
+    Op::Sync,
+    Op::Group(2),
+    Op::Record,
+    Op::Group(1),
+    Op::Grow,
+    Op::Group(9),
+    Op::Sync,
+    Op::Checkpoint,
+    Op::Group(4),
+];
+
+/// Every workload that is told by name.
+pub(super) fn named() -> Vec<Workload> {
+    let mut all = openings();
+    all.extend(rounds());
+    all.extend(domains());
+    all.extend(troubles());
+    all
+}
+
+fn openings() -> Vec<Workload> {
+    use Op::{
+        Checkpoint, Close, CloseResize, Copy, Group, Grow, Kill, Litter, Record, Resize, Sync,
+    };
+    let deep = |name, start, ops: &[Op]| Workload { is_deep: true, ..workload(name, start, ops) };
+    vec![
+        deep("creation", Start::Nothing, &[Group(3), Sync]),
+        workload("work", Start::Closed, WORK),
+        Workload { policy: SyncPolicy::Os, ..workload("work-os", Start::Closed, WORK) },
+        Workload {
+            policy: SyncPolicy::Interval(Duration::from_secs(1)),
+            ..workload("work-interval", Start::Closed, WORK)
+        },
+        deep("open-clean", Start::Closed, &[Close, Group(2), Sync]),
+        deep("open-killed", Start::Killed, &[Kill, Group(2), Sync, Kill, Group(1)]),
+        deep("resize-killed", Start::Killed, &[Resize(2 * SMALL), Group(2), Sync, Kill]),
+        deep("resize-clean", Start::Killed, &[CloseResize(2 * SMALL), Group(2), Sync, Close]),
+        deep("copy", Start::Killed, &[Copy, Group(2), Sync, Copy]),
+        workload("grow", Start::Closed, &[Grow, Litter, Grow, Group(9), Sync, Kill, Litter, Grow]),
+        workload("records", Start::Closed, &[Record, Kill, Record, Record, Checkpoint, Record]),
+    ]
+}
+
+/// The ring goes round: with sections, which checkpoint when it is half full, and without.
+fn rounds() -> Vec<Workload> {
+    let mut small = Vec::new();
+    for round in 0..150 {
+        small.push(Op::Group(8));
+        if round % 5 == 0 {
+            small.push(Op::Sync);
+        }
+    }
+    let mut overrun: Vec<Op> = vec![Op::Unreserved(1); 520];
+    (0..40).for_each(|at| overrun.insert(at * 13, Op::Sync));
+    overrun.push(Op::Kill);
+    overrun.extend([Op::Group(9), Op::Sync]);
+    vec![
+        workload("ring", Start::Closed, &small),
+        Workload { policy: SyncPolicy::Os, ..workload("ring-os", Start::Closed, &small) },
+        workload("overrun", Start::Closed, &overrun),
+    ]
+}
+
+/// From one domain to the other and back.
+fn domains() -> Vec<Workload> {
+    use Op::{Close, Emulate, Group, Kill, Log, Record, Sync};
+    let mapped = |name, start, ops: &[Op]| Workload {
+        mapped: true,
+        is_deep: true,
+        ..workload(name, start, ops)
+    };
+    vec![
+        mapped("mapped", Start::Killed, &[Group(3), Sync, Record, Kill, Group(1), Close]),
+        mapped("emulate", Start::Killed, &[Group(3), Sync, Emulate, Group(2), Close, Group(1)]),
+        mapped("log-again", Start::Killed, &[Emulate, Group(3), Log, Group(2), Sync, Kill]),
+        mapped("log-closed", Start::Closed, &[Emulate, Group(3), Close, Log, Group(2), Sync]),
+    ]
+}
+
+/// Disks that fail, and disks that are full.
+fn troubles() -> Vec<Workload> {
+    use Op::{Checkpoint, Group, Kill, Record, Resize, Sync};
+    let with = |trouble, workload| Workload { trouble, ..workload };
+    let open = [Kill, Group(2), Sync, Checkpoint, Group(1), Sync];
+    let resize = [Resize(2 * SMALL), Group(2), Sync];
+    vec![
+        with(Trouble::Once(Failure::Error), workload("lie", Start::Closed, WORK)),
+        with(Trouble::Once(Failure::Error), workload("lie-open", Start::Killed, &open)),
+        with(Trouble::Once(Failure::Error), workload("lie-resize", Start::Killed, &resize)),
+        with(Trouble::Once(Failure::Error), workload("lie-creation", Start::Nothing, &open)),
+        with(Trouble::Dying, workload("dying", Start::Closed, WORK)),
+        with(Trouble::Dying, workload("dying-open", Start::Killed, &open)),
+        with(Trouble::Dying, workload("dying-resize", Start::Killed, &resize)),
+        with(Trouble::Full, workload("full", Start::Closed, WORK)),
+        with(Trouble::Full, workload("full-resize", Start::Killed, &resize)),
+        with(Trouble::NoRoom, workload("no-room", Start::Closed, &[Record, Group(9), Sync, Kill])),
+    ]
+}
+
+/// Every sequence of up to three of a small alphabet.
+pub(super) fn sequences() -> impl Iterator<Item = Workload> {
+    use Op::{Checkpoint, Close, Group, Grow, Kill, Record, Sync};
+    const ALPHABET: [Op; 8] = [Group(1), Group(9), Sync, Checkpoint, Record, Grow, Kill, Close];
+    let count = ALPHABET.len();
+    (1..=3_u32).flat_map(move |len| {
+        (0..count.pow(len)).map(move |number| {
+            let letter = |place| ALPHABET[number / count.pow(place) % count];
+            let ops: Vec<Op> = (0..len).map(letter).collect();
+            let start = if number % 2 == 0 { Start::Killed } else { Start::Closed };
+            workload(&format!("sequence-{len}-{number}"), start, &ops)
+        })
+    })
+}
+
+/// A workload by chance.
+pub(super) fn random(random: &mut Random, number: u64) -> Workload {
+    use Op::{Checkpoint, Close, CloseResize, Copy, Group, Grow, Kill, Record, Resize, Sync};
+    let size = SMALL << random.below(2);
+    let op = |random: &mut Random| match random.below(24) {
+        0..10 => Group(1 + random.below(12) as u64),
+        10..15 => Sync,
+        15..17 => Checkpoint,
+        17..19 => Record,
+        19 => Grow,
+        20 => Kill,
+        21 => Close,
+        22 => [Copy, CloseResize(size)][random.below(2)],
+        _ => Resize(size),
+    };
+    let ops: Vec<Op> = (0..4 + random.below(24)).map(|_| op(random)).collect();
+    let start = [Start::Nothing, Start::Closed, Start::Killed][random.below(3)];
+    let trouble = match random.below(8) {
+        0 => Trouble::Once(Failure::Error),
+        1 => Trouble::Dying,
+        2 => Trouble::Full,
+        _ => Trouble::None,
+    };
+    let interval = SyncPolicy::Interval(Duration::from_secs(1));
+    let policy = [SyncPolicy::Always, SyncPolicy::Always, SyncPolicy::Os, interval];
+    Workload {
+        policy: policy[random.below(4)],
+        mapped: random.below(6) == 0,
+        trouble,
+        ..workload(&format!("random-{number}"), start, &ops)
+    }
+}

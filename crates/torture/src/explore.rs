@@ -20,9 +20,7 @@ use crate::{
 /// Explores a structure on a medium; with a mutation, until that is found.
 pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
     let explored = match target.structure {
-        Structure::Region if target.model == Model::Logged => {
-            Ok(region::explore(effort, mutation))
-        }
+        Structure::Region if target.model == Model::Logged => Ok(region::explore(effort, mutation)),
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
         Structure::Cdds => explore_one(&Tree, target, effort, mutation, 251),
         Structure::Kv => explore_one(&Kv, target, effort, mutation, 4099),

@@ -18,9 +18,13 @@ use std::time::Instant;
 
 use tembo_sim::{Random, Slip};
 
-use crate::{Effort, Model, Mutation, Outcome, Structure, Target, Twist, Violation};
+use crate::{
+    Effort, Model, Mutation, Outcome, STEPS, StepKind, Structure, Target, Twist, Violation, command,
+};
 use explorer::{Explorer, Stop};
 use workload::Workload;
+
+const TARGET: Target = Target { structure: Structure::Region, model: Model::Logged };
 
 /// Syncs that come too late, and the step that they come behind.
 const LATE: &[(&str, &str)] = &[
@@ -34,6 +38,9 @@ const LATE: &[(&str, &str)] = &[
     ("pool.checkpoint_sync", "log.trim_sync"),
 ];
 
+/// Workloads among which one is looked for by name.
+const NAMED_MAX: usize = 100_000;
+
 /// Explores the region, with the program as wrong as `mutation` says.
 pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
     let began = Instant::now();
@@ -43,18 +50,21 @@ pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outco
     let mut random = Random::new(effort.seed);
     let by_chance = (0..).map(|number| workload::random(&mut random, number));
     let all = workload::named().into_iter().chain(workload::sequences()).chain(by_chance);
-    for workload in all {
+    let wanted = |workload: &Workload| effort.workload.is_none_or(|name| name == workload.name);
+    // One that is asked for by name may be any of chance's first ones.
+    let all = all.take(if effort.workload.is_some() { NAMED_MAX } else { usize::MAX });
+    for workload in all.filter(wanted) {
         match trial::try_out(&mut explorer, &workload, slip.as_ref()) {
             Ok(()) => {}
             Err(Stop::Enough) => break,
             Err(Stop::Wrong(what)) => {
-                violation = Some(told(effort, &explorer, &workload, what));
+                violation = Some(told(effort, &workload, mutation, what));
                 break;
             }
         }
     }
     Outcome {
-        target: Target { structure: Structure::Region, model: Model::Logged },
+        target: TARGET,
         images: explorer.images,
         distinct: explorer.seen.len() as u64,
         elapsed: began.elapsed(),
@@ -75,22 +85,20 @@ fn slip(mutation: &Mutation) -> Option<Slip> {
     }
 }
 
-/// The mutations of the region's steps that come too late.
-pub(crate) fn misplacements() -> impl Iterator<Item = Mutation> {
-    let late =
-        |(step, _): &(&str, &str)| Mutation { step: (*step).to_owned(), twist: Twist::Misplaced };
-    LATE.iter().map(late)
+/// Every step of a disk left out, and the syncs that come too late.
+pub(crate) fn mutations() -> Vec<Mutation> {
+    let mutation = |step: &str, twist| Mutation { step: step.to_owned(), twist };
+    let steps = STEPS.iter().filter(|step| step.kind == StepKind::Disk);
+    let dropped = steps.map(|step| mutation(step.name, Twist::Dropped));
+    dropped.chain(LATE.iter().map(|(step, _)| mutation(step, Twist::Misplaced))).collect()
 }
 
 fn told(
     effort: &Effort<'_>,
-    explorer: &Explorer<'_>,
     workload: &Workload,
+    mutation: Option<&Mutation>,
     what: String,
 ) -> Violation {
-    let replay = format!(
-        "--structure region --model logged --seed {} --images {}",
-        effort.seed, explorer.images
-    );
+    let replay = command::replay(TARGET, effort, &workload.name, mutation);
     Violation { what, workload: workload.name.clone(), replay }
 }

@@ -10,8 +10,8 @@ use super::replay::{Replay, replay};
 use super::ring::Ring;
 use super::voids::Voids;
 use crate::format::{
-    FLAG_CLEAN, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_VERSION, LogHeader, MediaHeader,
-    split,
+    FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_VERSION, LogHeader,
+    MediaHeader, split,
 };
 use crate::header::Slots;
 use crate::region::with_suffix;
@@ -86,20 +86,14 @@ pub(crate) fn load(source: &Source<'_>, pool: &MediaHeader) -> Result<Old, Error
 }
 
 /// Makes the pool's header name the generation of the log that was found.
-pub(crate) fn confirm(
-    source: &Source<'_>,
-    pool: &mut Slots<MediaHeader>,
-    old: &Old,
-) -> Result<(), Error> {
+pub(crate) fn confirm(pool: &mut Slots<MediaHeader>, old: &Old) -> Result<(), Error> {
     let Some(found) = old.found.as_ref().filter(|_| old.follows) else {
         return Ok(());
     };
-    let path = with_suffix(source.pool_path, ".log");
     // The last opening was cut off between the log's name or header and the pool's header.
-    // ORDER: both are durable before the pool's header names this generation, and it does before
-    // the next generation begins.
+    // ORDER: the log's header is durable before the pool's header names this generation, and it
+    // does before the next generation begins.
     found.header.settle("open.follow_log_write", "open.follow_log_sync")?;
-    sync_name(source.disk, "open.follow_sync_dir", &path)?;
     pool.update("open.follow_write", "open.follow_sync", |header| {
         header.generation = found.header.get().generation;
     })
@@ -112,7 +106,7 @@ pub(crate) fn adopt(
     pool: &mut Slots<MediaHeader>,
     old: Old,
 ) -> Result<Adopted, Error> {
-    confirm(source, pool, &old)?;
+    confirm(pool, &old)?;
     let path = with_suffix(source.pool_path, ".log");
     let adopted = match old.replay {
         Some(mut replay) => {
@@ -130,6 +124,8 @@ pub(crate) fn adopt(
         header.generation.set(generation);
         header.set(FLAG_LOG_NEEDED, true);
         header.set(FLAG_CLEAN, false);
+        // What an emulation left in the system's memory is on the disk: opening has synced the file.
+        header.set(FLAG_EMULATED, false);
     })?;
     Ok(adopted)
 }
@@ -189,9 +185,6 @@ fn recycle(
         },
         None => return create(source, pool, path, None),
     };
-    // ORDER: the name, which an opening that was cut off may have left in memory only, is durable
-    // before the pool's header needs the log.
-    sync_name(source.disk, "log.recycle_sync_dir", path)?;
     let fresh = fresh_header(source, pool, found.ring.capacity);
     // ORDER: the log's groups are void, by their salt, before the pool's header needs the log.
     found.header.update("log.recycle_write", "log.recycle_sync", |header| {
@@ -276,7 +269,7 @@ fn create_draft(
     let disk = source.disk;
     disk.rename("log.rename", draft_path, path).map_err(|e| io("rename", e))?;
     // ORDER: the name is durable before the pool's header needs the log.
-    sync_name(disk, "log.sync_dir", path)?;
+    disk.sync_dir("log.sync_dir", path).map_err(|e| Error::io("sync directory of", path, e))?;
     let ring = Ring { file, capacity };
     let voids = Voids::default();
     Ok(Adopted { path: path.to_owned(), header: slots, ring, end, blank, voids })
@@ -322,10 +315,6 @@ fn fill_zeroes(file: &dyn DiskFile, from: Place, capacity: u64) -> io::Result<()
         at += piece;
     }
     Ok(())
-}
-
-fn sync_name(disk: &dyn Disk, step: &'static str, path: &Path) -> Result<(), Error> {
-    disk.sync_dir(step, path).map_err(|e| Error::io("sync directory of", path, e))
 }
 
 /// Bytes that replayed lines take in a new log.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::choice::{Choice, choose};
@@ -90,15 +90,11 @@ fn make<E: From<Error>, R: AsRef<Region>>(
     formatted.as_ref().write_formatted(draft, draft_path)?;
     drop(formatted);
     let disk = &options.disk;
-    // ORDER: the file's content and length are durable before it has its name, so that whoever
-    // finds the name finds a whole pool.
-    draft.sync("create.sync_before_link").map_err(|e| io("sync", e))?;
     disk.link("create.link", draft_path, path).map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_owned() },
         _ => Error::io("link", path, e),
     })?;
-    // ORDER: the name is durable before the caller is told that there is a pool.
-    disk.sync_dir("create.sync_dir", path).map_err(|e| Error::io("sync directory of", path, e))?;
+    // Opening makes the name durable.
     Ok(())
 }
 
@@ -111,13 +107,11 @@ fn draft_region(
     options: &RegionOptions,
 ) -> Result<Region, Error> {
     let entropy = || u128::from(options.disk.entropy());
-    let header = MediaHeader::new(entropy() | (entropy() << 64), size);
-    let mut slots = Slots::new(draft.clone(), draft_path, header);
-    slots.update("create.header_write", "create.header_sync", |header| {
-        header.domain.set(choice.domain_on_media());
-        header.set(FLAG_EMULATED, choice.emulated);
-        header.boot.set(options.disk.boot());
-    })?;
+    let mut header = MediaHeader::new(entropy() | (entropy() << 64), size);
+    header.domain.set(choice.domain_on_media());
+    header.set(FLAG_EMULATED, choice.emulated);
+    header.boot.set(options.disk.boot());
+    let slots = Slots::new(draft.clone(), draft_path, header);
     let mapping = Mapping::reserve(size, size).map_err(|e| Error::io("map", draft_path, e))?;
     let (backing, backend) = match choice.domain {
         Domain::Flush | Domain::Eadr => (choice.backing(draft.as_ref()), choice.backend()?),
@@ -142,20 +136,35 @@ fn draft_region(
 }
 
 impl Region {
-    /// Writes what formatting has fenced into the file.
+    /// Brings what formatting has fenced into the file, and its header, durably.
     fn write_formatted(&self, draft: &Arc<dyn DiskFile>, draft_path: &Path) -> Result<(), Error> {
-        let Backend::Format(lines) = &self.backend else {
+        if let Backend::Format(lines) = &self.backend {
+            write_lines(self, lines, draft, draft_path)?;
+        }
+        let Some(media) = &self.media else {
             return Ok(());
         };
-        let mut runs = Runs::new(draft.as_ref(), "create.format_write");
-        for line in lines.take() {
-            if line >= HEADER_SIZE {
-                let bytes = self.bytes(line, LINE).map_err(|fault: Fault| Error::from(fault))?;
-                runs.put(line, bytes).map_err(|e| Error::io("write", draft_path, e))?;
-            }
-        }
-        runs.finish().map(drop).map_err(|e| Error::io("write", draft_path, e))
+        let mut slots = media.header.lock().unwrap_or_else(PoisonError::into_inner);
+        // ORDER: the file's content and length are durable before it has its name, so that whoever
+        // finds the name finds a whole pool.
+        slots.update("create.header_write", "create.sync_before_link", |_| {})
     }
+}
+
+fn write_lines(
+    region: &Region,
+    lines: &FormatLines,
+    draft: &Arc<dyn DiskFile>,
+    draft_path: &Path,
+) -> Result<(), Error> {
+    let mut runs = Runs::new(draft.as_ref(), "create.format_write");
+    for line in lines.take() {
+        if line >= HEADER_SIZE {
+            let bytes = region.bytes(line, LINE).map_err(|fault: Fault| Error::from(fault))?;
+            runs.put(line, bytes).map_err(|e| Error::io("write", draft_path, e))?;
+        }
+    }
+    runs.finish().map(drop).map_err(|e| Error::io("write", draft_path, e))
 }
 
 /// The path with `suffix` behind its file name.

@@ -52,17 +52,21 @@ impl Region {
             return Ok(());
         }
         let file = slots.file().clone();
+        let io = |e| Error::io("grow", path, e);
+        // What an interrupted growth, or anybody, left behind the end must not be seen.
+        if file.len().map_err(io)? > old {
+            // ORDER: no header, not even one whose sync has failed, tells of more than the file has
+            // when it is cut.
+            slots.update("grow.header_write", "grow.header_sync", |_| {})?;
+            file.truncate("grow.truncate", old).map_err(io)?;
+        }
         let allocate = || {
-            // What an interrupted growth, or anybody, left behind the end must not be seen.
-            if file.len()? > old {
-                file.truncate("grow.truncate", old)?;
-            }
             file.allocate("grow.allocate", old, size - old)?;
             // ORDER: blocks and length are durable before the header's size: a file shorter than
             // its header says is damage.
             file.sync("grow.sync_before_size")
         };
-        allocate().map_err(|e| Error::io("grow", path, e))?;
+        allocate().map_err(io)?;
         let backing = match (&self.backend, file.descriptor()) {
             (_, None) => Backing::Anonymous,
             (Backend::Flush(_) | Backend::Eadr, Some(fd)) if !self.emulated => {

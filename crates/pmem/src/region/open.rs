@@ -69,6 +69,12 @@ impl Region {
         // ORDER: what was read is durable before anything is built on it, the other slot's next
         // value included. A process whose sync failed may have left it in the system's memory alone.
         slots.settle("open.settle_write", "open.settle_sync")?;
+        // ORDER: the names that were found, the pool's and its log's, are durable before anything
+        // is built on them: what gave them may have been cut off before that.
+        options
+            .disk
+            .sync_dir("open.sync_dir", path)
+            .map_err(|e| Error::io("sync directory of", path, e))?;
         let backend = match choice.domain {
             Domain::Logged => at.open_logged(&mut slots, old, pending.clone())?,
             _ => at.open_mapped(&choice, &mut slots, old)?,
@@ -208,7 +214,7 @@ impl Place<'_> {
     ) -> Result<Backend, Error> {
         let backend = choice.backend()?;
         if old.replay.is_some() {
-            log::confirm(&self.source(), slots, &old)?;
+            log::confirm(slots, &old)?;
         }
         if let Some(replay) = &old.replay {
             let mut runs = Runs::new(self.file.as_ref(), "open.replay_write");
@@ -220,10 +226,6 @@ impl Place<'_> {
             let backing = choice.backing(self.file.as_ref());
             self.mapping.map(backing, 0, self.size).map_err(|e| self.io("map", e))?;
         }
-        // ORDER: the pool's name is durable before anything is stored: its creation may have been
-        // cut off before that. The `logged` domain does the same for its log, in the same directory.
-        let disk = &self.options.disk;
-        disk.sync_dir("open.sync_dir", self.path).map_err(|e| self.io("sync directory of", e))?;
         // ORDER: the header says that the region is in use, and in which boot, before anything is
         // stored, so that an emulation that lost its memory is known for one.
         slots.update("open.header_write", "open.header_sync", |header| {
@@ -243,14 +245,6 @@ impl Place<'_> {
         old: log::Old,
         pending: Option<Arc<Pending>>,
     ) -> Result<Backend, Error> {
-        if slots.get().has(FLAG_EMULATED) {
-            // ORDER: what an emulation left in the system's memory is on the disk before the log
-            // builds on it.
-            self.file.sync("open.sync_emulated").map_err(|e| self.io("sync", e))?;
-            slots.update("open.real_write", "open.real_sync", |header| {
-                header.set(FLAG_EMULATED, false);
-            })?;
-        }
         let replayed = old.replay.as_ref().map_or((0, 0), |replay| (replay.groups, replay.bytes));
         let adopted = log::adopt(&self.source(), slots, old)?;
         let parts = log::Parts {

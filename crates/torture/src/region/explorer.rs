@@ -1,13 +1,13 @@
 //! Every crash of a workload, as far as that is possible, and every crash of its recovery.
 
 use std::collections::{BTreeSet, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tembo_sim::{Chooser, Decision, Point, Random, Rest, SimDisk};
 
 use super::judge::{Crash, go_on, look};
 use super::life::{Past, Promise, Setup};
 use crate::Effort;
+use crate::judge::quietly;
 
 /// Images of one point up to which all are tried.
 const ALL_MAX: usize = 64;
@@ -139,7 +139,8 @@ impl<'e> Explorer<'e> {
             self.crash_recovery(setup, past, promise, &points, found.state, depth)
                 .map_err(|stop| stop.at(&format!("{crash:?}")))?;
         }
-        if is_new {
+        // Where there is no pool, an opening has read next to nothing.
+        if is_new || found.is_absent() {
             quietly(|| go_on(setup, disk.clone(), found, read)).map_err(wrong)?;
         }
         self.steps.extend(disk.steps());
@@ -155,7 +156,7 @@ impl<'e> Explorer<'e> {
         state: usize,
         depth: u32,
     ) -> Result<(), Stop> {
-        let width = Width { all: 8, ones: 3, random: 1 };
+        let width = Width { all: 16, ones: 8, random: 1 };
         for (index, point) in points.iter().enumerate() {
             // What an opening has shown to its caller stays.
             let is_open = index + 1 == points.len();
@@ -190,13 +191,4 @@ impl Stop {
             Stop::Wrong(what) => Stop::Wrong(format!("{place}: {what}")),
         }
     }
-}
-
-/// A panic of what is judged is a violation like others.
-pub(super) fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(cause.downcast_ref::<&str>().copied());
-        Err(format!("panic: {}", text.unwrap_or("?")))
-    })
 }

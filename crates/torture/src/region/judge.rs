@@ -31,6 +31,13 @@ pub(super) struct Found {
     pub(super) points: Vec<Point>,
 }
 
+impl Found {
+    /// Whether there is no pool.
+    pub(super) fn is_absent(&self) -> bool {
+        self.region.is_none()
+    }
+}
+
 /// Opens what a crash has left, and looks at all of it.
 pub(super) fn look(
     setup: &Setup,
@@ -131,13 +138,15 @@ pub(super) fn go_on(setup: &Setup, disk: SimDisk, found: Found, seed: u64) -> Re
     let end = |error: Error| format!("going on, at the end: {error}");
     life.sync().map_err(end)?;
     life.run(Op::Checkpoint)?.map_err(end)?;
-    let promise = life.promised();
-    let snapshot = life.disk.snapshot();
-    let after = snapshot.after_power_loss(Chooser::new(Rest::Old));
-    if promise.lossy == Lossy::No {
-        look(setup, &after, &life.past, promise, Crash::Power)
-            .map_err(|what| format!("having gone on: {what}"))?;
+    let lose_power = |life: &Life| {
+        let after = life.disk.snapshot().after_power_loss(Chooser::new(Rest::Old));
+        look(setup, &after, &life.past, life.promised(), Crash::Power)
+            .map_err(|what| format!("having gone on: {what}"))
+    };
+    if life.promised().lossy == Lossy::No {
+        lose_power(&life)?;
     }
     life.run(Op::Group(3))?.map_err(end)?;
-    life.run(Op::Close)?.map_err(end)
+    life.finish().map_err(end)?;
+    lose_power(&life).map(drop)
 }

@@ -56,6 +56,8 @@ pub(super) struct Setup {
     /// Whether files can be mapped.
     pub(super) mapped: bool,
     pub(super) background: bool,
+    /// Whether the pool is created as emulated persistent memory.
+    pub(super) emulated: bool,
     /// What is wrong with the program.
     pub(super) slip: Option<Slip>,
 }
@@ -129,13 +131,14 @@ impl Life {
             model: Model::default(),
             past: Past::default(),
             value: 1,
-            domain: DomainRequest::Logged,
+            domain: if setup.emulated { DomainRequest::Flush } else { DomainRequest::Logged },
             log_size: setup.log_size,
             setup: setup.clone(),
         };
         life.model.put(super::model::FORMATTED, 1);
         life.past.states.push(life.model.digest());
-        life.promise(Promise::default());
+        let lossy = if setup.emulated { Lossy::Maybe } else { Lossy::No };
+        life.promise(Promise { lossy, ..Promise::default() });
         life
     }
 
@@ -147,9 +150,7 @@ impl Life {
         life.past.states = vec![life.model.digest()];
         let size = region.size();
         let is_logged = region.domain() == Domain::Logged;
-        if !is_logged {
-            life.domain = DomainRequest::Flush;
-        }
+        life.domain = if is_logged { DomainRequest::Logged } else { DomainRequest::Flush };
         let lossy = if is_logged { Lossy::No } else { Lossy::Yes };
         life.region = Some(region);
         let logged = Some(is_logged);
@@ -166,8 +167,9 @@ impl Life {
     pub(super) fn create(&mut self) -> Result<(), Error> {
         let region = Region::create(Path::new(POOL), SIZE, &self.options(), format)?;
         self.region = Some(region);
-        let logged = Some(true);
-        self.promise(Promise { exists: true, size: SIZE, logged, ..Promise::default() });
+        let logged = Some(!self.setup.emulated);
+        let lossy = if self.setup.emulated { Lossy::Yes } else { Lossy::No };
+        self.promise(Promise { exists: true, size: SIZE, lossy, logged, kill: 0, power: 0 });
         Ok(())
     }
 
@@ -357,7 +359,8 @@ impl Life {
         self.open()
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    /// Closes the region.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
         if let Some(region) = self.region.take() {
             let before = self.promised();
             if before.lossy == Lossy::Yes {

@@ -3,9 +3,10 @@
 use tembo_pmem::Error;
 use tembo_sim::{Failure, Fault, SimDisk, Slip};
 
-use super::explorer::{Explorer, Stop, quietly};
+use super::explorer::{Explorer, Stop};
 use super::life::{Life, Op, Setup};
 use super::workload::{Start, Trouble, Workload};
+use crate::judge::quietly;
 
 /// Steps that find a full disk full: those that may need room.
 const FULL: &[&str] =
@@ -29,6 +30,7 @@ pub(super) fn try_out(
         log_size: workload.log_size,
         mapped: workload.mapped,
         background: false,
+        emulated: workload.emulated,
         slip: slip.cloned(),
     };
     explorer.is_deep = workload.is_deep;
@@ -37,7 +39,7 @@ pub(super) fn try_out(
             let mut trial = Trial { setup, workload, fault: None };
             trial.run(explorer).map(drop)
         }
-        Trouble::Once(_) | Trouble::Dying | Trouble::Full => try_faults(explorer, workload, &setup),
+        _ => try_faults(explorer, workload, &setup),
     };
     tried.map_err(|stop| stop.at(&format!("{workload:?}")))
 }
@@ -47,6 +49,7 @@ fn try_faults(explorer: &mut Explorer<'_>, workload: &Workload, setup: &Setup) -
     for from in 1..FAULTS_MAX {
         let fault = match workload.trouble {
             Trouble::Once(failure) => Fault { failure, steps: Vec::new(), from, count: 1 },
+            Trouble::OnceAt(step) => Fault::once(Failure::Error, step, from),
             Trouble::Dying => Fault::dying(from),
             _ => Fault { failure: Failure::Full, steps: FULL.to_vec(), from, count: u64::MAX },
         };

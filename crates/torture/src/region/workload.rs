@@ -30,7 +30,9 @@ pub(super) enum Trouble {
     Once(Failure),
     /// For each call, a run in which that one and all after it fail.
     Dying,
-    /// For each call of these, a run in which the disk is full from that one on, for a while.
+    /// The same for the calls of one step.
+    OnceAt(&'static str),
+    /// For each call of some steps, a run in which the disk is full from that one on, for a while.
     Full,
     /// The disk has no room but what the files have when the workload begins.
     NoRoom,
@@ -44,6 +46,8 @@ pub(super) struct Workload {
     pub(super) policy: SyncPolicy,
     pub(super) log_size: u64,
     pub(super) mapped: bool,
+    /// Whether the pool is created as emulated persistent memory.
+    pub(super) emulated: bool,
     pub(super) trouble: Trouble,
     /// Every recovery is cut off at each of its steps, not one in some.
     pub(super) is_deep: bool,
@@ -57,6 +61,7 @@ fn workload(name: &str, start: Start, ops: &[Op]) -> Workload {
         policy: SyncPolicy::Always,
         log_size: SMALL,
         mapped: false,
+        emulated: false,
         trouble: Trouble::None,
         is_deep: false,
         ops: ops.to_vec(),
@@ -147,6 +152,10 @@ fn domains() -> Vec<Workload> {
     };
     vec![
         mapped("mapped", Start::Killed, &[Group(3), Sync, Record, Kill, Group(1), Close]),
+        Workload {
+            emulated: true,
+            ..mapped("create-emulated", Start::Nothing, &[Group(2), Close])
+        },
         mapped("emulate", Start::Killed, &[Group(3), Sync, Emulate, Group(2), Close, Group(1)]),
         mapped("log-again", Start::Killed, &[Emulate, Group(3), Log, Group(2), Sync, Kill]),
         mapped("log-closed", Start::Closed, &[Emulate, Group(3), Close, Log, Group(2), Sync]),
@@ -155,15 +164,22 @@ fn domains() -> Vec<Workload> {
 
 /// Disks that fail, and disks that are full.
 fn troubles() -> Vec<Workload> {
-    use Op::{Checkpoint, Group, Kill, Record, Resize, Sync};
+    use Op::{Checkpoint, Group, Kill, Record, Resize, Sync, Unreserved};
     let with = |trouble, workload| Workload { trouble, ..workload };
+    let deep =
+        |workload| Workload { is_deep: true, ..with(Trouble::Once(Failure::Error), workload) };
+    // The ring is almost full when its first groups are to be forgotten.
+    let mut full = vec![Unreserved(1); 336];
+    full.extend([Sync, Checkpoint]);
+    let trim = workload("lie-trim", Start::Closed, &full);
     let open = [Kill, Group(2), Sync, Checkpoint, Group(1), Sync];
     let resize = [Resize(2 * SMALL), Group(2), Sync];
     vec![
         with(Trouble::Once(Failure::Error), workload("lie", Start::Closed, WORK)),
-        with(Trouble::Once(Failure::Error), workload("lie-open", Start::Killed, &open)),
-        with(Trouble::Once(Failure::Error), workload("lie-resize", Start::Killed, &resize)),
-        with(Trouble::Once(Failure::Error), workload("lie-creation", Start::Nothing, &open)),
+        deep(workload("lie-open", Start::Killed, &open)),
+        deep(workload("lie-resize", Start::Killed, &resize)),
+        deep(workload("lie-creation", Start::Nothing, &open)),
+        Workload { is_deep: true, ..with(Trouble::OnceAt("log.trim_sync"), trim) },
         with(Trouble::Dying, workload("dying", Start::Closed, WORK)),
         with(Trouble::Dying, workload("dying-open", Start::Killed, &open)),
         with(Trouble::Dying, workload("dying-resize", Start::Killed, &resize)),

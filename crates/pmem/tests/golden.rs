@@ -1,18 +1,16 @@
 //! Images of earlier versions still open. `TEMBO_BLESS=1` writes those of this version anew.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use support::MemDisk;
 use tembo_pmem::{DomainRequest, Error, HEADER_SIZE, Region, RegionOptions};
+use tembo_sim::SimDisk;
 
 const POOL: &str = "/disk/pool";
 const LOG: &str = "/disk/pool.log";
 
-fn options(disk: &MemDisk) -> RegionOptions {
+fn options(disk: &SimDisk) -> RegionOptions {
     RegionOptions {
         domain: DomainRequest::Logged,
         size_max: 1 << 20,
@@ -34,8 +32,8 @@ fn put(region: &Region, offset: u64, value: u64) {
 }
 
 /// A pool whose log is needed: one word in the file, two in the log.
-fn make() -> MemDisk {
-    let disk = MemDisk::default();
+fn make() -> SimDisk {
+    let disk = SimDisk::default();
     let region = Region::create(Path::new(POOL), 16 << 10, &options(&disk), |region| {
         put(region, HEADER_SIZE, 1);
         Ok::<(), Error>(())
@@ -45,7 +43,7 @@ fn make() -> MemDisk {
     put(&region, HEADER_SIZE + 4096, 3);
     region.sync().unwrap();
     drop(region);
-    disk.after_kill()
+    disk.snapshot().after_kill()
 }
 
 #[test]
@@ -57,7 +55,7 @@ fn the_image_of_version_1_opens_and_is_what_is_written_today() {
             std::fs::write(image(name), made.content(Path::new(path)).unwrap()).unwrap();
         }
     }
-    let disk = MemDisk::default();
+    let disk = SimDisk::default();
     for (path, name) in files {
         let golden = std::fs::read(image(name)).unwrap();
         assert!(made.content(Path::new(path)).unwrap() == golden, "{name} is written differently");

@@ -42,6 +42,8 @@ const STREAM_MIN: usize = 64;
 /// log, as far as they fill whole pages.
 pub const BYPASS_MIN: u64 = 64 << 10;
 
+const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+
 /// What makes the bytes durable.
 enum Backend {
     Volatile,
@@ -122,7 +124,7 @@ impl Region {
         let region = Region::volatile((image.len() as u64).next_multiple_of(8), options)?;
         // Fresh memory is zero: pages of zeros need not be touched.
         let pages = image.chunks(PAGE as usize).enumerate();
-        for (index, page) in pages.filter(|(_, page)| page.iter().any(|&byte| byte != 0)) {
+        for (index, page) in pages.filter(|(_, page)| **page != ZEROS[..page.len()]) {
             let at = region.base.at(index as u64 * PAGE);
             // SAFETY: the region has at least the image's length and nobody else has it yet.
             unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), at, page.len()) };

@@ -227,27 +227,27 @@ impl<'c, S: Subject> Campaign<'c, S> {
         for at in (0..ops.len()).rev() {
             let mut fewer = ops.clone();
             fewer.remove(at);
-            if self.is_wrong(script.start, &fewer) {
+            if self.wrong_with(script.start, &fewer).is_some() {
                 ops = fewer;
             }
         }
         format!("\nthese suffice: {ops:?}, after start {}", script.start)
     }
 
-    fn is_wrong(&self, start: usize, ops: &[S::Op]) -> bool {
+    /// What is wrong with these operations after a start.
+    pub(crate) fn wrong_with(&self, start: usize, ops: &[S::Op]) -> Option<String> {
         let judged = |_: u64, _: Option<&[u8]>, _: u64| true;
         let recording =
             quietly(|| Recording::of(self.subject, &self.starts[start], ops, 0, self.cache));
-        recording.is_ok_and(|recording| {
-            let oracle = Judge {
-                subject: self.subject,
-                recording: &recording,
-                sample: SAMPLE,
-                judged: &judged,
-            };
-            let mut explorer = Explorer::new(&recording.history, self.cache, &oracle);
-            explorer.explore(None, self.bounds).is_err()
-        })
+        let recording = match recording {
+            Ok(recording) => recording,
+            Err(what) => return Some(what),
+        };
+        let (subject, recording) = (self.subject, &recording);
+        let oracle = Judge { subject, recording, sample: SAMPLE, judged: &judged };
+        let bounds = Bounds { all: 24, corners: 8, chance: 8, seed: self.effort.seed };
+        let explored = Explorer::new(&recording.history, self.cache, &oracle).explore(None, bounds);
+        explored.err().map(|wrong| describe(subject, recording, &wrong))
     }
 
     fn violated(&self, workload: &str, what: String) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tembo_sim::Redundancy;
+use tembo_sim::{Random, Redundancy};
 
 use crate::campaign::Campaign;
 use crate::cdds::Tree;
@@ -27,6 +27,19 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         _ => Err("not yet built".to_owned()),
     };
     explored.unwrap_or_else(|what| failed(target, what))
+}
+
+/// Explores one sequence of operations, each given by a number of which chance makes it.
+///
+/// # Errors
+/// What is wrong.
+pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
+    match target.structure {
+        Structure::Pool => sequence(&Pools, target, ops),
+        Structure::Cdds => sequence(&Tree, target, ops),
+        Structure::Kv => sequence(&Kv, target, ops),
+        Structure::Region | Structure::Server => Ok(()),
+    }
 }
 
 /// Every mutation that a structure's workloads are to find.
@@ -88,6 +101,13 @@ pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, Str
         Structure::Kv => Ok(Proof::new(&Kv, target, effort)?.redundancy()),
         _ => Ok(Redundancy::default()),
     }
+}
+
+fn sequence<S: Subject>(subject: &S, target: Target, ops: &[u32]) -> Result<(), String> {
+    let op = |&number: &u32| subject.random_op(&mut Random::new(number.into()));
+    let ops: Vec<S::Op> = ops.iter().map(op).collect();
+    let effort = Effort::of(1, u64::MAX);
+    Campaign::new(subject, target, &effort, u64::MAX)?.wrong_with(1, &ops).map_or(Ok(()), Err)
 }
 
 fn explore_one<S: Subject>(

@@ -22,7 +22,7 @@ mod subject;
 mod target;
 mod workload;
 
-pub use explore::{explore, mutations, prove, redundancy};
+pub use explore::{explore, explore_sequence, mutations, prove, redundancy};
 pub use outcome::{Effort, Outcome, Violation};
 pub use step::{Step, StepKind};
 pub use steps::STEPS;

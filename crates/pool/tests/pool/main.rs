@@ -1,14 +1,12 @@
 //! What the pool claims, seen from outside.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod crash;
 mod golden;
 mod growth;
 mod image;
 mod model;
 mod publish;
 mod random;
-mod recovery;
 mod superblock;
 mod sweep;
 mod threads;

@@ -1,0 +1,109 @@
+//! A bounded exploration of every structure, and the proof that no step of pool, index and store can
+//! be missed. `TEMBO_CRASH_IMAGES=n` looks at n images of each structure.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use tembo_torture::{
+    Effort, Model, STEPS, Structure, Target, explore, explore_sequence, mutations, prove,
+};
+
+fn images(usually: u64) -> u64 {
+    std::env::var("TEMBO_CRASH_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(usually)
+}
+
+fn survives(structure: Structure, model: Model, usually: u64) {
+    let target = Target { structure, model };
+    let outcome = explore(target, &Effort::of(1, images(usually)), None);
+    let name = structure.name();
+    println!("{name}, {}: {} images, {} distinct", model.name(), outcome.images, outcome.distinct);
+    if let Some(violation) = outcome.violation {
+        panic!("{}: {}\n{}", violation.workload, violation.what, violation.replay);
+    }
+    // Where nothing is ever cached most crashes are in the middle of what nobody reads yet.
+    let distinct = if model == Model::Flush { usually / 20 } else { 30 };
+    assert!(outcome.images >= usually && outcome.distinct >= distinct);
+    assert!(outcome.steps.len() > 10);
+}
+
+#[test]
+fn the_pool_survives() {
+    survives(Structure::Pool, Model::Flush, 40_000);
+    survives(Structure::Pool, Model::Eadr, 10_000);
+}
+
+#[test]
+fn the_tree_survives() {
+    survives(Structure::Cdds, Model::Flush, 40_000);
+    survives(Structure::Cdds, Model::Eadr, 10_000);
+}
+
+#[test]
+fn the_store_survives() {
+    survives(Structure::Kv, Model::Flush, 40_000);
+    survives(Structure::Kv, Model::Eadr, 10_000);
+}
+
+/// Without any one of its steps, or with a commit store too early, something is found.
+fn misses_every_step(structure: Structure) {
+    let target = Target { structure, model: Model::Flush };
+    let all = mutations(structure);
+    assert!(all.len() > 15, "{all:?}");
+    let survived = Mutex::new(Vec::new());
+    prove(target, &Effort::of(1, 60_000), &all, &|mutation, outcome| {
+        if outcome.violation.is_none() {
+            survived.lock().unwrap().push((mutation.clone(), outcome.images));
+        }
+    });
+    let survived = survived.into_inner().unwrap();
+    assert!(survived.is_empty(), "not missed: {survived:#?}");
+}
+
+#[test]
+fn no_step_of_the_pool_can_be_missed() {
+    misses_every_step(Structure::Pool);
+}
+
+#[test]
+fn no_step_of_the_tree_can_be_missed() {
+    misses_every_step(Structure::Cdds);
+}
+
+#[test]
+fn no_step_of_the_store_can_be_missed() {
+    misses_every_step(Structure::Kv);
+}
+
+#[test]
+fn every_named_step_above_the_waist_is_tried() {
+    let tried: BTreeSet<String> =
+        Structure::ALL.into_iter().flat_map(mutations).map(|mutation| mutation.step).collect();
+    let above = STEPS.iter().filter(|step| ["pool", "index", "kv"].contains(&step.room));
+    let missing: Vec<&str> =
+        above.map(|step| step.name).filter(|name| !tried.contains(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Sequences by chance, which shrink when one of them is wrong.
+mod sequences {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 12,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn of_any_operations_survive(
+            structure in prop::sample::select(vec![Structure::Pool, Structure::Cdds, Structure::Kv]),
+            ops in prop::collection::vec(any::<u32>(), 1..12),
+        ) {
+            let target = Target { structure, model: Model::Flush };
+            prop_assert_eq!(explore_sequence(target, &ops), Ok(()));
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! `fuzz pool|log|resp SEED CASES SECONDS`: a long campaign; `fuzz show pool|log|resp SEED` shows one
+//! `fuzz pool|served|log|resp SEED CASES SECONDS`: a long campaign; `fuzz show pool|served|log|resp SEED` shows one
 //! case, of a pool or log the words that differ from its input; `fuzz save … FILE` keeps one; `fuzz corpus FOLDER` writes the inputs that
 //! pools and logs are made from.
 #![allow(clippy::print_stdout)]
@@ -20,7 +20,7 @@ fn main() -> Outcome {
         }
         ["show", kind, seed] => show(kind, seed.parse()?),
         [kind, seed, cases, seconds] => run(kind, seed.parse()?, cases.parse()?, seconds.parse()?),
-        _ => Err("usage: fuzz pool|log|resp SEED CASES SECONDS, or fuzz show … SEED, or fuzz save … SEED FILE, or fuzz corpus FOLDER".into()),
+        _ => Err("usage: fuzz pool|served|log|resp SEED CASES SECONDS, or fuzz show … SEED, or fuzz save … SEED FILE, or fuzz corpus FOLDER".into()),
     }
 }
 
@@ -44,9 +44,10 @@ fn show(kind: &str, seed: u64) -> Outcome {
 fn kind_of(kind: &str) -> Result<Kind, String> {
     match kind {
         "pool" => Ok(Kind::Pool),
+        "served" => Ok(Kind::Served),
         "log" => Ok(Kind::Log),
         "resp" => Ok(Kind::Resp),
-        other => Err(format!("`{other}` is none of pool, log and resp")),
+        other => Err(format!("`{other}` is none of pool, served, log and resp")),
     }
 }
 

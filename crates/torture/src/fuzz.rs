@@ -1,4 +1,4 @@
-//! Any bytes, offered as a pool, as a redo log, or as what a client sends: they are taken or refused,
+//! Any bytes, offered as a pool (to a store, to a server), as a redo log, or as what a client sends: they are taken or refused,
 //! without a panic, without hanging, in bounded memory.
 //!
 //! A face takes bytes as they are. Random bytes die at the first checksum, so a case is made in two
@@ -12,6 +12,7 @@ mod campaign;
 mod file;
 mod format;
 mod repair;
+mod serve;
 mod talk;
 
 pub use alter::{Kind, case, input};
@@ -19,6 +20,7 @@ pub use base::{keep, whole, write_corpus};
 pub use campaign::{Campaign, Case, Finding, Tally, seeds};
 pub use file::FileFace;
 pub use repair::{repair_log, repair_pool};
+pub use serve::ServeFace;
 pub use talk::TalkFace;
 
 /// What became of some bytes.

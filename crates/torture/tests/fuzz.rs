@@ -34,7 +34,7 @@ fn corpus(kind: Kind, name: &str) -> Vec<Case> {
         let bytes = whole(kind, &std::fs::read(file.path()).unwrap());
         let mut repaired = bytes.clone();
         match kind {
-            Kind::Pool => repair_pool(&mut repaired),
+            Kind::Pool | Kind::Served => repair_pool(&mut repaired),
             Kind::Log => repair_log(&mut repaired),
             Kind::Resp => {}
         }
@@ -62,6 +62,13 @@ fn any_bytes_may_be_offered_as_a_pool() {
     // Most get past the checksums; some are noticed at opening, some later, some never.
     let least = tally.cases / 10;
     assert!(tally.refused.min(tally.damaged).min(tally.sound) > least, "{tally:?}");
+}
+
+#[test]
+fn any_bytes_may_be_served() {
+    offer(Kind::Served, corpus(Kind::Served, "pool").into_iter());
+    let tally = seeded(Kind::Served, 3000);
+    assert!(tally.refused.min(tally.sound) > tally.cases / 10, "{tally:?}");
 }
 
 #[test]

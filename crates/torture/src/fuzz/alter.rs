@@ -12,6 +12,8 @@ use super::talk;
 pub enum Kind {
     /// A pool.
     Pool,
+    /// A pool that a server serves.
+    Served,
     /// The redo log of a pool that was in use.
     Log,
     /// What a client sends.
@@ -21,8 +23,8 @@ pub enum Kind {
 /// What the case of that seed is made from; a client's words are made from nothing.
 pub fn input(kind: Kind, seed: u64) -> Option<Vec<u8>> {
     match kind {
-        Kind::Pool if seed.is_multiple_of(4) => Some(crashed()),
-        Kind::Pool => Some(closed()),
+        Kind::Pool | Kind::Served if seed.is_multiple_of(4) => Some(crashed()),
+        Kind::Pool | Kind::Served => Some(closed()),
         Kind::Log => Some(crashed_log()),
         Kind::Resp => None,
     }

@@ -34,7 +34,7 @@ pub(super) fn crashed_log() -> Vec<u8> {
 /// An input of the corpus with the zeroes at its end, which are not kept there.
 pub fn whole(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     let size = match kind {
-        Kind::Pool => POOL_SIZE as usize,
+        Kind::Pool | Kind::Served => POOL_SIZE as usize,
         Kind::Log => LOG_FILE_SIZE as usize,
         Kind::Resp => 0,
     };

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::{Face, Fate, FileFace, Kind, TalkFace, case};
+use super::{Face, Fate, FileFace, Kind, ServeFace, TalkFace, case};
 
 /// How cases are offered.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +171,7 @@ impl Tally {
 fn face(kind: Kind) -> io::Result<Box<dyn Face>> {
     Ok(match kind {
         Kind::Pool => Box::new(FileFace::pool()?),
+        Kind::Served => Box::new(ServeFace::new()?),
         Kind::Log => Box::new(FileFace::log()?),
         Kind::Resp => Box::new(TalkFace::new()?),
     })

@@ -41,11 +41,11 @@ impl FileFace {
         Ok(FileFace { folder: folder()?, kind, crashed: crashed(), crashed_log: crashed_log() })
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join("a.pool")
     }
 
-    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         // Its own log lies beside the pool that was in use, whatever else was changed in it.
         let is_crashed = bytes.get(POOL_IDENTITY) == self.crashed.get(POOL_IDENTITY);
         let (pool, log) = match self.kind {

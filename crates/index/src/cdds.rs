@@ -23,6 +23,9 @@
 //! of two entries after a crash. Here the *order* (by key, then start) is what can be rebuilt, and
 //! so it is volatile: thirty slot numbers and a copy of the heads in a side-car, made when the node is
 //! first touched after opening, kept up by the one writer, read by readers under a sequence number.
+//! The place of a key is the number of lesser heads, all of which are counted: that has no branch to
+//! guess. The side-car knows which entries have an end, so that readers of the newest version and who
+//! needs a slot do not look at the others.
 //! An insertion is one entry in any free slot: one line. The number of entries needs no place on
 //! media either, an empty slot says so itself. Algorithm 6, which walks the whole tree to undo the
 //! last version, is gone: its stamps stand in a [dead interval](crate::DeadIntervals), every reader

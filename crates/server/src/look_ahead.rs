@@ -7,6 +7,8 @@ use crate::peek::Peek;
 
 /// Keys looked for together.
 const KEYS_MAX: usize = 16;
+/// Longer keys are looked for when it is their turn.
+const KEY_SIZE_MAX: usize = 512;
 
 impl EventLoop<'_> {
     /// Looks ahead from the command that the connection is about to execute.
@@ -29,10 +31,15 @@ impl EventLoop<'_> {
     }
 }
 
-/// Fills `keys` from the connection's input; how many there were.
+/// Fills `keys` from the connection's input; how many there were. Nobody looks anything up for a client
+/// that has not authenticated.
 fn peek<'c>(connection: &'c Connection, keys: &mut [&'c [u8]]) -> usize {
+    if !connection.session.authenticated {
+        return 0;
+    }
     let mut peek = Peek::new(&connection.input[connection.start..]);
-    let places = keys.iter_mut().zip(peek.by_ref());
+    let short = peek.by_ref().filter(|key| key.len() <= KEY_SIZE_MAX);
+    let places = keys.iter_mut().zip(short);
     let count = places.map(|(place, key)| *place = key).count();
     connection.ahead.set(peek.commands);
     count

@@ -111,3 +111,54 @@ fn a_failure_within_exec_answers_exec_alone() {
         assert_eq!(replies(event_loop, &mut client).0, ":0\r\n");
     });
 }
+
+#[test]
+fn looking_ahead_changes_no_reply() {
+    with_loop(|event_loop, address| {
+        let mut clients: Vec<_> = (0..3).map(|_| connect(address)).collect();
+        let mut expected = Vec::new();
+        for (db, client) in clients.iter_mut().enumerate() {
+            let mut held = std::collections::HashMap::new();
+            let (mut request, mut answer) = (format!("SELECT {db}\r\n"), "+OK\r\n".to_owned());
+            // Sets, gets and removals of few keys, so that what is seen ahead is often outdated, and
+            // of new ones, so that nodes are replaced meanwhile.
+            for step in 0..200 {
+                let (old, new) = (format!("k{}", step * 7 % 11), format!("n{step}"));
+                let value = format!("{db}-{step}");
+                request += &words(&["SET", &new, &value]);
+                answer += "+OK\r\n";
+                request += &words(&["GET", &old]);
+                answer += &bulk(held.get(&old));
+                if step % 3 == 0 {
+                    request += &words(&["DEL", &old]);
+                    answer += if held.remove(&old).is_some() { ":1\r\n" } else { ":0\r\n" };
+                } else {
+                    request += &words(&["SET", &old, &value]);
+                    answer += "+OK\r\n";
+                    held.insert(old, value);
+                }
+                request += &words(&["PING"]);
+                answer += "+PONG\r\n";
+            }
+            client.write_all(request.as_bytes()).unwrap();
+            expected.push(answer);
+        }
+        for _ in 0..10 {
+            event_loop.step().unwrap();
+        }
+        for (client, expected) in clients.iter_mut().zip(expected) {
+            let mut answer = vec![0; expected.len()];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(String::from_utf8_lossy(&answer), expected);
+        }
+    });
+}
+
+fn words(words: &[&str]) -> String {
+    let parts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), parts.collect::<String>())
+}
+
+fn bulk(value: Option<&String>) -> String {
+    value.map_or("$-1\r\n".to_owned(), |value| format!("${}\r\n{value}\r\n", value.len()))
+}

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{check, completions, doctor, dump, exit, load, serve, stat};
+use crate::{check, completions, crashtest, doctor, dump, exit, load, serve, stat};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Load(load::Args),
     /// Say what this machine offers, and what durability costs here
     Doctor(doctor::Args),
+    /// Look at what a crash could leave of every structure
+    Crashtest(crashtest::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
 }
@@ -40,6 +42,7 @@ impl Command {
             Command::Dump(args) => dump::run(&args),
             Command::Load(args) => load::run(&args),
             Command::Doctor(args) => doctor::run(&args),
+            Command::Crashtest(args) => crashtest::run(&args),
             Command::Completions(args) => completions::run(&args),
         }
     }

@@ -36,6 +36,8 @@ pub(crate) enum Exit {
     LogOrphaned,
     Unsupported,
     BadLine,
+    Violated,
+    NotMissed,
     Interrupted,
 }
 
@@ -142,6 +144,18 @@ const TABLE: &[Row] = &[
         "leave --domain out, or see `tembo doctor PATH`",
     ),
     (Exit::BadLine, 23, "the input to load is malformed", "mend the line; those before it are in"),
+    (
+        Exit::Violated,
+        24,
+        "a crash could break a promise",
+        "the line `replay` shows it again; please report it",
+    ),
+    (
+        Exit::NotMissed,
+        25,
+        "a step towards durability is not missed",
+        "the step is not needed, or no workload needs it: look at it, and at the workloads",
+    ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];
 

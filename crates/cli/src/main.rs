@@ -4,6 +4,7 @@ mod args;
 mod bytes;
 mod check;
 mod completions;
+mod crashtest;
 mod doctor;
 mod dump;
 mod entries;

@@ -112,7 +112,7 @@ impl<'s> EventLoop<'s> {
         }
         let idle = ready.is_empty() && self.queue.is_empty();
         self.ready = ready;
-        self.expire()?;
+        expire(&mut self.data, &mut self.shared)?;
         self.turn()?;
         self.maintain(idle)?;
         if self.now_ms >= self.tick_ms {
@@ -226,25 +226,6 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// The turn's expiry step.
-    fn expire(&mut self) -> Result<(), Error> {
-        if self.data.next_due_ms() >= self.now_ms {
-            return Ok(());
-        }
-        match self.data.expire(EXPIRED_MAX) {
-            Ok(expired) => self.shared.stats.expired_keys += expired.keys,
-            Err(crate::failure::Failure::Store(tembo_kv::Error::Poisoned)) => {
-                return Err(Error::Poisoned);
-            }
-            Err(_) => {
-                // Most likely the pool is full. Nothing else has been written in this turn yet.
-                self.data.abandon();
-                self.data.postpone_expiry(self.now_ms + 1000);
-            }
-        }
-        Ok(())
-    }
-
     fn tick(&mut self) -> Result<(), Error> {
         self.tick_ms = self.now_ms + TICK_MS;
         self.shared.stats.sample(self.now_ms);
@@ -281,6 +262,25 @@ impl<'s> EventLoop<'s> {
             }
         }
     }
+}
+
+/// The turn's expiry step.
+pub(crate) fn expire(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), Error> {
+    if data.next_due_ms() >= data.now_ms() {
+        return Ok(());
+    }
+    match data.expire(EXPIRED_MAX) {
+        Ok(expired) => shared.stats.expired_keys += expired.keys,
+        Err(crate::failure::Failure::Store(tembo_kv::Error::Poisoned)) => {
+            return Err(Error::Poisoned);
+        }
+        Err(_) => {
+            // Most likely the pool is full. Nothing else has been written in this turn yet.
+            data.abandon();
+            data.postpone_expiry(data.now_ms() + 1000);
+        }
+    }
+    Ok(())
 }
 
 fn clock_us() -> u64 {

@@ -25,6 +25,7 @@ mod float;
 pub mod format;
 mod glob;
 mod inline;
+mod local;
 mod look_ahead;
 mod number;
 mod parse;
@@ -42,4 +43,5 @@ mod watch;
 
 pub use config::{Config, DATABASES_MAX};
 pub use error::Error;
+pub use local::Local;
 pub use server::Server;

@@ -5,12 +5,14 @@ use tembo_kv::Error as StoreError;
 use crate::clients::Token;
 use crate::command::Context;
 use crate::connection::{Connection, Read};
+use crate::dataset::Dataset;
 use crate::dispatch::dispatch;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
 use crate::failure::{POISONED, store_text};
 use crate::parse::{Limits, Parsed};
 use crate::session::Replies;
+use crate::shared::Shared;
 
 /// Commands executed in one turn; EXEC is one.
 const COMMANDS_MAX: u64 = 10_000;
@@ -64,7 +66,7 @@ impl EventLoop<'_> {
                 self.data.abandon();
                 Err(error)
             }
-            None => self.commit(),
+            None => commit(&mut self.data, &mut self.shared),
         };
         self.shared.stats.turns += u64::from(pending > 0);
         self.shared.stats.changes += self.data.written().changes - changes;
@@ -181,27 +183,6 @@ impl EventLoop<'_> {
         done
     }
 
-    /// Commits what the turn wrote and syncs it.
-    fn commit(&mut self) -> Result<(), StoreError> {
-        if let Err(error) = self.data.commit() {
-            self.data.abandon();
-            return Err(error);
-        }
-        let store = self.data.store();
-        if std::mem::take(&mut self.shared.save_wanted) {
-            self.shared.save_ok = store.save_snapshot("save").is_ok();
-            if self.shared.save_ok {
-                self.shared.saved_s = self.shared.now_us / 1_000_000;
-                self.shared.stats.changes = 0;
-            }
-        }
-        if store.durable() != store.visible() {
-            // Whatever the reason is: what was executed may be lost, and no later sync can tell.
-            store.sync().map_err(|_| StoreError::Poisoned)?;
-        }
-        Ok(())
-    }
-
     /// Sends the replies of the turn, or errors in their place.
     fn reply(&mut self, committed: Result<(), StoreError>) -> Result<(), Error> {
         let mut served = std::mem::take(&mut self.served);
@@ -276,6 +257,27 @@ impl EventLoop<'_> {
         let _ = self.poll.remove(&connection.socket);
         self.clients.discard(token);
     }
+}
+
+/// Commits what the turn wrote and syncs it.
+pub(crate) fn commit(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), StoreError> {
+    if let Err(error) = data.commit() {
+        data.abandon();
+        return Err(error);
+    }
+    let store = data.store();
+    if std::mem::take(&mut shared.save_wanted) {
+        shared.save_ok = store.save_snapshot("save").is_ok();
+        if shared.save_ok {
+            shared.saved_s = shared.now_us / 1_000_000;
+            shared.stats.changes = 0;
+        }
+    }
+    if store.durable() != store.visible() {
+        // Whatever the reason is: what was executed may be lost, and no later sync can tell.
+        store.sync().map_err(|_| StoreError::Poisoned)?;
+    }
+    Ok(())
 }
 
 impl Budget {

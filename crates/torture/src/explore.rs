@@ -12,6 +12,7 @@ use crate::kv::Kv;
 use crate::pool::Pools;
 use crate::proof::Proof;
 use crate::region;
+use crate::server::Served;
 use crate::subject::Subject;
 use crate::{
     Effort, Model, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
@@ -24,7 +25,8 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
         Structure::Cdds => explore_one(&Tree, target, effort, mutation, 251),
         Structure::Kv => explore_one(&Kv, target, effort, mutation, 4099),
-        _ => Err("not yet built".to_owned()),
+        Structure::Server => explore_one(&Served, target, effort, mutation, 4099),
+        Structure::Region => Err("the region is explored on a disk: logged".to_owned()),
     };
     explored.unwrap_or_else(|what| failed(target, what))
 }
@@ -38,7 +40,8 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
         Structure::Pool => sequence(&Pools, target, ops),
         Structure::Cdds => sequence(&Tree, target, ops),
         Structure::Kv => sequence(&Kv, target, ops),
-        Structure::Region | Structure::Server => Ok(()),
+        Structure::Server => sequence(&Served, target, ops),
+        Structure::Region => Ok(()),
     }
 }
 

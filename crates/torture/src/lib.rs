@@ -16,6 +16,7 @@ mod proof;
 mod recording;
 mod region;
 mod seen;
+mod server;
 mod step;
 mod steps;
 mod subject;
@@ -26,4 +27,6 @@ pub use explore::{explore, explore_sequence, mutations, prove, redundancy};
 pub use outcome::{Effort, Outcome, Violation};
 pub use step::{Step, StepKind};
 pub use steps::STEPS;
+pub use tembo_sim::{Done, Redundancy};
+
 pub use target::{Model, Mutation, Structure, Target, Twist};

@@ -45,6 +45,12 @@ fn the_store_survives() {
     survives(Structure::Kv, Model::Eadr, 10_000);
 }
 
+#[test]
+fn the_server_survives() {
+    survives(Structure::Server, Model::Flush, 10_000);
+    survives(Structure::Server, Model::Eadr, 2_000);
+}
+
 /// Without any one of its steps, or with a commit store too early, something is found.
 fn misses_every_step(structure: Structure) {
     let target = Target { structure, model: Model::Flush };
@@ -99,7 +105,7 @@ mod sequences {
 
         #[test]
         fn of_any_operations_survive(
-            structure in prop::sample::select(vec![Structure::Pool, Structure::Cdds, Structure::Kv]),
+            structure in prop::sample::select(vec![Structure::Pool, Structure::Cdds, Structure::Kv, Structure::Server]),
             ops in prop::collection::vec(any::<u32>(), 1..12),
         ) {
             let target = Target { structure, model: Model::Flush };

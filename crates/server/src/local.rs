@@ -1,0 +1,96 @@
+//! The server's turns without its sockets: one client that is always there. For who needs the
+//! commands in the process itself, and for the adversary, to whom clock and requests belong.
+
+use tembo_kv::Store;
+
+use crate::args::{Args, Span};
+use crate::clients::Clients;
+use crate::command::{Context, Table};
+use crate::config::Config;
+use crate::dataset::{Dataset, Spaces};
+use crate::dispatch::dispatch;
+use crate::error::Error;
+use crate::event_loop::expire;
+use crate::reply::Reply;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::turn::commit;
+
+/// A store that is served to its own process.
+pub struct Local {
+    store: Store,
+    spaces: Spaces,
+    session: Session,
+    clients: Clients,
+    shared: Shared,
+    table: Table,
+}
+
+impl Local {
+    /// Opens the databases in `store`, creating those that are missing.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn open(store: Store, databases: usize) -> Result<Local, Error> {
+        let config = Config { databases, ..Config::default() };
+        config.validate()?;
+        let spaces = Spaces::open(&store, databases)?;
+        let mut session = Session::new(1, String::new(), String::new(), 0);
+        session.authenticated = true;
+        let shared = Shared::new(Settings::new(&config, 0), 0, 0);
+        let (clients, table) = (Clients::default(), Table::new());
+        Ok(Local { store, spaces, session, clients, shared, table })
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Executes the requests, each a command and its arguments, in one turn at `now_ms`, which
+    /// never goes back; the replies, which are RESP2. Durable when it returns. WATCH has no effect
+    /// beyond its turn.
+    ///
+    /// # Errors
+    /// The turn could not be committed: nothing of it is there.
+    pub fn turn(&mut self, now_ms: u64, requests: &[Vec<Vec<u8>>]) -> Result<Vec<u8>, Error> {
+        self.shared.now_us = now_ms.saturating_mul(1000).max(self.shared.now_us);
+        let mut data = Dataset::new(&self.store, &self.spaces);
+        data.set_now_ms(self.shared.now_us / 1000);
+        expire(&mut data, &mut self.shared)?;
+        let mut reply = Reply::new(usize::MAX);
+        for request in requests {
+            let spans: Vec<Span> =
+                (0..request.len()).map(|index| Span::Owned { index: index as u32 }).collect();
+            let mut context = Context {
+                data: &mut data,
+                session: &mut self.session,
+                clients: &mut self.clients,
+                shared: &mut self.shared,
+            };
+            dispatch(&mut context, &self.table, Args::new(&[], request, &spans), &mut reply)?;
+        }
+        commit(&mut data, &mut self.shared)?;
+        Ok(reply.unsent().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_executed_and_replied_to() {
+        let store = Store::volatile(&tembo_kv::Options::default()).unwrap();
+        let mut local = Local::open(store, 1).unwrap();
+        let request = |text: &str| -> Vec<Vec<u8>> {
+            text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+        };
+        let requests = ["SET a 1 PX 5", "INCR a", "MULTI", "DEL b", "EXEC"].map(request);
+        let replies = local.turn(1000, &requests).unwrap();
+        assert_eq!(replies, b"+OK\r\n:2\r\n+OK\r\n+QUEUED\r\n*1\r\n:0\r\n");
+        assert_eq!(local.turn(1005, &[request("GET a")]).unwrap(), b"$1\r\n2\r\n");
+        assert_eq!(local.turn(1006, &[request("GET a")]).unwrap(), b"$-1\r\n");
+    }
+}

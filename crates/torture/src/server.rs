@@ -1,0 +1,196 @@
+//! The server's commands under torture: whole turns, without sockets.
+
+mod model;
+
+use tembo_kv::{Direction, Options, Progress, Snapshot, Store};
+use tembo_pmem::{Region, RegionOptions};
+use tembo_pool::{Error as PoolError, Geometry, Pool, PoolOptions};
+use tembo_server::Local;
+use tembo_server::format::{Value, data_keyspace, decode_expiry_entry, expiry_keyspace};
+use tembo_sim::Random;
+
+use crate::judge::{expect, text};
+use crate::subject::{Script, Subject};
+use model::{Command, Database, Op, State};
+
+const SIZE: u64 = 256 << 10;
+
+/// The server with one database, in nodes of four entries.
+pub(crate) struct Served;
+
+fn start(pool: Pool) -> Result<Local, String> {
+    let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
+    let pool_options = PoolOptions { region, ..PoolOptions::default() };
+    let options = Options { pool: pool_options, background: false };
+    Local::open(Store::start(pool, &options).map_err(text)?, 1).map_err(text)
+}
+
+/// Every key and value of a keyspace.
+fn each(
+    snapshot: &Snapshot<'_>,
+    name: &str,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<(), String> {
+    let all = snapshot.keyspaces().map_err(text)?;
+    let Some((_, space)) = all.into_iter().find(|(other, _)| other == name) else { return Ok(()) };
+    let mut visit = |key: &[u8], value: &[u8]| {
+        visit(key, value);
+        true
+    };
+    let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    snapshot.range(space, from, to, Direction::Forward, &mut visit).map_err(text)
+}
+
+/// What a snapshot holds; the index of what expires must fit.
+fn database(snapshot: &Snapshot<'_>) -> Result<Database, String> {
+    let (mut database, mut foreign) = (Database::new(), false);
+    each(snapshot, &data_keyspace(0), &mut |key, bytes| match Value::decode(bytes) {
+        Ok(value) => {
+            database.insert(key.to_vec(), (value.payload.to_vec(), value.expiry_ms));
+        }
+        Err(_) => foreign = true,
+    })?;
+    expect(!foreign, "a value that is not the server's")?;
+    let mut indexed = Vec::new();
+    each(snapshot, &expiry_keyspace(0), &mut |entry, _| {
+        indexed.extend(decode_expiry_entry(entry).map(|(due, key)| (due, key.to_vec())));
+    })?;
+    let mut expiring: Vec<(u64, Vec<u8>)> = database
+        .iter()
+        .filter_map(|(key, (_, expiry_ms))| Some(((*expiry_ms)?, key.clone())))
+        .collect();
+    expiring.sort();
+    expect(indexed == expiring, "the index of what expires does not fit the values")?;
+    Ok(database)
+}
+
+impl Subject for Served {
+    type Op = Op;
+    type State = State;
+    type Live = Local;
+
+    fn size(&self) -> (u64, u64) {
+        (SIZE, SIZE)
+    }
+
+    fn empty(&self) -> State {
+        State::default()
+    }
+
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Local, String> {
+        Pool::format(&region, Geometry::TINY).map_err(text)?;
+        let pool = Pool::from_region(region).map_err(text)?;
+        Store::format(&pool).map_err(text)?;
+        made();
+        start(pool)
+    }
+
+    fn open(&self, region: Region) -> Result<Option<Local>, String> {
+        let pool = match Pool::from_region(region) {
+            Err(PoolError::NotAPool { found: 0 }) => return Ok(None),
+            opened => opened.map_err(text)?,
+        };
+        let made = pool.root(0).map_err(text)?.load() != 0;
+        if made { start(pool).map(Some) } else { Ok(None) }
+    }
+
+    fn show(&self, local: &mut Local) -> Result<State, String> {
+        let store = local.store();
+        let now = database(&store.snapshot().map_err(text)?)?;
+        let saved = match store.snapshots().into_iter().find(|(name, _)| name == "save") {
+            Some((_, version)) => Some(database(&store.snapshot_at(version).map_err(text)?)?),
+            None => None,
+        };
+        Ok(State { now, saved })
+    }
+
+    fn run(&self, local: &mut Local, state: &State, op: &Op, serial: u64) -> Result<State, String> {
+        match op {
+            Op::Turn(commands) => {
+                let requests: Vec<_> =
+                    commands.iter().flat_map(|command| command.requests(serial)).collect();
+                let (next, failing) = state.after(commands, serial);
+                let replies = local.turn(model::time(commands, serial), &requests).map_err(text)?;
+                let lines = replies.split(|&byte| byte == b'\n');
+                let errors = lines.filter(|line| line.starts_with(b"-")).count();
+                expect(errors == failing, "a command fails where the model does not, or not")?;
+                Ok(next)
+            }
+            Op::Step => {
+                local.store().maintain(1).map_err(text)?;
+                Ok(state.clone())
+            }
+            Op::Maintain => {
+                self.settle(local)?;
+                Ok(state.clone())
+            }
+        }
+    }
+
+    fn settle(&self, local: &mut Local) -> Result<(), String> {
+        match local.store().maintain(10_000).map_err(text)? {
+            Progress::Idle => Ok(()),
+            Progress::More => Err("recovery does not end".into()),
+        }
+    }
+
+    fn check(&self, local: &mut Local, state: &State) -> Result<(), String> {
+        let check = local.store().check().map_err(text)?;
+        let account = check.account;
+        let sum = account.metadata_bytes
+            + account.object_bytes
+            + account.free_bytes
+            + account.above_frontier_bytes;
+        expect(account.total == SIZE && sum == SIZE, "bytes that are not accounted for")?;
+        expect(check.leaked == 0, "leaked objects")?;
+        let size = local.turn(0, &[vec![b"DBSIZE".to_vec()]]).map_err(text)?;
+        let expected = format!(":{}\r\n", state.now.len());
+        expect(size == expected.as_bytes(), "DBSIZE is wrong")
+    }
+
+    fn recovery(&self) -> Vec<Op> {
+        vec![Op::Step, Op::Maintain]
+    }
+
+    fn random_op(&self, random: &mut Random) -> Op {
+        model::random_op(random)
+    }
+
+    fn alphabet(&self) -> Vec<Op> {
+        use Command as C;
+        let turns = vec![
+            vec![C::Set(0, 5, None)],
+            vec![C::Set(1, 5, Some(30)), C::Set(2, 90, Some(1)), C::Delete(vec![0, 3])],
+            vec![C::Increment(20), C::Increment(20), C::Append(1, 9)],
+            vec![C::Expire(0, 7), C::Persist(1), C::Expire(2, 3)],
+            vec![C::Rename(0, 4)],
+            vec![C::Clear, C::Set(5, 8, None)],
+            vec![C::Exec(vec![C::Set(6, 7, Some(9)), C::Rename(6, 1), C::Increment(21)])],
+            vec![C::Clear],
+            vec![C::Save],
+        ];
+        let mut ops: Vec<Op> = turns.into_iter().map(Op::Turn).collect();
+        ops.extend([Op::Step, Op::Maintain]);
+        ops
+    }
+
+    fn starts(&self) -> Vec<Vec<Op>> {
+        let set = |keys: std::ops::Range<u8>, expiry: Option<u64>| {
+            Op::Turn(keys.map(|key| Command::Set(key, 12, expiry)).collect())
+        };
+        vec![
+            vec![],
+            vec![set(0..3, None)],
+            vec![set(0..6, Some(40)), Op::Turn(vec![Command::Save]), set(3..9, None)],
+            vec![
+                set(0..9, Some(500)),
+                Op::Maintain,
+                Op::Turn(vec![Command::Delete(vec![1, 2, 3])]),
+            ],
+        ]
+    }
+
+    fn scripts(&self) -> Vec<Script<Op>> {
+        vec![Script::new("making", 0, vec![Op::Turn(vec![Command::Set(0, 5, None)])])]
+    }
+}

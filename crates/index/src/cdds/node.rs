@@ -215,7 +215,7 @@ impl<'f> Node<'f> {
     /// The first position whose head is at least `head`.
     #[inline]
     pub(crate) fn lower_bound(&self, head: u64) -> usize {
-        self.side.count_below(head)
+        self.side.count_below(head, self.capacity())
     }
 
     /// The head to look for in the node: of a key without a guarded node's prefix, one that lies

@@ -175,11 +175,12 @@ impl Side {
         self.heads.get(slot).map_or(0, |head| head.load(Ordering::Relaxed))
     }
 
-    /// How many entries have a head below `head`.
+    /// How many entries have a head below `head`, in a node that has so many slots.
     #[inline]
-    pub(crate) fn count_below(&self, head: u64) -> usize {
+    pub(crate) fn count_below(&self, head: u64, capacity: usize) -> usize {
         // All of them, whatever their order: a search has branches that nobody can predict.
-        self.heads.iter().map(|other| usize::from(other.load(Ordering::Relaxed) < head)).sum()
+        let heads = &self.heads[..capacity.min(CAPACITY_MAX)];
+        heads.iter().map(|other| usize::from(other.load(Ordering::Relaxed) < head)).sum()
     }
 
     /// The order and the sequence at which it was read; `None` if it must be made in this `era`.
@@ -369,7 +370,8 @@ mod tests {
         for (slot, head) in [(3, 30), (29, 10), (0, u64::MAX), (11, 20), (12, 20)] {
             guard.set_head(slot, head);
         }
-        let below = [0, 10, 11, 20, 21, 31, u64::MAX].map(|head| side.count_below(head));
+        let below =
+            [0, 10, 11, 20, 21, 31, u64::MAX].map(|head| side.count_below(head, CAPACITY_MAX));
         assert_eq!(below, [0, 0, 1, 1, 3, 4, 4]);
     }
 }

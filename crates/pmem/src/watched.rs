@@ -1,18 +1,20 @@
 //! A file whose failed syncs are counted.
 //!
 //! The system reports a lost write to one sync only. Whoever relies on a sync of his own must know
-//! of those that failed for somebody else since he began to write.
+//! of those that failed for somebody else since he began to write. Syncs take turns, so that one which
+//! had the failure has counted it before another can succeed.
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::DiskFile;
 
 /// A file, the number of its syncs, and of those that failed.
 pub(crate) struct WatchedFile {
     file: Arc<dyn DiskFile>,
+    turn: Mutex<()>,
     syncs: AtomicU64,
     failed: AtomicU64,
 }
@@ -20,7 +22,8 @@ pub(crate) struct WatchedFile {
 impl WatchedFile {
     /// Watches `file`: from here on nobody else may sync it.
     pub(crate) fn new(file: Arc<dyn DiskFile>) -> Arc<WatchedFile> {
-        Arc::new(WatchedFile { file, syncs: AtomicU64::new(0), failed: AtomicU64::new(0) })
+        let (syncs, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(WatchedFile { file, turn: Mutex::new(()), syncs, failed })
     }
 
     /// Syncs that failed so far.
@@ -57,6 +60,7 @@ impl DiskFile for WatchedFile {
     }
 
     fn sync(&self, step: &'static str) -> io::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.file.sync(step).inspect_err(|_| {
             self.failed.fetch_add(1, Ordering::SeqCst);
@@ -65,6 +69,10 @@ impl DiskFile for WatchedFile {
 
     fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()> {
         self.file.allocate(step, offset, len)
+    }
+
+    fn hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.file.hole(offset)
     }
 
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()> {

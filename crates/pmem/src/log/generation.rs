@@ -15,6 +15,7 @@ use crate::format::{
 };
 use crate::header::Slots;
 use crate::region::with_suffix;
+use crate::watched::WatchedFile;
 use crate::{Disk, DiskFile, Error, LINE};
 
 /// The smallest ring, in bytes.
@@ -202,7 +203,7 @@ fn recycle(
 /// The log of that name, if there is one; it is the pool's and whole.
 fn find(disk: &dyn Disk, path: &Path, pool: &MediaHeader) -> Result<Option<Found>, Error> {
     let file = match disk.open(path) {
-        Ok(file) => file,
+        Ok(file) => WatchedFile::new(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("open", path, error)),
     };
@@ -257,6 +258,7 @@ fn create_draft(
     let capacity = capacity(source.log_size.max(content + source.log_size / 4));
     let header = fresh_header(source, pool, capacity);
     let file = source.disk.create("log.create", draft_path).map_err(|e| io("create", e))?;
+    let file = WatchedFile::new(file);
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
     let end = fill_groups(file.as_ref(), &header, &lines).map_err(|e| io("write", e))?;
     let blank = if source.zero_later { end.position } else { 0 };

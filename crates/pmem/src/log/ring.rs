@@ -7,10 +7,11 @@ use std::sync::Arc;
 use crate::DiskFile;
 use crate::format::LOG_HEADER_SIZE;
 use crate::mapping::Mapping;
+use crate::watched::WatchedFile;
 
 /// A file's ring.
 pub(super) struct Ring {
-    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) file: Arc<WatchedFile>,
     /// Bytes in the ring; whole pages.
     pub(super) capacity: u64,
 }

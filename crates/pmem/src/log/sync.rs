@@ -53,7 +53,8 @@ impl RedoLog {
             state.syncing = true;
             let written = state.written;
             drop(state);
-            let result = self.ring.file.sync(step);
+            // A sync of the header may have had the failure that was meant for these groups.
+            let result = self.ring.file.sync_since(step, 0);
             self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;

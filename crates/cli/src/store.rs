@@ -59,6 +59,9 @@ pub(crate) struct StoreArgs {
     /// Capacity of the redo log
     #[arg(long, value_parser = bytes::parse, default_value = "64M", value_name = "SIZE")]
     pub(crate) log_size: u64,
+    /// Memory for pages that differ from the pool file; half of what there is unless given
+    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    pub(crate) private_max: Option<u64>,
 }
 
 /// How often the log is synced under `--sync interval`.
@@ -79,11 +82,10 @@ impl StoreArgs {
             Sync::Os => SyncPolicy::Os,
         };
         let (size_max, log_size) = (self.size_max, self.log_size);
-        PoolOptions {
-            size: self.size.min(size_max),
-            region: RegionOptions { domain, sync, size_max, log_size, ..RegionOptions::default() },
-            ..PoolOptions::default()
-        }
+        let PoolOptions { region, geometry, .. } = Options::default().pool;
+        let private_max = self.private_max.unwrap_or(region.private_max);
+        let region = RegionOptions { domain, sync, size_max, log_size, private_max, ..region };
+        PoolOptions { size: self.size.min(size_max), region, geometry }
     }
 
     fn options(&self) -> Options {
@@ -150,6 +152,7 @@ pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
         size,
         size_max: region.size_max,
         log_size,
+        private_max: None,
     };
     args.open(path)
 }

@@ -33,8 +33,8 @@ const ROUNDS: u64 = 4;
 
 /// Small at first, so that the pool grows under the load.
 const SIZE: [&str; 2] = ["--size", "256K"];
-/// Small, so that checkpoints never end.
-const LOG_SIZE: [&str; 2] = ["--log-size", "2M"];
+/// Small, so that checkpoints never end, and pages are given back.
+const LOG_SIZE: [&str; 4] = ["--log-size", "2M", "--private-max", "1M"];
 
 #[test]
 fn flush() {

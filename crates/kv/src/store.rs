@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use tembo_index::{Forest, Writer};
+use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
 use crate::inner::{Inner, create_tree};
@@ -23,8 +24,11 @@ pub struct Options {
 }
 
 impl Default for Options {
+    /// Half of the memory that there is may be private pages of the pool.
     fn default() -> Options {
-        Options { pool: PoolOptions::default(), background: true }
+        let mut pool = PoolOptions::default();
+        pool.region.private_max = memory_max().map_or(u64::MAX, |bytes| bytes / 2);
+        Options { pool, background: true }
     }
 }
 

@@ -34,8 +34,10 @@ impl Drop for Directory {
 }
 
 fn options(domain: DomainRequest) -> Options {
+    // Few pages stay private: a store outside a section would be lost with its page.
+    let (size_max, log_size, private_max) = (1 << 30, 1 << 20, 256 << 10);
     let region =
-        RegionOptions { domain, size_max: 1 << 30, log_size: 1 << 20, ..RegionOptions::default() };
+        RegionOptions { domain, size_max, log_size, private_max, ..RegionOptions::default() };
     Options {
         pool: PoolOptions { size: 4 << 20, region, ..PoolOptions::default() },
         background: true,
@@ -219,6 +221,35 @@ fn the_store_is_a_map_with_a_past_in_the_logged_domain() {
     for seed in 1..5 {
         let directory = Directory::new(&format!("logged-{seed}"));
         run(&directory.pool(), DomainRequest::Logged, seed, 300);
+    }
+}
+
+#[test]
+fn a_pool_may_be_larger_than_the_memory_that_it_may_take() {
+    let directory = Directory::new("larger");
+    let options = options(DomainRequest::Logged);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("x").unwrap();
+    let value = |key: u32, round: u32| vec![(key + round) as u8; 500];
+    let mut private_max = 0;
+    for round in 0..3 {
+        for keys in (0..20_000u32).collect::<Vec<_>>().chunks(50) {
+            let mut tx = store.transaction().unwrap();
+            for key in keys {
+                tx.put(space, &key.to_le_bytes(), &[&value(*key, round)]).unwrap();
+            }
+            tx.commit(Durability::Strict).unwrap();
+            private_max = private_max.max(store.report().private_bytes);
+        }
+    }
+    let report = store.report();
+    assert!(report.pool_bytes > 20 << 20, "{report:?}");
+    // What a log of 1 MiB holds may come on top while a checkpoint is under way.
+    assert!(private_max < 8 << 20, "{private_max} bytes were private");
+    let snapshot = store.snapshot().unwrap();
+    for key in 0..20_000u32 {
+        let found = snapshot.get(space, &key.to_le_bytes()).unwrap();
+        assert_eq!(found, Some(value(key, 2).as_slice()));
     }
 }
 

@@ -58,6 +58,12 @@ pub trait DiskFile: Send + Sync {
     /// Makes what was written, and the file's length, durable (`fdatasync`).
     fn sync(&self, step: &'static str) -> io::Result<()>;
 
+    /// Waits until the disk has taken in what was written, so that little of it stands in the way of
+    /// somebody else's sync. A hint that promises nothing; a failure tells of writes that were lost.
+    fn drain(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Allocates blocks, extending the file with zeroes where it ends before; never sparse.
     fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()>;
 

@@ -113,7 +113,7 @@ pub(crate) struct RedoLog {
     mapping: Arc<Mapping>,
     policy: SyncPolicy,
     background: bool,
-    give_back: bool,
+    private_max: u64,
     /// What of the log that was replayed is not yet in the mapping.
     pending: Option<Arc<Pending>>,
     /// Where the groups of this opening begin.
@@ -135,7 +135,7 @@ pub(crate) struct Parts {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) policy: SyncPolicy,
     pub(crate) background: bool,
-    pub(crate) give_back: bool,
+    pub(crate) private_max: u64,
     pub(crate) pending: Option<Arc<Pending>>,
 }
 
@@ -157,7 +157,7 @@ impl RedoLog {
             mapping: parts.mapping,
             policy: parts.policy,
             background: parts.background,
-            give_back: parts.give_back,
+            private_max: parts.private_max,
             pending: parts.pending,
             opened: end,
             state: Mutex::new(State {

@@ -210,6 +210,7 @@ impl Region {
 
     #[inline]
     fn put(&self, name: Option<&'static str>, word: &Word, value: u64) {
+        debug_assert!(self.may_store(), "a store outside a section");
         Counters::count(|c| (c.stores, c.bytes) = (c.stores + 1, c.bytes + 8));
         match &self.observer {
             None => word.put(value),
@@ -234,6 +235,7 @@ impl Region {
         if offset < HEADER_SIZE && self.media.is_some() {
             return Err(self.fault(offset, len as u64).into());
         }
+        debug_assert!(self.may_store(), "a record outside a section");
         let at = self.range(offset, len as u64)?;
         if overlaps(at, len, parts) {
             return Err(self.fault(offset, len as u64).into());
@@ -348,6 +350,14 @@ impl Region {
                 1 + line_count(offset + whole, len - whole)
             }
             _ => line_count(offset, len),
+        }
+    }
+
+    /// Whether the calling thread has reserved, where it has to.
+    fn may_store(&self) -> bool {
+        match &self.backend {
+            Backend::Logged(logged) => logged.may_store(),
+            _ => true,
         }
     }
 

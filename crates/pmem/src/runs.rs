@@ -50,6 +50,11 @@ impl<'f> Runs<'f> {
         Ok(())
     }
 
+    /// Bytes written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Writes what is left; the bytes written in all.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.write()?;

@@ -36,6 +36,14 @@ impl WatchedFile {
         self.syncs.load(Ordering::Relaxed)
     }
 
+    fn in_turn(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        sync().inspect_err(|_| {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+        })
+    }
+
     /// Syncs, and fails also when another sync has failed since `failed` was read.
     pub(crate) fn sync_since(&self, step: &'static str, failed: u64) -> io::Result<()> {
         self.sync(step)?;
@@ -60,11 +68,11 @@ impl DiskFile for WatchedFile {
     }
 
     fn sync(&self, step: &'static str) -> io::Result<()> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.file.sync(step).inspect_err(|_| {
-            self.failed.fetch_add(1, Ordering::SeqCst);
-        })
+        self.in_turn(|| self.file.sync(step))
+    }
+
+    fn drain(&self) -> io::Result<()> {
+        self.in_turn(|| self.file.drain())
     }
 
     fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()> {

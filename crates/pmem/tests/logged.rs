@@ -221,7 +221,7 @@ fn a_region_grows_while_it_is_used() {
 #[test]
 fn pages_in_the_pool_file_are_given_back() {
     let path = pool("pages");
-    let options = RegionOptions { give_back: true, ..options(SyncPolicy::Os) };
+    let options = RegionOptions { private_max: 0, ..options(SyncPolicy::Os) };
     let region = create(&path, &options);
     for round in 0..20 {
         for page in 0..1000 {

@@ -117,6 +117,8 @@ fn every_page_has_its_lines_when_it_is_looked_at() {
         let file = File::new(&format!("pages{seed}"));
         let mut random = Random::new(seed);
         let options = options([256 << 10, 1 << 20][seed as usize % 2], seed % 3 != 0);
+        // In some, all that a checkpoint has brought into the pool file is given back.
+        let options = RegionOptions { private_max: [u64::MAX, 0][seed as usize / 3], ..options };
         let mut model = Model::new();
         let mut region = create(&file.0, &options);
         for _ in 0..8 {

@@ -33,6 +33,12 @@ impl Pool {
         let step = frontier_step(layout, allocator.end);
         let raised = needed.max(allocator.frontier.saturating_add(step)).min(allocator.end);
         let superblock = superblock::of(self.region())?;
+        let size = seal_offset(Sealed::Size, layout.start(allocator.end));
+        if superblock.size.load() != size {
+            // ORDER: the region's own size was durable before `end` rose. This word lies in the
+            // frontier's line and is stored before it, so it is durable with it.
+            self.region().commit("pool.size.raise", &superblock.size, size);
+        }
         let word = seal_offset(Sealed::Frontier, layout.start(raised));
         // ORDER: after the size that covers it: same line, store order.
         self.region().commit("pool.frontier.raise", &superblock.frontier, word);
@@ -72,12 +78,8 @@ impl Pool {
             Err(tembo_pmem::Error::Fault(_)) => return Err(full),
             Err(error) => return Err(error.into()),
         };
-        let superblock = superblock::of(self.region())?;
-        let word = seal_offset(Sealed::Size, layout.start(grown));
-        // ORDER: the region's own size is durable: it returned. This word lies in the frontier's line
-        // and is stored before it, so it is durable with the first frontier that needs it; lost
-        // before that, the next open adopts the region's size.
-        self.region().commit("pool.size.raise", &superblock.size, word);
+        // The superblock's size follows with the next frontier; lost before that, the next open adopts
+        // the region's.
         self.shared().lock().end = grown;
         Ok(())
     }

@@ -146,6 +146,10 @@ impl DiskFile for OsFile {
         self.file.sync_data()
     }
 
+    fn drain(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     fn allocate(&self, _step: &'static str, offset: u64, len: u64) -> io::Result<()> {
         match retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), offset, len)) {
             // Only what lies beyond the end is known to hold nothing.

@@ -3,16 +3,26 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::group::{Place, Walk};
 use super::sync::is_full;
-use super::{Checkpoint, Failure, RedoLog};
+use super::{Checkpoint, Failure, RedoLog, State};
 use crate::mapping::PAGE;
 use crate::runs::Runs;
-use crate::{Error, LINE};
+use crate::{DiskFile, Error, LINE};
 
 /// Bits of a word that say where in the log a line is; the others say which line it is.
 const PLACE_BITS: u32 = 26;
+
+/// Bytes after which a checkpoint waits for the disk: so many may stand before a sync of the log.
+const DRAIN_AFTER: u64 = 2 << 20;
+
+/// Pages that are given back while everybody waits.
+const PAGES_AT_ONCE: u64 = 512;
+/// How long to wait for a moment without sections, and how often before giving up.
+const PAUSE: Duration = Duration::from_millis(1);
+const PATIENCE: u32 = 200;
 
 /// Bytes of the log that are checkpointed together.
 const BATCH: u64 = 64 << 20;
@@ -55,9 +65,7 @@ impl RedoLog {
                 self.trim(work, through)?;
             }
         }
-        if self.give_back {
-            self.give_pages_back(to);
-        }
+        self.give_pages_back(to);
         Ok(())
     }
 
@@ -110,8 +118,13 @@ impl RedoLog {
     fn write_lines(&self, bytes: &[u8], lines: &[(u64, usize)]) -> io::Result<u64> {
         let failed = self.pool.failed();
         let mut runs = Runs::new(self.pool.as_ref(), "pool.checkpoint_write");
+        let mut drained = 0;
         for (line, at) in lines {
             runs.put(*line, &bytes[*at..*at + LINE as usize])?;
+            if runs.written() - drained >= DRAIN_AFTER {
+                self.pool.drain()?;
+                drained = runs.written();
+            }
         }
         let written = runs.finish()?;
         // ORDER: the pool file is durable with all lines of the groups before the log is trimmed.
@@ -141,17 +154,38 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Drops the copies of pages that are in the pool file, when nobody is in a section: a page
-    /// may hold stores that are not yet flushed only while somebody is.
+    /// Drops copies of pages that are in the pool file while there are too many, some at a time. Only
+    /// when nobody is in a section: a page may hold stores that are not yet flushed only while somebody
+    /// is.
     fn give_pages_back(&self, through: Place) {
-        let mut state = self.lock();
-        if state.sections > 0 || state.held > 0 || self.pool_is_simulated() {
-            return;
+        let mut patience = PATIENCE;
+        while patience > 0 {
+            let mut state = self.lock();
+            if !self.is_over_limit(&state) || state.stop || self.pool_is_simulated() {
+                return;
+            }
+            if state.sections > 0 || state.held > 0 {
+                patience -= 1;
+                state.waiting += 1;
+                let waited = self.changed.wait_timeout(state, PAUSE);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.waiting -= 1;
+                continue;
+            }
+            let runs = state.pages.take_before(through.sequence, PAGES_AT_ONCE);
+            if runs.is_empty() {
+                return;
+            }
+            for (start, end) in runs {
+                // A page that stays private is a page that takes memory, no more.
+                let _ = self.mapping.give_back(start, end);
+            }
         }
-        for (start, end) in state.pages.take_before(through.sequence) {
-            // A page that stays private is a page that takes memory, no more.
-            let _ = self.mapping.give_back(start, end);
-        }
+    }
+
+    /// Whether private pages take more memory than they may.
+    pub(super) fn is_over_limit(&self, state: &State) -> bool {
+        state.pages.count() * PAGE > self.private_max
     }
 }
 

@@ -9,6 +9,8 @@ const LEAF: usize = 512;
 pub(super) struct PageTable {
     leaves: Vec<Option<Box<[u64; LEAF]>>>,
     count: u64,
+    /// The leaf that was looked through last.
+    hand: usize,
 }
 
 impl PageTable {
@@ -30,27 +32,39 @@ impl PageTable {
         self.count
     }
 
-    /// Takes out the runs of pages whose last group is before `sequence`: start and end in bytes.
-    pub(super) fn take_before(&mut self, sequence: u64) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for (leaf, slots) in self.leaves.iter_mut().enumerate() {
-            let Some(slots) = slots else {
+    /// Takes out up to `most` pages whose last group is before `sequence`, going round the region: runs
+    /// of them, start and end in bytes. Empty when a whole round finds none.
+    pub(super) fn take_before(&mut self, sequence: u64, most: u64) -> Vec<(u64, u64)> {
+        let (mut runs, mut taken) = (Vec::new(), 0);
+        for _ in 0..self.leaves.len() {
+            if taken >= most {
+                break;
+            }
+            self.hand = (self.hand + 1) % self.leaves.len();
+            taken += self.take_leaf(self.hand, sequence, &mut runs);
+        }
+        self.count -= taken;
+        runs
+    }
+
+    fn take_leaf(&mut self, leaf: usize, sequence: u64, runs: &mut Vec<(u64, u64)>) -> u64 {
+        let Some(slots) = &mut self.leaves[leaf] else {
+            return 0;
+        };
+        let mut taken = 0;
+        for (slot, last) in slots.iter_mut().enumerate() {
+            if *last == 0 || *last >= sequence {
                 continue;
-            };
-            for (slot, last) in slots.iter_mut().enumerate() {
-                if *last == 0 || *last >= sequence {
-                    continue;
-                }
-                *last = 0;
-                self.count -= 1;
-                let start = (leaf * LEAF + slot) as u64 * PAGE;
-                match runs.last_mut() {
-                    Some((_, end)) if *end == start => *end += PAGE,
-                    _ => runs.push((start, start + PAGE)),
-                }
+            }
+            *last = 0;
+            taken += 1;
+            let start = (leaf * LEAF + slot) as u64 * PAGE;
+            match runs.last_mut() {
+                Some((_, end)) if *end == start => *end += PAGE,
+                _ => runs.push((start, start + PAGE)),
             }
         }
-        runs
+        taken
     }
 
     /// The pages of `start..end` are the file's again.
@@ -61,5 +75,36 @@ impl PageTable {
                 slots[page % LEAF] = 0;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_that_is_old_enough_is_taken_once() {
+        let mut table = PageTable::default();
+        // Some pages, each with the number of its last group.
+        let pages: Vec<(u64, u64)> = (0..3000).map(|at| (at * 7 % 5000, 1 + at % 50)).collect();
+        pages.iter().for_each(|(page, sequence)| table.touch(page * PAGE, *sequence));
+        table.forget(100 * PAGE, 200 * PAGE);
+        let mut expected: Vec<u64> = pages
+            .iter()
+            .filter(|(page, sequence)| *sequence < 30 && !(100..200).contains(page))
+            .map(|(page, _)| *page)
+            .collect();
+        expected.sort_unstable();
+        let (before, mut found) = (table.count(), Vec::new());
+        loop {
+            let runs = table.take_before(30, 40);
+            if runs.is_empty() {
+                break;
+            }
+            runs.iter().for_each(|(start, end)| found.extend(start / PAGE..end / PAGE));
+        }
+        found.sort_unstable();
+        assert_eq!(found, expected);
+        assert_eq!(table.count(), before - expected.len() as u64);
     }
 }

@@ -90,7 +90,7 @@ impl RedoLog {
         let mut state = self.lock();
         state.sections = state.sections.saturating_sub(1);
         state.held = state.held.saturating_sub(released);
-        if released > 0 {
+        if released > 0 || state.sections == 0 {
             self.tell(&state);
         }
     }
@@ -114,9 +114,9 @@ impl RedoLog {
         (state.end.position - state.start) * 2 > self.ring.capacity
     }
 
-    /// Wakes the checkpointer when more than half of the ring is in use.
+    /// Wakes the checkpointer when more than half of the ring is in use, or too much memory.
     pub(super) fn check_fill(&self, state: &mut State) {
-        if self.is_half_full(state) {
+        if self.is_half_full(state) || self.is_over_limit(state) {
             self.want_checkpoint(state);
         }
     }
@@ -152,6 +152,11 @@ impl RedoLog {
             },
             _ => Error::DiskFull { path: self.pool_path.clone() },
         }
+    }
+
+    /// Whether private pages are never given back.
+    pub(crate) fn keeps_pages(&self) -> bool {
+        self.private_max == u64::MAX
     }
 
     /// Whether nothing more is promised.

@@ -43,6 +43,11 @@ impl Logged {
         self.log.sync()
     }
 
+    /// Whether the calling thread may store: pages may be given back while nobody is in a section.
+    pub(super) fn may_store(&self) -> bool {
+        self.log.keeps_pages() || self.book.with(|note| note.depth > 0)
+    }
+
     pub(super) fn reserve(&self, lines: u64) -> Result<(), Error> {
         self.log.reserve(&self.book, lines)
     }

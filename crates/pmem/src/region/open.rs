@@ -253,7 +253,7 @@ impl Place<'_> {
             mapping: self.mapping.clone(),
             policy: self.options.sync,
             background: self.options.background,
-            give_back: self.options.give_back,
+            private_max: self.options.private_max,
             pending,
         };
         let started = Logged::start(log::RedoLog::new(adopted, parts), replayed);

@@ -22,9 +22,11 @@ pub struct RegionOptions {
     /// Whether threads of the region checkpoint and sync behind the callers' backs. Without them,
     /// which is for simulation, the caller's own thread checkpoints when it reserves.
     pub background: bool,
-    /// Whether pages that are in the pool file are given back, so that a pool may be larger than
-    /// memory. Demands that *every* store lies in a [`Section`](crate::Section). `logged` domain only.
-    pub give_back: bool,
+    /// Bytes of private pages beyond which those that are in the pool file are given back, so that a
+    /// pool may be larger than memory. Exceeded by what is written while a checkpoint is under way.
+    /// Unless it is `u64::MAX`, *every* store must lie in a [`Section`](crate::Section), which debug
+    /// builds assert. `logged` domain only.
+    pub private_max: u64,
 }
 
 impl Default for RegionOptions {
@@ -37,7 +39,7 @@ impl Default for RegionOptions {
             observer: None,
             disk: Arc::new(OsDisk),
             background: true,
-            give_back: false,
+            private_max: u64::MAX,
         }
     }
 }

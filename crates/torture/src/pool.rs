@@ -255,7 +255,7 @@ impl Subject for Pools {
         list.push(Script::new("elsewhere", 1, ops));
         for start in 1..4 {
             // Opened after a growth of which only the region knows.
-            let leads = vec![(vec![Op::Reserve(60_000)], Some("pool.size.raise"))];
+            let leads = vec![(vec![put(3, 60_000)], Some("pool.size.raise"))];
             let ops = vec![put(3, 30_000), put(2, 20_000), Op::Sweep, put(1, 9000)];
             let name = format!("interrupted-growth-{start}");
             list.push(Script { leads, ..Script::new(name, start, ops) });

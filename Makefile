@@ -28,6 +28,6 @@ bench: build
 	python3 scripts/bench/redis.py --tembo $(TARGET)/release/tembo
 	python3 scripts/bench/restart.py --tembo $(TARGET)/release/tembo
 
-# The kill test, 200 rounds in each domain.
+# The kill test, 200 rounds in each domain, and the long crash test.
 torture:
 	cargo xtask torture

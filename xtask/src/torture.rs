@@ -7,7 +7,10 @@ use anyhow::Context;
 
 const ROUNDS: &str = "200";
 
-/// Runs the kill test with `rounds` rounds in each domain.
+/// Images that the crash test looks at of each structure on each medium.
+const IMAGES: &str = "3000000";
+
+/// Runs the kill test with `rounds` rounds in each domain, then the long crash test.
 pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
     let rounds = rounds.unwrap_or(ROUNDS);
     rounds.parse::<u32>().with_context(|| format!("`{rounds}` is no number of rounds"))?;
@@ -16,5 +19,17 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
         .args(["--nocapture", "--test-threads=1"])
         .env("TEMBO_KILL_ROUNDS", rounds)
         .current_dir(root);
-    crate::ci::step("kill test", &mut test)
+    crate::ci::step("kill test", &mut test)?;
+    for (name, words) in [
+        ("crash test", &["--images", IMAGES, "--model", "flush", "--model", "logged"][..]),
+        ("crash test without caches", &["--images", IMAGES, "--model", "eadr"]),
+        ("crash test with each step broken", &["--mutate"]),
+    ] {
+        let mut test = Command::new("cargo");
+        test.args(["run", "--release", "--package", "tembo-cli", "--", "crashtest"])
+            .args(words)
+            .current_dir(root);
+        crate::ci::step(name, &mut test)?;
+    }
+    Ok(())
 }

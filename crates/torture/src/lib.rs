@@ -23,7 +23,7 @@ mod subject;
 mod target;
 mod workload;
 
-pub use explore::{explore, explore_sequence, mutations, prove, redundancy};
+pub use explore::{explore, explore_sequence, harmless, mutations, prove, redundancy};
 pub use outcome::{Effort, Outcome, Violation};
 pub use step::{Step, StepKind};
 pub use steps::STEPS;

@@ -24,7 +24,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "cdds.entry.start", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "cdds.format.cell", kind: StepKind::Flush, room: "index" },
     Step { name: "cdds.format.root", kind: StepKind::Flush, room: "index" },
-    Step { name: "cdds.node.death", kind: StepKind::Commit, room: "index" },
+    Step { name: "cdds.node.death", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "cdds.node.death.flush", kind: StepKind::Flush, room: "index" },
     Step { name: "cdds.node.flush", kind: StepKind::Flush, room: "index" },
     Step { name: "cdds.record.write", kind: StepKind::Flush, room: "index" },

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use tembo_torture::{
-    Effort, Model, STEPS, Structure, Target, explore, explore_sequence, mutations, prove,
+    Effort, Model, Mutation, Outcome, STEPS, Structure, Target, explore, explore_sequence,
+    harmless, mutations, prove,
 };
 
 fn images(usually: u64) -> u64 {
@@ -79,6 +80,21 @@ fn no_step_of_the_tree_can_be_missed() {
 #[test]
 fn no_step_of_the_store_can_be_missed() {
     misses_every_step(Structure::Kv);
+}
+
+/// A commit store that comes after nothing may be early; else its `ORDER:` is to say so.
+#[test]
+fn what_comes_after_nothing_may_come_early() {
+    for structure in [Structure::Pool, Structure::Cdds, Structure::Kv] {
+        let target = Target { structure, model: Model::Flush };
+        let all = harmless(structure);
+        assert!(!all.is_empty());
+        let each = |mutation: &Mutation, outcome: &Outcome| {
+            let what = outcome.violation.as_ref().map(|violation| &violation.what);
+            assert!(what.is_none(), "{}: {}", mutation.step, what.unwrap());
+        };
+        prove(target, &Effort::of(1, 1500), &all, &each);
+    }
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Cdds {
     ) -> Result<(), Error> {
         let (region, header) = (self.forest.region(), node.header()?);
         self.replacements.fetch_add(1, Ordering::Relaxed);
-        // ORDER: commits with its stamp, as the parent's end does.
+        // ORDER: after the limit of its version; commits with its stamp, as the parent's end.
         region.commit("cdds.node.death", &header.death, writer.stamp.to_bits());
         // ORDER: the death is durable before the commit of its version: what ends later in the
         // node's successors may be reused, and this node's entries must not claim it.

@@ -50,8 +50,8 @@ fn seeded(kind: Kind, count: u64) -> Tally {
     let tally = offer(kind, seeds(kind, seed, count));
     assert_eq!(tally.cases, count);
     println!("{tally:?}");
-    // One in 20 000 or so: an entry that no version sees, but that names what another one needs.
-    assert!(tally.unnoticed.len() as u64 <= 1 + count / 2000, "{:#?}", tally.unnoticed);
+    // Rare: an entry that no version sees, but that names what another one needs.
+    assert!(tally.unnoticed.len() as u64 <= 1 + count / 5000, "{:#?}", tally.unnoticed);
     tally
 }
 

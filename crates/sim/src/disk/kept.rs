@@ -1,5 +1,7 @@
 //! A value that a medium keeps: what is read, and what a power loss may leave instead.
 
+use super::sector::mix;
+
 /// What is read, and what may be found when the power comes back: a sector's bytes, a file's
 /// length, what a name stands for.
 #[derive(Clone, Debug)]
@@ -65,6 +67,16 @@ impl<T: Clone + PartialEq> Kept<T> {
     pub(super) fn lose_power(&mut self) {
         self.dirty = false;
         self.undecided = !self.older.is_empty();
+    }
+
+    /// Stands for what the medium may hold instead, and whether a sync would write: zero when the
+    /// medium holds what is read.
+    pub(super) fn pending(&self, hash: impl Fn(&T) -> u64) -> u64 {
+        if self.older.is_empty() {
+            return 0;
+        }
+        let first = 1 + u64::from(self.dirty);
+        self.older.iter().fold(first, |all, value| mix(all, hash(value)))
     }
 
     /// Whether the medium holds what is read.

@@ -229,9 +229,25 @@ impl State {
         self.names.values_mut().for_each(Kept::sync);
     }
 
-    /// What a sync of the names gave up.
-    pub(super) fn fail_sync_names(&mut self) {
-        self.names.values_mut().for_each(Kept::fail_sync);
+    /// Stands for all that a power loss may take, which no reader sees.
+    pub(super) fn pending(&self) -> u64 {
+        let mut all = 0;
+        let mut add = |place: u64, pending: u64| {
+            if pending != 0 {
+                all = mix(mix(all, place), pending);
+            }
+        };
+        for (place, name) in self.names.values().enumerate() {
+            add(place as u64, name.pending(|file| file.map_or(u64::MAX, |file| file as u64)));
+        }
+        for (index, file) in self.files.iter().enumerate() {
+            let place = (index as u64 + 1) << 32;
+            add(place - 1, file.len.pending(|len| *len));
+            for (at, sector) in file.sectors.iter().enumerate() {
+                add(place + at as u64, sector.pending(|sector| sector.hash));
+            }
+        }
+        all
     }
 
     /// The power is gone, and back.

@@ -39,7 +39,9 @@ pub(super) struct Explorer<'e> {
     pub(super) effort: &'e Effort<'e>,
     random: Random,
     pub(super) images: u64,
+    /// Hashes of what was read.
     pub(super) seen: HashSet<u64>,
+    judged: HashSet<u64>,
     pub(super) steps: BTreeSet<&'static str>,
     /// Cut off every recovery, not one in [`DEEP`].
     pub(super) is_deep: bool,
@@ -52,6 +54,7 @@ impl<'e> Explorer<'e> {
             random: Random::new(effort.seed),
             images: 0,
             seen: HashSet::new(),
+            judged: HashSet::new(),
             steps: BTreeSet::new(),
             is_deep: false,
         }
@@ -83,10 +86,11 @@ impl<'e> Explorer<'e> {
         depth: u32,
     ) -> Result<(), Stop> {
         let killed = point.snapshot.after_kill();
-        self.judge(setup, past, promise, Crash::Kill, &killed, depth)?;
+        let pending = point.snapshot.pending();
+        self.judge(setup, past, promise, (Crash::Kill, pending), &killed, depth)?;
         let lose = |this: &mut Self, chooser: Chooser| {
             let disk = point.snapshot.after_power_loss(chooser);
-            this.judge(setup, past, promise, Crash::Power, &disk, depth)?;
+            this.judge(setup, past, promise, (Crash::Power, 0), &disk, depth)?;
             Ok::<Vec<Decision>, Stop>(disk.decisions())
         };
         let newest = lose(self, Chooser::new(Rest::New))?;
@@ -122,7 +126,7 @@ impl<'e> Explorer<'e> {
         setup: &Setup,
         past: &Past,
         promise: Promise,
-        crash: Crash,
+        (crash, pending): (Crash, u64),
         disk: &SimDisk,
         depth: u32,
     ) -> Result<(), Stop> {
@@ -130,7 +134,9 @@ impl<'e> Explorer<'e> {
         let wrong = |what: String| Stop::Wrong(format!("{crash:?}: {what}"));
         let mut found = quietly(|| look(setup, disk, past, promise, crash)).map_err(wrong)?;
         let read = disk.read_hash();
-        let is_new = self.seen.insert(read);
+        self.seen.insert(read);
+        // What is to come of it depends on what was read, and on what may yet be lost.
+        let is_new = self.judged.insert(read ^ pending.rotate_left(32));
         if is_new && depth < 2 && (self.is_deep || read.is_multiple_of(DEEP)) {
             let points = std::mem::take(&mut found.points);
             // What a power loss may take, nobody can bring back.

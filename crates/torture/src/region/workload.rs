@@ -168,9 +168,10 @@ fn troubles() -> Vec<Workload> {
     let with = |trouble, workload| Workload { trouble, ..workload };
     let deep =
         |workload| Workload { is_deep: true, ..with(Trouble::Once(Failure::Error), workload) };
-    // The ring is almost full when its first groups are to be forgotten.
-    let mut full = vec![Unreserved(1); 336];
-    full.extend([Sync, Checkpoint]);
+    // The ring is full to its last byte when its first groups are to be forgotten.
+    let mut full = vec![Unreserved(1); 340];
+    full.extend([Unreserved(2), Sync, Checkpoint]);
+    full.insert(100, Sync);
     let trim = workload("lie-trim", Start::Closed, &full);
     let open = [Kill, Group(2), Sync, Checkpoint, Group(1), Sync];
     let resize = [Resize(2 * SMALL), Group(2), Sync];

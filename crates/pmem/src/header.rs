@@ -71,13 +71,6 @@ impl<T: Slot> Slots<T> {
         self.write_slot(step, sync_step, &self.value)
     }
 
-    /// Writes the header once more where it was found; durable with the file's next sync.
-    pub(crate) fn rewrite(&self, step: &'static str) -> Result<(), Error> {
-        let offset = SLOT_OFFSETS[(self.value.sequence() % 2) as usize];
-        let written = self.file.write_at(step, self.value.as_bytes(), offset);
-        written.map_err(|e| Error::io(step, &self.path, e))
-    }
-
     fn write_slot(
         &self,
         step: &'static str,

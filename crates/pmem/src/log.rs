@@ -142,7 +142,8 @@ pub(crate) struct Parts {
 impl RedoLog {
     /// The log that `adopted` describes, over a mapping that holds what was replayed, or will.
     pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
-        let generation::Adopted { path, header, ring, end, blank, voids } = adopted;
+        let generation::Adopted { path, header, ring, settled, opening, end, blank, voids } =
+            adopted;
         let first = *header.get();
         let from = Place::start(&first);
         let mut pages = PageTable::default();
@@ -161,11 +162,11 @@ impl RedoLog {
             pending: parts.pending,
             opened: end,
             state: Mutex::new(State {
-                tail: Vec::new(),
+                tail: opening,
                 spare: Vec::new(),
                 end,
-                written: end,
-                durable: end,
+                written: settled,
+                durable: settled,
                 start: from.position,
                 held: 0,
                 sections: 0,

@@ -81,7 +81,6 @@ pub const STEPS: &[Step] = &[
     Step { name: "log.recycle_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.remove_draft", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.rename", kind: StepKind::Disk, room: "pmem" },
-    Step { name: "log.resume_header", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.resume_next_sync", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.resume_next_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.resume_write", kind: StepKind::Disk, room: "pmem" },

@@ -39,6 +39,10 @@ pub(crate) struct Adopted {
     pub(super) path: PathBuf,
     pub(super) header: Slots<LogHeader>,
     pub(super) ring: Ring,
+    /// Where the groups end that are durable.
+    pub(super) settled: Place,
+    /// A group behind them that is still to be written, and where it ends.
+    pub(super) opening: Vec<u8>,
     pub(super) end: Place,
     /// Where the ring's blocks begin that are still to be written; zero when none are.
     pub(super) blank: u64,
@@ -140,23 +144,24 @@ fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -
         return None;
     }
     let salt = header.get().salt.get();
-    let mut bytes = replay.unsettled().to_vec();
-    let position = replay.end.position - bytes.len() as u64;
-    let number = [source.disk.entropy(), source.disk.entropy()];
-    let end = encode_opening(&mut bytes, (salt, replay.synced_through), replay.end, number);
-    // A sync that failed may have left the header, and groups that nobody has called durable, in
-    // the system's memory alone: a sync would not write them, they have to be written once more.
-    header.rewrite("log.resume_header").ok()?;
-    ring.write("log.resume_write", &bytes, position).ok()?;
+    let bytes = replay.unsettled();
+    let settled = replay.end;
+    // A sync that failed may have left groups that nobody has called durable in the system's memory
+    // alone: a sync would not write them, they have to be written once more. Where they are: until
+    // the header is durable, an older one may count, and name all that lies elsewhere.
+    ring.write("log.resume_write", bytes, settled.position - bytes.len() as u64).ok()?;
     // ORDER: what was read is durable, with the header, before anything is built on it.
     let next = |header: &mut LogHeader| {
         header.previous = header.generation;
         header.generation.set(header.previous.get() + 1);
     };
     header.update("log.resume_next_write", "log.resume_next_sync", next).ok()?;
+    let mut opening = Vec::new();
+    let number = [source.disk.entropy(), source.disk.entropy()];
+    let end = encode_opening(&mut opening, (salt, replay.synced_through), settled, number);
     let blank = blank(source, &ring, end);
     let voids = mem::take(&mut replay.voids);
-    Some(Adopted { path: path.to_owned(), header, ring, end, blank, voids })
+    Some(Adopted { path: path.to_owned(), header, ring, settled, opening, end, blank, voids })
 }
 
 /// Where blocks begin that were never written, in a ring on its first lap.
@@ -197,7 +202,8 @@ fn recycle(
     let Found { header, ring } = found;
     let blank = blank(source, &ring, end);
     let voids = Voids::default();
-    Ok(Adopted { path: path.to_owned(), header, ring, end, blank, voids })
+    let (settled, opening) = (end, Vec::new());
+    Ok(Adopted { path: path.to_owned(), header, ring, settled, opening, end, blank, voids })
 }
 
 /// The log of that name, if there is one; it is the pool's and whole.
@@ -274,7 +280,8 @@ fn create_draft(
     disk.sync_dir("log.sync_dir", path).map_err(|e| Error::io("sync directory of", path, e))?;
     let ring = Ring { file, capacity };
     let voids = Voids::default();
-    Ok(Adopted { path: path.to_owned(), header: slots, ring, end, blank, voids })
+    let (header, settled, opening) = (slots, end, Vec::new());
+    Ok(Adopted { path: path.to_owned(), header, ring, settled, opening, end, blank, voids })
 }
 
 /// Writes the lines that were replayed as the ring's first groups; the place behind them.

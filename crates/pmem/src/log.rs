@@ -82,9 +82,8 @@ struct State {
     failures: u64,
     want_checkpoint: bool,
     stop: bool,
-    /// From here to the first end of the ring the file has blocks that were never written; zero
-    /// when it has none.
-    blank: u64,
+    /// Where, before the first end of the ring, blocks begin that were never written.
+    blank: Option<u64>,
     pages: PageTable,
 }
 

@@ -199,13 +199,20 @@ impl SimDisk {
         inner.state.sync_names();
     }
 
-    /// Sectors of a file, within its length, that were never written.
-    pub fn unwritten(&self, path: &Path) -> usize {
+    /// Sectors of a file, from byte `from` on, that were never written.
+    pub fn unwritten(&self, path: &Path, from: usize) -> usize {
         let inner = &mut *self.lock();
         let Some(file) = inner.state.find(path, &mut inner.chooser) else {
             return 0;
         };
-        inner.state.files[file].unwritten_count()
+        inner.state.files[file].unwritten_count(from)
+    }
+
+    /// Sectors of a file that have room on the disk.
+    pub fn room_taken(&self, path: &Path) -> usize {
+        let inner = &mut *self.lock();
+        let file = inner.state.find(path, &mut inner.chooser);
+        file.map_or(0, |file| inner.state.files[file].room_taken())
     }
 
     /// Changes names in a step.

@@ -7,6 +7,7 @@
 //! crash before each step of that, and must hold a state that was promised: exactly that of some
 //! fence, at or after the last one that was synced.
 
+mod behind;
 mod explorer;
 mod judge;
 mod life;
@@ -18,6 +19,7 @@ use std::time::Instant;
 
 use tembo_sim::{Random, Slip};
 
+use crate::judge::quietly;
 use crate::{
     Effort, Model, Mutation, Outcome, STEPS, StepKind, Structure, Target, Twist, Violation, command,
 };
@@ -38,6 +40,9 @@ const LATE: &[(&str, &str)] = &[
     ("pool.checkpoint_sync", "log.trim_sync"),
 ];
 
+/// The name under which [`behind`] is found.
+const BEHIND: &str = "behind";
+
 /// Workloads among which one is looked for by name.
 const NAMED_MAX: usize = 100_000;
 
@@ -47,6 +52,11 @@ pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outco
     let slip = mutation.and_then(slip);
     let mut explorer = Explorer::new(effort);
     let mut violation = None;
+    if effort.workload.is_none_or(|name| name == BEHIND)
+        && let Err(what) = quietly(|| behind::look_behind(slip.as_ref()))
+    {
+        violation = Some(told(effort, BEHIND, mutation, what));
+    }
     let mut random = Random::new(effort.seed);
     let by_chance = (0..).map(|number| workload::random(&mut random, number));
     let all = workload::named().into_iter().chain(workload::sequences()).chain(by_chance);
@@ -54,11 +64,14 @@ pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outco
     // One that is asked for by name may be any of chance's first ones.
     let all = all.take(if effort.workload.is_some() { NAMED_MAX } else { usize::MAX });
     for workload in all.filter(wanted) {
+        if violation.is_some() {
+            break;
+        }
         match trial::try_out(&mut explorer, &workload, slip.as_ref()) {
             Ok(()) => {}
             Err(Stop::Enough) => break,
             Err(Stop::Wrong(what)) => {
-                violation = Some(told(effort, &workload, mutation, what));
+                violation = Some(told(effort, &workload.name, mutation, what));
                 break;
             }
         }
@@ -95,10 +108,10 @@ pub(crate) fn mutations() -> Vec<Mutation> {
 
 fn told(
     effort: &Effort<'_>,
-    workload: &Workload,
+    workload: &str,
     mutation: Option<&Mutation>,
     what: String,
 ) -> Violation {
-    let replay = command::replay(TARGET, effort, &workload.name, mutation);
-    Violation { what, workload: workload.name.clone(), replay }
+    let replay = command::replay(TARGET, effort, workload, mutation);
+    Violation { what, workload: workload.to_owned(), replay }
 }

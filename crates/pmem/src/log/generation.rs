@@ -44,8 +44,8 @@ pub(crate) struct Adopted {
     /// A group behind them that is still to be written, and where it ends.
     pub(super) opening: Vec<u8>,
     pub(super) end: Place,
-    /// Where the ring's blocks begin that are still to be written; zero when none are.
-    pub(super) blank: u64,
+    /// Where the ring's blocks begin that are still to be written, if some are.
+    pub(super) blank: Option<u64>,
     /// Ranges of which the log holds lines that no longer count.
     pub(super) voids: Voids,
 }
@@ -165,13 +165,13 @@ fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -
 }
 
 /// Where blocks begin that were never written, in a ring on its first lap.
-fn blank(source: &Source<'_>, ring: &Ring, end: Place) -> u64 {
+fn blank(source: &Source<'_>, ring: &Ring, end: Place) -> Option<u64> {
     if !source.zero_later || end.position >= ring.capacity {
-        return 0;
+        return None;
     }
-    let hole = ring.file.hole(ring.offset(end.position)).ok().flatten();
-    let hole = hole.filter(|hole| *hole < LOG_HEADER_SIZE + ring.capacity);
-    hole.map_or(0, |hole| hole.saturating_sub(LOG_HEADER_SIZE).max(end.position))
+    let hole = ring.file.hole(ring.offset(end.position)).ok().flatten()?;
+    let is_in_ring = hole < LOG_HEADER_SIZE + ring.capacity;
+    is_in_ring.then(|| hole.saturating_sub(LOG_HEADER_SIZE).max(end.position))
 }
 
 /// Recycles the log of a clean pool, or makes its first.
@@ -267,7 +267,7 @@ fn create_draft(
     let file = WatchedFile::new(file);
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
     let end = fill_groups(file.as_ref(), &header, &lines).map_err(|e| io("write", e))?;
-    let blank = if source.zero_later { end.position } else { 0 };
+    let blank = source.zero_later.then_some(end.position);
     if !source.zero_later {
         fill_zeroes(file.as_ref(), end, capacity).map_err(|e| io("write", e))?;
     }

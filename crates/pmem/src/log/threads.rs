@@ -65,8 +65,8 @@ impl RedoLog {
         let mut state = self.lock();
         while !state.stop {
             if !state.want_checkpoint {
-                if state.blank != 0 {
-                    state = self.zero_ahead(state);
+                if let Some(blank) = state.blank {
+                    state = self.zero_ahead(state, blank);
                     continue;
                 }
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -88,14 +88,18 @@ impl RedoLog {
 
     /// Writes some zeroes into a ring that is new, ahead of its groups: blocks that are in use
     /// already make an `fdatasync` cheaper, and opening does not wait for them.
-    fn zero_ahead<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn zero_ahead<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        blank: u64,
+    ) -> MutexGuard<'s, State> {
         if state.writing {
             return self.wait(state);
         }
-        let from = state.blank.max(state.written.position);
+        let from = blank.max(state.written.position);
         let to = self.ring.capacity.min(from + PIECE as u64);
         if from >= to || state.poison.is_some() {
-            state.blank = 0;
+            state.blank = None;
             return state;
         }
         state.writing = true;
@@ -104,7 +108,7 @@ impl RedoLog {
         let mut state = self.lock();
         state.writing = false;
         // There were no groups in the way of a failure; the next write of one meets it again.
-        state.blank = if result.is_ok() { to } else { 0 };
+        state.blank = result.is_ok().then_some(to);
         self.tell(&state);
         state
     }

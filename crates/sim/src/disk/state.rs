@@ -57,9 +57,15 @@ impl File {
         (from..self.blocks.len()).find(|at| self.blocks[*at] != Block::Written)
     }
 
-    /// Sectors that were never written.
-    pub(super) fn unwritten_count(&self) -> usize {
-        self.blocks.iter().filter(|block| **block != Block::Written).count()
+    /// Sectors from byte `from` on that were never written.
+    pub(super) fn unwritten_count(&self, from: usize) -> usize {
+        let blocks = self.blocks.iter().skip(from / SECTOR);
+        blocks.filter(|block| **block != Block::Written).count()
+    }
+
+    /// Sectors that have room.
+    pub(super) fn room_taken(&self) -> usize {
+        self.blocks.iter().filter(|block| **block != Block::Hole).count()
     }
 
     /// Takes room for a sector where it has none; `false` when `room` has none left.

@@ -90,11 +90,12 @@ const WORK: &[Op] = &[
     Op::Group(4),
 ];
 
-/// Every workload that is told by name.
+/// Every workload that is told by name, the short ones first.
 pub(super) fn named() -> Vec<Workload> {
     let mut all = openings();
-    all.extend(rounds());
+    all.extend(troubles_of_openings());
     all.extend(domains());
+    all.extend(rounds());
     all.extend(troubles());
     all
 }
@@ -162,8 +163,18 @@ fn domains() -> Vec<Workload> {
     ]
 }
 
-/// Disks that fail, and disks that are full.
+/// Work on disks that fail, and on disks that are full.
 fn troubles() -> Vec<Workload> {
+    let with = |trouble, workload| Workload { trouble, ..workload };
+    vec![
+        with(Trouble::Once(Failure::Error), workload("lie", Start::Closed, WORK)),
+        with(Trouble::Dying, workload("dying", Start::Closed, WORK)),
+        with(Trouble::Full, workload("full", Start::Closed, WORK)),
+    ]
+}
+
+/// Openings of which a step fails, or finds the disk full.
+fn troubles_of_openings() -> Vec<Workload> {
     use Op::{Checkpoint, Group, Kill, Record, Resize, Sync, Unreserved};
     let with = |trouble, workload| Workload { trouble, ..workload };
     let deep =
@@ -176,15 +187,12 @@ fn troubles() -> Vec<Workload> {
     let open = [Kill, Group(2), Sync, Checkpoint, Group(1), Sync];
     let resize = [Resize(2 * SMALL), Group(2), Sync];
     vec![
-        with(Trouble::Once(Failure::Error), workload("lie", Start::Closed, WORK)),
         deep(workload("lie-open", Start::Killed, &open)),
         deep(workload("lie-resize", Start::Killed, &resize)),
         deep(workload("lie-creation", Start::Nothing, &open)),
         Workload { is_deep: true, ..with(Trouble::OnceAt("log.trim_sync"), trim) },
-        with(Trouble::Dying, workload("dying", Start::Closed, WORK)),
         with(Trouble::Dying, workload("dying-open", Start::Killed, &open)),
         with(Trouble::Dying, workload("dying-resize", Start::Killed, &resize)),
-        with(Trouble::Full, workload("full", Start::Closed, WORK)),
         with(Trouble::Full, workload("full-resize", Start::Killed, &resize)),
         with(Trouble::NoRoom, workload("no-room", Start::Closed, &[Record, Group(9), Sync, Kill])),
     ]

@@ -1,0 +1,91 @@
+//! What is done behind the caller's back, and what a new log costs: promises that no single crash
+//! shows.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tembo_pmem::{Error, SyncPolicy};
+use tembo_sim::{Chooser, Rest, SimDisk, Slip};
+
+use super::judge::{Crash, look};
+use super::life::{LOG, Life, Op, Promise, Setup};
+
+/// How long a thread may take for what it does within milliseconds.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Bytes of the log's ring.
+const RING: u64 = 64 << 10;
+/// Sectors of its file.
+const SECTORS: usize = (HEADER + RING as usize) / 512;
+/// Bytes of the file before the ring.
+const HEADER: usize = 4096;
+
+/// Looks at each of them, on a disk that is as wrong as `slip` says.
+pub(super) fn look_behind(slip: Option<&Slip>) -> Result<(), String> {
+    let setup = |policy, background| Setup {
+        policy,
+        log_size: RING,
+        mapped: false,
+        background,
+        emulated: false,
+        slip: slip.cloned(),
+    };
+    has_a_whole_log(&setup(SyncPolicy::Always, false))?;
+    has_a_whole_log(&setup(SyncPolicy::Always, true))?;
+    syncs_at_intervals(&setup(SyncPolicy::Interval(Duration::from_millis(1)), true))
+}
+
+fn created(setup: &Setup) -> Result<Life, String> {
+    let disk = SimDisk::default();
+    disk.record();
+    let mut life = Life::before_creation(setup, disk);
+    life.create().map_err(|error: Error| format!("creating: {error}"))?;
+    Ok(life)
+}
+
+/// Waits until something is so.
+fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+    let began = Instant::now();
+    while !is_so() {
+        if began.elapsed() > PATIENCE {
+            return Err(format!("in vain is waited for {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// A log has its room when the pool's header begins to name it: a full disk is met then or never.
+/// And its blocks are written, sooner or later, so that an `fdatasync` has nothing else to do.
+fn has_a_whole_log(setup: &Setup) -> Result<(), String> {
+    let life = created(setup)?;
+    let points = life.disk.points();
+    let named = points.iter().find(|point| point.step == "open.generation_write");
+    let named = named.ok_or("the pool's header never names the log")?;
+    let taken = named.snapshot.after_kill().room_taken(Path::new(LOG));
+    if taken < SECTORS {
+        return Err(format!("the log has room for {taken} sectors of {SECTORS}"));
+    }
+    let unwritten = || life.disk.unwritten(Path::new(LOG), HEADER);
+    if setup.background {
+        wait_for("zeroes ahead of the log", || unwritten() == 0)
+    } else if unwritten() > 0 {
+        Err(format!("{} sectors of the log were never written", unwritten()))
+    } else {
+        Ok(())
+    }
+}
+
+/// What was fenced is durable after an interval.
+fn syncs_at_intervals(setup: &Setup) -> Result<(), String> {
+    let mut life = created(setup)?;
+    life.run(Op::Group(3))?.map_err(|error| error.to_string())?;
+    let syncs = || life.region.as_ref().map_or(0, |region| region.report().log_syncs);
+    wait_for("the sync of an interval", || syncs() > 0)?;
+    let state = life.past.states.len() - 1;
+    let promise = Promise { power: state, ..life.promised() };
+    let disk = life.disk.snapshot().after_power_loss(Chooser::new(Rest::Old));
+    let setup = Setup { background: false, ..setup.clone() };
+    look(&setup, &disk, &life.past, promise, Crash::Power)
+        .map_err(|what| format!("after an interval: {what}"))?;
+    Ok(())
+}

@@ -160,6 +160,17 @@ impl Mapping {
         Ok(())
     }
 
+    /// Makes the whole pages of `from..to` ready to be stored to. A hint: what fails here is met again
+    /// by the stores, or was too much to ask of an old system.
+    pub(crate) fn prepare(&self, from: u64, to: u64) {
+        let (from, to) = (from.next_multiple_of(PAGE), to / PAGE * PAGE);
+        if from < to && to <= self.reserved {
+            let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+            // SAFETY: the range is this mapping's; what its pages hold does not change.
+            let _ = unsafe { madvise(at, (to - from) as usize, Advice::LinuxPopulateWrite) };
+        }
+    }
+
     /// Drops private copies of whole pages: the next load sees the file.
     pub(crate) fn give_back(&self, from: u64, to: u64) -> io::Result<()> {
         if !from.is_multiple_of(PAGE)

@@ -227,8 +227,16 @@ impl Pool {
         };
         let mut allocator = self.shared.lock();
         loop {
+            let top = allocator.top();
             match allocator.take(class) {
-                Ok(object) => return Ok(object),
+                Ok(object) => {
+                    if allocator.top() == top + 1 {
+                        // A new chunk, which objects of the class will fill from now on.
+                        drop(allocator);
+                        self.region.prepare(self.layout().start(top), self.layout().chunk_size());
+                    }
+                    return Ok(object);
+                }
                 Err(Lack::Frontier(needed)) => self.raise_frontier(&mut allocator, needed)?,
                 Err(Lack::Size(needed)) => {
                     drop(allocator);

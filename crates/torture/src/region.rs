@@ -30,7 +30,7 @@ const TARGET: Target = Target { structure: Structure::Region, model: Model::Logg
 
 /// Syncs that come too late, and the step that they come behind.
 const LATE: &[(&str, &str)] = &[
-    ("create.sync_before_link", "create.link"),
+    ("create.sync_before_link", "open.sync_dir"),
     ("grow.sync_before_size", "grow.size_sync"),
     ("log.sync_before_bypass", "pool.bypass_sync"),
     ("log.sync_before_checkpoint", "pool.checkpoint_sync"),
@@ -60,10 +60,17 @@ pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outco
     let mut random = Random::new(effort.seed);
     let by_chance = (0..).map(|number| workload::random(&mut random, number));
     let all = workload::named().into_iter().chain(workload::sequences()).chain(by_chance);
-    let wanted = |workload: &Workload| effort.workload.is_none_or(|name| name == workload.name);
+    // What is broken is mostly found at the first look.
+    let first = if mutation.is_some() { workload::named() } else { Vec::new() };
+    let looks = first.len();
+    let all = first.into_iter().chain(all).enumerate();
+    let wanted = |(_, workload): &(usize, Workload)| {
+        effort.workload.is_none_or(|name| name == workload.name)
+    };
     // One that is asked for by name may be any of chance's first ones.
     let all = all.take(if effort.workload.is_some() { NAMED_MAX } else { usize::MAX });
-    for workload in all.filter(wanted) {
+    for (look, workload) in all.filter(wanted) {
+        explorer.is_narrow = look < looks;
         if violation.is_some() {
             break;
         }

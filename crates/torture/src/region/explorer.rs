@@ -9,12 +9,6 @@ use super::life::{Past, Promise, Setup};
 use crate::Effort;
 use crate::judge::quietly;
 
-/// Images of one point up to which all are tried.
-const ALL_MAX: usize = 64;
-/// Things of which one alone is old, or new.
-const ONES_MAX: usize = 24;
-/// Images of one point that chance picks.
-const RANDOM: usize = 8;
 /// One recovery in so many is cut off at each of its steps.
 const DEEP: u64 = 16;
 
@@ -29,10 +23,21 @@ pub(super) enum Stop {
 /// How many images there are of a point.
 #[derive(Clone, Copy)]
 struct Width {
+    /// Up to so many, all.
     all: usize,
+    /// Else things of which one alone is old, or new.
     ones: usize,
+    /// And what chance picks.
     random: usize,
 }
+
+/// What a wide exploration looks at, of a workload and of a recovery.
+const WIDE: [Width; 2] =
+    [Width { all: 64, ones: 24, random: 8 }, Width { all: 16, ones: 8, random: 1 }];
+
+/// What a first look looks at.
+const NARROW: [Width; 2] =
+    [Width { all: 4, ones: 3, random: 0 }, Width { all: 4, ones: 2, random: 0 }];
 
 /// An exploration under way.
 pub(super) struct Explorer<'e> {
@@ -45,6 +50,8 @@ pub(super) struct Explorer<'e> {
     pub(super) steps: BTreeSet<&'static str>,
     /// Cut off every recovery, not one in [`DEEP`].
     pub(super) is_deep: bool,
+    /// Look at few images of each point.
+    pub(super) is_narrow: bool,
 }
 
 impl<'e> Explorer<'e> {
@@ -57,6 +64,7 @@ impl<'e> Explorer<'e> {
             judged: HashSet::new(),
             steps: BTreeSet::new(),
             is_deep: false,
+            is_narrow: false,
         }
     }
 
@@ -67,10 +75,9 @@ impl<'e> Explorer<'e> {
         past: &Past,
         points: &[Point],
     ) -> Result<(), Stop> {
-        let width = Width { all: ALL_MAX, ones: ONES_MAX, random: RANDOM };
         for (index, point) in points.iter().enumerate() {
             let promise = past.promises[point.mark as usize];
-            let crashed = self.crash_at(setup, past, promise, point, width, 1);
+            let crashed = self.crash_at(setup, past, promise, point, 1);
             crashed.map_err(|stop| stop.at(&format!("crash before {} ({index})", point.step)))?;
         }
         Ok(())
@@ -82,9 +89,10 @@ impl<'e> Explorer<'e> {
         past: &Past,
         promise: Promise,
         point: &Point,
-        width: Width,
         depth: u32,
     ) -> Result<(), Stop> {
+        let widths = if self.is_narrow { NARROW } else { WIDE };
+        let width = widths[depth as usize - 1];
         let killed = point.snapshot.after_kill();
         let pending = point.snapshot.pending();
         self.judge(setup, past, promise, (Crash::Kill, pending), &killed, depth)?;
@@ -162,7 +170,6 @@ impl<'e> Explorer<'e> {
         state: usize,
         depth: u32,
     ) -> Result<(), Stop> {
-        let width = Width { all: 16, ones: 8, random: 1 };
         for (index, point) in points.iter().enumerate() {
             // What an opening has shown to its caller stays.
             let is_open = index + 1 == points.len();
@@ -170,7 +177,7 @@ impl<'e> Explorer<'e> {
                 true => Promise { exists: true, kill: state, power: state, ..promise },
                 false => promise,
             };
-            self.crash_at(setup, past, promise, point, width, depth + 1)
+            self.crash_at(setup, past, promise, point, depth + 1)
                 .map_err(|stop| stop.at(&format!("recovery, before {} ({index})", point.step)))?;
         }
         Ok(())

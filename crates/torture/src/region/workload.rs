@@ -175,7 +175,7 @@ fn troubles() -> Vec<Workload> {
 
 /// Openings of which a step fails, or finds the disk full.
 fn troubles_of_openings() -> Vec<Workload> {
-    use Op::{Checkpoint, Group, Kill, Record, Resize, Sync, Unreserved};
+    use Op::{Checkpoint, Group, Grow, Kill, Record, Resize, Sync, Unreserved};
     let with = |trouble, workload| Workload { trouble, ..workload };
     let deep =
         |workload| Workload { is_deep: true, ..with(Trouble::Once(Failure::Error), workload) };
@@ -191,6 +191,7 @@ fn troubles_of_openings() -> Vec<Workload> {
         deep(workload("lie-resize", Start::Killed, &resize)),
         deep(workload("lie-creation", Start::Nothing, &open)),
         Workload { is_deep: true, ..with(Trouble::OnceAt("log.trim_sync"), trim) },
+        with(Trouble::OnceAt("grow.size_sync"), workload("lie-grow", Start::Closed, &[Grow, Grow])),
         with(Trouble::Dying, workload("dying-open", Start::Killed, &open)),
         with(Trouble::Dying, workload("dying-resize", Start::Killed, &resize)),
         with(Trouble::Full, workload("full-resize", Start::Killed, &resize)),

@@ -93,8 +93,8 @@ const WORK: &[Op] = &[
 /// Every workload that is told by name, the short ones first.
 pub(super) fn named() -> Vec<Workload> {
     let mut all = openings();
-    all.extend(troubles_of_openings());
     all.extend(domains());
+    all.extend(troubles_of_openings());
     all.extend(rounds());
     all.extend(troubles());
     all

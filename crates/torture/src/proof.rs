@@ -65,8 +65,8 @@ impl<'p, S: Subject> Proof<'p, S> {
         found
     }
 
-    /// Looks for a violation with a step broken: first at few images of each crash, then at many,
-    /// and if the step stores something, at what becomes of the workload without it.
+    /// Looks for a violation with a step broken: at few images of each crash, then, if the step
+    /// stores something, at what becomes of the workload without it, then at many images.
     pub(crate) fn explore(&self, mutation: &Mutation, effort: &Effort<'_>) -> Outcome {
         let started = Instant::now();
         let broken = match mutation.twist {
@@ -82,23 +82,19 @@ impl<'p, S: Subject> Proof<'p, S> {
             .filter(|workload| effort.workload.is_none_or(|name| name == workload.script.name))
             .collect();
         let mut images = 0;
-        let mut found = None;
-        for bounds in [few, many] {
-            found = found.or_else(|| {
-                reached.iter().find_map(|&workload| {
-                    if images >= effort.images_max {
-                        return None;
-                    }
-                    let wrong = self.wrong(&workload.recording, broken, bounds, &mut images);
-                    wrong.map(|what| (workload, what))
-                })
-            });
-        }
-        if found.is_none() && mutation.twist == Twist::Dropped {
-            found = reached.iter().find_map(|&workload| {
-                self.undone(workload, &mutation.step).map(|what| (workload, what))
-            });
-        }
+        let mut look = |bounds| {
+            reached.iter().find_map(|&workload| {
+                if images >= effort.images_max {
+                    return None;
+                }
+                let wrong = self.wrong(&workload.recording, broken, bounds, &mut images);
+                wrong.map(|what| (workload, what))
+            })
+        };
+        let undone = reached.iter().filter(|_| mutation.twist == Twist::Dropped);
+        let found = look(few)
+            .or_else(|| undone.clone().find_map(|&w| Some((w, self.undone(w, mutation)?))))
+            .or_else(|| look(many));
         let violation = found.map(|(workload, what)| {
             let name = &workload.script.name;
             let replay = command::replay(self.target, effort, name, Some(mutation));
@@ -109,8 +105,9 @@ impl<'p, S: Subject> Proof<'p, S> {
     }
 
     /// What is wrong, without any crash, when the commit stores of that name are not done at all.
-    fn undone(&self, workload: &Workload<S>, name: &str) -> Option<String> {
+    fn undone(&self, workload: &Workload<S>, mutation: &Mutation) -> Option<String> {
         let Workload { script, start, .. } = workload;
+        let name = &mutation.step;
         let is_commit = |step: &&Step| step.name == name && step.kind.is_commit();
         STEPS.iter().find(is_commit)?;
         let recorder = Recorder::without(name);

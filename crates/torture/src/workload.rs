@@ -61,10 +61,10 @@ where
     first.chain(mixed)
 }
 
-/// A few of each kind, the shortest first: what a proof looks at.
+/// A few of each kind: what a proof looks at.
 pub(crate) fn some<S: Subject>(subject: &S, seed: u64) -> Vec<Script<S::Op>> {
-    let mut list: Vec<Script<S::Op>> = all_short(subject, 1).map(from_opening).collect();
-    list.extend(subject.scripts());
+    let mut list = subject.scripts();
+    list.extend(all_short(subject, 1).map(from_opening));
     list.extend((seed..seed + 30).map(|seed| random(subject, seed)));
     list
 }

@@ -12,6 +12,9 @@ use crate::recording::{Recording, Start};
 use crate::subject::{Script, Subject};
 use crate::{Effort, Mutation, Outcome, STEPS, Step, Target, Twist, Violation, command, workload};
 
+/// Images that are looked at before a workload is tried without the step.
+const AT_ONCE: u64 = 2000;
+
 /// Some workloads of a structure, carried out once, to be explored with every mutation.
 pub(crate) struct Proof<'p, S: Subject> {
     subject: &'p S,
@@ -82,9 +85,9 @@ impl<'p, S: Subject> Proof<'p, S> {
             .filter(|workload| effort.workload.is_none_or(|name| name == workload.script.name))
             .collect();
         let mut images = 0;
-        let mut look = |bounds| {
+        let mut look = |bounds, images_max: u64| {
             reached.iter().find_map(|&workload| {
-                if images >= effort.images_max {
+                if images >= images_max.min(effort.images_max) {
                     return None;
                 }
                 let wrong = self.wrong(&workload.recording, broken, bounds, &mut images);
@@ -92,9 +95,10 @@ impl<'p, S: Subject> Proof<'p, S> {
             })
         };
         let undone = reached.iter().filter(|_| mutation.twist == Twist::Dropped);
-        let found = look(few)
+        let found = look(few, AT_ONCE)
             .or_else(|| undone.clone().find_map(|&w| Some((w, self.undone(w, mutation)?))))
-            .or_else(|| look(many));
+            .or_else(|| look(few, u64::MAX))
+            .or_else(|| look(many, u64::MAX));
         let violation = found.map(|(workload, what)| {
             let name = &workload.script.name;
             let replay = command::replay(self.target, effort, name, Some(mutation));

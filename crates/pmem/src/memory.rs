@@ -1,15 +1,16 @@
 //! How much memory there is for this process.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Bytes of memory that the process may use: what the machine has, or less where its control groups
-/// (version 2) say so. `None` where the system does not tell.
+/// (of either version) say so. `None` where the system does not tell.
 pub fn memory_max() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = PathBuf::from(format!("/sys/fs/cgroup{}", group(&groups)));
-    let limits = group.ancestors().filter_map(limit_of);
+    let limits = limit_files(&groups)
+        .into_iter()
+        .filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     limits.chain(machine).min()
 }
 
@@ -19,13 +20,20 @@ fn total(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The group of version 2 in `/proc/self/cgroup`.
-fn group(text: &str) -> &str {
-    text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/")
-}
-
-fn limit_of(group: &Path) -> Option<u64> {
-    fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok()
+/// Where the limits stand of the groups in `/proc/self/cgroup`, and of the groups around them.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let (root, group, name) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+            ["0", "", group] => ("/sys/fs/cgroup", group, "memory.max"),
+            [_, "memory", group] => ("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        let group = PathBuf::from(format!("{root}{group}"));
+        let around = group.ancestors().take_while(|group| group.starts_with(root));
+        files.extend(around.map(|group| group.join(name)));
+    }
+    files
 }
 
 #[cfg(test)]
@@ -36,8 +44,30 @@ mod tests {
     fn the_systems_words_are_understood() {
         assert_eq!(total("MemFree: 1 kB\nMemTotal:       24567890 kB\n"), Some(24_567_890 << 10));
         assert_eq!(total("nothing"), None);
-        assert_eq!(group("1:name=systemd:/a\n0::/user.slice/x\n"), "/user.slice/x");
-        assert_eq!(group(""), "/");
         assert!(memory_max().is_none_or(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn the_limits_of_both_versions_are_found() {
+        let files = |groups| -> Vec<String> {
+            let files = limit_files(groups);
+            files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(
+            files("1:name=systemd:/a\n0::/user.slice/x\n"),
+            [
+                "/sys/fs/cgroup/user.slice/x/memory.max",
+                "/sys/fs/cgroup/user.slice/memory.max",
+                "/sys/fs/cgroup/memory.max"
+            ]
+        );
+        assert_eq!(
+            files("4:memory:/box\n3:cpu:/y\n"),
+            [
+                "/sys/fs/cgroup/memory/box/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
+        );
+        assert!(files("").is_empty());
     }
 }

@@ -17,6 +17,8 @@ mod full;
 mod image;
 #[path = "found/large.rs"]
 mod large;
+#[path = "found/orders.rs"]
+mod orders;
 #[path = "found/rollback.rs"]
 mod rollback;
 #[path = "found/scrub.rs"]

@@ -227,3 +227,25 @@ fn what_waits_outlives_the_next_stop() {
     let flush = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
     model.check(&Region::open(&file.0, &flush).unwrap());
 }
+
+/// A log that a larger one has replaced takes room on the disk as long as it is mapped.
+#[test]
+fn the_log_that_was_replayed_is_let_go_when_every_page_was_looked_at_before() {
+    let file = File::new("let-go");
+    let (mut random, mut model) = (Random::new(1), Model::new());
+    let region = create(&file.0, &options(1 << 20, false));
+    (0..100).for_each(|_| model.step(&region, &mut random));
+    region.sync().unwrap();
+    drop(region);
+    let region = Region::open(&file.0, &options(1 << 20, false)).unwrap();
+    let log = file.log();
+    let is_mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.contains(log.to_str().unwrap())
+    };
+    assert!(is_mapped());
+    model.check(&region);
+    region.checkpoint().unwrap();
+    assert!(!is_mapped());
+    model.check(&region);
+}

@@ -137,8 +137,10 @@ impl<'f> Node<'f> {
 
     #[cold]
     fn make_order(&self) -> Result<(), Error> {
+        // Read first: versions may die meanwhile, and then the order was made of what is dead now.
+        let era = self.forest.era();
         let (guard, order) = self.lock()?;
-        guard.set(self.forest.era(), &order);
+        guard.set(era, &order);
         Ok(())
     }
 

@@ -71,7 +71,7 @@ impl RedoLog {
 
     /// The pool file holds all that was replayed. A mapping that is a copy gets the rest of it.
     fn end_pending(&self) {
-        let Some(pending) = self.pending.as_ref().filter(|pending| !pending.is_over()) else {
+        let Some(pending) = &self.pending else {
             return;
         };
         if self.pool_is_simulated() {

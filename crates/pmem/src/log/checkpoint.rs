@@ -154,14 +154,18 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Drops copies of pages that are in the pool file while there are too many, some at a time. Only
-    /// when nobody is in a section: a page may hold stores that are not yet flushed only while somebody
-    /// is.
+    /// Drops copies of pages that are in the pool file if there are too many, some at a time, until
+    /// a quarter of the limit is free. Only when nobody is in a section: a page may hold stores that
+    /// are not yet flushed only while somebody is.
     fn give_pages_back(&self, through: Place) {
+        if self.pool_is_simulated() || !self.is_over_limit(&self.lock()) {
+            return;
+        }
+        let enough = self.private_max - self.private_max / 4;
         let mut patience = PATIENCE;
         while patience > 0 {
             let mut state = self.lock();
-            if !self.is_over_limit(&state) || state.stop || self.pool_is_simulated() {
+            if state.pages.count() * PAGE <= enough || state.stop {
                 return;
             }
             if state.sections > 0 || state.held > 0 {

@@ -34,7 +34,7 @@ use crate::header::Slots;
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::Holder;
 use crate::watched::WatchedFile;
-use crate::{Error, SyncPolicy};
+use crate::{Error, Observer, SyncPolicy};
 
 pub(crate) use generation::{Old, Source, adopt, confirm, load};
 use group::Place;
@@ -113,6 +113,7 @@ pub(crate) struct RedoLog {
     policy: SyncPolicy,
     background: bool,
     private_max: u64,
+    observer: Option<Arc<dyn Observer>>,
     /// What of the log that was replayed is not yet in the mapping.
     pending: Option<Arc<Pending>>,
     /// Where the groups of this opening begin.
@@ -135,6 +136,7 @@ pub(crate) struct Parts {
     pub(crate) policy: SyncPolicy,
     pub(crate) background: bool,
     pub(crate) private_max: u64,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) pending: Option<Arc<Pending>>,
 }
 
@@ -158,6 +160,7 @@ impl RedoLog {
             policy: parts.policy,
             background: parts.background,
             private_max: parts.private_max,
+            observer: parts.observer,
             pending: parts.pending,
             opened: end,
             state: Mutex::new(State {

@@ -36,6 +36,9 @@ pub trait Observer: Send + Sync {
     fn flush(&self, name: &'static str, offset: u64, len: u64);
     /// The named fence of the calling thread, before it takes effect.
     fn fence(&self, name: &'static str);
+    /// In the `logged` domain: the line at `offset` has been copied into a group, which is not yet
+    /// appended.
+    fn copied(&self, _offset: u64) {}
     /// A sync has succeeded.
     fn sync(&self);
     /// The region has `size` bytes from here on, the last of them zero; that is durable.

@@ -65,7 +65,12 @@ impl RedoLog {
             (self.salt, synced_through),
             place,
             (lines, extents),
-            |line, out| copy_line(mapping, line, out),
+            |line, out| {
+                copy_line(mapping, line, out);
+                if let Some(observer) = &self.observer {
+                    observer.copied(line);
+                }
+            },
         );
         for page in lines.chunk_by(|one, other| one / PAGE == other / PAGE) {
             state.pages.touch(page[0], place.sequence);

@@ -254,6 +254,7 @@ impl Place<'_> {
             policy: self.options.sync,
             background: self.options.background,
             private_max: self.options.private_max,
+            observer: self.options.observer.clone(),
             pending,
         };
         let started = Logged::start(log::RedoLog::new(adopted, parts), replayed);

@@ -50,11 +50,12 @@ impl Cdds {
             Walk { key: key.unwrap_or_default(), node: key.map(|_| root), wanted: 0, first: 0 }
         });
         let walks = &mut walks[..keys.len()];
-        for _ in 0..root.order()?.0.level {
-            walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_entry(node)));
-            walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.descend(node, view)));
+        for level in (0..=root.order()?.0.level).rev() {
+            walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_entry(node, level)));
+            if level > 0 {
+                walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.descend(node, view)));
+            }
         }
-        walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_entry(node)));
         walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_record(node, view)));
         places.extend(walks.iter().map(|walk| match walk.node {
             Some(leaf) => Place { node: leaf.object.to_bits(), since },
@@ -73,17 +74,20 @@ impl<'f> Walk<'_, 'f> {
         }
     }
 
-    /// Finds the entry in the node, and asks for it.
+    /// Finds the entry in the node, and asks for it; none if the node is not of the level.
     #[inline]
-    fn find_entry(&mut self, node: Node<'f>) -> Result<Option<Node<'f>>, Error> {
+    fn find_entry(&mut self, node: Node<'f>, level: u8) -> Result<Option<Node<'f>>, Error> {
         let (order, _) = node.order()?;
+        if order.level != level {
+            return Ok(None);
+        }
         (self.wanted, _) = node.wanted(&order, self.key)?;
         self.first = node.lower_bound(self.wanted);
         let live = (self.first..order.len()).find(|&at| !order.is_over(order.slot(at), u64::MAX));
         if let Some(position) = live {
             prefetch(node.entry(order.slot(position))?);
         }
-        if order.level == 0 {
+        if level == 0 {
             prefetch(node.entry(order.next_slot(node.capacity()))?);
         }
         Ok(Some(node))

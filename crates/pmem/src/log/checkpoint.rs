@@ -36,7 +36,11 @@ impl RedoLog {
     pub(crate) fn checkpoint(&self) -> Result<(), Error> {
         let mut work = self.lock_checkpoint();
         let result = self.checkpoint_locked(&mut work);
+        // Records that go beside the log wait for this lock within their section.
         drop(work);
+        if let Ok(through) = result {
+            self.give_pages_back(through);
+        }
         let mut state = self.lock();
         state.failure = result.as_ref().err().map(|error| Failure {
             full: matches!(error, Error::DiskFull { .. }),
@@ -44,14 +48,14 @@ impl RedoLog {
         });
         state.failures += u64::from(result.is_err());
         self.tell(&state);
-        result
+        result.map(drop)
     }
 
     pub(super) fn lock_checkpoint(&self) -> MutexGuard<'_, Checkpoint> {
         self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn checkpoint_locked(&self, work: &mut Checkpoint) -> Result<(), Error> {
+    fn checkpoint_locked(&self, work: &mut Checkpoint) -> Result<Place, Error> {
         // ORDER: the log is durable through a group before a line of it reaches the pool file: else
         // a crash could keep the line and lose the group, and with it what must come with the line.
         self.make_durable("log.sync_before_checkpoint")?;
@@ -65,8 +69,7 @@ impl RedoLog {
                 self.trim(work, through)?;
             }
         }
-        self.give_pages_back(to);
-        Ok(())
+        Ok(to)
     }
 
     /// The pool file holds all that was replayed. A mapping that is a copy gets the rest of it.
@@ -169,6 +172,10 @@ impl RedoLog {
                 return;
             }
             if state.sections > 0 || state.held > 0 {
+                if !self.background {
+                    // This may be the very thread that they wait for.
+                    return;
+                }
                 patience -= 1;
                 state.waiting += 1;
                 let waited = self.changed.wait_timeout(state, PAUSE);

@@ -14,6 +14,8 @@ const LINE_COST: u64 = 192;
 const BASE_COST: u64 = 256;
 /// Lines noted and not fenced beyond which a reservation fences them.
 const NOTED_MAX: usize = 4096;
+/// When memory is short, a checkpoint begins when one part in this many of the ring is in use.
+const MEMORY_SHARE: u64 = 8;
 /// An operation may have one part in this many of the ring.
 const SHARE: u64 = 4;
 
@@ -114,9 +116,12 @@ impl RedoLog {
         (state.end.position - state.start) * 2 > self.ring.capacity
     }
 
-    /// Wakes the checkpointer when more than half of the ring is in use, or too much memory.
+    /// Wakes the checkpointer when more than half of the ring is in use, or too much memory and enough
+    /// of the ring for a checkpoint to be worth its syncs.
     pub(super) fn check_fill(&self, state: &mut State) {
-        if self.is_half_full(state) || self.is_over_limit(state) {
+        let used = state.end.position - state.start;
+        let over = self.is_over_limit(state) && used >= self.ring.capacity / MEMORY_SHARE;
+        if self.is_half_full(state) || over {
             self.want_checkpoint(state);
         }
     }

@@ -2,8 +2,8 @@
 //! without a panic, without hanging, in bounded memory.
 //!
 //! A face takes bytes as they are. Random bytes die at the first checksum, so a case is made in two
-//! steps: an input of the corpus is [changed](alter), and its checksums are made right again
-//! ([`repair`]). `cargo-fuzz` makes the changes itself and calls the faces with its bytes, as they
+//! steps: an input of the corpus is changed (`alter`), and its checksums are made right again
+//! (`repair`). `cargo-fuzz` makes the changes itself and calls the faces with its bytes, as they
 //! are and repaired; [`Campaign`] does it from seeds, with a clock beside it.
 
 mod alter;

@@ -27,7 +27,11 @@ impl Structure {
 
     /// Whether it can be explored on that medium.
     pub fn has(self, model: Model) -> bool {
-        (self == Structure::Region) == (model == Model::Logged)
+        match self {
+            Structure::Region => model == Model::Logged,
+            Structure::Kv => true,
+            _ => model != Model::Logged,
+        }
     }
 }
 

@@ -13,15 +13,24 @@ use crate::pool::Pools;
 use crate::proof::Proof;
 use crate::region;
 use crate::server::Served;
+use crate::stack;
 use crate::subject::Subject;
 use crate::{
     Effort, Model, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
 };
 
+/// The whole stack is only looked at.
+const NOT_BROKEN_HERE: &str =
+    "the store's steps are broken in flush, and those of the disk in region";
+
 /// Explores a structure on a medium; with a mutation, until that is found.
 pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
     let explored = match target.structure {
         Structure::Region if target.model == Model::Logged => Ok(region::explore(effort, mutation)),
+        Structure::Kv if target.model == Model::Logged => match mutation {
+            None => Ok(stack::explore(effort)),
+            Some(_) => Err(NOT_BROKEN_HERE.to_owned()),
+        },
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
         Structure::Cdds => explore_one(&Tree, target, effort, mutation, 251),
         Structure::Kv => explore_one(&Kv, target, effort, mutation, 4099),
@@ -93,6 +102,7 @@ pub fn prove(
             by_two(mutations, &one, each);
             Ok(())
         }
+        Structure::Kv if target.model == Model::Logged => Err(NOT_BROKEN_HERE.to_owned()),
         Structure::Pool => prove_one(&Pools, target, effort, mutations, each),
         Structure::Cdds => prove_one(&Tree, target, effort, mutations, each),
         Structure::Kv => prove_one(&Kv, target, effort, mutations, each),

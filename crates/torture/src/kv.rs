@@ -1,6 +1,6 @@
 //! The store under torture: transactions, keyspaces, snapshots, rollback, recovery.
 
-mod model;
+pub(crate) mod model;
 mod scripts;
 
 use tembo_kv::{Error, Options, Store};

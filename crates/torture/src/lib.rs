@@ -17,6 +17,7 @@ mod recording;
 mod region;
 mod seen;
 mod server;
+mod stack;
 mod step;
 mod steps;
 mod subject;

@@ -52,6 +52,11 @@ fn the_server_survives() {
     survives(Structure::Server, Model::Eadr, 2_000);
 }
 
+#[test]
+fn the_store_survives_on_a_disk_that_loses_power() {
+    survives(Structure::Kv, Model::Logged, 10_000);
+}
+
 /// Without any one of its steps, or with a commit store too early, something is found.
 fn misses_every_step(structure: Structure) {
     let target = Target { structure, model: Model::Flush };

@@ -1,0 +1,204 @@
+//! The whole stack: the store, over a `logged` region, on a disk that loses power.
+//!
+//! The region alone is shown to keep exactly what some fence had made of it, and the store alone to
+//! survive any image that keeps its fences; here the two are tried together, on a sample. A sequence
+//! of operations by chance is carried out once, each synced before the next, and the disk is
+//! remembered before each of its steps. At each of these points the process is killed, and the power is
+//! lost in several ways. What is left is opened and must show the state before or after the
+//! operation that was under way.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tembo_kv::{Error, Options, Store};
+use tembo_pmem::{DomainRequest, Error as RegionError, RegionOptions, SyncPolicy};
+use tembo_pool::{Geometry, PoolOptions};
+use tembo_sim::{Chooser, Point, Random, Rest, SimDisk};
+
+use crate::judge::{expect, quietly, text};
+use crate::kv::model::{Op, Runner, State, maintain, random_op};
+use crate::seen::Seen;
+use crate::{Effort, Model, Outcome, Structure, Target, Violation, command};
+
+const TARGET: Target = Target { structure: Structure::Kv, model: Model::Logged };
+
+const POOL: &str = "/disk/pool";
+
+/// A pool that has to grow.
+const SIZE: (u64, u64) = (128 << 10, 1 << 20);
+/// About the smallest in which a scrub finds room. The region's own workloads go around smaller ones.
+const LOG_SIZE: u64 = 1 << 20;
+const OPERATIONS: u64 = 40;
+/// Power losses at each point of which chance says what they leave, beside all old and all new.
+const BY_CHANCE: usize = 3;
+/// Of one image in so many, the store goes on.
+const GO_ON: u64 = 16;
+const STEPS: u64 = 10;
+
+/// Explores the stack: one sequence after another.
+pub(crate) fn explore(effort: &Effort<'_>) -> Outcome {
+    let began = Instant::now();
+    let (seen, mut images, mut steps) = (Seen::new(), 0, BTreeSet::new());
+    let mut violation = None;
+    for seed in effort.seed.. {
+        let name = format!("random.{seed}");
+        if effort.workload.is_some_and(|wanted| wanted != name) {
+            if seed - effort.seed > effort.images_max {
+                break;
+            }
+            continue;
+        }
+        let tried = quietly(|| {
+            let sequence = Sequence::run(seed)?;
+            steps.extend(sequence.disk.steps());
+            sequence.crash(effort, &seen, &mut images)
+        });
+        if let Err(what) = tried {
+            let replay = command::replay(TARGET, effort, &name, None);
+            violation = Some(Violation { what, workload: name, replay });
+            break;
+        }
+        if images >= effort.images_max || effort.workload.is_some() {
+            break;
+        }
+    }
+    let (distinct, elapsed) = (seen.count(), began.elapsed());
+    Outcome { target: TARGET, images, distinct, elapsed, steps, violation }
+}
+
+fn options(disk: &SimDisk) -> Options {
+    let region = RegionOptions {
+        domain: DomainRequest::Logged,
+        sync: SyncPolicy::Always,
+        size_max: SIZE.1,
+        log_size: LOG_SIZE,
+        disk: Arc::new(disk.clone()),
+        background: false,
+        ..RegionOptions::default()
+    };
+    let pool = PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region };
+    Options { pool, background: false }
+}
+
+/// What was done, and what the store showed after each operation.
+struct Sequence {
+    seed: u64,
+    disk: SimDisk,
+    points: Vec<Point>,
+    /// `None`: there was no store. The operation with number n led from one to the next.
+    states: Vec<Option<State>>,
+    operations: Vec<String>,
+}
+
+impl Sequence {
+    fn run(seed: u64) -> Result<Sequence, String> {
+        let disk = SimDisk::default();
+        let mut random = Random::new(seed);
+        disk.record();
+        let mut store = Store::create(Path::new(POOL), &options(&disk)).map_err(text)?;
+        let mut states = vec![None, Some(State::default())];
+        let mut operations = vec!["making".to_owned()];
+        let mut state = State::default();
+        for number in 0..OPERATIONS {
+            disk.mark(states.len() as u64 - 1);
+            // At first there is a keyspace; now and then the process is another.
+            let op = match number {
+                0 => Op::Keyspace("x"),
+                _ => random_op(&mut random),
+            };
+            if number > 0 && random.below(8) == 0 {
+                match random.below(2) {
+                    0 => drop(store),
+                    // Checkpoints.
+                    _ => store.close().map_err(text)?,
+                }
+                store = Store::open(Path::new(POOL), &options(&disk)).map_err(text)?;
+            }
+            let mut runner = Runner { store: &store, state, serial: number * 8 + 1 };
+            runner.run(&op).map_err(|what| format!("{op:?}: {what}"))?;
+            state = runner.state;
+            store.sync().map_err(text)?;
+            states.push(Some(state.clone()));
+            operations.push(format!("{op:?}"));
+        }
+        disk.mark(states.len() as u64 - 1);
+        states.push(Some(state));
+        operations.push("nothing more".to_owned());
+        drop(store);
+        let points = disk.points();
+        Ok(Sequence { seed, disk, points, states, operations })
+    }
+
+    fn crash(&self, effort: &Effort<'_>, seen: &Seen, images: &mut u64) -> Result<(), String> {
+        let mut random = Random::new(self.seed ^ 0x5eed);
+        for (number, point) in self.points.iter().enumerate() {
+            if *images >= effort.images_max {
+                return Ok(());
+            }
+            let rests = (0..BY_CHANCE).map(|_| Rest::Random(Random::new(random.number())));
+            let rests = [Rest::Old, Rest::New].into_iter().chain(rests);
+            let disks = rests.map(|rest| point.snapshot.after_power_loss(Chooser::new(rest)));
+            for disk in disks.chain([point.snapshot.after_kill()]) {
+                let judged = self.judge(&disk, point.mark as usize);
+                judged.map_err(|what| {
+                    let operation = &self.operations[point.mark as usize];
+                    format!("before {} ({number}), in {operation}: {what}", point.step)
+                })?;
+                *images += 1;
+                seen.insert(disk.read_hash());
+            }
+            (effort.progress)(*images);
+        }
+        Ok(())
+    }
+
+    /// Opens what is left: it shows what was there before or after the operation, is sound, and now
+    /// and then goes on.
+    fn judge(&self, disk: &SimDisk, operation: usize) -> Result<(), String> {
+        let (before, after) = (&self.states[operation], &self.states[operation + 1]);
+        let store = match Store::open(Path::new(POOL), &options(disk)) {
+            Err(error) if is_missing(&error) => {
+                return expect(before.is_none(), "there is no store any more");
+            }
+            opened => opened.map_err(text)?,
+        };
+        let shown = State::of(&store)?;
+        let is_shown = |state: &Option<State>| state.as_ref() == Some(&shown);
+        if !is_shown(before) && !is_shown(after) {
+            return Err(format!("it shows {shown:?}\nand should {before:?}\nor {after:?}"));
+        }
+        maintain(&store)?;
+        expect(State::of(&store)? == shown, "recovery has changed what is there")?;
+        let check = store.check().map_err(text)?;
+        expect(check.leaked == 0, "something has leaked")?;
+        if disk.read_hash().is_multiple_of(GO_ON) {
+            go_on(store, disk, shown)?;
+        }
+        Ok(())
+    }
+}
+
+/// The store works on, and keeps what it did over a kill.
+fn go_on(store: Store, disk: &SimDisk, state: State) -> Result<(), String> {
+    let mut random = Random::new(disk.read_hash());
+    let mut runner = Runner { store: &store, state, serial: 10_000 };
+    for _ in 0..STEPS {
+        let op = random_op(&mut random);
+        runner.run(&op).map_err(|what| format!("going on, {op:?}: {what}"))?;
+    }
+    let state = runner.state;
+    store.sync().map_err(text)?;
+    drop(store);
+    let again = Store::open(Path::new(POOL), &options(disk)).map_err(text)?;
+    expect(State::of(&again)? == state, "having gone on, it shows something else")
+}
+
+fn is_missing(error: &Error) -> bool {
+    let Error::Region(RegionError::Io { source, .. }) = error else {
+        return false;
+    };
+    source.kind() == ErrorKind::NotFound
+}

@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
@@ -128,7 +127,7 @@ def count_syncs(args, size, pipeline):
         with serve(rival, "disk", args) as server:
             trace = os.path.join(server.folder, "strace")
             strace = shutil.which("strace")
-            before = [strace, "-f", "-c", "-e", "trace=fdatasync,fsync", "-o", trace] if strace else []
+            before = [strace, "--seccomp-bpf", "-f", "-c", "-e", "trace=fdatasync,fsync", "-o", trace] if strace else []
             client = server.start(before)
             load(server.port, size, pipeline, requests, args)
             said = client.info().get("tembo_fdatasyncs")
@@ -141,7 +140,9 @@ def count_syncs(args, size, pipeline):
                         os.kill(int(child), 15)
                 server.process.wait(60)
                 with open(trace) as file:
-                    calls = re.findall(r"(\d+)(?:\s+\d+)?\s+f(?:data)?sync\b", file.read())
+                    rows = [line.split() for line in file]
+                # Share, seconds, microseconds a call, calls, perhaps errors, name.
+                calls = [row[3] for row in rows if row[-1:] in (["fsync"], ["fdatasync"])]
                 counts[rival[0]] = {"strace": sum(map(int, calls)), "info": said}
             else:
                 counts[rival[0]] = {"strace": None, "info": said}
@@ -154,23 +155,25 @@ def report(figures, syncs, args):
         f"medians of {args.rounds} interleaved rounds; {platform.machine()}, {os.cpu_count()} cores; "
         f"{time.strftime('%Y-%m-%d')}",
         "",
-        "| place | test | d | P | server | ops/s | least–most | p99 ms | tembo is |",
+        "| place | test | d | P | server | ops/s | least–most | p99 ms | tembo to it, a round: median (least–most) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     rows = []
     for (place, size, pipeline, test, name), results in figures.items():
         ops = [result["ops"] for result in results]
         own = figures[(place, size, pipeline, test, rivals(place, args)[0][0])]
-        ratio = statistics.median(r["ops"] for r in own) / statistics.median(ops)
+        ratios = [mine["ops"] / theirs for mine, theirs in zip(own, ops)]
         row = {
             "place": place, "test": test, "size": size, "pipeline": pipeline, "server": name,
             "ops": statistics.median(ops), "ops_min": min(ops), "ops_max": max(ops),
-            "p99_ms": statistics.median(result["p99_ms"] for result in results), "ratio": ratio,
+            "p99_ms": statistics.median(result["p99_ms"] for result in results),
+            "ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
         }
         rows.append(row)
     rows.sort(key=lambda row: (row["place"], row["test"], row["size"], row["pipeline"]))
     for row in rows:
-        ratio = "" if row["server"].startswith("tembo") else f"{row['ratio']:.2f} ×"
+        ratio = f"{row['ratio']:.2f} ({row['ratio_min']:.2f}–{row['ratio_max']:.2f})"
+        ratio = "" if row["server"].startswith("tembo") else ratio
         lines.append(
             f"| {row['place']} | {row['test']} | {row['size']} | {row['pipeline']} | {row['server']} | "
             f"{row['ops']:,.0f} | {row['ops_min']:,.0f}–{row['ops_max']:,.0f} | {row['p99_ms']:.2f} | {ratio} |"

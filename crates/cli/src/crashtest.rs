@@ -3,13 +3,17 @@
 
 mod report;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use clap::ValueEnum;
 use tembo_torture as torture;
 use torture::{Effort, Mutation, Target};
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print, print_line};
-use crate::progress;
+use crate::{progress, signals};
 use report::{Explored, Proved, Wasted};
 
 #[derive(Debug, clap::Args)]
@@ -26,6 +30,9 @@ pub(crate) struct Args {
     /// Images to judge of each structure, and of each mutation at most
     #[arg(long, default_value_t = 100_000)]
     images: u64,
+    /// End an exploration after so long; a signal ends it too, with what was seen until then
+    #[arg(long, conflicts_with = "mutate")]
+    seconds: Option<u64>,
     /// Break each step in turn, or the one given: it must be missed
     #[arg(long, value_name = "STEP", num_args = 0..=1, default_missing_value = "")]
     mutate: Option<String>,
@@ -136,7 +143,7 @@ fn targets(args: &Args) -> Vec<Target> {
         .collect()
 }
 
-fn effort<'a>(args: &'a Args, progress: &'a (dyn Fn(u64) + Sync)) -> Effort<'a> {
+fn effort<'a>(args: &'a Args, progress: &'a (dyn Fn(u64) -> bool + Sync)) -> Effort<'a> {
     Effort {
         seed: args.seed,
         images_max: args.images,
@@ -147,10 +154,20 @@ fn effort<'a>(args: &'a Args, progress: &'a (dyn Fn(u64) + Sync)) -> Effort<'a> 
 
 fn explore(args: &Args, targets: &[Target]) -> anyhow::Result<Exit> {
     let mut violations = 0;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stop = stopped.clone();
+    signals::watch(move || stop.store(true, Ordering::Relaxed))?;
     for &target in targets {
+        if stopped.load(Ordering::Relaxed) {
+            break;
+        }
         let bar = progress::images(args.images, target.structure.name());
-        let told = |images: u64| bar.set_position(images);
-        let outcome = torture::explore(target, &effort(args, &told), None);
+        let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let go_on = |images: u64| {
+            bar.set_position(images);
+            !stopped.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end)
+        };
+        let outcome = torture::explore(target, &effort(args, &go_on), None);
         bar.finish_and_clear();
         violations += usize::from(outcome.violation.is_some());
         let explored = Explored::of(&outcome, args.seed);
@@ -175,7 +192,7 @@ fn prove(args: &Args, targets: &[Target], step: &str) -> anyhow::Result<Exit> {
         let asked: Vec<Mutation> = all.into_iter().filter(is_asked).collect();
         tried += asked.len();
         let bar = progress::images(asked.len() as u64, target.structure.name());
-        let nobody = |_: u64| {};
+        let nobody = |_: u64| true;
         let each = |mutation: &Mutation, outcome: &torture::Outcome| {
             bar.inc(1);
             let proved = Proved::of(mutation, outcome);
@@ -197,7 +214,7 @@ fn prove(args: &Args, targets: &[Target], step: &str) -> anyhow::Result<Exit> {
 
 fn waste(args: &Args, targets: &[Target]) -> anyhow::Result<Exit> {
     for &target in targets {
-        let nobody = |_: u64| {};
+        let nobody = |_: u64| true;
         let found = torture::redundancy(target, &effort(args, &nobody));
         let found = found.map_err(anyhow::Error::msg)?;
         let wasted = Wasted::of(target, &found);

@@ -171,10 +171,8 @@ impl<'c, S: Subject> Campaign<'c, S> {
                 lock(&kept).push(Kept { read, image: image.to_vec(), shown });
             }
             let images = self.images.fetch_add(1, Ordering::Relaxed) + 1;
-            if images.is_multiple_of(1024) {
-                (self.effort.progress)(images);
-            }
-            if images >= self.effort.images_max {
+            let enough = images.is_multiple_of(1024) && !(self.effort.progress)(images);
+            if enough || images >= self.effort.images_max {
                 self.stop.store(true, Ordering::Relaxed);
             }
             !self.stop.load(Ordering::Relaxed)

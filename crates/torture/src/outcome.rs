@@ -14,14 +14,14 @@ pub struct Effort<'a> {
     pub images_max: u64,
     /// Only the workload of that name, as a violation tells it.
     pub workload: Option<&'a str>,
-    /// Told now and then of the images judged so far.
-    pub progress: &'a (dyn Fn(u64) + Sync),
+    /// Told now and then of the images judged so far; false: this is enough.
+    pub progress: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl Effort<'_> {
     /// From that seed on, so many images, and nobody is told meanwhile.
     pub fn of(seed: u64, images_max: u64) -> Effort<'static> {
-        Effort { seed, images_max, workload: None, progress: &|_| {} }
+        Effort { seed, images_max, workload: None, progress: &|_| true }
     }
 }
 

@@ -56,13 +56,14 @@ pub(crate) fn explore(effort: &Effort<'_>) -> Outcome {
             steps.extend(sequence.disk.steps());
             sequence.crash(effort, &seen, &mut images)
         });
-        if let Err(what) = tried {
-            let replay = command::replay(TARGET, effort, &name, None);
-            violation = Some(Violation { what, workload: name, replay });
-            break;
-        }
-        if images >= effort.images_max || effort.workload.is_some() {
-            break;
+        match tried {
+            Ok(true) if effort.workload.is_none() => {}
+            Ok(_) => break,
+            Err(what) => {
+                let replay = command::replay(TARGET, effort, &name, None);
+                violation = Some(Violation { what, workload: name, replay });
+                break;
+            }
         }
     }
     let (distinct, elapsed) = (seen.count(), began.elapsed());
@@ -132,11 +133,12 @@ impl Sequence {
         Ok(Sequence { seed, disk, points, states, operations })
     }
 
-    fn crash(&self, effort: &Effort<'_>, seen: &Seen, images: &mut u64) -> Result<(), String> {
+    /// Whether to go on with another.
+    fn crash(&self, effort: &Effort<'_>, seen: &Seen, images: &mut u64) -> Result<bool, String> {
         let mut random = Random::new(self.seed ^ 0x5eed);
         for (number, point) in self.points.iter().enumerate() {
-            if *images >= effort.images_max {
-                return Ok(());
+            if *images >= effort.images_max || !(effort.progress)(*images) {
+                return Ok(false);
             }
             let rests = (0..BY_CHANCE).map(|_| Rest::Random(Random::new(random.number())));
             let rests = [Rest::Old, Rest::New].into_iter().chain(rests);
@@ -150,9 +152,8 @@ impl Sequence {
                 *images += 1;
                 seen.insert(disk.read_hash());
             }
-            (effort.progress)(*images);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Opens what is left: it shows what was there before or after the operation, is sound, and now

@@ -185,10 +185,8 @@ impl<'e> Explorer<'e> {
 
     fn count(&mut self) -> Result<(), Stop> {
         self.images += 1;
-        if self.images.is_multiple_of(1000) {
-            (self.effort.progress)(self.images);
-        }
-        if self.images > self.effort.images_max {
+        let enough = self.images.is_multiple_of(1000) && !(self.effort.progress)(self.images);
+        if enough || self.images > self.effort.images_max {
             self.images -= 1;
             return Err(Stop::Enough);
         }

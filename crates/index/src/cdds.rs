@@ -86,8 +86,8 @@ use self::format::{CELL_MAGIC, CELL_SIZE, NodeHeader, RootCell, capacity, shape}
 use self::node::Node;
 use crate::error::damaged;
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp, Surveyor,
-    VersionedIndex, View, Visit, Writer,
+    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
+    Surveyor, VersionedIndex, View, Visit, Writer,
 };
 
 /// Longest key, in bytes: a node's prefix length has sixteen bits.
@@ -202,8 +202,17 @@ impl VersionedIndex for Cdds {
         self.change(op, place, writer)
     }
 
-    fn remove_single(&self, key: &[u8], writer: &mut Writer<'_>) -> Result<Option<bool>, Error> {
-        self.remove_in_place(key, writer)
+    fn apply_single(
+        &self,
+        op: Op<'_>,
+        clock: &Clock,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error> {
+        match op {
+            // An update has two lines, which are durable in any order: only a group commits both.
+            Op::Put { .. } => Ok(None),
+            Op::Remove { key } => self.remove_single(key, clock, writer),
+        }
     }
 
     fn survey(

@@ -4,6 +4,7 @@
 //! with one store of its own, or never, and a [`DeadIntervals`] note makes them void.
 
 pub mod cdds;
+mod clock;
 mod dead;
 mod error;
 mod forest;
@@ -12,6 +13,7 @@ mod stamp;
 mod versioned;
 
 pub use cdds::Cdds;
+pub use clock::Clock;
 pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;
 pub use forest::Forest;

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use crate::{DeadIntervals, Error, Retained, Stamp};
+use crate::{Clock, DeadIntervals, Error, Retained, Stamp};
 use tembo_pool::Object;
 
 /// A point in the history of the store, from which one reads.
@@ -144,11 +144,20 @@ pub trait VersionedIndex: Send + Sync {
     /// As `apply`, to a key whose place is known.
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
 
-    /// Removes `key` with one in-place store under a stamp that commits by itself. `None`: that
-    /// would need a change of structure, apply it in a group instead.
+    /// Applies one change that commits by itself: stamped, as the last act before the index's own
+    /// fence, with the next version of `clock`. True if the key was there before; what changes nothing
+    /// draws no version. `None`: this index cannot do that in place, apply it in a group instead.
     ///
-    /// Durability point: the caller's next fence.
-    fn remove_single(&self, key: &[u8], writer: &mut Writer<'_>) -> Result<Option<bool>, Error>;
+    /// Of `writer.stamp` only the lane counts before; afterwards it is the stamp that was given. What
+    /// the clock draws next is below the durable limit of versions: the caller has seen to that.
+    ///
+    /// Durability point: when it returns.
+    fn apply_single(
+        &self,
+        op: Op<'_>,
+        clock: &Clock,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error>;
 
     /// Reports every object that a retained version can reach.
     fn survey(

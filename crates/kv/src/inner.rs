@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tembo_index::{Cdds, DeadInterval, DeadIntervals, Forest, VERSION_MAX, Writer};
+use tembo_index::{Cdds, Clock, DeadInterval, DeadIntervals, Forest, VERSION_MAX, Writer};
 use tembo_pmem::Region;
 use tembo_pool::Pool;
 
@@ -21,6 +21,8 @@ pub(crate) struct Inner {
     pub(crate) ledger: Ledger,
     pub(crate) catalogue: Catalogue,
     pub(crate) pins: Pins,
+    /// Draws the versions, for the one writer.
+    pub(crate) clock: Clock,
     pub(crate) durable: AtomicU64,
     pub(crate) writer: Mutex<WriterState>,
     /// Held for reading while a snapshot begins, for writing by a rollback.
@@ -127,16 +129,22 @@ impl Inner {
 
     /// The next version, below the durable limit.
     pub(crate) fn next_version(&self, state: &mut WriterState) -> Result<u64, Error> {
-        let version = state.version + 1;
+        self.allow_next(state)?;
+        Ok(self.clock.draw())
+    }
+
+    /// Sees to it that what the clock draws next lies below the durable limit.
+    pub(crate) fn allow_next(&self, state: &mut WriterState) -> Result<(), Error> {
+        let version = self.clock.last() + 1;
+        if version <= state.limit {
+            return Ok(());
+        }
         if version >= VERSION_MAX {
             return Err(Error::Damaged { what: "a version that is left" });
         }
-        if version > state.limit {
-            let _section = self.region().reserve(2)?;
-            state.limit = self.ledger.raise_limit(self.region(), version)?;
-        }
-        state.version = version;
-        Ok(version)
+        let _section = self.region().reserve(2)?;
+        state.limit = self.ledger.raise_limit(self.region(), version)?;
+        Ok(())
     }
 
     /// After a commit: what it unlinked waits for its readers, and what nobody reads is given back.

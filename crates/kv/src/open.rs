@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use tembo_index::{Cdds, DeadIntervals, Forest, Stamp, View};
+use tembo_index::{Cdds, Clock, DeadIntervals, Forest, Stamp, View};
 use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
@@ -60,7 +60,6 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let trees = trees(&forest, &catalogue, view)?;
     region.sync()?;
     let state = WriterState {
-        version: before,
         limit,
         trees,
         inherited: named.iter().map(|(_, version)| *version).collect(),
@@ -84,6 +83,7 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         ledger,
         catalogue,
         pins,
+        clock: Clock::new(before),
         durable: AtomicU64::new(before),
         writer: Mutex::new(state),
     })

@@ -99,7 +99,7 @@ impl Inner {
                 }
             }
         }
-        self.scrub_roots(state, &trees)?;
+        self.scrub_roots(&trees)?;
         let mut sweep = self.pool().begin_sweep()?;
         sweep.mark(self.ledger.root())?;
         // What the survey frees, nobody may hold for needed.
@@ -114,14 +114,10 @@ impl Inner {
     }
 
     /// Takes back the roots of dead versions, so that the sweep need not keep them.
-    fn scrub_roots(
-        &self,
-        state: &mut WriterState,
-        trees: &BTreeMap<u64, Arc<Cdds>>,
-    ) -> Result<(), Error> {
+    fn scrub_roots(&self, trees: &BTreeMap<u64, Arc<Cdds>>) -> Result<(), Error> {
         let (dead, retained) = (self.forest.dead(), self.pins.retained());
         let mut writer = Writer {
-            stamp: Ledger::grouped(state.version),
+            stamp: Ledger::grouped(self.clock.last()),
             dead: &dead,
             retained: &retained,
             retired: &mut Vec::new(),
@@ -187,7 +183,7 @@ impl Inner {
         let (dead, retained) = (self.forest.dead(), self.pins.retained());
         let mut retired = Vec::new();
         let mut writer = Writer {
-            stamp: Ledger::grouped(state.version),
+            stamp: Ledger::grouped(self.clock.last()),
             dead: &dead,
             retained: &retained,
             retired: &mut retired,

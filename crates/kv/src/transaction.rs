@@ -50,12 +50,17 @@ impl<'s> Transaction<'s> {
         })
     }
 
+    /// Its own version, or the last one before it.
+    fn newest(&self) -> u64 {
+        self.version.unwrap_or_else(|| self.inner.clock.last())
+    }
+
     fn view(&self) -> View<'_> {
-        View { version: self.version.unwrap_or(self.state.version), dead: &self.dead }
+        View { version: self.newest(), dead: &self.dead }
     }
 
     fn tree(&self, keyspace: Keyspace) -> Result<&Tree, Error> {
-        let version = self.state.version;
+        let version = self.inner.clock.last();
         let tree = self.state.trees.get(keyspace.id as usize);
         tree.filter(|tree| tree.incarnation == keyspace.incarnation)
             .ok_or(Error::NoSuchKeyspace { version })
@@ -70,7 +75,7 @@ impl<'s> Transaction<'s> {
     /// Says that these keys will soon be read or changed, in this order: for many keys at once that is
     /// faster. Changes nothing. What was said before is forgotten.
     pub fn look_ahead(&mut self, keyspace: Keyspace, keys: &[&[u8]]) {
-        let view = View { version: self.version.unwrap_or(self.state.version), dead: &self.dead };
+        let view = View { version: self.newest(), dead: &self.dead };
         let Some(tree) = self.state.trees.get(keyspace.id as usize) else { return };
         if tree.incarnation == keyspace.incarnation {
             tree.index.look_ahead(keys, view, self.ahead.begin(keyspace, keys));
@@ -160,7 +165,7 @@ impl<'s> Transaction<'s> {
     /// [`Error::Poisoned`]; then nothing of it may be shown, though it may be there after the next
     /// open.
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
-        let Some(version) = self.version else { return Ok(self.state.version) };
+        let Some(version) = self.version else { return Ok(self.inner.clock.last()) };
         let inner = self.inner;
         inner.commit_word(&mut self.state, version)?;
         self.version = None;
@@ -180,19 +185,18 @@ impl<'s> Transaction<'s> {
             return Ok(Some(false));
         }
         let inner = self.inner;
-        let version = inner.next_version(&mut self.state)?;
+        inner.allow_next(&mut self.state)?;
         let state = &mut *self.state;
         let mut writer = Writer {
-            stamp: Stamp::single(version, LANE),
+            stamp: Stamp::single(inner.clock.last(), LANE),
             dead: &self.dead,
             retained: &self.retained,
             retired: &mut state.unlinked,
         };
         let tree = &state.trees[keyspace.id as usize];
-        let removed = tree.index.remove_single(key, &mut writer)?;
+        let removed = tree.index.apply_single(Op::Remove { key }, &inner.clock, &mut writer)?;
         if removed == Some(true) {
-            // ORDER: the end commits itself: durable before anybody is told.
-            inner.region().fence("kv.remove_single.fence");
+            let version = writer.stamp.version();
             self.add(keyspace, -1);
             self.publish(version);
         }

@@ -45,8 +45,6 @@ pub(crate) enum Recovery {
 
 /// State of the one writer, under its lock.
 pub(crate) struct WriterState {
-    /// The last version used.
-    pub(crate) version: u64,
     /// The durable limit of versions.
     pub(crate) limit: u64,
     /// By number.

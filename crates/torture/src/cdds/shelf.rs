@@ -6,8 +6,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Cdds, DeadInterval, DeadIntervals, Direction, Error, Forest, Op as Change, Retained, Retired,
-    Stamp, Surveyor, VersionedIndex, View, Writer,
+    Cdds, Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Op as Change, Retained,
+    Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
 };
 use tembo_pmem::{Region, Word};
 use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
@@ -224,14 +224,13 @@ impl Shelf {
         if !self.dead.intervals().is_empty() {
             self.recover()?;
         }
-        let version = self.next_version()?;
-        let stamp = Stamp::single(version, LANE);
-        let removed = self
-            .with_writer(stamp, |tree, writer| tree.remove_single(&key(n), writer).map_err(text))?;
-        if removed == Some(true) {
-            self.pool.region().fence("torture.shelf.single");
-        }
-        self.version = version;
+        let clock = Clock::new(self.next_version()? - 1);
+        let stamp = Stamp::single(clock.last(), LANE);
+        let removed = self.with_writer(stamp, |tree, writer| {
+            let change = Change::Remove { key: &key(n) };
+            tree.apply_single(change, &clock, writer).map_err(text)
+        })?;
+        self.version = clock.last();
         self.reclaim();
         if removed.is_none() {
             self.write(&[(n, None)], 0, true)?;

@@ -59,7 +59,7 @@
 //! # Cost
 //! With p new records of l lines and no reshape, n puts flush Σl + n lines (an update ends an entry
 //! too: one line more unless old and new share one), and a remove flushes one. An index fences only
-//! when the root changes; the fences are the commit's: one for a single remove, two for a group of
+//! when the root changes, and for a single remove, whose one fence it is; a group has two, of
 //! any size. A reshape flushes up to two nodes, their bounds, and three lines in the parent.
 
 mod ahead;

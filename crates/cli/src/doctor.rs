@@ -6,6 +6,7 @@ mod system;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tembo_kv::IndexKind;
 use tembo_pmem::{Domain, DomainRequest, Error, Region, RegionOptions};
 
 use crate::exit::{Exit, refuse};
@@ -32,6 +33,8 @@ struct Findings {
     is_memory: bool,
     map_sync: bool,
     domain: &'static str,
+    /// Of a new pool.
+    index: &'static str,
     pages: system::Pages,
     /// Store, flush and fence of one random line; None where flushing cannot be tried.
     persist_ns: Option<f64>,
@@ -78,6 +81,7 @@ fn examine(folder: &Path) -> anyhow::Result<Findings> {
         path: folder.display().to_string(),
         processor: processor(),
         domain: if map_sync { "flush" } else { "logged" },
+        index: IndexKind::default().name(),
         filesystem,
         is_memory,
         map_sync,
@@ -152,6 +156,7 @@ fn lines(findings: &Findings) -> Lines {
     lines.add("memory only", yes(findings.is_memory));
     lines.add("MAP_SYNC", yes(findings.map_sync));
     lines.add("domain", format_args!("{} (--domain auto)", findings.domain));
+    lines.add("index", format_args!("{} (of a new pool)", findings.index));
     let processor = &findings.processor;
     lines.add("flush instruction", processor.instruction);
     lines.add("clwb", yes(processor.clwb));

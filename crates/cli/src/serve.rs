@@ -52,6 +52,7 @@ struct Ready {
     address: SocketAddr,
     pool: Option<String>,
     domain: String,
+    index: &'static str,
     sync: String,
     /// The newest version in the store.
     version: u64,
@@ -106,6 +107,7 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
         address: server.local_addr(),
         pool,
         domain: report.domain,
+        index: report.index.name(),
         sync: report.sync_policy,
         version: report.visible,
         recovery_us: report.recovery_us,
@@ -117,11 +119,12 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
 impl Ready {
     fn line(&self) -> String {
         format!(
-            "tembo {} ready at {} | pool {} | domain {} | sync {} | version {} | recovered in {:.1} ms",
+            "tembo {} ready at {} | pool {} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
             self.program,
             self.address,
             self.pool.as_deref().unwrap_or("none"),
             self.domain,
+            self.index,
             self.sync,
             self.version,
             self.recovery_us as f64 / 1e3,

@@ -23,6 +23,7 @@ pub(crate) struct Args {
 struct Stat {
     pool: String,
     domain: String,
+    index: &'static str,
     version: u64,
     keys: u64,
     expiring: u64,
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let stat = Stat {
         pool: args.pool.display().to_string(),
         domain: report.domain,
+        index: report.index.name(),
         version: report.visible,
         keys: audit.keys,
         expiring: audit.expiring,
@@ -63,6 +65,7 @@ fn lines(stat: &Stat) -> Lines {
     let mut lines = Lines::default();
     lines.add("pool", &stat.pool);
     lines.add("domain", &stat.domain);
+    lines.add("index", stat.index);
     lines.add("version", stat.version);
     lines.add("keys", stat.keys);
     lines.add("keys that expire", stat.expiring);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use tembo_kv::{Options, Store};
+use tembo_kv::{IndexKind, Options, Store};
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::PoolOptions;
 
@@ -41,6 +41,33 @@ pub(crate) enum Sync {
     Os,
 }
 
+/// Which index holds the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Index {
+    /// The CDDS B-Tree: every node is persistent
+    Cdds,
+    /// The NV-Tree: only its leaves are
+    Nvtree,
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        match IndexKind::default() {
+            IndexKind::Cdds => Index::Cdds,
+            IndexKind::Nvtree => Index::Nvtree,
+        }
+    }
+}
+
+impl Index {
+    fn kind(self) -> IndexKind {
+        match self {
+            Index::Cdds => IndexKind::Cdds,
+            Index::Nvtree => IndexKind::Nvtree,
+        }
+    }
+}
+
 /// The options of every command that opens a pool.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StoreArgs {
@@ -50,6 +77,9 @@ pub(crate) struct StoreArgs {
     /// When the redo log is synced
     #[arg(long, value_enum, default_value_t)]
     pub(crate) sync: Sync,
+    /// Index of a new pool; one that is there keeps its own
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) index: Index,
     /// Size of a new pool; it grows as needed
     #[arg(long, value_parser = bytes::parse, default_value = "64M", value_name = "SIZE")]
     pub(crate) size: u64,
@@ -89,7 +119,7 @@ impl StoreArgs {
     }
 
     fn options(&self) -> Options {
-        Options { pool: self.pool_options(), ..Options::default() }
+        Options { pool: self.pool_options(), index: self.index.kind(), ..Options::default() }
     }
 
     /// Opens the store at `path`, or creates it where there is nothing.
@@ -149,6 +179,7 @@ pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
     let args = StoreArgs {
         domain: Domain::Auto,
         sync: Sync::Always,
+        index: Index::default(),
         size,
         size_max: region.size_max,
         log_size,

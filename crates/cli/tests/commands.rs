@@ -80,6 +80,7 @@ fn stat_and_check_report_for_programs() {
     fill(&pool);
     let stat = json(&run(&["stat", text(&pool), "--json"]).stdout);
     assert_eq!((&stat["keys"], &stat["domain"]), (&4.into(), &"logged".into()));
+    assert_eq!(stat["index"], tembo_kv::IndexKind::default().name());
     let check = json(&run(&["check", text(&pool), "--json"]).stdout);
     assert_eq!((&check["keys"], &check["faults"]), (&4.into(), &Value::Array(vec![])));
 }
@@ -100,6 +101,21 @@ fn every_shell_gets_its_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);
         assert!(String::from_utf8(output.stdout).unwrap().contains("tembo"), "{shell}");
+    }
+}
+
+#[test]
+fn a_pool_keeps_its_index_and_one_of_an_index_that_is_not_there_is_not_made() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("a.pool");
+    let serve = |index: &str| Setup::new(&pool, &["--index", index]);
+    let refused = run(&["serve", "--port", "0", "--pool", text(&pool), "--index", "nvtree"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    for asked in ["cdds", "nvtree"] {
+        let server = serve(asked).start();
+        assert!(server.ready.contains("index cdds"), "{}", server.ready);
+        assert!(server.stop().success());
     }
 }
 

@@ -158,6 +158,12 @@ impl Cdds {
         self.cell_object
     }
 
+    /// Whether the cell of such a tree lies there: an object of the pool.
+    pub(crate) fn lies_at(pool: &Pool, cell: Object) -> Result<bool, Error> {
+        let media: &RootCell = pool.region().get(cell.offset())?;
+        Ok(media.magic.load() == CELL_MAGIC)
+    }
+
     /// The tree behind an object that `create` returned, made in version `birth`.
     pub fn open(forest: Arc<Forest>, cell_object: Object, birth: u64) -> Result<Cdds, Error> {
         forest.pool().valid(cell_object)?;

@@ -8,6 +8,7 @@ mod clock;
 mod dead;
 mod error;
 mod forest;
+mod index;
 mod retained;
 mod stamp;
 mod versioned;
@@ -17,6 +18,7 @@ pub use clock::Clock;
 pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;
 pub use forest::Forest;
+pub use index::{Index, IndexKind};
 pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use versioned::{

@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tembo_index::{Cdds, Direction, Forest, Op, VersionedIndex, View, Writer};
+use tembo_index::{Direction, Forest, Index, IndexKind, Op, VersionedIndex, View, Writer};
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Error;
-use crate::format::{INDEX_CDDS, KEYSPACE_TAG, KeyspaceEntry};
+use crate::format::{INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry};
 
 /// The catalogue's tree.
 pub(crate) struct Catalogue {
-    tree: Cdds,
+    tree: Index,
 }
 
 impl Catalogue {
-    pub(crate) fn new(tree: Cdds) -> Catalogue {
+    pub(crate) fn new(tree: Index) -> Catalogue {
         Catalogue { tree }
     }
 
-    pub(crate) fn tree(&self) -> &Cdds {
+    pub(crate) fn tree(&self) -> &Index {
         &self.tree
     }
 
@@ -72,10 +72,19 @@ fn decode(value: &[u8]) -> Result<KeyspaceEntry, Error> {
 }
 
 /// The tree that a catalogue entry names.
-pub(crate) fn open_tree(forest: &Arc<Forest>, entry: &KeyspaceEntry) -> Result<Cdds, Error> {
-    if entry.index.get() != INDEX_CDDS {
-        return Err(Error::Damaged { what: "an index that this program knows" });
-    }
+pub(crate) fn open_tree(forest: &Arc<Forest>, entry: &KeyspaceEntry) -> Result<Index, Error> {
     let cell = Object::from_bits(entry.cell.get());
-    Ok(Cdds::open(forest.clone(), cell, entry.birth.get())?)
+    let index = Index::open(forest.clone(), cell, entry.birth.get())?;
+    if entry.index.get() != index_number(index.kind()) {
+        return Err(Error::Damaged { what: "the index that the catalogue says" });
+    }
+    Ok(index)
+}
+
+/// How a catalogue entry says which index it is.
+pub(crate) fn index_number(kind: IndexKind) -> u64 {
+    match kind {
+        IndexKind::Cdds => INDEX_CDDS,
+        IndexKind::Nvtree => INDEX_NVTREE,
+    }
 }

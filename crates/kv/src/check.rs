@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use tembo_index::{CheckReport, Surveyor, VersionedIndex, View};
+use tembo_index::{CheckReport, IndexKind, Surveyor, VersionedIndex, View};
 use tembo_pmem::Domain;
 use tembo_pool::{Account, Census, Object};
 
@@ -14,6 +14,8 @@ use crate::{Error, Store};
 /// How a store is.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// The index of every keyspace.
+    pub index: IndexKind,
     /// The persistence domain.
     pub domain: String,
     /// The sync policy of the `logged` domain.
@@ -76,6 +78,7 @@ impl Store {
         let region = inner.region().report();
         let usage = inner.pool().usage();
         Report {
+            index: inner.catalogue.tree().kind(),
             domain: domain_name(region.domain).into(),
             sync_policy: policy_name(region.sync).into(),
             visible: self.visible(),

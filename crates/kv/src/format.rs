@@ -84,11 +84,12 @@ pub(crate) struct KeyspaceEntry {
     pub(crate) cell: U64,
     /// The version that made the tree.
     pub(crate) birth: U64,
-    /// Which index: [`INDEX_CDDS`].
+    /// Which index: [`INDEX_CDDS`] or [`INDEX_NVTREE`].
     pub(crate) index: U64,
 }
 
 pub(crate) const INDEX_CDDS: u64 = 1;
+pub(crate) const INDEX_NVTREE: u64 = 2;
 const _: () = assert!(size_of::<KeyspaceEntry>() == 32);
 
 /// First byte of a catalogue key: a keyspace's name follows.

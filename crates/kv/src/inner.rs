@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tembo_index::{Cdds, Clock, DeadInterval, DeadIntervals, Forest, VERSION_MAX, Writer};
+use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, VERSION_MAX, Writer};
 use tembo_pmem::Region;
 use tembo_pool::Pool;
 
-use crate::catalogue::Catalogue;
-use crate::format::{INDEX_CDDS, KeyspaceEntry};
+use crate::catalogue::{Catalogue, index_number};
+use crate::format::KeyspaceEntry;
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::wake::Wake;
@@ -43,7 +43,7 @@ pub(crate) struct Current {
 #[derive(Clone)]
 pub(crate) struct Known {
     pub(crate) name: String,
-    pub(crate) index: Arc<Cdds>,
+    pub(crate) index: Arc<Index>,
     pub(crate) incarnation: u32,
 }
 
@@ -258,12 +258,14 @@ pub(crate) fn create_tree(
     writer: &mut Writer<'_>,
 ) -> Result<Tree, Error> {
     let _section = inner.pool().reserve(4096, 64)?;
-    let (index, cell) = Cdds::create(inner.forest.clone(), writer)?;
+    // Every tree of a store is of the kind that the first one was made of.
+    let kind = inner.catalogue.tree().kind();
+    let (index, cell) = Index::create(inner.forest.clone(), kind, writer)?;
     let entry = KeyspaceEntry {
         id: id.into(),
         cell: cell.to_bits().into(),
         birth: writer.stamp.version().into(),
-        index: INDEX_CDDS.into(),
+        index: index_number(kind).into(),
     };
     if let Err(error) = inner.catalogue.put_keyspace(name, entry, writer) {
         index.discard()?;

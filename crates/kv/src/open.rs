@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use tembo_index::{Cdds, Clock, DeadIntervals, Forest, Stamp, View};
+use tembo_index::{Clock, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
 use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
@@ -43,7 +43,7 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let dead = Arc::new(DeadIntervals::new(dead));
     forest.set_dead(dead.clone());
     // Until the pins are known everything counts as needed.
-    let catalogue = Catalogue::new(Cdds::open(forest.clone(), ledger.catalogue(region)?, 1)?);
+    let catalogue = Catalogue::new(Index::open(forest.clone(), ledger.catalogue(region)?, 1)?);
     let view = View { version: before, dead: &dead };
     let (void, named): (Vec<_>, Vec<_>) = ledger
         .snapshots(region)?
@@ -90,9 +90,9 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
 }
 
 /// Makes an empty store in a pool that has none; its root is published in one step.
-pub(crate) fn format(pool: &Pool) -> Result<(), Error> {
+pub(crate) fn format(pool: &Pool, kind: IndexKind) -> Result<(), Error> {
     let _section = pool.reserve(64 << 10, 256)?;
-    let cell = Cdds::format(pool, Ledger::grouped(1))?;
+    let cell = Index::format(pool, kind, Ledger::grouped(1))?;
     pool.alloc_into(pool.root(ROOT_SLOT)?, ROOT_SIZE, |region, root| {
         Ledger::format(region, root, cell)
     })?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use tembo_index::{Cdds, DeadIntervals, Retained, Surveyor, VersionedIndex, View, Writer};
+use tembo_index::{DeadIntervals, Index, Retained, Surveyor, VersionedIndex, View, Writer};
 use tembo_pool::{Object, Sweep};
 
 use crate::catalogue::open_tree;
@@ -23,7 +23,7 @@ struct Begin {
     retained: Arc<Retained>,
     dead: Arc<DeadIntervals>,
     /// Every tree of a retained version, by cell.
-    trees: BTreeMap<u64, Arc<Cdds>>,
+    trees: BTreeMap<u64, Arc<Index>>,
 }
 
 /// Marks what a survey reaches.
@@ -91,7 +91,7 @@ impl Inner {
         self.reclaim(state);
         let (retained, dead) = (self.pins.retained(), self.forest.dead());
         let current = state.trees.iter().map(|tree| (tree.entry.cell.get(), tree.index.clone()));
-        let mut trees: BTreeMap<u64, Arc<Cdds>> = current.collect();
+        let mut trees: BTreeMap<u64, Arc<Index>> = current.collect();
         for version in retained.pins().iter().copied().chain([retained.visible()]) {
             for (_, entry) in self.catalogue.keyspaces(View { version, dead: &dead })? {
                 if let Entry::Vacant(vacant) = trees.entry(entry.cell.get()) {
@@ -114,7 +114,7 @@ impl Inner {
     }
 
     /// Takes back the roots of dead versions, so that the sweep need not keep them.
-    fn scrub_roots(&self, trees: &BTreeMap<u64, Arc<Cdds>>) -> Result<(), Error> {
+    fn scrub_roots(&self, trees: &BTreeMap<u64, Arc<Index>>) -> Result<(), Error> {
         let (dead, retained) = (self.forest.dead(), self.pins.retained());
         let mut writer = Writer {
             stamp: Ledger::grouped(self.clock.last()),
@@ -216,7 +216,7 @@ impl Inner {
         Ok(())
     }
 
-    fn tree_of<'t>(&'t self, tree: &'t Scrubbed) -> &'t Cdds {
+    fn tree_of<'t>(&'t self, tree: &'t Scrubbed) -> &'t Index {
         match tree {
             Scrubbed::Catalogue => self.catalogue.tree(),
             Scrubbed::Keyspace(tree) => tree,

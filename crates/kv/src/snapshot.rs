@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use tembo_index::{Cdds, DeadIntervals, Direction, VersionedIndex, View, Visit};
+use tembo_index::{DeadIntervals, Direction, Index, VersionedIndex, View, Visit};
 
 use crate::catalogue::open_tree;
 use crate::inner::{Current, Inner};
@@ -17,7 +17,7 @@ pub struct Snapshot<'s> {
     /// The keyspaces there are now, and whether they are the same in this version.
     current: Current,
     /// Else those of this version, found in the catalogue at their first use.
-    older: OnceLock<Vec<(String, Cdds)>>,
+    older: OnceLock<Vec<(String, Index)>>,
 }
 
 impl<'s> Snapshot<'s> {
@@ -51,7 +51,7 @@ impl<'s> Snapshot<'s> {
         View { version: self.version, dead: &self.dead }
     }
 
-    fn tree(&self, keyspace: Keyspace) -> Result<&Cdds, Error> {
+    fn tree(&self, keyspace: Keyspace) -> Result<&Index, Error> {
         let gone = Error::NoSuchKeyspace { version: self.version };
         let known = self.current.trees.get(keyspace.id as usize);
         let Some(known) = known.filter(|known| known.incarnation == keyspace.incarnation) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use tembo_index::{Forest, Writer};
+use tembo_index::{Forest, IndexKind, Writer};
 use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
@@ -19,6 +19,8 @@ use crate::{Durability, Error, Keyspace, Progress, Snapshot, Transaction, open};
 pub struct Options {
     /// The pool below.
     pub pool: PoolOptions,
+    /// The index of a store that is created. One that is opened keeps its own.
+    pub index: IndexKind,
     /// Recover in a thread of the store's own. Otherwise [`Store::maintain`] does it step by step.
     pub background: bool,
 }
@@ -28,7 +30,7 @@ impl Default for Options {
     fn default() -> Options {
         let mut pool = PoolOptions::default();
         pool.region.private_max = memory_max().map_or(u64::MAX, |bytes| bytes / 2);
-        Options { pool, background: true }
+        Options { pool, index: IndexKind::default(), background: true }
     }
 }
 
@@ -60,7 +62,8 @@ impl Drop for Recoverer {
 impl Store {
     /// Makes a store in a new pool at `path`, where nothing may be.
     pub fn create(path: &Path, options: &Options) -> Result<Store, Error> {
-        Store::start(Pool::create_with(path, &options.pool, |pool| Store::format(pool))?, options)
+        let made = Pool::create_with(path, &options.pool, |p| Store::format(p, options.index));
+        Store::start(made?, options)
     }
 
     /// Opens the store at `path`. This is recovery; it does not wait for anything to be rebuilt.
@@ -70,13 +73,14 @@ impl Store {
 
     /// A store in memory, which ends with the process.
     pub fn volatile(options: &Options) -> Result<Store, Error> {
-        Store::start(Pool::volatile_with(&options.pool, |pool| Store::format(pool))?, options)
+        let made = Pool::volatile_with(&options.pool, |p| Store::format(p, options.index));
+        Store::start(made?, options)
     }
 
     /// Makes an empty store in a pool that has none. A part of creation: interrupted, it leaves a pool
     /// that does not open as a store.
-    pub fn format(pool: &Pool) -> Result<(), Error> {
-        open::format(pool)
+    pub fn format(pool: &Pool, index: IndexKind) -> Result<(), Error> {
+        open::format(pool, index)
     }
 
     /// The store in an open pool.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tembo_index::{Cdds, DeadInterval, Retired};
+use tembo_index::{DeadInterval, Index, Retired};
 use tembo_pool::Object;
 
 use crate::Error;
@@ -13,7 +13,7 @@ use crate::retire::RetireList;
 /// A keyspace as the writer sees it.
 pub(crate) struct Tree {
     pub(crate) name: String,
-    pub(crate) index: Arc<Cdds>,
+    pub(crate) index: Arc<Index>,
     pub(crate) entry: KeyspaceEntry,
     /// Keys when the last survey began; `None`: not yet known.
     pub(crate) surveyed: Option<u64>,
@@ -87,5 +87,5 @@ impl WriterState {
 #[derive(Clone)]
 pub(crate) enum Scrubbed {
     Catalogue,
-    Keyspace(Arc<Cdds>),
+    Keyspace(Arc<Index>),
 }

@@ -41,6 +41,7 @@ fn options(domain: DomainRequest) -> Options {
     Options {
         pool: PoolOptions { size: 4 << 20, region, ..PoolOptions::default() },
         background: true,
+        ..Options::default()
     }
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod model;
 mod scripts;
 
-use tembo_kv::{Error, Options, Store};
+use tembo_kv::{Error, IndexKind, Options, Store};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Error as PoolError, Geometry, Pool, PoolOptions};
 use tembo_sim::Random;
@@ -20,7 +20,7 @@ pub(crate) struct Kv;
 fn start(pool: Pool) -> Result<Store, Error> {
     let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
     let pool_options = PoolOptions { region, ..PoolOptions::default() };
-    Store::start(pool, &Options { pool: pool_options, background: false })
+    Store::start(pool, &Options { pool: pool_options, background: false, ..Options::default() })
 }
 
 impl Subject for Kv {
@@ -39,7 +39,7 @@ impl Subject for Kv {
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Store, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
-        Store::format(&pool).map_err(text)?;
+        Store::format(&pool, IndexKind::default()).map_err(text)?;
         made();
         start(pool).map_err(text)
     }

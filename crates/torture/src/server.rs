@@ -2,7 +2,7 @@
 
 mod model;
 
-use tembo_kv::{Direction, Options, Progress, Snapshot, Store};
+use tembo_kv::{Direction, IndexKind, Options, Progress, Snapshot, Store};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Error as PoolError, Geometry, Pool, PoolOptions};
 use tembo_server::Local;
@@ -21,7 +21,7 @@ pub(crate) struct Served;
 fn start(pool: Pool) -> Result<Local, String> {
     let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
     let pool_options = PoolOptions { region, ..PoolOptions::default() };
-    let options = Options { pool: pool_options, background: false };
+    let options = Options { pool: pool_options, background: false, ..Options::default() };
     Local::open(Store::start(pool, &options).map_err(text)?, 1).map_err(text)
 }
 
@@ -80,7 +80,7 @@ impl Subject for Served {
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Local, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
-        Store::format(&pool).map_err(text)?;
+        Store::format(&pool, IndexKind::default()).map_err(text)?;
         made();
         start(pool)
     }

@@ -47,7 +47,8 @@ pub(crate) fn options(size: u64, size_max: u64) -> Options {
         log_size: 4 << 20,
         ..RegionOptions::default()
     };
-    Options { pool: PoolOptions { size, region, ..PoolOptions::default() }, background: false }
+    let pool = PoolOptions { size, region, ..PoolOptions::default() };
+    Options { pool, background: false, ..Options::default() }
 }
 
 /// A pool of that size, which does not grow, with nodes of four entries.

@@ -130,6 +130,7 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     put(text, format_args!("aof_last_write_status:ok"));
     put(text, format_args!("tembo_domain:{}", report.domain));
     put(text, format_args!("tembo_sync_policy:{}", report.sync_policy));
+    put(text, format_args!("tembo_index:{}", report.index.name()));
     put(text, format_args!("tembo_version_visible:{}", report.visible));
     put(text, format_args!("tembo_version_durable:{}", report.durable));
     put(text, format_args!("tembo_last_recovery_us:{}", report.recovery_us));

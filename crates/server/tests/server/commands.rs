@@ -97,6 +97,7 @@ fn info_has_what_clients_read() {
         "aof_enabled:0",
         "rdb_last_bgsave_status:ok",
         "tembo_domain:volatile",
+        "tembo_index:",
         "tembo_sync_policy:",
         "tembo_version_visible:",
         "tembo_version_durable:",

@@ -65,7 +65,7 @@ pub(super) fn options() -> Options {
         ..RegionOptions::default()
     };
     let pool = PoolOptions { size: POOL_SIZE, region, geometry: Geometry::TINY };
-    Options { pool, background: false }
+    Options { pool, background: false, ..Options::default() }
 }
 
 /// Writes the inputs that [`Campaign`](super::Campaign) changes into the folder `corpus`.

@@ -1,0 +1,189 @@
+//! One of the indexes, as a store holds it: which one is found out from the cell that it hangs on.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tembo_pool::{Object, Pool};
+
+use crate::error::damaged;
+use crate::{
+    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
+    Surveyor, VersionedIndex, View, Visit, Writer,
+};
+
+/// The indexes that there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IndexKind {
+    /// The CDDS B-Tree: every node is persistent.
+    #[default]
+    Cdds,
+    /// The NV-Tree: only its leaves are.
+    Nvtree,
+}
+
+impl IndexKind {
+    /// Every one.
+    pub const ALL: [IndexKind; 2] = [IndexKind::Cdds, IndexKind::Nvtree];
+
+    /// Its name, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IndexKind::Cdds => "cdds",
+            IndexKind::Nvtree => "nvtree",
+        }
+    }
+}
+
+/// An index of any kind.
+pub enum Index {
+    /// The CDDS B-Tree.
+    Cdds(Cdds),
+}
+
+/// Does the same with whichever index it is.
+macro_rules! either {
+    ($index:expr, $inner:ident => $does:expr) => {
+        match $index {
+            Index::Cdds($inner) => $does,
+        }
+    };
+}
+
+impl Index {
+    /// Writes and flushes an empty index, made in version `birth`, into a pool; the object to be linked
+    /// by the caller.
+    ///
+    /// Durability point: none; everything is flushed. The caller fences before it links the object.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchIndex`]; those of the pool.
+    pub fn format(pool: &Pool, kind: IndexKind, birth: Stamp) -> Result<Object, Error> {
+        match kind {
+            IndexKind::Cdds => Cdds::format(pool, birth),
+            IndexKind::Nvtree => Err(Error::NoSuchIndex { kind }),
+        }
+    }
+
+    /// Makes an empty index and returns it with the object to be linked by the caller.
+    ///
+    /// Durability point: as of [`Index::format`].
+    ///
+    /// # Errors
+    /// As of [`Index::format`].
+    pub fn create(
+        forest: Arc<Forest>,
+        kind: IndexKind,
+        writer: &Writer<'_>,
+    ) -> Result<(Index, Object), Error> {
+        match kind {
+            IndexKind::Cdds => {
+                Cdds::create(forest, writer).map(|(tree, cell)| (Index::Cdds(tree), cell))
+            }
+            IndexKind::Nvtree => Err(Error::NoSuchIndex { kind }),
+        }
+    }
+
+    /// The index behind an object that `create` returned, made in version `birth`: of the kind that its
+    /// magic says.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if none lies there.
+    pub fn open(forest: Arc<Forest>, cell: Object, birth: u64) -> Result<Index, Error> {
+        forest.pool().valid(cell)?;
+        if Cdds::lies_at(forest.pool(), cell)? {
+            return Cdds::open(forest, cell, birth).map(Index::Cdds);
+        }
+        damaged(cell.offset(), "the root cell of an index")
+    }
+
+    /// Gives back the space of an index that nothing refers to yet.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn discard(self) -> Result<(), Error> {
+        either!(self, index => index.discard())
+    }
+
+    /// The object that `create` returned.
+    pub fn object(&self) -> Object {
+        either!(self, index => index.object())
+    }
+
+    /// Which one it is.
+    pub fn kind(&self) -> IndexKind {
+        match self {
+            Index::Cdds(_) => IndexKind::Cdds,
+        }
+    }
+}
+
+impl VersionedIndex for Index {
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        either!(self, index => index.get(key, view))
+    }
+
+    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        either!(self, index => index.get_at(place, key, view))
+    }
+
+    fn look_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
+        either!(self, index => index.look_ahead(keys, view, places));
+    }
+
+    fn range(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        view: View<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        either!(self, index => index.range(from, to, direction, view, visit))
+    }
+
+    fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        either!(self, index => index.apply(op, writer))
+    }
+
+    fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        either!(self, index => index.apply_at(place, op, writer))
+    }
+
+    fn apply_single(
+        &self,
+        op: Op<'_>,
+        clock: &Clock,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error> {
+        either!(self, index => index.apply_single(op, clock, writer))
+    }
+
+    fn survey(
+        &self,
+        retained: &Retained,
+        dead: &DeadIntervals,
+        surveyor: &mut dyn Surveyor,
+    ) -> Result<(), Error> {
+        either!(self, index => index.survey(retained, dead, surveyor))
+    }
+
+    fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
+        either!(self, index => index.scrub(node, writer))
+    }
+
+    fn scrub_root(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
+        either!(self, index => index.scrub_root(writer))
+    }
+
+    fn collect(
+        &self,
+        from: Option<&[u8]>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        either!(self, index => index.collect(from, writer))
+    }
+
+    fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {
+        either!(self, index => index.check(retained, dead))
+    }
+}

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{check, completions, crashtest, doctor, dump, exit, load, serve, stat};
+use crate::{bench, check, completions, crashtest, doctor, dump, exit, load, serve, stat};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     /// Look at what a crash could leave of every structure
     Crashtest(crashtest::Args),
+    /// Measure side by side, in one interleaved run
+    Bench(bench::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
 }
@@ -43,6 +45,7 @@ impl Command {
             Command::Load(args) => load::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Crashtest(args) => crashtest::run(&args),
+            Command::Bench(args) => bench::run(&args),
             Command::Completions(args) => completions::run(&args),
         }
     }

@@ -30,6 +30,14 @@ pub(crate) fn images(count: u64, what: &'static str) -> ProgressBar {
     styled(ProgressBar::new(count), template).with_message(what)
 }
 
+/// Counts towards `count` the turns of an experiment, if somebody looks.
+pub(crate) fn turns(count: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    styled(ProgressBar::new(count), "{bar:40} {pos} of {len}, {eta} left, {msg}")
+}
+
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),

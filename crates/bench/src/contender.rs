@@ -1,0 +1,123 @@
+//! Who takes part, and how it is made.
+
+mod bare;
+mod btreemap;
+mod kv;
+mod wall;
+
+use std::path::Path;
+
+use serde::Serialize;
+use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
+use tembo_pool::Pool;
+
+use crate::drive::Driven;
+use crate::{Error, Operation};
+
+/// An ordered map of 8-byte keys to 8-byte values. Each change is durable when it returns, unless the
+/// contender's kind says that nothing of it is.
+///
+/// Structures that know bytes only are given keys in big-endian order.
+pub trait Contender {
+    /// Puts a key that is not there.
+    ///
+    /// # Errors
+    /// Those of what lies below.
+    fn insert(&mut self, key: u64, value: u64) -> Result<(), Error>;
+
+    /// Gives a key that is there another value; false: it was not there.
+    ///
+    /// # Errors
+    /// Those of what lies below.
+    fn update(&mut self, key: u64, value: u64) -> Result<bool, Error>;
+
+    /// Removes a key; false: it was not there.
+    ///
+    /// # Errors
+    /// Those of what lies below.
+    fn remove(&mut self, key: u64) -> Result<bool, Error>;
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// Those of what lies below.
+    fn get(&mut self, key: u64) -> Result<Option<u64>, Error>;
+
+    /// Visits up to `len` entries from `key` on, in order; their number.
+    ///
+    /// # Errors
+    /// Those of what lies below.
+    fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error>;
+
+    /// Bytes that it takes in its pool.
+    fn used_bytes(&self) -> u64;
+
+    /// Whether it has that operation at all.
+    fn offers(&self, operation: Operation) -> bool {
+        let _ = operation;
+        true
+    }
+}
+
+/// A contender by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The one-line persist: a store, a flush and a fence of a random line. Nothing durable is faster.
+    Wall,
+    /// `std::collections::BTreeMap`: volatile.
+    Btreemap,
+    /// The CDDS B-Tree, bare: versions, a commit and a fence for each operation.
+    Cdds,
+    /// The store, a strict commit for each operation.
+    Kv,
+}
+
+impl Kind {
+    /// In the order of tables.
+    pub const ALL: [Kind; 4] = [Kind::Wall, Kind::Btreemap, Kind::Cdds, Kind::Kv];
+
+    /// For tables and for the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Wall => "wall",
+            Kind::Btreemap => "btreemap",
+            Kind::Cdds => "cdds",
+            Kind::Kv => "kv",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// An empty one, for about `keys` keys, in a file of its own in `folder`.
+    pub(crate) fn make(self, folder: &Path, keys: u64) -> Result<Box<dyn Driven>, Error> {
+        Ok(match self {
+            Kind::Wall => Box::new(wall::Wall::new(folder, keys)?),
+            Kind::Btreemap => Box::new(btreemap::Volatile::default()),
+            Kind::Cdds => Box::new(bare::BareCdds::new(folder)?),
+            Kind::Kv => Box::new(kv::StrictStore::new(folder)?),
+        })
+    }
+}
+
+/// Pools in the `flush` domain, emulated where the medium is not persistent memory.
+fn pool_options() -> PoolOptions {
+    let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
+    PoolOptions { region, ..PoolOptions::default() }
+}
+
+/// A pool whose file has no name any more, so that it ends with the process, however that ends.
+fn nameless_pool(folder: &Path) -> Result<Pool, Error> {
+    let path = folder.join("pool");
+    let pool = Pool::create(&path, &pool_options())?;
+    forget_name(&path);
+    Ok(pool)
+}
+
+/// Of no consequence when it fails: the folder goes in the end, and the file with it.
+fn forget_name(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}

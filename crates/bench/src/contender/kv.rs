@@ -1,0 +1,69 @@
+//! The store, as a program uses it: each operation a strict commit.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use tembo_kv::{Direction, Durability, Keyspace, Options, Store};
+
+use super::bare::number;
+use super::{forget_name, pool_options};
+use crate::{Contender, Error};
+
+/// A store with one keyspace.
+pub(super) struct StrictStore {
+    store: Store,
+    keyspace: Keyspace,
+}
+
+impl StrictStore {
+    pub(super) fn new(folder: &Path) -> Result<StrictStore, Error> {
+        let path = folder.join("pool");
+        let options = Options { pool: pool_options(), ..Options::default() };
+        let store = Store::create(&path, &options)?;
+        forget_name(&path);
+        let keyspace = store.keyspace("bench")?;
+        Ok(StrictStore { store, keyspace })
+    }
+
+    fn put(&self, key: u64, value: u64) -> Result<bool, Error> {
+        let (key, value) = (key.to_be_bytes(), value.to_le_bytes());
+        Ok(self.store.put(self.keyspace, &key, &value, Durability::Strict)?)
+    }
+}
+
+impl Contender for StrictStore {
+    fn insert(&mut self, key: u64, value: u64) -> Result<(), Error> {
+        self.put(key, value).map(drop)
+    }
+
+    fn update(&mut self, key: u64, value: u64) -> Result<bool, Error> {
+        self.put(key, value)
+    }
+
+    fn remove(&mut self, key: u64) -> Result<bool, Error> {
+        Ok(self.store.remove(self.keyspace, &key.to_be_bytes(), Durability::Strict)?)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<u64>, Error> {
+        let value = self.store.get(self.keyspace, &key.to_be_bytes())?;
+        Ok(value.as_deref().and_then(number))
+    }
+
+    fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error> {
+        let mut count = 0;
+        let mut visit = |key: &[u8], value: &[u8]| {
+            std::hint::black_box((key, value));
+            count += 1;
+            count < len
+        };
+        let from = key.to_be_bytes();
+        let (from, to) = (Bound::Included(&from[..]), Bound::Unbounded);
+        let snapshot = self.store.snapshot()?;
+        snapshot.range(self.keyspace, from, to, Direction::Forward, &mut visit)?;
+        Ok(count)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.store.report().used_bytes
+    }
+}

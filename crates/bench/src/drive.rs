@@ -1,0 +1,121 @@
+//! One operation on one contender: the loop that is timed, and what it costs below the waist.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tembo_pmem::Counters;
+
+use crate::clock::{Elapsed, Stopwatch, thread_cpu};
+use crate::operation::SCAN_LEN;
+use crate::{Contender, Error, Operation};
+
+/// What one turn took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) operations: u64,
+    pub(crate) elapsed: Elapsed,
+    pub(crate) counters: Counters,
+    /// Answers that were as expected: all of them, or the figures mean nothing.
+    pub(crate) right: u64,
+}
+
+/// The contenders' trait as it is called once a turn, so that the loop within is the contender's own.
+pub(crate) trait Driven {
+    /// Does `operation` with each key of `plan`.
+    fn turn(&mut self, operation: Operation, plan: &[u64]) -> Result<Turn, Error>;
+
+    /// Inserts the keys, each timed by itself in thread CPU time.
+    fn timed_inserts(&mut self, plan: &[u64]) -> Result<Histogram<u64>, Error>;
+
+    fn offers(&self, operation: Operation) -> bool;
+
+    fn used_bytes(&self) -> u64;
+}
+
+impl<C: Contender> Driven for C {
+    fn turn(&mut self, operation: Operation, plan: &[u64]) -> Result<Turn, Error> {
+        let (before, watch) = (Counters::thread(), Stopwatch::start());
+        let right = act(self, operation, plan)?;
+        let elapsed = watch.elapsed();
+        let counters = Counters::thread() - before;
+        Ok(Turn { operations: plan.len() as u64, elapsed, counters, right })
+    }
+
+    fn timed_inserts(&mut self, plan: &[u64]) -> Result<Histogram<u64>, Error> {
+        // From a nanosecond to a minute, three digits.
+        let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
+        let clock_ns = clock_ns();
+        let mut start = thread_cpu();
+        for &key in plan {
+            self.insert(key, key)?;
+            let end = thread_cpu();
+            let ns = nanoseconds(end.saturating_sub(start)).saturating_sub(clock_ns);
+            histogram.saturating_record(ns.max(1));
+            start = end;
+        }
+        Ok(histogram)
+    }
+
+    fn offers(&self, operation: Operation) -> bool {
+        Contender::offers(self, operation)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        Contender::used_bytes(self)
+    }
+}
+
+/// How many answers were right.
+fn act<C: Contender>(c: &mut C, operation: Operation, plan: &[u64]) -> Result<u64, Error> {
+    let mut right = 0;
+    match operation {
+        Operation::Insert | Operation::SequentialInsert => {
+            for &key in plan {
+                c.insert(key, key)?;
+            }
+            right = plan.len() as u64;
+        }
+        Operation::Lookup | Operation::ZipfLookup => {
+            for &key in plan {
+                right += u64::from(c.get(key)?.is_some());
+            }
+        }
+        Operation::MissingLookup => {
+            for &key in plan {
+                right += u64::from(c.get(key)?.is_none());
+            }
+        }
+        Operation::Update | Operation::ZipfUpdate => {
+            for (at, &key) in plan.iter().enumerate() {
+                right += u64::from(c.update(key, at as u64)?);
+            }
+        }
+        Operation::Scan => {
+            for &key in plan {
+                let count = c.scan(key, SCAN_LEN)?;
+                // A scan that begins near the end finds fewer.
+                right += u64::from((1..=SCAN_LEN).contains(&count));
+            }
+        }
+        Operation::Remove => {
+            for &key in plan {
+                right += u64::from(c.remove(key)?);
+            }
+        }
+    }
+    Ok(right)
+}
+
+/// What asking the clock takes, which is no part of an operation.
+fn clock_ns() -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..1000 {
+        let start = thread_cpu();
+        least = least.min(nanoseconds(thread_cpu().saturating_sub(start)));
+    }
+    least
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_nanos().min(u64::MAX.into()) as u64
+}

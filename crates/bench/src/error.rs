@@ -1,0 +1,65 @@
+//! What can go wrong.
+
+use std::path::PathBuf;
+
+/// What ends an experiment.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The pool below a contender.
+    #[error("the pool of a contender")]
+    Pool(#[from] tembo_pool::Error),
+    /// The region below a contender.
+    #[error("the region of a contender")]
+    Region(#[from] tembo_pmem::Error),
+    /// A versioned index.
+    #[error("an index")]
+    Index(#[from] tembo_index::Error),
+    /// The store.
+    #[error("the store")]
+    Store(#[from] tembo_kv::Error),
+    /// A contender's answers are wrong: figures of it would mean nothing.
+    #[error("{contender} answered {found} of {expected} keys rightly in {operation}")]
+    Wrong {
+        /// Who.
+        contender: &'static str,
+        /// In which operation.
+        operation: &'static str,
+        /// Right answers that there are.
+        expected: u64,
+        /// Right answers that it gave.
+        found: u64,
+    },
+    /// The folder for the pools.
+    #[error("a folder in {path}")]
+    Folder {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// There are no keys to work on, or no rounds, or more keys than numbers for them.
+    #[error("{keys} keys in {rounds} rounds")]
+    NothingToDo {
+        /// Keys asked for.
+        keys: u64,
+        /// Rounds asked for.
+        rounds: u32,
+    },
+    /// A histogram of latencies.
+    #[error("a histogram")]
+    Histogram(#[from] hdrhistogram::CreationError),
+    /// A damaged structure.
+    #[error("damaged at {offset:#x}: expected {what}")]
+    Damaged {
+        /// Where, in bytes from the start of the region.
+        offset: u64,
+        /// What should have been there.
+        what: &'static str,
+    },
+}
+
+impl From<tembo_pmem::Fault> for Error {
+    fn from(fault: tembo_pmem::Fault) -> Error {
+        Error::Region(fault.into())
+    }
+}

@@ -1,0 +1,198 @@
+//! What a run has found.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use tembo_pmem::Counters;
+
+use crate::drive::Turn;
+use crate::{Kind, Operation};
+
+/// All figures of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Keys in each structure.
+    pub keys: u64,
+    /// Rounds.
+    pub rounds: u32,
+    /// Where keys and orders come from.
+    pub seed: u64,
+    /// Who took part, in the order of tables.
+    pub contenders: Vec<Kind>,
+    /// Each contender in each operation that it has, by operation.
+    pub cells: Vec<Cell>,
+    /// What a contender costs beside time.
+    pub costs: Vec<Cost>,
+    /// Rounds were left out because somebody asked for an end.
+    pub stopped: bool,
+}
+
+/// One contender in one operation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// What.
+    pub operation: Operation,
+    /// Who.
+    pub contender: Kind,
+    /// Millions of operations a second of thread CPU time.
+    pub cpu: Spread,
+    /// Millions of operations a second of wall time.
+    pub wall: Spread,
+    /// Thread CPU time of the one-line persist in the same round, divided by this one's: 1 is as
+    /// fast. Of changes only.
+    pub of_wall: Option<Spread>,
+    /// As `of_wall`, by `BTreeMap`.
+    pub of_btreemap: Option<Spread>,
+    /// Fences an operation.
+    pub fences: f64,
+    /// Lines flushed an operation.
+    pub lines: f64,
+    /// Bytes stored an operation.
+    pub bytes: f64,
+}
+
+/// What a contender costs beside time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cost {
+    /// Who.
+    pub contender: Kind,
+    /// Bytes in the pool for each entry, after the insertion in random order.
+    pub pool_bytes_per_entry: f64,
+    /// Bytes of other memory for each entry, after the same.
+    pub memory_bytes_per_entry: f64,
+    /// Insertion in random order, each timed by itself.
+    pub insert: Option<Latency>,
+    /// Insertion of ascending keys, each timed by itself.
+    pub sequential_insert: Option<Latency>,
+}
+
+/// Thread CPU time of single operations, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Half take no longer.
+    pub median_ns: u64,
+    /// 99 of 100 take no longer.
+    pub p99_ns: u64,
+    /// 999 of 1000 take no longer.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Latency {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Latency {
+        Latency {
+            median_ns: histogram.value_at_quantile(0.5),
+            p99_ns: histogram.value_at_quantile(0.99),
+            p999_ns: histogram.value_at_quantile(0.999),
+            max_ns: histogram.max(),
+        }
+    }
+}
+
+/// A figure over all rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median; of an even number, the mean of the middle two.
+    pub median: f64,
+    /// The greatest, which in a ratio or a throughput is the best.
+    pub best: f64,
+    /// The least.
+    pub worst: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        let (&worst, &best) = (figures.first()?, figures.last()?);
+        let (lower, upper) = (figures[(figures.len() - 1) / 2], figures[figures.len() / 2]);
+        Some(Spread { median: f64::midpoint(lower, upper), best, worst })
+    }
+}
+
+/// The turns of one contender in one operation, round by round.
+pub(crate) struct Turns {
+    pub(crate) operation: Operation,
+    pub(crate) contender: Kind,
+    pub(crate) turns: Vec<Turn>,
+}
+
+impl Turns {
+    /// The figures of these turns, beside those of others in the same rounds.
+    pub(crate) fn cell(&self, all: &[Turns]) -> Option<Cell> {
+        let against = |kind| {
+            let other =
+                all.iter().find(|t| t.contender == kind && t.operation == self.operation)?;
+            let pairs = self.turns.iter().zip(&other.turns);
+            Spread::of(pairs.map(|(own, other)| cpu_rate(own) / cpu_rate(other)))
+        };
+        let sum = |count: fn(&Counters) -> u64| {
+            let sum: u64 = self.turns.iter().map(|turn| count(&turn.counters)).sum();
+            let operations: u64 = self.turns.iter().map(|turn| turn.operations).sum();
+            sum as f64 / operations as f64
+        };
+        Some(Cell {
+            operation: self.operation,
+            contender: self.contender,
+            cpu: Spread::of(self.turns.iter().map(cpu_rate))?,
+            wall: Spread::of(self.turns.iter().map(wall_rate))?,
+            of_wall: against(Kind::Wall),
+            of_btreemap: against(Kind::Btreemap),
+            fences: sum(|counters| counters.fences),
+            lines: sum(|counters| counters.lines),
+            bytes: sum(|counters| counters.bytes),
+        })
+    }
+}
+
+fn cpu_rate(turn: &Turn) -> f64 {
+    rate(turn.operations, turn.elapsed.cpu.as_secs_f64())
+}
+
+fn wall_rate(turn: &Turn) -> f64 {
+    rate(turn.operations, turn.elapsed.wall.as_secs_f64())
+}
+
+/// Millions a second. Never infinite, which JSON cannot say.
+fn rate(operations: u64, seconds: f64) -> f64 {
+    operations as f64 / seconds.max(1e-9) / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Elapsed;
+
+    fn turns(contender: Kind, milliseconds: &[u64]) -> Turns {
+        let turn = |&ms: &u64| {
+            let elapsed =
+                Elapsed { cpu: Duration::from_millis(ms), wall: Duration::from_millis(2 * ms) };
+            let counters = Counters { fences: 1000, lines: 2000, ..Counters::default() };
+            Turn { operations: 1000, elapsed, counters, right: 1000 }
+        };
+        let turns = milliseconds.iter().map(turn).collect();
+        Turns { operation: Operation::Insert, contender, turns }
+    }
+
+    /// A machine that slows down in one round slows both: the ratio is of the round, not of medians.
+    #[test]
+    fn ratios_are_taken_round_by_round() {
+        let all = [turns(Kind::Wall, &[1, 10, 2]), turns(Kind::Cdds, &[2, 20, 4])];
+        let cell = all[1].cell(&all).unwrap();
+        assert_eq!(cell.of_wall, Some(Spread { median: 0.5, best: 0.5, worst: 0.5 }));
+        assert_eq!(cell.of_btreemap, None);
+        assert!((cell.cpu.median - 0.25).abs() < 1e-9 && (cell.wall.best - 0.25).abs() < 1e-9);
+        assert_eq!((cell.fences, cell.lines), (1.0, 2.0));
+    }
+
+    #[test]
+    fn a_spread_of_an_even_number_has_the_middle_as_its_median() {
+        let spread = Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!(spread, Spread { median: 2.5, best: 4.0, worst: 1.0 });
+        assert_eq!(Spread::of([]), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! The run: contenders take turns at each operation, round after round.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::drive::Driven;
+use crate::keys::{Keys, Zipf};
+use crate::operation::THETA;
+use crate::outcome::Turns;
+use crate::{Cost, Error, Kind, Latency, Operation, Outcome};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Keys in each structure.
+    pub keys: u64,
+    /// Rounds, each with structures of its own.
+    pub rounds: u32,
+    /// Who takes part; twice is once.
+    pub contenders: Vec<Kind>,
+    /// Folder for the pools, which are gone when the run ends.
+    pub folder: PathBuf,
+    /// Where keys and orders come from.
+    pub seed: u64,
+}
+
+impl Config {
+    /// Turns that [`run`] tells of.
+    pub fn turns(&self) -> u64 {
+        let phases = Operation::ALL.len() as u64 * u64::from(self.rounds) + TIMED.len() as u64;
+        phases * self.contenders.len() as u64
+    }
+}
+
+/// Told before each turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// From 1; the last one times each insert by itself.
+    pub round: u32,
+    /// What.
+    pub operation: Operation,
+    /// Who.
+    pub contender: Kind,
+}
+
+/// Insertions each of which is also timed by itself.
+const TIMED: [Operation; 2] = [Operation::Insert, Operation::SequentialInsert];
+
+/// A contender in its folder, which goes with it.
+struct Entrant {
+    kind: Kind,
+    contender: Box<dyn Driven>,
+    _folder: TempDir,
+}
+
+impl Entrant {
+    fn new(kind: Kind, parent: &Path, keys: u64) -> Result<Entrant, Error> {
+        let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(parent);
+        let folder = folder.map_err(|source| Error::Folder { path: parent.to_owned(), source })?;
+        let contender = kind.make(folder.path(), keys)?;
+        Ok(Entrant { kind, contender, _folder: folder })
+    }
+}
+
+/// Runs everything on the calling thread. `progress` is told of each turn before it begins, and
+/// returns false to end the run after what was done so far.
+///
+/// # Errors
+/// [`Error::NothingToDo`]; [`Error::Wrong`] if a contender answers wrongly; what a contender met.
+pub fn run(config: &Config, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Outcome, Error> {
+    let Config { keys, rounds, .. } = *config;
+    if keys == 0 || rounds == 0 || keys > 1 << 40 {
+        return Err(Error::NothingToDo { keys, rounds });
+    }
+    let mut contenders = config.contenders.clone();
+    let mut seen = Vec::new();
+    contenders.retain(|kind| !seen.contains(kind) && (seen.push(*kind), true).1);
+    let zipf = Zipf::new(keys, THETA);
+    let mut all: Vec<Turns> = Vec::new();
+    for operation in Operation::ALL {
+        let turns = |&contender: &Kind| Turns { operation, contender, turns: Vec::new() };
+        all.extend(contenders.iter().map(turns));
+    }
+    let mut run = Run { config, zipf, contenders, all, costs: Vec::new(), progress };
+    let mut finished = true;
+    for round in 1..=rounds {
+        finished = finished && run.round(round)?;
+    }
+    finished = finished && run.timed()?;
+    let cells = run.all.iter().filter_map(|turns| turns.cell(&run.all)).collect();
+    Ok(Outcome {
+        keys,
+        rounds,
+        seed: config.seed,
+        contenders: run.contenders,
+        cells,
+        costs: run.costs,
+        stopped: !finished,
+    })
+}
+
+struct Run<'r> {
+    config: &'r Config,
+    zipf: Zipf,
+    contenders: Vec<Kind>,
+    all: Vec<Turns>,
+    costs: Vec<Cost>,
+    progress: &'r mut dyn FnMut(Progress) -> bool,
+}
+
+impl Run<'_> {
+    fn keys(&self) -> Keys {
+        Keys { count: self.config.keys, seed: self.config.seed }
+    }
+
+    fn entrant(&self, kind: Kind) -> Result<Entrant, Error> {
+        Entrant::new(kind, &self.config.folder, self.config.keys)
+    }
+
+    /// One round; false: somebody asked for an end, and none of its turns count.
+    fn round(&mut self, round: u32) -> Result<bool, Error> {
+        let mut kinds = self.contenders.clone();
+        // Nobody is always the one after a given other.
+        let count = kinds.len().max(1);
+        kinds.rotate_left((round - 1) as usize % count);
+        let mut entrants: Vec<Entrant> = Vec::new();
+        let mut turns = Vec::new();
+        for operation in Operation::ALL {
+            let plan = operation.plan(self.keys(), &self.zipf, round);
+            if operation.is_fresh() {
+                // First the old ones go, so that there is room.
+                entrants.clear();
+            }
+            for (at, &kind) in kinds.iter().enumerate() {
+                if !(self.progress)(Progress { round, operation, contender: kind }) {
+                    return Ok(false);
+                }
+                let memory = memory_bytes();
+                if operation.is_fresh() {
+                    entrants.push(self.entrant(kind)?);
+                }
+                let entrant = &mut entrants[at];
+                if !entrant.contender.offers(operation) {
+                    continue;
+                }
+                let turn = entrant.contender.turn(operation, &plan)?;
+                if turn.right != plan.len() as u64 {
+                    let (contender, operation) = (kind.name(), operation.name());
+                    let (expected, found) = (plan.len() as u64, turn.right);
+                    return Err(Error::Wrong { contender, operation, expected, found });
+                }
+                turns.push((operation, kind, turn));
+                if round == 1 && operation == Operation::Insert {
+                    self.cost(entrant, memory);
+                }
+            }
+        }
+        for (operation, kind, turn) in turns {
+            let mut all = self.all.iter_mut();
+            if let Some(own) = all.find(|t| t.operation == operation && t.contender == kind) {
+                own.turns.push(turn);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes what a contender that has all keys takes; `memory` is from before it was made.
+    fn cost(&mut self, entrant: &Entrant, memory: u64) {
+        let per_entry = |bytes: u64| bytes as f64 / self.config.keys as f64;
+        self.costs.push(Cost {
+            contender: entrant.kind,
+            pool_bytes_per_entry: per_entry(entrant.contender.used_bytes()),
+            memory_bytes_per_entry: per_entry(memory_bytes().saturating_sub(memory)),
+            insert: None,
+            sequential_insert: None,
+        });
+    }
+
+    /// Insertions again, each timed by itself; apart, for asking the clock slows them.
+    fn timed(&mut self) -> Result<bool, Error> {
+        let round = self.config.rounds + 1;
+        for operation in TIMED {
+            let plan = operation.plan(self.keys(), &self.zipf, round);
+            for kind in self.contenders.clone() {
+                if !(self.progress)(Progress { round, operation, contender: kind }) {
+                    return Ok(false);
+                }
+                let histogram = self.entrant(kind)?.contender.timed_inserts(&plan)?;
+                let latency = Some(Latency::of(&histogram));
+                let cost = self.costs.iter_mut().find(|cost| cost.contender == kind);
+                match (cost, operation) {
+                    (Some(cost), Operation::Insert) => cost.insert = latency,
+                    (Some(cost), _) => cost.sequential_insert = latency,
+                    (None, _) => {}
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes of memory that belong to this process alone: not the pools, which are files.
+fn memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB"));
+    kilobytes.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}

@@ -1,0 +1,105 @@
+//! The outcome as tables for people.
+
+use std::fmt;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{Cell as Field, CellAlignment, Table};
+
+use crate::{Cell, Kind, Latency, Operation, Outcome, Spread};
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { keys, rounds, seed, .. } = self;
+        writeln!(f, "{keys} keys of 8 bytes with values of 8 bytes, {rounds} rounds, seed {seed}")?;
+        if self.stopped {
+            writeln!(f, "stopped before its end: the rounds that were whole")?;
+        }
+        let rate = |spread: Spread| format!("{:.3} ({:.3})", spread.median, spread.best);
+        let ratio = |spread: Spread| {
+            format!("{:.2} ({:.2}–{:.2})", spread.median, spread.worst, spread.best)
+        };
+        self.part(f, "M ops/s of thread CPU time: median (best)", |cell| Some(rate(cell.cpu)))?;
+        self.part(f, "M ops/s of wall time: median (best)", |cell| Some(rate(cell.wall)))?;
+        self.part(f, "ratio to the one-line persist, by thread CPU time", |cell| {
+            cell.of_wall.map(ratio)
+        })?;
+        self.part(f, "ratio to BTreeMap, by thread CPU time", |cell| cell.of_btreemap.map(ratio))?;
+        let counts = |cell: &Cell| {
+            let Cell { fences, lines, bytes, .. } = cell;
+            (*fences > 0.0).then(|| format!("{fences:.2} / {lines:.2} / {bytes:.0}"))
+        };
+        self.part(f, "fences / lines flushed / bytes stored, an operation", counts)?;
+        self.costs(f)
+    }
+}
+
+impl Outcome {
+    /// A table of operations by contenders; nothing, if it would be empty.
+    fn part(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        title: &str,
+        text: impl Fn(&Cell) -> Option<String>,
+    ) -> fmt::Result {
+        if !self.cells.iter().any(|cell| text(cell).is_some()) {
+            return Ok(());
+        }
+        let mut table = headed("", self.contenders.iter().map(|kind| kind.name()));
+        for operation in Operation::ALL {
+            let find = |kind: &Kind| {
+                let mut cells = self.cells.iter();
+                cells.find(|cell| cell.operation == operation && cell.contender == *kind)
+            };
+            let texts = self.contenders.iter().map(|kind| find(kind).and_then(&text));
+            let texts: Vec<_> = texts.collect();
+            if texts.iter().any(Option::is_some) {
+                table.add_row(row(operation.name(), texts));
+            }
+        }
+        writeln!(f, "\n{title}\n{table}")
+    }
+
+    fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.costs.is_empty() {
+            return Ok(());
+        }
+        let columns = [
+            "pool bytes / entry",
+            "memory bytes / entry",
+            "insert ns: median, 99 %, 99.9 %, longest",
+            "sequential insert ns: the same",
+        ];
+        let mut table = headed("", columns);
+        for kind in &self.contenders {
+            let Some(cost) = self.costs.iter().find(|cost| cost.contender == *kind) else {
+                continue;
+            };
+            let latency = |latency: Option<Latency>| {
+                let Latency { median_ns, p99_ns, p999_ns, max_ns } = latency?;
+                Some(format!("{median_ns}, {p99_ns}, {p999_ns}, {max_ns}"))
+            };
+            let texts = [
+                Some(format!("{:.1}", cost.pool_bytes_per_entry)),
+                Some(format!("{:.1}", cost.memory_bytes_per_entry)),
+                latency(cost.insert),
+                latency(cost.sequential_insert),
+            ];
+            table.add_row(row(kind.name(), texts));
+        }
+        writeln!(f, "\nspace after insertion, and single insertions in thread CPU time\n{table}")
+    }
+}
+
+fn headed<'c>(first: &'c str, columns: impl IntoIterator<Item = &'c str>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED);
+    table.set_header(std::iter::once(first).chain(columns));
+    table
+}
+
+fn row(name: &str, texts: impl IntoIterator<Item = Option<String>>) -> Vec<Field> {
+    let field = |text: Option<String>| {
+        Field::new(text.unwrap_or_else(|| "–".into())).set_alignment(CellAlignment::Right)
+    };
+    std::iter::once(Field::new(name)).chain(texts.into_iter().map(field)).collect()
+}

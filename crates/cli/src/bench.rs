@@ -1,0 +1,105 @@
+//! `tembo bench`: experiments, each by its name.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Subcommand;
+use tembo_bench::{Config, Kind};
+
+use crate::exit::{Exit, refuse};
+use crate::{progress, signals};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// Ordered indexes: 8-byte keys and values, every operation, every contender
+    Nvtree(Nvtree),
+}
+
+#[derive(Debug, clap::Args)]
+struct Nvtree {
+    /// Keys in each structure
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Rounds, each with structures of its own
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Who takes part; everybody unless given
+    #[arg(long, value_delimiter = ',', value_parser = kind, default_values = names())]
+    contenders: Vec<Kind>,
+    /// Folder for the pools, which are kept with flush instructions whatever the medium
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    path: PathBuf,
+    /// Where keys and orders come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Few keys and two rounds: to see that everything works, not how fast it is
+    #[arg(long, conflicts_with_all = ["keys", "rounds"])]
+    quick: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const QUICK_KEYS: u64 = 10_000;
+const QUICK_ROUNDS: u32 = 2;
+
+fn names() -> [&'static str; Kind::ALL.len()] {
+    Kind::ALL.map(Kind::name)
+}
+
+fn kind(name: &str) -> Result<Kind, String> {
+    Kind::named(name).ok_or_else(|| format!("known are {}", names().join(", ")))
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    match &args.experiment {
+        Experiment::Nvtree(args) => nvtree(args),
+    }
+}
+
+fn nvtree(args: &Nvtree) -> anyhow::Result<Exit> {
+    let (keys, rounds) =
+        if args.quick { (QUICK_KEYS, QUICK_ROUNDS) } else { (args.keys, args.rounds) };
+    if keys == 0 || rounds == 0 {
+        return refuse(Exit::Usage, "nothing to do: --keys and --rounds are at least 1");
+    }
+    let config = Config {
+        keys,
+        rounds,
+        contenders: args.contenders.clone(),
+        folder: args.path.clone(),
+        seed: args.seed,
+    };
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stop = stopped.clone();
+    signals::watch(move || stop.store(true, Ordering::Relaxed))?;
+    let bar = progress::turns(config.turns());
+    let outcome = tembo_bench::run(&config, &mut |turn| {
+        bar.set_message(format!(
+            "round {}: {}, {}",
+            turn.round,
+            turn.operation.name(),
+            turn.contender.name()
+        ));
+        bar.inc(1);
+        !stopped.load(Ordering::Relaxed)
+    });
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&outcome)?)?;
+    } else {
+        write!(out, "{outcome}")?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}

@@ -9,6 +9,7 @@ mod dead;
 mod error;
 mod forest;
 mod index;
+mod nvtree;
 mod retained;
 mod stamp;
 mod versioned;

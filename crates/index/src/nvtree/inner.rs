@@ -1,0 +1,246 @@
+//! The inner nodes: which leaf covers a key. Volatile; rebuilt from the leaves' low keys.
+//!
+//! A B+-tree whose separators are the low keys of leaves. A node has up to 64 children; child `i`
+//! covers the keys at or above separator `i`, and separator 0 equals the separator by which the
+//! parent knows the node, so a search that comes to a node never looks at it. (On the leftmost path
+//! separator 0 is below every key.)
+//!
+//! **A node holds no keys, only heads**: the eight bytes of each separator behind the node's prefix,
+//! which all separators but the first share. A search that a head cannot decide reads the separator
+//! where it lies, in the leaf whose low key it is ([`Lows`]). The prefix is empty until two heads are
+//! equal; then it becomes as long as it can be, and shrinks when a separator without it comes.
+//!
+//! **Readers take no lock** (optimistic lock coupling: Leis, Scheibner, Kemper, Neumann, *The ART of
+//! practical synchronization*, DaMoN 2016). Each node has a sequence, odd while it changes. A reader notes it, reads,
+//! and believes what it read when the sequence is still the same; before it trusts a child it has
+//! read the child's sequence and found the parent unchanged. What it reads meanwhile may be torn, so
+//! nothing of it is followed without a check. A node that is unlinked is used again: its sequence
+//! goes on, so whoever is still in it finds out.
+//!
+//! **Writers** take one lock for the whole tree, for they come once in some twenty inserts into
+//! leaves. They compute all nodes that they change beside the tree, where errors leave it as it is,
+//! then make all their sequences odd, copy, and make them even: a reader sees every one of
+//! these nodes as it was, or every one as it is.
+//!
+//! **The ticket** that a search returns is the bottom node and its sequence. A leaf's range changes
+//! only with its bottom node: whoever splits or merges leaves does it while he holds their locks, and
+//! tells the inner nodes before he lets go. So a reader that has (1) found a leaf, (2) read the leaf's
+//! sequence, even, and (3) found the ticket [still](Inner::still) good, knows that at that sequence the
+//! leaf covered the key.
+
+mod arena;
+mod change;
+mod content;
+mod head;
+mod load;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arena::{Arena, NodeId};
+use change::Changer;
+use node::{Node, Sought};
+
+use crate::Error;
+
+/// What a leaf is known by: its place on media, in units of the leaves' size.
+pub(crate) type LeafId = u32;
+
+/// Searches that are walked side by side. Processors wait for about so many lines at once.
+const ABREAST: usize = 16;
+
+/// Who knows the low keys of leaves, which never change while the leaf lives.
+pub(crate) trait Lows {
+    /// The low key of `leaf`. A reader without a lock may ask for one that has been removed, or for a
+    /// leaf that never was: any bytes will do then, and so will an error.
+    ///
+    /// # Errors
+    /// What stands there cannot be a leaf; the search ends with it unless it asked in vain.
+    fn low(&self, leaf: LeafId) -> Result<&[u8], Error>;
+}
+
+/// Tells whether the leaf that was found still covers the key: see [`Inner::still`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    node: NodeId,
+    sequence: u32,
+}
+
+/// The volatile part of an NV-Tree above its leaves.
+pub(crate) struct Inner {
+    root: AtomicU32,
+    arena: Arena,
+    changer: Mutex<Changer>,
+}
+
+/// Where a search is.
+#[derive(Clone, Copy)]
+struct Walk<'t> {
+    id: NodeId,
+    node: &'t Node,
+    /// The parent and its sequence; none at the root.
+    from: Option<(&'t Node, u32)>,
+}
+
+/// Where a step of a search leads.
+enum Step<'t> {
+    Down(Walk<'t>),
+    Leaf(LeafId, Ticket),
+    /// The tree changed underneath: from the root again.
+    Again,
+}
+
+impl Inner {
+    /// The leaf that covers `key`, and the ticket by which to ask later whether that is still so.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
+        self.seek(Sought::At(key), lows)
+    }
+
+    /// True if no leaf below the node of the ticket was split, merged or removed since.
+    #[inline]
+    pub(crate) fn still(&self, ticket: Ticket) -> bool {
+        self.arena.get(ticket.node).is_some_and(|node| node.still(ticket.sequence))
+    }
+
+    /// The last leaf whose low key is below `key`: what comes next in a backward scan that has read
+    /// the leaf whose low key is `key`.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    pub(crate) fn before(
+        &self,
+        key: &[u8],
+        lows: &impl Lows,
+    ) -> Result<Option<(LeafId, Ticket)>, Error> {
+        if key.is_empty() {
+            return Ok(None);
+        }
+        self.seek(Sought::Below(key), lows).map(Some)
+    }
+
+    /// The last leaf.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    pub(crate) fn last(&self, lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
+        self.seek(Sought::Last, lows)
+    }
+
+    /// Appends to `found` what [`find`](Self::find) says of each of the `keys`. They are looked for side
+    /// by side, one level at a time, so that what each waits for in memory comes for all at once.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    pub(crate) fn find_abreast(
+        &self,
+        keys: &[&[u8]],
+        lows: &impl Lows,
+        found: &mut Vec<(LeafId, Ticket)>,
+    ) -> Result<(), Error> {
+        for keys in keys.chunks(ABREAST) {
+            let mut steps: [Step<'_>; ABREAST] = std::array::from_fn(|_| self.enter());
+            loop {
+                let mut moved = false;
+                for (step, key) in steps.iter_mut().zip(keys) {
+                    if let Step::Down(walk) = *step {
+                        *step = self.step(walk, Sought::At(key), lows)?;
+                        moved = true;
+                    }
+                }
+                if !moved {
+                    break;
+                }
+            }
+            for (step, key) in steps.iter().zip(keys) {
+                found.push(match *step {
+                    Step::Leaf(leaf, ticket) => (leaf, ticket),
+                    Step::Down(_) | Step::Again => self.find(key, lows)?,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many leaves there are.
+    pub(crate) fn leaf_count(&self) -> usize {
+        self.changer().leaves
+    }
+
+    /// How many inner nodes there are.
+    pub(crate) fn node_count(&self) -> usize {
+        self.changer().nodes
+    }
+
+    /// Levels of inner nodes, at least one.
+    pub(crate) fn height(&self) -> usize {
+        let _changer = self.changer();
+        self.root_node().map_or(0, |(_, node)| usize::from(node.level()) + 1)
+    }
+
+    #[inline]
+    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
+        let mut step = self.enter();
+        loop {
+            step = match step {
+                Step::Leaf(leaf, ticket) => return Ok((leaf, ticket)),
+                Step::Down(walk) => self.step(walk, sought, lows)?,
+                Step::Again => self.enter(),
+            }
+        }
+    }
+
+    #[inline]
+    fn enter(&self) -> Step<'_> {
+        match self.root_node() {
+            Some((id, node)) => Step::Down(Walk { id, node, from: None }),
+            None => Step::Again,
+        }
+    }
+
+    #[inline]
+    fn root_node(&self) -> Option<(NodeId, &Node)> {
+        let id = self.root.load(Ordering::Acquire);
+        Some((id, self.arena.get(id)?))
+    }
+
+    /// One level down.
+    #[inline]
+    fn step<'t>(
+        &'t self,
+        walk: Walk<'t>,
+        sought: Sought<'_>,
+        lows: &impl Lows,
+    ) -> Result<Step<'t>, Error> {
+        let Walk { id, node, from } = walk;
+        let sequence = node.begin();
+        // Only when the sequence is known: an unlinked node's is one of another use of it.
+        let linked = match from {
+            None => self.root.load(Ordering::Relaxed) == id,
+            Some((parent, sequence)) => parent.still(sequence),
+        };
+        if !linked {
+            return Ok(Step::Again);
+        }
+        let child = match node.place(sought, lows) {
+            Ok(place) => node.child(place),
+            Err(error) if node.still(sequence) => return Err(error),
+            Err(_) => return Ok(Step::Again),
+        };
+        if node.level() > 0 {
+            let Some(below) = self.arena.get(child) else { return Ok(Step::Again) };
+            below.prefetch();
+            return Ok(Step::Down(Walk { id: child, node: below, from: Some((node, sequence)) }));
+        }
+        if !node.still(sequence) {
+            return Ok(Step::Again);
+        }
+        Ok(Step::Leaf(child, Ticket { node: id, sequence }))
+    }
+}

@@ -1,0 +1,242 @@
+//! Changes of inner nodes: made beside the tree, and all of them let in at once.
+
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use super::arena::{Frontier, NodeId};
+use super::content::Content;
+use super::node::{Node, Sought, WIDTH};
+use super::{Inner, LeafId, Lows};
+use crate::Error;
+use crate::error::damaged;
+
+/// What belongs to whoever may change the tree.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Changer {
+    pub(super) frontier: Frontier,
+    /// Nodes that were unlinked.
+    free: Vec<NodeId>,
+    pub(super) leaves: usize,
+    pub(super) nodes: usize,
+}
+
+/// What a change will do to the tree.
+#[derive(Default)]
+struct Change {
+    contents: Vec<(NodeId, Content)>,
+    root: Option<NodeId>,
+    /// Nodes among `contents` that were taken for it.
+    taken: Vec<NodeId>,
+    /// Nodes that it unlinks.
+    freed: Vec<NodeId>,
+}
+
+/// A node on the way from the root, and the place in it where the way goes on.
+type Path = Vec<(NodeId, usize)>;
+
+impl Inner {
+    /// Says that `leaf`, whose low key is `low`, covers the upper part of what the leaf before it did.
+    /// The caller holds the lock of that leaf, and `lows` knows the new one. Seen by readers on return.
+    ///
+    /// # Errors
+    /// Those of `lows`; [`Error::Damaged`] if there is a leaf of that low key, and [`Error::Pool`] if there
+    /// cannot be so many nodes. Nothing has changed then.
+    pub(crate) fn insert(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
+        let mut changer = self.changer();
+        let mut change = Change::default();
+        let planned = self.plan_insert(&mut changer, &mut change, low, leaf, lows);
+        self.finish(&mut changer, change, planned)?;
+        changer.leaves += 1;
+        Ok(())
+    }
+
+    /// Says that `leaf`, whose low key is `low` and which is not the first, is no more: the leaf before it
+    /// covers what it did. The caller holds the locks of both. Seen by readers on return.
+    ///
+    /// # Errors
+    /// Those of `lows`, and [`Error::Damaged`] if there is no such leaf. Nothing has changed then.
+    pub(crate) fn remove(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
+        let mut changer = self.changer();
+        let mut change = Change::default();
+        let planned = self.plan_remove(&mut change, low, leaf, lows);
+        self.finish(&mut changer, change, planned)?;
+        changer.leaves -= 1;
+        Ok(())
+    }
+
+    pub(super) fn changer(&self) -> MutexGuard<'_, Changer> {
+        // Nobody panics between closing nodes and opening them.
+        self.changer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan_insert(
+        &self,
+        changer: &mut Changer,
+        change: &mut Change,
+        low: &[u8],
+        leaf: LeafId,
+        lows: &impl Lows,
+    ) -> Result<(), Error> {
+        let path = self.path(low, lows)?;
+        // What goes into the next node up: a child, and the leaf with its separator.
+        let (mut child, mut leaf, mut low) = (leaf, leaf, low);
+        for &(id, place) in path.iter().rev() {
+            let mut content = self.content(id, lows)?;
+            if content.level == 0 && lows.low(content.entries[place].low)? == low {
+                return damaged(u64::from(leaf), "a leaf with a low key of its own");
+            }
+            content.insert(place + 1, child, leaf, low);
+            if content.entries.len() <= WIDTH {
+                content.fit(lows)?;
+                change.contents.push((id, content));
+                return Ok(());
+            }
+            // Who inserts in order leaves full nodes behind.
+            let middle = if place + 1 == WIDTH { WIDTH } else { WIDTH / 2 };
+            let mut right = content.split_off(middle);
+            content.fit(lows)?;
+            right.fit(lows)?;
+            child = self.take(changer, change)?;
+            leaf = right.entries[0].low;
+            low = lows.low(leaf)?;
+            change.contents.push((id, content));
+            change.contents.push((child, right));
+        }
+        self.plan_root(changer, change, (child, leaf, low))
+    }
+
+    /// A root above what was the root and its right half.
+    fn plan_root(
+        &self,
+        changer: &mut Changer,
+        change: &mut Change,
+        (child, leaf, low): (NodeId, LeafId, &[u8]),
+    ) -> Result<(), Error> {
+        let Some((left, content)) = change.contents.iter().rev().nth(1) else {
+            return damaged(u64::from(leaf), "a way through the inner nodes");
+        };
+        let first_low = content.first_low().unwrap_or_default();
+        let mut root = Content::new(content.level + 1, *left, first_low);
+        root.insert(1, child, leaf, low);
+        let id = self.take(changer, change)?;
+        change.contents.push((id, root));
+        change.root = Some(id);
+        Ok(())
+    }
+
+    fn plan_remove(
+        &self,
+        change: &mut Change,
+        low: &[u8],
+        leaf: LeafId,
+        lows: &impl Lows,
+    ) -> Result<(), Error> {
+        let path = self.path(low, lows)?;
+        if path.iter().all(|&(_, place)| place == 0) {
+            return damaged(u64::from(leaf), "a leaf behind the first");
+        }
+        // What is to be done in the next node up with the child that is on the path: it goes, or
+        // has another separator.
+        let mut separator = None;
+        for &(id, place) in path.iter().rev() {
+            let mut content = self.content(id, lows)?;
+            if content.level == 0 && content.entries[place].child != leaf {
+                return damaged(u64::from(leaf), "a leaf that the inner nodes know");
+            }
+            match separator {
+                Some(leaf) if place == 0 => content.entries[0].low = leaf,
+                Some(leaf) => {
+                    let child = content.entries[place].child;
+                    content.remove(place);
+                    content.insert(place, child, leaf, lows.low(leaf)?);
+                    content.fit(lows)?;
+                }
+                None => content.remove(place),
+            }
+            separator = content.first_low();
+            if separator.is_none() {
+                change.freed.push(id);
+            }
+            change.contents.push((id, content));
+            if place > 0 {
+                break;
+            }
+        }
+        self.plan_lower_root(change);
+        Ok(())
+    }
+
+    /// A root that is left with one child is not needed.
+    fn plan_lower_root(&self, change: &mut Change) {
+        let Some((id, content)) = change.contents.last_mut() else { return };
+        if *id == self.root.load(Ordering::Relaxed)
+            && content.level > 0
+            && let [only] = content.entries[..]
+        {
+            content.entries.clear();
+            change.root = Some(only.child);
+            change.freed.push(*id);
+        }
+    }
+
+    /// Lets readers see the change, or gives back what was taken for it.
+    fn finish(
+        &self,
+        changer: &mut Changer,
+        change: Change,
+        planned: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Change { contents, root, taken, freed } = change;
+        if let Err(error) = planned {
+            changer.free.extend(taken);
+            return Err(error);
+        }
+        let nodes =
+            || contents.iter().filter_map(|(id, content)| Some((self.arena.get(*id)?, content)));
+        nodes().for_each(|(node, _)| node.close());
+        nodes().for_each(|(node, content)| node.store(content));
+        if let Some(root) = root {
+            self.root.store(root, Ordering::Release);
+        }
+        nodes().for_each(|(node, _)| node.open());
+        changer.nodes = changer.nodes + taken.len() - freed.len();
+        changer.free.extend(freed);
+        Ok(())
+    }
+
+    fn take(&self, changer: &mut Changer, change: &mut Change) -> Result<NodeId, Error> {
+        let id = match changer.free.pop() {
+            Some(id) => id,
+            None => self.arena.grow(&mut changer.frontier)?,
+        };
+        change.taken.push(id);
+        Ok(id)
+    }
+
+    /// The way to the leaf that covers `key`, from the root. For writers: nothing changes meanwhile.
+    fn path(&self, key: &[u8], lows: &impl Lows) -> Result<Path, Error> {
+        let mut path = Path::new();
+        let mut id = self.root.load(Ordering::Relaxed);
+        loop {
+            let node = self.node(id)?;
+            let place = node.place(Sought::At(key), lows)?;
+            path.push((id, place));
+            if node.level() == 0 {
+                return Ok(path);
+            }
+            id = node.child(place);
+        }
+    }
+
+    fn content(&self, id: NodeId, lows: &impl Lows) -> Result<Content, Error> {
+        self.node(id)?.content(lows)
+    }
+
+    fn node(&self, id: NodeId) -> Result<&Node, Error> {
+        match self.arena.get(id) {
+            Some(node) => Ok(node),
+            None => damaged(u64::from(id), "an inner node"),
+        }
+    }
+}

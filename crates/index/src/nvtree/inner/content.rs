@@ -1,0 +1,105 @@
+//! What is in an inner node, as a value: made beside the tree, then copied into a node.
+
+use super::head::{common_len, head};
+use super::{LeafId, Lows};
+use crate::Error;
+
+/// A separator and the child at and above it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// The separator's eight bytes behind the node's prefix; 0 for the first, which is never looked at.
+    pub(super) head: u64,
+    /// A node, or on level 0 a leaf.
+    pub(super) child: u32,
+    /// The leaf whose low key the separator is.
+    pub(super) low: LeafId,
+}
+
+impl Entry {
+    /// Stands behind the last one: above every key that is not as high as can be.
+    pub(super) const NONE: Entry = Entry { head: u64::MAX, child: 0, low: 0 };
+}
+
+/// What is in a node.
+#[derive(Debug)]
+pub(super) struct Content {
+    /// 0 if the children are leaves.
+    pub(super) level: u8,
+    /// What all separators but the first begin with.
+    pub(super) prefix: Vec<u8>,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Content {
+    /// A node with one child.
+    pub(super) fn new(level: u8, child: u32, low: LeafId) -> Content {
+        Content { level, prefix: Vec::new(), entries: vec![Entry { head: 0, child, low }] }
+    }
+
+    /// A child at `place`, which is not the first, whose separator is `key`, the low key of `low`.
+    pub(super) fn insert(&mut self, place: usize, child: u32, low: LeafId, key: &[u8]) {
+        // A lone first separator has no part in the prefix.
+        let kept = if self.entries.len() == 1 { 0 } else { common_len(&self.prefix, key) };
+        self.shrink_prefix(kept);
+        self.entries.insert(place, Entry { head: head(key, kept), child, low });
+    }
+
+    /// Without the child at `place`; the next separator may become the first.
+    pub(super) fn remove(&mut self, place: usize) {
+        self.entries.remove(place);
+        if let Some(first) = self.entries.first_mut() {
+            first.head = 0;
+        }
+    }
+
+    /// The children from `place` on, as a node of their own.
+    pub(super) fn split_off(&mut self, place: usize) -> Content {
+        let mut right = Content {
+            level: self.level,
+            prefix: self.prefix.clone(),
+            entries: self.entries.split_off(place),
+        };
+        right.entries[0].head = 0;
+        right
+    }
+
+    /// The leaf whose low key is the first separator.
+    pub(super) fn first_low(&self) -> Option<LeafId> {
+        self.entries.first().map(|entry| entry.low)
+    }
+
+    /// Makes the prefix as long as it can be if heads are equal, which a longer one may tell apart.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    pub(super) fn fit(&mut self, lows: &impl Lows) -> Result<(), Error> {
+        let separators = self.entries.get(1..).unwrap_or_default();
+        let [first, .., last] = separators else { return Ok(()) };
+        if separators.is_sorted_by(|one, next| one.head < next.head) {
+            return Ok(());
+        }
+        let first = lows.low(first.low)?;
+        let len = common_len(first, lows.low(last.low)?).min(usize::from(u16::MAX));
+        if len > self.prefix.len() {
+            let heads = separators.iter().map(|entry| Ok(head(lows.low(entry.low)?, len)));
+            let heads = heads.collect::<Result<Vec<_>, Error>>()?;
+            self.prefix = first[..len].to_vec();
+            for (entry, head) in self.entries[1..].iter_mut().zip(heads) {
+                entry.head = head;
+            }
+        }
+        Ok(())
+    }
+
+    /// A shorter prefix: its last bytes go to the front of the heads, which lose theirs at the end.
+    fn shrink_prefix(&mut self, len: usize) {
+        let moved = self.prefix.len() - len;
+        if moved > 0 {
+            let front = head(&self.prefix, len);
+            for entry in self.entries.iter_mut().skip(1) {
+                entry.head = front | entry.head.checked_shr(8 * moved as u32).unwrap_or(0);
+            }
+            self.prefix.truncate(len);
+        }
+    }
+}

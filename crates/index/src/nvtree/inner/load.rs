@@ -1,0 +1,119 @@
+//! The inner nodes of leaves that are there already, from the bottom up.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+
+use super::arena::{Arena, NodeId};
+use super::change::Changer;
+use super::content::Content;
+use super::node::WIDTH;
+use super::{Inner, LeafId, Lows};
+use crate::Error;
+use crate::error::damaged;
+
+/// Children that a node is given: it takes some more before it splits.
+const FILL: usize = WIDTH * 3 / 4;
+
+/// A child that is to be put into a node: itself, and the leaf with its separator.
+#[derive(Clone, Copy)]
+struct Child<'l> {
+    id: u32,
+    leaf: LeafId,
+    low: &'l [u8],
+}
+
+/// The children that the next node of each level will have, from level 0 up.
+struct Loader<'l> {
+    arena: Arena,
+    changer: Changer,
+    levels: Vec<Vec<Child<'l>>>,
+}
+
+impl Inner {
+    /// The inner nodes of one leaf.
+    pub(crate) fn new(first: LeafId) -> Result<Inner, Error> {
+        Inner::load(std::iter::once(Ok((first, [].as_slice()))))
+    }
+
+    /// The inner nodes of these leaves, which come with their low keys, in order. What the first one's is
+    /// does not matter: it covers all keys below the second's.
+    ///
+    /// # Errors
+    /// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
+    pub(crate) fn load<'l>(
+        leaves: impl Iterator<Item = Result<(LeafId, &'l [u8]), Error>>,
+    ) -> Result<Inner, Error> {
+        let mut loader =
+            Loader { arena: Arena::new(), changer: Changer::default(), levels: Vec::new() };
+        let mut before: Option<&[u8]> = None;
+        for leaf in leaves {
+            let (leaf, low) = leaf?;
+            if before.is_some_and(|before| before >= low) {
+                return damaged(u64::from(leaf), "a leaf above the one before it");
+            }
+            before = Some(low);
+            loader.changer.leaves += 1;
+            loader.push(0, Child { id: leaf, leaf, low })?;
+        }
+        if before.is_none() {
+            return damaged(0, "a leaf");
+        }
+        let root = loader.finish()?;
+        let Loader { arena, changer, .. } = loader;
+        Ok(Inner { root: AtomicU32::new(root), arena, changer: Mutex::new(changer) })
+    }
+}
+
+impl<'l> Loader<'l> {
+    fn push(&mut self, level: usize, child: Child<'l>) -> Result<(), Error> {
+        if level == self.levels.len() {
+            self.levels.push(Vec::with_capacity(FILL));
+        }
+        self.levels[level].push(child);
+        if self.levels[level].len() == FILL { self.fill_node(level) } else { Ok(()) }
+    }
+
+    /// A node of the children that wait on `level`.
+    fn fill_node(&mut self, level: usize) -> Result<(), Error> {
+        let mut children = std::mem::take(&mut self.levels[level]);
+        let Some(&first) = children.first() else { return Ok(()) };
+        let mut content = Content::new(level as u8, first.id, first.leaf);
+        for (place, child) in children.iter().enumerate().skip(1) {
+            content.insert(place, child.id, child.leaf, child.low);
+        }
+        content.fit(&Children(&children))?;
+        let id: NodeId = self.arena.grow(&mut self.changer.frontier)?;
+        if let Some(node) = self.arena.get(id) {
+            node.store(&content);
+        }
+        self.changer.nodes += 1;
+        children.clear();
+        self.levels[level] = children;
+        self.push(level + 1, Child { id, ..first })
+    }
+
+    /// Nodes of all that waits, and the root.
+    fn finish(&mut self) -> Result<NodeId, Error> {
+        let mut level = 0;
+        loop {
+            self.fill_node(level)?;
+            level += 1;
+            match self.levels.get(level).map(Vec::as_slice) {
+                Some([only]) if level + 1 == self.levels.len() => return Ok(only.id),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The low keys of the leaves that come into one node.
+struct Children<'c, 'l>(&'c [Child<'l>]);
+
+impl Lows for Children<'_, '_> {
+    fn low(&self, leaf: LeafId) -> Result<&[u8], Error> {
+        match self.0.iter().find(|child| child.leaf == leaf) {
+            Some(child) => Ok(child.low),
+            None => damaged(u64::from(leaf), "a leaf among those of its node"),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! One inner node: words that readers look at while a writer may be at them, and the sequence that
+//! tells them whether one was.
+//!
+//! The heads lie eight to a line, with what belongs to them in the next. A line of samples, the first
+//! head of each such block, says which block to look at: a search reads four lines, two and two.
+
+use std::cmp::Ordering as Order;
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use tembo_pmem::prefetch;
+
+use super::content::{Content, Entry};
+use super::head::head;
+use super::{LeafId, Lows};
+use crate::Error;
+
+/// Children of a node at most.
+pub(super) const WIDTH: usize = 64;
+const BLOCK: usize = 8;
+const BLOCKS: usize = WIDTH / BLOCK;
+const PREFIX_WORDS: usize = 7;
+/// Bytes of the prefix that lie in the node. Of a longer one the rest is read where separator 1 is.
+const PREFIX_INLINE: usize = 8 * PREFIX_WORDS;
+/// Looks at an odd sequence before the processor is left to the writer, who may be waiting for it.
+const SPINS: u32 = 64;
+
+/// What is looked for in a node.
+#[derive(Clone, Copy)]
+pub(super) enum Sought<'k> {
+    /// The last separator that is not above the key.
+    At(&'k [u8]),
+    /// The last separator below the key.
+    Below(&'k [u8]),
+    /// The last separator.
+    Last,
+}
+
+/// Eight heads, in one line.
+#[derive(Default)]
+#[repr(align(64))]
+struct Heads([AtomicU64; BLOCK]);
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Front {
+    /// Odd while the node changes.
+    sequence: AtomicU32,
+    /// [`Shape`], packed.
+    shape: AtomicU32,
+    prefix: [AtomicU64; PREFIX_WORDS],
+}
+
+#[derive(Default)]
+struct Block {
+    heads: Heads,
+    children: [AtomicU32; BLOCK],
+    /// The leaves whose low keys the separators are.
+    lows: [AtomicU32; BLOCK],
+}
+
+/// A node of the tree.
+#[derive(Default)]
+pub(super) struct Node {
+    front: Front,
+    samples: Heads,
+    blocks: [Block; BLOCKS],
+}
+
+const _: () = assert!(size_of::<Node>() == 64 * (2 + 2 * BLOCKS));
+
+struct Shape {
+    count: u8,
+    level: u8,
+    prefix_len: u16,
+}
+
+impl Shape {
+    #[inline]
+    fn unpack(word: u32) -> Shape {
+        let [count, level, low, high] = word.to_le_bytes();
+        Shape { count, level, prefix_len: u16::from_le_bytes([low, high]) }
+    }
+
+    fn pack(&self) -> u32 {
+        let [low, high] = self.prefix_len.to_le_bytes();
+        u32::from_le_bytes([self.count, self.level, low, high])
+    }
+}
+
+impl Heads {
+    /// How many are not above `wanted`: all are looked at, for where the search would stop no processor
+    /// can predict.
+    #[inline]
+    fn rank(&self, wanted: u64) -> usize {
+        self.0.iter().map(|head| usize::from(head.load(Ordering::Relaxed) <= wanted)).sum()
+    }
+}
+
+impl Node {
+    /// Says that the node will be searched soon.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(&self.front);
+        prefetch(&self.samples);
+    }
+
+    /// The sequence at which reading begins; waits for a writer.
+    #[inline]
+    pub(super) fn begin(&self) -> u32 {
+        let sequence = self.front.sequence.load(Ordering::Acquire);
+        if sequence & 1 == 0 { sequence } else { self.wait() }
+    }
+
+    #[cold]
+    fn wait(&self) -> u32 {
+        for spins in 0_u32.. {
+            if spins < SPINS {
+                spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+            let sequence = self.front.sequence.load(Ordering::Acquire);
+            if sequence & 1 == 0 {
+                return sequence;
+            }
+        }
+        0
+    }
+
+    /// True if the node has not changed since `sequence` was read: what was loaded since is sound. A
+    /// reader that sleeps through two thousand million changes would be deceived.
+    #[inline]
+    pub(super) fn still(&self, sequence: u32) -> bool {
+        fence(Ordering::Acquire);
+        self.front.sequence.load(Ordering::Relaxed) == sequence
+    }
+
+    /// Levels below this one; 0 if the children are leaves.
+    #[inline]
+    pub(super) fn level(&self) -> u8 {
+        self.shape().level
+    }
+
+    #[inline]
+    fn shape(&self) -> Shape {
+        Shape::unpack(self.front.shape.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn block(&self, place: usize) -> &Block {
+        &self.blocks[place / BLOCK % BLOCKS]
+    }
+
+    #[inline]
+    fn head(&self, place: usize) -> u64 {
+        self.block(place).heads.0[place % BLOCK].load(Ordering::Relaxed)
+    }
+
+    /// The child at `place`: a node, or on level 0 a leaf.
+    #[inline]
+    pub(super) fn child(&self, place: usize) -> u32 {
+        self.block(place).children[place % BLOCK].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn low(&self, place: usize) -> LeafId {
+        self.block(place).lows[place % BLOCK].load(Ordering::Relaxed)
+    }
+
+    /// The place of the separator that is sought. Separator 0 is taken to be at or below it.
+    ///
+    /// # Errors
+    /// Those of `lows`, of which a reader has to ask whether the node is still as it was.
+    #[inline]
+    pub(super) fn place(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<usize, Error> {
+        let Shape { count, prefix_len, .. } = self.shape();
+        let last = usize::from(count).saturating_sub(1);
+        let (Sought::At(key) | Sought::Below(key)) = sought else { return Ok(last) };
+        let prefix_len = usize::from(prefix_len);
+        if prefix_len > 0 {
+            match self.compare_with_prefix(key, prefix_len, lows)? {
+                Order::Less => return Ok(0),
+                Order::Equal => {}
+                Order::Greater => return Ok(last),
+            }
+        }
+        let wanted = head(key, prefix_len);
+        // The rank of what is whole is 1 at least: separator 0 stands as the lowest head.
+        let block = self.samples.rank(wanted).saturating_sub(1);
+        let within = self.blocks[block % BLOCKS].heads.rank(wanted).saturating_sub(1);
+        let place = (block * BLOCK + within).min(last);
+        if place > 0 && self.head(place) == wanted {
+            return self.place_among_equals(place, wanted, sought, lows);
+        }
+        Ok(place)
+    }
+
+    /// The place, when `last` is the last separator whose head is `wanted`: they are asked themselves.
+    #[inline(never)]
+    fn place_among_equals(
+        &self,
+        last: usize,
+        wanted: u64,
+        sought: Sought<'_>,
+        lows: &impl Lows,
+    ) -> Result<usize, Error> {
+        let equals = (1..=last).rev().take_while(|&place| self.head(place) == wanted).count();
+        let (mut from, mut to) = (last + 1 - equals, last + 1);
+        while from < to {
+            let middle = usize::midpoint(from, to);
+            let low = lows.low(self.low(middle))?;
+            let is_passed = match sought {
+                Sought::At(key) => low <= key,
+                Sought::Below(key) => low < key,
+                Sought::Last => true,
+            };
+            (from, to) = if is_passed { (middle + 1, to) } else { (from, middle) };
+        }
+        Ok(from - 1)
+    }
+
+    /// How `key` lies to all keys that begin with the prefix.
+    #[inline]
+    fn compare_with_prefix(
+        &self,
+        key: &[u8],
+        len: usize,
+        lows: &impl Lows,
+    ) -> Result<Order, Error> {
+        for (index, word) in self.front.prefix.iter().enumerate().take(len.div_ceil(8)) {
+            let bytes_left = (len - 8 * index).min(8) as u32;
+            let mask = u64::MAX << (u64::BITS - 8 * bytes_left);
+            match (head(key, 8 * index) & mask).cmp(&word.load(Ordering::Relaxed)) {
+                Order::Equal => {}
+                unequal => return Ok(unequal),
+            }
+        }
+        if len > PREFIX_INLINE {
+            let low = lows.low(self.low(1))?;
+            let rest = low.get(PREFIX_INLINE..len).unwrap_or_default();
+            let end = len.min(key.len());
+            match key.get(PREFIX_INLINE..end).unwrap_or_default().cmp(rest) {
+                Order::Equal => {}
+                unequal => return Ok(unequal),
+            }
+        }
+        // A zero of the prefix equals what stands for the end of a key.
+        Ok(if key.len() < len { Order::Less } else { Order::Equal })
+    }
+
+    /// What is in the node; for writers.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    pub(super) fn content(&self, lows: &impl Lows) -> Result<Content, Error> {
+        let Shape { count, level, prefix_len } = self.shape();
+        let len = usize::from(prefix_len);
+        let prefix = if len > PREFIX_INLINE {
+            lows.low(self.low(1))?.get(..len).unwrap_or_default().to_vec()
+        } else {
+            let words = self.front.prefix.iter().map(|word| word.load(Ordering::Relaxed));
+            words.flat_map(u64::to_be_bytes).take(len).collect()
+        };
+        let entry = |place| Entry {
+            head: self.head(place),
+            child: self.child(place),
+            low: self.low(place),
+        };
+        let mut entries = Vec::with_capacity(WIDTH + 1);
+        entries.extend((0..usize::from(count)).map(entry));
+        Ok(Content { level, prefix, entries })
+    }
+
+    /// Keeps readers out; for writers, of whom there is one.
+    pub(super) fn close(&self) {
+        let sequence = self.front.sequence.load(Ordering::Relaxed);
+        self.front.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+    }
+
+    /// Lets readers in again.
+    pub(super) fn open(&self) {
+        let sequence = self.front.sequence.load(Ordering::Relaxed);
+        self.front.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Makes this what is in the node, which is closed.
+    pub(super) fn store(&self, content: &Content) {
+        let Content { level, prefix, entries } = content;
+        // The first separator has no part in it.
+        let prefix = if entries.len() > 1 { prefix.as_slice() } else { &[] };
+        let (count, prefix_len) = (entries.len() as u8, prefix.len() as u16);
+        let shape = Shape { count, level: *level, prefix_len };
+        self.front.shape.store(shape.pack(), Ordering::Relaxed);
+        for (index, word) in self.front.prefix.iter().enumerate() {
+            let inline = &prefix[..prefix.len().min(PREFIX_INLINE)];
+            word.store(head(inline, 8 * index), Ordering::Relaxed);
+        }
+        for place in 0..WIDTH {
+            let entry = entries.get(place).copied().unwrap_or(Entry::NONE);
+            let (block, at) = (self.block(place), place % BLOCK);
+            block.heads.0[at].store(entry.head, Ordering::Relaxed);
+            block.children[at].store(entry.child, Ordering::Relaxed);
+            block.lows[at].store(entry.low, Ordering::Relaxed);
+            if at == 0 {
+                self.samples.0[place / BLOCK].store(entry.head, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@ mod wall;
 use std::path::Path;
 
 use serde::Serialize;
+use tembo_index::IndexKind;
 use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
 use tembo_pool::Pool;
 
@@ -97,8 +98,8 @@ impl Kind {
         Ok(match self {
             Kind::Wall => Box::new(wall::Wall::new(folder, keys)?),
             Kind::Btreemap => Box::new(btreemap::Volatile::default()),
-            Kind::Cdds => Box::new(bare::BareCdds::new(folder)?),
-            Kind::Kv => Box::new(kv::StrictStore::new(folder)?),
+            Kind::Cdds => Box::new(bare::Bare::new(folder, IndexKind::Cdds)?),
+            Kind::Kv => Box::new(kv::StrictStore::new(folder, IndexKind::Cdds)?),
         })
     }
 }

@@ -1,14 +1,11 @@
 //! A versioned index without a store above it: each operation is a version, and one fence commits it.
-//!
-//! [`Bare`] takes every [`VersionedIndex`]: another index needs a constructor like
-//! [`BareCdds::new`] and a [`Kind`](crate::Kind).
 
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use tembo_index::{
-    Cdds, DeadIntervals, Direction, Error as IndexError, Forest, Op, Retained, Retired, Stamp,
+    Clock, DeadIntervals, Direction, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
     VersionedIndex, View, Writer,
 };
 use tembo_pool::Pool;
@@ -22,56 +19,59 @@ const RETIRED_MAX: usize = 64;
 /// Lines that an operation may flush: a section's size, which costs nothing in the `flush` domain.
 const LINES: u64 = 256;
 
-/// The bare CDDS B-Tree.
-pub(super) type BareCdds = Bare<Cdds>;
+/// The lane of all changes.
+const LANE: u8 = 0;
 
 /// An index with the versions on: every operation is stamped, and old versions are collected.
-pub(super) struct Bare<I> {
-    index: I,
+pub(super) struct Bare {
+    index: Index,
     pool: Arc<Pool>,
     forest: Arc<Forest>,
     dead: DeadIntervals,
-    version: u64,
+    clock: Clock,
     retired: Vec<Retired>,
 }
 
-impl BareCdds {
-    pub(super) fn new(folder: &Path) -> Result<BareCdds, Error> {
+impl Bare {
+    pub(super) fn new(folder: &Path, kind: IndexKind) -> Result<Bare, Error> {
         let pool = Arc::new(nameless_pool(folder)?);
         let forest = Arc::new(Forest::new(pool.clone(), pool_options().region.size_max)?);
         let (dead, retained, mut retired) = Default::default();
-        let version = 1;
-        let stamp = Stamp::single(version, 0);
+        let clock = Clock::new(0);
+        let stamp = Stamp::grouped(clock.draw(), LANE);
         let writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
-        let (index, _) = Cdds::create(forest.clone(), &writer)?;
-        Ok(Bare { index, pool, forest, dead, version, retired })
+        let (index, _) = Index::create(forest.clone(), kind, &writer)?;
+        Ok(Bare { index, pool, forest, dead, clock, retired })
     }
-}
 
-impl<I: VersionedIndex> Bare<I> {
     fn view(&self) -> View<'_> {
-        View { version: self.version, dead: &self.dead }
+        View { version: self.clock.last(), dead: &self.dead }
     }
 
-    /// One version: applied, fenced, visible.
-    fn commit(
-        &mut self,
-        apply: impl FnOnce(&I, &mut Writer<'_>) -> Result<bool, IndexError>,
-    ) -> Result<bool, Error> {
-        let retained = Retained::new(self.version, Vec::new());
+    /// One version: as a change that commits by itself where the index has that, else applied to a
+    /// group of one and fenced.
+    fn commit(&mut self, op: Op<'_>) -> Result<bool, Error> {
+        let last = self.clock.last();
+        let retained = Retained::new(last, Vec::new());
         let mut writer = Writer {
-            stamp: Stamp::single(self.version + 1, 0),
+            stamp: Stamp::single(last, LANE),
             dead: &self.dead,
             retained: &retained,
             retired: &mut self.retired,
         };
         let region = self.pool.region();
         let section = region.reserve(LINES)?;
-        let existed = apply(&self.index, &mut writer)?;
-        // ORDER: every entry of the version is durable before the operation returns.
-        region.fence("bench.bare.commit");
+        let existed = match self.index.apply_single(op, &self.clock, &mut writer)? {
+            Some(existed) => existed,
+            None => {
+                writer.stamp = Stamp::grouped(self.clock.draw(), LANE);
+                let existed = self.index.apply(op, &mut writer)?;
+                // ORDER: every entry of the version is durable before the operation returns.
+                region.fence("bench.bare.commit");
+                existed
+            }
+        };
         drop(section);
-        self.version += 1;
         if self.retired.len() >= RETIRED_MAX {
             self.reclaim();
         }
@@ -79,7 +79,7 @@ impl<I: VersionedIndex> Bare<I> {
     }
 
     fn reclaim(&mut self) {
-        let retained = Arc::new(Retained::new(self.version, Vec::new()));
+        let retained = Arc::new(Retained::new(self.clock.last(), Vec::new()));
         self.forest.set_retained(retained.clone());
         let pool = &self.pool;
         self.retired.retain(|retired| {
@@ -93,11 +93,11 @@ impl<I: VersionedIndex> Bare<I> {
 
     fn put(&mut self, key: u64, value: u64) -> Result<bool, Error> {
         let (key, value) = (key.to_be_bytes(), value.to_le_bytes());
-        self.commit(|index, writer| index.apply(Op::Put { key: &key, value: &[&value] }, writer))
+        self.commit(Op::Put { key: &key, value: &[&value] })
     }
 }
 
-impl<I: VersionedIndex> Contender for Bare<I> {
+impl Contender for Bare {
     fn insert(&mut self, key: u64, value: u64) -> Result<(), Error> {
         self.put(key, value).map(drop)
     }
@@ -108,10 +108,7 @@ impl<I: VersionedIndex> Contender for Bare<I> {
 
     fn remove(&mut self, key: u64) -> Result<bool, Error> {
         let key = key.to_be_bytes();
-        self.commit(|index, writer| match index.remove_single(&key, writer)? {
-            Some(existed) => Ok(existed),
-            None => index.apply(Op::Remove { key: &key }, writer),
-        })
+        self.commit(Op::Remove { key: &key })
     }
 
     fn get(&mut self, key: u64) -> Result<Option<u64>, Error> {

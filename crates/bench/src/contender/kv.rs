@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::path::Path;
 
+use tembo_index::IndexKind;
 use tembo_kv::{Direction, Durability, Keyspace, Options, Store};
 
 use super::bare::number;
@@ -16,9 +17,9 @@ pub(super) struct StrictStore {
 }
 
 impl StrictStore {
-    pub(super) fn new(folder: &Path) -> Result<StrictStore, Error> {
+    pub(super) fn new(folder: &Path, index: IndexKind) -> Result<StrictStore, Error> {
         let path = folder.join("pool");
-        let options = Options { pool: pool_options(), ..Options::default() };
+        let options = Options { pool: pool_options(), index, ..Options::default() };
         let store = Store::create(&path, &options)?;
         forget_name(&path);
         let keyspace = store.keyspace("bench")?;

@@ -11,6 +11,7 @@ mod forest;
 mod index;
 mod nvtree;
 mod retained;
+mod simd;
 mod stamp;
 mod versioned;
 

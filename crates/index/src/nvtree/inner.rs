@@ -28,6 +28,7 @@
 //! sequence, even, and (3) found the ticket [still](Inner::still) good, knows that at that sequence the
 //! leaf covered the key.
 
+mod abreast;
 mod arena;
 mod change;
 mod content;
@@ -48,9 +49,6 @@ use crate::Error;
 
 /// What a leaf is known by: its place on media, in units of the leaves' size.
 pub(crate) type LeafId = u32;
-
-/// Searches that are walked side by side. Processors wait for about so many lines at once.
-const ABREAST: usize = 16;
 
 /// Who knows the low keys of leaves, which never change while the leaf lives.
 pub(crate) trait Lows {
@@ -81,16 +79,8 @@ pub(crate) struct Inner {
 struct Walk<'t> {
     id: NodeId,
     node: &'t Node,
-    /// The parent and its sequence; none at the root.
-    from: Option<(&'t Node, u32)>,
-}
-
-/// Where a step of a search leads.
-enum Step<'t> {
-    Down(Walk<'t>),
-    Leaf(LeafId, Ticket),
-    /// The tree changed underneath: from the root again.
-    Again,
+    /// The node's, when it was found linked.
+    sequence: u32,
 }
 
 impl Inner {
@@ -133,41 +123,6 @@ impl Inner {
         self.seek(Sought::Last, lows)
     }
 
-    /// Appends to `found` what [`find`](Self::find) says of each of the `keys`. They are looked for side
-    /// by side, one level at a time, so that what each waits for in memory comes for all at once.
-    ///
-    /// # Errors
-    /// Those of `lows`.
-    pub(crate) fn find_abreast(
-        &self,
-        keys: &[&[u8]],
-        lows: &impl Lows,
-        found: &mut Vec<(LeafId, Ticket)>,
-    ) -> Result<(), Error> {
-        for keys in keys.chunks(ABREAST) {
-            let mut steps: [Step<'_>; ABREAST] = std::array::from_fn(|_| self.enter());
-            loop {
-                let mut moved = false;
-                for (step, key) in steps.iter_mut().zip(keys) {
-                    if let Step::Down(walk) = *step {
-                        *step = self.step(walk, Sought::At(key), lows)?;
-                        moved = true;
-                    }
-                }
-                if !moved {
-                    break;
-                }
-            }
-            for (step, key) in steps.iter().zip(keys) {
-                found.push(match *step {
-                    Step::Leaf(leaf, ticket) => (leaf, ticket),
-                    Step::Down(_) | Step::Again => self.find(key, lows)?,
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// How many leaves there are.
     pub(crate) fn leaf_count(&self) -> usize {
         self.changer().leaves
@@ -185,62 +140,64 @@ impl Inner {
     }
 
     #[inline]
-    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
-        let mut step = self.enter();
-        loop {
-            step = match step {
-                Step::Leaf(leaf, ticket) => return Ok((leaf, ticket)),
-                Step::Down(walk) => self.step(walk, sought, lows)?,
-                Step::Again => self.enter(),
-            }
-        }
-    }
-
-    #[inline]
-    fn enter(&self) -> Step<'_> {
-        match self.root_node() {
-            Some((id, node)) => Step::Down(Walk { id, node, from: None }),
-            None => Step::Again,
-        }
-    }
-
-    #[inline]
     fn root_node(&self) -> Option<(NodeId, &Node)> {
         let id = self.root.load(Ordering::Acquire);
         Some((id, self.arena.get(id)?))
     }
 
-    /// One level down.
     #[inline]
-    fn step<'t>(
-        &'t self,
-        walk: Walk<'t>,
+    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
+        let wanted = sought.head();
+        loop {
+            let mut walk = self.enter();
+            while let Some(Walk { id, node, sequence }) = walk {
+                let Some(child) = self.child(node, sequence, wanted, sought, lows)? else { break };
+                if node.level() > 0 {
+                    walk = self.descend(node, sequence, child);
+                } else if node.still(sequence) {
+                    return Ok((child, Ticket { node: id, sequence }));
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Where a search begins; `None` if the tree changes underneath, here and in what follows.
+    #[inline]
+    fn enter(&self) -> Option<Walk<'_>> {
+        let (id, node) = self.root_node()?;
+        let sequence = node.begin();
+        // Only when the sequence is known: that of an unlinked node is one of another use of it.
+        (self.root.load(Ordering::Relaxed) == id).then_some(Walk { id, node, sequence })
+    }
+
+    /// One level down from `node`, which has that sequence, to its child `id`.
+    #[inline]
+    fn descend(&self, node: &Node, sequence: u32, id: NodeId) -> Option<Walk<'_>> {
+        let below = self.arena.get(id)?;
+        below.prefetch();
+        let walk = Walk { id, node: below, sequence: below.begin() };
+        node.still(sequence).then_some(walk)
+    }
+
+    /// The child of `node` where what is sought is, whose head is `wanted`.
+    #[inline]
+    fn child(
+        &self,
+        node: &Node,
+        sequence: u32,
+        wanted: u64,
         sought: Sought<'_>,
         lows: &impl Lows,
-    ) -> Result<Step<'t>, Error> {
-        let Walk { id, node, from } = walk;
-        let sequence = node.begin();
-        // Only when the sequence is known: an unlinked node's is one of another use of it.
-        let linked = match from {
-            None => self.root.load(Ordering::Relaxed) == id,
-            Some((parent, sequence)) => parent.still(sequence),
-        };
-        if !linked {
-            return Ok(Step::Again);
+    ) -> Result<Option<u32>, Error> {
+        if let Some(place) = node.place_by_heads(wanted) {
+            return Ok(Some(node.child(place)));
         }
-        let child = match node.place(sought, lows) {
-            Ok(place) => node.child(place),
-            Err(error) if node.still(sequence) => return Err(error),
-            Err(_) => return Ok(Step::Again),
-        };
-        if node.level() > 0 {
-            let Some(below) = self.arena.get(child) else { return Ok(Step::Again) };
-            below.prefetch();
-            return Ok(Step::Down(Walk { id: child, node: below, from: Some((node, sequence)) }));
+        match node.place(sought, lows) {
+            Ok(place) => Ok(Some(node.child(place))),
+            Err(error) if node.still(sequence) => Err(error),
+            Err(_) => Ok(None),
         }
-        if !node.still(sequence) {
-            return Ok(Step::Again);
-        }
-        Ok(Step::Leaf(child, Ticket { node: id, sequence }))
     }
 }

@@ -14,6 +14,7 @@ use super::content::{Content, Entry};
 use super::head::head;
 use super::{LeafId, Lows};
 use crate::Error;
+use crate::simd::Line;
 
 /// Children of a node at most.
 pub(super) const WIDTH: usize = 64;
@@ -36,10 +37,16 @@ pub(super) enum Sought<'k> {
     Last,
 }
 
-/// Eight heads, in one line.
-#[derive(Default)]
-#[repr(align(64))]
-struct Heads([AtomicU64; BLOCK]);
+impl Sought<'_> {
+    /// The head to look for where no prefix is.
+    #[inline]
+    pub(super) fn head(self) -> u64 {
+        match self {
+            Sought::At(key) | Sought::Below(key) => head(key, 0),
+            Sought::Last => u64::MAX,
+        }
+    }
+}
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -53,7 +60,7 @@ struct Front {
 
 #[derive(Default)]
 struct Block {
-    heads: Heads,
+    heads: Line,
     children: [AtomicU32; BLOCK],
     /// The leaves whose low keys the separators are.
     lows: [AtomicU32; BLOCK],
@@ -63,7 +70,7 @@ struct Block {
 #[derive(Default)]
 pub(super) struct Node {
     front: Front,
-    samples: Heads,
+    samples: Line,
     blocks: [Block; BLOCKS],
 }
 
@@ -85,15 +92,6 @@ impl Shape {
     fn pack(&self) -> u32 {
         let [low, high] = self.prefix_len.to_le_bytes();
         u32::from_le_bytes([self.count, self.level, low, high])
-    }
-}
-
-impl Heads {
-    /// How many are not above `wanted`: all are looked at, for where the search would stop no processor
-    /// can predict.
-    #[inline]
-    fn rank(&self, wanted: u64) -> usize {
-        self.0.iter().map(|head| usize::from(head.load(Ordering::Relaxed) <= wanted)).sum()
     }
 }
 
@@ -168,11 +166,28 @@ impl Node {
         self.block(place).lows[place % BLOCK].load(Ordering::Relaxed)
     }
 
+    /// The place of the separator that is sought, if heads can tell: `wanted` is the head of what is sought
+    /// where no prefix is. Separator 0 is taken to be at or below it.
+    #[inline]
+    pub(super) fn place_by_heads(&self, wanted: u64) -> Option<usize> {
+        let place = self.place_of_head(wanted);
+        // What stands behind the last child equals the head that finds it.
+        let is_decided = place == 0 || self.head(place) != wanted;
+        (self.shape().prefix_len == 0 && is_decided).then_some(place)
+    }
+
+    /// The last place whose head is not above `wanted`, children or none.
+    #[inline]
+    fn place_of_head(&self, wanted: u64) -> usize {
+        let block = self.samples.last_not_above(wanted) % BLOCKS;
+        block * BLOCK + self.blocks[block].heads.last_not_above(wanted) % BLOCK
+    }
+
     /// The place of the separator that is sought. Separator 0 is taken to be at or below it.
     ///
     /// # Errors
     /// Those of `lows`, of which a reader has to ask whether the node is still as it was.
-    #[inline]
+    #[inline(never)]
     pub(super) fn place(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<usize, Error> {
         let Shape { count, prefix_len, .. } = self.shape();
         let last = usize::from(count).saturating_sub(1);
@@ -186,10 +201,7 @@ impl Node {
             }
         }
         let wanted = head(key, prefix_len);
-        // The rank of what is whole is 1 at least: separator 0 stands as the lowest head.
-        let block = self.samples.rank(wanted).saturating_sub(1);
-        let within = self.blocks[block % BLOCKS].heads.rank(wanted).saturating_sub(1);
-        let place = (block * BLOCK + within).min(last);
+        let place = self.place_of_head(wanted).min(last);
         if place > 0 && self.head(place) == wanted {
             return self.place_among_equals(place, wanted, sought, lows);
         }
@@ -245,8 +257,9 @@ impl Node {
                 unequal => return Ok(unequal),
             }
         }
-        // A zero of the prefix equals what stands for the end of a key.
-        Ok(if key.len() < len { Order::Less } else { Order::Equal })
+        // Or the key ends in the prefix, where zeros follow. Then its head is the lowest, and separators with
+        // that head are asked themselves.
+        Ok(Order::Equal)
     }
 
     /// What is in the node; for writers.

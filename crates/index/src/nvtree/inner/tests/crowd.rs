@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Duration;
 
-use super::{Chance, SHAPES, Table, seed};
+use super::{Chance, SHAPES, Shape, Table, seed};
 use crate::nvtree::inner::{Inner, LeafId, Lows};
 
 const NONE: LeafId = LeafId::MAX;
@@ -21,6 +21,7 @@ struct Crowd {
     table: Table,
     leaves: Vec<Leaf>,
     used: AtomicU32,
+    is_over: AtomicBool,
 }
 
 impl Crowd {
@@ -35,6 +36,7 @@ impl Crowd {
             table: Table::new(leaves),
             leaves: (0..leaves).map(leaf).collect(),
             used: AtomicU32::new(1),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -59,14 +61,15 @@ impl Crowd {
 
     /// The leaf that covers `key` and its sequence: what a reader of the tree does.
     fn find(&self, key: &[u8]) -> (LeafId, u32) {
-        loop {
+        for _ in 0..1_000_000 {
             let (leaf, ticket) = self.inner.find(key, &self.table).unwrap();
             let sequence = self.leaf(leaf).sequence.load(Ordering::Acquire);
             if sequence & 1 == 0 && self.inner.still(ticket) {
                 return (leaf, sequence);
             }
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
+        panic!("a leaf stays locked: its holder has panicked");
     }
 
     /// True if the reader has seen the leaf as it was.
@@ -121,47 +124,45 @@ impl Crowd {
     }
 }
 
+impl Crowd {
+    /// Splits and merges: the tree grows for a while and shrinks for a while.
+    fn write(&self, shape: Shape, mut chance: Chance) {
+        for turn in 0_u64.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let (key, shrinks) = (shape(&mut chance), turn >> 12 & 1);
+            if chance.below(4) < 1 + 2 * shrinks { self.merge(&key) } else { self.split(&key) }
+        }
+    }
+
+    /// The checks of a reader that were not in vain.
+    fn read(&self, shape: Shape, mut chance: Chance) -> u64 {
+        let mut checked = 0;
+        while !self.is_over.load(Ordering::Relaxed) {
+            checked += u64::from(self.check(&shape(&mut chance)));
+        }
+        checked
+    }
+}
+
 #[test]
 fn readers_beside_writers_never_get_a_leaf_that_does_not_cover_the_key() {
     let seed = seed();
-    for (number, shape) in [SHAPES[0].1, SHAPES[1].1, SHAPES[5].1, SHAPES[7].1].iter().enumerate() {
-        let crowd = Crowd::new(400_000);
-        let (is_over, checked) = (AtomicBool::new(false), AtomicU32::new(0));
-        std::thread::scope(|scope| {
-            for writer in 0..2_u64 {
-                let (crowd, is_over) = (&crowd, &is_over);
-                scope.spawn(move || {
-                    let mut chance = Chance(seed + 1 + writer + 10 * number as u64);
-                    for turn in 0_u64.. {
-                        if is_over.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        // It grows for a while and shrinks for a while.
-                        let key = shape(&mut chance);
-                        let shrinks = turn >> 12 & 1;
-                        if chance.below(4) < 1 + 2 * shrinks {
-                            crowd.merge(&key)
-                        } else {
-                            crowd.split(&key)
-                        }
-                    }
-                });
-            }
-            for reader in 0..2_u64 {
-                let (crowd, is_over, checked) = (&crowd, &is_over, &checked);
-                scope.spawn(move || {
-                    let mut chance = Chance(seed + 5 + reader);
-                    while !is_over.load(Ordering::Relaxed) {
-                        let right = crowd.check(&shape(&mut chance));
-                        checked.fetch_add(u32::from(right), Ordering::Relaxed);
-                    }
-                });
-            }
+    for (name, shape) in [SHAPES[0], SHAPES[1], SHAPES[5], SHAPES[7]] {
+        let crowd = &Crowd::new(400_000);
+        let checked = std::thread::scope(|scope| {
+            let writers =
+                [1, 2].map(|writer| scope.spawn(move || crowd.write(shape, Chance(seed + writer))));
+            let readers =
+                [3, 4].map(|reader| scope.spawn(move || crowd.read(shape, Chance(seed + reader))));
             std::thread::sleep(Duration::from_millis(700));
-            is_over.store(true, Ordering::Relaxed);
+            crowd.is_over.store(true, Ordering::Relaxed);
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>()
         });
-        let (checked, used) = (checked.into_inner(), crowd.used.into_inner());
-        eprintln!("{checked} checks beside {used} splits, {} leaves", crowd.inner.leaf_count());
-        assert!(checked > 1000 && used > 1000);
+        let splits = crowd.used.load(Ordering::Relaxed);
+        eprintln!("{name}: {checked} checks beside {splits} splits");
+        assert!(checked > 1000 && splits > 1000);
     }
 }

@@ -3,6 +3,7 @@
 mod bare;
 mod btreemap;
 mod kv;
+mod paper;
 mod wall;
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
 use tembo_pool::Pool;
 
 use crate::drive::Driven;
+use crate::nvtree_paper::Strategy;
 use crate::{Error, Operation};
 
 /// An ordered map of 8-byte keys to 8-byte values. Each change is durable when it returns, unless the
@@ -70,13 +72,24 @@ pub enum Kind {
     Btreemap,
     /// The CDDS B-Tree, bare: versions, a commit and a fence for each operation.
     Cdds,
-    /// The store, a strict commit for each operation.
+    /// The store with its default index, a strict commit for each operation.
     Kv,
+    /// The NV-Tree as its paper has it: no versions, two fences for each operation.
+    NvtreePaper,
+    /// The same, with sizes that follow the workload by the balanced strategy.
+    NvtreePaperAdaptive,
 }
 
 impl Kind {
     /// In the order of tables.
-    pub const ALL: [Kind; 4] = [Kind::Wall, Kind::Btreemap, Kind::Cdds, Kind::Kv];
+    pub const ALL: [Kind; 6] = [
+        Kind::Wall,
+        Kind::Btreemap,
+        Kind::Cdds,
+        Kind::Kv,
+        Kind::NvtreePaper,
+        Kind::NvtreePaperAdaptive,
+    ];
 
     /// For tables and for the command line.
     pub fn name(self) -> &'static str {
@@ -85,6 +98,8 @@ impl Kind {
             Kind::Btreemap => "btreemap",
             Kind::Cdds => "cdds",
             Kind::Kv => "kv",
+            Kind::NvtreePaper => "nvtree-paper",
+            Kind::NvtreePaperAdaptive => "nvtree-paper-adaptive",
         }
     }
 
@@ -99,7 +114,11 @@ impl Kind {
             Kind::Wall => Box::new(wall::Wall::new(folder, keys)?),
             Kind::Btreemap => Box::new(btreemap::Volatile::default()),
             Kind::Cdds => Box::new(bare::Bare::new(folder, IndexKind::Cdds)?),
-            Kind::Kv => Box::new(kv::StrictStore::new(folder, IndexKind::Cdds)?),
+            Kind::Kv => Box::new(kv::StrictStore::new(folder, IndexKind::default())?),
+            Kind::NvtreePaper => Box::new(paper::Paper::new(folder, None)?),
+            Kind::NvtreePaperAdaptive => {
+                Box::new(paper::Paper::new(folder, Some(Strategy::Balanced))?)
+            }
         })
     }
 }

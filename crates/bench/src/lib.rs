@@ -5,13 +5,14 @@
 //! same round, in thread CPU time and in wall time, with its spread.
 //!
 //! [`run`] compares everything that implements [`Contender`]; the NV-Tree of its paper stands here
-//! too (`nvtree_paper`), for it is a rival and nothing that a store is built on.
+//! too ([`nvtree_paper`]), for it is a rival and nothing that a store is built on.
 
 mod clock;
 mod contender;
 mod drive;
 mod error;
 mod keys;
+pub mod nvtree_paper;
 mod operation;
 mod outcome;
 mod run;

@@ -1,0 +1,51 @@
+//! The NV-Tree of its paper.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::nameless_pool;
+use crate::nvtree_paper::{NvTree, Options, Strategy};
+use crate::{Contender, Error};
+
+/// The paper's tree, alone in a pool.
+pub(super) struct Paper(NvTree);
+
+impl Paper {
+    pub(super) fn new(folder: &Path, strategy: Option<Strategy>) -> Result<Paper, Error> {
+        let pool = Arc::new(nameless_pool(folder)?);
+        Ok(Paper(NvTree::create(pool, &Options { strategy, ..Options::default() })?))
+    }
+}
+
+impl Contender for Paper {
+    fn insert(&mut self, key: u64, value: u64) -> Result<(), Error> {
+        self.0.insert(key, value)
+    }
+
+    fn update(&mut self, key: u64, value: u64) -> Result<bool, Error> {
+        self.0.update(key, value)
+    }
+
+    fn remove(&mut self, key: u64) -> Result<bool, Error> {
+        self.0.remove(key)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<u64>, Error> {
+        self.0.get(key)
+    }
+
+    fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error> {
+        let mut count = 0;
+        let mut visit = |key, value| {
+            std::hint::black_box((key, value));
+            count += 1;
+            count < len
+        };
+        self.0.scan(key, &mut visit)?;
+        Ok(count)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.0.pool().usage().allocated_bytes
+    }
+}

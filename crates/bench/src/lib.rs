@@ -4,7 +4,7 @@
 //! operation by operation and round after round, and what is told is the ratio of two of them in the
 //! same round, in thread CPU time and in wall time, with its spread.
 //!
-//! [`run`] compares everything that implements [`Contender`]; the NV-Tree of its paper stands here
+//! [`run()`] compares everything that implements [`Contender`]; the NV-Tree of its paper stands here
 //! too ([`nvtree_paper`]), for it is a rival and nothing that a store is built on.
 
 mod clock;

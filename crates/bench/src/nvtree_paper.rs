@@ -9,9 +9,9 @@
 //! shows them (section 4.3). So each costs two FLUSHes, of the elements and of the count; a FLUSH is
 //! here a flush and a fence. A full leaf is *split*, *replaced* or *merged* with its right sibling:
 //! what is valid in it is copied to fresh leaves, which become visible by one store to the list
-//! (section 4.4). Inner nodes lie in one block and find each other by arithmetic ([`block`], section
+//! (section 4.4). Inner nodes lie in one block and find each other by arithmetic (`block.rs`, section
 //! 4.2); when a PLN is full, all of them are built anew with one leaf in each PLN (section 4.5).
-//! Sizes of leaves may follow the workload ([`strategy`], [`model`], section 5).
+//! Sizes of leaves may follow the workload ([`Strategy`], [`Times`], section 5).
 //!
 //! # Where the paper is silent or wrong
 //! - Its NEGATIVE element cancels a POSITIVE one of equal value, so that putting a value, removing the
@@ -24,7 +24,7 @@
 //! - The left sibling of a split leaf is needed, and there is no pointer to it: it is where the greatest
 //!   key below the leaf's own range belongs.
 //! - An empty leaf has no maximum, from which rebuild-from-LN could make a key: it is unlinked then.
-//! - An enlarged PLN would break the arithmetic on ids: it takes several ids ([`block`]). A hot-write
+//! - An enlarged PLN would break the arithmetic on ids: it takes several ids (`block.rs`). A hot-write
 //!   PLN is made one unit larger than the one that its leaf was in, rebuild after rebuild: only then
 //!   does sequential insertion cost what the paper's figure 9a says.
 //! - Algorithm 1 tells PLNs by their ids, and "full" means without a place for one more leaf.

@@ -26,7 +26,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Turns that [`run`] tells of.
+    /// Turns that [`run()`] tells of.
     pub fn turns(&self) -> u64 {
         let phases = Operation::ALL.len() as u64 * u64::from(self.rounds) + TIMED.len() as u64;
         phases * self.contenders.len() as u64

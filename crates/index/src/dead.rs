@@ -40,6 +40,9 @@ impl DeadIntervals {
         DeadIntervals { intervals, from_min, to_max }
     }
 
+    /// Nothing is void.
+    pub const NONE: DeadIntervals = DeadIntervals { intervals: Vec::new(), from_min: 0, to_max: 0 };
+
     /// True if `stamp` is void.
     #[inline]
     pub fn contains(&self, stamp: Stamp) -> bool {

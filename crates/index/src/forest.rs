@@ -1,6 +1,6 @@
 //! What the trees of one pool share.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tembo_pmem::Region;
@@ -21,6 +21,8 @@ pub struct Forest {
     /// Side-cars made in an earlier era are made anew: raised when versions die.
     era: AtomicU32,
     horizon: RwLock<Horizon>,
+    /// Whether the horizon has dead intervals.
+    has_dead: AtomicBool,
 }
 
 #[derive(Clone, Default)]
@@ -44,6 +46,7 @@ impl Forest {
             pool,
             era: AtomicU32::new(1),
             horizon: RwLock::new(Horizon::default()),
+            has_dead: AtomicBool::new(false),
         })
     }
 
@@ -76,16 +79,28 @@ impl Forest {
         self.horizon.read().unwrap_or_else(PoisonError::into_inner).dead.clone()
     }
 
+    /// Whether any dead interval is in force.
+    #[inline]
+    pub fn has_dead(&self) -> bool {
+        self.has_dead.load(Ordering::Acquire)
+    }
+
+    fn put_dead(&self, dead: Arc<DeadIntervals>) {
+        let has_dead = !dead.intervals().is_empty();
+        self.horizon.write().unwrap_or_else(PoisonError::into_inner).dead = dead;
+        self.has_dead.store(has_dead, Ordering::Release);
+    }
+
     /// Tells which versions are dead. The caller is the one writer, and no reader holds a version
     /// that has died.
     pub fn set_dead(&self, dead: Arc<DeadIntervals>) {
-        self.horizon.write().unwrap_or_else(PoisonError::into_inner).dead = dead;
+        self.put_dead(dead);
         self.era.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Tells which versions are still dead after a scrub: the orders of nodes do not change by it.
     pub fn forget_dead(&self, dead: Arc<DeadIntervals>) {
-        self.horizon.write().unwrap_or_else(PoisonError::into_inner).dead = dead;
+        self.put_dead(dead);
     }
 
     /// Tells which versions are retained: to be called before what is not needed is freed.

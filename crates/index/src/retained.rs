@@ -15,6 +15,15 @@ impl Retained {
         Retained { visible, pins }
     }
 
+    /// The same of a later time, in the same memory. What was not needed before is not needed then.
+    pub fn renew(&mut self, visible: u64, pins: impl Iterator<Item = u64>) {
+        self.visible = visible;
+        self.pins.clear();
+        self.pins.extend(pins);
+        self.pins.sort_unstable();
+        self.pins.dedup();
+    }
+
     /// True if a retained version lies in `[start, end)`: what lived then must be kept.
     ///
     /// Once false it stays false: a new pin is never below the visible version of its time.
@@ -54,6 +63,9 @@ mod tests {
         for pins in 0u32..64 {
             let pinned: Vec<u64> = (0..6).filter(|v| pins >> v & 1 == 1).collect();
             let retained = Retained::new(6, pinned.clone());
+            let mut renewed = Retained::new(3, vec![2, 9]);
+            renewed.renew(6, pinned.iter().copied().rev());
+            assert_eq!((renewed.visible(), renewed.pins()), (6, retained.pins()));
             for start in 0..9 {
                 for end in start..9 {
                     let expected = end > 6 || pinned.iter().any(|&p| start <= p && p < end);

@@ -23,18 +23,24 @@ pub(crate) struct Inner {
     pub(crate) pins: Pins,
     /// Draws the versions, for the one writer.
     pub(crate) clock: Clock,
+    /// In the `logged` domain: every version up to it is synced.
     pub(crate) durable: AtomicU64,
+    pub(crate) is_logged: bool,
     pub(crate) writer: Mutex<WriterState>,
     /// Held for reading while a snapshot begins, for writing by a rollback.
     pub(crate) gate: RwLock<()>,
     /// The trees of the visible version, for snapshots of it.
     pub(crate) current: RwLock<Current>,
+    /// `told` of `current`.
+    pub(crate) told: AtomicU64,
     pub(crate) wake: Arc<Wake>,
 }
 
 /// Trees by keyspace, and the version since which they are these.
 #[derive(Clone, Default)]
 pub(crate) struct Current {
+    /// Counts what was told; 0: nothing was.
+    pub(crate) told: u64,
     pub(crate) since: u64,
     pub(crate) trees: Arc<[Known]>,
 }
@@ -85,8 +91,9 @@ impl Inner {
     }
 
     /// Tells the trees what is dead: what the ledger says, and what is pending.
-    fn tell_dead(&self, state: &WriterState) -> Result<(), Error> {
-        self.forest.set_dead(Arc::new(self.dead_now(state)?));
+    fn tell_dead(&self, state: &mut WriterState) -> Result<(), Error> {
+        state.dead = Arc::new(self.dead_now(state)?);
+        self.forest.set_dead(state.dead.clone());
         Ok(())
     }
 
@@ -182,17 +189,27 @@ impl Inner {
     pub(crate) fn tell_trees(&self, state: &WriterState, version: u64) {
         let trees = state.trees.iter().map(Known::of).collect();
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Current { since: version, trees };
+        let told = current.told + 1;
+        *current = Current { told, since: version, trees };
+        self.told.store(told, Ordering::Release);
+        drop(current);
+        self.pins.forget_trees();
     }
 
     /// Everything fenced becomes as durable as the policy promises.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let version = self.pins.visible();
-        if version > self.durable.load(Ordering::Acquire) {
+        if version > self.durable() {
             self.region().sync()?;
             self.durable.fetch_max(version, Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// Every version up to it is synced.
+    pub(crate) fn durable(&self) -> u64 {
+        // Without a log nothing is left to do behind a fence.
+        if self.is_logged { self.durable.load(Ordering::Acquire) } else { self.pins.visible() }
     }
 
     pub(crate) fn make_durable(&self, durability: Durability) -> Result<(), Error> {

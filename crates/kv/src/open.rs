@@ -6,7 +6,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use tembo_index::{Clock, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
+use tembo_index::{
+    Clock, DeadInterval, DeadIntervals, Forest, Index, IndexKind, Retained, Stamp, View,
+};
+use tembo_pmem::{Domain, Region};
 use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
@@ -28,14 +31,7 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let ledger = Ledger::open(&pool, root)?;
     let region = pool.region();
     let section = region.reserve(64)?;
-    let mut pending_dead = None;
-    for dead in ledger.in_flight(region)? {
-        if !ledger.note_dead(region, dead)? {
-            // After many crashes in a row the table may be full. Then the first commit notes it, when
-            // the scrub has made room; until then it is in flight as before.
-            pending_dead = Some(dead);
-        }
-    }
+    let pending_dead = note_in_flight(ledger, region)?;
     let before = ledger.version_limit(region)?;
     let limit = ledger.raise_limit(region, before + 1)?;
     drop(section);
@@ -59,8 +55,12 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     forest.set_retained(pins.retained());
     let trees = trees(&forest, &catalogue, view)?;
     region.sync()?;
+    let is_logged = region.domain() == Domain::Logged;
     let state = WriterState {
         limit,
+        dead,
+        retained: Retained::default(),
+        retained_uses: 0,
         trees,
         inherited: named.iter().map(|(_, version)| *version).collect(),
         named: named.into_iter().collect(),
@@ -77,7 +77,8 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let current = state.trees.iter().map(Known::of).collect();
     Ok(Inner {
         gate: RwLock::new(()),
-        current: RwLock::new(Current { since: before, trees: current }),
+        current: RwLock::new(Current { told: 1, since: before, trees: current }),
+        told: AtomicU64::new(1),
         wake: Arc::default(),
         forest,
         ledger,
@@ -85,8 +86,22 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         pins,
         clock: Clock::new(before),
         durable: AtomicU64::new(before),
+        is_logged,
         writer: Mutex::new(state),
     })
+}
+
+/// Makes durably dead what was in flight; returns what there was no place for.
+fn note_in_flight(ledger: Ledger, region: &Region) -> Result<Option<DeadInterval>, Error> {
+    let mut pending = None;
+    for dead in ledger.in_flight(region)? {
+        if !ledger.note_dead(region, dead)? {
+            // After many crashes in a row the table may be full. Then the first commit notes it, when
+            // the scrub has made room; until then it is in flight as before.
+            pending = Some(dead);
+        }
+    }
+    Ok(pending)
 }
 
 /// Makes an empty store in a pool that has none; its root is published in one step.

@@ -1,15 +1,20 @@
 //! Who reads which version.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tembo_index::Retained;
 
+use crate::reading::{Reading, Slots};
+
 /// The visible version and the pinned ones.
 pub(crate) struct Pins {
     visible: AtomicU64,
+    /// Pins that last.
     table: Mutex<Table>,
+    /// Pins that last for one read.
+    slots: Slots,
 }
 
 #[derive(Default)]
@@ -21,7 +26,7 @@ struct Table {
 
 impl Pins {
     pub(crate) fn new(visible: u64) -> Pins {
-        Pins { visible: AtomicU64::new(visible), table: Mutex::default() }
+        Pins { visible: AtomicU64::new(visible), table: Mutex::default(), slots: Slots::new() }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -71,24 +76,73 @@ impl Pins {
         }
     }
 
-    /// The pinned versions above `version`, and how many hold each.
-    pub(crate) fn above(&self, version: u64) -> Vec<(u64, usize)> {
-        self.table().pins.range(version + 1..).map(|(&pin, &count)| (pin, count)).collect()
+    /// The pinned versions above `version`, and how many hold each. While the slots are closed.
+    pub(crate) fn above(&self, version: u64) -> BTreeMap<u64, usize> {
+        // Behind the closing of the slots: see `reading`.
+        fence(Ordering::SeqCst);
+        let table = self.table();
+        let mut above: BTreeMap<u64, usize> =
+            table.pins.range(version + 1..).map(|(&pin, &count)| (pin, count)).collect();
+        for read in self.slots.versions().filter(|&read| read > version) {
+            *above.entry(read).or_default() += 1;
+        }
+        above
+    }
+
+    /// The visible version, pinned for one read; `None`: that takes a snapshot.
+    #[inline]
+    pub(crate) fn read_visible(&self) -> Option<Reading<'_>> {
+        self.slots.begin(&self.visible)
+    }
+
+    /// No read of one key begins while what it returns lives.
+    pub(crate) fn close_slots(&self) -> Closed<'_> {
+        self.slots.close();
+        Closed { slots: &self.slots }
+    }
+
+    /// What reads of one key know of the trees is outdated.
+    pub(crate) fn forget_trees(&self) {
+        self.slots.forget_trees();
     }
 
     /// What is retained now.
     pub(crate) fn retained(&self) -> Arc<Retained> {
         let mut table = self.table();
         let visible = self.visible();
+        // Behind the last change of `visible`, before the slots: see `reading`.
+        fence(Ordering::SeqCst);
+        let mut read = self.slots.versions().peekable();
         match &table.cached {
-            Some(cached) if cached.visible() == visible => cached.clone(),
+            Some(cached) if cached.visible() == visible && read.peek().is_none() => cached.clone(),
             _ => {
-                let pins = table.pins.keys().copied().collect();
+                let brief = read.peek().is_some();
+                let pins = table.pins.keys().copied().chain(read).collect();
                 let retained = Arc::new(Retained::new(visible, pins));
-                table.cached = Some(retained.clone());
+                table.cached = (!brief).then(|| retained.clone());
                 retained
             }
         }
+    }
+
+    /// Makes of `retained` what is retained now.
+    pub(crate) fn renew(&self, retained: &mut Retained) {
+        let table = self.table();
+        let visible = self.visible();
+        // Behind the last change of `visible`, before the slots: see `reading`.
+        fence(Ordering::SeqCst);
+        retained.renew(visible, table.pins.keys().copied().chain(self.slots.versions()));
+    }
+}
+
+/// Reads of one key take snapshots.
+pub(crate) struct Closed<'p> {
+    slots: &'p Slots,
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.slots.open();
     }
 }
 
@@ -99,5 +153,90 @@ impl Table {
         if *count == 1 {
             self.cached = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
+
+    const VERSIONS: u64 = 100_000;
+
+    /// Version `v` has a word of its own, which the writer spoils when nobody needs `[v, v + 1)`.
+    #[test]
+    fn nothing_is_given_up_that_a_read_has_pinned() {
+        let pins = Pins::new(1);
+        let words: Vec<AtomicBool> = (0..=VERSIONS).map(|_| AtomicBool::new(true)).collect();
+        let (begin, reads) = (Barrier::new(3), AtomicU64::new(0));
+        let read = || {
+            begin.wait();
+            while pins.visible() < VERSIONS {
+                let Some(reading) = pins.read_visible() else { continue };
+                let word = &words[reading.version as usize];
+                for _ in 0..reading.version % 50 {
+                    assert!(word.load(Ordering::Relaxed), "{} is gone", reading.version);
+                }
+                reads.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let write = || {
+            let (mut retained, mut kept) = (Retained::default(), Vec::new());
+            begin.wait();
+            for version in 2..=VERSIONS {
+                pins.publish(version);
+                kept.push(version - 1);
+                if version % 1000 == 0 {
+                    // Where there are fewer processors than threads, readers need to have their turn.
+                    let before = reads.load(Ordering::Relaxed);
+                    let idle = || reads.load(Ordering::Relaxed) == before;
+                    (0..1000).take_while(|_| idle()).for_each(|_| std::thread::yield_now());
+                }
+                if version % 3 == 0 {
+                    pins.renew(&mut retained);
+                    kept.retain(|&kept| {
+                        let needed = retained.needs(kept, kept + 1);
+                        words[kept as usize].fetch_and(needed, Ordering::Relaxed);
+                        needed
+                    });
+                }
+            }
+            pins.renew(&mut retained);
+            kept.into_iter().filter(|&kept| retained.needs(kept, kept + 1)).count()
+        };
+        let kept = std::thread::scope(|scope| {
+            let readers = [scope.spawn(read), scope.spawn(read)];
+            let kept = write();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            assert!(reads.load(Ordering::Relaxed) > 0);
+            kept
+        });
+        // A reader may be in the middle of a read when the last one is asked for; no more than that.
+        assert!(kept <= 2, "{kept}");
+        assert_eq!(pins.retained().pins(), []);
+    }
+
+    #[test]
+    fn a_pin_holds_its_version_in_every_answer() {
+        let pins = Pins::new(7);
+        let reading = pins.read_visible();
+        pins.publish(9);
+        let mut renewed = Retained::default();
+        for _ in 0..2 {
+            pins.renew(&mut renewed);
+            for retained in [&renewed, &*pins.retained()] {
+                assert!(retained.needs(7, 8) && !retained.needs(8, 9));
+            }
+        }
+        assert_eq!(pins.above(6), BTreeMap::from([(7, 1)]));
+        // The thread's slot is taken: another read takes a snapshot.
+        assert!(reading.is_some() && pins.read_visible().is_none());
+        drop(reading);
+        assert!(!pins.retained().needs(7, 8));
+        let closed = pins.close_slots();
+        assert!(pins.read_visible().is_none());
+        drop(closed);
+        assert!(pins.read_visible().is_some_and(|reading| reading.version == 9));
     }
 }

@@ -207,7 +207,8 @@ impl Inner {
             if state.pending_dead.is_some_and(|dead| state.scrubbing.contains(&dead)) {
                 state.pending_dead = None;
             }
-            self.forest.forget_dead(Arc::new(self.dead_now(state)?));
+            state.dead = Arc::new(self.dead_now(state)?);
+            self.forest.forget_dead(state.dead.clone());
         }
         state.scrubbing.clear();
         let more = !self.forest.dead().intervals().is_empty();

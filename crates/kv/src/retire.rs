@@ -62,6 +62,11 @@ impl RetireList {
         self.fresh.iter().chain(self.held.values().flatten()).map(|retired| retired.object)
     }
 
+    /// How many nobody has looked at.
+    pub(crate) fn fresh_count(&self) -> usize {
+        self.fresh.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.fresh.len() + self.held.values().map(Vec::len).sum::<usize>()
     }

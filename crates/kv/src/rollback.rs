@@ -28,6 +28,7 @@ impl Inner {
             .collect();
         // No snapshot begins between the test and the end of the rollback.
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _closed = self.pins.close_slots();
         if !self.pins.pin_retained(version) {
             return Err(Error::NotRetained { version });
         }

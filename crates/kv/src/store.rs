@@ -2,14 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use tembo_index::{Forest, IndexKind, Writer};
+use tembo_index::{Forest, IndexKind, Op, Writer};
 use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
 use crate::inner::{Inner, create_tree};
+use crate::transaction::check_sizes;
 use crate::wake::Wake;
 use crate::writer::{Recovery, Tree};
 use crate::{Durability, Error, Keyspace, Progress, Snapshot, Transaction, open};
@@ -153,7 +153,13 @@ impl Store {
         Snapshot::of(&self.inner, version)
     }
 
-    /// Puts one key: a transaction of its own. True if the key was there before.
+    /// Puts one key: a transaction of its own. True if the key was there before. One fence, where the
+    /// index can change the key in place, else two.
+    ///
+    /// Durability point: as `durability` says, capped by the region's sync policy.
+    ///
+    /// # Errors
+    /// As of [`Transaction::put`] and [`Transaction::commit`].
     pub fn put(
         &self,
         keyspace: Keyspace,
@@ -161,36 +167,50 @@ impl Store {
         value: &[u8],
         durability: Durability,
     ) -> Result<bool, Error> {
-        let mut tx = self.transaction()?;
-        let existed = tx.put(keyspace, key, &[value])?;
-        tx.commit(durability)?;
-        Ok(existed)
+        check_sizes(key, &[value])?;
+        self.inner.change(keyspace, Op::Put { key, value: &[value] }, durability)
     }
 
-    /// Removes one key; false if it was not there. One fence, unless a node has to be reshaped.
+    /// Removes one key; false if it was not there. One fence, where the index can change the key in
+    /// place, else two.
+    ///
+    /// Durability point: as `durability` says, capped by the region's sync policy.
+    ///
+    /// # Errors
+    /// As of [`Transaction::remove`] and [`Transaction::commit`].
     pub fn remove(
         &self,
         keyspace: Keyspace,
         key: &[u8],
         durability: Durability,
     ) -> Result<bool, Error> {
-        let single = self.transaction()?.remove_single(keyspace, key)?;
-        let existed = match single {
-            Some(existed) => existed,
-            None => {
-                let mut tx = self.transaction()?;
-                let existed = tx.remove(keyspace, key)?;
-                tx.commit(Durability::Buffered)?;
-                existed
-            }
-        };
-        self.inner.make_durable(durability)?;
-        Ok(existed)
+        self.inner.change(keyspace, Op::Remove { key }, durability)
     }
 
     /// The value under `key` in the visible version, copied.
+    ///
+    /// # Errors
+    /// As of [`Store::get_with`].
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.snapshot()?.get(keyspace, key)?.map(<[u8]>::to_vec))
+        self.get_with(keyspace, key, |value| value.map(<[u8]>::to_vec))
+    }
+
+    /// Calls `read` with the value under `key` in the visible version, as it lies in the pool. No
+    /// rollback is possible in the meantime, and no space of that version is given back.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
+    pub fn get_with<T>(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Result<T, Error> {
+        let reading = self.inner.begin_reading();
+        match reading {
+            Some(reading) => Ok(read(reading.get(keyspace, key)?)),
+            None => Ok(read(self.snapshot()?.get(keyspace, key)?)),
+        }
     }
 
     /// All that is visible is as durable as the policy promises. After an error the store is
@@ -206,7 +226,7 @@ impl Store {
 
     /// Every version up to it is synced.
     pub fn durable(&self) -> u64 {
-        self.inner.durable.load(Ordering::Acquire)
+        self.inner.durable()
     }
 
     /// Names the visible version durably, in O(1): it can be read and rolled back to until the name

@@ -9,7 +9,7 @@ use tembo_index::{
 
 use crate::ahead::Ahead;
 use crate::inner::{Inner, create_tree};
-use crate::ledger::{LANE, Ledger};
+use crate::ledger::Ledger;
 use crate::writer::{Tree, WriterState};
 use crate::{Durability, Error, KEY_SIZE_MAX, Keyspace, VALUE_SIZE_MAX};
 
@@ -37,7 +37,12 @@ impl<'s> Transaction<'s> {
     pub(crate) fn begin(inner: &'s Inner) -> Result<Self, Error> {
         let state = inner.lock();
         state.sound()?;
-        Ok(Transaction {
+        Ok(Transaction::of(inner, state))
+    }
+
+    /// Of a sound state.
+    pub(crate) fn of(inner: &'s Inner, state: MutexGuard<'s, WriterState>) -> Self {
+        Transaction {
             retained: inner.pins.retained(),
             dead: inner.forest.dead(),
             inner,
@@ -47,7 +52,7 @@ impl<'s> Transaction<'s> {
             deltas: Vec::new(),
             cleared: Vec::new(),
             ahead: Ahead::default(),
-        })
+        }
     }
 
     /// Its own version, or the last one before it.
@@ -108,13 +113,7 @@ impl<'s> Transaction<'s> {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::Full`], [`Error::Poisoned`]: nothing
     /// has changed.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], parts: &[&[u8]]) -> Result<bool, Error> {
-        let size = parts.iter().map(|part| part.len()).sum();
-        if size > VALUE_SIZE_MAX {
-            return Err(Error::ValueTooLong { size });
-        }
-        if key.len() > KEY_SIZE_MAX {
-            return Err(Error::KeyTooLong { size: key.len() });
-        }
+        check_sizes(key, parts)?;
         let existed = self.apply(keyspace, Op::Put { key, value: parts })?;
         self.add(keyspace, i64::from(!existed));
         Ok(existed)
@@ -175,32 +174,12 @@ impl<'s> Transaction<'s> {
         Ok(version)
     }
 
-    /// Removes one key under a stamp that commits by itself: one fence. `None`: not possible.
-    pub(crate) fn remove_single(
-        mut self,
-        keyspace: Keyspace,
-        key: &[u8],
-    ) -> Result<Option<bool>, Error> {
-        if self.get(keyspace, key)?.is_none() {
-            return Ok(Some(false));
+    /// Applies one change; true if the key was there before.
+    pub(crate) fn change(&mut self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
+        match op {
+            Op::Put { key, value } => self.put(keyspace, key, value),
+            Op::Remove { key } => self.remove(keyspace, key),
         }
-        let inner = self.inner;
-        inner.allow_next(&mut self.state)?;
-        let state = &mut *self.state;
-        let mut writer = Writer {
-            stamp: Stamp::single(inner.clock.last(), LANE),
-            dead: &self.dead,
-            retained: &self.retained,
-            retired: &mut state.unlinked,
-        };
-        let tree = &state.trees[keyspace.id as usize];
-        let removed = tree.index.apply_single(Op::Remove { key }, &inner.clock, &mut writer)?;
-        if removed == Some(true) {
-            let version = writer.stamp.version();
-            self.add(keyspace, -1);
-            self.publish(version);
-        }
-        Ok(removed)
     }
 
     fn publish(&mut self, version: u64) {
@@ -253,6 +232,19 @@ impl<'s> Transaction<'s> {
             None => self.deltas.push((id, delta)),
         }
     }
+}
+
+/// # Errors
+/// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+pub(crate) fn check_sizes(key: &[u8], parts: &[&[u8]]) -> Result<(), Error> {
+    let size = parts.iter().map(|part| part.len()).sum();
+    if size > VALUE_SIZE_MAX {
+        return Err(Error::ValueTooLong { size });
+    }
+    if key.len() > KEY_SIZE_MAX {
+        return Err(Error::KeyTooLong { size: key.len() });
+    }
+    Ok(())
 }
 
 impl Drop for Transaction<'_> {

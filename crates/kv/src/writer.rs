@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tembo_index::{DeadInterval, Index, Retired};
+use tembo_index::{DeadInterval, DeadIntervals, Index, Retained, Retired};
 use tembo_pool::Object;
 
 use crate::Error;
@@ -47,6 +47,11 @@ pub(crate) enum Recovery {
 pub(crate) struct WriterState {
     /// The durable limit of versions.
     pub(crate) limit: u64,
+    /// What is dead: the same as in the forest.
+    pub(crate) dead: Arc<DeadIntervals>,
+    /// What was retained some time ago, for single changes; and how many may still use it.
+    pub(crate) retained: Retained,
+    pub(crate) retained_uses: u32,
     /// By number.
     pub(crate) trees: Vec<Tree>,
     /// Named snapshots.

@@ -1,0 +1,131 @@
+//! Short reads: of one key, at the visible version, with a pin that lasts for one call.
+//!
+//! A [snapshot](crate::Snapshot) takes the lock of the table of pins, twice, and clones what it reads
+//! from. That is too much for one key. A short read takes a *slot* instead, as good as its thread's
+//! own, and writes down there which version it reads. Three things have to hold.
+//!
+//! **No pin is missed.** The writer stores `visible`, and at some later time, behind a sequentially
+//! consistent fence, reads the slots and then uses what no pin needs. The reader swaps the version
+//! into its slot and then loads `visible` again; both are sequentially consistent. Of the reader's load
+//! and the writer's fence one comes first. If the load does, so does the swap, and the writer finds
+//! the pin. If the fence does, the load finds the `visible` of before the fence or a later one; if that
+//! is not the version in the slot, the reader begins anew, and if it is, then the version is at least
+//! the writer's `visible`, of which and after which everything counts as needed.
+//!
+//! **What was read was there.** The slot is emptied with release, and the writer reads it with acquire:
+//! what it reuses after it found the slot empty was read before.
+//!
+//! **A rollback does not take the version away.** It *closes* the slots before it looks at them, by the
+//! same argument with `closed` in the place of `visible`: it finds the pin and refuses, or the reader
+//! finds the slots closed and takes a snapshot, which waits for the rollback.
+//!
+//! Dead intervals come into force before a version above them is visible, so a reader that finds none
+//! in force after its pin needs none; otherwise it takes a snapshot. The same order makes the trees
+//! that it knows, if no others were told since, those of its version or later ones.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use crate::inner::Current;
+
+/// Threads beyond this number share slots; who finds his taken takes a snapshot.
+const SLOT_COUNT: usize = 32;
+
+/// Attempts to pin the visible version beside a writer that moves it on.
+const ATTEMPTS: usize = 16;
+
+/// Gives every thread a number.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Where a thread says what it reads; away from the lines of others.
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot {
+    /// The version that is read; 0: none.
+    version: AtomicU64,
+    /// The trees as this slot's last reader knew them.
+    known: Mutex<Current>,
+}
+
+/// The slots of a store.
+pub(crate) struct Slots {
+    slots: Box<[Slot]>,
+    closed: AtomicBool,
+}
+
+/// A version pinned for one read.
+pub(crate) struct Reading<'s> {
+    slot: &'s Slot,
+    /// The version.
+    pub(crate) version: u64,
+    /// The trees to read from, once they are brought up to date.
+    pub(crate) known: MutexGuard<'s, Current>,
+}
+
+impl Slots {
+    pub(crate) fn new() -> Slots {
+        let slots = (0..SLOT_COUNT).map(|_| Slot::default()).collect();
+        Slots { slots, closed: AtomicBool::new(false) }
+    }
+
+    /// Pins the version that `visible` says; `None` when that takes a snapshot.
+    #[inline]
+    pub(crate) fn begin(&self, visible: &AtomicU64) -> Option<Reading<'_>> {
+        let slot = &self.slots[THREAD.with(|&thread| thread) % SLOT_COUNT];
+        let known = match slot.known.try_lock() {
+            Ok(known) => known,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        // Empties the slot whatever comes.
+        let mut reading = Reading { slot, version: visible.load(Ordering::Acquire), known };
+        for _ in 0..ATTEMPTS {
+            slot.version.swap(reading.version, Ordering::SeqCst);
+            if self.closed.load(Ordering::SeqCst) {
+                return None;
+            }
+            let version = visible.load(Ordering::SeqCst);
+            if version == reading.version {
+                return Some(reading);
+            }
+            reading.version = version;
+        }
+        None
+    }
+
+    /// The versions that are being read. Behind a sequentially consistent fence that the caller has
+    /// put after its last change to `visible`.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = u64> + '_ {
+        let read = self.slots.iter().map(|slot| slot.version.load(Ordering::Acquire));
+        read.filter(|&version| version != 0)
+    }
+
+    /// Frees what idle slots know of trees.
+    pub(crate) fn forget_trees(&self) {
+        for slot in &self.slots {
+            if let Ok(mut known) = slot.known.try_lock() {
+                *known = Current::default();
+            }
+        }
+    }
+
+    /// No short read begins until `open`. By the one writer.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Short reads begin again.
+    pub(crate) fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.slot.version.store(0, Ordering::Release);
+    }
+}

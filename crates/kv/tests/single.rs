@@ -1,0 +1,161 @@
+//! Single keys: what is put, removed and read without a transaction and without a snapshot.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store};
+use tembo_pool::Geometry;
+
+/// The indexes under test.
+const KINDS: &[IndexKind] = &[IndexKind::Cdds];
+
+fn store(index: IndexKind) -> (Store, Keyspace) {
+    let mut options = Options { index, background: false, ..Options::default() };
+    options.pool.geometry = Geometry::TINY;
+    options.pool.size = 4 << 20;
+    let store = Store::volatile(&options).unwrap();
+    while store.maintain(64).unwrap() == Progress::More {}
+    let space = store.keyspace("x").unwrap();
+    (store, space)
+}
+
+/// Tells the readers that the writer has ended, be it by a panic.
+struct Ends<'d>(&'d AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn number(value: Option<&[u8]>) -> Option<u64> {
+    value.map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()))
+}
+
+#[test]
+fn readers_of_single_keys_see_them_rise_and_whole_beside_the_writer() {
+    const ROUNDS: u64 = 3000;
+    for &kind in KINDS {
+        let (store, space) = store(kind);
+        let keys: Vec<Vec<u8>> = (0..40u32).map(|key| key.to_be_bytes().to_vec()).collect();
+        let done = AtomicBool::new(false);
+        let value = |round: u64| round.to_le_bytes().repeat(1 + round as usize % 9);
+        let read = || {
+            let (mut seen, mut reads) = (vec![0; keys.len()], 0);
+            while !done.load(Ordering::Acquire) || reads == 0 {
+                for (key, seen) in keys.iter().zip(&mut seen) {
+                    let whole = |value: Option<&[u8]>| {
+                        let round = number(value)?;
+                        assert!(value.unwrap().chunks(8).all(|n| n == round.to_le_bytes()));
+                        Some(round)
+                    };
+                    if let Some(round) = store.get_with(space, key, whole).unwrap() {
+                        assert!(*seen <= round, "{round} after {seen}");
+                        *seen = round;
+                    }
+                    reads += 1;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let readers = [scope.spawn(read), scope.spawn(read)];
+            let ends = Ends(&done);
+            let mut present = [false; 40];
+            for round in 1..ROUNDS {
+                let which = (round * 7 % 40) as usize;
+                let (key, present) = (&keys[which], &mut present[which]);
+                let existed = store.remove(space, key, Durability::Strict).unwrap();
+                assert_eq!(existed, *present, "{round}");
+                *present = round % 3 > 0;
+                if *present {
+                    store.put(space, key, &value(round), Durability::Strict).unwrap();
+                }
+                if round % 500 == 0 {
+                    // Other trees; and dead intervals, which go again after some time.
+                    store.transaction().unwrap().put(space, key, &[&value(u64::MAX)]).unwrap();
+                    store.keyspace(&round.to_string()).unwrap();
+                }
+                if round % 500 == 100 {
+                    while store.maintain(64).unwrap() == Progress::More {}
+                }
+            }
+            drop(ends);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn a_read_holds_its_version_while_it_lasts() {
+    for &kind in KINDS {
+        let (store, space) = store(kind);
+        store.put(space, b"a", b"first", Durability::Strict).unwrap();
+        let saved = store.save_snapshot("s").unwrap();
+        store.put(space, b"a", b"second", Durability::Strict).unwrap();
+        store
+            .get_with(space, b"a", |value| {
+                assert!(matches!(store.rollback(saved), Err(Error::VersionInUse { .. })));
+                // More than enough to use every slot of its leaf anew, and the space of its record.
+                for i in 0..200u8 {
+                    store.put(space, b"a", &[i; 6], Durability::Strict).unwrap();
+                }
+                assert_eq!(value, Some(&b"second"[..]));
+                let newest = |value: Option<&[u8]>| value.unwrap().to_vec();
+                assert_eq!(store.get_with(space, b"a", newest).unwrap(), [199; 6]);
+            })
+            .unwrap();
+        store.rollback(saved).unwrap();
+        assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"first"[..]));
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn a_read_knows_which_trees_there_are() {
+    for &kind in KINDS {
+        let (store, space) = store(kind);
+        let saved = store.save_snapshot("s").unwrap();
+        store.put(space, b"a", b"1", Durability::Strict).unwrap();
+        assert!(store.get(space, b"a").unwrap().is_some());
+        let mut tx = store.transaction().unwrap();
+        tx.clear(space).unwrap();
+        tx.commit(Durability::Strict).unwrap();
+        assert!(store.get(space, b"a").unwrap().is_none());
+        store.put(space, b"a", b"2", Durability::Strict).unwrap();
+        assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"2"[..]));
+        let other = store.keyspace("y").unwrap();
+        assert!(store.get(other, b"a").unwrap().is_none());
+        store.rollback(saved).unwrap();
+        assert!(store.get(space, b"a").unwrap().is_none());
+        assert!(matches!(store.get(other, b"a"), Err(Error::NoSuchKeyspace { .. })));
+        let gone = store.put(other, b"a", b"3", Durability::Strict);
+        assert!(matches!(gone, Err(Error::NoSuchKeyspace { .. })));
+        while store.maintain(64).unwrap() == Progress::More {}
+        assert!(matches!(store.get(other, b"a"), Err(Error::NoSuchKeyspace { .. })));
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn single_changes_count_and_move_the_version_only_if_they_change_something() {
+    for &kind in KINDS {
+        let (store, space) = store(kind);
+        let count = || store.transaction().unwrap().count(space).unwrap();
+        let before = store.visible();
+        assert!(!store.remove(space, b"a", Durability::Strict).unwrap());
+        assert_eq!((count(), store.visible()), (0, before));
+        assert!(!store.put(space, b"a", b"1", Durability::Strict).unwrap());
+        assert!(store.put(space, b"a", b"2", Durability::Strict).unwrap());
+        assert!(!store.put(space, b"b", b"2", Durability::Strict).unwrap());
+        assert_eq!((count(), store.visible()), (2, before + 3));
+        assert!(store.remove(space, b"a", Durability::Strict).unwrap());
+        assert!(!store.remove(space, b"a", Durability::Strict).unwrap());
+        assert_eq!((count(), store.visible(), store.durable()), (1, before + 4, before + 4));
+        assert!(matches!(
+            store.put(space, &[0; 65_001], b"", Durability::Strict),
+            Err(Error::KeyTooLong { size: 65_001 })
+        ));
+        assert_eq!(store.check().unwrap().keyspaces[0].1.entry_count, 1);
+    }
+}

@@ -70,7 +70,7 @@ mod few;
 pub(crate) mod format;
 mod node;
 mod path;
-mod record;
+pub(crate) mod record;
 mod reshape;
 mod scan;
 pub(crate) mod side;

@@ -4,18 +4,27 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tembo_pmem::Region;
-use tembo_pool::Pool;
+use tembo_pool::{Object, Pool};
 
 use crate::cdds::format::capacity;
-use crate::cdds::side::SideTable;
+use crate::cdds::side::Side;
 use crate::error::damaged;
+use crate::nvtree;
+use crate::nvtree::format::lines_in;
+use crate::sides::SideTable;
 use crate::{DeadIntervals, Error, Retained};
 
 /// The ground that the trees of a pool stand on: the pool, the volatile side-cars of their nodes,
 /// and what is dead and retained by now.
 pub struct Forest {
     pool: Arc<Pool>,
-    pub(crate) sides: SideTable,
+    pub(crate) sides: SideTable<Side>,
+    /// Side-cars of leaves.
+    pub(crate) leaves: SideTable<nvtree::side::Side>,
+    /// A leaf's number is its offset without so many bits.
+    pub(crate) leaf_bits: u32,
+    /// Lines of elements in a leaf.
+    pub(crate) lines: usize,
     /// Entries in a node.
     pub(crate) capacity: usize,
     /// Side-cars made in an earlier era are made anew: raised when versions die.
@@ -40,8 +49,12 @@ impl Forest {
         if capacity(pool.geometry().node_size.into()) < 2 {
             return damaged(0, "nodes of at least 128 bytes");
         }
+        let leaf_bits = pool.geometry().node_size.trailing_zeros();
         Ok(Forest {
-            sides: SideTable::new(pool.geometry().node_size.trailing_zeros(), size_max),
+            sides: SideTable::new(leaf_bits, size_max),
+            leaves: SideTable::new(leaf_bits, size_max),
+            leaf_bits,
+            lines: lines_in(pool.geometry().node_size.into()),
             capacity: capacity(pool.geometry().node_size.into()),
             pool,
             era: AtomicU32::new(1),
@@ -62,6 +75,14 @@ impl Forest {
 
     pub(crate) fn region(&self) -> &Region {
         self.pool.region()
+    }
+
+    /// The number of a leaf.
+    pub(crate) fn leaf_id(&self, object: Object) -> Result<u32, Error> {
+        match u32::try_from(object.offset() >> self.leaf_bits) {
+            Ok(id) => Ok(id),
+            Err(_) => damaged(object.offset(), "a leaf whose number has 32 bits"),
+        }
     }
 
     pub(crate) fn era(&self) -> u32 {

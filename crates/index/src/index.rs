@@ -7,7 +7,7 @@ use tembo_pool::{Object, Pool};
 
 use crate::error::damaged;
 use crate::{
-    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
+    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Retained, Stamp,
     Surveyor, VersionedIndex, View, Visit, Writer,
 };
 
@@ -38,6 +38,8 @@ impl IndexKind {
 pub enum Index {
     /// The CDDS B-Tree.
     Cdds(Cdds),
+    /// The NV-Tree.
+    Nvtree(NvTree),
 }
 
 /// Does the same with whichever index it is.
@@ -45,6 +47,7 @@ macro_rules! either {
     ($index:expr, $inner:ident => $does:expr) => {
         match $index {
             Index::Cdds($inner) => $does,
+            Index::Nvtree($inner) => $does,
         }
     };
 }
@@ -60,7 +63,7 @@ impl Index {
     pub fn format(pool: &Pool, kind: IndexKind, birth: Stamp) -> Result<Object, Error> {
         match kind {
             IndexKind::Cdds => Cdds::format(pool, birth),
-            IndexKind::Nvtree => Err(Error::NoSuchIndex { kind }),
+            IndexKind::Nvtree => NvTree::format(pool, birth),
         }
     }
 
@@ -79,7 +82,9 @@ impl Index {
             IndexKind::Cdds => {
                 Cdds::create(forest, writer).map(|(tree, cell)| (Index::Cdds(tree), cell))
             }
-            IndexKind::Nvtree => Err(Error::NoSuchIndex { kind }),
+            IndexKind::Nvtree => {
+                NvTree::create(forest, writer).map(|(tree, cell)| (Index::Nvtree(tree), cell))
+            }
         }
     }
 
@@ -92,6 +97,9 @@ impl Index {
         forest.pool().valid(cell)?;
         if Cdds::lies_at(forest.pool(), cell)? {
             return Cdds::open(forest, cell, birth).map(Index::Cdds);
+        }
+        if NvTree::lies_at(forest.pool(), cell)? {
+            return NvTree::open(forest, cell).map(Index::Nvtree);
         }
         damaged(cell.offset(), "the root cell of an index")
     }
@@ -113,6 +121,7 @@ impl Index {
     pub fn kind(&self) -> IndexKind {
         match self {
             Index::Cdds(_) => IndexKind::Cdds,
+            Index::Nvtree(_) => IndexKind::Nvtree,
         }
     }
 }

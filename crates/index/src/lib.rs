@@ -9,8 +9,9 @@ mod dead;
 mod error;
 mod forest;
 mod index;
-mod nvtree;
+pub mod nvtree;
 mod retained;
+mod sides;
 mod simd;
 mod stamp;
 mod versioned;
@@ -21,6 +22,7 @@ pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;
 pub use forest::Forest;
 pub use index::{Index, IndexKind};
+pub use nvtree::NvTree;
 pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use versioned::{

@@ -1,6 +1,263 @@
-//! The NV-Tree: persistent leaves in a list, in no order within; everything above them is volatile.
+//! The NV-Tree (Yang et al., IEEE TC 2016, sections 3 and 4): a B+-Tree of which only the leaves are
+//! persistent, past its paper.
+//!
+//! # The idea
+//! What a search passes on its way can be rebuilt from where it arrives. So only the *leaves* are
+//! on media, in a list in the order of their keys (the paper's decisions D1 and D2), unordered within;
+//! the inner nodes are volatile, a block of cache-line aligned nodes without pointers (D3, `inner.rs`).
+//! The paper appends an element and then raises a counter: two flushes in order. Here the element
+//! itself says that it is there: its *meta bits*, stored last into its line, hold its version. Stores
+//! to one line become durable in order, so an insert is one line and one fence.
+//!
+//! # What is on media
+//! A leaf is a header line and lines of three *elements* (`format.rs`). An element holds eight bytes of
+//! key after the prefix that the leaf's keys share, eight bytes of value, and meta bits; what is longer
+//! lies in a record. A version counts from one of the leaf's two bases (`rebase.rs`), which makes it
+//! short enough for three elements in a line. The next committed element of a key ends the one before;
+//! a removal is an element too. So nothing is ever changed in place: put, update and remove take a slot
+//! that is free, or one whose element no version needs that can be read. The paper's NEGATIVE elements
+//! match by value and can cancel the wrong one; its update is two elements, between which a crash
+//! loses the key. Versions make both unnecessary.
+//!
+//! # What is not
+//! A leaf's *side-car* (`side.rs`) has the fingerprint of the newest element of each key and marks for
+//! free slots, ended elements and removals; the newest version in the leaf; and, when somebody has
+//! asked, the order of keys. It is made on first touch. A reader takes the leaf's sequence from it,
+//! reads, and asks whether the sequence still is; a writer makes it odd meanwhile. A reader of an older
+//! version than the newest in the leaf looks at all elements, and at the *history*, where what only
+//! old versions need goes when one key has more versions than its leaf slots (`history.rs`).
+//!
+//! # How it changes
+//! A full leaf is cleaned (`room.rs`) of what no version needs; a removal leaves only after a fence
+//! behind what it removes. If that is not enough it is *split* (`split.rs`): the upper half is written
+//! into a new leaf, then one store links it. What has moved counts no more in the old leaf, for it is
+//! not below the next leaf's low key: nothing is erased. *Merge* (`collect.rs`) is the reverse: the
+//! right leaf's elements are copied to the left, where they count when one store unlinks the right.
+//! Where the paper rebuilds all inner nodes when a PLN is full, and inserts wait, inner nodes split.
+//! Structure has no versions, entries have; a transaction that is aborted leaves splits behind, which
+//! are harmless.
+//!
+//! # Cost
+//! Of a key and a value of up to eight bytes: one line and one fence for an insert, an update, a
+//! removal that commits by itself; one line in a group. A split costs two fences, and lines for what
+//! moves, the header and the link.
 
-// The leaves, which are found by it, are still to come.
-#![cfg_attr(not(test), expect(dead_code))]
-
+mod change;
+mod check;
+mod collect;
+mod contents;
+mod element;
+pub(crate) mod format;
+mod history;
 mod inner;
+mod leaf;
+mod lookup;
+mod prints;
+mod rebase;
+mod room;
+mod scan;
+pub(crate) mod side;
+mod split;
+mod survey;
+
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tembo_pool::{Object, Pool};
+
+use self::change::How;
+use self::format::{CELL_MAGIC, CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell};
+use self::inner::Inner;
+use self::leaf::Leaf;
+use crate::error::damaged;
+use crate::{
+    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
+    Surveyor, VersionedIndex, View, Visit, Writer,
+};
+
+/// An NV-Tree. See the [module](self).
+pub struct NvTree {
+    forest: Arc<Forest>,
+    /// Offset of the cell.
+    cell: u64,
+    cell_object: Object,
+    /// Made from the list of leaves when somebody first looks for a key.
+    inner: OnceLock<Inner>,
+    /// Held by a survey, and by a merge, which must not carry elements to where the survey was.
+    structure: Mutex<()>,
+}
+
+impl NvTree {
+    /// Writes and flushes an empty tree, made in version `birth`, into a pool; the object to be linked
+    /// by the caller.
+    ///
+    /// Durability point: none; everything is flushed. The caller fences before it links the object.
+    pub fn format(pool: &Pool, birth: Stamp) -> Result<Object, Error> {
+        let (region, node_size) = (pool.region(), u64::from(pool.geometry().node_size));
+        let cell_object = pool.alloc(CELL_SIZE)?;
+        let first = pool.alloc(node_size).inspect_err(|_| pool.free(cell_object))?;
+        for word in region.words(first.offset(), (node_size / 8) as usize)? {
+            region.store(word, 0);
+        }
+        let header: &LeafHeader = region.get(first.offset())?;
+        region.store(&header.shape, u64::from(LEAF_MAGIC) << 32);
+        region.store(&header.bases[0], birth.version().saturating_sub(1));
+        // ORDER: the leaf is durable before the commit of what links the cell.
+        region.flush("nvtree.format.leaf", first.offset(), node_size);
+        let cell: &TreeCell = region.get(cell_object.offset())?;
+        region.store(&cell.first, first.to_bits());
+        region.store(&cell.magic, CELL_MAGIC);
+        for word in &cell.reserved {
+            region.store(word, 0);
+        }
+        // ORDER: the cell is durable before the commit of what links it.
+        region.flush("nvtree.format.cell", cell_object.offset(), CELL_SIZE);
+        Ok(cell_object)
+    }
+
+    /// Makes an empty tree and returns it with the object to be linked by the caller.
+    ///
+    /// Durability point: as of [`NvTree::format`].
+    pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(NvTree, Object), Error> {
+        let cell = NvTree::format(forest.pool(), writer.stamp)?;
+        let tree = NvTree::open(forest, cell)?;
+        let first = Leaf::of(&tree.forest, tree.first()?)?;
+        // What the space was before may have left a side-car.
+        first.side.lock().forget();
+        Ok((tree, cell))
+    }
+
+    /// Whether the cell of an NV-Tree lies there.
+    pub fn lies_at(pool: &Pool, cell: Object) -> Result<bool, Error> {
+        let media: &TreeCell = pool.region().get(cell.offset())?;
+        Ok(cell.size() >= CELL_SIZE && media.magic.load() == CELL_MAGIC)
+    }
+
+    /// Gives back the space of a tree that nothing refers to yet.
+    pub fn discard(self) -> Result<(), Error> {
+        self.forest.pool().free(self.first()?);
+        self.forest.pool().free(self.cell_object);
+        Ok(())
+    }
+
+    /// The object that `create` returned.
+    pub fn object(&self) -> Object {
+        self.cell_object
+    }
+
+    /// The tree behind an object that `create` returned.
+    pub fn open(forest: Arc<Forest>, cell_object: Object) -> Result<NvTree, Error> {
+        forest.pool().valid(cell_object)?;
+        if !NvTree::lies_at(forest.pool(), cell_object)? {
+            return damaged(cell_object.offset(), "the cell of an NV-Tree");
+        }
+        let (cell, structure) = (cell_object.offset(), Mutex::new(()));
+        Ok(NvTree { cell, cell_object, forest, inner: OnceLock::new(), structure })
+    }
+
+    fn first(&self) -> Result<Object, Error> {
+        let cell: &TreeCell = self.forest.region().get(self.cell)?;
+        Ok(Object::from_bits(cell.first.load()))
+    }
+
+    #[inline]
+    fn inner(&self) -> Result<&Inner, Error> {
+        match self.inner.get() {
+            Some(inner) => Ok(inner),
+            None => self.make_inner(),
+        }
+    }
+
+    /// Walks the list of leaves.
+    #[cold]
+    fn make_inner(&self) -> Result<&Inner, Error> {
+        let mut next = Some(self.first()?);
+        let mut low_before: Option<&[u8]> = None;
+        let leaves = std::iter::from_fn(|| {
+            let object = next.take()?;
+            let step = Leaf::of(&self.forest, object).and_then(|leaf| {
+                let low = leaf.low()?;
+                if low_before.is_some_and(|before| low <= before) {
+                    return damaged(leaf.offset(), "leaves in the order of their low keys");
+                }
+                low_before = Some(low);
+                next = leaf.next_object()?;
+                Ok((leaf.id, low))
+            });
+            Some(step)
+        });
+        let inner = Inner::load(leaves)?;
+        Ok(self.inner.get_or_init(|| inner))
+    }
+}
+
+impl VersionedIndex for NvTree {
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        self.lookup(key, view)
+    }
+
+    fn get_at(&self, _place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        self.lookup(key, view)
+    }
+
+    fn look_ahead(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {
+        places.resize(places.len() + keys.len(), Place::default());
+    }
+
+    fn range(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        view: View<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        self.scan(from, to, direction, view, visit)
+    }
+
+    fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        self.change(op, How::Grouped, writer)
+    }
+
+    fn apply_at(&self, _place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        self.change(op, How::Grouped, writer)
+    }
+
+    fn apply_single(
+        &self,
+        op: Op<'_>,
+        clock: &Clock,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error> {
+        self.change(op, How::Single(clock), writer).map(Some)
+    }
+
+    fn survey(
+        &self,
+        retained: &Retained,
+        dead: &DeadIntervals,
+        surveyor: &mut dyn Surveyor,
+    ) -> Result<(), Error> {
+        self.walk(retained, dead, surveyor)
+    }
+
+    fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
+        self.cleanse(node, writer)
+    }
+
+    fn scrub_root(&self, _writer: &mut Writer<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn collect(
+        &self,
+        from: Option<&[u8]>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.collect_step(from, writer)
+    }
+
+    fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {
+        self.verify(retained, dead)
+    }
+}

@@ -3,7 +3,6 @@
 
 use std::array::from_fn;
 use std::hint::spin_loop;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use tembo_pmem::prefetch;
@@ -155,11 +154,13 @@ pub(crate) struct Side {
     heads: [AtomicU64; CAPACITY_MAX],
 }
 
-impl Side {
-    fn new() -> Side {
+impl Default for Side {
+    fn default() -> Side {
         Side { front: Front::default(), heads: from_fn(|_| AtomicU64::new(0)) }
     }
+}
 
+impl Side {
     /// Says that the node will be searched soon.
     #[inline]
     pub(crate) fn prefetch(&self) {
@@ -295,43 +296,6 @@ impl Drop for SideGuard<'_> {
     }
 }
 
-/// The side-cars of all nodes of a pool, by offset; made a chunk of nodes at a time, on first touch.
-pub(crate) struct SideTable {
-    /// Nodes lie at multiples of two to this power.
-    granule_bits: u32,
-    directory: Box<[OnceLock<Directory>]>,
-}
-
-type Directory = Box<[OnceLock<Box<[Side]>>]>;
-
-/// Side-cars made at once: those of 64 KiB of full-size nodes.
-const CHUNK_SIDES: u64 = 64;
-/// Chunks in a directory.
-const DIRECTORY_CHUNKS: u64 = 1024;
-
-impl SideTable {
-    /// For nodes at multiples of two to the power of `granule_bits`, below `size_max` bytes.
-    pub(crate) fn new(granule_bits: u32, size_max: u64) -> SideTable {
-        let directories = size_max.div_ceil((CHUNK_SIDES * DIRECTORY_CHUNKS) << granule_bits);
-        SideTable { granule_bits, directory: (0..directories).map(|_| OnceLock::new()).collect() }
-    }
-
-    /// The side-car of the node at `offset`; `None` if no node can lie there.
-    #[inline]
-    pub(crate) fn get(&self, offset: u64) -> Option<&Side> {
-        let index = offset >> self.granule_bits;
-        let chunk = index / CHUNK_SIDES;
-        let directory = self
-            .directory
-            .get((chunk / DIRECTORY_CHUNKS) as usize)?
-            .get_or_init(|| (0..DIRECTORY_CHUNKS).map(|_| OnceLock::new()).collect());
-        let sides = directory
-            .get((chunk % DIRECTORY_CHUNKS) as usize)?
-            .get_or_init(|| (0..CHUNK_SIDES).map(|_| Side::new()).collect());
-        sides.get((index % CHUNK_SIDES) as usize)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_lower_bound_does_not_depend_on_the_slots() {
-        let side = Side::new();
+        let side = Side::default();
         let guard = side.lock();
         (0..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
         for (slot, head) in [(3, 30), (29, 10), (0, u64::MAX), (11, 20), (12, 20)] {

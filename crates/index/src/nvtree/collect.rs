@@ -1,0 +1,189 @@
+//! Logical collection: what nobody needs leaves the leaves, histories that nobody needs are unlinked,
+//! and a leaf that has become small takes in the one to its right.
+
+use super::NvTree;
+use super::contents::{Contents, Seen, make_locked};
+use super::element::{Element, Meta, Shape};
+use super::history::{self, Old};
+use super::leaf::{Leaf, write};
+use super::prints::hash;
+use super::room::erase_slots;
+use super::side::Guard;
+use crate::cdds::record::{head, record_size, write_record};
+use crate::{Error, Retired, Writer};
+
+impl NvTree {
+    pub(crate) fn collect_step(
+        &self,
+        from: Option<&[u8]>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let start = from.unwrap_or_default();
+        let spot = self.spot(start, super::prints::hash(start))?;
+        let leaf = &spot.leaf;
+        let _section = self.reserve_structure(leaf.low()?.len() as u64)?;
+        let Some(guard) = leaf.side.lock_at(spot.moment) else {
+            return Ok(Some(start.to_vec()));
+        };
+        let version = writer.stamp.version();
+        let contents = Contents::read(leaf, writer.dead)?;
+        let contents = self.clean_history(leaf, contents, version, writer)?;
+        let kept = self.clean(leaf, &guard, &contents, version, writer)?;
+        if let Some(right) = leaf.next()?
+            // While a survey walks, nothing may go back to where it has been.
+            && let Ok(_structure) = self.structure.try_lock()
+        {
+            self.merge(leaf, &guard, &kept, &right, version, writer)?;
+        }
+        guard.forget();
+        make_locked(leaf, &guard)?;
+        Ok(leaf.high()?.map(<[u8]>::to_vec))
+    }
+
+    /// Leaves out of the history what nobody needs.
+    fn clean_history(
+        &self,
+        leaf: &Leaf<'_>,
+        contents: Contents,
+        version: u64,
+        writer: &mut Writer<'_>,
+    ) -> Result<Contents, Error> {
+        if contents.old.is_empty() {
+            return Ok(contents);
+        }
+        let strays: Vec<usize> = contents.strays.iter().map(|seen| seen.slot).collect();
+        erase_slots(leaf, &strays)?;
+        let all = Contents { seen: contents.seen.clone(), old: contents.old.clone(), ..Contents::default() };
+        let all = all.with_history(leaf)?;
+        let (mut kept, mut gone): (Vec<Old>, Vec<Old>) = (Vec::new(), Vec::new());
+        for key in all.keys(leaf) {
+            let key = key?;
+            // Whether something older is kept.
+            let mut older = false;
+            for at in (0..key.len()).rev() {
+                let seen = &key[at];
+                let needed = super::contents::is_needed(key, at, writer.retained);
+                let needed = if seen.meta.is_removed() { older } else { needed };
+                if seen.slot != super::contents::NO_SLOT {
+                    older = true;
+                    continue;
+                }
+                older |= needed;
+                let old = Old::of(seen.element, seen.meta, seen.stamp);
+                if needed { kept.push(old) } else { gone.push(old) }
+            }
+        }
+        if gone.is_empty() {
+            return Ok(contents);
+        }
+        history::replace(leaf, &kept, version, writer.retired)?;
+        for old in &gone {
+            let Some(object) = old.element.record() else { continue };
+            let in_leaf = contents.seen.iter().any(|seen| seen.element.record() == Some(object));
+            let in_history = kept.iter().any(|old| old.element.record() == Some(object));
+            if !in_leaf && !in_history {
+                writer.retired.push(Retired { object, start: old.stamp.version(), end: version });
+            }
+        }
+        Contents::read(leaf, writer.dead)
+    }
+
+    /// Takes in the leaf to the right, if both together are small.
+    fn merge(
+        &self,
+        leaf: &Leaf<'_>,
+        guard: &Guard<'_>,
+        kept: &Contents,
+        right: &Leaf<'_>,
+        version: u64,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let right_guard = right.side.lock();
+        let contents = Contents::read(right, writer.dead)?;
+        let fits = (kept.seen.len() + contents.seen.len()) * 4 <= leaf.slots() * 3;
+        if !fits || !kept.old.is_empty() || !contents.old.is_empty() {
+            return Ok(());
+        }
+        let Some(elements) = self.carried(leaf, right, &contents)? else { return Ok(()) };
+        let low = right.low()?.to_vec();
+        let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
+        let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
+        // What a split has left behind would count again.
+        erase_slots(leaf, &free)?;
+        for ((element, meta), slot) in elements.iter().zip(free) {
+            let (number, at) = super::contents::place_of(slot);
+            write(self.forest.region(), leaf.line(number)?, at, element, *meta);
+        }
+        let (region, header) = (self.forest.region(), leaf.header()?);
+        let (object, after) = (leaf.next_object()?, right.next_object()?);
+        // ORDER: what is carried over is durable, and what was left behind gone, before it counts.
+        region.fence("nvtree.merge.fence");
+        // ORDER: after what is carried over, as above: from here on it counts here.
+        region.commit("nvtree.merge.link", &header.next, after.map_or(0, |after| after.to_bits()));
+        // ORDER: unlinked before the space of the other leaf is used again.
+        region.flush("nvtree.merge.link.flush", region.offset_of(&header.next), 8);
+        // ORDER: as above, and before anybody is told of what is written here.
+        region.fence("nvtree.merge.link.fence");
+        let gone = object.into_iter().chain(right.low_record()?);
+        writer.retired.extend(gone.map(|object| Retired { object, start: 0, end: version }));
+        guard.set_newest(right.side.newest());
+        self.inner()?.remove(&low, right.id, &*self.forest)?;
+        right_guard.forget();
+        Ok(())
+    }
+
+    /// The elements of the right leaf as they stand in the left one, with the records made for them;
+    /// `None`: they cannot.
+    fn carried(
+        &self,
+        leaf: &Leaf<'_>,
+        right: &Leaf<'_>,
+        contents: &Contents,
+    ) -> Result<Option<Vec<(Element, Meta)>>, Error> {
+        let (prefix, bases) = (leaf.prefix()?, leaf.bases()?);
+        let mut metas = Vec::with_capacity(contents.seen.len());
+        for seen in &contents.seen {
+            let meta = |which: usize| {
+                Meta::new(seen.stamp, seen.meta.is_removed(), which, bases[which])
+            };
+            let Some(meta) = meta(0).or_else(|| meta(1)) else { return Ok(None) };
+            metas.push(meta);
+        }
+        let mut made = Vec::new();
+        let carry = |seen| self.carry(right, seen, prefix, &mut made);
+        let elements = contents.seen.iter().map(carry).collect::<Result<Vec<_>, Error>>();
+        let elements = elements.inspect_err(|_| self.forest.pool().free_all(made))?;
+        Ok(Some(elements.into_iter().zip(metas).collect()))
+    }
+
+    fn carry(
+        &self,
+        right: &Leaf<'_>,
+        seen: &Seen,
+        prefix: &[u8],
+        made: &mut Vec<tembo_pool::Object>,
+    ) -> Result<Element, Error> {
+        let key = right.key_of(&seen.element)?;
+        let odd = !key.starts_with(prefix);
+        let skipped = if odd { 0 } else { prefix.len() as u16 };
+        let (word, key_len) = (head(&key, skipped), key.len() - usize::from(skipped));
+        match seen.element.shape.value_len() {
+            None => {
+                let shape = Shape::new(key_len, 9, odd);
+                Ok(Element { key: word, payload: seen.element.payload, shape })
+            }
+            Some(len) if key_len <= 8 => {
+                let shape = Shape::new(key_len, len, odd);
+                Ok(Element { key: word, payload: seen.element.payload, shape })
+            }
+            Some(len) => {
+                let record = self.forest.pool().alloc(record_size(key.len(), len))?;
+                made.push(record);
+                let value = seen.element.payload.to_le_bytes();
+                write_record(self.forest.region(), record, &key, &[&value[..len]])?;
+                let payload = record.to_bits() | hash(&key) << 48;
+                Ok(Element { key: word, payload, shape: Shape::new(key_len, 9, odd) })
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! All of a leaf, in the order of keys: for whatever is not a single search.
+
+use std::cmp::Ordering;
+
+use super::element::{Element, Meta};
+use super::format::SLOTS_PER_LINE;
+use super::history::{self, Old};
+use super::leaf::Leaf;
+use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
+use super::side::{Guard, Order, Traits};
+use crate::cdds::record::{common, head, read_key};
+use crate::error::damaged;
+use crate::{DeadIntervals, Error, Retained, Stamp};
+
+/// In no slot of the leaf.
+pub(crate) const NO_SLOT: usize = usize::MAX;
+
+/// An element and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// [`NO_SLOT`] of what is in the history.
+    pub(crate) slot: usize,
+    pub(crate) payload_offset: u64,
+    pub(crate) element: Element,
+    pub(crate) meta: Meta,
+    pub(crate) stamp: Stamp,
+}
+
+/// The elements of a leaf.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// Those that count, by key and then from the newest to the oldest.
+    pub(crate) seen: Vec<Seen>,
+    /// Copies of what is in another leaf or in the history: left over by a split, a merge.
+    pub(crate) strays: Vec<Seen>,
+    /// Slots of elements whose versions never happened.
+    pub(crate) dead: Vec<usize>,
+    /// What old versions need beside these, by key and then from the newest to the oldest.
+    pub(crate) old: Vec<Old>,
+}
+
+impl Contents {
+    /// Reads a leaf of which the caller holds the lock, or checks afterwards that it was still.
+    pub(crate) fn read(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<Contents, Error> {
+        let mut contents = Contents { old: history::read(leaf)?, ..Contents::default() };
+        let (bases, high) = (leaf.bases()?, High::of(leaf)?);
+        for slot in 0..leaf.slots() {
+            let (element, meta) = leaf.element(slot)?;
+            if meta.is_empty() {
+                continue;
+            }
+            let (stamp, payload_offset) = (meta.stamp(bases), leaf.payload_offset(slot));
+            let seen = Seen { slot, payload_offset, element, meta, stamp };
+            if dead.contains(seen.stamp) {
+                contents.dead.push(slot);
+            } else if high.is_beyond(leaf, &element)? {
+                contents.strays.push(seen);
+            } else {
+                contents.insert(leaf, seen)?;
+            }
+        }
+        contents.set_copies_aside(leaf)?;
+        contents.old.retain(|old| !dead.contains(old.stamp));
+        Ok(contents)
+    }
+
+    fn insert(&mut self, leaf: &Leaf<'_>, seen: Seen) -> Result<(), Error> {
+        // Not by a library's sort, which may object to the order of keys in a damaged leaf.
+        let (mut from, mut to) = (0, self.seen.len());
+        while from < to {
+            let middle = (from + to) / 2;
+            let other = &self.seen[middle];
+            let order = compare(leaf, &other.element, &seen.element)?;
+            if order.then(seen.stamp.version().cmp(&other.stamp.version())).is_lt() {
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
+        }
+        self.seen.insert(from, seen);
+        Ok(())
+    }
+
+    /// An old element that the history has too stands here only because somebody was interrupted.
+    fn set_copies_aside(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
+        let mut at = 0;
+        while at < self.seen.len() && !self.old.is_empty() {
+            let seen = self.seen[at];
+            let mut copied = false;
+            for old in self.old.iter().filter(|old| old.stamp == seen.stamp) {
+                copied |= compare(leaf, &old.element, &seen.element)?.is_eq();
+            }
+            if copied {
+                self.strays.push(self.seen.remove(at));
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The elements of each key, from the newest to the oldest.
+    pub(crate) fn keys<'c>(
+        &'c self,
+        leaf: &'c Leaf<'_>,
+    ) -> impl Iterator<Item = Result<&'c [Seen], Error>> {
+        let mut rest = &self.seen[..];
+        std::iter::from_fn(move || {
+            let first = rest.first()?;
+            let mut len = 1;
+            while let Some(other) = rest.get(len) {
+                match compare(leaf, &first.element, &other.element) {
+                    Ok(Ordering::Equal) => len += 1,
+                    Ok(_) => break,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            let (key, others) = rest.split_at(len);
+            rest = others;
+            Some(Ok(key))
+        })
+    }
+
+    /// As [`Contents`], with the history among the elements.
+    pub(crate) fn with_history(mut self, leaf: &Leaf<'_>) -> Result<Contents, Error> {
+        for old in std::mem::take(&mut self.old) {
+            let Old { element, payload_offset, stamp, removed } = old;
+            let meta = Meta::of_removal(removed);
+            self.insert(leaf, Seen { slot: NO_SLOT, payload_offset, element, meta, stamp })?;
+        }
+        Ok(self)
+    }
+
+    /// The newest elements of keys that only the history knows: what came after them never happened.
+    pub(crate) fn orphans(&self, leaf: &Leaf<'_>) -> Result<Vec<Seen>, Error> {
+        if self.old.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = Contents { seen: self.seen.clone(), old: self.old.clone(), ..Contents::default() };
+        let all = all.with_history(leaf)?;
+        let keys = all.keys(leaf).collect::<Result<Vec<_>, _>>()?;
+        let newest = keys.iter().map(|key| key[0]);
+        Ok(newest.filter(|seen| seen.slot == NO_SLOT && !seen.meta.is_removed()).collect())
+    }
+
+    /// What the history has of a key.
+    pub(crate) fn old_of<'c>(
+        &'c self,
+        leaf: &'c Leaf<'_>,
+        element: &'c Element,
+    ) -> impl Iterator<Item = &'c Old> {
+        self.old.iter().filter(move |old| {
+            compare(leaf, &old.element, element).is_ok_and(Ordering::is_eq)
+        })
+    }
+}
+
+/// Whether the element at `at` of a key's elements, from the newest to the oldest, is needed by a
+/// version that can be read. (Of a removal, only while there is something that it removes.)
+pub(crate) fn is_needed(key: &[Seen], at: usize, retained: &Retained) -> bool {
+    match at.checked_sub(1) {
+        None => true,
+        Some(newer) => {
+            retained.needs(key[at].stamp.version(), key[newer].stamp.version())
+        }
+    }
+}
+
+/// The order of two keys of a leaf.
+pub(crate) fn compare(leaf: &Leaf<'_>, a: &Element, b: &Element) -> Result<Ordering, Error> {
+    if a.shape.is_odd() || b.shape.is_odd() {
+        return Ok(leaf.key_of(a)?.cmp(&leaf.key_of(b)?));
+    }
+    if a.key != b.key {
+        return Ok(a.key.cmp(&b.key));
+    }
+    match (a.shape.key_len(), b.shape.key_len()) {
+        (Some(a), Some(b)) => Ok(a.cmp(&b)),
+        // Eight bytes of a longer key are no less than all of a shorter one.
+        (Some(_), None) => Ok(Ordering::Less),
+        (None, Some(_)) => Ok(Ordering::Greater),
+        (None, None) => match (a.record(), b.record()) {
+            (Some(a), Some(b)) if a == b => Ok(Ordering::Equal),
+            (Some(a), Some(b)) => Ok(read_key(leaf.region(), a)?.cmp(read_key(leaf.region(), b)?)),
+            _ => damaged(leaf.offset(), "a record of a long key"),
+        },
+    }
+}
+
+/// Where the keys of a leaf end.
+enum High<'f> {
+    Nowhere,
+    /// Above all keys that have the prefix.
+    Above,
+    /// At a key that has it, with its head.
+    At(&'f [u8], u64),
+}
+
+impl<'f> High<'f> {
+    fn of(leaf: &Leaf<'f>) -> Result<High<'f>, Error> {
+        let Some(high) = leaf.high()? else { return Ok(High::Nowhere) };
+        Ok(if high.starts_with(leaf.prefix()?) {
+            High::At(high, head(high, leaf.prefix_len()?))
+        } else {
+            High::Above
+        })
+    }
+
+    fn is_beyond(&self, leaf: &Leaf<'_>, element: &Element) -> Result<bool, Error> {
+        match *self {
+            High::Nowhere => Ok(false),
+            High::Above if !element.shape.is_odd() => Ok(false),
+            High::At(_, head) if !element.shape.is_odd() && head != element.key => {
+                Ok(element.key > head)
+            }
+            High::At(high, _) => Ok(*leaf.key_of(element)? >= *high),
+            High::Above => {
+                let high = leaf.high()?;
+                Ok(high.is_some_and(|high| leaf.key_of(element).is_ok_and(|key| *key >= *high)))
+            }
+        }
+    }
+}
+
+/// Later than any version: the fingerprints do not tell all that there is.
+pub(crate) const ORPHANED: u64 = u64::MAX;
+
+/// Makes the side-car of a leaf in this era, if it is not made.
+pub(crate) fn make(leaf: &Leaf<'_>) -> Result<(), Error> {
+    let guard = leaf.side.lock();
+    make_locked(leaf, &guard)
+}
+
+/// As [`make`], for who holds the lock.
+pub(crate) fn make_locked(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<(), Error> {
+    let era = leaf.forest.era();
+    if guard.is_made(era) {
+        return Ok(());
+    }
+    let contents = leaf.forest.with_horizon(|dead, _| Contents::read(leaf, dead))?;
+    let mut prints = Prints::default();
+    for key in contents.keys(leaf) {
+        for (at, seen) in key?.iter().enumerate() {
+            prints.set(seen.slot, print_of(leaf, at, seen)?);
+        }
+    }
+    let mut newest = contents.seen.iter().map(|seen| seen.stamp.version()).max().unwrap_or(0);
+    if !contents.orphans(leaf)?.is_empty() {
+        newest = ORPHANED;
+    }
+    set(leaf, guard, &prints)?;
+    guard.made(era, newest);
+    Ok(())
+}
+
+fn print_of(leaf: &Leaf<'_>, at: usize, seen: &Seen) -> Result<u8, Error> {
+    if at > 0 {
+        return Ok(STALE);
+    }
+    if seen.meta.is_removed() {
+        return Ok(TOMB);
+    }
+    Ok(match seen.element.record() {
+        Some(_) => print(seen.element.payload >> 48),
+        None => print(hash(&leaf.key_of(&seen.element)?)),
+    })
+}
+
+/// Tells the side-car what the header says, and these fingerprints.
+pub(crate) fn set(leaf: &Leaf<'_>, guard: &Guard<'_>, prints: &Prints) -> Result<(), Error> {
+    let bases = leaf.bases()?;
+    let base = usize::from(bases[1] > bases[0]);
+    let prefix_len = leaf.prefix_len()?;
+    let shared = match leaf.high()? {
+        Some(high) => common(leaf.low()?, high),
+        None => 0,
+    };
+    let older = !tembo_pool::Object::from_bits(leaf.header()?.older.load()).is_none();
+    let traits = Traits { prefix_len, guarded: prefix_len > shared, base, older };
+    guard.set_prints(prints, traits);
+    guard.set_base(bases[base]);
+    Ok(())
+}
+
+/// Notes the order of the newest elements, for whoever walks the leaf.
+pub(crate) fn make_order(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Error> {
+    let (prints, _) = guard.prints();
+    let mut live = Contents::default();
+    for slot in prints.live(leaf.lines()) {
+        let (element, meta) = leaf.element(slot)?;
+        let (stamp, payload_offset) = (Stamp::NONE, leaf.payload_offset(slot));
+        live.insert(leaf, Seen { slot, payload_offset, element, meta, stamp })?;
+    }
+    let order = Order::of(live.seen.iter().map(|seen| seen.slot));
+    guard.set_order(&order);
+    Ok(order)
+}
+
+/// The line and the place in it.
+pub(crate) fn place_of(slot: usize) -> (usize, usize) {
+    (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE)
+}
+
+const _: () = assert!(FREE == 0);

@@ -1,0 +1,174 @@
+//! An element of a leaf as a value: whose key, which value, since when.
+
+use tembo_pool::Object;
+
+use super::format::{
+    DELTA_MAX, META_BASE, META_LANE_MASK, META_LANE_SHIFT, META_REMOVED, SHAPE_LONG, SHAPE_ODD,
+    SHAPE_VALUE_SHIFT,
+};
+use crate::Stamp;
+
+/// Lanes whose groups an element can name: one of sixteen codes says "single".
+pub(crate) const LANES: u8 = 15;
+
+/// Who wrote an element and when, in 32 bits. Empty: nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meta(pub(crate) u32);
+
+impl Meta {
+    pub(crate) const EMPTY: Meta = Meta(0);
+
+    /// The stamp over one of two bases, if it is above it and in reach.
+    #[inline]
+    pub(crate) fn new(stamp: Stamp, removed: bool, which: usize, base: u64) -> Option<Meta> {
+        let delta = stamp.version().checked_sub(base)?;
+        if delta == 0 || delta > u64::from(DELTA_MAX) || stamp.lane() >= LANES {
+            return None;
+        }
+        let lane = if stamp.is_grouped() { u32::from(stamp.lane()) + 1 } else { 0 };
+        let flags = if removed { META_REMOVED } else { 0 } | if which == 1 { META_BASE } else { 0 };
+        Some(Meta(flags | lane << META_LANE_SHIFT | delta as u32))
+    }
+
+    /// Of something that has no delta.
+    pub(crate) fn of_removal(removed: bool) -> Meta {
+        Meta(if removed { META_REMOVED } else { 0 })
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 & DELTA_MAX == 0
+    }
+
+    #[inline]
+    pub(crate) fn is_removed(self) -> bool {
+        self.0 & META_REMOVED != 0
+    }
+
+    /// Which base the delta is counted from.
+    #[inline]
+    pub(crate) fn base(self) -> usize {
+        usize::from(self.0 & META_BASE != 0)
+    }
+
+    #[inline]
+    pub(crate) fn stamp(self, bases: [u64; 2]) -> Stamp {
+        let version = bases[self.base()].saturating_add(u64::from(self.0 & DELTA_MAX));
+        match self.0 >> META_LANE_SHIFT & META_LANE_MASK {
+            0 => Stamp::single(version, 0),
+            lane => Stamp::grouped(version, lane as u8 - 1),
+        }
+    }
+}
+
+/// How key and value are to be read from the two words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape(pub(crate) u32);
+
+impl Shape {
+    /// `odd`: the key lacks the leaf's prefix. Lengths above eight say: look into the record.
+    #[inline]
+    pub(crate) fn new(key_len: usize, value_len: usize, odd: bool) -> Shape {
+        let nibble = |len: usize| if len <= 8 { len as u32 } else { SHAPE_LONG };
+        let odd = if odd { SHAPE_ODD } else { 0 };
+        Shape(nibble(key_len) | nibble(value_len) << SHAPE_VALUE_SHIFT | odd)
+    }
+
+    /// Bytes of the key in its word, `None`: more than fit in.
+    #[inline]
+    pub(crate) fn key_len(self) -> Option<usize> {
+        let len = self.0 & SHAPE_LONG;
+        (len <= 8).then_some(len as usize)
+    }
+
+    /// Bytes of the value in its word, `None`: it lies in a record.
+    #[inline]
+    pub(crate) fn value_len(self) -> Option<usize> {
+        let len = self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG;
+        (len <= 8).then_some(len as usize)
+    }
+
+    #[inline]
+    pub(crate) fn is_odd(self) -> bool {
+        self.0 & SHAPE_ODD != 0
+    }
+
+    /// The same key.
+    #[inline]
+    pub(crate) fn same_key(self, other: Shape) -> bool {
+        (self.0 ^ other.0) & (SHAPE_LONG | SHAPE_ODD) == 0
+    }
+
+    #[inline]
+    pub(crate) fn with_value(self, value_len: usize) -> Shape {
+        Shape(self.0 & !(SHAPE_LONG << SHAPE_VALUE_SHIFT)).or(Shape::new(0, value_len, false))
+    }
+
+    fn or(self, other: Shape) -> Shape {
+        Shape(self.0 | other.0)
+    }
+}
+
+/// Key and value, in two words or with their help.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Element {
+    pub(crate) key: u64,
+    pub(crate) payload: u64,
+    pub(crate) shape: Shape,
+}
+
+impl Element {
+    /// The record of key and value, if there is one.
+    #[inline]
+    pub(crate) fn record(&self) -> Option<Object> {
+        match self.shape.value_len() {
+            Some(_) => None,
+            None => Some(Object::from_bits(self.payload)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_comes_back_from_its_bits() {
+        for version in [1, 2, u64::from(DELTA_MAX)] {
+            for base in [0, 1 << 40] {
+                for stamp in [Stamp::single(base + version, 0), Stamp::grouped(base + version, 14)] {
+                    for (which, removed) in [(0, false), (1, false), (0, true), (1, true)] {
+                        let meta = Meta::new(stamp, removed, which, base).unwrap();
+                        let mut bases = [77; 2];
+                        bases[which] = base;
+                        assert_eq!(meta.stamp(bases), stamp);
+                        assert_eq!((meta.is_removed(), meta.is_empty()), (removed, false));
+                    }
+                }
+            }
+        }
+        let beyond = Stamp::single(u64::from(DELTA_MAX) + 1, 0);
+        assert_eq!(Meta::new(beyond, false, 0, 0), None);
+        assert_eq!(Meta::new(Stamp::single(5, 0), false, 0, 5), None);
+        assert_eq!(Meta::new(Stamp::single(5, 0), false, 0, 6), None);
+        assert_eq!(Meta::new(Stamp::grouped(5, 15), false, 0, 0), None);
+    }
+
+    #[test]
+    fn a_shape_tells_the_lengths() {
+        for key in 0..12 {
+            for value in 0..12 {
+                for odd in [false, true] {
+                    let shape = Shape::new(key, value, odd);
+                    assert_eq!(shape.key_len(), (key <= 8).then_some(key));
+                    assert_eq!(shape.value_len(), (value <= 8).then_some(value));
+                    assert_eq!(shape.is_odd(), odd);
+                    assert!(shape.0 < 1 << super::super::format::SHAPE_BITS);
+                    assert_eq!(shape.with_value(3), Shape::new(key, 3, odd));
+                    assert!(shape.same_key(shape.with_value(9)));
+                    assert!(!shape.same_key(Shape::new(key, value, !odd)));
+                }
+            }
+        }
+    }
+}

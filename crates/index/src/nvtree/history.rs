@@ -1,0 +1,150 @@
+//! What old versions need of a leaf whose one key has more of them than it has slots: leaves that
+//! are written once and linked from it.
+
+use tembo_pool::Object;
+
+use super::element::{Element, Meta, Shape};
+use super::format::{
+    HEADER_SIZE, HISTORY_MAGIC, HistoryHeader, META_REMOVED, OLD_ENTRY_SIZE, OldEntry,
+    old_entries_in,
+};
+use super::leaf::Leaf;
+use crate::error::damaged;
+use crate::{Error, Retired, Stamp};
+
+/// History leaves that a leaf can have before it counts as damaged.
+const CHAIN_MAX: usize = 1 << 20;
+
+/// An entry of a history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Old {
+    pub(crate) element: Element,
+    /// Where its payload lies, once it is written.
+    pub(crate) payload_offset: u64,
+    pub(crate) stamp: Stamp,
+    pub(crate) removed: bool,
+}
+
+/// The history leaves of a leaf.
+pub(crate) fn chain(leaf: &Leaf<'_>) -> Result<Vec<Object>, Error> {
+    let mut found = Vec::new();
+    let mut object = Object::from_bits(leaf.header()?.older.load());
+    while !object.is_none() {
+        leaf.forest.pool().valid(object)?;
+        let header: &HistoryHeader = leaf.region().get(object.offset())?;
+        let is_one = header.shape.load() == u64::from(HISTORY_MAGIC) << 32
+            && object.size() == u64::from(leaf.forest.pool().geometry().node_size);
+        if !is_one || found.len() == CHAIN_MAX {
+            return damaged(object.offset(), "a history leaf");
+        }
+        found.push(object);
+        object = Object::from_bits(header.older.load());
+    }
+    Ok(found)
+}
+
+/// All entries of a leaf's history.
+pub(crate) fn read(leaf: &Leaf<'_>) -> Result<Vec<Old>, Error> {
+    let mut all = Vec::new();
+    for object in chain(leaf)? {
+        for at in 0..old_entries_in(object.size()) {
+            let entry: &OldEntry = leaf.region().get(entry_offset(object, at))?;
+            let (stamp, shape) = (Stamp::from_bits(entry.stamp.load()), entry.shape.load() as u32);
+            if stamp.is_none() {
+                break;
+            }
+            let element = Element {
+                key: entry.pair.key.load(),
+                payload: entry.pair.payload.load(),
+                shape: Shape(shape & !META_REMOVED),
+            };
+            let payload_offset = leaf.region().offset_of(&entry.pair.payload);
+            let removed = shape & META_REMOVED != 0;
+            all.push(Old { element, payload_offset, stamp, removed });
+        }
+    }
+    Ok(all)
+}
+
+fn entry_offset(object: Object, at: usize) -> u64 {
+    object.offset() + HEADER_SIZE + at as u64 * OLD_ENTRY_SIZE
+}
+
+/// Adds entries to a leaf's history. The caller holds the leaf's lock and has reserved. Durable when it
+/// returns; on an error nothing has changed.
+pub(crate) fn push(leaf: &Leaf<'_>, entries: &[Old]) -> Result<(), Error> {
+    let older = leaf.header()?.older.load();
+    link(leaf, make(leaf, entries, older)?)
+}
+
+/// Replaces a leaf's history by one of these entries, as [`push`].
+pub(crate) fn replace(
+    leaf: &Leaf<'_>,
+    entries: &[Old],
+    version: u64,
+    retired: &mut Vec<Retired>,
+) -> Result<(), Error> {
+    let before = chain(leaf)?;
+    link(leaf, make(leaf, entries, 0)?)?;
+    retired.extend(before.into_iter().map(|object| Retired { object, start: 0, end: version }));
+    Ok(())
+}
+
+/// Writes history leaves in front of another; the first of all, none if there are no entries.
+fn make(leaf: &Leaf<'_>, entries: &[Old], mut older: u64) -> Result<u64, Error> {
+    let pool = leaf.forest.pool();
+    let node_size = u64::from(pool.geometry().node_size);
+    let mut made: Vec<Object> = Vec::new();
+    for part in entries.chunks(old_entries_in(node_size)) {
+        let object = pool.alloc(node_size).inspect_err(|_| pool.free_all(made.iter().copied()))?;
+        write(leaf, object, older, part)?;
+        older = object.to_bits();
+        made.push(object);
+    }
+    Ok(older)
+}
+
+fn link(leaf: &Leaf<'_>, older: u64) -> Result<(), Error> {
+    let (region, header) = (leaf.region(), leaf.header()?);
+    // ORDER: the history is durable before the leaf refers to it.
+    region.fence("nvtree.history.fence");
+    // ORDER: after the history, as above; and after every version that it leaves out was given up.
+    region.commit("nvtree.history.link", &header.older, older);
+    // ORDER: linked before what stood in the leaf is erased, unlinked before its space is used again.
+    region.flush("nvtree.history.link.flush", region.offset_of(&header.older), 8);
+    // ORDER: as above.
+    region.fence("nvtree.history.link.fence");
+    Ok(())
+}
+
+fn write(leaf: &Leaf<'_>, object: Object, older: u64, entries: &[Old]) -> Result<(), Error> {
+    let region = leaf.region();
+    let header: &HistoryHeader = region.get(object.offset())?;
+    region.store(&header.shape, u64::from(HISTORY_MAGIC) << 32);
+    region.store(&header.older, older);
+    for word in &header.reserved {
+        region.store(word, 0);
+    }
+    for at in 0..old_entries_in(object.size()) {
+        let entry: &OldEntry = region.get(entry_offset(object, at))?;
+        let Some(old) = entries.get(at) else {
+            region.store(&entry.stamp, 0);
+            continue;
+        };
+        region.store(&entry.pair.key, old.element.key);
+        region.store(&entry.pair.payload, old.element.payload);
+        let removed = if old.removed { META_REMOVED } else { 0 };
+        region.store(&entry.shape, u64::from(old.element.shape.0 | removed));
+        region.store(&entry.stamp, old.stamp.to_bits());
+    }
+    // ORDER: durable before the leaf refers to it.
+    region.flush("nvtree.history.flush", object.offset(), object.size());
+    Ok(())
+}
+
+impl Old {
+    /// What a leaf's element becomes.
+    pub(crate) fn of(element: Element, meta: Meta, stamp: Stamp) -> Old {
+        Old { element, payload_offset: 0, stamp, removed: meta.is_removed() }
+    }
+}

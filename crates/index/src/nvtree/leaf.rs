@@ -1,0 +1,311 @@
+//! A leaf: its header, its lines, its neighbours.
+
+use std::mem::offset_of;
+
+use tembo_pmem::{Region, prefetch};
+use tembo_pool::Object;
+
+use super::element::{Element, Meta, Shape};
+use super::format::{
+    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, Pair, SHAPE_BITS, SLOTS_PER_LINE,
+};
+use super::inner::{LeafId, Lows};
+use super::side::{Side, Traits};
+use crate::cdds::record::{head, read_key, read_record};
+use crate::error::damaged;
+use crate::{Error, Forest};
+
+const SHAPE_MASK: u32 = (1 << SHAPE_BITS) - 1;
+
+/// A leaf of a forest, which need not be one: every read is checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaf<'f> {
+    pub(crate) forest: &'f Forest,
+    pub(crate) id: LeafId,
+    pub(crate) side: &'f Side,
+}
+
+/// A key as an element of some leaf would have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'k> {
+    pub(crate) key: &'k [u8],
+    pub(crate) word: u64,
+    /// The key's part of it.
+    pub(crate) shape: Shape,
+}
+
+impl<'f> Leaf<'f> {
+    #[inline]
+    pub(crate) fn at(forest: &'f Forest, id: LeafId) -> Result<Leaf<'f>, Error> {
+        match forest.leaves.get(u64::from(id) << forest.leaf_bits) {
+            Some(side) => Ok(Leaf { forest, id, side }),
+            None => damaged(u64::from(id) << forest.leaf_bits, "a leaf in the pool"),
+        }
+    }
+
+    /// The leaf that an object read from media is said to be.
+    pub(crate) fn of(forest: &'f Forest, object: Object) -> Result<Leaf<'f>, Error> {
+        let offset = object.offset();
+        forest.pool().valid(object)?;
+        if object.size() != u64::from(forest.pool().geometry().node_size) {
+            return damaged(offset, "an object as large as a leaf");
+        }
+        let leaf = Leaf::at(forest, forest.leaf_id(object)?)?;
+        leaf.check()?;
+        Ok(leaf)
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> &'f Region {
+        self.forest.region()
+    }
+
+    #[inline]
+    pub(crate) fn lines(&self) -> usize {
+        self.forest.lines
+    }
+
+    #[inline]
+    pub(crate) fn slots(&self) -> usize {
+        self.forest.lines * SLOTS_PER_LINE
+    }
+
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        u64::from(self.id) << self.forest.leaf_bits
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> Result<&'f LeafHeader, Error> {
+        Ok(self.region().get(self.offset())?)
+    }
+
+    #[inline]
+    pub(crate) fn line_offset(&self, line: usize) -> u64 {
+        self.offset() + HEADER_SIZE + line as u64 * LINE_SIZE
+    }
+
+    #[inline]
+    pub(crate) fn line(&self, line: usize) -> Result<&'f Line, Error> {
+        Ok(self.region().get(self.line_offset(line))?)
+    }
+
+    /// Says that a line of it will be read soon.
+    #[inline]
+    pub(crate) fn prefetch_line(&self, line: usize) {
+        if let Ok(line) = self.line(line) {
+            prefetch(line);
+        }
+    }
+
+    /// Magic and lengths.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let shape = self.header()?.shape.load();
+        let (prefix_len, low_len) = (shape >> 16 & 0xffff, shape & 0xffff);
+        if shape >> 32 != u64::from(LEAF_MAGIC) || prefix_len > low_len {
+            return damaged(self.offset(), "a leaf's header");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn prefix_len(&self) -> Result<u16, Error> {
+        Ok((self.header()?.shape.load() >> 16) as u16)
+    }
+
+    pub(crate) fn bases(&self) -> Result<[u64; 2], Error> {
+        Ok(self.header()?.bases.each_ref().map(|base| base.load()))
+    }
+
+    /// The record of a low key that does not fit into the header.
+    pub(crate) fn low_record(&self) -> Result<Option<Object>, Error> {
+        let header = self.header()?;
+        let low_len = usize::from(header.shape.load() as u16);
+        Ok((low_len > LOW_INLINE).then(|| Object::from_bits(header.low[0].load())))
+    }
+
+    /// The least key that belongs here.
+    pub(crate) fn low(&self) -> Result<&'f [u8], Error> {
+        let header = self.header()?;
+        let low_len = usize::from(header.shape.load() as u16);
+        if low_len <= LOW_INLINE {
+            return Ok(self.region().bytes(self.region().offset_of(&header.low[0]), low_len as u64)?);
+        }
+        let low = read_key(self.region(), Object::from_bits(header.low[0].load()))?;
+        if low.len() != low_len {
+            return damaged(self.offset(), "a low key of the length that the leaf names");
+        }
+        Ok(low)
+    }
+
+    /// The prefix of its keys.
+    pub(crate) fn prefix(&self) -> Result<&'f [u8], Error> {
+        let prefix_len = usize::from(self.prefix_len()?);
+        if prefix_len == 0 {
+            return Ok(&[]);
+        }
+        match self.low()?.get(..prefix_len) {
+            Some(prefix) => Ok(prefix),
+            None => damaged(self.offset(), "a prefix of the low key"),
+        }
+    }
+
+    pub(crate) fn next_object(&self) -> Result<Option<Object>, Error> {
+        let next = Object::from_bits(self.header()?.next.load());
+        Ok((!next.is_none()).then_some(next))
+    }
+
+    pub(crate) fn next(&self) -> Result<Option<Leaf<'f>>, Error> {
+        self.next_object()?.map(|next| Leaf::of(self.forest, next)).transpose()
+    }
+
+    /// The least key above those that belong here; `None`: there is no bound.
+    pub(crate) fn high(&self) -> Result<Option<&'f [u8]>, Error> {
+        self.next()?.map(|next| next.low()).transpose()
+    }
+
+    /// The element in a slot, and its meta bits.
+    #[inline]
+    pub(crate) fn element(&self, slot: usize) -> Result<(Element, Meta), Error> {
+        let line = self.line(slot / SLOTS_PER_LINE)?;
+        Ok(read(line, slot % SLOTS_PER_LINE))
+    }
+
+    /// How the key stands in an element here.
+    #[inline]
+    pub(crate) fn place<'k>(&self, key: &'k [u8], traits: Traits) -> Result<Placed<'k>, Error> {
+        let prefix_len = usize::from(traits.prefix_len);
+        let odd = if traits.guarded { !key.starts_with(self.prefix()?) } else { false };
+        let skipped = if odd { 0 } else { prefix_len };
+        let word = head(key, skipped as u16);
+        Ok(Placed { key, word, shape: Shape::new(key.len().saturating_sub(skipped), 0, odd) })
+    }
+
+    /// Whether the element is of that key. Its record, if it has one, must be safe to read.
+    #[inline]
+    pub(crate) fn is_of(&self, element: &Element, placed: &Placed<'_>) -> Result<bool, Error> {
+        if element.key != placed.word || !element.shape.same_key(placed.shape) {
+            return Ok(false);
+        }
+        match (placed.shape.key_len(), element.record()) {
+            (Some(_), _) => Ok(true),
+            (None, Some(record)) => Ok(read_key(self.region(), record)? == placed.key),
+            (None, None) => damaged(self.offset(), "a record of a long key"),
+        }
+    }
+
+    /// Where the payload of a slot lies.
+    #[inline]
+    pub(crate) fn payload_offset(&self, slot: usize) -> u64 {
+        let (line, at) = (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE);
+        self.line_offset(line) + (at * size_of::<Pair>() + offset_of!(Pair, payload)) as u64
+    }
+
+    /// The value of an element whose payload lies at `at`, as it lies in the pool.
+    #[inline]
+    pub(crate) fn value(&self, at: u64, element: &Element) -> Result<&'f [u8], Error> {
+        match element.shape.value_len() {
+            Some(len) => Ok(self.region().bytes(at, len as u64)?),
+            None => Ok(read_record(self.region(), Object::from_bits(element.payload))?.1),
+        }
+    }
+
+    /// The whole key of an element.
+    pub(crate) fn key_of(&self, element: &Element) -> Result<Vec<u8>, Error> {
+        let Some(len) = element.shape.key_len() else {
+            let Some(record) = element.record() else {
+                return damaged(self.offset(), "a record of a long key");
+            };
+            return Ok(read_key(self.region(), record)?.to_vec());
+        };
+        let mut key = Vec::with_capacity(32);
+        if !element.shape.is_odd() {
+            key.extend_from_slice(self.prefix()?);
+        }
+        key.extend_from_slice(&element.key.to_be_bytes()[..len]);
+        Ok(key)
+    }
+}
+
+/// An element and its meta bits in a line.
+#[inline]
+pub(crate) fn read(line: &Line, at: usize) -> (Element, Meta) {
+    let (metas, tail) = (line.metas.load(), line.meta_and_shapes.load());
+    let meta = match at {
+        0 => metas as u32,
+        1 => (metas >> 32) as u32,
+        _ => tail as u32,
+    };
+    let shape = (tail >> 32) as u32 >> (at as u32 * SHAPE_BITS) & SHAPE_MASK;
+    let pair = &line.pairs[at];
+    let element =
+        Element { key: pair.key.load(), payload: pair.payload.load(), shape: Shape(shape) };
+    (element, Meta(meta))
+}
+
+/// Stores an element into a place of a line where nothing that counts is. The caller holds the
+/// leaf's lock. Durable after a fence.
+#[inline]
+pub(crate) fn write(region: &Region, line: &Line, at: usize, element: &Element, meta: Meta) {
+    erase(region, line, at);
+    let pair = &line.pairs[at];
+    if pair.key.load() != element.key {
+        region.store(&pair.key, element.key);
+    }
+    if pair.payload.load() != element.payload {
+        region.store(&pair.payload, element.payload);
+    }
+    let tail = line.meta_and_shapes.load();
+    let shift = 32 + at as u32 * SHAPE_BITS;
+    let shaped = tail & !(u64::from(SHAPE_MASK) << shift) | u64::from(element.shape.0) << shift;
+    if at < 2 && shaped != tail {
+        region.store(&line.meta_and_shapes, shaped);
+    }
+    publish_over(region, line, at, meta, shaped);
+    // ORDER: durable before the fence of whoever commits it.
+    region.flush("nvtree.element.flush", region.offset_of(&line.pairs[0].key), LINE_SIZE);
+}
+
+/// Gives an element other meta bits; not flushed.
+pub(crate) fn publish(region: &Region, line: &Line, at: usize, meta: Meta) {
+    publish_over(region, line, at, meta, line.meta_and_shapes.load());
+}
+
+#[inline]
+fn publish_over(region: &Region, line: &Line, at: usize, meta: Meta, tail: u64) {
+    // ORDER: after key, payload and shape: same line, store order.
+    region.commit("nvtree.element.publish", meta_word(line, at), with_meta(line, at, meta, tail));
+}
+
+/// Empties a place of a line in which nothing that counts is; not flushed.
+#[inline]
+pub(crate) fn erase(region: &Region, line: &Line, at: usize) {
+    let tail = line.meta_and_shapes.load();
+    if read(line, at).1 != Meta::EMPTY {
+        let emptied = with_meta(line, at, Meta::EMPTY, tail);
+        // ORDER: before the store of anything else into the place: same line, store order.
+        region.commit("nvtree.element.erase", meta_word(line, at), emptied);
+    }
+}
+
+/// The word that has the meta bits of a place.
+#[inline]
+fn meta_word(line: &Line, at: usize) -> &tembo_pmem::Word {
+    if at < 2 { &line.metas } else { &line.meta_and_shapes }
+}
+
+/// The word that has the meta bits of a place, with others in their place.
+#[inline]
+fn with_meta(line: &Line, at: usize, meta: Meta, tail: u64) -> u64 {
+    let meta = u64::from(meta.0);
+    match at {
+        0 => line.metas.load() & !0xffff_ffff | meta,
+        1 => line.metas.load() & 0xffff_ffff | meta << 32,
+        _ => tail & !0xffff_ffff | meta,
+    }
+}
+
+impl Lows for Forest {
+    fn low(&self, leaf: LeafId) -> Result<&[u8], Error> {
+        Leaf::at(self, leaf)?.low()
+    }
+}

@@ -1,0 +1,135 @@
+//! Finding a key: its leaf through the inner nodes, its slot by fingerprint.
+
+use super::NvTree;
+use super::contents::make;
+use super::element::{Element, Meta};
+use super::leaf::{Leaf, Placed};
+use super::prints::{Prints, line, print};
+use super::side::{Moment, Traits};
+use super::{history, prints};
+use crate::{Error, Stamp, View};
+
+/// A leaf at a moment, and what was read of its side-car then.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'f, 'k> {
+    pub(crate) leaf: Leaf<'f>,
+    pub(crate) moment: Moment,
+    pub(crate) prints: Prints,
+    pub(crate) traits: Traits,
+    pub(crate) placed: Placed<'k>,
+    pub(crate) hash: u64,
+}
+
+/// An element that was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) slot: usize,
+    pub(crate) element: Element,
+    pub(crate) meta: Meta,
+}
+
+impl NvTree {
+    /// The leaf that the key belongs to, at a moment at which nobody changed it.
+    #[inline]
+    pub(crate) fn spot<'f, 'k>(&'f self, key: &'k [u8], hash: u64) -> Result<Spot<'f, 'k>, Error> {
+        let inner = self.inner()?;
+        loop {
+            let (id, ticket) = inner.find(key, &*self.forest)?;
+            let leaf = Leaf::at(&self.forest, id)?;
+            leaf.side.prefetch();
+            leaf.prefetch_line(line(hash, leaf.lines()));
+            let Some(moment) = leaf.side.begin(self.forest.era()) else {
+                make(&leaf)?;
+                continue;
+            };
+            let (prints, traits) = leaf.side.prints();
+            if !inner.still(ticket) {
+                continue;
+            }
+            match leaf.place(key, traits) {
+                Ok(placed) => return Ok(Spot { leaf, moment, prints, traits, placed, hash }),
+                Err(error) if leaf.side.still(moment) => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    pub(crate) fn lookup(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+        let hash = prints::hash(key);
+        loop {
+            let spot = self.spot(key, hash)?;
+            let value = match spot.seen(view) {
+                Ok(Some((at, element))) => spot.leaf.value(at, &element).map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
+            if spot.leaf.side.still(spot.moment) {
+                return value;
+            }
+        }
+    }
+}
+
+impl<'f> Spot<'f, '_> {
+    /// The newest element of the key, unless that is a removal. The key's record must be safe to
+    /// read: its version pinned, or the caller the writer.
+    #[inline]
+    pub(crate) fn newest(&self) -> Result<Option<Found>, Error> {
+        for slot in self.prints.matching(print(self.hash), self.leaf.lines()) {
+            let (element, meta) = self.leaf.element(slot)?;
+            if self.leaf.is_of(&element, &self.placed)? {
+                return Ok(Some(Found { slot, element, meta }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The element that the view sees, and where its payload lies. Sound if the moment still is.
+    #[inline]
+    fn seen(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
+        if self.leaf.side.newest() <= view.version {
+            let found = self.newest()?;
+            return Ok(found.map(|found| (self.leaf.payload_offset(found.slot), found.element)));
+        }
+        self.seen_among_all(view)
+    }
+
+    /// As `seen`, where there are elements that the view does not see.
+    #[cold]
+    fn seen_among_all(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
+        let bases = self.leaf.bases()?;
+        let mut best: Option<(Stamp, u64, Element, bool)> = None;
+        for slot in 0..self.leaf.slots() {
+            let (element, meta) = self.leaf.element(slot)?;
+            let stamp = meta.stamp(bases);
+            let is_later = best.is_none_or(|(best, ..)| best.version() < stamp.version());
+            if meta.is_empty() || !is_later || !view.sees(stamp, Stamp::NONE) {
+                continue;
+            }
+            // A record is read only where the element was whole; then the view's pin keeps it.
+            if self.leaf.side.still(self.moment) && self.leaf.is_of(&element, &self.placed)? {
+                let at = self.leaf.payload_offset(slot);
+                best = Some((stamp, at, element, meta.is_removed()));
+            }
+        }
+        if best.is_none() && self.traits.older {
+            return self.seen_in_history(view);
+        }
+        Ok(best.filter(|best| !best.3).map(|(_, at, element, _)| (at, element)))
+    }
+
+    fn seen_in_history(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
+        let mut best: Option<history::Old> = None;
+        for old in history::read(&self.leaf)? {
+            let is_later = best.is_none_or(|best| best.stamp.version() < old.stamp.version());
+            if is_later
+                && view.sees(old.stamp, Stamp::NONE)
+                && self.leaf.side.still(self.moment)
+                && self.leaf.is_of(&old.element, &self.placed)?
+            {
+                best = Some(old);
+            }
+        }
+        Ok(best.filter(|old| !old.removed).map(|old| (old.payload_offset, old.element)))
+    }
+}

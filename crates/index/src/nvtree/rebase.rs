@@ -1,0 +1,140 @@
+//! A leaf's elements count their versions from one of two bases. When those that come are out of
+//! reach of the newer base, what still counts from the older one is counted from the newer, and the
+//! older base becomes the newest.
+//!
+//! An element gets a later version by that. Where a version that can be read lies between, the
+//! element goes into the history as it was, and so reads there as before.
+
+use super::NvTree;
+use super::change::How;
+use super::contents::{Contents, Seen, is_needed, place_of, set};
+use super::element::Meta;
+use super::history::{self, Old};
+use super::leaf::{Leaf, publish, write};
+use super::lookup::Spot;
+use super::prints::FREE;
+use super::room::erase_slots;
+use crate::error::damaged;
+use crate::{Error, Retained, Stamp, Writer};
+
+impl NvTree {
+    /// Gives the leaf a base that what comes is in reach of, if it is still as it was.
+    #[cold]
+    pub(crate) fn rebase(
+        &self,
+        spot: &Spot<'_, '_>,
+        how: How<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let leaf = &spot.leaf;
+        let _section = self.reserve_structure(0)?;
+        let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+        let version = how.version(writer);
+        let contents = Contents::read(leaf, writer.dead)?;
+        let strays: Vec<usize> = contents.strays.iter().map(|seen| seen.slot).collect();
+        erase_slots(leaf, &strays)?;
+        erase_slots(leaf, &contents.dead)?;
+        let kept = self.clean(leaf, &guard, &contents, version, writer)?;
+        let older = 1 - spot.traits.base;
+        let (aged, raised) = sort(leaf, &kept, older, leaf.side.base() + 1, writer.retained)?;
+        if !aged.is_empty() {
+            history::push(leaf, &aged.iter().map(|(_, old)| *old).collect::<Vec<_>>())?;
+        }
+        let is_raised = |slot: &usize| raised.iter().any(|seen| seen.slot == *slot);
+        let gone: Vec<usize> =
+            aged.iter().map(|(slot, _)| *slot).filter(|slot| !is_raised(slot)).collect();
+        erase_slots(leaf, &gone)?;
+        raise(leaf, &raised, spot.traits.base)?;
+        let (region, header) = (self.forest.region(), leaf.header()?);
+        // ORDER: nothing counts from the older base when it changes.
+        region.fence("nvtree.rebase.fence");
+        // ORDER: after the last element that counted from it, as above.
+        region.commit("nvtree.rebase.base", &header.bases[older], version - 1);
+        // ORDER: the base is durable before an element counts from it.
+        region.flush("nvtree.rebase.base.flush", region.offset_of(&header.bases[older]), 8);
+        // ORDER: as above.
+        region.fence("nvtree.rebase.base.fence");
+        let mut prints = leaf.side.prints().0;
+        gone.iter().for_each(|&slot| prints.set(slot, FREE));
+        set(leaf, &guard, &prints)
+    }
+}
+
+impl NvTree {
+    /// Brings the newest elements of keys that only the history knows back into the leaf: what came
+    /// after them was rolled back.
+    #[cold]
+    pub(crate) fn adopt(
+        &self,
+        spot: &Spot<'_, '_>,
+        how: How<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let leaf = &spot.leaf;
+        let _section = self.reserve_structure(spot.placed.key().len() as u64)?;
+        let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+        let contents = Contents::read(leaf, writer.dead)?;
+        let orphans = contents.orphans(leaf)?;
+        let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
+        let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
+        let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
+        if free.len() < orphans.len() {
+            return self.split(leaf, &guard, &kept, spot.placed.key());
+        }
+        let stamp = Stamp::single(leaf.side.base() + 1, 0);
+        let Some(meta) = Meta::new(stamp, false, spot.traits.base, leaf.side.base()) else {
+            return damaged(leaf.offset(), "a base in reach of itself");
+        };
+        for (orphan, slot) in orphans.iter().zip(free) {
+            let (number, at) = place_of(slot);
+            write(self.forest.region(), leaf.line(number)?, at, &orphan.element, meta);
+        }
+        guard.forget();
+        Ok(())
+    }
+}
+
+/// What of a leaf counts from a base: what goes into the history, and what is to count from the other
+/// base as if it were of version `raised_to`.
+fn sort(
+    leaf: &Leaf<'_>,
+    kept: &Contents,
+    base: usize,
+    raised_to: u64,
+    retained: &Retained,
+) -> Result<(Vec<(usize, Old)>, Vec<Seen>), Error> {
+    let (mut aged, mut raised) = (Vec::new(), Vec::new());
+    for key in kept.keys(leaf) {
+        let key = key?;
+        for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.meta.base() == base) {
+            let is_seen = match at {
+                0 => retained.pins().iter().any(|&pin| seen.stamp.version() <= pin && pin < raised_to),
+                _ => is_needed(key, at, retained) || seen.meta.is_removed(),
+            };
+            if is_seen {
+                aged.push((seen.slot, Old::of(seen.element, seen.meta, seen.stamp)));
+            }
+            if at == 0 {
+                raised.push(*seen);
+            }
+        }
+    }
+    Ok((aged, raised))
+}
+
+/// Lets elements count from a base, as early as can be.
+fn raise(leaf: &Leaf<'_>, all: &[Seen], base: usize) -> Result<(), Error> {
+    let region = leaf.region();
+    let from = leaf.bases()?[base];
+    for seen in all {
+        let stamp = Stamp::single(from + 1, 0);
+        let Some(meta) = Meta::new(stamp, seen.meta.is_removed(), base, from) else {
+            return damaged(leaf.offset(), "a base in reach of itself");
+        };
+        let (number, at) = place_of(seen.slot);
+        publish(region, leaf.line(number)?, at, meta);
+        // ORDER: durable before the base that it counted from changes.
+        region.flush("nvtree.rebase.raise.flush", leaf.line_offset(number), 64);
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Making room in a full leaf: what nobody needs leaves it; else it is split, or what only old
+//! versions need goes into its history.
+//!
+//! A removal must outlive what it removes: else a crash could keep the older element and lose the
+//! removal. So a cleaning has two passes with a fence between them.
+
+use super::NvTree;
+use super::change::{How, is_shared};
+use super::contents::{Contents, Seen, is_needed, place_of, set};
+use super::format::SLOTS_PER_LINE;
+use super::history::{self, Old};
+use super::leaf::{Leaf, erase};
+use super::lookup::Spot;
+use super::prints::FREE;
+use super::side::Guard;
+use crate::{Error, Retired, Writer};
+
+/// Of so many slots at least one must be free after a cleaning that is to suffice.
+const ENOUGH: usize = 8;
+
+impl NvTree {
+    /// Makes room in the leaf, if it is still as it was.
+    #[cold]
+    pub(crate) fn make_room(
+        &self,
+        spot: &Spot<'_, '_>,
+        how: How<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let leaf = &spot.leaf;
+        let _section = self.reserve_structure(spot.placed.key().len() as u64)?;
+        let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+        let contents = Contents::read(leaf, writer.dead)?;
+        let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
+        let free = leaf.slots() - kept.seen.len();
+        if free > 0 && free * ENOUGH >= leaf.slots() {
+            return Ok(());
+        }
+        self.split(leaf, &guard, &kept, spot.placed.key())
+    }
+
+    /// Room for what a change of the structure writes.
+    pub(crate) fn reserve_structure(
+        &self,
+        key_len: u64,
+    ) -> Result<tembo_pmem::Section<'_>, Error> {
+        let pool = self.forest.pool();
+        let node_size = u64::from(pool.geometry().node_size);
+        let slots = (self.forest.lines * SLOTS_PER_LINE) as u64;
+        // New leaves, their low keys, records of keys that lose their prefix.
+        let bytes = 2 * node_size + 2 * (key_len + 64) + slots * 128;
+        let lines = 4 * (node_size / 64) + slots * 2 + (key_len / 64 + 4) * 2;
+        Ok(pool.reserve(bytes, lines)?)
+    }
+
+    /// Erases what no version needs; what is left. The caller holds the lock and has reserved.
+    pub(crate) fn clean(
+        &self,
+        leaf: &Leaf<'_>,
+        guard: &Guard<'_>,
+        contents: &Contents,
+        version: u64,
+        writer: &mut Writer<'_>,
+    ) -> Result<Contents, Error> {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for key in contents.keys(leaf) {
+            let key = key?;
+            // Whether something older is left.
+            let mut older = contents.old_of(leaf, &key[0].element).next().is_some();
+            for at in (0..key.len()).rev() {
+                let seen = key[at];
+                let is_ended = at > 0 && !is_needed(key, at, writer.retained);
+                if seen.meta.is_removed() && !older && (at == 0 || is_ended) && is_over(&seen, writer) {
+                    second.push(seen);
+                } else if !seen.meta.is_removed() && is_ended {
+                    first.push(seen);
+                } else {
+                    older = true;
+                }
+            }
+        }
+        self.erase(leaf, &first, version, writer)?;
+        if !second.is_empty() {
+            // ORDER: what a removal removes is durably gone before the removal goes.
+            self.forest.region().fence("nvtree.clean.fence");
+            self.erase(leaf, &second, version, writer)?;
+        }
+        let erased: Vec<usize> = first.iter().chain(&second).map(|seen| seen.slot).collect();
+        erased.iter().for_each(|&slot| guard.set_print(slot, FREE));
+        let seen = contents.seen.iter().filter(|seen| !erased.contains(&seen.slot));
+        Ok(Contents { seen: seen.copied().collect(), old: contents.old.clone(), ..Contents::default() })
+    }
+
+    /// Empties slots, and retires the records that only they refer to.
+    fn erase(
+        &self,
+        leaf: &Leaf<'_>,
+        all: &[Seen],
+        version: u64,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let (prints, _) = leaf.side.prints();
+        for seen in all {
+            let Some(object) = seen.element.record() else { continue };
+            let later = all.iter().skip_while(|other| other.slot != seen.slot).skip(1);
+            let mut again = later.map(|other| other.element.record());
+            let others = prints.used(leaf.lines());
+            let others = others.filter(|slot| all.iter().all(|seen| seen.slot != *slot));
+            if !again.any(|record| record == Some(object)) && !is_shared(leaf, others, object)? {
+                let start = seen.stamp.version();
+                writer.retired.push(Retired { object, start, end: version });
+            }
+        }
+        let slots: Vec<usize> = all.iter().map(|seen| seen.slot).collect();
+        erase_slots(leaf, &slots)
+    }
+
+    /// What only old versions need of the one key of a leaf goes into the history.
+    pub(crate) fn age(
+        &self,
+        leaf: &Leaf<'_>,
+        guard: &Guard<'_>,
+        key: &[Seen],
+    ) -> Result<(), Error> {
+        let old: Vec<Old> =
+            key[1..].iter().map(|seen| Old::of(seen.element, seen.meta, seen.stamp)).collect();
+        history::push(leaf, &old)?;
+        let slots: Vec<usize> = key[1..].iter().map(|seen| seen.slot).collect();
+        erase_slots(leaf, &slots)?;
+        let mut prints = leaf.side.prints().0;
+        slots.iter().for_each(|&slot| prints.set(slot, FREE));
+        set(leaf, guard, &prints)
+    }
+}
+
+/// Of a removal: nobody can take it back.
+fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
+    seen.stamp.version() <= writer.retained.visible()
+}
+
+/// Empties slots in which nothing is that counts, and flushes their lines.
+pub(crate) fn erase_slots(leaf: &Leaf<'_>, slots: &[usize]) -> Result<(), Error> {
+    let region = leaf.region();
+    for number in 0..leaf.lines() {
+        let mut here = slots.iter().filter(|&&slot| place_of(slot).0 == number).peekable();
+        if here.peek().is_none() {
+            continue;
+        }
+        let line = leaf.line(number)?;
+        here.for_each(|&slot| erase(region, line, place_of(slot).1));
+        // ORDER: erased before what was there is given up, or what removes it goes.
+        region.flush("nvtree.erase.flush", leaf.line_offset(number), 64);
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! Ranges, both ways, leaf by leaf along the list or against it.
+
+use std::ops::Bound;
+
+use super::NvTree;
+use super::contents::{Contents, make, make_order};
+use super::element::Element;
+use super::leaf::Leaf;
+use super::prints;
+use super::side::Moment;
+use crate::{Direction, Error, View, Visit};
+
+/// Where a walk is to go on, and where it ends.
+struct Walk<'k> {
+    from: Bound<&'k [u8]>,
+    to: Bound<&'k [u8]>,
+    direction: Direction,
+}
+
+/// What a walk shows of a leaf.
+#[derive(Default)]
+struct Shown {
+    /// Where the payload lies, and the element.
+    elements: Vec<(u64, Element)>,
+    prefix: Vec<u8>,
+}
+
+impl Walk<'_> {
+    fn contains(&self, key: &[u8]) -> bool {
+        let above = match self.from {
+            Bound::Included(from) => key >= from,
+            Bound::Excluded(from) => key > from,
+            Bound::Unbounded => true,
+        };
+        above
+            && match self.to {
+                Bound::Included(to) => key <= to,
+                Bound::Excluded(to) => key < to,
+                Bound::Unbounded => true,
+            }
+    }
+
+    fn is_empty(&self) -> bool {
+        match (self.from, self.to) {
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (
+                Bound::Included(from) | Bound::Excluded(from),
+                Bound::Included(to) | Bound::Excluded(to),
+            ) => from >= to,
+            _ => false,
+        }
+    }
+
+    /// Whether no key of a leaf with that low key can be in the range.
+    fn is_below(&self, low: &[u8]) -> bool {
+        match self.to {
+            Bound::Included(to) => low > to,
+            Bound::Excluded(to) => low >= to,
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// Whether no key below that low key can be in the range.
+    fn is_above(&self, low: &[u8]) -> bool {
+        match self.from {
+            Bound::Included(from) | Bound::Excluded(from) => from >= low,
+            Bound::Unbounded => low.is_empty(),
+        }
+    }
+}
+
+impl NvTree {
+    pub(crate) fn scan(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        view: View<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let walk = Walk { from, to, direction };
+        if walk.is_empty() {
+            return Ok(());
+        }
+        match direction {
+            Direction::Forward => self.scan_forward(&walk, view, visit),
+            Direction::Backward => self.scan_backward(&walk, view, visit),
+        }
+    }
+
+    fn scan_forward(
+        &self,
+        walk: &Walk<'_>,
+        view: View<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let mut shown = Shown::default();
+        let mut start: Vec<u8> = match walk.from {
+            Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
+            Bound::Unbounded => Vec::new(),
+        };
+        let mut spot: Option<(Leaf<'_>, Moment)> = None;
+        loop {
+            let (leaf, moment) = match spot.take() {
+                Some(spot) => spot,
+                None => {
+                    let spot = self.spot(&start, prints::hash(&start))?;
+                    (spot.leaf, spot.moment)
+                }
+            };
+            let read = shown.read(&leaf, moment, view).and_then(|moment| {
+                let next = leaf.next()?;
+                next.iter().for_each(|next| next.side.prefetch());
+                Ok((moment, next))
+            });
+            let (moment, next) = match read {
+                Ok((Some(moment), next)) if leaf.side.still(moment) => (moment, next),
+                Err(error) if leaf.side.still(moment) => return Err(error),
+                _ => continue,
+            };
+            if let Some(next) = &next {
+                (0..next.lines()).for_each(|line| next.prefetch_line(line));
+            }
+            if !shown.visit(&leaf, walk, visit)? {
+                return Ok(());
+            }
+            let Some(next) = next else { return Ok(()) };
+            let low = next.low()?;
+            if walk.is_below(low) {
+                return Ok(());
+            }
+            low.clone_into(&mut start);
+            let Some(next_moment) = next.side.begin(self.forest.era()) else {
+                make(&next)?;
+                continue;
+            };
+            // What came next when the leaf was read still does.
+            if leaf.side.still(moment) {
+                spot = Some((next, next_moment));
+            }
+        }
+    }
+
+    fn scan_backward(
+        &self,
+        walk: &Walk<'_>,
+        view: View<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let mut shown = Shown::default();
+        let inner = self.inner()?;
+        // What is below that was not visited; `None`: all of it.
+        let mut below: Option<Vec<u8>> = match walk.to {
+            // The leaf of the key itself: the least key above it is in the same leaf or begins one.
+            Bound::Included(key) => Some([key, &[0]].concat()),
+            Bound::Excluded(key) => Some(key.to_vec()),
+            Bound::Unbounded => None,
+        };
+        loop {
+            let id = match &below {
+                Some(key) => inner.before(key, &*self.forest)?,
+                None => Some(inner.last(&*self.forest)?),
+            };
+            let Some((id, ticket)) = id else { return Ok(()) };
+            let leaf = Leaf::at(&self.forest, id)?;
+            let Some(moment) = leaf.side.begin(self.forest.era()) else {
+                make(&leaf)?;
+                continue;
+            };
+            let read = shown.read(&leaf, moment, view).and_then(|moment| {
+                Ok((moment, inner.still(ticket), leaf.low()?))
+            });
+            let low = match read {
+                Ok((Some(moment), true, low)) if leaf.side.still(moment) => low,
+                Err(error) if leaf.side.still(moment) => return Err(error),
+                _ => continue,
+            };
+            let low = low.to_vec();
+            if !shown.visit(&leaf, walk, visit)? || low.is_empty() || walk.is_above(&low) {
+                return Ok(());
+            }
+            below = Some(low);
+        }
+    }
+}
+
+impl Shown {
+    /// Reads what a view sees of a leaf; the moment at which that was, `None`: it has changed.
+    fn read(
+        &mut self,
+        leaf: &Leaf<'_>,
+        moment: Moment,
+        view: View<'_>,
+    ) -> Result<Option<Moment>, Error> {
+        self.elements.clear();
+        leaf.prefix()?.clone_into(&mut self.prefix);
+        if leaf.side.newest() > view.version {
+            self.read_all(leaf, view)?;
+            return Ok(Some(moment));
+        }
+        let Some(order) = leaf.side.order() else {
+            if let Some(guard) = leaf.side.lock_at(moment) {
+                make_order(leaf, &guard)?;
+            }
+            return Ok(None);
+        };
+        for slot in order.iter() {
+            let (element, _) = leaf.element(slot)?;
+            self.elements.push((leaf.payload_offset(slot), element));
+        }
+        Ok(Some(moment))
+    }
+
+    /// As `read`, where there is what the view does not see.
+    fn read_all(&mut self, leaf: &Leaf<'_>, view: View<'_>) -> Result<(), Error> {
+        let contents = Contents::read(leaf, view.dead)?.with_history(leaf)?;
+        for key in contents.keys(leaf) {
+            let seen = key?.iter().find(|seen| seen.stamp.version() <= view.version);
+            if let Some(seen) = seen.filter(|seen| !seen.meta.is_removed()) {
+                self.elements.push((seen.payload_offset, seen.element));
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the keys in the range; false: that is enough.
+    fn visit(
+        &self,
+        leaf: &Leaf<'_>,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool, Error> {
+        let mut key = Vec::with_capacity(self.prefix.len() + 8);
+        let mut show = |(at, element): &(u64, Element)| {
+            let value = leaf.value(*at, element)?;
+            match element.shape.key_len() {
+                Some(len) if !element.shape.is_odd() => {
+                    key.clear();
+                    key.extend_from_slice(&self.prefix);
+                    key.extend_from_slice(&element.key.to_be_bytes()[..len]);
+                }
+                _ => key = leaf.key_of(element)?,
+            }
+            Ok::<bool, Error>(!walk.contains(&key) || visit(&key, value))
+        };
+        match walk.direction {
+            Direction::Forward => {
+                for element in &self.elements {
+                    if !show(element)? {
+                        return Ok(false);
+                    }
+                }
+            }
+            Direction::Backward => {
+                for element in self.elements.iter().rev() {
+                    if !show(element)? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,254 @@
+//! The volatile side-car of a leaf: a lock for its writers, a sequence for its readers, and what
+//! finds a key without looking at all of the leaf. Made on first touch; never on media.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use tembo_pmem::prefetch;
+
+use super::format::SLOTS_MAX;
+use super::prints::{Prints, WORDS};
+
+/// The sequence's own bits; the era is above them.
+const SEQUENCE_BITS: u32 = 32;
+const LOCKED: u64 = 1;
+/// In the last word of the prints: see [`Traits`].
+const TRAITS_SHIFT: u32 = 40;
+/// The last byte of the order says whether there is one.
+const ORDER_MADE: u64 = 1 << 56;
+const ORDER_COUNT_SHIFT: u32 = 48;
+const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6);
+
+/// Sequence and era at which something was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(u64);
+
+/// What a leaf is like: bits that change only with its side-car.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Traits {
+    /// Length of the prefix.
+    pub(crate) prefix_len: u16,
+    /// Whether a key that belongs here may lack the prefix.
+    pub(crate) guarded: bool,
+    /// Which base new elements are counted from.
+    pub(crate) base: usize,
+    /// Whether there is a history.
+    pub(crate) older: bool,
+}
+
+impl Traits {
+    #[inline]
+    fn to_bits(self) -> u64 {
+        u64::from(self.prefix_len)
+            | u64::from(self.guarded) << 16
+            | (self.base as u64) << 17
+            | u64::from(self.older) << 18
+    }
+
+    #[inline]
+    fn from_bits(bits: u64) -> Traits {
+        Traits {
+            prefix_len: bits as u16,
+            guarded: bits >> 16 & 1 == 1,
+            base: (bits >> 17 & 1) as usize,
+            older: bits >> 18 & 1 == 1,
+        }
+    }
+}
+
+/// Two cache lines a leaf: what a search needs in the first.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Side {
+    /// The era in which it was made above a sequence that is odd while a writer changes the leaf.
+    moment: AtomicU64,
+    /// No element is of a later version.
+    newest: AtomicU64,
+    /// Fingerprints by slot, and the traits in what the slots leave.
+    prints: [AtomicU64; WORDS],
+    /// The slots of the newest elements in the order of their keys, how many, and whether it is made.
+    order: [AtomicU64; WORDS + 1],
+    /// The base of new elements.
+    base: AtomicU64,
+}
+
+impl Side {
+    /// Says that it will be looked at soon.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.moment);
+        prefetch(&self.order[0]);
+    }
+
+    /// When what is read next is read; `None` if it must first be made in this `era`.
+    #[inline]
+    pub(crate) fn begin(&self, era: u32) -> Option<Moment> {
+        loop {
+            let moment = self.moment.load(Ordering::Acquire);
+            if moment & LOCKED != 0 {
+                spin_loop();
+                continue;
+            }
+            return ((moment >> SEQUENCE_BITS) as u32 == era).then_some(Moment(moment));
+        }
+    }
+
+    /// True if nothing has changed since: what was loaded since is sound.
+    #[inline]
+    pub(crate) fn still(&self, moment: Moment) -> bool {
+        fence(Ordering::Acquire);
+        self.moment.load(Ordering::Relaxed) == moment.0
+    }
+
+    #[inline]
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Relaxed)
+    }
+
+    /// The base of new elements.
+    #[inline]
+    pub(crate) fn base(&self) -> u64 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// The fingerprints, and what the leaf is like.
+    #[inline]
+    pub(crate) fn prints(&self) -> (Prints, Traits) {
+        let words = std::array::from_fn(|at| self.prints[at].load(Ordering::Relaxed));
+        (Prints(words), Traits::from_bits(words[WORDS - 1] >> TRAITS_SHIFT))
+    }
+
+    /// The slots of the newest elements in the order of their keys, if that was made.
+    #[inline]
+    pub(crate) fn order(&self) -> Option<Order> {
+        let tail = self.order[WORDS].load(Ordering::Relaxed);
+        (tail & ORDER_MADE != 0).then(|| {
+            let words = std::array::from_fn(|at| self.order[at].load(Ordering::Relaxed));
+            Order { words, count: (tail >> ORDER_COUNT_SHIFT & 0xff) as usize }
+        })
+    }
+
+    /// Keeps others out, if nothing has changed since.
+    #[inline]
+    pub(crate) fn lock_at(&self, moment: Moment) -> Option<Guard<'_>> {
+        self.moment
+            .compare_exchange(moment.0, moment.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        fence(Ordering::Release);
+        Some(Guard { side: self })
+    }
+
+    /// Keeps others out.
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        loop {
+            let moment = self.moment.load(Ordering::Relaxed);
+            if moment & LOCKED == 0
+                && let Some(guard) = self.lock_at(Moment(moment))
+            {
+                return guard;
+            }
+            spin_loop();
+        }
+    }
+}
+
+/// Slots in the order of their keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Order {
+    words: [u64; WORDS],
+    count: usize,
+}
+
+impl Order {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        (0..self.count.min(SLOTS_MAX)).map(|at| (self.words[at / 8] >> (at % 8 * 8)) as usize & 0xff)
+    }
+
+    /// These, in this order.
+    pub(crate) fn of(slots: impl Iterator<Item = usize>) -> Order {
+        let mut order = Order::default();
+        for slot in slots.take(SLOTS_MAX) {
+            order.words[order.count / 8] |= (slot as u64 & 0xff) << (order.count % 8 * 8);
+            order.count += 1;
+        }
+        order
+    }
+}
+
+/// The right to change a leaf and its side-car.
+pub(crate) struct Guard<'s> {
+    side: &'s Side,
+}
+
+impl Guard<'_> {
+    /// Whether the side-car was made in this era.
+    pub(crate) fn is_made(&self, era: u32) -> bool {
+        (self.side.moment.load(Ordering::Relaxed) >> SEQUENCE_BITS) as u32 == era
+    }
+
+    pub(crate) fn prints(&self) -> (Prints, Traits) {
+        self.side.prints()
+    }
+
+    /// Replaces the fingerprints; the order is no longer known.
+    #[inline]
+    pub(crate) fn set_prints(&self, prints: &Prints, traits: Traits) {
+        for (at, word) in self.side.prints.iter().enumerate() {
+            let tail = if at == WORDS - 1 { traits.to_bits() << TRAITS_SHIFT } else { 0 };
+            word.store(prints.word(at) | tail, Ordering::Relaxed);
+        }
+        self.side.order[WORDS].store(0, Ordering::Relaxed);
+    }
+
+    /// Replaces two fingerprints; the order is no longer known.
+    #[inline]
+    pub(crate) fn set_print(&self, slot: usize, print: u8) {
+        let word = &self.side.prints[slot / 8];
+        let shift = slot % 8 * 8;
+        let rest = word.load(Ordering::Relaxed) & !(0xff << shift);
+        word.store(rest | u64::from(print) << shift, Ordering::Relaxed);
+        self.side.order[WORDS].store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_newest(&self, version: u64) {
+        if version > self.side.newest() {
+            self.side.newest.store(version, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_base(&self, base: u64) {
+        self.side.base.store(base, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_order(&self, order: &Order) {
+        for (word, value) in self.side.order.iter().zip(order.words) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let tail = ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT;
+        self.side.order[WORDS].store(tail, Ordering::Relaxed);
+    }
+
+    /// It is to be made anew.
+    pub(crate) fn forget(&self) {
+        self.made(0, 0);
+    }
+
+    /// It is valid in this era: to be said last.
+    pub(crate) fn made(&self, era: u32, newest: u64) {
+        self.side.newest.store(newest, Ordering::Relaxed);
+        let sequence = self.side.moment.load(Ordering::Relaxed) as u32;
+        let moment = u64::from(era) << SEQUENCE_BITS | u64::from(sequence);
+        self.side.moment.store(moment, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let moment = self.side.moment.load(Ordering::Relaxed);
+        let (era, sequence) = (moment >> SEQUENCE_BITS, moment as u32);
+        let next = era << SEQUENCE_BITS | u64::from(sequence.wrapping_add(1));
+        self.side.moment.store(next, Ordering::Release);
+    }
+}

@@ -1,0 +1,103 @@
+//! What can be reached: the marking half of a sweep. And the scrub: what never happened leaves the
+//! leaves, so that its interval can be forgotten.
+
+use std::sync::PoisonError;
+
+use tembo_pool::Object;
+
+use super::NvTree;
+use super::contents::{Contents, make};
+use super::history::{self, Old};
+use super::leaf::Leaf;
+use super::room::erase_slots;
+use crate::{DeadIntervals, Error, Retained, Surveyor, Writer};
+
+/// What a survey learns of a leaf.
+struct Reached {
+    objects: Vec<Object>,
+    live: usize,
+    is_clean: bool,
+    next: Option<Object>,
+}
+
+impl NvTree {
+    pub(crate) fn walk(
+        &self,
+        retained: &Retained,
+        dead: &DeadIntervals,
+        surveyor: &mut dyn Surveyor,
+    ) -> Result<(), Error> {
+        // A merge could carry what was not yet reached to where the walk has been.
+        let _walking = self.structure.lock().unwrap_or_else(PoisonError::into_inner);
+        surveyor.reachable(self.cell_object)?;
+        let mut next = Some(self.first()?);
+        while let Some(object) = next {
+            let leaf = Leaf::of(&self.forest, object)?;
+            if !surveyor.reachable(object)? {
+                return crate::error::damaged(object.offset(), "a leaf that is in one list once");
+            }
+            let reached = reach(&leaf, retained, dead)?;
+            for object in reached.objects {
+                self.forest.pool().valid(object)?;
+                surveyor.reachable(object)?;
+            }
+            (0..reached.live).for_each(|_| surveyor.live_entry());
+            if !reached.is_clean {
+                surveyor.unclean(object);
+            }
+            next = reached.next;
+        }
+        Ok(())
+    }
+
+    /// Erases what is dead, and copies that an interruption has left.
+    pub(crate) fn cleanse(&self, object: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let leaf = Leaf::of(&self.forest, object)?;
+        let guard = leaf.side.lock();
+        let contents = Contents::read(&leaf, writer.dead)?;
+        let strays = contents.strays.iter().map(|seen| seen.slot);
+        let slots: Vec<usize> = strays.chain(contents.dead.iter().copied()).collect();
+        erase_slots(&leaf, &slots)?;
+        if history::read(&leaf)?.len() > contents.old.len() {
+            let version = writer.stamp.version();
+            history::replace(&leaf, &contents.old, version, writer.retired)?;
+        }
+        // The fingerprints of these slots were none already, but of the history more is known.
+        guard.forget();
+        drop(guard);
+        make(&leaf)
+    }
+}
+
+/// Looks at a leaf until nobody changes it meanwhile.
+fn reach(leaf: &Leaf<'_>, retained: &Retained, dead: &DeadIntervals) -> Result<Reached, Error> {
+    loop {
+        let Some(moment) = leaf.side.begin(leaf.forest.era()) else {
+            make(leaf)?;
+            continue;
+        };
+        let reached = reach_once(leaf, retained, dead);
+        if leaf.side.still(moment) {
+            return reached;
+        }
+    }
+}
+
+fn reach_once(leaf: &Leaf<'_>, retained: &Retained, dead: &DeadIntervals) -> Result<Reached, Error> {
+    let mut objects: Vec<Object> = leaf.low_record()?.into_iter().collect();
+    objects.extend(history::chain(leaf)?);
+    let all_old = history::read(leaf)?;
+    let contents = Contents::read(leaf, dead)?;
+    let is_clean = contents.dead.is_empty()
+        && contents.strays.is_empty()
+        && all_old.len() == contents.old.len();
+    objects.extend(contents.seen.iter().filter_map(|seen| seen.element.record()));
+    objects.extend(contents.old.iter().filter_map(|old: &Old| old.element.record()));
+    let all = contents.with_history(leaf)?;
+    let mut live = 0;
+    for key in all.keys(leaf) {
+        let seen = key?.iter().find(|seen| seen.stamp.version() <= retained.visible());
+        live += usize::from(seen.is_some_and(|seen| !seen.meta.is_removed()));
+    }
+    Ok(Reached { objects, live, is_clean, next: leaf.next_object()? })
+}

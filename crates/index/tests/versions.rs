@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Cdds, DeadInterval, DeadIntervals, Direction, Error, Forest, Op, Retained, Retired, Stamp,
+    Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
     Surveyor, VersionedIndex, View, Writer,
 };
 use tembo_pool::{Geometry, Object, Pool, PoolOptions};
@@ -21,7 +21,8 @@ const AHEAD: usize = 20;
 struct House {
     pool: Arc<Pool>,
     forest: Arc<Forest>,
-    tree: Cdds,
+    tree: Index,
+    kind: IndexKind,
     cell: Object,
     version: u64,
     visible: u64,
@@ -52,7 +53,7 @@ impl Surveyor for Found {
 }
 
 impl House {
-    fn new(node_size: u32) -> House {
+    fn new(kind: IndexKind, node_size: u32) -> House {
         let geometry = Geometry { chunk_size: 4096, node_size };
         let options = PoolOptions { size: 16 << 20, geometry, ..PoolOptions::default() };
         let pool = Arc::new(Pool::volatile(&options).unwrap());
@@ -65,11 +66,12 @@ impl House {
             retained: &retained,
             retired: &mut retired,
         };
-        let (tree, cell) = Cdds::create(forest.clone(), &writer).unwrap();
+        let (tree, cell) = Index::create(forest.clone(), kind, &writer).unwrap();
         House {
             pool,
             forest,
             tree,
+            kind,
             cell,
             version: 1,
             visible: 1,
@@ -145,6 +147,71 @@ impl House {
         }
     }
 
+    /// One change that commits by itself, if the index can do that.
+    fn single(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let (retained, dead) = (self.retained(), self.dead.clone());
+        let clock = Clock::new(self.version);
+        let mut writer = Writer {
+            stamp: Stamp::single(0, 0),
+            dead: &dead,
+            retained: &retained,
+            retired: &mut self.retired,
+        };
+        let parts = [value.as_deref().unwrap_or_default()];
+        let op = match &value {
+            Some(_) => Op::Put { key: &key, value: &parts },
+            None => Op::Remove { key: &key },
+        };
+        let Some(existed) = self.tree.apply_single(op, &clock, &mut writer).unwrap() else { return };
+        assert_eq!(existed, self.now.contains_key(&key));
+        self.version = clock.last();
+        self.visible = self.version;
+        match value {
+            Some(value) => self.now.insert(key.clone(), value),
+            None => self.now.remove(&key),
+        };
+        let view = View { version: self.version, dead: &dead };
+        assert_eq!(self.tree.get(&key, view).unwrap(), self.now.get(&key).map(Vec::as_slice));
+    }
+
+    /// Some steps of logical collection.
+    fn collect(&mut self) {
+        let (retained, dead) = (self.retained(), self.dead.clone());
+        let mut from: Option<Vec<u8>> = None;
+        loop {
+            let mut writer = Writer {
+                stamp: Stamp::grouped(self.version, 0),
+                dead: &dead,
+                retained: &retained,
+                retired: &mut self.retired,
+            };
+            from = self.tree.collect(from.as_deref(), &mut writer).unwrap();
+            if from.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Many versions pass, in which nothing happens here.
+    fn pass(&mut self, versions: u64) {
+        self.version += versions;
+        self.visible = self.version;
+    }
+
+    /// Takes back what came after a pinned version.
+    fn roll_back(&mut self, version: u64) {
+        let Some(map) = self.pins.get(&version).cloned() else { return };
+        self.pins.retain(|&pin, _| pin <= version);
+        self.version += 1;
+        let mut intervals = self.dead.intervals().to_vec();
+        intervals.push(DeadInterval { from: version, to: self.version - 1, lane: None });
+        self.set_dead(intervals);
+        self.visible = self.version;
+        self.retired.retain(|retired| retired.end <= version);
+        self.now = map;
+        self.aborted = true;
+    }
+
     fn set_dead(&mut self, intervals: Vec<DeadInterval>) {
         self.dead = Arc::new(DeadIntervals::new(intervals));
         self.forest.set_dead(self.dead.clone());
@@ -172,18 +239,17 @@ impl House {
         self.forest = Arc::new(Forest::new(self.pool.clone(), 1 << 30).unwrap());
         self.forest.set_dead(self.dead.clone());
         self.forest.set_retained(Arc::new(self.retained()));
-        self.tree = Cdds::open(self.forest.clone(), self.cell, 1).unwrap();
+        self.tree = Index::open(self.forest.clone(), self.cell, 1).unwrap();
     }
 
     fn scrub(&mut self) {
         let (retained, dead) = (self.retained(), self.dead.clone());
         for node in self.survey().unclean {
-            let mut retired = Vec::new();
             let mut writer = Writer {
                 stamp: Stamp::grouped(self.version, 0),
                 dead: &dead,
                 retained: &retained,
-                retired: &mut retired,
+                retired: &mut self.retired,
             };
             self.tree.scrub(node, &mut writer).unwrap();
         }
@@ -268,9 +334,9 @@ fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
     }
 }
 
-fn run(seed: u64, node_size: u32, style: u64, turns: usize, aborts: bool) {
+fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize, aborts: bool) {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
-    let mut house = House::new(node_size);
+    let mut house = House::new(kind, node_size);
     let space = [4, 40, 400][random.below(3) as usize];
     for turn in 0..turns {
         let count = 1 + random.below(6);
@@ -293,6 +359,19 @@ fn run(seed: u64, node_size: u32, style: u64, turns: usize, aborts: bool) {
             }
             3 => house.reopen(),
             4 if aborts => house.scrub(),
+            5 => {
+                for _ in 0..random.below(6) {
+                    let put = random.below(3) > 0;
+                    let value = vec![turn as u8; random.below(40) as usize];
+                    house.single(key(&mut random, space, style), put.then_some(value));
+                }
+            }
+            6 => house.collect(),
+            7 if random.below(4) == 0 => house.pass(1 << (10 + random.below(20))),
+            8 if aborts && random.below(3) == 0 => {
+                let pin = house.pins.keys().nth(random.below(8) as usize).copied();
+                pin.into_iter().for_each(|version| house.roll_back(version));
+            }
             _ => {}
         }
         house.reclaim();
@@ -303,29 +382,25 @@ fn run(seed: u64, node_size: u32, style: u64, turns: usize, aborts: bool) {
     house.verify();
 }
 
-#[test]
-fn every_retained_version_answers_on_small_nodes() {
-    for seed in 1..60 {
+fn run_all(kind: IndexKind, node_size: u32, seeds: u64, turns: usize, aborts: impl Fn(u64) -> bool) {
+    for seed in 1..seeds {
         for style in 0..4 {
-            run(seed, 192, style, 150, false);
+            run(kind, (seed, node_size, style), turns, aborts(seed));
         }
     }
+}
+
+#[test]
+fn every_retained_version_answers_on_small_nodes() {
+    IndexKind::ALL.map(|kind| run_all(kind, 192, 60, 150, |_| false));
 }
 
 #[test]
 fn every_retained_version_answers_with_aborts() {
-    for seed in 1..60 {
-        for style in 0..4 {
-            run(seed, 192, style, 150, true);
-        }
-    }
+    IndexKind::ALL.map(|kind| run_all(kind, 192, 60, 150, |_| true));
 }
 
 #[test]
 fn every_retained_version_answers_on_full_size_nodes() {
-    for seed in 1..10 {
-        for style in 0..4 {
-            run(seed, 1024, style, 400, seed % 2 == 0);
-        }
-    }
+    IndexKind::ALL.map(|kind| run_all(kind, 1024, 10, 400, |seed| seed.is_multiple_of(2)));
 }

@@ -4,7 +4,7 @@ use tembo_pool::Object;
 
 use super::NvTree;
 use super::contents::{ORPHANED, place_of};
-use super::element::{Element, Meta};
+use super::element::{Element, LONG, Meta};
 use super::format::DELTA_MAX;
 use super::leaf::{Leaf, Placed, write};
 use super::lookup::{Found, Spot};
@@ -81,8 +81,8 @@ impl NvTree {
         let value_len = value.iter().map(|part| part.len()).sum::<usize>();
         loop {
             let spot = self.spot_to_change(key, hash, how, writer)?;
-            let shape = spot.placed.shape.with_value(value_len);
-            let is_long = shape.key_len().is_none() || value_len > 8;
+            let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
+            let shape = spot.placed.shape.with_value(if is_long { LONG } else { value_len });
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
             let Some(slot) = self.slot_for(&spot, old, how, writer)? else {
                 self.make_room(&spot, how, writer)?;
@@ -138,7 +138,7 @@ impl NvTree {
                 if record.is_none() {
                     self.write_record(size, key, &[], how, record)?;
                 }
-                element.shape = spot.placed.shape.with_value(9);
+                element.shape = spot.placed.shape.with_value(LONG);
                 element.payload = record.map_or(0, Object::to_bits) | hash << 48;
             }
             let change = Change { spot: &spot, element, removed: true, old, slot };
@@ -343,7 +343,8 @@ pub(crate) fn is_shared(
     record: Object,
 ) -> Result<bool, Error> {
     for slot in slots {
-        if leaf.element(slot)?.0.record() == Some(record) {
+        let (element, meta) = leaf.element(slot)?;
+        if !meta.is_empty() && element.record() == Some(record) {
             return Ok(true);
         }
     }

@@ -1,9 +1,11 @@
 //! Logical collection: what nobody needs leaves the leaves, histories that nobody needs are unlinked,
 //! and a leaf that has become small takes in the one to its right.
 
+use tembo_pool::Object;
+
 use super::NvTree;
 use super::contents::{Contents, Seen, make_locked};
-use super::element::{Element, Meta, Shape};
+use super::element::{Element, LONG, Meta, Shape};
 use super::history::{self, Old};
 use super::leaf::{Leaf, write};
 use super::prints::hash;
@@ -77,12 +79,18 @@ impl NvTree {
             return Ok(contents);
         }
         history::replace(leaf, &kept, version, writer.retired)?;
-        for old in &gone {
-            let Some(object) = old.element.record() else { continue };
+        // One record may be of several: of a removal too, and of a copy.
+        let mut records: Vec<(u64, Object)> = gone
+            .iter()
+            .filter_map(|old| Some((old.stamp.version(), old.element.record()?)))
+            .collect();
+        records.sort_by_key(|&(start, object)| (object, start));
+        records.dedup_by_key(|&mut (_, object)| object);
+        for (start, object) in records {
             let in_leaf = contents.seen.iter().any(|seen| seen.element.record() == Some(object));
             let in_history = kept.iter().any(|old| old.element.record() == Some(object));
             if !in_leaf && !in_history {
-                writer.retired.push(Retired { object, start: old.stamp.version(), end: version });
+                writer.retired.push(Retired { object, start, end: version });
             }
         }
         Contents::read(leaf, writer.dead)
@@ -161,7 +169,7 @@ impl NvTree {
         right: &Leaf<'_>,
         seen: &Seen,
         prefix: &[u8],
-        made: &mut Vec<tembo_pool::Object>,
+        made: &mut Vec<Object>,
     ) -> Result<Element, Error> {
         let key = right.key_of(&seen.element)?;
         let odd = !key.starts_with(prefix);
@@ -169,7 +177,7 @@ impl NvTree {
         let (word, key_len) = (head(&key, skipped), key.len() - usize::from(skipped));
         match seen.element.shape.value_len() {
             None => {
-                let shape = Shape::new(key_len, 9, odd);
+                let shape = Shape::new(key_len, LONG, odd);
                 Ok(Element { key: word, payload: seen.element.payload, shape })
             }
             Some(len) if key_len <= 8 => {
@@ -182,7 +190,7 @@ impl NvTree {
                 let value = seen.element.payload.to_le_bytes();
                 write_record(self.forest.region(), record, &key, &[&value[..len]])?;
                 let payload = record.to_bits() | hash(&key) << 48;
-                Ok(Element { key: word, payload, shape: Shape::new(key_len, 9, odd) })
+                Ok(Element { key: word, payload, shape: Shape::new(key_len, LONG, odd) })
             }
         }
     }

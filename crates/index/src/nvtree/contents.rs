@@ -59,8 +59,16 @@ impl Contents {
                 contents.insert(leaf, seen)?;
             }
         }
-        contents.set_copies_aside(leaf)?;
         contents.old.retain(|old| !dead.contains(old.stamp));
+        let mut at = 0;
+        while at < contents.old.len() {
+            if high.is_beyond(leaf, &contents.old[at].element)? {
+                contents.old.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        contents.set_copies_aside(leaf)?;
         Ok(contents)
     }
 

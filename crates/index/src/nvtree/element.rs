@@ -11,6 +11,9 @@ use crate::Stamp;
 /// Lanes whose groups an element can name: one of sixteen codes says "single".
 pub(crate) const LANES: u8 = 15;
 
+/// A length of what does not fit into a word.
+pub(crate) const LONG: usize = 9;
+
 /// Who wrote an element and when, in 32 bits. Empty: nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u32);

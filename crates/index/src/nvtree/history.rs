@@ -91,7 +91,7 @@ pub(crate) fn replace(
 }
 
 /// Writes history leaves in front of another; the first of all, none if there are no entries.
-fn make(leaf: &Leaf<'_>, entries: &[Old], mut older: u64) -> Result<u64, Error> {
+pub(crate) fn make(leaf: &Leaf<'_>, entries: &[Old], mut older: u64) -> Result<u64, Error> {
     let pool = leaf.forest.pool();
     let node_size = u64::from(pool.geometry().node_size);
     let mut made: Vec<Object> = Vec::new();

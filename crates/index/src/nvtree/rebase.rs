@@ -35,23 +35,22 @@ impl NvTree {
         erase_slots(leaf, &strays)?;
         erase_slots(leaf, &contents.dead)?;
         let kept = self.clean(leaf, &guard, &contents, version, writer)?;
-        let older = 1 - spot.traits.base;
-        let (aged, raised) = sort(leaf, &kept, older, leaf.side.base() + 1, writer.retained)?;
-        if !aged.is_empty() {
-            history::push(leaf, &aged.iter().map(|(_, old)| *old).collect::<Vec<_>>())?;
-        }
-        let is_raised = |slot: &usize| raised.iter().any(|seen| seen.slot == *slot);
-        let gone: Vec<usize> =
-            aged.iter().map(|(slot, _)| *slot).filter(|slot| !is_raised(slot)).collect();
-        erase_slots(leaf, &gone)?;
-        raise(leaf, &raised, spot.traits.base)?;
+        let newer = spot.traits.base;
+        let of_newer = kept.seen.iter().filter(|seen| seen.meta.base() == newer);
+        let gone = match of_newer.map(|seen| seen.stamp.version()).min() {
+            // What counts from the older base becomes as late as the earliest that counts from the newer.
+            Some(version) => self.raise(leaf, &kept, newer, version, writer.retained)?,
+            None => Vec::new(),
+        };
+        let changed = if kept.seen.iter().any(|seen| seen.meta.base() == newer) { 1 - newer } else { newer };
+        let base = version.min(writer.retained.visible()).saturating_sub(1);
         let (region, header) = (self.forest.region(), leaf.header()?);
-        // ORDER: nothing counts from the older base when it changes.
+        // ORDER: nothing counts from a base when it changes.
         region.fence("nvtree.rebase.fence");
         // ORDER: after the last element that counted from it, as above.
-        region.commit("nvtree.rebase.base", &header.bases[older], version - 1);
+        region.commit("nvtree.rebase.base", &header.bases[changed], base);
         // ORDER: the base is durable before an element counts from it.
-        region.flush("nvtree.rebase.base.flush", region.offset_of(&header.bases[older]), 8);
+        region.flush("nvtree.rebase.base.flush", region.offset_of(&header.bases[changed]), 8);
         // ORDER: as above.
         region.fence("nvtree.rebase.base.fence");
         let mut prints = leaf.side.prints().0;
@@ -79,11 +78,13 @@ impl NvTree {
         let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
         let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
         if free.len() < orphans.len() {
-            return self.split(leaf, &guard, &kept, spot.placed.key());
+            let version = how.version(writer);
+            return self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
         }
-        let stamp = Stamp::single(leaf.side.base() + 1, 0);
+        let stamp = Stamp::single(writer.retained.visible(), 0);
         let Some(meta) = Meta::new(stamp, false, spot.traits.base, leaf.side.base()) else {
-            return damaged(leaf.offset(), "a base in reach of itself");
+            drop(guard);
+            return self.rebase(&self.spot(spot.placed.key(), spot.hash)?, how, writer);
         };
         for (orphan, slot) in orphans.iter().zip(free) {
             let (number, at) = place_of(slot);
@@ -94,8 +95,43 @@ impl NvTree {
     }
 }
 
-/// What of a leaf counts from a base: what goes into the history, and what is to count from the other
-/// base as if it were of version `raised_to`.
+impl NvTree {
+    /// Lets what counts from the older base count from the newer, as if it were of `version`, which is
+    /// in its reach; the slots of what only old versions need, which have gone into the history.
+    fn raise(
+        &self,
+        leaf: &Leaf<'_>,
+        kept: &Contents,
+        newer: usize,
+        version: u64,
+        retained: &Retained,
+    ) -> Result<Vec<usize>, Error> {
+        let region = self.forest.region();
+        let (aged, raised) = sort(leaf, kept, 1 - newer, version, retained)?;
+        if !aged.is_empty() {
+            history::push(leaf, &aged.iter().map(|(_, old)| *old).collect::<Vec<_>>())?;
+        }
+        let is_raised = |slot: &usize| raised.iter().any(|seen| seen.slot == *slot);
+        let gone: Vec<usize> =
+            aged.iter().map(|(slot, _)| *slot).filter(|slot| !is_raised(slot)).collect();
+        erase_slots(leaf, &gone)?;
+        let base = leaf.bases()?[newer];
+        for seen in raised {
+            let stamp = Stamp::single(version, 0);
+            let Some(meta) = Meta::new(stamp, seen.meta.is_removed(), newer, base) else {
+                return damaged(leaf.offset(), "a version in reach of its base");
+            };
+            let (number, at) = place_of(seen.slot);
+            publish(region, leaf.line(number)?, at, meta);
+            // ORDER: durable before the base that it counted from changes.
+            region.flush("nvtree.rebase.raise.flush", leaf.line_offset(number), 64);
+        }
+        Ok(gone)
+    }
+}
+
+/// What of a leaf counts from a base: what goes into the history, and what is to be as if it were of
+/// version `raised_to`.
 fn sort(
     leaf: &Leaf<'_>,
     kept: &Contents,
@@ -120,21 +156,4 @@ fn sort(
         }
     }
     Ok((aged, raised))
-}
-
-/// Lets elements count from a base, as early as can be.
-fn raise(leaf: &Leaf<'_>, all: &[Seen], base: usize) -> Result<(), Error> {
-    let region = leaf.region();
-    let from = leaf.bases()?[base];
-    for seen in all {
-        let stamp = Stamp::single(from + 1, 0);
-        let Some(meta) = Meta::new(stamp, seen.meta.is_removed(), base, from) else {
-            return damaged(leaf.offset(), "a base in reach of itself");
-        };
-        let (number, at) = place_of(seen.slot);
-        publish(region, leaf.line(number)?, at, meta);
-        // ORDER: durable before the base that it counted from changes.
-        region.flush("nvtree.rebase.raise.flush", leaf.line_offset(number), 64);
-    }
-    Ok(())
 }

@@ -6,7 +6,7 @@
 
 use super::NvTree;
 use super::change::{How, is_shared};
-use super::contents::{Contents, Seen, is_needed, place_of, set};
+use super::contents::{Contents, NO_SLOT, Seen, is_needed, place_of, set};
 use super::format::SLOTS_PER_LINE;
 use super::history::{self, Old};
 use super::leaf::{Leaf, erase};
@@ -36,7 +36,8 @@ impl NvTree {
         if free > 0 && free * ENOUGH >= leaf.slots() {
             return Ok(());
         }
-        self.split(leaf, &guard, &kept, spot.placed.key())
+        let version = how.version(writer);
+        self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired))
     }
 
     /// Room for what a change of the structure writes.
@@ -122,10 +123,10 @@ impl NvTree {
         guard: &Guard<'_>,
         key: &[Seen],
     ) -> Result<(), Error> {
-        let old: Vec<Old> =
-            key[1..].iter().map(|seen| Old::of(seen.element, seen.meta, seen.stamp)).collect();
-        history::push(leaf, &old)?;
-        let slots: Vec<usize> = key[1..].iter().map(|seen| seen.slot).collect();
+        let aged = key.iter().skip(1).filter(|seen| seen.slot != NO_SLOT);
+        let old = aged.clone().map(|seen| Old::of(seen.element, seen.meta, seen.stamp));
+        history::push(leaf, &old.collect::<Vec<Old>>())?;
+        let slots: Vec<usize> = aged.map(|seen| seen.slot).collect();
         erase_slots(leaf, &slots)?;
         let mut prints = leaf.side.prints().0;
         slots.iter().for_each(|&slot| prints.set(slot, FREE));

@@ -8,14 +8,15 @@ use tembo_pool::Object;
 use zerocopy::IntoBytes;
 
 use super::NvTree;
-use super::contents::{Contents, Seen, set};
-use super::element::{Element, Meta, Shape};
+use super::contents::{Contents, NO_SLOT, Seen, set};
+use super::element::{Element, LONG, Meta, Shape};
 use super::format::{LEAF_MAGIC, LOW_INLINE, SHAPE_BITS, SLOTS_PER_LINE};
+use super::history::{self, Old};
 use super::leaf::Leaf;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::room::erase_slots;
 use super::side::Guard;
-use crate::Error;
+use crate::{Error, Retired};
 use crate::cdds::record::{common, head, record_size, write_record};
 
 /// Words in a line.
@@ -32,6 +33,8 @@ struct Draft<'k> {
     words: [u64; LEAF_WORDS],
     prints: Prints,
     count: usize,
+    /// Its history.
+    older: u64,
 }
 
 impl NvTree {
@@ -43,8 +46,12 @@ impl NvTree {
         guard: &Guard<'_>,
         kept: &Contents,
         key: &[u8],
+        (version, retired): (u64, &mut Vec<Retired>),
     ) -> Result<(), Error> {
-        let keys = kept.keys(leaf).collect::<Result<Vec<&[Seen]>, Error>>()?;
+        // Keys of which only the history knows are among them.
+        let all = Contents { old: kept.old.clone(), seen: kept.seen.clone(), ..Contents::default() };
+        let all = all.with_history(leaf)?;
+        let keys = all.keys(leaf).collect::<Result<Vec<&[Seen]>, Error>>()?;
         let Some(place) = self.place_to_split(leaf, &keys, key)? else {
             return self.age(leaf, guard, keys.first().copied().unwrap_or_default());
         };
@@ -63,8 +70,10 @@ impl NvTree {
             words: [0; LEAF_WORDS],
             prints: Prints::default(),
             count: 0,
+            older: 0,
         };
-        let right = match self.write_right(leaf, moved, &mut draft) {
+        let (moved_old, stays) = divide(leaf, &kept.old, draft.low)?;
+        let right = match self.write_right(leaf, moved, &moved_old, &mut draft) {
             Ok(right) => right,
             Err(error) => {
                 self.forest.pool().free_all(draft.made);
@@ -73,11 +82,14 @@ impl NvTree {
         };
         self.link_right(leaf, right, &draft)?;
         let is_owner = |seen: &&Seen| seen.element.record().is_some();
-        let all = moved.iter().copied().flatten();
-        let owners: Vec<usize> = all.clone().filter(is_owner).map(|seen| seen.slot).collect();
+        let in_slots = moved.iter().copied().flatten().filter(|seen| seen.slot != NO_SLOT);
+        let owners: Vec<usize> = in_slots.clone().filter(is_owner).map(|seen| seen.slot).collect();
         erase_slots(leaf, &owners)?;
+        if !moved_old.is_empty() {
+            history::replace(leaf, &stays, version, retired)?;
+        }
         let mut prints = leaf.side.prints().0;
-        all.for_each(|seen| prints.set(seen.slot, FREE));
+        in_slots.for_each(|seen| prints.set(seen.slot, FREE));
         set(leaf, guard, &prints)
     }
 
@@ -112,6 +124,7 @@ impl NvTree {
         &'f self,
         leaf: &Leaf<'f>,
         moved: &[&[Seen]],
+        moved_old: &[Old],
         draft: &mut Draft<'_>,
     ) -> Result<Leaf<'f>, Error> {
         let (pool, region) = (self.forest.pool(), self.forest.region());
@@ -119,10 +132,15 @@ impl NvTree {
         draft.made.push(object);
         let right = Leaf::at(&self.forest, self.forest.leaf_id(object)?)?;
         for key in moved {
-            for (at, seen) in key.iter().enumerate() {
+            for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.slot != NO_SLOT) {
                 self.add(leaf, seen, at == 0, draft)?;
             }
         }
+        let mut old = moved_old.to_vec();
+        for old in &mut old {
+            old.element = self.placed_anew(leaf, &old.element, draft)?;
+        }
+        draft.older = history::make(leaf, &old, 0)?;
         self.write_header(leaf, draft)?;
         let lines = 1 + draft.count.div_ceil(SLOTS_PER_LINE);
         let bytes = draft.words[..lines * WORDS].as_bytes();
@@ -152,7 +170,7 @@ impl NvTree {
         let lengths = u64::from(draft.prefix_len) << 16 | low_len as u64;
         draft.words[0] = u64::from(LEAF_MAGIC) << 32 | lengths;
         draft.words[1] = header.next.load();
-        draft.words[2] = 0;
+        draft.words[2] = draft.older;
         (draft.words[3], draft.words[4]) = (header.bases[0].load(), header.bases[1].load());
         draft.words[5..8].copy_from_slice(&low);
         Ok(())
@@ -204,7 +222,7 @@ impl NvTree {
         let key_len = key.len() - usize::from(skipped);
         let word = head(&key, skipped);
         let Some(value_len) = element.shape.value_len() else {
-            let shape = Shape::new(key_len, 9, odd);
+            let shape = Shape::new(key_len, LONG, odd);
             return Ok(Element { key: word, payload: element.payload, shape });
         };
         if key_len <= 8 {
@@ -213,7 +231,7 @@ impl NvTree {
         }
         let record = self.record(&key, &element.payload.to_le_bytes()[..value_len], draft)?;
         let payload = record.to_bits() | hash(&key) << 48;
-        Ok(Element { key: word, payload, shape: Shape::new(key_len, 9, odd) })
+        Ok(Element { key: word, payload, shape: Shape::new(key_len, LONG, odd) })
     }
 
     /// Links the new leaf, and tells the inner nodes.
@@ -257,6 +275,15 @@ impl Draft<'_> {
         }
         words[7] |= u64::from(element.shape.0) << (32 + at as u32 * SHAPE_BITS);
     }
+}
+
+/// What of a history belongs to keys from `low` on, and what does not.
+fn divide(leaf: &Leaf<'_>, old: &[Old], low: &[u8]) -> Result<(Vec<Old>, Vec<Old>), Error> {
+    let (mut moved, mut stays) = (Vec::new(), Vec::new());
+    for old in old {
+        if *leaf.key_of(&old.element)? >= *low { moved.push(*old) } else { stays.push(*old) }
+    }
+    Ok((moved, stays))
 }
 
 /// How long the low key and the prefix of a new leaf are: both are of the first key that is, or comes,

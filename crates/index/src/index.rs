@@ -7,8 +7,8 @@ use tembo_pool::{Object, Pool};
 
 use crate::error::damaged;
 use crate::{
-    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Retained, Stamp,
-    Surveyor, VersionedIndex, View, Visit, Writer,
+    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Retained,
+    Stamp, Surveyor, VersionedIndex, View, Visit, Writer,
 };
 
 /// The indexes that there are.

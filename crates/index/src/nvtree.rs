@@ -82,7 +82,7 @@ pub struct NvTree {
     cell: u64,
     cell_object: Object,
     /// Made from the list of leaves when somebody first looks for a key.
-    inner: OnceLock<Inner>,
+    inner: OnceLock<Box<Inner>>,
     /// Held by a survey, and by a merge, which must not carry elements to where the survey was.
     structure: Mutex<()>,
 }
@@ -187,7 +187,7 @@ impl NvTree {
             Some(step)
         });
         let inner = Inner::load(leaves)?;
-        Ok(self.inner.get_or_init(|| inner))
+        Ok(self.inner.get_or_init(|| Box::new(inner)))
     }
 }
 
@@ -201,6 +201,8 @@ impl VersionedIndex for NvTree {
     }
 
     fn look_ahead(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {
+        // Of errors tells whoever reads the key itself.
+        let _ = self.bring_near(keys);
         places.resize(places.len() + keys.len(), Place::default());
     }
 

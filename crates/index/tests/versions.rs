@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
-    Surveyor, VersionedIndex, View, Writer,
+    Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained,
+    Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
 };
 use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
@@ -162,7 +162,9 @@ impl House {
             Some(_) => Op::Put { key: &key, value: &parts },
             None => Op::Remove { key: &key },
         };
-        let Some(existed) = self.tree.apply_single(op, &clock, &mut writer).unwrap() else { return };
+        let Some(existed) = self.tree.apply_single(op, &clock, &mut writer).unwrap() else {
+            return;
+        };
         assert_eq!(existed, self.now.contains_key(&key));
         self.version = clock.last();
         self.visible = self.version;
@@ -382,7 +384,13 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize,
     house.verify();
 }
 
-fn run_all(kind: IndexKind, node_size: u32, seeds: u64, turns: usize, aborts: impl Fn(u64) -> bool) {
+fn run_all(
+    kind: IndexKind,
+    node_size: u32,
+    seeds: u64,
+    turns: usize,
+    aborts: impl Fn(u64) -> bool,
+) {
     for seed in 1..seeds {
         for style in 0..4 {
             run(kind, (seed, node_size, style), turns, aborts(seed));

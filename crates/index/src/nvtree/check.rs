@@ -26,7 +26,12 @@ impl NvTree {
             }
             leaf = next;
         }
-        report.height = 1;
+        let inner = self.inner()?;
+        if inner.leaf_count() as u64 != report.leaf_count {
+            return damaged(self.cell, "no more leaves than the list has");
+        }
+        report.inner_count = inner.node_count() as u64;
+        report.height = inner.height() as u32 + 1;
         Ok(report)
     }
 
@@ -61,7 +66,8 @@ impl NvTree {
             for seen in key {
                 if let Some(record) = seen.element.record() {
                     self.forest.pool().valid(record)?;
-                    let (stored, _) = crate::cdds::record::read_record(self.forest.region(), record)?;
+                    let (stored, _) =
+                        crate::cdds::record::read_record(self.forest.region(), record)?;
                     if stored != name {
                         return damaged(record.offset(), "a record of the element's key");
                     }

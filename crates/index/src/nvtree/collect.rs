@@ -55,7 +55,11 @@ impl NvTree {
         }
         let strays: Vec<usize> = contents.strays.iter().map(|seen| seen.slot).collect();
         erase_slots(leaf, &strays)?;
-        let all = Contents { seen: contents.seen.clone(), old: contents.old.clone(), ..Contents::default() };
+        let all = Contents {
+            seen: contents.seen.clone(),
+            old: contents.old.clone(),
+            ..Contents::default()
+        };
         let all = all.with_history(leaf)?;
         let (mut kept, mut gone): (Vec<Old>, Vec<Old>) = (Vec::new(), Vec::new());
         for key in all.keys(leaf) {
@@ -151,9 +155,8 @@ impl NvTree {
         let (prefix, bases) = (leaf.prefix()?, leaf.bases()?);
         let mut metas = Vec::with_capacity(contents.seen.len());
         for seen in &contents.seen {
-            let meta = |which: usize| {
-                Meta::new(seen.stamp, seen.meta.is_removed(), which, bases[which])
-            };
+            let meta =
+                |which: usize| Meta::new(seen.stamp, seen.meta.is_removed(), which, bases[which]);
             let Some(meta) = meta(0).or_else(|| meta(1)) else { return Ok(None) };
             metas.push(meta);
         }

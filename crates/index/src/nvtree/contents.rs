@@ -144,7 +144,8 @@ impl Contents {
         if self.old.is_empty() {
             return Ok(Vec::new());
         }
-        let all = Contents { seen: self.seen.clone(), old: self.old.clone(), ..Contents::default() };
+        let all =
+            Contents { seen: self.seen.clone(), old: self.old.clone(), ..Contents::default() };
         let all = all.with_history(leaf)?;
         let keys = all.keys(leaf).collect::<Result<Vec<_>, _>>()?;
         let newest = keys.iter().map(|key| key[0]);
@@ -157,9 +158,9 @@ impl Contents {
         leaf: &'c Leaf<'_>,
         element: &'c Element,
     ) -> impl Iterator<Item = &'c Old> {
-        self.old.iter().filter(move |old| {
-            compare(leaf, &old.element, element).is_ok_and(Ordering::is_eq)
-        })
+        self.old
+            .iter()
+            .filter(move |old| compare(leaf, &old.element, element).is_ok_and(Ordering::is_eq))
     }
 }
 
@@ -168,9 +169,7 @@ impl Contents {
 pub(crate) fn is_needed(key: &[Seen], at: usize, retained: &Retained) -> bool {
     match at.checked_sub(1) {
         None => true,
-        Some(newer) => {
-            retained.needs(key[at].stamp.version(), key[newer].stamp.version())
-        }
+        Some(newer) => retained.needs(key[at].stamp.version(), key[newer].stamp.version()),
     }
 }
 

@@ -139,7 +139,8 @@ mod tests {
     fn a_stamp_comes_back_from_its_bits() {
         for version in [1, 2, u64::from(DELTA_MAX)] {
             for base in [0, 1 << 40] {
-                for stamp in [Stamp::single(base + version, 0), Stamp::grouped(base + version, 14)] {
+                for stamp in [Stamp::single(base + version, 0), Stamp::grouped(base + version, 14)]
+                {
                     for (which, removed) in [(0, false), (1, false), (0, true), (1, true)] {
                         let meta = Meta::new(stamp, removed, which, base).unwrap();
                         let mut bases = [77; 2];

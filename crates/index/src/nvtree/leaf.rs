@@ -7,7 +7,8 @@ use tembo_pool::Object;
 
 use super::element::{Element, Meta, Shape};
 use super::format::{
-    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, Pair, SHAPE_BITS, SLOTS_PER_LINE,
+    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, Pair, SHAPE_BITS,
+    SLOTS_PER_LINE,
 };
 use super::inner::{LeafId, Lows};
 use super::side::{Side, Traits};
@@ -128,7 +129,9 @@ impl<'f> Leaf<'f> {
         let header = self.header()?;
         let low_len = usize::from(header.shape.load() as u16);
         if low_len <= LOW_INLINE {
-            return Ok(self.region().bytes(self.region().offset_of(&header.low[0]), low_len as u64)?);
+            return Ok(self
+                .region()
+                .bytes(self.region().offset_of(&header.low[0]), low_len as u64)?);
         }
         let low = read_key(self.region(), Object::from_bits(header.low[0].load()))?;
         if low.len() != low_len {

@@ -1,5 +1,7 @@
 //! Finding a key: its leaf through the inner nodes, its slot by fingerprint.
 
+use tembo_pmem::prefetch;
+
 use super::NvTree;
 use super::contents::make;
 use super::element::{Element, Meta};
@@ -8,6 +10,9 @@ use super::prints::{Prints, line, print};
 use super::side::{Moment, Traits};
 use super::{history, prints};
 use crate::{Error, Stamp, View};
+
+/// Lines of a record that are asked for; of those that follow the processor thinks itself.
+const RECORD_LINES: usize = 4;
 
 /// A leaf at a moment, and what was read of its side-car then.
 #[derive(Clone, Copy)]
@@ -52,6 +57,31 @@ impl NvTree {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Brings near what a search for each of the keys will read, for all of them at once.
+    pub(crate) fn bring_near(&self, keys: &[&[u8]]) -> Result<(), Error> {
+        let mut found = Vec::with_capacity(keys.len());
+        self.inner()?.find_abreast(keys, &*self.forest, &mut found)?;
+        let hashes: Vec<u64> = keys.iter().map(|key| prints::hash(key)).collect();
+        let mut leaves = Vec::with_capacity(keys.len());
+        for (&(id, _), &hash) in found.iter().zip(&hashes) {
+            let leaf = Leaf::at(&self.forest, id)?;
+            leaf.side.prefetch();
+            leaf.prefetch_line(line(hash, leaf.lines()));
+            leaves.push(leaf);
+        }
+        for (leaf, hash) in leaves.iter().zip(hashes) {
+            let (prints, _) = leaf.side.prints();
+            for slot in prints.matching(print(hash), leaf.lines()) {
+                let (element, _) = leaf.element(slot)?;
+                if let Some(record) = element.record() {
+                    let bytes = self.forest.region().bytes(record.offset(), record.size())?;
+                    bytes.chunks(64).take(RECORD_LINES).for_each(|line| prefetch(&line[0]));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn lookup(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {

@@ -29,7 +29,7 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
     }
     let mut last = 0;
     for &byte in chunks.remainder() {
-        last = last << 8 | u64::from(byte) + 1;
+        last = (last << 8) | (u64::from(byte) + 1);
     }
     let hash = if last == 0 { hash } else { mix(hash, last) };
     hash.wrapping_mul(SEED)
@@ -44,13 +44,13 @@ fn mix(hash: u64, word: u64) -> u64 {
 /// The fingerprint of a key that has this hash: that of a newest element.
 #[inline]
 pub(crate) fn print(hash: u64) -> u8 {
-    (FIRST + ((hash & 0xffff) * (256 - FIRST) >> 16)) as u8
+    (FIRST + (((hash & 0xffff) * (256 - FIRST)) >> 16)) as u8
 }
 
 /// Which of some lines an element of a key with this hash had best lie in.
 #[inline]
 pub(crate) fn line(hash: u64, lines: usize) -> usize {
-    ((hash >> 32) * lines as u64 >> 32) as usize
+    (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
 /// A set of slots.
@@ -59,17 +59,8 @@ pub(crate) struct Slots(pub(crate) u64);
 
 impl Slots {
     #[inline]
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    #[inline]
     pub(crate) fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
-    }
-
-    pub(crate) fn count(self) -> usize {
-        self.0.count_ones() as usize
     }
 
     /// Those of a line.

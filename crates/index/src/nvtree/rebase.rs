@@ -42,7 +42,8 @@ impl NvTree {
             Some(version) => self.raise(leaf, &kept, newer, version, writer.retained)?,
             None => Vec::new(),
         };
-        let changed = if kept.seen.iter().any(|seen| seen.meta.base() == newer) { 1 - newer } else { newer };
+        let changed =
+            if kept.seen.iter().any(|seen| seen.meta.base() == newer) { 1 - newer } else { newer };
         let base = version.min(writer.retained.visible()).saturating_sub(1);
         let (region, header) = (self.forest.region(), leaf.header()?);
         // ORDER: nothing counts from a base when it changes.
@@ -130,6 +131,9 @@ impl NvTree {
     }
 }
 
+/// What goes into the history, by slot, and what gets a later version.
+type Sorted = (Vec<(usize, Old)>, Vec<Seen>);
+
 /// What of a leaf counts from a base: what goes into the history, and what is to be as if it were of
 /// version `raised_to`.
 fn sort(
@@ -138,13 +142,16 @@ fn sort(
     base: usize,
     raised_to: u64,
     retained: &Retained,
-) -> Result<(Vec<(usize, Old)>, Vec<Seen>), Error> {
+) -> Result<Sorted, Error> {
     let (mut aged, mut raised) = (Vec::new(), Vec::new());
     for key in kept.keys(leaf) {
         let key = key?;
         for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.meta.base() == base) {
             let is_seen = match at {
-                0 => retained.pins().iter().any(|&pin| seen.stamp.version() <= pin && pin < raised_to),
+                0 => retained
+                    .pins()
+                    .iter()
+                    .any(|&pin| seen.stamp.version() <= pin && pin < raised_to),
                 _ => is_needed(key, at, retained) || seen.meta.is_removed(),
             };
             if is_seen {

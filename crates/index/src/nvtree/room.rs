@@ -41,10 +41,7 @@ impl NvTree {
     }
 
     /// Room for what a change of the structure writes.
-    pub(crate) fn reserve_structure(
-        &self,
-        key_len: u64,
-    ) -> Result<tembo_pmem::Section<'_>, Error> {
+    pub(crate) fn reserve_structure(&self, key_len: u64) -> Result<tembo_pmem::Section<'_>, Error> {
         let pool = self.forest.pool();
         let node_size = u64::from(pool.geometry().node_size);
         let slots = (self.forest.lines * SLOTS_PER_LINE) as u64;
@@ -71,7 +68,11 @@ impl NvTree {
             for at in (0..key.len()).rev() {
                 let seen = key[at];
                 let is_ended = at > 0 && !is_needed(key, at, writer.retained);
-                if seen.meta.is_removed() && !older && (at == 0 || is_ended) && is_over(&seen, writer) {
+                if seen.meta.is_removed()
+                    && !older
+                    && (at == 0 || is_ended)
+                    && is_over(&seen, writer)
+                {
                     second.push(seen);
                 } else if !seen.meta.is_removed() && is_ended {
                     first.push(seen);
@@ -89,7 +90,11 @@ impl NvTree {
         let erased: Vec<usize> = first.iter().chain(&second).map(|seen| seen.slot).collect();
         erased.iter().for_each(|&slot| guard.set_print(slot, FREE));
         let seen = contents.seen.iter().filter(|seen| !erased.contains(&seen.slot));
-        Ok(Contents { seen: seen.copied().collect(), old: contents.old.clone(), ..Contents::default() })
+        Ok(Contents {
+            seen: seen.copied().collect(),
+            old: contents.old.clone(),
+            ..Contents::default()
+        })
     }
 
     /// Empties slots, and retires the records that only they refer to.

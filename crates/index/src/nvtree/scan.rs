@@ -167,9 +167,9 @@ impl NvTree {
                 make(&leaf)?;
                 continue;
             };
-            let read = shown.read(&leaf, moment, view).and_then(|moment| {
-                Ok((moment, inner.still(ticket), leaf.low()?))
-            });
+            let read = shown
+                .read(&leaf, moment, view)
+                .and_then(|moment| Ok((moment, inner.still(ticket), leaf.low()?)));
             let low = match read {
                 Ok((Some(moment), true, low)) if leaf.side.still(moment) => low,
                 Err(error) if leaf.side.still(moment) => return Err(error),

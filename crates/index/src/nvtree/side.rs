@@ -161,7 +161,8 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
-        (0..self.count.min(SLOTS_MAX)).map(|at| (self.words[at / 8] >> (at % 8 * 8)) as usize & 0xff)
+        (0..self.count.min(SLOTS_MAX))
+            .map(|at| (self.words[at / 8] >> (at % 8 * 8)) as usize & 0xff)
     }
 
     /// These, in this order.

@@ -16,8 +16,8 @@ use super::leaf::Leaf;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::room::erase_slots;
 use super::side::Guard;
-use crate::{Error, Retired};
 use crate::cdds::record::{common, head, record_size, write_record};
+use crate::{Error, Retired};
 
 /// Words in a line.
 const WORDS: usize = 8;
@@ -49,7 +49,8 @@ impl NvTree {
         (version, retired): (u64, &mut Vec<Retired>),
     ) -> Result<(), Error> {
         // Keys of which only the history knows are among them.
-        let all = Contents { old: kept.old.clone(), seen: kept.seen.clone(), ..Contents::default() };
+        let all =
+            Contents { old: kept.old.clone(), seen: kept.seen.clone(), ..Contents::default() };
         let all = all.with_history(leaf)?;
         let keys = all.keys(leaf).collect::<Result<Vec<&[Seen]>, Error>>()?;
         let Some(place) = self.place_to_split(leaf, &keys, key)? else {
@@ -235,12 +236,7 @@ impl NvTree {
     }
 
     /// Links the new leaf, and tells the inner nodes.
-    fn link_right(
-        &self,
-        leaf: &Leaf<'_>,
-        right: Leaf<'_>,
-        draft: &Draft<'_>,
-    ) -> Result<(), Error> {
+    fn link_right(&self, leaf: &Leaf<'_>, right: Leaf<'_>, draft: &Draft<'_>) -> Result<(), Error> {
         let (region, header) = (self.forest.region(), leaf.header()?);
         // What the space was before may have left a side-car.
         let new = right.side.lock();

@@ -83,7 +83,11 @@ fn reach(leaf: &Leaf<'_>, retained: &Retained, dead: &DeadIntervals) -> Result<R
     }
 }
 
-fn reach_once(leaf: &Leaf<'_>, retained: &Retained, dead: &DeadIntervals) -> Result<Reached, Error> {
+fn reach_once(
+    leaf: &Leaf<'_>,
+    retained: &Retained,
+    dead: &DeadIntervals,
+) -> Result<Reached, Error> {
     let mut objects: Vec<Object> = leaf.low_record()?.into_iter().collect();
     objects.extend(history::chain(leaf)?);
     let all_old = history::read(leaf)?;

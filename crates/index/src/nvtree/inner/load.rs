@@ -31,6 +31,7 @@ struct Loader<'l> {
 
 impl Inner {
     /// The inner nodes of one leaf.
+    #[cfg(test)]
     pub(crate) fn new(first: LeafId) -> Result<Inner, Error> {
         Inner::load(std::iter::once(Ok((first, [].as_slice()))))
     }

@@ -382,12 +382,7 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize,
     house.verify();
 }
 
-fn run_all(
-    node_size: u32,
-    seeds: u64,
-    turns: usize,
-    aborts: impl Fn(u64) -> bool,
-) {
+fn run_all(node_size: u32, seeds: u64, turns: usize, aborts: impl Fn(u64) -> bool) {
     for seed in 1..seeds {
         for style in 0..4 {
             run(kind, (seed, node_size, style), turns, aborts(seed));
@@ -407,5 +402,7 @@ fn every_retained_version_answers_with_aborts() {
 
 #[test]
 fn every_retained_version_answers_on_full_size_nodes() {
-    IndexKind::ALL.iter().for_each(|&kind| run_all(kind, 1024, 10, 400, |seed| seed.is_multiple_of(2)));
+    IndexKind::ALL
+        .iter()
+        .for_each(|&kind| run_all(kind, 1024, 10, 400, |seed| seed.is_multiple_of(2)));
 }

@@ -382,7 +382,13 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize,
     house.verify();
 }
 
-fn run_all(node_size: u32, seeds: u64, turns: usize, aborts: impl Fn(u64) -> bool) {
+fn run_all(
+    kind: IndexKind,
+    node_size: u32,
+    seeds: u64,
+    turns: usize,
+    aborts: impl Fn(u64) -> bool,
+) {
     for seed in 1..seeds {
         for style in 0..4 {
             run(kind, (seed, node_size, style), turns, aborts(seed));

@@ -1,8 +1,6 @@
 //! Several searches side by side, one level at a time, so that what each would wait for in memory comes
 //! for all of them at once.
 
-use std::array::from_fn;
-
 use super::arena::NodeId;
 use super::node::Sought;
 use super::{Inner, LeafId, Lows, Ticket, Walk};
@@ -15,8 +13,6 @@ const ABREAST: usize = 16;
 #[derive(Clone, Copy)]
 enum Way<'t> {
     In(Walk<'t>),
-    /// From there to this child, whose lines have been asked for.
-    To(Walk<'t>, NodeId),
     Leaf(LeafId, Ticket),
     /// The tree changed underneath: this one is walked alone, from the root.
     Lost,
@@ -49,31 +45,35 @@ impl Inner {
     fn walk_abreast(&self, keys: &[&[u8]], lows: &impl Lows) -> Result<[Way<'_>; ABREAST], Error> {
         let mut ways = [Way::Lost; ABREAST];
         let Some(root) = self.enter() else { return Ok(ways) };
-        let sought: [_; ABREAST] = from_fn(|at| {
-            let key = Sought::At(keys.get(at).copied().unwrap_or_default());
-            (key, key.head())
-        });
         ways[..keys.len()].fill(Way::In(root));
-        for _ in 0..=root.node.level() {
-            for (way, &(sought, wanted)) in ways.iter_mut().zip(&sought) {
-                let Way::In(walk) = *way else { continue };
-                let Walk { id, node, sequence } = walk;
-                let child = self.child(node, sequence, wanted, sought, lows)?;
-                *way = match child {
-                    Some(child) if node.level() > 0 => {
+        let mut heads = [0; ABREAST];
+        heads.iter_mut().zip(keys).for_each(|(head, key)| *head = Sought::At(key).head());
+        let mut children = [0; ABREAST];
+        for _ in 0..root.node.level() {
+            for (at, key) in keys.iter().enumerate() {
+                let Way::In(Walk { node, sequence, .. }) = ways[at] else { continue };
+                match self.child(node, sequence, heads[at], Sought::At(key), lows)? {
+                    Some(child) => {
                         self.prefetch(child);
-                        Way::To(walk, child)
+                        children[at] = child;
                     }
-                    Some(leaf) if node.still(sequence) => {
-                        Way::Leaf(leaf, Ticket { node: id, sequence })
-                    }
-                    _ => Way::Lost,
-                };
+                    None => ways[at] = Way::Lost,
+                }
             }
-            for way in &mut ways {
-                let Way::To(walk, child) = *way else { continue };
-                *way = self.descend(walk.node, walk.sequence, child).map_or(Way::Lost, Way::In);
+            for (way, &child) in ways.iter_mut().zip(&children) {
+                let Way::In(Walk { node, sequence, .. }) = *way else { continue };
+                *way = self.descend(node, sequence, child).map_or(Way::Lost, Way::In);
             }
+        }
+        // What is so many levels below the root has leaves: whoever goes down has found the root unchanged
+        // since its level was read.
+        for (at, key) in keys.iter().enumerate() {
+            let Way::In(Walk { id, node, sequence }) = ways[at] else { continue };
+            let leaf = self.child(node, sequence, heads[at], Sought::At(key), lows)?;
+            ways[at] = match leaf.filter(|_| node.still(sequence)) {
+                Some(leaf) => Way::Leaf(leaf, Ticket { node: id, sequence }),
+                None => Way::Lost,
+            };
         }
         Ok(ways)
     }

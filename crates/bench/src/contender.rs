@@ -11,10 +11,10 @@ use std::path::Path;
 use serde::Serialize;
 use tembo_index::IndexKind;
 use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
-use tembo_pool::Pool;
+use tembo_pool::{Geometry, Pool};
 
 use crate::drive::Driven;
-use crate::nvtree_paper::Strategy;
+use crate::nvtree_paper::{Rebuilds, Strategy};
 use crate::{Error, Operation};
 
 /// An ordered map of 8-byte keys to 8-byte values. Each change is durable when it returns, unless the
@@ -55,11 +55,48 @@ pub trait Contender {
     /// Bytes that it takes in its pool.
     fn used_bytes(&self) -> u64;
 
+    /// Itself, if several threads may use it at once.
+    fn shared(&self) -> Option<&dyn Shared> {
+        None
+    }
+
+    /// Rebuilds of its inner nodes so far, if it has any such thing.
+    fn rebuilds(&self) -> Option<Rebuilds> {
+        None
+    }
+
     /// Whether it has that operation at all.
     fn offers(&self, operation: Operation) -> bool {
         let _ = operation;
         true
     }
+}
+
+/// A contender that several threads use at once.
+pub trait Shared: Sync {
+    /// Whether more than one of them may change it.
+    fn takes_writers(&self) -> bool;
+
+    /// Puts a key; whether it was there.
+    ///
+    /// # Errors
+    /// Those of what lies below.
+    fn put(&self, key: u64, value: u64) -> Result<bool, Error>;
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// Those of what lies below.
+    fn get(&self, key: u64) -> Result<Option<u64>, Error>;
+}
+
+/// What contenders are made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Keys, about.
+    pub(crate) keys: u64,
+    /// Bytes in a node.
+    pub(crate) node_size: u32,
 }
 
 /// A contender by name.
@@ -108,31 +145,32 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// An empty one, for about `keys` keys, in a file of its own in `folder`.
-    pub(crate) fn make(self, folder: &Path, keys: u64) -> Result<Box<dyn Driven>, Error> {
+    /// An empty one in a file of its own in `folder`.
+    pub(crate) fn make(self, folder: &Path, size: Size) -> Result<Box<dyn Driven>, Error> {
         Ok(match self {
-            Kind::Wall => Box::new(wall::Wall::new(folder, keys)?),
+            Kind::Wall => Box::new(wall::Wall::new(folder, size.keys)?),
             Kind::Btreemap => Box::new(btreemap::Volatile::default()),
-            Kind::Cdds => Box::new(bare::Bare::new(folder, IndexKind::Cdds)?),
-            Kind::Kv => Box::new(kv::StrictStore::new(folder, IndexKind::default())?),
-            Kind::NvtreePaper => Box::new(paper::Paper::new(folder, None)?),
+            Kind::Cdds => Box::new(bare::Bare::new(folder, size, IndexKind::Cdds)?),
+            Kind::Kv => Box::new(kv::StrictStore::new(folder, size, IndexKind::default())?),
+            Kind::NvtreePaper => Box::new(paper::Paper::new(folder, size, None)?),
             Kind::NvtreePaperAdaptive => {
-                Box::new(paper::Paper::new(folder, Some(Strategy::Balanced))?)
+                Box::new(paper::Paper::new(folder, size, Some(Strategy::Balanced))?)
             }
         })
     }
 }
 
 /// Pools in the `flush` domain, emulated where the medium is not persistent memory.
-fn pool_options() -> PoolOptions {
+fn pool_options(size: Size) -> PoolOptions {
     let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
-    PoolOptions { region, ..PoolOptions::default() }
+    let geometry = Geometry { node_size: size.node_size, ..Geometry::default() };
+    PoolOptions { region, geometry, ..PoolOptions::default() }
 }
 
 /// A pool whose file has no name any more, so that it ends with the process, however that ends.
-fn nameless_pool(folder: &Path) -> Result<Pool, Error> {
+fn nameless_pool(folder: &Path, size: Size) -> Result<Pool, Error> {
     let path = folder.join("pool");
-    let pool = Pool::create(&path, &pool_options())?;
+    let pool = Pool::create(&path, &pool_options(size))?;
     forget_name(&path);
     Ok(pool)
 }

@@ -6,8 +6,9 @@ use hdrhistogram::Histogram;
 use tembo_pmem::Counters;
 
 use crate::clock::{Elapsed, Stopwatch, thread_cpu};
+use crate::nvtree_paper::Rebuilds;
 use crate::operation::SCAN_LEN;
-use crate::{Contender, Error, Operation};
+use crate::{Contender, Error, Operation, Shared};
 
 /// What one turn took.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,10 @@ pub(crate) trait Driven {
     fn offers(&self, operation: Operation) -> bool;
 
     fn used_bytes(&self) -> u64;
+
+    fn shared(&self) -> Option<&dyn Shared>;
+
+    fn rebuilds(&self) -> Option<Rebuilds>;
 }
 
 impl<C: Contender> Driven for C {
@@ -62,6 +67,14 @@ impl<C: Contender> Driven for C {
 
     fn used_bytes(&self) -> u64 {
         Contender::used_bytes(self)
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        Contender::shared(self)
+    }
+
+    fn rebuilds(&self) -> Option<Rebuilds> {
+        Contender::rebuilds(self)
     }
 }
 

@@ -29,6 +29,15 @@ pub enum Error {
         /// Right answers that it gave.
         found: u64,
     },
+    /// A change by one of several threads, to a contender that takes one writer.
+    #[error("{contender} takes one writer at a time")]
+    OneWriter {
+        /// Who.
+        contender: &'static str,
+    },
+    /// A thread of a pair has panicked.
+    #[error("a thread has panicked")]
+    Panicked,
     /// The folder for the pools.
     #[error("a folder in {path}")]
     Folder {

@@ -55,6 +55,14 @@ impl Keys {
         self.shuffled_from(self.count, salt)
     }
 
+    /// The keys in two parts, each in a random order: one for each of two threads. Other salts give
+    /// other orders of the same parts.
+    pub(crate) fn halves(self, salt: u64) -> [Vec<u64>; 2] {
+        let middle = self.count / 2;
+        [(0, middle), (middle, self.count - middle)]
+            .map(|(first, count)| Keys { count, ..self }.shuffled_from(first, salt ^ first))
+    }
+
     fn shuffled_from(self, first: u64, salt: u64) -> Vec<u64> {
         let mut random = self.random(salt);
         let mut keys: Vec<u64> = (first..first + self.count).map(|n| self.key(n)).collect();
@@ -128,6 +136,19 @@ mod tests {
         assert_eq!(sorted(order.clone()).len(), 1000);
         let all: Vec<u64> = order.into_iter().chain(keys.missing(1)).collect();
         assert_eq!(sorted(all).len(), 2000);
+    }
+
+    #[test]
+    fn halves_are_parts_of_all_keys_whatever_their_order() {
+        let keys = Keys { count: 1001, seed: 7 };
+        let sorted = |mut keys: Vec<u64>| {
+            keys.sort_unstable();
+            keys
+        };
+        let (one, other) = (keys.halves(1), keys.halves(2));
+        assert!(one != other);
+        assert_eq!(one.clone().map(sorted), other.map(sorted));
+        assert_eq!(sorted(one.concat()), sorted(keys.shuffled(1)));
     }
 
     #[test]

@@ -15,11 +15,13 @@ mod keys;
 pub mod nvtree_paper;
 mod operation;
 mod outcome;
+mod pair;
 mod run;
 mod table;
 
-pub use contender::{Contender, Kind};
+pub use contender::{Contender, Kind, Shared};
 pub use error::Error;
 pub use operation::Operation;
 pub use outcome::{Cell, Cost, Latency, Outcome, Spread};
+pub use pair::Pair;
 pub use run::{Config, Progress, run};

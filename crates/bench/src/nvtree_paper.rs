@@ -46,8 +46,8 @@ mod strategy;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use serde::Serialize;
 use tembo_pmem::{LINE, Region};
 use tembo_pool::{Object, Pool};
 
@@ -88,12 +88,12 @@ struct Adaptivity {
 }
 
 /// How often, and how long, inner nodes were rebuilt since the tree was opened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Rebuilds {
     /// Rebuilds.
     pub count: u64,
-    /// Wall time of all of them.
-    pub time: Duration,
+    /// Wall time of all of them, in nanoseconds.
+    pub time_ns: u64,
 }
 
 /// The paper's tree. See the [module](self).

@@ -5,7 +5,8 @@ use serde::Serialize;
 use tembo_pmem::Counters;
 
 use crate::drive::Turn;
-use crate::{Kind, Operation};
+use crate::nvtree_paper::Rebuilds;
+use crate::{Kind, Operation, Pair};
 
 /// All figures of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -16,10 +17,14 @@ pub struct Outcome {
     pub rounds: u32,
     /// Where keys and orders come from.
     pub seed: u64,
+    /// Bytes in a node.
+    pub node_size: u32,
     /// Who took part, in the order of tables.
     pub contenders: Vec<Kind>,
     /// Each contender in each operation that it has, by operation.
     pub cells: Vec<Cell>,
+    /// Two threads with one structure against two with one each, for those who offer that.
+    pub pairs: Vec<Pair>,
     /// What a contender costs beside time.
     pub costs: Vec<Cost>,
     /// Rounds were left out because somebody asked for an end.
@@ -63,6 +68,10 @@ pub struct Cost {
     pub insert: Option<Latency>,
     /// Insertion of ascending keys, each timed by itself.
     pub sequential_insert: Option<Latency>,
+    /// Rebuilds of inner nodes during the insertion in random order.
+    pub rebuilds: Option<Rebuilds>,
+    /// Rebuilds of inner nodes during the insertion of ascending keys.
+    pub sequential_rebuilds: Option<Rebuilds>,
 }
 
 /// Thread CPU time of single operations, in nanoseconds.

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::contender::Size;
 use crate::drive::Driven;
 use crate::keys::{Keys, Zipf};
 use crate::operation::THETA;
 use crate::outcome::Turns;
-use crate::{Cost, Error, Kind, Latency, Operation, Outcome};
+use crate::pair::{self, Structures};
+use crate::{Cost, Error, Kind, Latency, Operation, Outcome, Pair};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -23,13 +25,15 @@ pub struct Config {
     pub folder: PathBuf,
     /// Where keys and orders come from.
     pub seed: u64,
+    /// Bytes in a node of every tree in a pool: the size of a class of the pool.
+    pub node_size: u32,
 }
 
 impl Config {
     /// Turns that [`run()`] tells of.
     pub fn turns(&self) -> u64 {
-        let phases = Operation::ALL.len() as u64 * u64::from(self.rounds) + TIMED.len() as u64;
-        phases * self.contenders.len() as u64
+        let round = (Operation::ALL.len() + pair::OPERATIONS.len()) as u64;
+        (round * u64::from(self.rounds) + TIMED.len() as u64) * self.contenders.len() as u64
     }
 }
 
@@ -42,6 +46,8 @@ pub struct Progress {
     pub operation: Operation,
     /// Who.
     pub contender: Kind,
+    /// By so many threads.
+    pub threads: u32,
 }
 
 /// Insertions each of which is also timed by itself.
@@ -55,10 +61,10 @@ struct Entrant {
 }
 
 impl Entrant {
-    fn new(kind: Kind, parent: &Path, keys: u64) -> Result<Entrant, Error> {
+    fn new(kind: Kind, parent: &Path, size: Size) -> Result<Entrant, Error> {
         let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(parent);
         let folder = folder.map_err(|source| Error::Folder { path: parent.to_owned(), source })?;
-        let contender = kind.make(folder.path(), keys)?;
+        let contender = kind.make(folder.path(), size)?;
         Ok(Entrant { kind, contender, _folder: folder })
     }
 }
@@ -82,19 +88,23 @@ pub fn run(config: &Config, progress: &mut dyn FnMut(Progress) -> bool) -> Resul
         let turns = |&contender: &Kind| Turns { operation, contender, turns: Vec::new() };
         all.extend(contenders.iter().map(turns));
     }
-    let mut run = Run { config, zipf, contenders, all, costs: Vec::new(), progress };
+    let (costs, pairs) = (Vec::new(), Vec::new());
+    let mut run = Run { config, zipf, contenders, all, costs, pairs, progress };
     let mut finished = true;
     for round in 1..=rounds {
-        finished = finished && run.round(round)?;
+        finished = finished && run.round(round)? && run.pairs(round)?;
     }
     finished = finished && run.timed()?;
     let cells = run.all.iter().filter_map(|turns| turns.cell(&run.all)).collect();
+    let pairs = run.told_pairs();
     Ok(Outcome {
         keys,
         rounds,
         seed: config.seed,
+        node_size: config.node_size,
         contenders: run.contenders,
         cells,
+        pairs,
         costs: run.costs,
         stopped: !finished,
     })
@@ -106,6 +116,8 @@ struct Run<'r> {
     contenders: Vec<Kind>,
     all: Vec<Turns>,
     costs: Vec<Cost>,
+    /// What two threads did, turn by turn.
+    pairs: Vec<(Operation, Kind, pair::Turn)>,
     progress: &'r mut dyn FnMut(Progress) -> bool,
 }
 
@@ -115,15 +127,21 @@ impl Run<'_> {
     }
 
     fn entrant(&self, kind: Kind) -> Result<Entrant, Error> {
-        Entrant::new(kind, &self.config.folder, self.config.keys)
+        let Config { keys, node_size, .. } = *self.config;
+        Entrant::new(kind, &self.config.folder, Size { keys, node_size })
+    }
+
+    /// The contenders in the order of a round: nobody is always the one after a given other.
+    fn kinds(&self, round: u32) -> Vec<Kind> {
+        let mut kinds = self.contenders.clone();
+        let count = kinds.len().max(1);
+        kinds.rotate_left((round - 1) as usize % count);
+        kinds
     }
 
     /// One round; false: somebody asked for an end, and none of its turns count.
     fn round(&mut self, round: u32) -> Result<bool, Error> {
-        let mut kinds = self.contenders.clone();
-        // Nobody is always the one after a given other.
-        let count = kinds.len().max(1);
-        kinds.rotate_left((round - 1) as usize % count);
+        let kinds = self.kinds(round);
         let mut entrants: Vec<Entrant> = Vec::new();
         let mut turns = Vec::new();
         for operation in Operation::ALL {
@@ -133,7 +151,7 @@ impl Run<'_> {
                 entrants.clear();
             }
             for (at, &kind) in kinds.iter().enumerate() {
-                if !(self.progress)(Progress { round, operation, contender: kind }) {
+                if !(self.progress)(Progress { round, operation, contender: kind, threads: 1 }) {
                     return Ok(false);
                 }
                 let memory = memory_bytes();
@@ -151,8 +169,15 @@ impl Run<'_> {
                     return Err(Error::Wrong { contender, operation, expected, found });
                 }
                 turns.push((operation, kind, turn));
+                let rebuilds = entrant.contender.rebuilds();
                 if round == 1 && operation == Operation::Insert {
                     self.cost(entrant, memory);
+                }
+                if round == 1 && operation == Operation::SequentialInsert {
+                    let mut costs = self.costs.iter_mut();
+                    if let Some(cost) = costs.find(|cost| cost.contender == kind) {
+                        cost.sequential_rebuilds = rebuilds;
+                    }
                 }
             }
         }
@@ -165,6 +190,53 @@ impl Run<'_> {
         Ok(true)
     }
 
+    /// What two threads do, contender by contender; false: somebody asked for an end.
+    fn pairs(&mut self, round: u32) -> Result<bool, Error> {
+        let mut turns = Vec::new();
+        for kind in self.kinds(round) {
+            let mut one = self.entrant(kind)?;
+            let (mut other, mut both) = (self.entrant(kind)?, self.entrant(kind)?);
+            let is_shared = both.contender.shared().is_some();
+            let takes_writers =
+                both.contender.shared().is_some_and(|shared| shared.takes_writers());
+            for operation in pair::OPERATIONS {
+                let contender = kind;
+                if !(self.progress)(Progress { round, operation, contender, threads: 2 }) {
+                    return Ok(false);
+                }
+                if !is_shared {
+                    continue;
+                }
+                let plans = self.keys().halves(u64::from(round) << 8 | operation as u64);
+                if operation.is_fresh() && !takes_writers {
+                    // By one thread, so that two can read.
+                    one.contender.turn(operation, &plans[0])?;
+                    other.contender.turn(operation, &plans[1])?;
+                    both.contender.turn(operation, &plans.concat())?;
+                    continue;
+                }
+                let apart = [&*one.contender, &*other.contender];
+                let structures = Structures { kind, apart, together: &*both.contender };
+                let turn = structures.turn(operation, &plans, round.is_multiple_of(2))?;
+                turns.extend(turn.map(|turn| (operation, kind, turn)));
+            }
+        }
+        self.pairs.extend(turns);
+        Ok(true)
+    }
+
+    fn told_pairs(&self) -> Vec<Pair> {
+        let mut told = Vec::new();
+        for operation in pair::OPERATIONS {
+            for &kind in &self.contenders {
+                let own = self.pairs.iter().filter(|(op, who, _)| (*op, *who) == (operation, kind));
+                let turns: Vec<pair::Turn> = own.map(|(_, _, turn)| *turn).collect();
+                told.extend(Pair::of(operation, kind, &turns));
+            }
+        }
+        told
+    }
+
     /// Notes what a contender that has all keys takes; `memory` is from before it was made.
     fn cost(&mut self, entrant: &Entrant, memory: u64) {
         let per_entry = |bytes: u64| bytes as f64 / self.config.keys as f64;
@@ -174,6 +246,8 @@ impl Run<'_> {
             memory_bytes_per_entry: per_entry(memory_bytes().saturating_sub(memory)),
             insert: None,
             sequential_insert: None,
+            rebuilds: entrant.contender.rebuilds(),
+            sequential_rebuilds: None,
         });
     }
 
@@ -183,7 +257,7 @@ impl Run<'_> {
         for operation in TIMED {
             let plan = operation.plan(self.keys(), &self.zipf, round);
             for kind in self.contenders.clone() {
-                if !(self.progress)(Progress { round, operation, contender: kind }) {
+                if !(self.progress)(Progress { round, operation, contender: kind, threads: 1 }) {
                     return Ok(false);
                 }
                 let histogram = self.entrant(kind)?.contender.timed_inserts(&plan)?;

@@ -5,19 +5,17 @@ use std::fmt;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell as Field, CellAlignment, Table};
 
-use crate::{Cell, Kind, Latency, Operation, Outcome, Spread};
+use crate::nvtree_paper::Rebuilds;
+use crate::{Cell, Kind, Latency, Operation, Outcome, Pair, Spread};
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { keys, rounds, seed, .. } = self;
-        writeln!(f, "{keys} keys of 8 bytes with values of 8 bytes, {rounds} rounds, seed {seed}")?;
+        let Outcome { keys, rounds, seed, node_size, .. } = self;
+        writeln!(f, "{keys} keys of 8 bytes with values of 8 bytes, {rounds} rounds")?;
+        writeln!(f, "nodes of {node_size} bytes, seed {seed}")?;
         if self.stopped {
             writeln!(f, "stopped before its end: the rounds that were whole")?;
         }
-        let rate = |spread: Spread| format!("{:.3} ({:.3})", spread.median, spread.best);
-        let ratio = |spread: Spread| {
-            format!("{:.2} ({:.2}–{:.2})", spread.median, spread.worst, spread.best)
-        };
         self.part(f, "M ops/s of thread CPU time: median (best)", |cell| Some(rate(cell.cpu)))?;
         self.part(f, "M ops/s of wall time: median (best)", |cell| Some(rate(cell.wall)))?;
         self.part(f, "ratio to the one-line persist, by thread CPU time", |cell| {
@@ -29,6 +27,7 @@ impl fmt::Display for Outcome {
             (*fences > 0.0).then(|| format!("{fences:.2} / {lines:.2} / {bytes:.0}"))
         };
         self.part(f, "fences / lines flushed / bytes stored, an operation", counts)?;
+        self.pairs(f)?;
         self.costs(f)
     }
 }
@@ -59,6 +58,24 @@ impl Outcome {
         writeln!(f, "\n{title}\n{table}")
     }
 
+    fn pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pairs.is_empty() {
+            return Ok(());
+        }
+        let columns = [
+            "M ops/s of wall time: median (best)",
+            "ratio by thread CPU time",
+            "ratio by wall time",
+        ];
+        let mut table = headed("", columns);
+        for Pair { operation, contender, wall, cpu_ratio, wall_ratio } in &self.pairs {
+            let texts = [rate(*wall), ratio(*cpu_ratio), ratio(*wall_ratio)];
+            let name = format!("{}, {}", operation.name(), contender.name());
+            table.add_row(row(&name, texts.map(Some)));
+        }
+        writeln!(f, "\ntwo threads on one structure, and their ratio to two with one each\n{table}")
+    }
+
     fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.costs.is_empty() {
             return Ok(());
@@ -68,6 +85,7 @@ impl Outcome {
             "memory bytes / entry",
             "insert ns: median, 99 %, 99.9 %, longest",
             "sequential insert ns: the same",
+            "rebuilds: random, sequential",
         ];
         let mut table = headed("", columns);
         for kind in &self.contenders {
@@ -83,11 +101,28 @@ impl Outcome {
                 Some(format!("{:.1}", cost.memory_bytes_per_entry)),
                 latency(cost.insert),
                 latency(cost.sequential_insert),
+                rebuilds(cost.rebuilds, cost.sequential_rebuilds),
             ];
             table.add_row(row(kind.name(), texts));
         }
         writeln!(f, "\nspace after insertion, and single insertions in thread CPU time\n{table}")
     }
+}
+
+/// Of the insertion in random order, and of that of ascending keys.
+fn rebuilds(random: Option<Rebuilds>, sequential: Option<Rebuilds>) -> Option<String> {
+    let text = |rebuilds: Rebuilds| {
+        format!("{} in {:.1} ms", rebuilds.count, rebuilds.time_ns as f64 / 1e6)
+    };
+    Some(format!("{}, {}", text(random?), text(sequential?)))
+}
+
+fn rate(spread: Spread) -> String {
+    format!("{:.3} ({:.3})", spread.median, spread.best)
+}
+
+fn ratio(spread: Spread) -> String {
+    format!("{:.2} ({:.2}–{:.2})", spread.median, spread.worst, spread.best)
 }
 
 fn headed<'c>(first: &'c str, columns: impl IntoIterator<Item = &'c str>) -> Table {

@@ -37,6 +37,9 @@ struct Nvtree {
     /// Folder for the pools, which are kept with flush instructions whatever the medium
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     path: PathBuf,
+    /// Bytes in a node of every tree in a pool
+    #[arg(long, default_value_t = 1024, value_parser = node_size)]
+    node_size: u32,
     /// Where keys and orders come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -59,6 +62,12 @@ fn kind(name: &str) -> Result<Kind, String> {
     Kind::named(name).ok_or_else(|| format!("known are {}", names().join(", ")))
 }
 
+fn node_size(text: &str) -> Result<u32, String> {
+    let known = [256, 512, 1024, 2048, 4096];
+    let size = text.parse().ok().filter(|size| known.contains(size));
+    size.ok_or_else(|| format!("known are {known:?}"))
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.experiment {
         Experiment::Nvtree(args) => nvtree(args),
@@ -77,18 +86,16 @@ fn nvtree(args: &Nvtree) -> anyhow::Result<Exit> {
         contenders: args.contenders.clone(),
         folder: args.path.clone(),
         seed: args.seed,
+        node_size: args.node_size,
     };
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
     signals::watch(move || stop.store(true, Ordering::Relaxed))?;
     let bar = progress::turns(config.turns());
     let outcome = tembo_bench::run(&config, &mut |turn| {
-        bar.set_message(format!(
-            "round {}: {}, {}",
-            turn.round,
-            turn.operation.name(),
-            turn.contender.name()
-        ));
+        let tembo_bench::Progress { round, operation, contender, threads } = turn;
+        let (operation, contender) = (operation.name(), contender.name());
+        bar.set_message(format!("round {round}: {operation}, {contender}, threads: {threads}"));
         bar.inc(1);
         !stopped.load(Ordering::Relaxed)
     });

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tembo_index::{
     Clock, DeadIntervals, Direction, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
@@ -10,8 +10,8 @@ use tembo_index::{
 };
 use tembo_pool::Pool;
 
-use super::{nameless_pool, pool_options};
-use crate::{Contender, Error};
+use super::{Size, nameless_pool, pool_options};
+use crate::{Contender, Error, Shared};
 
 /// What is retired is given back when so much of it has come together.
 const RETIRED_MAX: usize = 64;
@@ -30,18 +30,21 @@ pub(super) struct Bare {
     dead: DeadIntervals,
     clock: Clock,
     retired: Vec<Retired>,
+    /// What several writers have retired: kept, for nobody knows who still reads it.
+    retired_by_many: Mutex<Vec<Retired>>,
 }
 
 impl Bare {
-    pub(super) fn new(folder: &Path, kind: IndexKind) -> Result<Bare, Error> {
-        let pool = Arc::new(nameless_pool(folder)?);
-        let forest = Arc::new(Forest::new(pool.clone(), pool_options().region.size_max)?);
+    pub(super) fn new(folder: &Path, size: Size, kind: IndexKind) -> Result<Bare, Error> {
+        let pool = Arc::new(nameless_pool(folder, size)?);
+        let forest = Arc::new(Forest::new(pool.clone(), pool_options(size).region.size_max)?);
         let (dead, retained, mut retired) = Default::default();
         let clock = Clock::new(0);
         let stamp = Stamp::grouped(clock.draw(), LANE);
         let writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
         let (index, _) = Index::create(forest.clone(), kind, &writer)?;
-        Ok(Bare { index, pool, forest, dead, clock, retired })
+        let retired_by_many = Mutex::default();
+        Ok(Bare { index, pool, forest, dead, clock, retired, retired_by_many })
     }
 
     fn view(&self) -> View<'_> {
@@ -91,19 +94,49 @@ impl Bare {
         });
     }
 
-    fn put(&mut self, key: u64, value: u64) -> Result<bool, Error> {
+    fn put_alone(&mut self, key: u64, value: u64) -> Result<bool, Error> {
         let (key, value) = (key.to_be_bytes(), value.to_le_bytes());
         self.commit(Op::Put { key: &key, value: &[&value] })
     }
 }
 
+impl Shared for Bare {
+    /// The clock gives each change its version; the CDDS B-Tree takes one writer at a time all the
+    /// same.
+    fn takes_writers(&self) -> bool {
+        self.index.kind() != IndexKind::Cdds
+    }
+
+    fn put(&self, key: u64, value: u64) -> Result<bool, Error> {
+        let (key, value) = (key.to_be_bytes(), value.to_le_bytes());
+        let last = self.clock.last();
+        let (retained, mut retired) = (Retained::new(last, Vec::new()), Vec::new());
+        let stamp = Stamp::single(last, LANE);
+        let dead = &self.dead;
+        let mut writer = Writer { stamp, dead, retained: &retained, retired: &mut retired };
+        let section = self.pool.region().reserve(LINES)?;
+        let op = Op::Put { key: &key, value: &[&value] };
+        let existed = self.index.apply_single(op, &self.clock, &mut writer)?;
+        drop(section);
+        if !retired.is_empty() {
+            let mut all = self.retired_by_many.lock().unwrap_or_else(PoisonError::into_inner);
+            all.append(&mut retired);
+        }
+        existed.ok_or(Error::OneWriter { contender: self.index.kind().name() })
+    }
+
+    fn get(&self, key: u64) -> Result<Option<u64>, Error> {
+        Ok(self.index.get(&key.to_be_bytes(), self.view())?.and_then(number))
+    }
+}
+
 impl Contender for Bare {
     fn insert(&mut self, key: u64, value: u64) -> Result<(), Error> {
-        self.put(key, value).map(drop)
+        self.put_alone(key, value).map(drop)
     }
 
     fn update(&mut self, key: u64, value: u64) -> Result<bool, Error> {
-        self.put(key, value)
+        self.put_alone(key, value)
     }
 
     fn remove(&mut self, key: u64) -> Result<bool, Error> {
@@ -112,7 +145,11 @@ impl Contender for Bare {
     }
 
     fn get(&mut self, key: u64) -> Result<Option<u64>, Error> {
-        Ok(self.index.get(&key.to_be_bytes(), self.view())?.and_then(number))
+        Shared::get(self, key)
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(self)
     }
 
     fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error> {

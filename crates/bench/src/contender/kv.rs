@@ -7,8 +7,8 @@ use tembo_index::IndexKind;
 use tembo_kv::{Direction, Durability, Keyspace, Options, Store};
 
 use super::bare::number;
-use super::{forget_name, pool_options};
-use crate::{Contender, Error};
+use super::{Size, forget_name, pool_options};
+use crate::{Contender, Error, Shared};
 
 /// A store with one keyspace.
 pub(super) struct StrictStore {
@@ -17,18 +17,29 @@ pub(super) struct StrictStore {
 }
 
 impl StrictStore {
-    pub(super) fn new(folder: &Path, index: IndexKind) -> Result<StrictStore, Error> {
+    pub(super) fn new(folder: &Path, size: Size, index: IndexKind) -> Result<StrictStore, Error> {
         let path = folder.join("pool");
-        let options = Options { pool: pool_options(), index, ..Options::default() };
+        let options = Options { pool: pool_options(size), index, ..Options::default() };
         let store = Store::create(&path, &options)?;
         forget_name(&path);
         let keyspace = store.keyspace("bench")?;
         Ok(StrictStore { store, keyspace })
     }
+}
+
+impl Shared for StrictStore {
+    fn takes_writers(&self) -> bool {
+        true
+    }
 
     fn put(&self, key: u64, value: u64) -> Result<bool, Error> {
         let (key, value) = (key.to_be_bytes(), value.to_le_bytes());
         Ok(self.store.put(self.keyspace, &key, &value, Durability::Strict)?)
+    }
+
+    fn get(&self, key: u64) -> Result<Option<u64>, Error> {
+        let value = self.store.get(self.keyspace, &key.to_be_bytes())?;
+        Ok(value.as_deref().and_then(number))
     }
 }
 
@@ -46,8 +57,11 @@ impl Contender for StrictStore {
     }
 
     fn get(&mut self, key: u64) -> Result<Option<u64>, Error> {
-        let value = self.store.get(self.keyspace, &key.to_be_bytes())?;
-        Ok(value.as_deref().and_then(number))
+        Shared::get(self, key)
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(self)
     }
 
     fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error> {

@@ -3,17 +3,22 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::nameless_pool;
-use crate::nvtree_paper::{NvTree, Options, Strategy};
+use super::{Size, nameless_pool};
+use crate::nvtree_paper::{NvTree, Options, Rebuilds, Strategy};
 use crate::{Contender, Error};
 
 /// The paper's tree, alone in a pool.
 pub(super) struct Paper(NvTree);
 
 impl Paper {
-    pub(super) fn new(folder: &Path, strategy: Option<Strategy>) -> Result<Paper, Error> {
-        let pool = Arc::new(nameless_pool(folder)?);
-        Ok(Paper(NvTree::create(pool, &Options { strategy, ..Options::default() })?))
+    pub(super) fn new(
+        folder: &Path,
+        size: Size,
+        strategy: Option<Strategy>,
+    ) -> Result<Paper, Error> {
+        let pool = Arc::new(nameless_pool(folder, size)?);
+        let leaf_size = size.node_size.into();
+        Ok(Paper(NvTree::create(pool, &Options { leaf_size, strategy, ..Options::default() })?))
     }
 }
 
@@ -43,6 +48,10 @@ impl Contender for Paper {
         };
         self.0.scan(key, &mut visit)?;
         Ok(count)
+    }
+
+    fn rebuilds(&self) -> Option<Rebuilds> {
+        Some(self.0.rebuilds())
     }
 
     fn used_bytes(&self) -> u64 {

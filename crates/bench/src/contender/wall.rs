@@ -6,7 +6,7 @@ use tembo_kv::{DomainRequest, RegionOptions};
 use tembo_pmem::{HEADER_SIZE, LINE, Region};
 
 use super::forget_name;
-use crate::{Contender, Error, Operation};
+use crate::{Contender, Error, Operation, Shared};
 
 /// A line for so many keys: about what a dense leaf has.
 const KEYS_PER_LINE: u64 = 2;
@@ -50,6 +50,20 @@ impl Wall {
     }
 }
 
+impl Shared for Wall {
+    fn takes_writers(&self) -> bool {
+        true
+    }
+
+    fn put(&self, key: u64, value: u64) -> Result<bool, Error> {
+        self.persist(key, value).map(|()| true)
+    }
+
+    fn get(&self, _: u64) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+}
+
 impl Contender for Wall {
     fn insert(&mut self, key: u64, value: u64) -> Result<(), Error> {
         self.persist(key, value)
@@ -73,6 +87,10 @@ impl Contender for Wall {
 
     fn used_bytes(&self) -> u64 {
         self.lines * LINE
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(self)
     }
 
     fn offers(&self, operation: Operation) -> bool {

@@ -28,7 +28,7 @@ impl NvTree {
         let slots = self.slots()?;
         self.build(slots)?;
         self.rebuilds.count += 1;
-        self.rebuilds.time += start.elapsed();
+        self.rebuilds.time_ns += start.elapsed().as_nanos() as u64;
         Ok(())
     }
 

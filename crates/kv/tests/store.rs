@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use tembo_kv::{Direction, Durability, Error, Keyspace, Options, Snapshot, Store};
+use tembo_kv::{Direction, Durability, Error, IndexKind, Keyspace, Options, Snapshot, Store};
 use tembo_pmem::{Counters, DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The indexes under test.
+const KINDS: &[IndexKind] = &[IndexKind::Cdds];
 
 struct Directory(PathBuf);
 
@@ -33,16 +36,21 @@ impl Drop for Directory {
     }
 }
 
-fn options(domain: DomainRequest) -> Options {
+fn options(domain: DomainRequest, index: IndexKind) -> Options {
     // Few pages stay private: a store outside a section would be lost with its page.
     let (size_max, log_size, private_max) = (1 << 30, 1 << 20, 256 << 10);
     let region =
         RegionOptions { domain, size_max, log_size, private_max, ..RegionOptions::default() };
     Options {
         pool: PoolOptions { size: 4 << 20, region, ..PoolOptions::default() },
+        index,
         background: true,
-        ..Options::default()
     }
+}
+
+/// In memory, and recovered step by step.
+fn memory(index: IndexKind) -> Options {
+    Options { background: false, ..options(DomainRequest::Volatile, index) }
 }
 
 fn all(snapshot: &Snapshot<'_>, keyspace: Keyspace) -> Map {
@@ -80,8 +88,7 @@ struct Twin {
 }
 
 impl Twin {
-    fn new(path: &Path, domain: DomainRequest, seed: u64) -> Twin {
-        let options = options(domain);
+    fn new(path: &Path, options: Options, seed: u64) -> Twin {
         let store = Store::create(path, &options).unwrap();
         let random = Random(seed * 77 + 5);
         let (now, saved) = Default::default();
@@ -190,8 +197,9 @@ impl Twin {
     }
 }
 
-fn run(path: &Path, domain: DomainRequest, seed: u64, steps: usize) {
-    let mut twin = Twin::new(path, domain, seed);
+fn run(domain: DomainRequest, kind: IndexKind, seed: u64, steps: usize) {
+    let directory = Directory::new(&format!("{domain:?}-{}-{seed}", kind.name()));
+    let mut twin = Twin::new(&directory.pool(), options(domain, kind), seed);
     for name in NAMES {
         twin.store().keyspace(name).unwrap();
     }
@@ -211,24 +219,26 @@ fn run(path: &Path, domain: DomainRequest, seed: u64, steps: usize) {
 
 #[test]
 fn the_store_is_a_map_with_a_past_in_the_flush_domain() {
-    for seed in 1..5 {
-        let directory = Directory::new(&format!("flush-{seed}"));
-        run(&directory.pool(), DomainRequest::Flush, seed, 300);
+    for &kind in KINDS {
+        (1..5).for_each(|seed| run(DomainRequest::Flush, kind, seed, 300));
     }
 }
 
 #[test]
 fn the_store_is_a_map_with_a_past_in_the_logged_domain() {
-    for seed in 1..5 {
-        let directory = Directory::new(&format!("logged-{seed}"));
-        run(&directory.pool(), DomainRequest::Logged, seed, 300);
+    for &kind in KINDS {
+        (1..5).for_each(|seed| run(DomainRequest::Logged, kind, seed, 300));
     }
 }
 
 #[test]
 fn a_pool_may_be_larger_than_the_memory_that_it_may_take() {
-    let directory = Directory::new("larger");
-    let options = options(DomainRequest::Logged);
+    KINDS.iter().for_each(|&kind| is_larger_than_its_memory(kind));
+}
+
+fn is_larger_than_its_memory(kind: IndexKind) {
+    let directory = Directory::new(&format!("larger-{}", kind.name()));
+    let options = options(DomainRequest::Logged, kind);
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("x").unwrap();
     let value = |key: u32, round: u32| vec![(key + round) as u8; 500];
@@ -256,7 +266,11 @@ fn a_pool_may_be_larger_than_the_memory_that_it_may_take() {
 
 #[test]
 fn readers_see_their_version_beside_the_writer() {
-    let store = Store::volatile(&options(DomainRequest::Volatile)).unwrap();
+    KINDS.iter().for_each(|&kind| is_read_beside_the_writer(kind));
+}
+
+fn is_read_beside_the_writer(kind: IndexKind) {
+    let store = Store::volatile(&options(DomainRequest::Volatile, kind)).unwrap();
     let space = store.keyspace("x").unwrap();
     let keys: Vec<Vec<u8>> = (0..300u32).map(|i| format!("k{i:05}").into_bytes()).collect();
     let write = |round: u64| {
@@ -298,7 +312,11 @@ fn readers_see_their_version_beside_the_writer() {
 
 #[test]
 fn rollback_needs_a_retained_version_that_nobody_is_ahead_of() {
-    let store = Store::volatile(&options(DomainRequest::Volatile)).unwrap();
+    KINDS.iter().for_each(|&kind| is_rolled_back(kind));
+}
+
+fn is_rolled_back(kind: IndexKind) {
+    let store = Store::volatile(&options(DomainRequest::Volatile, kind)).unwrap();
     let space = store.keyspace("x").unwrap();
     store.put(space, b"a", b"1", Durability::Strict).unwrap();
     let saved = store.save_snapshot("s").unwrap();
@@ -317,8 +335,7 @@ fn rollback_needs_a_retained_version_that_nobody_is_ahead_of() {
 /// Fences and lines are budgets, whatever the machine: CDDS's own formula.
 #[test]
 fn a_commit_costs_two_fences_and_a_line_an_entry() {
-    let store = Store::volatile(&Options { background: false, ..options(DomainRequest::Volatile) })
-        .unwrap();
+    let store = Store::volatile(&memory(IndexKind::Cdds)).unwrap();
     while store.maintain(64).unwrap() == tembo_kv::Progress::More {}
     let space = store.keyspace("x").unwrap();
     store.put(space, b"warm", b"up", Durability::Buffered).unwrap();
@@ -354,7 +371,7 @@ fn a_commit_costs_two_fences_and_a_line_an_entry() {
 /// Amortised, splits and everything included: random keys as redis-benchmark makes them.
 #[test]
 fn a_million_random_puts_cost_what_the_formula_says() {
-    let mut options = Options { background: false, ..options(DomainRequest::Volatile) };
+    let mut options = memory(IndexKind::Cdds);
     options.pool.size = 1 << 30;
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == tembo_kv::Progress::More {}
@@ -388,8 +405,12 @@ fn a_million_random_puts_cost_what_the_formula_says() {
 /// any recovery.
 #[test]
 fn any_number_of_crashes_before_recovery_leaves_a_store_that_opens() {
-    let directory = Directory::new("crashes");
-    let options = Options { background: false, ..options(DomainRequest::Flush) };
+    KINDS.iter().for_each(|&kind| opens_after_any_number_of_crashes(kind));
+}
+
+fn opens_after_any_number_of_crashes(kind: IndexKind) {
+    let directory = Directory::new(&format!("crashes-{}", kind.name()));
+    let options = Options { background: false, ..options(DomainRequest::Flush, kind) };
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("x").unwrap();
     store.put(space, b"kept", b"1", Durability::Strict).unwrap();

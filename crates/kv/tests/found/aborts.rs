@@ -2,7 +2,7 @@
 
 use tembo_kv::{Durability, Error, Options, Store};
 
-use crate::bench::{Directory, Map, all, expect, fill, key, kill, options, recover};
+use super::bench::{Directory, Map, all, expect, fill, key, kill, options, recover};
 
 const KEYS: u64 = 4000;
 

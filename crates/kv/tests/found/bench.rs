@@ -10,6 +10,8 @@ use tembo_kv::{Direction, Durability, Keyspace, Options, Progress, Snapshot, Sto
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::{Geometry, PoolOptions};
 
+use super::INDEX;
+
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Gone when dropped.
@@ -17,7 +19,8 @@ pub(crate) struct Directory(PathBuf);
 
 impl Directory {
     pub(crate) fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("tembo-found-{}-{name}", std::process::id()));
+        let (index, process) = (INDEX.name(), std::process::id());
+        let path = std::env::temp_dir().join(format!("tembo-found-{process}-{index}-{name}"));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Directory(path)
@@ -48,7 +51,7 @@ pub(crate) fn options(size: u64, size_max: u64) -> Options {
         ..RegionOptions::default()
     };
     let pool = PoolOptions { size, region, ..PoolOptions::default() };
-    Options { pool, background: false, ..Options::default() }
+    Options { pool, index: INDEX, background: false }
 }
 
 /// A pool of that size, which does not grow, with nodes of four entries.

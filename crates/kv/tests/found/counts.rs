@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tembo_kv::{Durability, Options, Store};
 
-use crate::bench::{Directory, Map, Random, expect, fill, key, kill, options, recover};
+use super::bench::{Directory, Map, Random, expect, fill, key, kill, options, recover};
 
 const KEYS: u64 = 8000;
 

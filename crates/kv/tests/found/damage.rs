@@ -3,8 +3,8 @@
 use tembo_kv::{Durability, Error, Store};
 use tembo_pool::Geometry;
 
-use crate::bench::{Directory, ends, fill, key, options, tiny};
-use crate::image::{ROOT_WORD, closed, judge, object, patch, word};
+use super::bench::{Directory, ends, fill, key, options, tiny};
+use super::image::{ROOT_WORD, closed, judge, object, patch, word};
 
 /// What the store says to an image with words changed by `damage`; no hang, no panic.
 fn after(what: &str, damage: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {

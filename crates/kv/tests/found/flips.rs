@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tembo_kv::Store;
 
-use crate::bench::{Directory, Random, ends, tiny};
-use crate::image::{ROOT_WORD, SIZE, closed, judge, patch, word};
+use super::bench::{Directory, Random, ends, tiny};
+use super::image::{ROOT_WORD, SIZE, closed, judge, patch, word};
 
 /// One change of an image.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use tembo_kv::{Durability, Error, Options, Store};
 use tembo_pmem::Counters;
 
-use crate::bench::{Directory, Map, Random, expect, fill, key, kill, options, recover, tiny};
+use super::bench::{Directory, Map, Random, expect, fill, key, kill, options, recover, tiny};
 
 /// Transactions of puts in a pool that has no room for all of them; how many were refused.
 fn overfill(store: &Store, map: &mut Map, random: &mut Random) -> u32 {

@@ -8,7 +8,7 @@ use tembo_kv::{Direction, Durability, Error, Snapshot, Store};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Pool, PoolOptions};
 
-use crate::bench::{Directory, key, recover, tiny};
+use super::bench::{Directory, key, recover, tiny};
 
 /// docs/formats/superblock.md: the pool's first root word.
 pub(crate) const ROOT_WORD: usize = 4096 + 128;

@@ -3,7 +3,7 @@
 use tembo_kv::{Durability, Options, Store};
 use tembo_pmem::RegionOptions;
 
-use crate::bench::{Directory, options};
+use super::bench::{Directory, options};
 
 fn value(seed: u64, size: usize) -> Vec<u8> {
     (0..size as u64 / 8).flat_map(|i| (i * 0x9E37_79B9 + seed).to_le_bytes()).collect()

@@ -2,7 +2,7 @@
 
 use tembo_kv::{Durability, Error, Store};
 
-use crate::bench::{options, recover};
+use super::bench::{options, recover};
 
 fn store() -> Store {
     let store = Store::volatile(&options(4 << 20, 16 << 20)).unwrap();

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tembo_kv::{Durability, Options, Progress, Store};
 
-use crate::bench::{Directory, Map, expect, fill, key, options};
+use super::bench::{Directory, Map, expect, fill, key, options};
 
 const KEYS: u64 = 3000;
 

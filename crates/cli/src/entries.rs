@@ -120,7 +120,8 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
             indexed += 1;
             let found = format::decode_expiry_entry(index_key).zip(database.data);
             let agrees = found.is_some_and(|((expiry_ms, key), data)| {
-                let value = snapshot.get(data, key).ok().flatten().map(Value::decode);
+                let found = snapshot.get(data, key).ok().flatten();
+                let value = found.as_deref().map(Value::decode);
                 matches!(value, Some(Ok(value)) if value.expiry_ms == Some(expiry_ms))
             });
             if !agrees {

@@ -236,7 +236,6 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
         kv::Error::Poisoned => Some(Exit::Poisoned),
         kv::Error::Pool(error) => of_pool(error),
         kv::Error::Region(error) => of_pmem(error),
-        kv::Error::Index(tembo_index::Error::NoSuchIndex { .. }) => Some(Exit::Usage),
         kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
         _ => None,
     }

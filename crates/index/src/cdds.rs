@@ -87,7 +87,7 @@ use self::node::Node;
 use crate::error::damaged;
 use crate::{
     CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
-    Surveyor, VersionedIndex, View, Visit, Writer,
+    Surveyor, Value, VersionedIndex, View, Visit, Writer,
 };
 
 /// Longest key, in bytes: a node's prefix length has sixteen bits.
@@ -177,8 +177,8 @@ impl Cdds {
 }
 
 impl VersionedIndex for Cdds {
-    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
-        self.lookup(key, Place::default(), view)
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
+        Ok(self.lookup(key, Place::default(), view)?.map(Value::in_pool))
     }
 
     fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {

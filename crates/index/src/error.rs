@@ -2,8 +2,6 @@
 
 use tembo_pmem::Fault;
 
-use crate::IndexKind;
-
 /// Errors of an index operation. Before its first store an operation either has everything that it
 /// needs or fails with [`Error::Pool`]; later only damage can stop it.
 #[derive(Debug, thiserror::Error)]
@@ -15,12 +13,6 @@ pub enum Error {
     /// An offset on media led outside the pool.
     #[error("damaged index: {0}")]
     Fault(#[from] Fault),
-    /// Nothing was made.
-    #[error("this program makes no {} index", .kind.name())]
-    NoSuchIndex {
-        /// The one that was asked for.
-        kind: IndexKind,
-    },
     /// The surveyor wanted no more.
     #[error("the survey was stopped")]
     Stopped,

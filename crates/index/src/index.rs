@@ -8,7 +8,7 @@ use tembo_pool::{Object, Pool};
 use crate::error::damaged;
 use crate::{
     Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Retained,
-    Stamp, Surveyor, VersionedIndex, View, Visit, Writer,
+    Stamp, Surveyor, Value, VersionedIndex, View, Visit, Writer,
 };
 
 /// The indexes that there are.
@@ -59,7 +59,7 @@ impl Index {
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
     ///
     /// # Errors
-    /// [`Error::NoSuchIndex`]; those of the pool.
+    /// Those of the pool.
     pub fn format(pool: &Pool, kind: IndexKind, birth: Stamp) -> Result<Object, Error> {
         match kind {
             IndexKind::Cdds => Cdds::format(pool, birth),
@@ -127,7 +127,7 @@ impl Index {
 }
 
 impl VersionedIndex for Index {
-    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
         either!(self, index => index.get(key, view))
     }
 

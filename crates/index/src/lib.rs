@@ -14,6 +14,7 @@ mod retained;
 mod sides;
 mod simd;
 mod stamp;
+mod value;
 mod versioned;
 
 pub use cdds::Cdds;
@@ -25,6 +26,7 @@ pub use index::{Index, IndexKind};
 pub use nvtree::NvTree;
 pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
+pub use value::Value;
 pub use versioned::{
     CheckReport, Direction, KeyValue, Op, Place, Retired, Surveyor, VersionedIndex, View, Visit,
     Writer,

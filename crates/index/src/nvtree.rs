@@ -72,7 +72,7 @@ use self::leaf::Leaf;
 use crate::error::damaged;
 use crate::{
     CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
-    Surveyor, VersionedIndex, View, Visit, Writer,
+    Surveyor, Value, VersionedIndex, View, Visit, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -192,12 +192,12 @@ impl NvTree {
 }
 
 impl VersionedIndex for NvTree {
-    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
-        self.lookup(key, view)
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
+        self.lookup(key, view, |leaf, _, element| leaf.copied_value(element))
     }
 
     fn get_at(&self, _place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
-        self.lookup(key, view)
+        self.lookup(key, view, |leaf, at, element| leaf.value(at, element))
     }
 
     fn look_ahead(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {

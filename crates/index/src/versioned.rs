@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use crate::{Clock, DeadIntervals, Error, Retained, Stamp};
+use crate::{Clock, DeadIntervals, Error, Retained, Stamp, Value};
 use tembo_pool::Object;
 
 /// A point in the history of the store, from which one reads.
@@ -114,9 +114,10 @@ pub trait Surveyor {
 /// version that it reads.
 pub trait VersionedIndex: Send + Sync {
     /// The value under `key`.
-    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error>;
+    fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error>;
 
-    /// As `get`, in the view of the one writer, of a key whose place is known.
+    /// As `get`, for the one writer and in its view, of a key whose place is known: as the value lies in
+    /// the pool, sound until the writer's next change.
     fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error>;
 
     /// Finds the places of keys that will soon be read or changed in the view of the one writer, for

@@ -127,7 +127,7 @@ impl House {
             }
             let expected = now.get(key).map(Vec::as_slice);
             assert_eq!(self.tree.get_at(place, key, view).unwrap(), expected);
-            assert_eq!(self.tree.get(key, view).unwrap(), expected);
+            assert_eq!(self.tree.get(key, view).unwrap().as_deref(), expected);
         }
         if commit {
             self.visible = self.version;
@@ -171,7 +171,10 @@ impl House {
             None => self.now.remove(&key),
         };
         let view = View { version: self.version, dead: &dead };
-        assert_eq!(self.tree.get(&key, view).unwrap(), self.now.get(&key).map(Vec::as_slice));
+        assert_eq!(
+            self.tree.get(&key, view).unwrap().as_deref(),
+            self.now.get(&key).map(Vec::as_slice)
+        );
     }
 
     /// Some steps of logical collection.

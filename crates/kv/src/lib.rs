@@ -29,7 +29,7 @@ pub use check::{Check, Report};
 pub use error::Error;
 pub use snapshot::Snapshot;
 pub use store::{Options, Store};
-pub use tembo_index::{CheckReport, Direction, IndexKind};
+pub use tembo_index::{CheckReport, Direction, IndexKind, Value};
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 pub use tembo_pool::PoolOptions;
 pub use transaction::Transaction;

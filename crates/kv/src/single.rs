@@ -9,7 +9,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use tembo_index::{DeadIntervals, Op, Stamp, VersionedIndex, View, Writer};
+use tembo_index::{DeadIntervals, Op, Stamp, Value, VersionedIndex, View, Writer};
 
 use crate::inner::Inner;
 use crate::ledger::LANE;
@@ -131,7 +131,7 @@ impl Inner {
 
 impl Reading<'_> {
     /// The value under `key`.
-    pub(crate) fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+    pub(crate) fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let known = self.known.trees.get(keyspace.id as usize);
         let known = known
             .filter(|known| known.incarnation == keyspace.incarnation)

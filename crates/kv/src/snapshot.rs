@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use tembo_index::{DeadIntervals, Direction, Index, VersionedIndex, View, Visit};
+use tembo_index::{DeadIntervals, Direction, Index, Value, VersionedIndex, View, Visit};
 
 use crate::catalogue::open_tree;
 use crate::inner::{Current, Inner};
@@ -73,7 +73,7 @@ impl<'s> Snapshot<'s> {
     }
 
     /// The value under `key`.
-    pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+    pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         Ok(self.tree(keyspace)?.get(key, self.view())?)
     }
 

@@ -195,7 +195,7 @@ impl Store {
         self.get_with(keyspace, key, |value| value.map(<[u8]>::to_vec))
     }
 
-    /// Calls `read` with the value under `key` in the visible version, as it lies in the pool. No
+    /// Calls `read` with the value under `key` in the visible version. No
     /// rollback is possible in the meantime, and no space of that version is given back.
     ///
     /// # Errors
@@ -208,8 +208,8 @@ impl Store {
     ) -> Result<T, Error> {
         let reading = self.inner.begin_reading();
         match reading {
-            Some(reading) => Ok(read(reading.get(keyspace, key)?)),
-            None => Ok(read(self.snapshot()?.get(keyspace, key)?)),
+            Some(reading) => Ok(read(reading.get(keyspace, key)?.as_deref())),
+            None => Ok(read(self.snapshot()?.get(keyspace, key)?.as_deref())),
         }
     }
 

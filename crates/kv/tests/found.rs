@@ -20,3 +20,18 @@ mod cdds {
     mod rollback;
     mod scrub;
 }
+
+#[path = "found"]
+mod nvtree {
+    /// Of every store in here.
+    pub(crate) const INDEX: tembo_kv::IndexKind = tembo_kv::IndexKind::Nvtree;
+
+    mod aborts;
+    #[allow(dead_code)]
+    mod bench;
+    mod counts;
+    mod large;
+    mod orders;
+    mod rollback;
+    mod scrub;
+}

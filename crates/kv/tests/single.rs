@@ -7,7 +7,7 @@ use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store}
 use tembo_pool::Geometry;
 
 /// The indexes under test.
-const KINDS: &[IndexKind] = &[IndexKind::Cdds];
+const KINDS: &[IndexKind] = &IndexKind::ALL;
 
 fn store(index: IndexKind) -> (Store, Keyspace) {
     let mut options = Options { index, background: false, ..Options::default() };

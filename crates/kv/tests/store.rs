@@ -13,7 +13,7 @@ use tembo_pool::PoolOptions;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The indexes under test.
-const KINDS: &[IndexKind] = &[IndexKind::Cdds];
+const KINDS: &[IndexKind] = &IndexKind::ALL;
 
 struct Directory(PathBuf);
 
@@ -260,7 +260,7 @@ fn is_larger_than_its_memory(kind: IndexKind) {
     let snapshot = store.snapshot().unwrap();
     for key in 0..20_000u32 {
         let found = snapshot.get(space, &key.to_le_bytes()).unwrap();
-        assert_eq!(found, Some(value(key, 2).as_slice()));
+        assert_eq!(found.as_deref(), Some(value(key, 2).as_slice()));
     }
 }
 

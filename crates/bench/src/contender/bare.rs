@@ -126,7 +126,7 @@ impl Shared for Bare {
     }
 
     fn get(&self, key: u64) -> Result<Option<u64>, Error> {
-        Ok(self.index.get(&key.to_be_bytes(), self.view())?.and_then(number))
+        Ok(self.index.get(&key.to_be_bytes(), self.view())?.as_deref().and_then(number))
     }
 }
 

@@ -14,7 +14,7 @@ use super::inner::{LeafId, Lows};
 use super::side::{Side, Traits};
 use crate::cdds::record::{head, read_key, read_record};
 use crate::error::damaged;
-use crate::{Error, Forest};
+use crate::{Error, Forest, Value};
 
 const SHAPE_MASK: u32 = (1 << SHAPE_BITS) - 1;
 
@@ -201,6 +201,18 @@ impl<'f> Leaf<'f> {
     pub(crate) fn payload_offset(&self, slot: usize) -> u64 {
         let (line, at) = (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE);
         self.line_offset(line) + (at * size_of::<Pair>() + offset_of!(Pair, payload)) as u64
+    }
+
+    /// The value of an element, for a reader: a writer may move the element while it is read.
+    #[inline]
+    pub(crate) fn copied_value(&self, element: &Element) -> Result<Value<'f>, Error> {
+        match element.shape.value_len() {
+            Some(len) => Ok(Value::copy(element.payload, len)),
+            None => {
+                let record = Object::from_bits(element.payload);
+                Ok(Value::in_pool(read_record(self.region(), record)?.1))
+            }
+        }
     }
 
     /// The value of an element whose payload lies at `at`, as it lies in the pool.

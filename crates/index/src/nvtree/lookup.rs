@@ -84,12 +84,19 @@ impl NvTree {
         Ok(())
     }
 
-    pub(crate) fn lookup(&self, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+    /// What `take` makes of the element that the view sees, with the place of its payload.
+    #[inline]
+    pub(crate) fn lookup<'f, T>(
+        &'f self,
+        key: &[u8],
+        view: View<'_>,
+        take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
         let hash = prints::hash(key);
         loop {
             let spot = self.spot(key, hash)?;
             let value = match spot.seen(view) {
-                Ok(Some((at, element))) => spot.leaf.value(at, &element).map(Some),
+                Ok(Some((at, element))) => take(&spot.leaf, at, &element).map(Some),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };

@@ -231,8 +231,8 @@ impl Shown {
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
         let mut key = Vec::with_capacity(self.prefix.len() + 8);
-        let mut show = |(at, element): &(u64, Element)| {
-            let value = leaf.value(*at, element)?;
+        let mut show = |(_, element): &(u64, Element)| {
+            let value = leaf.copied_value(element)?;
             match element.shape.key_len() {
                 Some(len) if !element.shape.is_odd() => {
                     key.clear();
@@ -241,7 +241,7 @@ impl Shown {
                 }
                 _ => key = leaf.key_of(element)?,
             }
-            Ok::<bool, Error>(!walk.contains(&key) || visit(&key, value))
+            Ok::<bool, Error>(!walk.contains(&key) || visit(&key, &value))
         };
         match walk.direction {
             Direction::Forward => {

@@ -116,7 +116,11 @@ pub(crate) fn expect(store: &Store, space: Keyspace, map: &Map, what: &str) {
     let snapshot = store.snapshot().unwrap();
     for (key, value) in map {
         let found = snapshot.get(space, key).unwrap();
-        assert!(found == Some(value.as_slice()), "{what}: {}", String::from_utf8_lossy(key));
+        assert!(
+            found.as_deref() == Some(value.as_slice()),
+            "{what}: {}",
+            String::from_utf8_lossy(key)
+        );
     }
     assert!(all(&snapshot, space) == *map, "{what}: a range sees something else");
 }

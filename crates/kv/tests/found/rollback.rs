@@ -35,7 +35,7 @@ fn rollback_is_refused_while_any_handle_above_the_version_is_open() {
         assert_eq!(store.get(space, b"x").unwrap().as_deref(), Some(&b"three"[..]));
         recover(&store);
         (0..50).for_each(|i| drop(store.put(space, &[b'y', i], b"z", Durability::Buffered)));
-        assert_eq!(handle.get(space, b"x").unwrap(), Some(&b"two"[..]));
+        assert_eq!(handle.get(space, b"x").unwrap().as_deref(), Some(&b"two"[..]));
         drop(handle);
         store.rollback(low).unwrap();
         assert_eq!(store.snapshots(), [("low".to_owned(), low)]);
@@ -105,7 +105,7 @@ fn a_snapshot_does_not_take_a_gone_keyspace_for_another() {
     let snapshot = store.snapshot().unwrap();
     let found = snapshot.get(gone, b"k");
     assert!(matches!(found, Err(Error::NoSuchKeyspace { .. })), "{found:?}");
-    assert_eq!(snapshot.get(other, b"k").unwrap(), Some(&b"of other"[..]));
+    assert_eq!(snapshot.get(other, b"k").unwrap().as_deref(), Some(&b"of other"[..]));
     assert!(snapshot.keyspaces().unwrap().contains(&("other".to_owned(), other)));
     // A version before there was such a keyspace.
     let before = store.snapshot_at(version).unwrap();

@@ -289,7 +289,7 @@ impl Shelf {
         expect(list.is_sorted_by(|a, b| a.0 < b.0), "a range in order")?;
         for (key, value) in &list {
             let found = self.tree.get(key, view).map_err(text)?;
-            expect(found == Some(value.as_slice()), "get and range disagree")?;
+            expect(found.as_deref() == Some(value.as_slice()), "get and range disagree")?;
         }
         let mut down = Vec::new();
         let mut visit = |key: &[u8], _: &[u8]| {

@@ -157,7 +157,7 @@ fn map(snapshot: &Snapshot<'_>, space: Keyspace) -> Result<Map, String> {
         return Err("a range depends on its direction, or is not in order".into());
     }
     for (key, value) in &up {
-        if snapshot.get(space, key).map_err(text)? != Some(value.as_slice()) {
+        if snapshot.get(space, key).map_err(text)?.as_deref() != Some(value.as_slice()) {
             return Err("get and range disagree".into());
         }
     }

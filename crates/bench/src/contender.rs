@@ -109,8 +109,12 @@ pub enum Kind {
     Btreemap,
     /// The CDDS B-Tree, bare: versions, a commit and a fence for each operation.
     Cdds,
-    /// The store with its default index, a strict commit for each operation.
-    Kv,
+    /// The NV-Tree of this house, bare: versions, each operation commits by itself.
+    Nvtree,
+    /// The store over the CDDS B-Tree, a strict commit for each operation.
+    KvCdds,
+    /// The store over the NV-Tree, a strict commit for each operation.
+    KvNvtree,
     /// The NV-Tree as its paper has it: no versions, two fences for each operation.
     NvtreePaper,
     /// The same, with sizes that follow the workload by the balanced strategy.
@@ -119,11 +123,13 @@ pub enum Kind {
 
 impl Kind {
     /// In the order of tables.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Wall,
         Kind::Btreemap,
         Kind::Cdds,
-        Kind::Kv,
+        Kind::Nvtree,
+        Kind::KvCdds,
+        Kind::KvNvtree,
         Kind::NvtreePaper,
         Kind::NvtreePaperAdaptive,
     ];
@@ -134,7 +140,9 @@ impl Kind {
             Kind::Wall => "wall",
             Kind::Btreemap => "btreemap",
             Kind::Cdds => "cdds",
-            Kind::Kv => "kv",
+            Kind::Nvtree => "nvtree",
+            Kind::KvCdds => "kv-cdds",
+            Kind::KvNvtree => "kv-nvtree",
             Kind::NvtreePaper => "nvtree-paper",
             Kind::NvtreePaperAdaptive => "nvtree-paper-adaptive",
         }
@@ -151,7 +159,9 @@ impl Kind {
             Kind::Wall => Box::new(wall::Wall::new(folder, size.keys)?),
             Kind::Btreemap => Box::new(btreemap::Volatile::default()),
             Kind::Cdds => Box::new(bare::Bare::new(folder, size, IndexKind::Cdds)?),
-            Kind::Kv => Box::new(kv::StrictStore::new(folder, size, IndexKind::default())?),
+            Kind::Nvtree => Box::new(bare::Bare::new(folder, size, IndexKind::Nvtree)?),
+            Kind::KvCdds => Box::new(kv::StrictStore::new(folder, size, IndexKind::Cdds)?),
+            Kind::KvNvtree => Box::new(kv::StrictStore::new(folder, size, IndexKind::Nvtree)?),
             Kind::NvtreePaper => Box::new(paper::Paper::new(folder, size, None)?),
             Kind::NvtreePaperAdaptive => {
                 Box::new(paper::Paper::new(folder, size, Some(Strategy::Balanced))?)

@@ -38,8 +38,8 @@ impl Shared for StrictStore {
     }
 
     fn get(&self, key: u64) -> Result<Option<u64>, Error> {
-        let value = self.store.get(self.keyspace, &key.to_be_bytes())?;
-        Ok(value.as_deref().and_then(number))
+        let read = |value: Option<&[u8]>| value.and_then(number);
+        Ok(self.store.get_with(self.keyspace, &key.to_be_bytes(), read)?)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Found {
 impl NvTree {
     /// The leaf that the key belongs to, at a moment at which nobody changed it.
     #[inline]
-    pub(crate) fn spot<'f, 'k>(&'f self, key: &'k [u8], hash: u64) -> Result<Spot<'f, 'k>, Error> {
+    fn leaf_of(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
         let inner = self.inner()?;
         loop {
             let (id, ticket) = inner.find(key, &*self.forest)?;
@@ -47,10 +47,18 @@ impl NvTree {
                 make(&leaf)?;
                 continue;
             };
-            let (prints, traits) = leaf.side.prints();
-            if !inner.still(ticket) {
-                continue;
+            if inner.still(ticket) {
+                return Ok((leaf, moment));
             }
+        }
+    }
+
+    /// As `leaf_of`, with what the side-car says.
+    #[inline]
+    pub(crate) fn spot<'f, 'k>(&'f self, key: &'k [u8], hash: u64) -> Result<Spot<'f, 'k>, Error> {
+        loop {
+            let (leaf, moment) = self.leaf_of(key, hash)?;
+            let (prints, traits) = leaf.side.prints();
             match leaf.place(key, traits) {
                 Ok(placed) => return Ok(Spot { leaf, moment, prints, traits, placed, hash }),
                 Err(error) if leaf.side.still(moment) => return Err(error),
@@ -94,8 +102,35 @@ impl NvTree {
     ) -> Result<Option<T>, Error> {
         let hash = prints::hash(key);
         loop {
+            let (leaf, moment) = self.leaf_of(key, hash)?;
+            let value = if leaf.side.newest() <= view.version {
+                newest(&leaf, key, hash).and_then(|found| match found {
+                    Some(found) => {
+                        take(&leaf, leaf.payload_offset(found.slot), &found.element).map(Some)
+                    }
+                    None => Ok(None),
+                })
+            } else {
+                self.lookup_among_all(key, hash, view, &take)
+            };
+            if leaf.side.still(moment) {
+                return value;
+            }
+        }
+    }
+
+    /// As `lookup`, where there are elements that the view does not see.
+    #[cold]
+    fn lookup_among_all<'f, T>(
+        &'f self,
+        key: &[u8],
+        hash: u64,
+        view: View<'_>,
+        take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        loop {
             let spot = self.spot(key, hash)?;
-            let value = match spot.seen(view) {
+            let value = match spot.seen_among_all(view) {
                 Ok(Some((at, element))) => take(&spot.leaf, at, &element).map(Some),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
@@ -105,6 +140,21 @@ impl NvTree {
             }
         }
     }
+}
+
+/// The newest element of the key in a leaf, unless that is a removal. The key's record must be safe
+/// to read: its version pinned, or the caller the writer.
+#[inline]
+fn newest(leaf: &Leaf<'_>, key: &[u8], hash: u64) -> Result<Option<Found>, Error> {
+    let (prints, traits) = leaf.side.prints();
+    let placed = leaf.place(key, traits)?;
+    for slot in prints.matching(print(hash), leaf.lines()) {
+        let (element, meta) = leaf.element(slot)?;
+        if leaf.is_of(&element, &placed)? {
+            return Ok(Some(Found { slot, element, meta }));
+        }
+    }
+    Ok(None)
 }
 
 impl<'f> Spot<'f, '_> {
@@ -122,17 +172,6 @@ impl<'f> Spot<'f, '_> {
     }
 
     /// The element that the view sees, and where its payload lies. Sound if the moment still is.
-    #[inline]
-    fn seen(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
-        if self.leaf.side.newest() <= view.version {
-            let found = self.newest()?;
-            return Ok(found.map(|found| (self.leaf.payload_offset(found.slot), found.element)));
-        }
-        self.seen_among_all(view)
-    }
-
-    /// As `seen`, where there are elements that the view does not see.
-    #[cold]
     fn seen_among_all(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
         let bases = self.leaf.bases()?;
         let mut best: Option<(Stamp, u64, Element, bool)> = None;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::element::{Element, Meta};
 use super::format::SLOTS_PER_LINE;
+use super::halve::{Ranks, slot_of};
 use super::history::{self, Old};
 use super::leaf::Leaf;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
@@ -292,6 +293,12 @@ pub(crate) fn set(leaf: &Leaf<'_>, guard: &Guard<'_>, prints: &Prints) -> Result
 /// Notes the order of the newest elements, for whoever walks the leaf.
 pub(crate) fn make_order(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Error> {
     let (prints, _) = guard.prints();
+    if let Some(mut ranks) = Ranks::of(leaf, prints.live(leaf.lines()))? {
+        ranks.as_mut_slice().sort_unstable();
+        let order = Order::of(ranks.as_mut_slice().iter().map(|&ranked| slot_of(ranked)));
+        guard.set_order(&order);
+        return Ok(order);
+    }
     let mut live = Contents::default();
     for slot in prints.live(leaf.lines()) {
         let (element, meta) = leaf.element(slot)?;

@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use tembo_pmem::{Region, prefetch};
+use tembo_pmem::{Region, Word, prefetch};
 use tembo_pool::Object;
 
 use super::element::{Element, Meta, Shape};
@@ -89,6 +89,12 @@ impl<'f> Leaf<'f> {
     #[inline]
     pub(crate) fn line(&self, line: usize) -> Result<&'f Line, Error> {
         Ok(self.region().get(self.line_offset(line))?)
+    }
+
+    /// All of its lines.
+    #[inline]
+    pub(crate) fn all_lines(&self) -> Result<Lines<'f>, Error> {
+        Ok(Lines(self.region().words(self.line_offset(0), self.lines() * LINE_WORDS)?))
     }
 
     /// Says that a line of it will be read soon.
@@ -241,19 +247,41 @@ impl<'f> Leaf<'f> {
     }
 }
 
+const LINE_WORDS: usize = LINE_SIZE as usize / 8;
+
+/// The lines of a leaf, looked at as words.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines<'f>(&'f [Word]);
+
+impl Lines<'_> {
+    /// The element in a slot, and its meta bits; nothing if there is no such slot.
+    #[inline]
+    pub(crate) fn read(&self, slot: usize) -> (Element, Meta) {
+        let (line, at) = (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE);
+        let Some(words) = self.0.get(line * LINE_WORDS..(line + 1) * LINE_WORDS) else {
+            return Default::default();
+        };
+        decode(&words[2 * at], &words[2 * at + 1], (&words[6], &words[7]), at)
+    }
+}
+
 /// An element and its meta bits in a line.
 #[inline]
 pub(crate) fn read(line: &Line, at: usize) -> (Element, Meta) {
-    let (metas, tail) = (line.metas.load(), line.meta_and_shapes.load());
+    let pair = &line.pairs[at];
+    decode(&pair.key, &pair.payload, (&line.metas, &line.meta_and_shapes), at)
+}
+
+#[inline]
+fn decode(key: &Word, payload: &Word, tail: (&Word, &Word), at: usize) -> (Element, Meta) {
+    let (metas, tail) = (tail.0.load(), tail.1.load());
     let meta = match at {
         0 => metas as u32,
         1 => (metas >> 32) as u32,
         _ => tail as u32,
     };
     let shape = (tail >> 32) as u32 >> (at as u32 * SHAPE_BITS) & SHAPE_MASK;
-    let pair = &line.pairs[at];
-    let element =
-        Element { key: pair.key.load(), payload: pair.payload.load(), shape: Shape(shape) };
+    let element = Element { key: key.load(), payload: payload.load(), shape: Shape(shape) };
     (element, Meta(meta))
 }
 
@@ -304,7 +332,7 @@ pub(crate) fn erase(region: &Region, line: &Line, at: usize) {
 
 /// The word that has the meta bits of a place.
 #[inline]
-fn meta_word(line: &Line, at: usize) -> &tembo_pmem::Word {
+fn meta_word(line: &Line, at: usize) -> &Word {
     if at < 2 { &line.metas } else { &line.meta_and_shapes }
 }
 

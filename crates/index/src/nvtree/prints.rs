@@ -50,7 +50,13 @@ pub(crate) fn print(hash: u64) -> u8 {
 /// Which of some lines an element of a key with this hash had best lie in.
 #[inline]
 pub(crate) fn line(hash: u64, lines: usize) -> usize {
-    (((hash >> 32) * lines as u64) >> 32) as usize
+    line_of(print(hash), lines)
+}
+
+/// As [`line`], from the fingerprint.
+#[inline]
+pub(crate) fn line_of(print: u8, lines: usize) -> usize {
+    (usize::from(print) * lines) >> 8
 }
 
 /// A set of slots.

@@ -30,6 +30,9 @@ impl NvTree {
         let leaf = &spot.leaf;
         let _section = self.reserve_structure(spot.placed.key().len() as u64)?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+        if self.halve(spot, &guard)? {
+            return Ok(());
+        }
         let contents = Contents::read(leaf, writer.dead)?;
         let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
         let free = leaf.slots() - kept.seen.len();

@@ -20,9 +20,10 @@ struct Walk<'k> {
 /// What a walk shows of a leaf.
 #[derive(Default)]
 struct Shown {
-    /// Where the payload lies, and the element.
-    elements: Vec<(u64, Element)>,
+    elements: Vec<Element>,
     prefix: Vec<u8>,
+    /// The key being shown.
+    key: Vec<u8>,
 }
 
 impl Walk<'_> {
@@ -57,6 +58,14 @@ impl Walk<'_> {
             Bound::Included(to) => low > to,
             Bound::Excluded(to) => low >= to,
             Bound::Unbounded => false,
+        }
+    }
+
+    /// Whether every key below that one is not above the range.
+    fn is_wholly_below(&self, high: &[u8]) -> bool {
+        match self.to {
+            Bound::Included(to) | Bound::Excluded(to) => high <= to,
+            Bound::Unbounded => true,
         }
     }
 
@@ -100,6 +109,8 @@ impl NvTree {
             Bound::Unbounded => Vec::new(),
         };
         let mut spot: Option<(Leaf<'_>, Moment)> = None;
+        // Past the first leaf there is nothing below the range.
+        let mut is_inside = matches!(walk.from, Bound::Unbounded);
         loop {
             let (leaf, moment) = match spot.take() {
                 Some(spot) => spot,
@@ -121,9 +132,12 @@ impl NvTree {
             if let Some(next) = &next {
                 (0..next.lines()).for_each(|line| next.prefetch_line(line));
             }
-            if !shown.visit(&leaf, walk, visit)? {
+            let high = next.as_ref().map(Leaf::low).transpose()?;
+            let (above, below) = (is_inside, high.is_some_and(|high| walk.is_wholly_below(high)));
+            if !shown.visit(&leaf, walk, above && below, visit)? {
                 return Ok(());
             }
+            is_inside = true;
             let Some(next) = next else { return Ok(()) };
             let low = next.low()?;
             if walk.is_below(low) {
@@ -176,7 +190,7 @@ impl NvTree {
                 _ => continue,
             };
             let low = low.to_vec();
-            if !shown.visit(&leaf, walk, visit)? || low.is_empty() || walk.is_above(&low) {
+            if !shown.visit(&leaf, walk, false, visit)? || low.is_empty() || walk.is_above(&low) {
                 return Ok(());
             }
             below = Some(low);
@@ -204,9 +218,10 @@ impl Shown {
             }
             return Ok(None);
         };
+        let lines = leaf.all_lines()?;
         for slot in order.iter() {
-            let (element, _) = leaf.element(slot)?;
-            self.elements.push((leaf.payload_offset(slot), element));
+            let (element, _) = lines.read(slot);
+            self.elements.push(element);
         }
         Ok(Some(moment))
     }
@@ -217,42 +232,49 @@ impl Shown {
         for key in contents.keys(leaf) {
             let seen = key?.iter().find(|seen| seen.stamp.version() <= view.version);
             if let Some(seen) = seen.filter(|seen| !seen.meta.is_removed()) {
-                self.elements.push((seen.payload_offset, seen.element));
+                self.elements.push(seen.element);
             }
         }
         Ok(())
     }
 
-    /// Shows the keys in the range; false: that is enough.
+    /// Shows the keys in the range, which all of them are if `is_inside`; false: that is enough.
     fn visit(
-        &self,
+        &mut self,
         leaf: &Leaf<'_>,
         walk: &Walk<'_>,
+        is_inside: bool,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
-        let mut key = Vec::with_capacity(self.prefix.len() + 8);
-        let mut show = |(_, element): &(u64, Element)| {
+        let Shown { elements, prefix, key } = self;
+        key.clear();
+        key.extend_from_slice(prefix);
+        key.resize(prefix.len() + 8, 0);
+        let mut long_key = Vec::new();
+        let mut show = |element: &Element| {
             let value = leaf.copied_value(element)?;
-            match element.shape.key_len() {
+            let name = match element.shape.key_len() {
                 Some(len) if !element.shape.is_odd() => {
-                    key.clear();
-                    key.extend_from_slice(&self.prefix);
-                    key.extend_from_slice(&element.key.to_be_bytes()[..len]);
+                    key[prefix.len()..].copy_from_slice(&element.key.to_be_bytes());
+                    &key[..prefix.len() + len]
                 }
-                _ => key = leaf.key_of(element)?,
-            }
-            Ok::<bool, Error>(!walk.contains(&key) || visit(&key, &value))
+                _ => {
+                    leaf.key_of(element)?.clone_into(&mut long_key);
+                    &long_key
+                }
+            };
+            Ok::<bool, Error>(!is_inside && !walk.contains(name) || visit(name, &value))
         };
         match walk.direction {
             Direction::Forward => {
-                for element in &self.elements {
+                for element in elements.iter() {
                     if !show(element)? {
                         return Ok(false);
                     }
                 }
             }
             Direction::Backward => {
-                for element in self.elements.iter().rev() {
+                for element in elements.iter().rev() {
                     if !show(element)? {
                         return Ok(false);
                     }

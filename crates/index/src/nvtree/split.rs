@@ -4,38 +4,17 @@
 //! What has moved stays behind in the old leaf and counts no more, because the next leaf's low key is
 //! not above it. Only elements with records are erased: nobody may read a record that has a new owner.
 
-use tembo_pool::Object;
-use zerocopy::IntoBytes;
-
 use super::NvTree;
 use super::contents::{Contents, NO_SLOT, Seen, set};
-use super::element::{Element, LONG, Meta, Shape};
-use super::format::{LEAF_MAGIC, LOW_INLINE, SHAPE_BITS, SLOTS_PER_LINE};
+use super::draft::{Draft, Item};
+use super::element::Element;
 use super::history::{self, Old};
 use super::leaf::Leaf;
-use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
+use super::prints::{FREE, STALE, TOMB, hash, print};
 use super::room::erase_slots;
 use super::side::Guard;
-use crate::cdds::record::{common, head, record_size, write_record};
+use crate::cdds::record::common;
 use crate::{Error, Retired};
-
-/// Words in a line.
-const WORDS: usize = 8;
-/// Words in the largest leaf.
-const LEAF_WORDS: usize = 16 * WORDS;
-
-/// A leaf in the making.
-struct Draft<'k> {
-    low: &'k [u8],
-    prefix_len: u16,
-    /// Objects that it will own.
-    made: Vec<Object>,
-    words: [u64; LEAF_WORDS],
-    prints: Prints,
-    count: usize,
-    /// Its history.
-    older: u64,
-}
 
 impl NvTree {
     /// Splits a full leaf so that there is room for `key`. The caller holds the lock and has reserved.
@@ -63,16 +42,9 @@ impl NvTree {
         let left = if place == 0 { key.to_vec() } else { key_at(place - 1)? };
         let right = key_at(place)?;
         let moved = &keys[place..];
-        let bounds = Bounds::between(leaf, &left, &right, moved)?;
-        let mut draft = Draft {
-            low: &right[..bounds.low_len],
-            prefix_len: bounds.prefix_len,
-            made: Vec::new(),
-            words: [0; LEAF_WORDS],
-            prints: Prints::default(),
-            count: 0,
-            older: 0,
-        };
+        let bounds = Bounds::between(leaf, &left, &right)?;
+        let bounds = shorten(bounds, leaf, (&left, &right), moved)?;
+        let mut draft = Draft::new(&right[..bounds.low_len], bounds.prefix_len);
         let (moved_old, stays) = divide(leaf, &kept.old, draft.low)?;
         let right = match self.write_right(leaf, moved, &moved_old, &mut draft) {
             Ok(right) => right,
@@ -128,10 +100,7 @@ impl NvTree {
         moved_old: &[Old],
         draft: &mut Draft<'_>,
     ) -> Result<Leaf<'f>, Error> {
-        let (pool, region) = (self.forest.pool(), self.forest.region());
-        let object = pool.alloc(pool.geometry().node_size.into())?;
-        draft.made.push(object);
-        let right = Leaf::at(&self.forest, self.forest.leaf_id(object)?)?;
+        self.begin_draft(draft)?;
         for key in moved {
             for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.slot != NO_SLOT) {
                 self.add(leaf, seen, at == 0, draft)?;
@@ -142,47 +111,7 @@ impl NvTree {
             old.element = self.placed_anew(leaf, &old.element, draft)?;
         }
         draft.older = history::make(leaf, &old, 0)?;
-        self.write_header(leaf, draft)?;
-        let lines = 1 + draft.count.div_ceil(SLOTS_PER_LINE);
-        let bytes = draft.words[..lines * WORDS].as_bytes();
-        // ORDER: the leaf is durable before it is linked.
-        region.write("nvtree.split.write", right.offset(), &[bytes]).map_err(pool_error)?;
-        for number in lines - 1..right.lines() {
-            let line = right.line(number)?;
-            if line.metas.load() != 0 || line.meta_and_shapes.load() != 0 {
-                region.store(&line.metas, 0);
-                region.store(&line.meta_and_shapes, 0);
-                // ORDER: durably without elements before the leaf is linked.
-                region.flush("nvtree.split.empty", right.line_offset(number), 64);
-            }
-        }
-        Ok(right)
-    }
-
-    fn write_header(&self, leaf: &Leaf<'_>, draft: &mut Draft<'_>) -> Result<(), Error> {
-        let low_len = draft.low.len();
-        let header = leaf.header()?;
-        let mut low = [0; 3];
-        if low_len <= LOW_INLINE {
-            low.as_mut_bytes()[..low_len].copy_from_slice(draft.low);
-        } else {
-            low[0] = self.record(draft.low, &[], draft)?.to_bits();
-        }
-        let lengths = u64::from(draft.prefix_len) << 16 | low_len as u64;
-        draft.words[0] = u64::from(LEAF_MAGIC) << 32 | lengths;
-        draft.words[1] = header.next.load();
-        draft.words[2] = draft.older;
-        (draft.words[3], draft.words[4]) = (header.bases[0].load(), header.bases[1].load());
-        draft.words[5..8].copy_from_slice(&low);
-        Ok(())
-    }
-
-    /// A record of a key and a value for the new leaf.
-    fn record(&self, key: &[u8], value: &[u8], draft: &mut Draft<'_>) -> Result<Object, Error> {
-        let record = self.forest.pool().alloc(record_size(key.len(), value.len()))?;
-        draft.made.push(record);
-        write_record(self.forest.region(), record, key, &[value])?;
-        Ok(record)
+        self.write_draft(leaf, draft)
     }
 
     /// Adds an element of the old leaf as it stands in the new one.
@@ -205,38 +134,17 @@ impl NvTree {
             FREE | STALE | TOMB => print(hash(&leaf.key_of(&seen.element)?)),
             print => print,
         };
-        draft.put(&element, seen.meta, print);
+        draft.items.push(Item { element, meta: seen.meta, print });
         Ok(())
     }
 
-    /// An element of a leaf as it stands under another prefix.
-    fn placed_anew(
+    /// Links the new leaf, and tells the inner nodes.
+    pub(crate) fn link_right(
         &self,
         leaf: &Leaf<'_>,
-        element: &Element,
-        draft: &mut Draft<'_>,
-    ) -> Result<Element, Error> {
-        let key = leaf.key_of(element)?;
-        let prefix = &draft.low[..usize::from(draft.prefix_len)];
-        let odd = !key.starts_with(prefix);
-        let skipped = if odd { 0 } else { draft.prefix_len };
-        let key_len = key.len() - usize::from(skipped);
-        let word = head(&key, skipped);
-        let Some(value_len) = element.shape.value_len() else {
-            let shape = Shape::new(key_len, LONG, odd);
-            return Ok(Element { key: word, payload: element.payload, shape });
-        };
-        if key_len <= 8 {
-            let shape = Shape::new(key_len, value_len, odd);
-            return Ok(Element { key: word, payload: element.payload, shape });
-        }
-        let record = self.record(&key, &element.payload.to_le_bytes()[..value_len], draft)?;
-        let payload = record.to_bits() | hash(&key) << 48;
-        Ok(Element { key: word, payload, shape: Shape::new(key_len, LONG, odd) })
-    }
-
-    /// Links the new leaf, and tells the inner nodes.
-    fn link_right(&self, leaf: &Leaf<'_>, right: Leaf<'_>, draft: &Draft<'_>) -> Result<(), Error> {
+        right: Leaf<'_>,
+        draft: &Draft<'_>,
+    ) -> Result<(), Error> {
         let (region, header) = (self.forest.region(), leaf.header()?);
         // What the space was before may have left a side-car.
         let new = right.side.lock();
@@ -255,24 +163,6 @@ impl NvTree {
     }
 }
 
-impl Draft<'_> {
-    fn put(&mut self, element: &Element, meta: Meta, print: u8) {
-        let slot = self.count;
-        self.count += 1;
-        self.prints.set(slot, print);
-        let (line, at) = (1 + slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE);
-        let words = &mut self.words[line * WORDS..][..WORDS];
-        (words[2 * at], words[2 * at + 1]) = (element.key, element.payload);
-        let meta = u64::from(meta.0);
-        match at {
-            0 => words[6] |= meta,
-            1 => words[6] |= meta << 32,
-            _ => words[7] |= meta,
-        }
-        words[7] |= u64::from(element.shape.0) << (32 + at as u32 * SHAPE_BITS);
-    }
-}
-
 /// What of a history belongs to keys from `low` on, and what does not.
 fn divide(leaf: &Leaf<'_>, old: &[Old], low: &[u8]) -> Result<(Vec<Old>, Vec<Old>), Error> {
     let (mut moved, mut stays) = (Vec::new(), Vec::new());
@@ -284,46 +174,52 @@ fn divide(leaf: &Leaf<'_>, old: &[Old], low: &[u8]) -> Result<(Vec<Old>, Vec<Old
 
 /// How long the low key and the prefix of a new leaf are: both are of the first key that is, or comes,
 /// there.
-struct Bounds {
-    low_len: usize,
-    prefix_len: u16,
+pub(crate) struct Bounds {
+    pub(crate) low_len: usize,
+    pub(crate) prefix_len: u16,
 }
 
 impl Bounds {
-    /// The shortest low key that separates, unless a longer prefix saves more.
-    fn between(
-        leaf: &Leaf<'_>,
-        left: &[u8],
-        right: &[u8],
-        moved: &[&[Seen]],
-    ) -> Result<Bounds, Error> {
-        let shared = common(left, right);
-        let mut prefix_len = match leaf.high()? {
+    /// The shortest low key that separates, and the prefix that the range gives.
+    pub(crate) fn between(leaf: &Leaf<'_>, left: &[u8], right: &[u8]) -> Result<Bounds, Error> {
+        let prefix_len = match leaf.high()? {
             Some(high) => common(right, high),
             None => 0,
         };
-        let before = usize::from(leaf.prefix_len()?);
-        let is_long = |element: &Element| {
-            let skipped = if element.shape.is_odd() { 0 } else { before };
-            element.shape.key_len().is_none_or(|len| skipped + len > usize::from(prefix_len) + 8)
-        };
-        let (first, last) = (moved.first(), moved.last());
-        let any_long = match first {
-            None => right.len() > usize::from(prefix_len) + 8,
-            Some(_) => moved.iter().any(|key| is_long(&key[0].element)),
-        };
-        if any_long {
-            let last = last.map(|last| leaf.key_of(&last[0].element)).transpose()?;
-            let of_all = last.map_or(shared, |last| common(right, &last));
-            prefix_len = prefix_len.max(of_all);
-        }
-        // A key has no more of a prefix than of itself.
-        prefix_len = prefix_len.min(right.len() as u16);
-        let low_len = (usize::from(shared) + 1).max(usize::from(prefix_len)).min(right.len());
-        Ok(Bounds { low_len, prefix_len })
+        Ok(Bounds { low_len: usize::from(common(left, right)) + 1, prefix_len }.within(right))
+    }
+
+    /// With a longer prefix, which all keys have by now.
+    pub(crate) fn with_prefix(self, prefix_len: u16, right: &[u8]) -> Bounds {
+        Bounds { prefix_len: self.prefix_len.max(prefix_len), ..self }.within(right)
+    }
+
+    /// The prefix is one of the low key, which is one of the first key.
+    fn within(self, right: &[u8]) -> Bounds {
+        let prefix_len = usize::from(self.prefix_len).min(right.len());
+        let low_len = self.low_len.max(prefix_len).min(right.len());
+        Bounds { low_len, prefix_len: prefix_len as u16 }
     }
 }
 
-fn pool_error(error: tembo_pmem::Error) -> Error {
-    Error::Pool(error.into())
+/// As `bounds`, with the prefix that the keys have in common if that saves records.
+fn shorten(
+    bounds: Bounds,
+    leaf: &Leaf<'_>,
+    (left, right): (&[u8], &[u8]),
+    moved: &[&[Seen]],
+) -> Result<Bounds, Error> {
+    let before = usize::from(leaf.prefix_len()?);
+    let room = usize::from(bounds.prefix_len) + 8;
+    let is_long = |element: &Element| {
+        let skipped = if element.shape.is_odd() { 0 } else { before };
+        element.shape.key_len().is_none_or(|len| skipped + len > room)
+    };
+    Ok(match moved.last() {
+        None if right.len() > room => bounds.with_prefix(common(left, right), right),
+        Some(last) if moved.iter().any(|key| is_long(&key[0].element)) => {
+            bounds.with_prefix(common(right, &leaf.key_of(&last[0].element)?), right)
+        }
+        _ => bounds,
+    })
 }

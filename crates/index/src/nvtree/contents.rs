@@ -21,7 +21,6 @@ pub(crate) const NO_SLOT: usize = usize::MAX;
 pub(crate) struct Seen {
     /// [`NO_SLOT`] of what is in the history.
     pub(crate) slot: usize,
-    pub(crate) payload_offset: u64,
     pub(crate) element: Element,
     pub(crate) meta: Meta,
     pub(crate) stamp: Stamp,
@@ -50,8 +49,7 @@ impl Contents {
             if meta.is_empty() {
                 continue;
             }
-            let (stamp, payload_offset) = (meta.stamp(bases), leaf.payload_offset(slot));
-            let seen = Seen { slot, payload_offset, element, meta, stamp };
+            let seen = Seen { slot, element, meta, stamp: meta.stamp(bases) };
             if dead.contains(seen.stamp) {
                 contents.dead.push(slot);
             } else if high.is_beyond(leaf, &element)? {
@@ -133,9 +131,9 @@ impl Contents {
     /// As [`Contents`], with the history among the elements.
     pub(crate) fn with_history(mut self, leaf: &Leaf<'_>) -> Result<Contents, Error> {
         for old in std::mem::take(&mut self.old) {
-            let Old { element, payload_offset, stamp, removed } = old;
+            let Old { element, stamp, removed, .. } = old;
             let meta = Meta::of_removal(removed);
-            self.insert(leaf, Seen { slot: NO_SLOT, payload_offset, element, meta, stamp })?;
+            self.insert(leaf, Seen { slot: NO_SLOT, element, meta, stamp })?;
         }
         Ok(self)
     }
@@ -302,8 +300,7 @@ pub(crate) fn make_order(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Er
     let mut live = Contents::default();
     for slot in prints.live(leaf.lines()) {
         let (element, meta) = leaf.element(slot)?;
-        let (stamp, payload_offset) = (Stamp::NONE, leaf.payload_offset(slot));
-        live.insert(leaf, Seen { slot, payload_offset, element, meta, stamp })?;
+        live.insert(leaf, Seen { slot, element, meta, stamp: Stamp::NONE })?;
     }
     let order = Order::of(live.seen.iter().map(|seen| seen.slot));
     guard.set_order(&order);

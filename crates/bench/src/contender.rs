@@ -115,7 +115,8 @@ pub enum Kind {
     KvCdds,
     /// The store over the NV-Tree, a strict commit for each operation.
     KvNvtree,
-    /// The NV-Tree as its paper has it: no versions, two fences for each operation.
+    /// The NV-Tree as its paper has it: no versions, two fences for each operation, and keys are not
+    /// looked for before they are inserted.
     NvtreePaper,
     /// The same, with sizes that follow the workload by the balanced strategy.
     NvtreePaperAdaptive,

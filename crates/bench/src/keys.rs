@@ -78,6 +78,18 @@ impl Keys {
         (0..self.count).map(|_| self.key(zipf.rank(&mut random))).collect()
     }
 
+    /// The greatest keys, in order: `count` of them, or all.
+    pub(crate) fn last(self, count: usize) -> Vec<u64> {
+        let mut keys: Vec<u64> = (0..self.count).map(|n| self.key(n)).collect();
+        let before = keys.len().saturating_sub(count);
+        if before > 0 {
+            keys.select_nth_unstable(before);
+        }
+        let mut last = keys.split_off(before);
+        last.sort_unstable();
+        last
+    }
+
     fn random(self, salt: u64) -> Random {
         Random::new(scramble(self.seed ^ scramble(salt)))
     }

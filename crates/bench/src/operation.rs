@@ -89,10 +89,42 @@ impl Operation {
             Operation::Remove => first(keys.shuffled(salt), 2),
         }
     }
+
+    /// Right answers to a plan: one for each key, or the entries that its scans visit.
+    pub(crate) fn expected(self, keys: Keys, plan: &[u64]) -> u64 {
+        if self != Operation::Scan {
+            return plan.len() as u64;
+        }
+        let last = keys.last(SCAN_LEN);
+        let visited = |key: &u64| match last.partition_point(|other| other < key) {
+            0 => SCAN_LEN.min(keys.count as usize),
+            before => last.len() - before,
+        };
+        plan.iter().map(|key| visited(key) as u64).sum()
+    }
 }
 
 /// One of `per` keys, and at least one.
 fn first(mut keys: Vec<u64>, per: usize) -> Vec<u64> {
     keys.truncate((keys.len() / per).max(1));
     keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against a sorted list, also with fewer keys than a scan visits.
+    #[test]
+    fn scans_are_expected_to_visit_what_follows_their_keys() {
+        for count in [1, 50, 100, 101, 1000] {
+            let keys = Keys { count, seed: 3 };
+            let mut sorted = keys.shuffled(0);
+            sorted.sort_unstable();
+            let all = keys.shuffled(1);
+            let after = |key: &u64| sorted.iter().filter(|other| *other >= key).count();
+            let visited: usize = all.iter().map(|key| after(key).min(SCAN_LEN)).sum();
+            assert_eq!(Operation::Scan.expected(keys, &all), visited as u64);
+        }
+    }
 }

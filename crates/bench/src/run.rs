@@ -146,6 +146,7 @@ impl Run<'_> {
         let mut turns = Vec::new();
         for operation in Operation::ALL {
             let plan = operation.plan(self.keys(), &self.zipf, round);
+            let expected = operation.expected(self.keys(), &plan);
             if operation.is_fresh() {
                 // First the old ones go, so that there is room.
                 entrants.clear();
@@ -163,9 +164,9 @@ impl Run<'_> {
                     continue;
                 }
                 let turn = entrant.contender.turn(operation, &plan)?;
-                if turn.right != plan.len() as u64 {
+                if turn.right != expected {
                     let (contender, operation) = (kind.name(), operation.name());
-                    let (expected, found) = (plan.len() as u64, turn.right);
+                    let found = turn.right;
                     return Err(Error::Wrong { contender, operation, expected, found });
                 }
                 turns.push((operation, kind, turn));

@@ -179,7 +179,8 @@ impl NvTree {
             let object = next.take()?;
             let step = Leaf::of(&self.forest, object).and_then(|leaf| {
                 let low = leaf.low()?;
-                if low_before.is_some_and(|before| low <= before) {
+                // A walk to the left ends at the first leaf by its low key, which is empty.
+                if low_before.map_or(!low.is_empty(), |before| low <= before) {
                     return damaged(leaf.offset(), "leaves in the order of their low keys");
                 }
                 low_before = Some(low);

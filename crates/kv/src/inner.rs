@@ -94,6 +94,8 @@ impl Inner {
     fn tell_dead(&self, state: &mut WriterState) -> Result<(), Error> {
         state.dead = Arc::new(self.dead_now(state)?);
         self.forest.set_dead(state.dead.clone());
+        // What an earlier answer holds for visible may be void.
+        state.retained_uses = 0;
         Ok(())
     }
 
@@ -107,6 +109,8 @@ impl Inner {
     pub(crate) fn owe(&self, state: &mut WriterState) {
         if state.recovery == Recovery::Done {
             state.recovery = Recovery::Owed;
+        } else {
+            state.again |= !state.surveyed;
         }
         self.wake.want();
     }

@@ -6,9 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use tembo_index::{
-    Clock, DeadInterval, DeadIntervals, Forest, Index, IndexKind, Retained, Stamp, View,
-};
+use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
 use tembo_pmem::{Domain, Region};
 use tembo_pool::{Object, Pool};
 
@@ -17,8 +15,7 @@ use crate::format::{ROOT_SIZE, ROOT_SLOT};
 use crate::inner::{Current, Inner, Known};
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
-use crate::retire::RetireList;
-use crate::writer::{Recovery, Tree, WriterState};
+use crate::writer::{Tree, WriterState};
 use crate::{Error, Progress};
 
 pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
@@ -56,24 +53,8 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let trees = trees(&forest, &catalogue, view)?;
     region.sync()?;
     let is_logged = region.domain() == Domain::Logged;
-    let state = WriterState {
-        limit,
-        dead,
-        retained: Retained::default(),
-        retained_uses: 0,
-        trees,
-        inherited: named.iter().map(|(_, version)| *version).collect(),
-        named: named.into_iter().collect(),
-        retired: RetireList::default(),
-        unlinked: Vec::new(),
-        recovery: Recovery::Owed,
-        unclean: Vec::new(),
-        scrubbing: Vec::new(),
-        cleared: Vec::new(),
-        pending_dead,
-        incarnations: 1,
-        broken: false,
-    };
+    let named = named.into_iter().collect();
+    let state = WriterState { pending_dead, ..WriterState::new(limit, dead, trees, named) };
     let current = state.trees.iter().map(Known::of).collect();
     Ok(Inner {
         gate: RwLock::new(()),

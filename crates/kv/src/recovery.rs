@@ -176,6 +176,7 @@ impl Inner {
         state.unclean = found.unclean;
         state.scrubbing = begin.dead.intervals().to_vec();
         state.recovery = Recovery::Scrubbing;
+        state.surveyed = true;
         Ok(())
     }
 
@@ -189,14 +190,20 @@ impl Inner {
             retired: &mut retired,
         };
         let section = self.region().reserve((SCRUB_BATCH * 32) as u64)?;
+        let mut scrubbed = Ok(());
         for _ in 0..SCRUB_BATCH {
             let Some((tree, node)) = state.unclean.last() else { break };
-            self.tree_of(tree).scrub(*node, &mut writer)?;
+            scrubbed = self.tree_of(tree).scrub(*node, &mut writer);
+            if scrubbed.is_err() {
+                break;
+            }
             state.unclean.pop();
         }
         // ORDER: scrubbed, by whichever thread, before the intervals are forgotten.
         self.region().fence("kv.scrub.batch");
         drop(section);
+        state.retired.extend(&mut retired);
+        scrubbed?;
         if state.unclean.is_empty() { self.end_scrub(state) } else { Ok(()) }
     }
 
@@ -211,7 +218,8 @@ impl Inner {
             self.forest.forget_dead(state.dead.clone());
         }
         state.scrubbing.clear();
-        let more = !self.forest.dead().intervals().is_empty();
+        let again = std::mem::take(&mut state.again);
+        let more = again || !self.forest.dead().intervals().is_empty();
         state.recovery = if more { Recovery::Owed } else { Recovery::Done };
         self.reclaim(state);
         Ok(())

@@ -61,6 +61,10 @@ pub(crate) struct WriterState {
     /// Unlinked by the running transaction.
     pub(crate) unlinked: Vec<Retired>,
     pub(crate) recovery: Recovery,
+    /// A survey has ended since the open.
+    pub(crate) surveyed: bool,
+    /// What became void before that lies above the first survey's limit: it takes another.
+    pub(crate) again: bool,
     /// Nodes to scrub, each with its tree, and the intervals that are then forgotten.
     pub(crate) unclean: Vec<(Scrubbed, Object)>,
     pub(crate) scrubbing: Vec<DeadInterval>,
@@ -78,6 +82,35 @@ pub(crate) struct WriterState {
 }
 
 impl WriterState {
+    /// Of a store that was opened with these versions dead, these trees and these names.
+    pub(crate) fn new(
+        limit: u64,
+        dead: Arc<DeadIntervals>,
+        trees: Vec<Tree>,
+        named: BTreeMap<String, u64>,
+    ) -> WriterState {
+        WriterState {
+            limit,
+            dead,
+            retained: Retained::default(),
+            retained_uses: 0,
+            trees,
+            inherited: named.values().copied().collect(),
+            named,
+            retired: RetireList::default(),
+            unlinked: Vec::new(),
+            recovery: Recovery::Owed,
+            surveyed: false,
+            again: false,
+            unclean: Vec::new(),
+            scrubbing: Vec::new(),
+            cleared: Vec::new(),
+            pending_dead: None,
+            incarnations: 1,
+            broken: false,
+        }
+    }
+
     /// # Errors
     /// The store takes no more writes until it is opened again.
     pub(crate) fn sound(&self) -> Result<(), Error> {

@@ -27,9 +27,11 @@ mod nvtree {
     pub(crate) const INDEX: tembo_kv::IndexKind = tembo_kv::IndexKind::Nvtree;
 
     mod aborts;
-    #[allow(dead_code)]
     mod bench;
     mod counts;
+    mod flips;
+    #[allow(dead_code)]
+    mod image;
     mod large;
     mod orders;
     mod rollback;

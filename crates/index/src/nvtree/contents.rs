@@ -78,7 +78,9 @@ impl Contents {
             let middle = (from + to) / 2;
             let other = &self.seen[middle];
             let order = compare(leaf, &other.element, &seen.element)?;
-            if order.then(seen.stamp.version().cmp(&other.stamp.version())).is_lt() {
+            let order = order.then(seen.stamp.version().cmp(&other.stamp.version()));
+            // What is in a slot comes before a copy of it in the history.
+            if order.is_lt() || order.is_eq() && seen.slot == NO_SLOT {
                 from = middle + 1;
             } else {
                 to = middle;

@@ -11,7 +11,7 @@ use super::lookup::Spot;
 use super::prints::FREE;
 use super::room::erase_slots;
 use super::side::Guard;
-use super::split::Bounds;
+use super::split::{Bounds, check_between};
 use crate::Error;
 
 /// A key and its slot in one number, by which keys are in order: word, length, slot.
@@ -79,6 +79,7 @@ impl NvTree {
             return Ok(false);
         }
         let mut draft = Draft::new(&right[..bounds.low_len], bounds.prefix_len);
+        check_between(leaf, draft.low)?;
         let owners = self.fill(spot, moved, &mut draft)?;
         let linked = self.begin_draft(&mut draft).and_then(|()| self.write_draft(leaf, &mut draft));
         let right = match linked {

@@ -12,9 +12,6 @@ use super::leaf::Leaf;
 use crate::error::damaged;
 use crate::{Error, Retired, Stamp};
 
-/// History leaves that a leaf can have before it counts as damaged.
-const CHAIN_MAX: usize = 1 << 20;
-
 /// An entry of a history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Old {
@@ -28,13 +25,16 @@ pub(crate) struct Old {
 /// The history leaves of a leaf.
 pub(crate) fn chain(leaf: &Leaf<'_>) -> Result<Vec<Object>, Error> {
     let mut found = Vec::new();
+    let node_size = u64::from(leaf.forest.pool().geometry().node_size);
+    // A damaged list may go round: a sound one fits into the pool.
+    let length_max = leaf.region().size() / node_size;
     let mut object = Object::from_bits(leaf.header()?.older.load());
     while !object.is_none() {
         leaf.forest.pool().valid(object)?;
         let header: &HistoryHeader = leaf.region().get(object.offset())?;
-        let is_one = header.shape.load() == u64::from(HISTORY_MAGIC) << 32
-            && object.size() == u64::from(leaf.forest.pool().geometry().node_size);
-        if !is_one || found.len() == CHAIN_MAX {
+        let is_one =
+            header.shape.load() == u64::from(HISTORY_MAGIC) << 32 && object.size() == node_size;
+        if !is_one || found.len() as u64 == length_max {
             return damaged(object.offset(), "a history leaf");
         }
         found.push(object);
@@ -74,7 +74,8 @@ fn entry_offset(object: Object, at: usize) -> u64 {
 /// returns; on an error nothing has changed.
 pub(crate) fn push(leaf: &Leaf<'_>, entries: &[Old]) -> Result<(), Error> {
     let older = leaf.header()?.older.load();
-    link(leaf, make(leaf, entries, older)?)
+    let made = make(leaf, entries, older)?;
+    link(leaf, made.last().map_or(older, |made| made.to_bits()))
 }
 
 /// Replaces a leaf's history by one of these entries, as [`push`].
@@ -84,24 +85,36 @@ pub(crate) fn replace(
     version: u64,
     retired: &mut Vec<Retired>,
 ) -> Result<(), Error> {
+    relink(leaf, &make(leaf, entries, 0)?, version, retired)
+}
+
+/// Makes these history leaves, of [`make`], all that a leaf has. Allocates nothing; durable when it
+/// returns.
+pub(crate) fn relink(
+    leaf: &Leaf<'_>,
+    made: &[Object],
+    version: u64,
+    retired: &mut Vec<Retired>,
+) -> Result<(), Error> {
     let before = chain(leaf)?;
-    link(leaf, make(leaf, entries, 0)?)?;
+    link(leaf, made.last().map_or(0, |made| made.to_bits()))?;
     retired.extend(before.into_iter().map(|object| Retired { object, start: 0, end: version }));
     Ok(())
 }
 
-/// Writes history leaves in front of another; the first of all, none if there are no entries.
-pub(crate) fn make(leaf: &Leaf<'_>, entries: &[Old], mut older: u64) -> Result<u64, Error> {
+/// Writes history leaves in front of another; the last that is returned is the first of them. On an
+/// error nothing is allocated.
+pub(crate) fn make(leaf: &Leaf<'_>, entries: &[Old], mut older: u64) -> Result<Vec<Object>, Error> {
     let pool = leaf.forest.pool();
     let node_size = u64::from(pool.geometry().node_size);
     let mut made: Vec<Object> = Vec::new();
     for part in entries.chunks(old_entries_in(node_size)) {
         let object = pool.alloc(node_size).inspect_err(|_| pool.free_all(made.iter().copied()))?;
-        write(leaf, object, older, part)?;
-        older = object.to_bits();
         made.push(object);
+        write(leaf, object, older, part).inspect_err(|_| pool.free_all(made.iter().copied()))?;
+        older = object.to_bits();
     }
-    Ok(older)
+    Ok(made)
 }
 
 fn link(leaf: &Leaf<'_>, older: u64) -> Result<(), Error> {

@@ -7,7 +7,7 @@
 
 use super::NvTree;
 use super::change::How;
-use super::contents::{Contents, Seen, is_needed, place_of, set};
+use super::contents::{Contents, Seen, compare, is_needed, place_of, set};
 use super::element::Meta;
 use super::history::{self, Old};
 use super::leaf::{Leaf, publish, write};
@@ -82,18 +82,43 @@ impl NvTree {
             let version = how.version(writer);
             return self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
         }
-        let stamp = Stamp::single(writer.retained.visible(), 0);
-        let Some(meta) = Meta::new(stamp, false, spot.traits.base, leaf.side.base()) else {
-            drop(guard);
-            return self.rebase(&self.spot(spot.placed.key(), spot.hash)?, how, writer);
-        };
+        let visible = Stamp::single(writer.retained.visible(), 0);
+        let (mut adopted, bases) = (Vec::new(), leaf.bases()?);
         for (orphan, slot) in orphans.iter().zip(free) {
+            let (own, late) = (meta_of(orphan.stamp, bases), meta_of(visible, bases));
+            let Some(meta) = own.or(late) else {
+                drop(guard);
+                return self.rebase(&self.spot(spot.placed.key(), spot.hash)?, how, writer);
+            };
+            if own.is_some() {
+                adopted.push(orphan);
+            } else if visible.version() <= orphan.stamp.version() {
+                return damaged(leaf.offset(), "a history of versions that have been");
+            }
             let (number, at) = place_of(slot);
             write(self.forest.region(), leaf.line(number)?, at, &orphan.element, meta);
         }
+        // What stands in a slot as it stood in the history leaves that; what got a later version is
+        // still read there by older ones.
+        let mut rest = Vec::new();
+        for old in contents.old {
+            let mut is_adopted = false;
+            for orphan in adopted.iter().filter(|orphan| orphan.stamp == old.stamp) {
+                is_adopted |= compare(leaf, &orphan.element, &old.element)?.is_eq();
+            }
+            if !is_adopted {
+                rest.push(old);
+            }
+        }
         guard.forget();
-        Ok(())
+        history::replace(leaf, &rest, how.version(writer), writer.retired)
     }
+}
+
+/// The meta bits of an element that is there, over the base that reaches its stamp.
+fn meta_of(stamp: Stamp, bases: [u64; 2]) -> Option<Meta> {
+    let over = |which: usize| Meta::new(stamp, false, which, bases[which]);
+    over(0).or_else(|| over(1))
 }
 
 impl NvTree {

@@ -28,16 +28,25 @@ impl NvTree {
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
         let leaf = &spot.leaf;
-        let _section = self.reserve_structure(spot.placed.key().len() as u64)?;
+        let section = self.reserve_structure(spot.placed.key().len() as u64);
+        // In a full pool a leaf can still be cleaned.
+        let (_section, refused) = match section {
+            Ok(section) => (section, None),
+            Err(error) => (self.forest.pool().reserve(0, self.lines_of_structure())?, Some(error)),
+        };
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
-        if self.halve(spot, &guard)? {
+        if refused.is_none() && self.halve(spot, &guard)? {
             return Ok(());
         }
         let contents = Contents::read(leaf, writer.dead)?;
         let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
         let free = leaf.slots() - kept.seen.len();
-        if free > 0 && free * ENOUGH >= leaf.slots() {
+        let enough = if refused.is_some() { 1 } else { leaf.slots().div_ceil(ENOUGH) };
+        if free >= enough {
             return Ok(());
+        }
+        if let Some(refused) = refused {
+            return Err(refused);
         }
         let version = how.version(writer);
         self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired))
@@ -50,8 +59,14 @@ impl NvTree {
         let slots = (self.forest.lines * SLOTS_PER_LINE) as u64;
         // New leaves, their low keys, records of keys that lose their prefix.
         let bytes = 2 * node_size + 2 * (key_len + 64) + slots * 128;
-        let lines = 4 * (node_size / 64) + slots * 2 + (key_len / 64 + 4) * 2;
+        let lines = self.lines_of_structure() + (key_len / 64 + 4) * 2;
         Ok(pool.reserve(bytes, lines)?)
+    }
+
+    /// Lines that a change of the structure flushes, low keys excepted.
+    fn lines_of_structure(&self) -> u64 {
+        let lines = self.forest.lines as u64;
+        4 * (lines + 1) + 2 * lines * SLOTS_PER_LINE as u64
     }
 
     /// Erases what no version needs; what is left. The caller holds the lock and has reserved.

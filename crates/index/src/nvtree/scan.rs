@@ -213,10 +213,11 @@ impl Shown {
             return Ok(Some(moment));
         }
         let Some(order) = leaf.side.order() else {
-            if let Some(guard) = leaf.side.lock_at(moment) {
-                make_order(leaf, &guard)?;
-            }
-            return Ok(None);
+            let Some(guard) = leaf.side.lock_at(moment) else { return Ok(None) };
+            let Err(error) = make_order(leaf, &guard) else { return Ok(None) };
+            // Damage, at this moment still.
+            guard.unchanged();
+            return Err(error);
         };
         let lines = leaf.all_lines()?;
         for slot in order.iter() {

@@ -230,6 +230,13 @@ impl Guard<'_> {
         self.side.order[WORDS].store(tail, Ordering::Relaxed);
     }
 
+    /// Lets go of what was not changed: whoever has read it need not read it again.
+    pub(crate) fn unchanged(self) {
+        let moment = self.side.moment.load(Ordering::Relaxed);
+        self.side.moment.store(moment & !LOCKED, Ordering::Release);
+        std::mem::forget(self);
+    }
+
     /// It is to be made anew.
     pub(crate) fn forget(&self) {
         self.made(0, 0);

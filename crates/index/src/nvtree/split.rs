@@ -14,6 +14,7 @@ use super::prints::{FREE, STALE, TOMB, hash, print};
 use super::room::erase_slots;
 use super::side::Guard;
 use crate::cdds::record::common;
+use crate::error::damaged;
 use crate::{Error, Retired};
 
 impl NvTree {
@@ -45,11 +46,14 @@ impl NvTree {
         let bounds = Bounds::between(leaf, &left, &right)?;
         let bounds = shorten(bounds, leaf, (&left, &right), moved)?;
         let mut draft = Draft::new(&right[..bounds.low_len], bounds.prefix_len);
+        check_between(leaf, draft.low)?;
         let (moved_old, stays) = divide(leaf, &kept.old, draft.low)?;
+        // All that takes space comes before the link: then nothing is left half done.
+        let stays = history::make(leaf, if moved_old.is_empty() { &[] } else { &stays }, 0)?;
         let right = match self.write_right(leaf, moved, &moved_old, &mut draft) {
             Ok(right) => right,
             Err(error) => {
-                self.forest.pool().free_all(draft.made);
+                self.forest.pool().free_all(draft.made.into_iter().chain(stays));
                 return Err(error);
             }
         };
@@ -59,7 +63,7 @@ impl NvTree {
         let owners: Vec<usize> = in_slots.clone().filter(is_owner).map(|seen| seen.slot).collect();
         erase_slots(leaf, &owners)?;
         if !moved_old.is_empty() {
-            history::replace(leaf, &stays, version, retired)?;
+            history::relink(leaf, &stays, version, retired)?;
         }
         let mut prints = leaf.side.prints().0;
         in_slots.for_each(|seen| prints.set(seen.slot, FREE));
@@ -110,7 +114,9 @@ impl NvTree {
         for old in &mut old {
             old.element = self.placed_anew(leaf, &old.element, draft)?;
         }
-        draft.older = history::make(leaf, &old, 0)?;
+        let made = history::make(leaf, &old, 0)?;
+        draft.older = made.last().map_or(0, |made| made.to_bits());
+        draft.made.extend(made);
         self.write_draft(leaf, draft)
     }
 
@@ -161,6 +167,15 @@ impl NvTree {
         new.made(self.forest.era(), leaf.side.newest());
         self.inner()?.insert(draft.low, right.id, &*self.forest)
     }
+}
+
+/// A leaf may begin at `low` to the right of another only inside the range of that: keys in a damaged
+/// leaf may be anywhere.
+pub(crate) fn check_between(leaf: &Leaf<'_>, low: &[u8]) -> Result<(), Error> {
+    if low <= leaf.low()? || leaf.high()?.is_some_and(|high| low >= high) {
+        return damaged(leaf.offset(), "keys inside the leaf's range");
+    }
+    Ok(())
 }
 
 /// What of a history belongs to keys from `low` on, and what does not.

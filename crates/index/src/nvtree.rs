@@ -61,6 +61,7 @@ mod scan;
 pub(crate) mod side;
 mod split;
 mod survey;
+mod usual;
 
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, OnceLock};

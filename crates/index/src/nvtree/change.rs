@@ -11,12 +11,11 @@ use super::leaf::{Leaf, Placed, write};
 use super::lookup::{Found, Spot};
 use super::prints::{self, FREE, STALE, TOMB, line, print};
 use super::side::Guard;
+use super::usual::{Effect, SLACK, slot_for};
 use crate::cdds::record::{record_size, write_record};
 use crate::error::damaged;
 use crate::{Clock, Error, Op, Retained, Retired, Stamp, Writer};
 
-/// Versions that may be drawn by others before a version is used.
-const SLACK: u64 = 1 << 16;
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
 /// A record of this size or less may wait for the removal of its key to be forgotten.
@@ -79,6 +78,12 @@ impl NvTree {
     ) -> Result<bool, Error> {
         let hash = prints::hash(key);
         let value_len = value.iter().map(|part| part.len()).sum::<usize>();
+        if value_len <= 8
+            && let effect = Effect::Put(inline(value), value_len)
+            && let Some(existed) = self.change_usual(key, (effect, hash), how, writer)
+        {
+            return Ok(existed);
+        }
         loop {
             let spot = self.spot_to_change(key, hash, how, writer)?;
             let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
@@ -116,6 +121,9 @@ impl NvTree {
         record: &mut Option<Object>,
     ) -> Result<bool, Error> {
         let hash = prints::hash(key);
+        if let Some(existed) = self.change_usual(key, (Effect::Remove, hash), how, writer) {
+            return Ok(existed);
+        }
         loop {
             let spot = self.spot_to_change(key, hash, how, writer)?;
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
@@ -226,8 +234,7 @@ impl NvTree {
         let stale = spot.prints.matching(STALE, lines);
         let retained = writer.retained;
         if retained.pins().is_empty() && spot.leaf.side.newest() <= retained.visible() {
-            let here = stale.of_line(preferred).first().or(free.of_line(preferred).first());
-            return Ok(here.or_else(|| stale.near(preferred)).or_else(|| free.near(preferred)));
+            return Ok(slot_for(&spot.prints, spot.hash, lines));
         }
         if let Some(slot) = free.near(preferred) {
             return Ok(Some(slot));

@@ -160,43 +160,55 @@ impl NvTree {
 /// The lines of a draft, and how many elements are in each: most elements in the line where a search
 /// looks first, and yet not all lines used.
 fn lay_out(draft: &mut Draft<'_>, lines: usize) -> ([Words; LINES_MAX], [usize; LINES_MAX]) {
-    let items = draft.items;
-    let mut wanted = [0_usize; LINES_MAX];
+    let Draft { items, prints, .. } = draft;
+    let mut wanted = [0_u8; LINES_MAX];
     items.as_slice().iter().for_each(|item| wanted[line_of(item.print, lines)] += 1);
-    let mut by_wish: [usize; LINES_MAX] = std::array::from_fn(|line| line);
-    by_wish[..lines].sort_by_key(|&line| std::cmp::Reverse(wanted[line]));
     let needed = items.len.div_ceil(SLOTS_PER_LINE);
     let chosen = if needed == 0 { 0 } else { needed.max(lines * 2 / 3) };
-    let mut room = [0; LINES_MAX];
-    by_wish[..chosen].iter().for_each(|&line| room[line] = SLOTS_PER_LINE);
+    let mut room = rooms(&wanted[..lines], chosen);
     let mut words = [[0; WORDS]; LINES_MAX];
     let mut used = [0; LINES_MAX];
-    let mut others = [Item::default(); SLOTS_MAX];
-    let mut other_count = 0;
-    let mut put = |item: &Item, line: usize, draft: &mut Draft<'_>| {
+    let mut put = |item: &Item, line: usize| {
         store(&mut words[line], used[line], item);
-        draft.prints.set(line * SLOTS_PER_LINE + used[line], item.print);
+        prints.set(line * SLOTS_PER_LINE + used[line], item.print);
         used[line] += 1;
     };
-    for item in items.as_slice() {
+    let mut others = [0_u8; SLOTS_MAX];
+    let mut other_count = 0;
+    for (number, item) in items.as_slice().iter().enumerate() {
         let line = line_of(item.print, lines);
         if room[line] > 0 {
             room[line] -= 1;
-            put(item, line, draft);
+            put(item, line);
         } else {
-            others[other_count] = *item;
+            others[other_count] = number as u8;
             other_count += 1;
         }
     }
     let mut line = 0;
-    for item in &others[..other_count] {
+    for &number in &others[..other_count] {
         while room[line] == 0 && line + 1 < lines {
             line += 1;
         }
         room[line] = room[line].saturating_sub(1);
-        put(item, line, draft);
+        put(&items.all[usize::from(number)], line);
     }
     (words, used)
+}
+
+/// Room for elements in so many lines, those that most elements want.
+fn rooms(wanted: &[u8], chosen: usize) -> [usize; LINES_MAX] {
+    let mut room = [0; LINES_MAX];
+    let mut left = chosen;
+    for count in (0..=SLOTS_PER_LINE as u8).rev() {
+        for (line, &wants) in wanted.iter().enumerate() {
+            if left > 0 && wants.min(SLOTS_PER_LINE as u8) == count {
+                room[line] = SLOTS_PER_LINE;
+                left -= 1;
+            }
+        }
+    }
+    room
 }
 
 fn store(words: &mut Words, at: usize, item: &Item) {

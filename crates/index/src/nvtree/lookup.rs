@@ -36,7 +36,7 @@ pub(crate) struct Found {
 impl NvTree {
     /// The leaf that the key belongs to, at a moment at which nobody changed it.
     #[inline]
-    fn leaf_of(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
+    pub(crate) fn leaf_of(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
         let inner = self.inner()?;
         loop {
             let (id, ticket) = inner.find(key, &*self.forest)?;

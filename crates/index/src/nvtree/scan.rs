@@ -27,18 +27,22 @@ struct Shown {
 }
 
 impl Walk<'_> {
-    fn contains(&self, key: &[u8]) -> bool {
-        let above = match self.from {
+    /// Whether the key is not below the range.
+    fn begins_at(&self, key: &[u8]) -> bool {
+        match self.from {
             Bound::Included(from) => key >= from,
             Bound::Excluded(from) => key > from,
             Bound::Unbounded => true,
-        };
-        above
-            && match self.to {
-                Bound::Included(to) => key <= to,
-                Bound::Excluded(to) => key < to,
-                Bound::Unbounded => true,
-            }
+        }
+    }
+
+    /// Whether the key is not above the range.
+    fn ends_after(&self, key: &[u8]) -> bool {
+        match self.to {
+            Bound::Included(to) => key <= to,
+            Bound::Excluded(to) => key < to,
+            Bound::Unbounded => true,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -133,8 +137,11 @@ impl NvTree {
                 (0..next.lines()).for_each(|line| next.prefetch_line(line));
             }
             let high = next.as_ref().map(Leaf::low).transpose()?;
-            let (above, below) = (is_inside, high.is_some_and(|high| walk.is_wholly_below(high)));
-            if !shown.visit(&leaf, walk, above && below, visit)? {
+            let last = match high {
+                Some(high) => !walk.is_wholly_below(high),
+                None => !matches!(walk.to, Bound::Unbounded),
+            };
+            if !shown.visit(&leaf, walk, Ends { first: !is_inside, last }, visit)? {
                 return Ok(());
             }
             is_inside = true;
@@ -190,7 +197,8 @@ impl NvTree {
                 _ => continue,
             };
             let low = low.to_vec();
-            if !shown.visit(&leaf, walk, false, visit)? || low.is_empty() || walk.is_above(&low) {
+            let ends = Ends { first: true, last: true };
+            if !shown.visit(&leaf, walk, ends, visit)? || low.is_empty() || walk.is_above(&low) {
                 return Ok(());
             }
             below = Some(low);
@@ -239,18 +247,28 @@ impl Shown {
         Ok(())
     }
 
-    /// Shows the keys in the range, which all of them are if `is_inside`; false: that is enough.
+    /// Shows the keys in the range, as far as `ends` says that there may be others; false: that is
+    /// enough.
     fn visit(
         &mut self,
         leaf: &Leaf<'_>,
         walk: &Walk<'_>,
-        is_inside: bool,
+        ends: Ends,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
         let Shown { elements, prefix, key } = self;
         key.clear();
         key.extend_from_slice(prefix);
         key.resize(prefix.len() + 8, 0);
+        let mut from = 0;
+        let mut to = elements.len();
+        if ends.first {
+            from = position(elements, |element| Ok(!walk.begins_at(&leaf.key_of(element)?)))?;
+        }
+        if ends.last {
+            to = position(elements, |element| Ok(walk.ends_after(&leaf.key_of(element)?)))?;
+        }
+        let inside = elements.get(from..to).unwrap_or_default();
         let mut long_key = Vec::new();
         let mut show = |element: &Element| {
             let value = leaf.copied_value(element)?;
@@ -264,24 +282,41 @@ impl Shown {
                     &long_key
                 }
             };
-            Ok::<bool, Error>(!is_inside && !walk.contains(name) || visit(name, &value))
+            Ok::<bool, Error>(visit(name, &value))
         };
-        match walk.direction {
-            Direction::Forward => {
-                for element in elements.iter() {
-                    if !show(element)? {
-                        return Ok(false);
-                    }
-                }
-            }
-            Direction::Backward => {
-                for element in elements.iter().rev() {
-                    if !show(element)? {
-                        return Ok(false);
-                    }
-                }
+        for at in 0..inside.len() {
+            let at = match walk.direction {
+                Direction::Forward => at,
+                Direction::Backward => inside.len() - 1 - at,
+            };
+            if !show(&inside[at])? {
+                return Ok(false);
             }
         }
         Ok(true)
     }
+}
+
+/// Which ends of the range may lie in a leaf.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: bool,
+    last: bool,
+}
+
+/// How many elements from the first on are such, of elements of which first some are and then none.
+fn position(
+    elements: &[Element],
+    mut is_such: impl FnMut(&Element) -> Result<bool, Error>,
+) -> Result<usize, Error> {
+    let (mut from, mut to) = (0, elements.len());
+    while from < to {
+        let middle = (from + to) / 2;
+        if is_such(&elements[middle])? {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    Ok(from)
 }

@@ -16,6 +16,7 @@ pub mod nvtree_paper;
 mod operation;
 mod outcome;
 mod pair;
+mod records;
 mod run;
 mod table;
 
@@ -24,4 +25,5 @@ pub use error::Error;
 pub use operation::Operation;
 pub use outcome::{Cell, Cost, Latency, Outcome, Spread};
 pub use pair::Pair;
+pub use records::{Rate, Records, records};
 pub use run::{Config, Progress, run};

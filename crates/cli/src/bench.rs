@@ -21,6 +21,33 @@ pub(crate) struct Args {
 enum Experiment {
     /// Ordered indexes: 8-byte keys and values, every operation, every contender
     Nvtree(Nvtree),
+    /// Records of given sizes through the store, each operation a strict commit
+    Records(Sizes),
+}
+
+#[derive(Debug, clap::Args)]
+struct Sizes {
+    /// Records in a store
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// Bytes of a key
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(8..=1024))]
+    key_size: u16,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=1_048_576))]
+    value_size: u32,
+    /// Rounds, each with stores of its own
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Folder for the pools, which are kept with flush instructions whatever the medium
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    path: PathBuf,
+    /// Where keys and orders come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -71,6 +98,7 @@ fn node_size(text: &str) -> Result<u32, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.experiment {
         Experiment::Nvtree(args) => nvtree(args),
+        Experiment::Records(args) => records(args),
     }
 }
 
@@ -108,5 +136,40 @@ fn nvtree(args: &Nvtree) -> anyhow::Result<Exit> {
         write!(out, "{outcome}")?;
     }
     out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn records(args: &Sizes) -> anyhow::Result<Exit> {
+    let rates = tembo_bench::records(&tembo_bench::Records {
+        count: args.count,
+        key_size: args.key_size.into(),
+        value_size: args.value_size as usize,
+        rounds: args.rounds,
+        folder: args.path.clone(),
+        seed: args.seed,
+    })?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&rates)?)?;
+        return Ok(Exit::Done);
+    }
+    writeln!(out, "thousand operations a second: median (best) of thread CPU time, of the wall")?;
+    let mut rows: Vec<(&str, &str)> = Vec::new();
+    for rate in &rates {
+        if !rows.contains(&(rate.index, rate.operation)) {
+            rows.push((rate.index, rate.operation));
+        }
+    }
+    for (index, operation) in rows {
+        let of = |figure: fn(&tembo_bench::Rate) -> f64| {
+            let mine = rates.iter().filter(|r| (r.index, r.operation) == (index, operation));
+            let mut all: Vec<f64> = mine.map(figure).collect();
+            all.sort_by(f64::total_cmp);
+            let best = all.last().copied().unwrap_or_default();
+            format!("{:8.0} ({best:.0})", all[all.len() / 2])
+        };
+        let (cpu, wall) = (of(|rate| rate.cpu_kops), of(|rate| rate.wall_kops));
+        writeln!(out, "{index:8} {operation:10} {cpu:20} {wall}")?;
+    }
     Ok(Exit::Done)
 }

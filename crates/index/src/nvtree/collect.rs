@@ -27,7 +27,8 @@ impl NvTree {
         let Some(guard) = leaf.side.lock_at(spot.moment) else {
             return Ok(Some(start.to_vec()));
         };
-        let version = writer.stamp.version();
+        // Readers of the visible version may be here.
+        let version = writer.stamp.version() + 1;
         let contents = Contents::read(leaf, writer.dead)?;
         let contents = self.clean_history(leaf, contents, version, writer)?;
         let kept = self.clean(leaf, &guard, &contents, version, writer)?;

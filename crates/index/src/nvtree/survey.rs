@@ -59,7 +59,8 @@ impl NvTree {
         let slots: Vec<usize> = strays.chain(contents.dead.iter().copied()).collect();
         erase_slots(&leaf, &slots)?;
         if history::read(&leaf)?.len() > contents.old.len() {
-            let version = writer.stamp.version();
+            // Readers of the visible version may be here.
+            let version = writer.stamp.version() + 1;
             history::replace(&leaf, &contents.old, version, writer.retired)?;
         }
         // The fingerprints of these slots were none already, but of the history more is known.

@@ -8,7 +8,7 @@ use tembo_pool::{Object, Pool};
 use crate::error::damaged;
 use crate::{
     Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Retained,
-    Stamp, Surveyor, Value, VersionedIndex, View, Visit, Writer,
+    Retired, Stamp, Surveyor, Value, VersionedIndex, View, Visit, Writer,
 };
 
 /// The indexes that there are.
@@ -190,6 +190,14 @@ impl VersionedIndex for Index {
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
         either!(self, index => index.collect(from, writer))
+    }
+
+    fn wants_to_prepare(&self) -> bool {
+        either!(self, index => index.wants_to_prepare())
+    }
+
+    fn prepare_open(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
+        either!(self, index => index.prepare_open(version, retired))
     }
 
     fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {

@@ -50,10 +50,12 @@ mod draft;
 mod element;
 pub(crate) mod format;
 mod halve;
+mod hint;
 mod history;
 mod inner;
 mod leaf;
 mod lookup;
+mod open;
 mod prints;
 mod rebase;
 mod room;
@@ -70,12 +72,14 @@ use tembo_pool::{Object, Pool};
 
 use self::change::How;
 use self::format::{CELL_MAGIC, CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell};
+use self::hint::Hinted;
 use self::inner::Inner;
 use self::leaf::Leaf;
+use self::open::Opening;
 use crate::error::damaged;
 use crate::{
-    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
-    Surveyor, Value, VersionedIndex, View, Visit, Writer,
+    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Retired,
+    Stamp, Surveyor, Value, VersionedIndex, View, Visit, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -84,9 +88,12 @@ pub struct NvTree {
     /// Offset of the cell.
     cell: u64,
     cell_object: Object,
-    /// Made from the list of leaves when somebody first looks for a key.
+    /// Made when somebody first looks for a key.
     inner: OnceLock<Box<Inner>>,
-    /// Held by a survey, and by a merge, which must not carry elements to where the survey was.
+    opening: Opening,
+    hinted: Hinted,
+    /// Held by a survey, by a merge, which must not carry elements to where the survey was, and by who
+    /// writes the hint, which must not name a leaf that a merge unlinks.
     structure: Mutex<()>,
 }
 
@@ -110,7 +117,7 @@ impl NvTree {
         let cell: &TreeCell = region.get(cell_object.offset())?;
         region.store(&cell.first, first.to_bits());
         region.store(&cell.magic, CELL_MAGIC);
-        for word in &cell.reserved {
+        for word in [&cell.hint, &cell.hint_check].into_iter().chain(&cell.reserved) {
             region.store(word, 0);
         }
         // ORDER: the cell is durable before the commit of what links it.
@@ -155,7 +162,8 @@ impl NvTree {
             return damaged(cell_object.offset(), "the cell of an NV-Tree");
         }
         let (cell, structure) = (cell_object.offset(), Mutex::new(()));
-        Ok(NvTree { cell, cell_object, forest, inner: OnceLock::new(), structure })
+        let (opening, hinted) = (Opening::default(), Hinted::default());
+        Ok(NvTree { cell, cell_object, forest, inner: OnceLock::new(), opening, hinted, structure })
     }
 
     fn first(&self) -> Result<Object, Error> {
@@ -169,29 +177,6 @@ impl NvTree {
             Some(inner) => Ok(inner),
             None => self.make_inner(),
         }
-    }
-
-    /// Walks the list of leaves.
-    #[cold]
-    fn make_inner(&self) -> Result<&Inner, Error> {
-        let mut next = Some(self.first()?);
-        let mut low_before: Option<&[u8]> = None;
-        let leaves = std::iter::from_fn(|| {
-            let object = next.take()?;
-            let step = Leaf::of(&self.forest, object).and_then(|leaf| {
-                let low = leaf.low()?;
-                // A walk to the left ends at the first leaf by its low key, which is empty.
-                if low_before.map_or(!low.is_empty(), |before| low <= before) {
-                    return damaged(leaf.offset(), "leaves in the order of their low keys");
-                }
-                low_before = Some(low);
-                next = leaf.next_object()?;
-                Ok((leaf.id, low))
-            });
-            Some(step)
-        });
-        let inner = Inner::load(leaves)?;
-        Ok(self.inner.get_or_init(|| Box::new(inner)))
     }
 }
 
@@ -261,6 +246,14 @@ impl VersionedIndex for NvTree {
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
         self.collect_step(from, writer)
+    }
+
+    fn wants_to_prepare(&self) -> bool {
+        self.is_hint_outgrown()
+    }
+
+    fn prepare_open(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
+        self.write_hint(version, retired)
     }
 
     fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {

@@ -186,6 +186,22 @@ pub trait VersionedIndex: Send + Sync {
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error>;
 
+    /// Whether it would pay to call [`prepare_open`](VersionedIndex::prepare_open).
+    fn wants_to_prepare(&self) -> bool {
+        false
+    }
+
+    /// Writes down what makes the next open quick, beside readers and the writer, who do not wait for
+    /// it; retires what that replaces, which was of no version, as of `version`. Nothing depends on it.
+    ///
+    /// Durability point: when it returns. On an error nothing has changed.
+    ///
+    /// # Errors
+    /// Those of the pool; damage.
+    fn prepare_open(&self, _version: u64, _retired: &mut Vec<Retired>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Verifies the structure in the view of every retained version.
     fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error>;
 }

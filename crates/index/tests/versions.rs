@@ -237,6 +237,11 @@ impl House {
         });
     }
 
+    fn prepare_open(&mut self) {
+        self.tree.prepare_open(self.version, &mut self.retired).unwrap();
+        assert!(!self.tree.wants_to_prepare());
+    }
+
     /// Everything volatile is lost.
     fn reopen(&mut self) {
         self.forest = Arc::new(Forest::new(self.pool.clone(), 1 << 30).unwrap());
@@ -360,7 +365,12 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize,
                 let middle = house.pins.keys().nth(house.pins.len() / 2).copied();
                 middle.map(|version| house.pins.remove(&version));
             }
-            3 => house.reopen(),
+            3 => {
+                if turn % 2 == 0 {
+                    house.prepare_open();
+                }
+                house.reopen();
+            }
             4 if aborts => house.scrub(),
             5 => {
                 for _ in 0..random.below(6) {

@@ -12,6 +12,7 @@ impl NvTree {
         retained: &Retained,
         dead: &DeadIntervals,
     ) -> Result<CheckReport, Error> {
+        self.complete()?;
         let mut report = CheckReport::default();
         let mut leaf = Leaf::of(&self.forest, self.first()?)?;
         if !leaf.low()?.is_empty() {

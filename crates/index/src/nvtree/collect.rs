@@ -20,6 +20,8 @@ impl NvTree {
         from: Option<&[u8]>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
+        // A leaf that the inner nodes lack could not be unlinked; nor one that the hint has yet to tell of.
+        self.complete()?;
         let start = from.unwrap_or_default();
         let spot = self.spot(start, super::prints::hash(start))?;
         let leaf = &spot.leaf;
@@ -129,7 +131,9 @@ impl NvTree {
         }
         let (region, header) = (self.forest.region(), leaf.header()?);
         let (object, after) = (leaf.next_object()?, right.next_object()?);
-        // ORDER: what is carried over is durable, and what was left behind gone, before it counts.
+        self.withdraw_hint(version, writer.retired)?;
+        // ORDER: what is carried over is durable, and what was left behind gone, before it counts; and
+        // no hint names the other leaf.
         region.fence("nvtree.merge.fence");
         // ORDER: after what is carried over, as above: from here on it counts here.
         region.commit("nvtree.merge.link", &header.next, after.map_or(0, |after| after.to_bits()));

@@ -1,7 +1,9 @@
 //! A leaf as it stands on media, and the cell that the list of leaves hangs on.
 
+use std::mem::offset_of;
+
 use tembo_pmem::Word;
-use zerocopy::{FromBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Head of a leaf: one cache line. Shape and low key are written before the leaf is linked and never
 /// change.
@@ -118,9 +120,55 @@ pub(crate) struct TreeCell {
     pub(crate) first: Word,
     /// [`CELL_MAGIC`].
     pub(crate) magic: Word,
-    pub(crate) reserved: [Word; 6],
+    /// Object of the hint's directory, 0: there is no hint. Stored after `hint_check`, in one line.
+    pub(crate) hint: Word,
+    /// Bytes of the directory (the high half) and their CRC-32C.
+    pub(crate) hint_check: Word,
+    pub(crate) reserved: [Word; 4],
 }
 
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CELL");
 pub(crate) const CELL_SIZE: u64 = size_of::<TreeCell>() as u64;
 const _: () = assert!(CELL_SIZE == 64);
+
+/// Head of a hint's directory, in which an entry of the first leaf of each page follows, and behind each
+/// the page.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct HintHeader {
+    /// [`HINT_MAGIC`].
+    pub(crate) magic: u64,
+    /// Leaves that there were.
+    pub(crate) leaf_count: u64,
+}
+
+pub(crate) const HINT_MAGIC: u64 = u64::from_le_bytes(*b"NVT-HINT");
+
+/// A leaf in a hint; the last bytes of its low key follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct HintEntry {
+    /// The leaf's offset in units of its size.
+    pub(crate) leaf: u32,
+    /// First bytes that its low key shares with that of the entry before.
+    pub(crate) shared: u16,
+    /// Bytes that follow.
+    pub(crate) rest: u16,
+}
+
+/// Where the entries of the leaves are that come next, the first one's included.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct HintPage {
+    /// The object that they lie in.
+    pub(crate) object: u64,
+    /// Their bytes.
+    pub(crate) size: u32,
+    /// The CRC-32C of these.
+    pub(crate) crc: u32,
+}
+
+const _: () = assert!(
+    size_of::<HintHeader>() == 16 && size_of::<HintEntry>() == 8 && size_of::<HintPage>() == 16
+);
+const _: () = assert!(offset_of!(TreeCell, hint) == 16 && offset_of!(TreeCell, hint_check) == 24);

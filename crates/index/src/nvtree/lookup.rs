@@ -39,6 +39,7 @@ impl NvTree {
     pub(crate) fn leaf_of(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
         let inner = self.inner()?;
         loop {
+            let was_whole = self.opening.is_whole();
             let (id, ticket) = inner.find(key, &*self.forest)?;
             let leaf = Leaf::at(&self.forest, id)?;
             leaf.side.prefetch();
@@ -47,7 +48,7 @@ impl NvTree {
                 make(&leaf)?;
                 continue;
             };
-            if inner.still(ticket) {
+            if inner.still(ticket) && (was_whole || self.covers(&leaf, moment, key)?) {
                 return Ok((leaf, moment));
             }
         }

@@ -178,11 +178,7 @@ impl NvTree {
             Bound::Unbounded => None,
         };
         loop {
-            let id = match &below {
-                Some(key) => inner.before(key, &*self.forest)?,
-                None => Some(inner.last(&*self.forest)?),
-            };
-            let Some((id, ticket)) = id else { return Ok(()) };
+            let Some((id, ticket)) = self.leaf_below(below.as_deref())? else { return Ok(()) };
             let leaf = Leaf::at(&self.forest, id)?;
             let Some(moment) = leaf.side.begin(self.forest.era()) else {
                 make(&leaf)?;

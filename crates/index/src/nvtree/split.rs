@@ -165,7 +165,7 @@ impl NvTree {
         region.fence("nvtree.split.link.fence");
         set(&right, &new, &draft.prints)?;
         new.made(self.forest.era(), leaf.side.newest());
-        self.inner()?.insert(draft.low, right.id, &*self.forest)
+        self.tell(draft.low, right.id)
     }
 }
 

@@ -30,12 +30,17 @@ impl NvTree {
         // A merge could carry what was not yet reached to where the walk has been.
         let _walking = self.structure.lock().unwrap_or_else(PoisonError::into_inner);
         surveyor.reachable(self.cell_object)?;
+        for object in self.hint_objects()? {
+            surveyor.reachable(object)?;
+        }
+        self.read_pages()?;
         let mut next = Some(self.first()?);
         while let Some(object) = next {
             let leaf = Leaf::of(&self.forest, object)?;
             if !surveyor.reachable(object)? {
                 return crate::error::damaged(object.offset(), "a leaf that is in one list once");
             }
+            self.pass(&leaf)?;
             let reached = reach(&leaf, retained, dead)?;
             for object in reached.objects {
                 self.forest.pool().valid(object)?;
@@ -47,6 +52,7 @@ impl NvTree {
             }
             next = reached.next;
         }
+        self.all_passed();
         Ok(())
     }
 

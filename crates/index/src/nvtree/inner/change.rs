@@ -30,6 +30,17 @@ struct Change {
     taken: Vec<NodeId>,
     /// Nodes that it unlinks.
     freed: Vec<NodeId>,
+    filling: Filling,
+}
+
+/// Where leaves come, one after another: where a full node is split depends on it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Filling {
+    /// Anywhere: its halves have the same room.
+    #[default]
+    Anywhere,
+    /// Each behind the one before: the left part stays full.
+    InOrder,
 }
 
 /// A node on the way from the root, and the place in it where the way goes on.
@@ -38,16 +49,36 @@ type Path = Vec<(NodeId, usize)>;
 impl Inner {
     /// Says that `leaf`, whose low key is `low`, covers the upper part of what the leaf before it did.
     /// The caller holds the lock of that leaf, and `lows` knows the new one. Seen by readers on return.
+    /// Does nothing if that was said before.
     ///
     /// # Errors
-    /// Those of `lows`; [`Error::Damaged`] if there is a leaf of that low key, and [`Error::Pool`] if there
-    /// cannot be so many nodes. Nothing has changed then.
+    /// Those of `lows`; [`Error::Damaged`] if there is another leaf of that low key, and [`Error::Pool`] if
+    /// there cannot be so many nodes. Nothing has changed then.
     pub(crate) fn insert(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
+        self.add((low, leaf), Filling::Anywhere, lows)
+    }
+
+    /// As `insert`, of a leaf that has been there, told of in the order of low keys.
+    ///
+    /// # Errors
+    /// As of `insert`.
+    pub(crate) fn learn(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
+        self.add((low, leaf), Filling::InOrder, lows)
+    }
+
+    fn add(
+        &self,
+        (low, leaf): (&[u8], LeafId),
+        filling: Filling,
+        lows: &impl Lows,
+    ) -> Result<(), Error> {
         let mut changer = self.changer();
-        let mut change = Change::default();
+        let mut change = Change { filling, ..Change::default() };
         let planned = self.plan_insert(&mut changer, &mut change, low, leaf, lows);
+        // No node: it is known.
+        let leaves = usize::from(!change.contents.is_empty());
         self.finish(&mut changer, change, planned)?;
-        changer.leaves += 1;
+        changer.leaves += leaves;
         Ok(())
     }
 
@@ -83,7 +114,10 @@ impl Inner {
         let (mut child, mut leaf, mut low) = (leaf, leaf, low);
         for &(id, place) in path.iter().rev() {
             let mut content = self.content(id, lows)?;
-            if content.level == 0 && lows.low(content.entries[place].low)? == low {
+            if content.level == 0 && content.is_separator(place, low, lows)? {
+                if content.entries[place].child == leaf {
+                    return Ok(());
+                }
                 return damaged(u64::from(leaf), "a leaf with a low key of its own");
             }
             content.insert(place + 1, child, leaf, low);
@@ -93,7 +127,11 @@ impl Inner {
                 return Ok(());
             }
             // Who inserts in order leaves full nodes behind.
-            let middle = if place + 1 == WIDTH { WIDTH } else { WIDTH / 2 };
+            let middle = match change.filling {
+                _ if place + 1 == WIDTH => WIDTH,
+                Filling::Anywhere => WIDTH / 2,
+                Filling::InOrder => place + 2,
+            };
             let mut right = content.split_off(middle);
             content.fit(lows)?;
             right.fit(lows)?;
@@ -187,7 +225,7 @@ impl Inner {
         change: Change,
         planned: Result<(), Error>,
     ) -> Result<(), Error> {
-        let Change { contents, root, taken, freed } = change;
+        let Change { contents, root, taken, freed, .. } = change;
         if let Err(error) = planned {
             changer.free.extend(taken);
             return Err(error);

@@ -68,6 +68,21 @@ impl Content {
         self.entries.first().map(|entry| entry.low)
     }
 
+    /// Whether the separator at `place` is that key. It is read only where heads cannot tell.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    pub(super) fn is_separator(
+        &self,
+        place: usize,
+        key: &[u8],
+        lows: &impl Lows,
+    ) -> Result<bool, Error> {
+        let entry = self.entries[place];
+        let may_be = place == 0 || entry.head == head(key, self.prefix.len());
+        Ok(may_be && lows.low(entry.low)? == key)
+    }
+
     /// Makes the prefix as long as it can be if heads are equal, which a longer one may tell apart.
     ///
     /// # Errors

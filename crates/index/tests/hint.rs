@@ -1,0 +1,360 @@
+//! The hint of an NV-Tree: it makes an open quick, and whatever has happened to it, it never makes an
+//! answer wrong.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tembo_index::{
+    Clock, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
+    Surveyor, VersionedIndex, View, Writer,
+};
+use tembo_pool::{Geometry, Object, Pool, PoolOptions};
+
+/// Where in the cell the object of the directory stands.
+const CELL_HINT: u64 = 16;
+
+struct House {
+    pool: Arc<Pool>,
+    tree: Index,
+    cell: Object,
+    clock: Clock,
+    now: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+struct Nobody;
+
+impl Surveyor for Nobody {
+    fn reachable(&mut self, _object: Object) -> Result<bool, Error> {
+        Ok(true)
+    }
+    fn unclean(&mut self, _node: Object) {}
+    fn live_entry(&mut self) {}
+}
+
+#[derive(Default)]
+struct Marked(Vec<Object>);
+
+impl Surveyor for Marked {
+    fn reachable(&mut self, object: Object) -> Result<bool, Error> {
+        self.0.push(object);
+        Ok(true)
+    }
+    fn unclean(&mut self, _node: Object) {}
+    fn live_entry(&mut self) {}
+}
+
+fn random(number: u64) -> u64 {
+    (number + 1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+type Style = fn(u64) -> Vec<u8>;
+
+const STYLES: [Style; 3] = [
+    |number| random(number).to_be_bytes().to_vec(),
+    |number| format!("a-prefix-of-many-keys/{:010}", random(number) % 1_000_000_000).into_bytes(),
+    |number| [vec![b'x'; random(number) as usize % 300], number.to_le_bytes().to_vec()].concat(),
+];
+
+impl House {
+    fn new(node_size: u32) -> House {
+        let geometry = Geometry { chunk_size: 4096, node_size };
+        let options = PoolOptions { size: 16 << 20, geometry, ..PoolOptions::default() };
+        let pool = Arc::new(Pool::volatile(&options).unwrap());
+        let forest = Arc::new(Forest::new(pool.clone(), 1 << 30).unwrap());
+        let (dead, retained) = (DeadIntervals::default(), Retained::default());
+        let mut retired = Vec::new();
+        let stamp = Stamp::grouped(1, 0);
+        let writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
+        let (tree, cell) = Index::create(forest, IndexKind::Nvtree, &writer).unwrap();
+        House { pool, tree, cell, clock: Clock::new(1), now: BTreeMap::new() }
+    }
+
+    /// Everything volatile is lost, but where space is free.
+    fn reopen(&mut self) {
+        let forest = Arc::new(Forest::new(self.pool.clone(), 1 << 30).unwrap());
+        forest.set_retained(Arc::new(self.retained()));
+        self.tree = Index::open(forest, self.cell, 1).unwrap();
+    }
+
+    fn retained(&self) -> Retained {
+        Retained::new(self.clock.last(), Vec::new())
+    }
+
+    /// Does something as the writer; what it retires is free at once.
+    fn write<T>(&self, does: impl FnOnce(&mut Writer<'_>) -> Result<T, Error>) -> T {
+        let (dead, retained) = (DeadIntervals::default(), self.retained());
+        let mut retired: Vec<Retired> = Vec::new();
+        let stamp = Stamp::grouped(self.clock.last(), 0);
+        let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
+        let done = does(&mut writer).unwrap();
+        retired.into_iter().for_each(|retired| self.pool.free(retired.object));
+        done
+    }
+
+    fn put(&mut self, key: Vec<u8>, value: &[u8]) {
+        let op = Op::Put { key: &key, value: &[value] };
+        self.write(|writer| self.tree.apply_single(op, &self.clock, writer));
+        self.now.insert(key, value.to_vec());
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.write(|writer| self.tree.apply_single(Op::Remove { key }, &self.clock, writer));
+        self.now.remove(key);
+    }
+
+    fn collect(&self) {
+        let mut from = Some(Vec::new());
+        while let Some(key) = from {
+            from = self.write(|writer| self.tree.collect(Some(&key), writer));
+        }
+    }
+
+    fn prepare_open(&self) {
+        self.write(|writer| self.tree.prepare_open(writer.stamp.version(), writer.retired));
+    }
+
+    fn survey(&self) -> Vec<Object> {
+        let mut marked = Marked::default();
+        self.tree.survey(&self.retained(), &DeadIntervals::default(), &mut marked).unwrap();
+        marked.0
+    }
+
+    fn hint(&self) -> Object {
+        let words = self.pool.region().words(self.cell.offset() + CELL_HINT, 1).unwrap();
+        Object::from_bits(words[0].load())
+    }
+
+    /// Damages a byte of the pool; and undoes it.
+    fn flip(&self, at: u64) {
+        let _section = self.pool.reserve(0, 1).unwrap();
+        let words = self.pool.region().words(at & !7, 1).unwrap();
+        self.pool.region().store(&words[0], words[0].load() ^ 0x41 << (at % 8 * 8));
+    }
+
+    fn expect(&self, key: &[u8]) {
+        let dead = DeadIntervals::default();
+        let found = self.tree.get(key, View { version: self.clock.last(), dead: &dead }).unwrap();
+        assert_eq!(found.as_deref(), self.now.get(key).map(Vec::as_slice), "{key:?}");
+    }
+
+    fn range(&self, from: Bound<&[u8]>, direction: Direction, count: usize) {
+        let dead = DeadIntervals::default();
+        let view = View { version: self.clock.last(), dead: &dead };
+        let mut found = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| {
+            found.push((key.to_vec(), value.to_vec()));
+            found.len() < count
+        };
+        let (low, high) = match direction {
+            Direction::Forward => (from, Bound::Unbounded),
+            Direction::Backward => (Bound::Unbounded, from),
+        };
+        self.tree.range(low, high, direction, view, &mut visit).unwrap();
+        let range = self.now.range::<[u8], _>((low, high));
+        let owned = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+        let expected: Vec<_> = match direction {
+            Direction::Forward => range.take(count).map(owned).collect(),
+            Direction::Backward => range.rev().take(count).map(owned).collect(),
+        };
+        assert!(found == expected, "{from:?}, {direction:?}");
+    }
+
+    /// Every key, some that are not there, and ranges both ways, before and after the survey.
+    fn expect_all(&self) {
+        let keys: Vec<_> = self.now.keys().collect();
+        for at in 0..keys.len() {
+            // Far from each other, so that no search has its way paved by the one before.
+            let key = keys[at * 7919 % keys.len()];
+            self.expect(key);
+            if at % 16 == 0 {
+                self.expect(&[key.as_slice(), b"\0"].concat());
+                self.range(Bound::Excluded(key), Direction::Forward, 9);
+                self.range(Bound::Excluded(key), Direction::Backward, 9);
+                self.range(Bound::Included(key), Direction::Backward, 2);
+            }
+        }
+        self.range(Bound::Unbounded, Direction::Backward, 9);
+    }
+
+    fn check(&self) {
+        let report = self.tree.check(&self.retained(), &DeadIntervals::default()).unwrap();
+        assert_eq!(report.entry_count, self.now.len() as u64);
+    }
+}
+
+/// A tree with a hint of so many keys.
+fn hinted(style: Style, node_size: u32, keys: u64) -> House {
+    let mut house = House::new(node_size);
+    (0..keys).for_each(|number| house.put(style(number), &number.to_le_bytes()));
+    house.prepare_open();
+    assert!(!house.hint().is_none());
+    house
+}
+
+#[test]
+fn a_hint_that_thousands_of_splits_have_outdated_answers_right() {
+    for style in STYLES {
+        let mut house = hinted(style, 192, 3000);
+        let before = house.hint();
+        (3000..15_000).for_each(|number| house.put(style(number), b"later"));
+        assert_eq!(house.hint(), before);
+        assert!(house.tree.wants_to_prepare());
+        house.reopen();
+        house.expect_all();
+        // While leaves are unknown, others are made.
+        house.reopen();
+        (15_000..17_000).for_each(|number| house.put(style(number), b"again"));
+        house.expect_all();
+        house.survey();
+        house.expect_all();
+        house.check();
+    }
+}
+
+#[test]
+fn the_last_search_and_the_first_are_right_at_once() {
+    for style in STYLES {
+        let mut house = hinted(style, 192, 5000);
+        (5000..8000).for_each(|number| house.put(style(number), b"later"));
+        let keys: Vec<Vec<u8>> = house.now.keys().step_by(397).cloned().collect();
+        for key in &keys {
+            for ask in 0..4 {
+                house.reopen();
+                match ask {
+                    0 => house.expect(key),
+                    1 => house.range(Bound::Excluded(key), Direction::Backward, 3),
+                    2 => house.range(Bound::Unbounded, Direction::Backward, 3),
+                    _ => house.put(key.clone(), b"put"),
+                }
+                house.expect(key);
+            }
+        }
+        house.expect_all();
+        house.check();
+    }
+}
+
+#[test]
+fn a_merge_withdraws_the_hint() {
+    let mut house = hinted(STYLES[0], 192, 5000);
+    let keys: Vec<Vec<u8>> = house.now.keys().cloned().collect();
+    keys.iter().enumerate().filter(|(at, _)| at % 8 > 0).for_each(|(_, key)| house.remove(key));
+    assert!(!house.hint().is_none());
+    house.collect();
+    assert!(house.hint().is_none());
+    // The space of leaves that were unlinked becomes that of others.
+    (0..3000).for_each(|number| house.put(STYLES[1](number), b"x"));
+    house.reopen();
+    house.expect_all();
+    house.check();
+    house.prepare_open();
+    house.reopen();
+    house.expect_all();
+    // Of a tree that has not looked at all of its leaves.
+    house.reopen();
+    let keys: Vec<Vec<u8>> = house.now.keys().cloned().collect();
+    keys.iter().enumerate().filter(|(at, _)| at % 8 > 0).for_each(|(_, key)| house.remove(key));
+    house.collect();
+    assert!(house.hint().is_none());
+    house.expect_all();
+    house.check();
+}
+
+#[test]
+fn a_survey_reaches_the_hint_and_the_one_before_is_retired() {
+    let mut house = hinted(STYLES[0], 192, 5000);
+    let objects = house.survey();
+    assert!(objects.contains(&house.hint()));
+    let before = house.hint();
+    (5000..9000).for_each(|number| house.put(STYLES[0](number), b"x"));
+    let mut retired = Vec::new();
+    house.tree.prepare_open(house.clock.last(), &mut retired).unwrap();
+    let after = house.survey();
+    assert!(retired.iter().any(|retired| retired.object == before));
+    assert!(retired.iter().all(|retired| !after.contains(&retired.object)));
+    assert!(retired.iter().all(|retired| !house.retained().needs(retired.start, retired.end)));
+    // One page knows at most 256 leaves of this style.
+    assert!(retired.len() > 5000 / 6 / 256);
+}
+
+#[test]
+fn whatever_byte_of_a_hint_is_damaged_answers_are_right() {
+    let style = STYLES[1];
+    let mut house = hinted(style, 192, 1500);
+    (1500..2000).for_each(|number| house.put(style(number), b"later"));
+    let leaf_size = 192;
+    let mut bytes: Vec<u64> =
+        (CELL_HINT..CELL_HINT + 16).map(|at| house.cell.offset() + at).collect();
+    let directory = house.hint();
+    let pages = house.survey().into_iter().filter(|object| object.size() > leaf_size);
+    for object in pages.chain([directory]) {
+        bytes.extend(object.offset()..object.offset() + object.size());
+    }
+    assert!(bytes.len() > 1000, "{}", bytes.len());
+    let keys: Vec<Vec<u8>> = house.now.keys().step_by(61).cloned().collect();
+    for (round, at) in bytes.into_iter().enumerate() {
+        house.flip(at);
+        house.reopen();
+        for key in keys.iter().skip(round % 7).step_by(7) {
+            house.expect(key);
+        }
+        house.range(Bound::Unbounded, Direction::Backward, 3);
+        if round % 50 == 0 {
+            house.tree.survey(&house.retained(), &DeadIntervals::default(), &mut Nobody).unwrap();
+            house.check();
+        }
+        house.flip(at);
+    }
+}
+
+#[test]
+fn readers_and_a_writer_are_right_while_the_inner_nodes_come_to_know() {
+    let style = STYLES[0];
+    let mut house = hinted(style, 192, 6000);
+    for round in 0..20_u64 {
+        let first = 6000 + 1000 * round;
+        (first..first + 700).for_each(|number| house.put(style(number), b"later"));
+        house.reopen();
+        let before: Vec<(Vec<u8>, Vec<u8>)> =
+            house.now.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let (tree, version, clock) = (&house.tree, house.clock.last(), &house.clock);
+        std::thread::scope(|scope| {
+            for reader in 0..2 {
+                let before = &before;
+                scope.spawn(move || {
+                    let dead = DeadIntervals::default();
+                    for at in 0..2000 {
+                        let (key, value) = &before[(at + 7 * reader) * 7919 % before.len()];
+                        let found = tree.get(key, View { version, dead: &dead }).unwrap();
+                        assert_eq!(found.as_deref(), Some(value.as_slice()), "{key:?}");
+                    }
+                });
+            }
+            scope.spawn(move || {
+                let (dead, retained) =
+                    (DeadIntervals::default(), Retained::new(version, vec![version]));
+                tree.survey(&retained, &dead, &mut Nobody).unwrap();
+                tree.prepare_open(version, &mut Vec::new()).unwrap();
+            });
+            let (dead, retained) =
+                (DeadIntervals::default(), Retained::new(version, vec![version]));
+            for number in first + 700..first + 1000 {
+                let (mut retired, stamp) = (Vec::new(), Stamp::grouped(version, 0));
+                let mut writer =
+                    Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
+                let op = Op::Put { key: &style(number), value: &[b"beside"] };
+                tree.apply_single(op, clock, &mut writer).unwrap();
+            }
+        });
+        (first + 700..first + 1000).for_each(|number| {
+            house.now.insert(style(number), b"beside".to_vec());
+        });
+        house.expect_all();
+        house.check();
+    }
+}

@@ -73,7 +73,10 @@ impl Store {
         let inner = &self.inner;
         let (retired, recovering) = {
             let state = inner.lock();
-            (state.retired.len() as u64, state.recovery != Recovery::Done)
+            (
+                state.retired.len() as u64,
+                !matches!(state.recovery, Recovery::Done | Recovery::Preparing),
+            )
         };
         let region = inner.region().report();
         let usage = inner.pool().usage();
@@ -106,7 +109,7 @@ impl Store {
             if state.recovery == Recovery::Done {
                 break state;
             }
-            let owed = state.recovery != Recovery::Surveying;
+            let owed = !state.recovery.is_under_way();
             drop(state);
             if owed {
                 inner.recovery_step()?;

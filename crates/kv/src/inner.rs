@@ -110,7 +110,7 @@ impl Inner {
         if state.recovery == Recovery::Done {
             state.recovery = Recovery::Owed;
         } else {
-            state.again |= !state.surveyed;
+            state.again |= !state.surveyed || state.recovery == Recovery::Preparing;
         }
         self.wake.want();
     }
@@ -155,6 +155,7 @@ impl Inner {
         }
         let _section = self.region().reserve(2)?;
         state.limit = self.ledger.raise_limit(self.region(), version)?;
+        self.offer_to_prepare(state);
         Ok(())
     }
 
@@ -164,6 +165,7 @@ impl Inner {
         state.retired.extend(&mut unlinked);
         state.unlinked = unlinked;
         self.reclaim(state);
+        self.offer_to_prepare(state);
     }
 
     pub(crate) fn reclaim(&self, state: &mut WriterState) {

@@ -14,6 +14,7 @@ mod inner;
 mod ledger;
 mod open;
 mod pins;
+mod prepare;
 mod reading;
 mod recovery;
 mod retire;

@@ -52,12 +52,13 @@ impl Surveyor for Marker<'_> {
 }
 
 impl Inner {
-    /// One step: a survey, or a batch of nodes scrubbed.
+    /// One step: a survey, a batch of nodes scrubbed, or an index prepared for the next open.
     pub(crate) fn recovery_step(&self) -> Result<Progress, Error> {
         let mut state = self.lock();
         self.reclaim(&mut state);
         match state.recovery {
-            Recovery::Done | Recovery::Surveying => Ok(Progress::Idle),
+            Recovery::Done => self.prepare_step(state),
+            Recovery::Surveying | Recovery::Preparing => Ok(Progress::Idle),
             Recovery::Scrubbing => {
                 self.scrub_batch(&mut state)?;
                 Ok(Progress::More)
@@ -73,7 +74,7 @@ impl Inner {
 
     /// All of it, while the caller holds the writer's lock.
     pub(crate) fn recover_now(&self, state: &mut WriterState) -> Result<(), Error> {
-        if state.recovery == Recovery::Surveying {
+        if state.recovery.is_under_way() {
             return Err(Error::TooManyAborts);
         }
         if state.recovery != Recovery::Scrubbing {

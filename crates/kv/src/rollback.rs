@@ -5,15 +5,16 @@ use std::sync::PoisonError;
 use tembo_index::{DeadInterval, View};
 
 use crate::inner::Inner;
-use crate::writer::{Recovery, WriterState};
+use crate::writer::{Tree, WriterState};
 use crate::{Error, open};
 
 impl Inner {
     /// Takes back everything after `version`; synced when it returns.
     pub(crate) fn rollback(&self, version: u64) -> Result<(), Error> {
         let mut state = self.lock();
-        // A survey counts and marks what the rollback would change.
-        while state.recovery == Recovery::Surveying {
+        // A survey counts and marks what the rollback would change; a preparation is of a tree that it
+        // replaces.
+        while state.recovery.is_under_way() {
             drop(state);
             std::thread::yield_now();
             state = self.lock();
@@ -65,6 +66,11 @@ impl Inner {
         let mut trees =
             open::trees(&self.forest, &self.catalogue, View { version: visible, dead: &dead })?;
         for (id, tree) in trees.iter_mut().enumerate() {
+            // What an index knows of its tree beside media, all who read the tree must share.
+            let same = |before: &&Tree| before.entry.cell == tree.entry.cell;
+            if let Some(before) = state.trees.iter().find(same) {
+                tree.index = before.index.clone();
+            }
             let before = state.trees.get(id).filter(|before| before.name == tree.name);
             tree.incarnation = before.map_or(state.incarnations, |before| before.incarnation);
         }

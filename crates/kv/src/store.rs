@@ -270,9 +270,11 @@ impl Store {
     /// thread of its own recovers without it.
     pub fn maintain(&self, steps: usize) -> Result<Progress, Error> {
         if self.background {
-            if self.inner.lock().recovery != Recovery::Done {
+            let state = self.inner.lock();
+            if state.recovery != Recovery::Done {
                 self.inner.wake.want();
             }
+            self.inner.offer_to_prepare(&state);
             return Ok(Progress::Idle);
         }
         for _ in 0..steps {

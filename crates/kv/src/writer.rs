@@ -39,6 +39,8 @@ pub(crate) enum Recovery {
     Surveying,
     /// Nodes with dead stamps are being scrubbed.
     Scrubbing,
+    /// An index is being prepared for the next open: no survey may begin.
+    Preparing,
     /// Nothing is left to do.
     Done,
 }
@@ -79,6 +81,13 @@ pub(crate) struct WriterState {
     pub(crate) incarnations: u32,
     /// Something failed half-way: no more writes.
     pub(crate) broken: bool,
+}
+
+impl Recovery {
+    /// Whether somebody is at it without the writer's lock.
+    pub(crate) fn is_under_way(self) -> bool {
+        matches!(self, Recovery::Surveying | Recovery::Preparing)
+    }
 }
 
 impl WriterState {

@@ -6,12 +6,18 @@ log is at its largest, SIGKILL, drop the page cache or not, start, and measure f
 reply to a GET, then 100 random GETs and one SET, the time until background recovery has ended, and
 the memory of the process. What is shown is the worst of all.
 
+An NV-Tree is opened by the hint that it wrote in the background. `--hints with,without` also opens it
+without: the killed store is opened and stopped, so that nothing is left in its log, and the hints are
+withdrawn in its file.
+
     scripts/bench/restart.py                         100,000, 1,000,000 and 3,000,000 keys
     scripts/bench/restart.py --keys 100000 --rounds 2
+    scripts/bench/restart.py --index nvtree --hints with,without
 """
 
 import argparse
 import json
+import mmap
 import os
 import random
 import statistics
@@ -36,6 +42,8 @@ def arguments():
     parser.add_argument("--keys", default="100000,1000000,3000000")
     parser.add_argument("--value-size", type=int, default=100)
     parser.add_argument("--domains", default="logged,flush")
+    parser.add_argument("--index", help="of the store; by default what the server takes")
+    parser.add_argument("--hints", default="with")
     parser.add_argument("--rounds", type=int, default=5, help="kills for each state of the cache")
     parser.add_argument("--writing-s", type=float, default=3.0, help="seconds of writing before a kill")
     parser.add_argument("--log-size", default="64M")
@@ -85,6 +93,16 @@ def drop_cache(server):
         pass  # Only the superuser may; the advice has done most of it.
 
 
+def withdraw_hints(server):
+    """Makes the cells of all NV-Trees name no hint (docs/formats/nvtree.md)."""
+    with open(server.pool, "r+b") as file, mmap.mmap(file.fileno(), 0) as pool:
+        at = pool.find(b"NVT-CELL")
+        while at >= 0:
+            if at % 64 == 8:
+                pool[at + 8 : at + 16] = bytes(8)
+            at = pool.find(b"NVT-CELL", at + 1)
+
+
 def resident_kib(pid):
     with open(f"/proc/{pid}/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
@@ -122,12 +140,14 @@ def restart(server, count):
 def measure(domain, count, args):
     place = args.memory if domain == "flush" else args.disk
     options = [*SETTINGS[domain], "--log-size", args.log_size]
+    options += ["--index", args.index] if args.index else []
+    caches = ("warm", "dropped") if domain == "logged" else ("warm",)
     rows = []
     with Server("tembo", args.tembo, place, options) as server:
         client = server.start()
         fill(client, count, args.value_size)
         client.close()
-        for cache in ("warm", "dropped") if domain == "logged" else ("warm",):
+        for hint, cache in [(hint, cache) for hint in args.hints.split(",") for cache in caches]:
             results = []
             for _ in range(args.rounds):
                 words = (server.port, count, args.value_size)
@@ -136,12 +156,17 @@ def measure(domain, count, args):
                 time.sleep(args.writing_s * random.uniform(0.5, 1.0))
                 server.kill()
                 writer.join()
+                if hint == "without":
+                    server.start().close()
+                    server.stop()
+                    withdraw_hints(server)
                 if cache == "dropped":
                     drop_cache(server)
                 results.append(restart(server, count))
             worst = {name: max(result[name] for result in results) for name in results[0]}
-            rows.append({"domain": domain, "keys": count, "cache": cache, "worst": worst, "all": results})
-            print(f"{domain}, {count} keys, {cache}: first GET {worst['first_get_ms']:.1f} ms", flush=True)
+            name = {"domain": domain, "keys": count, "hint": hint, "cache": cache}
+            rows.append({**name, "worst": worst, "all": results})
+            print(f"{domain}, {count} keys, {hint} hint, {cache}: first GET {worst['first_get_ms']:.1f} ms", flush=True)
     return rows
 
 
@@ -150,20 +175,21 @@ def report(rows, args):
         f"The worst of {args.rounds} restarts after SIGKILL in mid-write; values of {args.value_size} "
         f"bytes, log of {args.log_size}; {time.strftime('%Y-%m-%d')}",
         "",
-        "| domain | keys | page cache | exec to first GET, ms | worst of 100 GETs, ms | SET, ms | recovery, ms | all recovered, ms | RSS, MiB |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| domain | keys | hint | page cache | exec to first GET, ms | worst of 100 GETs, ms | SET, ms | recovery, ms | all recovered, ms | RSS, MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         worst = row["worst"]
         lines.append(
-            f"| {row['domain']} | {row['keys']:,} | {row['cache']} | {worst['first_get_ms']:.1f} | "
+            f"| {row['domain']} | {row['keys']:,} | {row['hint']} | {row['cache']} | {worst['first_get_ms']:.1f} | "
             f"{worst['get_max_ms']:.2f} | {worst['set_ms']:.2f} | {worst['recovery_ms']:.2f} | "
             f"{worst['recovered_ms']:.0f} | {worst['resident_mib']:.0f} |"
         )
     lines.append("")
-    for domain, cache in dict.fromkeys((row["domain"], row["cache"]) for row in rows):
-        first = [row["worst"]["first_get_ms"] for row in rows if (row["domain"], row["cache"]) == (domain, cache)]
-        lines.append(f"- {domain}, {cache}: slowest first GET is {max(first) / min(first):.2f} × the fastest")
+    place = lambda row: (row["domain"], row["hint"], row["cache"])
+    for domain, hint, cache in dict.fromkeys(map(place, rows)):
+        first = [row["worst"]["first_get_ms"] for row in rows if place(row) == (domain, hint, cache)]
+        lines.append(f"- {domain}, {hint} hint, {cache}: slowest first GET is {max(first) / min(first):.2f} × the fastest")
     text = "\n".join(lines) + "\n"
     os.makedirs(args.out, exist_ok=True)
     with open(os.path.join(args.out, "restart.md"), "w") as file:

@@ -358,3 +358,35 @@ fn readers_and_a_writer_are_right_while_the_inner_nodes_come_to_know() {
         house.check();
     }
 }
+
+#[test]
+fn a_search_ends_whatever_byte_of_a_leaf_does_not_fit_the_hint() {
+    for style in [STYLES[0], STYLES[1]] {
+        let mut house = hinted(style, 192, 1500);
+        (1500..1800).for_each(|number| house.put(style(number), b"later"));
+        let leaves: Vec<Object> =
+            house.survey().into_iter().filter(|object| object.size() == 192).collect();
+        let keys: Vec<Vec<u8>> = house.now.keys().step_by(3).cloned().collect();
+        let dead = DeadIntervals::default();
+        let view = View { version: house.clock.last(), dead: &dead };
+        let mut errors = 0;
+        for (round, leaf) in leaves.iter().enumerate() {
+            // A byte of the head: shape, next leaf, low key.
+            let at = leaf.offset() + [0, 2, 8, 9, 10, 40, 41, 44, 47, 55][round % 10];
+            house.flip(at);
+            house.reopen();
+            for key in &keys {
+                errors += u32::from(house.tree.get(key, view).is_err());
+            }
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            let range = house.tree.range(all.0, all.1, Direction::Backward, view, &mut |_, _| true);
+            errors += u32::from(range.is_err());
+            let _ = house.tree.survey(&house.retained(), &dead, &mut Nobody);
+            let _ = house.tree.check(&house.retained(), &dead);
+            house.flip(at);
+        }
+        assert!(errors > 0);
+        house.reopen();
+        house.expect_all();
+    }
+}

@@ -162,16 +162,14 @@ impl NvTree {
 
     /// The last leaf whose low key is below the key, or the last leaf of all.
     pub(super) fn leaf_below(&self, key: Option<&[u8]>) -> Result<Option<(LeafId, Ticket)>, Error> {
-        let inner = self.inner()?;
+        let reach = key.map_or(Reach::End, Reach::Below);
+        self.inner()?;
         loop {
             let was_whole = self.opening.is_whole();
-            let found = match key {
-                Some(key) => inner.before(key, &*self.forest)?,
-                None => Some(inner.last(&*self.forest)?),
-            };
+            let found = self.seek(reach)?;
             let Some((id, _)) = found.filter(|_| !was_whole) else { return Ok(found) };
             let leaf = Leaf::at(&self.forest, id)?;
-            if !self.reach_out(&leaf, key.map_or(Reach::End, Reach::Below))? {
+            if !self.reach_out(&leaf, reach)? {
                 return Ok(found);
             }
         }
@@ -202,7 +200,20 @@ impl NvTree {
             self.tell(low, next.id)?;
             (at, any) = (next, true);
         }
+        if any && self.seek(reach)?.is_some_and(|(found, _)| found == leaf.id) {
+            return damaged(leaf.offset(), "low keys as they were told");
+        }
         Ok(any)
+    }
+
+    /// What the inner nodes know that reaches so far.
+    fn seek(&self, reach: Reach<'_>) -> Result<Option<(LeafId, Ticket)>, Error> {
+        let (inner, lows) = (self.inner()?, &*self.forest);
+        match reach {
+            Reach::At(key) => inner.find(key, lows).map(Some),
+            Reach::Below(key) => inner.before(key, lows),
+            Reach::End => inner.last(lows).map(Some),
+        }
     }
 
     /// Reads the page that reaches so far; false if that was done before.

@@ -8,6 +8,7 @@ use super::element::Element;
 use super::leaf::Leaf;
 use super::prints;
 use super::side::Moment;
+use crate::error::damaged;
 use crate::{Direction, Error, View, Visit};
 
 /// Where a walk is to go on, and where it ends.
@@ -193,6 +194,9 @@ impl NvTree {
                 _ => continue,
             };
             let low = low.to_vec();
+            if below.as_ref().is_some_and(|below| low >= *below) {
+                return damaged(leaf.offset(), "a low key below that of the next leaf");
+            }
             let ends = Ends { first: true, last: true };
             if !shown.visit(&leaf, walk, ends, visit)? || low.is_empty() || walk.is_above(&low) {
                 return Ok(());

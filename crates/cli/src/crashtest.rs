@@ -58,8 +58,12 @@ enum Structure {
     Pool,
     /// The B-Tree
     Cdds,
-    /// The store
+    /// The NV-Tree
+    Nvtree,
+    /// The store, over the NV-Tree
     Kv,
+    /// The store, over the B-Tree
+    KvCdds,
     /// The server's commands
     Server,
 }
@@ -90,7 +94,9 @@ impl From<Structure> for torture::Structure {
             Structure::Region => torture::Structure::Region,
             Structure::Pool => torture::Structure::Pool,
             Structure::Cdds => torture::Structure::Cdds,
+            Structure::Nvtree => torture::Structure::Nvtree,
             Structure::Kv => torture::Structure::Kv,
+            Structure::KvCdds => torture::Structure::KvCdds,
             Structure::Server => torture::Structure::Server,
         }
     }

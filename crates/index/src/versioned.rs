@@ -180,6 +180,9 @@ pub trait VersionedIndex: Send + Sync {
 
     /// One step of logical collection, from the leaf that covers `from` on; the key from which to go
     /// on, `None` at the end.
+    ///
+    /// Durability point: the caller's next fence, before which no other writer comes and nothing that
+    /// was retired is given back.
     fn collect(
         &self,
         from: Option<&[u8]>,

@@ -171,9 +171,7 @@ impl Inner {
                 tree.surveyed = found.counts.get(&tree.entry.cell.get()).copied();
             }
         }
-        let unlinked = state.unlinked.iter().map(|retired| retired.object);
-        let pending: Vec<Object> = state.retired.objects().chain(unlinked).collect();
-        begin.sweep.finish(pending);
+        state.sweep = Some(begin.sweep);
         state.unclean = found.unclean;
         state.scrubbing = begin.dead.intervals().to_vec();
         state.recovery = Recovery::Scrubbing;
@@ -209,6 +207,11 @@ impl Inner {
     }
 
     fn end_scrub(&self, state: &mut WriterState) -> Result<(), Error> {
+        if let Some(sweep) = state.sweep.take() {
+            let unlinked = state.unlinked.iter().map(|retired| retired.object);
+            let pending: Vec<Object> = state.retired.objects().chain(unlinked).collect();
+            sweep.finish(pending);
+        }
         if !state.scrubbing.is_empty() {
             let _section = self.region().reserve(1)?;
             self.ledger.forget_dead(self.region(), &state.scrubbing)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tembo_index::{DeadInterval, DeadIntervals, Index, Retained, Retired};
-use tembo_pool::Object;
+use tembo_pool::{Object, Sweep};
 
 use crate::Error;
 use crate::format::KeyspaceEntry;
@@ -70,6 +70,8 @@ pub(crate) struct WriterState {
     /// Nodes to scrub, each with its tree, and the intervals that are then forgotten.
     pub(crate) unclean: Vec<(Scrubbed, Object)>,
     pub(crate) scrubbing: Vec<DeadInterval>,
+    /// Gives back what the survey has not reached, when nothing refers to it any more.
+    pub(crate) sweep: Option<Sweep>,
     /// Lifetimes of trees that were cleared: only a sweep gives them back.
     pub(crate) cleared: Vec<(u64, u64)>,
     /// Versions that were named when the store was opened: what only they see is in no list, and so
@@ -113,6 +115,7 @@ impl WriterState {
             again: false,
             unclean: Vec::new(),
             scrubbing: Vec::new(),
+            sweep: None,
             cleared: Vec::new(),
             pending_dead: None,
             incarnations: 1,

@@ -6,8 +6,15 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 5] =
-        [Structure::Region, Structure::Pool, Structure::Cdds, Structure::Kv, Structure::Server];
+    pub const ALL: [Structure; 7] = [
+        Structure::Region,
+        Structure::Pool,
+        Structure::Cdds,
+        Structure::Nvtree,
+        Structure::Kv,
+        Structure::KvCdds,
+        Structure::Server,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -15,7 +22,9 @@ impl Structure {
             Structure::Region => "region",
             Structure::Pool => "pool",
             Structure::Cdds => "cdds",
+            Structure::Nvtree => "nvtree",
             Structure::Kv => "kv",
+            Structure::KvCdds => "kv-cdds",
             Structure::Server => "server",
         }
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tembo_index::IndexKind;
 use tembo_sim::{Random, Redundancy};
 
 use crate::campaign::Campaign;
-use crate::cdds::Tree;
 use crate::kv::Kv;
 use crate::pool::Pools;
 use crate::proof::Proof;
@@ -15,9 +15,15 @@ use crate::region;
 use crate::server::Served;
 use crate::stack;
 use crate::subject::Subject;
+use crate::tree::Tree;
 use crate::{
     Effort, Model, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
 };
+
+const CDDS: Tree = Tree(IndexKind::Cdds);
+const NVTREE: Tree = Tree(IndexKind::Nvtree);
+const KV: Kv = Kv(IndexKind::Nvtree);
+const KV_CDDS: Kv = Kv(IndexKind::Cdds);
 
 /// The whole stack is only looked at.
 const NOT_BROKEN_HERE: &str =
@@ -32,8 +38,10 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
             Some(_) => Err(NOT_BROKEN_HERE.to_owned()),
         },
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
-        Structure::Cdds => explore_one(&Tree, target, effort, mutation, 251),
-        Structure::Kv => explore_one(&Kv, target, effort, mutation, 4099),
+        Structure::Cdds => explore_one(&CDDS, target, effort, mutation, 251),
+        Structure::Nvtree => explore_one(&NVTREE, target, effort, mutation, 251),
+        Structure::Kv => explore_one(&KV, target, effort, mutation, 4099),
+        Structure::KvCdds => explore_one(&KV_CDDS, target, effort, mutation, 4099),
         Structure::Server => explore_one(&Served, target, effort, mutation, 4099),
         Structure::Region => Err("the region is explored on a disk: logged".to_owned()),
     };
@@ -47,8 +55,10 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
 pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
     match target.structure {
         Structure::Pool => sequence(&Pools, target, ops),
-        Structure::Cdds => sequence(&Tree, target, ops),
-        Structure::Kv => sequence(&Kv, target, ops),
+        Structure::Cdds => sequence(&CDDS, target, ops),
+        Structure::Nvtree => sequence(&NVTREE, target, ops),
+        Structure::Kv => sequence(&KV, target, ops),
+        Structure::KvCdds => sequence(&KV_CDDS, target, ops),
         Structure::Server => sequence(&Served, target, ops),
         Structure::Region => Ok(()),
     }
@@ -56,12 +66,12 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
 
 /// Every mutation that a structure's workloads are to find.
 pub fn mutations(structure: Structure) -> Vec<Mutation> {
-    let room = match structure {
+    let first = match structure {
         Structure::Region => return region::mutations(),
+        // The steps of what lies below are broken there.
         Structure::Server => return Vec::new(),
-        Structure::Pool => "pool",
-        Structure::Cdds => "index",
-        Structure::Kv => "kv",
+        Structure::Kv | Structure::KvCdds => "kv",
+        Structure::Pool | Structure::Cdds | Structure::Nvtree => structure.name(),
     };
     let twists = |step: &Step| -> &'static [Twist] {
         match step.kind {
@@ -70,7 +80,13 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
             StepKind::Disk => &[],
         }
     };
-    let steps = STEPS.iter().filter(|step| step.room == room);
+    // Roots that have versions, and can be void, are only in one kind of index.
+    let needs_roots = |step: &Step| step.name == "kv.scrub.roots";
+    let is_of = |step: &&Step| {
+        step.name.split('.').next() == Some(first)
+            && needs_roots(step) == (structure == Structure::KvCdds)
+    };
+    let steps = STEPS.iter().filter(|step| step.kind != StepKind::Disk).filter(is_of);
     steps
         .flat_map(|step| {
             let mutation = |&twist: &Twist| Mutation { step: step.name.to_owned(), twist };
@@ -104,8 +120,10 @@ pub fn prove(
         }
         Structure::Kv if target.model == Model::Logged => Err(NOT_BROKEN_HERE.to_owned()),
         Structure::Pool => prove_one(&Pools, target, effort, mutations, each),
-        Structure::Cdds => prove_one(&Tree, target, effort, mutations, each),
-        Structure::Kv => prove_one(&Kv, target, effort, mutations, each),
+        Structure::Cdds => prove_one(&CDDS, target, effort, mutations, each),
+        Structure::Nvtree => prove_one(&NVTREE, target, effort, mutations, each),
+        Structure::Kv => prove_one(&KV, target, effort, mutations, each),
+        Structure::KvCdds => prove_one(&KV_CDDS, target, effort, mutations, each),
         _ => Ok(()),
     };
     if let (Err(what), Some(first)) = (proved, mutations.first()) {
@@ -120,8 +138,10 @@ pub fn prove(
 pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, String> {
     match target.structure {
         Structure::Pool => Ok(Proof::new(&Pools, target, effort)?.redundancy()),
-        Structure::Cdds => Ok(Proof::new(&Tree, target, effort)?.redundancy()),
-        Structure::Kv => Ok(Proof::new(&Kv, target, effort)?.redundancy()),
+        Structure::Cdds => Ok(Proof::new(&CDDS, target, effort)?.redundancy()),
+        Structure::Nvtree => Ok(Proof::new(&NVTREE, target, effort)?.redundancy()),
+        Structure::Kv => Ok(Proof::new(&KV, target, effort)?.redundancy()),
+        Structure::KvCdds => Ok(Proof::new(&KV_CDDS, target, effort)?.redundancy()),
         _ => Ok(Redundancy::default()),
     }
 }

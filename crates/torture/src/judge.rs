@@ -77,7 +77,11 @@ fn look<S: Subject>(
             state = went.map_err(|what| format!("going on, step {step}, {op:?}: {what}"))?;
             if step % 8 == 7 {
                 let shown = subject.show(&mut live)?;
-                expect(shown == state, "going on, it differs from the model")?;
+                if shown != state {
+                    return Err(format!(
+                        "going on, step {step}, {op:?}: shows {shown:?}\nthe model {state:?}"
+                    ));
+                }
             }
         }
         live = again(live, &state)?;

@@ -14,8 +14,8 @@ use model::{Op, Runner, State, maintain};
 
 const SIZE: u64 = 256 << 10;
 
-/// The store, in nodes of four entries.
-pub(crate) struct Kv;
+/// The store, in nodes of four entries or leaves of six.
+pub(crate) struct Kv(pub(crate) IndexKind);
 
 fn start(pool: Pool) -> Result<Store, Error> {
     let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
@@ -39,7 +39,7 @@ impl Subject for Kv {
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Store, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
-        Store::format(&pool, IndexKind::default()).map_err(text)?;
+        Store::format(&pool, self.0).map_err(text)?;
         made();
         start(pool).map_err(text)
     }

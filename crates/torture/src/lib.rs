@@ -4,7 +4,6 @@
 //! torture` all come through it.
 
 mod campaign;
-mod cdds;
 mod command;
 mod explore;
 pub mod fuzz;
@@ -22,6 +21,7 @@ mod step;
 mod steps;
 mod subject;
 mod target;
+mod tree;
 mod workload;
 
 pub use explore::{explore, explore_sequence, harmless, mutations, prove, redundancy};

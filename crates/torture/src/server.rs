@@ -15,7 +15,7 @@ use model::{Command, Database, Op, State};
 
 const SIZE: u64 = 256 << 10;
 
-/// The server with one database, in nodes of four entries.
+/// The server with one database, in leaves of six elements.
 pub(crate) struct Served;
 
 fn start(pool: Pool) -> Result<Local, String> {
@@ -80,7 +80,7 @@ impl Subject for Served {
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Local, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
-        Store::format(&pool, IndexKind::default()).map_err(text)?;
+        Store::format(&pool, IndexKind::Nvtree).map_err(text)?;
         made();
         start(pool)
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tembo_kv::{Error, Options, Store};
+use tembo_kv::{Error, IndexKind, Options, Store};
 use tembo_pmem::{DomainRequest, Error as RegionError, RegionOptions, SyncPolicy};
 use tembo_pool::{Geometry, PoolOptions};
 use tembo_sim::{Chooser, Point, Random, Rest, SimDisk};
@@ -81,7 +81,7 @@ fn options(disk: &SimDisk) -> Options {
         ..RegionOptions::default()
     };
     let pool = PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region };
-    Options { pool, background: false, ..Options::default() }
+    Options { pool, index: IndexKind::Nvtree, background: false }
 }
 
 /// What was done, and what the store showed after each operation.

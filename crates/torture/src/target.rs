@@ -9,8 +9,12 @@ pub enum Structure {
     Pool,
     /// The CDDS B-Tree.
     Cdds,
-    /// The store: commits, keyspaces, snapshots, rollback, recovery.
+    /// The NV-Tree.
+    Nvtree,
+    /// The store: commits, keyspaces, snapshots, rollback, recovery; over the NV-Tree.
     Kv,
+    /// The store over the CDDS B-Tree.
+    KvCdds,
     /// The server's commands, as they change the store.
     Server,
 }

@@ -29,20 +29,31 @@ impl NvTree {
         let Some(guard) = leaf.side.lock_at(spot.moment) else {
             return Ok(Some(start.to_vec()));
         };
+        let collected = self.collect_leaf(leaf, &guard, writer);
+        guard.forget();
+        collected?;
+        make_locked(leaf, &guard)?;
+        Ok(leaf.high()?.map(<[u8]>::to_vec))
+    }
+
+    fn collect_leaf(
+        &self,
+        leaf: &Leaf<'_>,
+        guard: &Guard<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
         // Readers of the visible version may be here.
         let version = writer.stamp.version() + 1;
         let contents = Contents::read(leaf, writer.dead)?;
         let contents = self.clean_history(leaf, contents, version, writer)?;
-        let kept = self.clean(leaf, &guard, &contents, version, writer)?;
+        let kept = self.clean(leaf, guard, &contents, version, writer)?;
         if let Some(right) = leaf.next()?
             // While a survey walks, nothing may go back to where it has been.
             && let Ok(_structure) = self.structure.try_lock()
         {
-            self.merge(leaf, &guard, &kept, &right, version, writer)?;
+            self.merge(leaf, guard, &kept, &right, version, writer)?;
         }
-        guard.forget();
-        make_locked(leaf, &guard)?;
-        Ok(leaf.high()?.map(<[u8]>::to_vec))
+        Ok(())
     }
 
     /// Leaves out of the history what nobody needs.
@@ -137,10 +148,9 @@ impl NvTree {
         region.fence("nvtree.merge.fence");
         // ORDER: after what is carried over, as above: from here on it counts here.
         region.commit("nvtree.merge.link", &header.next, after.map_or(0, |after| after.to_bits()));
-        // ORDER: unlinked before the space of the other leaf is used again.
+        // ORDER: unlinked before the fence of the caller, and that before the space of the other leaf
+        // is used again, and before anybody is told of what is written here.
         region.flush("nvtree.merge.link.flush", region.offset_of(&header.next), 8);
-        // ORDER: as above, and before anybody is told of what is written here.
-        region.fence("nvtree.merge.link.fence");
         let gone = object.into_iter().chain(right.low_record()?);
         writer.retired.extend(gone.map(|object| Retired { object, start: 0, end: version }));
         guard.set_newest(right.side.newest());
@@ -162,13 +172,22 @@ impl NvTree {
         for seen in &contents.seen {
             let meta =
                 |which: usize| Meta::new(seen.stamp, seen.meta.is_removed(), which, bases[which]);
-            let Some(meta) = meta(0).or_else(|| meta(1)) else { return Ok(None) };
+            let newer = usize::from(bases[1] > bases[0]);
+            let Some(meta) = meta(newer).or_else(|| meta(1 - newer)) else { return Ok(None) };
             metas.push(meta);
         }
         let mut made = Vec::new();
         let carry = |seen| self.carry(right, seen, prefix, &mut made);
         let elements = contents.seen.iter().map(carry).collect::<Result<Vec<_>, Error>>();
-        let elements = elements.inspect_err(|_| self.forest.pool().free_all(made))?;
+        if elements.is_err() {
+            self.forest.pool().free_all(made.drain(..));
+        }
+        if !made.is_empty() {
+            // ORDER: the records are durable before their elements, of which a crash may leave some
+            // before the link: only their keys tell that they do not count.
+            self.forest.region().fence("nvtree.merge.record.fence");
+        }
+        let elements = elements?;
         Ok(Some(elements.into_iter().zip(metas).collect()))
     }
 

@@ -252,7 +252,10 @@ pub(crate) fn make_locked(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<(), Erro
             prints.set(seen.slot, print_of(leaf, at, seen)?);
         }
     }
-    let mut newest = contents.seen.iter().map(|seen| seen.stamp.version()).max().unwrap_or(0);
+    let of_old = contents.old.iter().map(|old| old.stamp.version());
+    // After a rollback the history can have what is newer than all that is here.
+    let versions = contents.seen.iter().map(|seen| seen.stamp.version()).chain(of_old);
+    let mut newest = versions.max().unwrap_or(0);
     if !contents.orphans(leaf)?.is_empty() {
         newest = ORPHANED;
     }

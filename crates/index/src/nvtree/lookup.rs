@@ -176,7 +176,8 @@ impl<'f> Spot<'f, '_> {
     fn seen_among_all(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
         let bases = self.leaf.bases()?;
         let mut best: Option<(Stamp, u64, Element, bool)> = None;
-        for slot in 0..self.leaf.slots() {
+        // What is free here may be a copy of what has gone elsewhere.
+        for slot in self.prints.used(self.leaf.lines()) {
             let (element, meta) = self.leaf.element(slot)?;
             let stamp = meta.stamp(bases);
             let is_later = best.is_none_or(|(best, ..)| best.version() < stamp.version());

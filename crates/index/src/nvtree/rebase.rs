@@ -80,7 +80,9 @@ impl NvTree {
         let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
         if free.len() < orphans.len() {
             let version = how.version(writer);
-            return self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
+            let made = (version, &mut *writer.retired);
+            let split = self.split(leaf, &guard, &kept, spot.placed.key(), made);
+            return split.inspect_err(|_| guard.forget());
         }
         let visible = Stamp::single(writer.retained.visible(), 0);
         let (mut adopted, bases) = (Vec::new(), leaf.bases()?);
@@ -133,17 +135,16 @@ impl NvTree {
         retained: &Retained,
     ) -> Result<Vec<usize>, Error> {
         let region = self.forest.region();
-        let (aged, raised) = sort(leaf, kept, 1 - newer, version, retained)?;
+        let base = leaf.bases()?[newer];
+        let (aged, raised) = sort(leaf, kept, (newer, base, version), retained)?;
         if !aged.is_empty() {
             history::push(leaf, &aged.iter().map(|(_, old)| *old).collect::<Vec<_>>())?;
         }
-        let is_raised = |slot: &usize| raised.iter().any(|seen| seen.slot == *slot);
+        let is_raised = |slot: &usize| raised.iter().any(|(seen, _)| seen.slot == *slot);
         let gone: Vec<usize> =
             aged.iter().map(|(slot, _)| *slot).filter(|slot| !is_raised(slot)).collect();
         erase_slots(leaf, &gone)?;
-        let base = leaf.bases()?[newer];
-        for seen in raised {
-            let stamp = Stamp::single(version, 0);
+        for (seen, stamp) in raised {
             let Some(meta) = Meta::new(stamp, seen.meta.is_removed(), newer, base) else {
                 return damaged(leaf.offset(), "a version in reach of its base");
             };
@@ -156,34 +157,34 @@ impl NvTree {
     }
 }
 
-/// What goes into the history, by slot, and what gets a later version.
-type Sorted = (Vec<(usize, Old)>, Vec<Seen>);
+/// What goes into the history, by slot, and what is to count from the newer base, with its stamp.
+type Sorted = (Vec<(usize, Old)>, Vec<(Seen, Stamp)>);
 
-/// What of a leaf counts from a base: what goes into the history, and what is to be as if it were of
-/// version `raised_to`.
+/// What of a leaf does not count from the base `newer`: what that reaches too keeps its stamp; of the
+/// rest what lives is to be as if it were of version `raised_to`, and what it was goes into the history.
 fn sort(
     leaf: &Leaf<'_>,
     kept: &Contents,
-    base: usize,
-    raised_to: u64,
+    (newer, base, raised_to): (usize, u64, u64),
     retained: &Retained,
 ) -> Result<Sorted, Error> {
     let (mut aged, mut raised) = (Vec::new(), Vec::new());
     for key in kept.keys(leaf) {
         let key = key?;
-        for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.meta.base() == base) {
+        for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.meta.base() != newer) {
+            if seen.stamp.version() > base {
+                raised.push((*seen, seen.stamp));
+                continue;
+            }
             let is_seen = match at {
-                0 => retained
-                    .pins()
-                    .iter()
-                    .any(|&pin| seen.stamp.version() <= pin && pin < raised_to),
+                0 => retained.needs(seen.stamp.version(), raised_to),
                 _ => is_needed(key, at, retained) || seen.meta.is_removed(),
             };
             if is_seen {
                 aged.push((seen.slot, Old::of(seen.element, seen.meta, seen.stamp)));
             }
             if at == 0 {
-                raised.push(*seen);
+                raised.push((*seen, Stamp::single(raised_to, 0)));
             }
         }
     }

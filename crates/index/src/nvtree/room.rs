@@ -49,7 +49,9 @@ impl NvTree {
             return Err(refused);
         }
         let version = how.version(writer);
-        self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired))
+        let split = self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
+        // Refused half-way, for want of space: what the side-car says may be outdated.
+        split.inspect_err(|_| guard.forget())
     }
 
     /// Room for what a change of the structure writes.

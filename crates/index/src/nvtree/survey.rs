@@ -99,8 +99,9 @@ fn reach_once(
     objects.extend(history::chain(leaf)?);
     let all_old = history::read(leaf)?;
     let contents = Contents::read(leaf, dead)?;
+    // Every split leaves copies behind; those that name no record harm nobody.
     let is_clean = contents.dead.is_empty()
-        && contents.strays.is_empty()
+        && contents.strays.iter().all(|stray| stray.element.record().is_none())
         && all_old.len() == contents.old.len();
     objects.extend(contents.seen.iter().filter_map(|seen| seen.element.record()));
     objects.extend(contents.old.iter().filter_map(|old: &Old| old.element.record()));

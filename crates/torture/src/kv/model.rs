@@ -38,6 +38,8 @@ pub(crate) enum Op {
     Rollback(&'static str),
     /// A step of background work.
     Step,
+    /// The same, by another thread.
+    StepElsewhere,
     /// Background work until nothing is left.
     Maintain,
 }
@@ -118,7 +120,7 @@ impl State {
                     state.saved.retain(|_, (other, _)| *other <= *version);
                 }
             }
-            Op::Abort(_) | Op::AbortedClear(_) | Op::Step | Op::Maintain => {}
+            Op::Abort(_) | Op::AbortedClear(_) | Op::Step | Op::StepElsewhere | Op::Maintain => {}
         }
         state
     }
@@ -195,6 +197,10 @@ impl Runner<'_> {
                 }
             }
             Op::Step => drop(store.maintain(1).map_err(text)?),
+            Op::StepElsewhere => std::thread::scope(|scope| {
+                let step = scope.spawn(|| store.maintain(1).map(drop).map_err(text));
+                step.join().map_err(|_| "a panic")?
+            })?,
             Op::Maintain => maintain(store)?,
             _ if before.is_none() => {}
             Op::Single(n) => {

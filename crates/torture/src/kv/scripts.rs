@@ -57,12 +57,12 @@ pub(super) fn all() -> Vec<Script<Op>> {
     list.push(Script::new("abort-between", 1, vec![Op::Put(0, 9), aborted, Op::Put(2, 7)]));
     let crash = Some("kv.commit.word");
     for start in 1..5 {
-        // Between a survey and its scrub: records of sizes of their own, in the space of a void root.
+        // After a survey by one thread and a scrub by another: records of sizes of their own, in the space of a void root.
         let sizes = [1900, 1700, 1500, 1200, 1000, 850].into_iter().zip(3..);
         let large = Op::Tx(sizes.map(|(len, key)| (key, Some(len))).collect());
         let name = format!("void-root-{start}");
         let leads = vec![(vec![tx(0..12, 30)], crash)];
-        let ops = vec![Op::Step, large];
+        let ops = vec![Op::StepElsewhere, Op::Step, large];
         list.push(Script { leads, ..Script::new(name, start, ops) });
         // Opened while a transaction is in flight, one that changes the root among them.
         let flights =

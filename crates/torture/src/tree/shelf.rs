@@ -1,13 +1,13 @@
 //! The least store: one tree, one commit word. What was in flight is scrubbed before anything else
-//! is written, so no interval needs to be noted.
+//! is written, so no interval needs to be noted, but that of a rollback.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Cdds, Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Op as Change, Retained,
-    Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
+    Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op as Change,
+    Retained, Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
 };
 use tembo_pmem::{Region, Word};
 use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
@@ -15,11 +15,14 @@ use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
 use super::model::{Map, NAMES, Op, State, Write, key, value};
 use crate::judge::{expect, text};
 
-/// Root slots: the tree, its commit word, its limit of versions, then the named versions.
+/// Root slots: the tree, its commit word, its limit of versions, the version to which it is rolled
+/// back and the last before that, then the named versions.
 const TREE: usize = 0;
 const COMMITTED: usize = 1;
 const LIMIT: usize = 2;
-const NAMED: usize = 3;
+const BACK_TO: usize = 3;
+const BACK_FROM: usize = 4;
+const NAMED: usize = 5;
 
 /// Versions by which the limit is raised.
 const STEP: u64 = 4;
@@ -30,7 +33,7 @@ const LANE: u8 = 0;
 pub(crate) struct Shelf {
     pool: Arc<Pool>,
     forest: Arc<Forest>,
-    tree: Cdds,
+    tree: Index,
     version: u64,
     named: BTreeMap<usize, u64>,
     dead: Arc<DeadIntervals>,
@@ -64,11 +67,21 @@ fn persist(pool: &Pool, word: &Word, value: u64) {
     region.fence("torture.shelf.word.fence");
 }
 
+/// Whether a rollback that is not forgotten has taken the version back.
+fn is_taken_back(pool: &Pool, version: u64) -> Result<bool, String> {
+    let root = |slot| Ok::<u64, String>(pool.root(slot).map_err(text)?.load());
+    Ok((root(BACK_TO)? + 1..=root(BACK_FROM)?).contains(&version))
+}
+
 impl Shelf {
-    pub(crate) fn make(region: Region, made: &mut dyn FnMut()) -> Result<Shelf, String> {
+    pub(crate) fn make(
+        kind: IndexKind,
+        region: Region,
+        made: &mut dyn FnMut(),
+    ) -> Result<Shelf, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
-        let cell = Cdds::format(&pool, Stamp::grouped(1, LANE)).map_err(text)?;
+        let cell = Index::format(&pool, kind, Stamp::grouped(1, LANE)).map_err(text)?;
         pool.region().fence("torture.shelf.made");
         for slot in [COMMITTED, LIMIT] {
             pool.region().store(pool.root(slot).map_err(text)?, 1);
@@ -92,21 +105,24 @@ impl Shelf {
         let root = |slot| Ok::<u64, String>(pool.root(slot).map_err(text)?.load());
         let (from, to) = (root(COMMITTED)?, root(LIMIT)?);
         expect(from <= to, "a version above the limit is committed")?;
+        let flight = (from < to).then_some(DeadInterval { from, to, lane: Some(LANE) });
+        let (back_to, back_from) = (root(BACK_TO)?, root(BACK_FROM)?);
+        let back = DeadInterval { from: back_to, to: back_from, lane: None };
+        let back = (back_from > 0).then_some(back);
         let mut named = BTreeMap::new();
         for name in 0..NAMES {
             let version = root(NAMED + name)?;
             expect(version <= to, "a version above the limit is named")?;
-            if version > 0 {
+            if version > 0 && !is_taken_back(&pool, version)? {
                 named.insert(name, version);
             }
         }
-        let flight = (from < to).then_some(DeadInterval { from, to, lane: Some(LANE) });
-        let dead = Arc::new(DeadIntervals::new(flight.into_iter().collect()));
+        let dead = Arc::new(DeadIntervals::new(flight.into_iter().chain(back).collect()));
         let forest = Arc::new(Forest::new(pool.clone(), pool.region().size()).map_err(text)?);
         forest.set_dead(dead.clone());
         forest.set_retained(Arc::new(Retained::new(to, named.values().copied().collect())));
         let cell = Object::from_bits(root(TREE)?);
-        let tree = Cdds::open(forest.clone(), cell, 1).map_err(text)?;
+        let tree = Index::open(forest.clone(), cell, 1).map_err(text)?;
         let (version, retired) = (to, Vec::new());
         Ok(Shelf { pool, forest, tree, version, named, dead, retired, owed: true })
     }
@@ -119,7 +135,7 @@ impl Shelf {
     fn with_writer<T>(
         &mut self,
         stamp: Stamp,
-        write: impl FnOnce(&Cdds, &mut Writer<'_>) -> Result<T, String>,
+        write: impl FnOnce(&Index, &mut Writer<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let (retained, dead, mut retired) = (self.retained(), self.dead.clone(), Vec::new());
         let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
@@ -168,9 +184,51 @@ impl Shelf {
             unclean.into_iter().try_for_each(|node| tree.scrub(node, writer)).map_err(text)
         })?;
         self.pool.region().fence("torture.shelf.scrubbed");
+        self.forget_rollback()?;
         self.dead = Arc::default();
         self.forest.forget_dead(self.dead.clone());
         self.owed = false;
+        Ok(())
+    }
+
+    /// When nothing carries what was taken back, names neither.
+    fn forget_rollback(&mut self) -> Result<(), String> {
+        let root = |slot| self.pool.root(slot).map_err(text);
+        for slot in NAMED..NAMED + NAMES {
+            if is_taken_back(&self.pool, root(slot)?.load())? {
+                persist(&self.pool, root(slot)?, 0);
+            }
+        }
+        if root(BACK_FROM)?.load() > 0 {
+            persist(&self.pool, root(BACK_FROM)?, 0);
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self, name: usize) -> Result<(), String> {
+        if !self.dead.intervals().is_empty() {
+            self.recover()?;
+        }
+        let Some(&to) = self.named.get(&name) else { return Ok(()) };
+        let from = self.version;
+        let next = self.next_version()?;
+        persist(&self.pool, self.pool.root(BACK_TO).map_err(text)?, to);
+        persist(&self.pool, self.pool.root(BACK_FROM).map_err(text)?, from);
+        self.named.retain(|_, version| *version <= to);
+        self.retired.retain(|retired| retired.end <= to);
+        let dead = DeadInterval { from: to, to: from, lane: None };
+        self.dead = Arc::new(DeadIntervals::new(vec![dead]));
+        self.forest.set_dead(self.dead.clone());
+        (self.version, self.owed) = (next, true);
+        Ok(())
+    }
+
+    /// Versions go by of which this tree knows nothing.
+    fn pass(&mut self, versions: u64) -> Result<(), String> {
+        let version = self.version + versions;
+        persist(&self.pool, self.pool.root(LIMIT).map_err(text)?, version);
+        self.version = version;
+        self.reclaim();
         Ok(())
     }
 
@@ -220,22 +278,29 @@ impl Shelf {
         Ok(map)
     }
 
-    fn single(&mut self, n: u8) -> Result<(), String> {
+    fn single(&mut self, (n, len): Write, serial: u64, was: &Map) -> Result<(), String> {
         if !self.dead.intervals().is_empty() {
             self.recover()?;
         }
         let clock = Clock::new(self.next_version()? - 1);
         let stamp = Stamp::single(clock.last(), LANE);
-        let removed = self.with_writer(stamp, |tree, writer| {
-            let change = Change::Remove { key: &key(n) };
+        let key = key(n);
+        let value = len.map(|len| value(serial, len)).unwrap_or_default();
+        let existed = self.with_writer(stamp, |tree, writer| {
+            let change = match len {
+                Some(_) => Change::Put { key: &key, value: &[&value] },
+                None => Change::Remove { key: &key },
+            };
             tree.apply_single(change, &clock, writer).map_err(text)
         })?;
         self.version = clock.last();
         self.reclaim();
-        if removed.is_none() {
-            self.write(&[(n, None)], 0, true)?;
+        match existed {
+            Some(existed) => {
+                expect(existed == was.contains_key(&key), "a write says whether the key was there")
+            }
+            None => self.write(&[(n, len)], serial, true).map(drop),
         }
-        Ok(())
     }
 
     fn collect(&mut self) -> Result<(), String> {
@@ -252,14 +317,14 @@ impl Shelf {
     }
 
     pub(crate) fn run(&mut self, state: &State, op: &Op, serial: u64) -> Result<State, String> {
-        let next = state.after(op, serial);
+        let next = state.after(op, serial, self.version);
         match op {
             Op::Write(writes) => {
                 let written = self.write(writes, serial, true)?;
                 expect(written == next.map, "the writer sees what the model has")?;
             }
             Op::Abort(writes) => drop(self.write(writes, serial, false)?),
-            Op::Single(n) => self.single(*n)?,
+            Op::Single(write) => self.single(*write, serial, &state.map)?,
             Op::Save(name) => {
                 persist(&self.pool, self.pool.root(NAMED + name).map_err(text)?, self.version);
                 let before = self.named.insert(*name, self.version);
@@ -271,6 +336,8 @@ impl Shelf {
                 self.owed |= self.named.remove(name).is_some();
                 self.reclaim();
             }
+            Op::Rollback(name) => self.roll_back(*name)?,
+            Op::Pass(versions) => self.pass(*versions)?,
             Op::Recover => self.recover()?,
             Op::Collect => self.collect()?,
         }
@@ -286,10 +353,17 @@ impl Shelf {
         };
         let all = (Bound::Unbounded, Bound::Unbounded);
         self.tree.range(all.0, all.1, Direction::Forward, view, &mut visit).map_err(text)?;
-        expect(list.is_sorted_by(|a, b| a.0 < b.0), "a range in order")?;
+        if !list.is_sorted_by(|a, b| a.0 < b.0) {
+            let keys = list.iter().map(|(key, _)| key.escape_ascii().to_string());
+            return Err(format!("version {version} not in order: {:?}", keys.collect::<Vec<_>>()));
+        }
         for (key, value) in &list {
             let found = self.tree.get(key, view).map_err(text)?;
-            expect(found.as_deref() == Some(value.as_slice()), "get and range disagree")?;
+            if found.as_deref() != Some(value.as_slice()) {
+                return Err(format!(
+                    "version {version}, key {key:?}: get {found:?}, range {value:?}"
+                ));
+            }
         }
         let mut down = Vec::new();
         let mut visit = |key: &[u8], _: &[u8]| {
@@ -304,7 +378,7 @@ impl Shelf {
     pub(crate) fn show(&self) -> Result<State, String> {
         let mut state = State { map: self.map(self.version)?, ..State::default() };
         for (&name, &version) in &self.named {
-            state.saved.insert(name, self.map(version)?);
+            state.saved.insert(name, (version, self.map(version)?));
         }
         Ok(state)
     }

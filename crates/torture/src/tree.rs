@@ -1,10 +1,11 @@
-//! The CDDS B-Tree under torture, with the least that an index needs of a store: a limit of
-//! versions, a word that commits them, two named versions, and a table of dead intervals.
+//! An index of either kind under torture, with the least that it needs of a store: a limit of
+//! versions, a word that commits them, two named versions, and the note of a rollback.
 
 mod model;
 mod scripts;
 mod shelf;
 
+use tembo_index::IndexKind;
 use tembo_pmem::Region;
 use tembo_sim::Random;
 
@@ -14,8 +15,8 @@ use shelf::Shelf;
 
 const SIZE: u64 = 128 << 10;
 
-/// A tree in nodes of four entries.
-pub(crate) struct Tree;
+/// A tree in nodes of four entries, or in leaves of six.
+pub(crate) struct Tree(pub(crate) IndexKind);
 
 impl Subject for Tree {
     type Op = Op;
@@ -31,7 +32,7 @@ impl Subject for Tree {
     }
 
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Shelf, String> {
-        Shelf::make(region, made)
+        Shelf::make(self.0, region, made)
     }
 
     fn open(&self, region: Region) -> Result<Option<Shelf>, String> {

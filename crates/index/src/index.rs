@@ -117,6 +117,17 @@ impl Index {
         either!(self, index => index.object())
     }
 
+    /// How many leaves a hint on media tells of; `None`: there is no sound one.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn hinted_leaves(&self) -> Result<Option<u64>, Error> {
+        match self {
+            Index::Cdds(_) => Ok(None),
+            Index::Nvtree(tree) => tree.hinted_leaves(),
+        }
+    }
+
     /// Which one it is.
     pub fn kind(&self) -> IndexKind {
         match self {

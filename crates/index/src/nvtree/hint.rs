@@ -73,6 +73,21 @@ impl Hinted {
 }
 
 impl NvTree {
+    /// How many leaves the hint on media tells of; `None`: there is no hint, or one that was torn or
+    /// damaged.
+    ///
+    /// # Errors
+    /// Damage of the cell.
+    pub fn hinted_leaves(&self) -> Result<Option<u64>, Error> {
+        let Some(directory) = self.hint_directory()? else { return Ok(None) };
+        for page in &directory.pages {
+            if self.hint_page(page)?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(directory.leaf_count))
+    }
+
     pub(super) fn cell(&self) -> Result<&TreeCell, Error> {
         Ok(self.forest.region().get(self.cell)?)
     }
@@ -198,7 +213,7 @@ impl NvTree {
             .map_err(tembo_pool::Error::from)?;
         let check = (directory.len() as u64) << 32 | u64::from(crc32c::crc32c(&directory));
         region.store(&cell.hint_check, check);
-        // ORDER: after the checksum: same line, store order.
+        // ORDER: before the fence; one that does not fit its checksum is no hint.
         region.commit("nvtree.hint.link", &cell.hint, object.to_bits());
         // ORDER: before the fence.
         region.flush("nvtree.hint.link.flush", self.cell, CELL_SIZE);

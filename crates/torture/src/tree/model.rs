@@ -33,6 +33,8 @@ pub(crate) enum Op {
     Rollback(usize),
     /// So many versions go by, in which other trees are changed.
     Pass(u64),
+    /// Writes down what an opening need not look for, unless that stands there.
+    Prepare,
     /// Survey, sweep, scrub.
     Recover,
     /// Logical collection, leaf after leaf.
@@ -45,6 +47,8 @@ pub(crate) struct State {
     pub(crate) map: Map,
     /// Names, their versions, and what was there then.
     pub(crate) saved: BTreeMap<usize, (u64, Map)>,
+    /// Whether an opening is prepared; a collection may take that back.
+    pub(crate) prepared: bool,
 }
 
 /// Keys of several shapes: heads that are equal, a prefix of another, more than a header has room for.
@@ -90,7 +94,7 @@ impl State {
                     state.saved.retain(|_, (other, _)| *other <= *version);
                 }
             }
-            Op::Abort(_) | Op::Recover | Op::Collect | Op::Pass(_) => {}
+            Op::Abort(_) | Op::Recover | Op::Collect | Op::Pass(_) | Op::Prepare => {}
         }
         state
     }
@@ -111,7 +115,7 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
     let one = |random: &mut Random| -> Write {
         (random.below(keys) as u8, Some([0, 7, 40][random.below(3)]))
     };
-    match random.below(28) {
+    match random.below(29) {
         0..=5 => Op::Write(vec![one(random)]),
         6..=8 => Op::Write(writes(random, 5)),
         9..=12 => Op::Single(one(random)),
@@ -122,6 +126,7 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         21 => Op::Rollback(random.below(NAMES)),
         22 => Op::Pass([REACH / 2, REACH, REACH * 3][random.below(3)]),
         23..=24 => Op::Recover,
+        25 => Op::Prepare,
         _ => Op::Collect,
     }
 }

@@ -49,6 +49,7 @@ pub(super) fn alphabet() -> Vec<Op> {
         Op::Forget(0),
         Op::Rollback(0),
         Op::Pass(REACH),
+        Op::Prepare,
         Op::Recover,
         Op::Collect,
     ]
@@ -70,6 +71,9 @@ pub(super) fn all() -> Vec<Script<Op>> {
     // A version that was taken back has ended what then only the history knows.
     let ops = vec![Op::Pass(3 * REACH), put(0, 7), Op::Save(1), write(3, 20), Op::Rollback(1)];
     list.push(Script::new("newest-in-history", 4, ops));
+    // Leaves that a hint knows go, and others take their space.
+    let ops = vec![Op::Prepare, Op::Collect, fill(8..12, 20), Op::Prepare, fill(0..12, 30)];
+    list.push(Script::new("hint", 3, ops));
     // A base changes under copies of what is in the history.
     let writes = |a, b, c| Op::Write(vec![a, b, c]);
     let ops = vec![

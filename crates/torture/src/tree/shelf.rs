@@ -316,8 +316,20 @@ impl Shelf {
         Ok(())
     }
 
+    fn is_prepared(&self) -> Result<bool, String> {
+        Ok(self.tree.hinted_leaves().map_err(text)?.is_some())
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        if self.is_prepared()? {
+            return Ok(());
+        }
+        self.tree.prepare_open(self.version, &mut self.retired).map_err(text)?;
+        expect(self.is_prepared()? == (self.tree.kind() == IndexKind::Nvtree), "a hint is there")
+    }
+
     pub(crate) fn run(&mut self, state: &State, op: &Op, serial: u64) -> Result<State, String> {
-        let next = state.after(op, serial, self.version);
+        let mut next = state.after(op, serial, self.version);
         match op {
             Op::Write(writes) => {
                 let written = self.write(writes, serial, true)?;
@@ -338,9 +350,14 @@ impl Shelf {
             }
             Op::Rollback(name) => self.roll_back(*name)?,
             Op::Pass(versions) => self.pass(*versions)?,
+            Op::Prepare => self.prepare()?,
             Op::Recover => self.recover()?,
             Op::Collect => self.collect()?,
         }
+        let is_prepared = self.is_prepared()?;
+        let may_change = matches!(op, Op::Prepare | Op::Collect);
+        expect(may_change || is_prepared == state.prepared, "a hint that stays")?;
+        next.prepared = is_prepared;
         Ok(next)
     }
 
@@ -376,7 +393,8 @@ impl Shelf {
     }
 
     pub(crate) fn show(&self) -> Result<State, String> {
-        let mut state = State { map: self.map(self.version)?, ..State::default() };
+        let (map, prepared) = (self.map(self.version)?, self.is_prepared()?);
+        let mut state = State { map, prepared, ..State::default() };
         for (&name, &version) in &self.named {
             state.saved.insert(name, (version, self.map(version)?));
         }

@@ -106,7 +106,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "nvtree.format.leaf", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.hint.directory", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.hint.fence", kind: StepKind::Fence, room: "index" },
-    Step { name: "nvtree.hint.link", kind: StepKind::Commit, room: "index" },
+    Step { name: "nvtree.hint.link", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.hint.link.flush", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.hint.page", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.hint.withdraw", kind: StepKind::Commit, room: "index" },

@@ -213,7 +213,8 @@ impl NvTree {
             .map_err(tembo_pool::Error::from)?;
         let check = (directory.len() as u64) << 32 | u64::from(crc32c::crc32c(&directory));
         region.store(&cell.hint_check, check);
-        // ORDER: before the fence; one that does not fit its checksum is no hint.
+        // ORDER: after the checksum: same line, store order. With that of a withdrawn hint, of which the
+        // space is used again, this could name what is no longer so.
         region.commit("nvtree.hint.link", &cell.hint, object.to_bits());
         // ORDER: before the fence.
         region.flush("nvtree.hint.link.flush", self.cell, CELL_SIZE);

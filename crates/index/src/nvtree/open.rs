@@ -264,10 +264,9 @@ impl NvTree {
     }
 
     /// Reads what is left of the hint.
-    pub(super) fn read_pages(&self) -> Result<(), Error> {
+    fn read_pages(&self) -> Result<(), Error> {
         self.inner()?;
         for at in 0.. {
-            // Searches come in between.
             let mut hint = self.opening.lock();
             let Some(unread) = hint.as_mut().filter(|unread| at < unread.read.len()) else { break };
             self.read_page(unread, at)?;

@@ -33,7 +33,6 @@ impl NvTree {
         for object in self.hint_objects()? {
             surveyor.reachable(object)?;
         }
-        self.read_pages()?;
         let mut next = Some(self.first()?);
         while let Some(object) = next {
             let leaf = Leaf::of(&self.forest, object)?;

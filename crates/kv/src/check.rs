@@ -38,6 +38,8 @@ pub struct Report {
     pub fdatasyncs: u64,
     /// Objects that wait for the versions that see them.
     pub retired: u64,
+    /// Times that a keyspace was walked since the open to give back what was removed.
+    pub collections: u64,
 }
 
 /// What a check found: every byte accounted for.
@@ -71,12 +73,10 @@ impl Store {
     /// How the store is.
     pub fn report(&self) -> Report {
         let inner = &self.inner;
-        let (retired, recovering) = {
+        let (retired, recovering, collections) = {
             let state = inner.lock();
-            (
-                state.retired.len() as u64,
-                !matches!(state.recovery, Recovery::Done | Recovery::Preparing),
-            )
+            let recovering = !matches!(state.recovery, Recovery::Done | Recovery::Preparing);
+            (state.retired.len() as u64, recovering, state.collecting.passes)
         };
         let region = inner.region().report();
         let usage = inner.pool().usage();
@@ -93,6 +93,7 @@ impl Store {
             used_bytes: usage.allocated_bytes,
             fdatasyncs: region.log_syncs + region.pool_syncs,
             retired,
+            collections,
         }
     }
 

@@ -295,5 +295,5 @@ pub(crate) fn create_tree(
         return Err(error);
     }
     let (name, index) = (name.to_owned(), Arc::new(index));
-    Ok(Tree { name, index, entry, surveyed: Some(0), delta: 0, incarnation: 0 })
+    Ok(Tree { name, index, entry, surveyed: Some(0), delta: 0, removed: 0, incarnation: 0 })
 }

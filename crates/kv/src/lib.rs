@@ -8,6 +8,7 @@
 mod ahead;
 mod catalogue;
 mod check;
+mod collection;
 mod error;
 mod format;
 mod inner;

@@ -5,6 +5,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
 use tembo_pmem::{Domain, Region};
@@ -17,6 +18,9 @@ use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::writer::{Tree, WriterState};
 use crate::{Error, Progress};
+
+/// Between two steps of the background.
+const PAUSE: Duration = Duration::from_micros(50);
 
 pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     let pool = Arc::new(pool);
@@ -109,7 +113,7 @@ pub(crate) fn trees(
     }
     let open = |(name, entry)| {
         let index = Arc::new(open_tree(forest, &entry)?);
-        Ok(Tree { name, index, entry, surveyed: None, delta: 0, incarnation: 0 })
+        Ok(Tree { name, index, entry, surveyed: None, delta: 0, removed: 0, incarnation: 0 })
     };
     entries.into_iter().map(open).collect()
 }
@@ -121,7 +125,10 @@ pub(crate) fn spawn_recovery(inner: &Arc<Inner>) -> Option<JoinHandle<()>> {
     let work = move || {
         while inner.wake.wait() {
             // After an error it is tried again when somebody asks.
-            while !inner.wake.is_stopped() && matches!(inner.recovery_step(), Ok(Progress::More)) {}
+            while !inner.wake.is_stopped() && matches!(inner.recovery_step(), Ok(Progress::More)) {
+                // Whoever waits for the writer's lock gets it between two steps.
+                std::thread::sleep(PAUSE);
+            }
         }
     };
     std::thread::Builder::new().name("tembo-recovery".into()).spawn(work).ok()

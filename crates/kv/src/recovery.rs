@@ -1,4 +1,4 @@
-//! Background recovery: survey, sweep, scrub.
+//! Background recovery: survey, sweep, scrub; then collection.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -52,12 +52,16 @@ impl Surveyor for Marker<'_> {
 }
 
 impl Inner {
-    /// One step: a survey, a batch of nodes scrubbed, or an index prepared for the next open.
+    /// One step: a survey, a batch of nodes scrubbed or of leaves collected, or an index prepared for the
+    /// next open.
     pub(crate) fn recovery_step(&self) -> Result<Progress, Error> {
         let mut state = self.lock();
         self.reclaim(&mut state);
         match state.recovery {
-            Recovery::Done => self.prepare_step(state),
+            Recovery::Done => match self.collect_batch(&mut state)? {
+                Progress::More => Ok(Progress::More),
+                Progress::Idle => self.prepare_step(state),
+            },
             Recovery::Surveying | Recovery::Preparing => Ok(Progress::Idle),
             Recovery::Scrubbing => {
                 self.scrub_batch(&mut state)?;

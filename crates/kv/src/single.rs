@@ -93,13 +93,22 @@ impl Inner {
         let Some(existed) = tree.index.apply_single(op, &self.clock, &mut writer)? else {
             return Ok(None);
         };
-        match op {
-            Op::Put { .. } => tree.delta += i64::from(!existed),
-            Op::Remove { .. } => tree.delta -= i64::from(existed),
-        }
+        let is_removal = match op {
+            Op::Put { .. } => {
+                tree.delta += i64::from(!existed);
+                false
+            }
+            Op::Remove { .. } => {
+                tree.delta -= i64::from(existed);
+                existed
+            }
+        };
         let version = self.clock.last();
         if version > before {
             self.pins.publish(version);
+        }
+        if is_removal {
+            self.note_removed(state, keyspace.id as usize, 1);
         }
         if !state.unlinked.is_empty() {
             self.retire(state);

@@ -28,6 +28,8 @@ pub struct Transaction<'s> {
     dead: Arc<DeadIntervals>,
     /// What the changes add to each keyspace's count.
     deltas: Vec<(usize, i64)>,
+    /// Keys that they remove from each keyspace.
+    removed: Vec<(usize, u64)>,
     /// Trees that were cleared, to be put back by an abort.
     cleared: Vec<(usize, Tree)>,
     ahead: Ahead,
@@ -50,6 +52,7 @@ impl<'s> Transaction<'s> {
             version: None,
             written: false,
             deltas: Vec::new(),
+            removed: Vec::new(),
             cleared: Vec::new(),
             ahead: Ahead::default(),
         }
@@ -195,6 +198,9 @@ impl<'s> Transaction<'s> {
         }
         self.inner.pins.publish(version);
         self.inner.settle(state);
+        for (id, count) in self.removed.drain(..) {
+            self.inner.note_removed(state, id, count);
+        }
     }
 
     fn apply(&mut self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
@@ -226,6 +232,12 @@ impl<'s> Transaction<'s> {
 
     fn add(&mut self, keyspace: Keyspace, delta: i64) {
         let id = keyspace.id as usize;
+        if delta < 0 {
+            match self.removed.iter_mut().find(|(other, _)| *other == id) {
+                Some((_, count)) => *count += 1,
+                None => self.removed.push((id, 1)),
+            }
+        }
         match self.deltas.iter_mut().find(|(other, _)| *other == id) {
             _ if delta == 0 => {}
             Some((_, sum)) => *sum += delta,

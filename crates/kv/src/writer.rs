@@ -7,6 +7,7 @@ use tembo_index::{DeadInterval, DeadIntervals, Index, Retained, Retired};
 use tembo_pool::{Object, Sweep};
 
 use crate::Error;
+use crate::collection::Collecting;
 use crate::format::KeyspaceEntry;
 use crate::retire::RetireList;
 
@@ -19,6 +20,8 @@ pub(crate) struct Tree {
     pub(crate) surveyed: Option<u64>,
     /// Keys added less keys removed since then.
     pub(crate) delta: i64,
+    /// Keys removed since the last collection began.
+    pub(crate) removed: u64,
     /// Of its number, since this open.
     pub(crate) incarnation: u32,
 }
@@ -67,6 +70,7 @@ pub(crate) struct WriterState {
     pub(crate) surveyed: bool,
     /// What became void before that lies above the first survey's limit: it takes another.
     pub(crate) again: bool,
+    pub(crate) collecting: Collecting,
     /// Nodes to scrub, each with its tree, and the intervals that are then forgotten.
     pub(crate) unclean: Vec<(Scrubbed, Object)>,
     pub(crate) scrubbing: Vec<DeadInterval>,
@@ -113,6 +117,7 @@ impl WriterState {
             recovery: Recovery::Owed,
             surveyed: false,
             again: false,
+            collecting: Collecting::default(),
             unclean: Vec::new(),
             scrubbing: Vec::new(),
             sweep: None,

@@ -25,23 +25,30 @@ impl NvTree {
         let start = from.unwrap_or_default();
         let spot = self.spot(start, super::prints::hash(start))?;
         let leaf = &spot.leaf;
-        let _section = self.reserve_structure(leaf.low()?.len() as u64)?;
+        let low_len = leaf.low()?.len() as u64;
+        // A full pool is collected before any other.
+        let _section = self.reserve_structure(low_len).or_else(|_| self.reserve_lines())?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else {
             return Ok(Some(start.to_vec()));
         };
         let collected = self.collect_leaf(leaf, &guard, writer);
         guard.forget();
-        collected?;
+        let merged = collected?;
         make_locked(leaf, &guard)?;
+        if merged {
+            // The leaf that comes next may be small too.
+            return Ok(Some(start.to_vec()));
+        }
         Ok(leaf.high()?.map(<[u8]>::to_vec))
     }
 
+    /// Cleans a leaf, and merges it with the one to its right; whether it has.
     fn collect_leaf(
         &self,
         leaf: &Leaf<'_>,
         guard: &Guard<'_>,
         writer: &mut Writer<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         // Readers of the visible version may be here.
         let version = writer.stamp.version() + 1;
         let contents = Contents::read(leaf, writer.dead)?;
@@ -51,9 +58,9 @@ impl NvTree {
             // While a survey walks, nothing may go back to where it has been.
             && let Ok(_structure) = self.structure.try_lock()
         {
-            self.merge(leaf, guard, &kept, &right, version, writer)?;
+            return self.merge(leaf, guard, &kept, &right, version, writer);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Leaves out of the history what nobody needs.
@@ -114,7 +121,7 @@ impl NvTree {
         Contents::read(leaf, writer.dead)
     }
 
-    /// Takes in the leaf to the right, if both together are small.
+    /// Takes in the leaf to the right, if both together are small; whether it has.
     fn merge(
         &self,
         leaf: &Leaf<'_>,
@@ -123,14 +130,16 @@ impl NvTree {
         right: &Leaf<'_>,
         version: u64,
         writer: &mut Writer<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let right_guard = right.side.lock();
+        make_locked(right, &right_guard)?;
         let contents = Contents::read(right, writer.dead)?;
+        let contents = self.clean(right, &right_guard, &contents, version, writer)?;
         let fits = (kept.seen.len() + contents.seen.len()) * 4 <= leaf.slots() * 3;
         if !fits || !kept.old.is_empty() || !contents.old.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(elements) = self.carried(leaf, right, &contents)? else { return Ok(()) };
+        let Some(elements) = self.carried(leaf, right, &contents)? else { return Ok(false) };
         let low = right.low()?.to_vec();
         let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
         let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
@@ -156,7 +165,7 @@ impl NvTree {
         guard.set_newest(right.side.newest());
         self.inner()?.remove(&low, right.id, &*self.forest)?;
         right_guard.forget();
-        Ok(())
+        Ok(true)
     }
 
     /// The elements of the right leaf as they stand in the left one, with the records made for them;
@@ -179,15 +188,19 @@ impl NvTree {
         let mut made = Vec::new();
         let carry = |seen| self.carry(right, seen, prefix, &mut made);
         let elements = contents.seen.iter().map(carry).collect::<Result<Vec<_>, Error>>();
-        if elements.is_err() {
-            self.forest.pool().free_all(made.drain(..));
-        }
+        let elements = match elements {
+            Ok(elements) => elements,
+            Err(error) => {
+                self.forest.pool().free_all(made);
+                // What takes space that there is not can wait.
+                return if let Error::Pool(_) = error { Ok(None) } else { Err(error) };
+            }
+        };
         if !made.is_empty() {
             // ORDER: the records are durable before their elements, of which a crash may leave some
             // before the link: only their keys tell that they do not count.
             self.forest.region().fence("nvtree.merge.record.fence");
         }
-        let elements = elements?;
         Ok(Some(elements.into_iter().zip(metas).collect()))
     }
 

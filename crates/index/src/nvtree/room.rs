@@ -32,7 +32,7 @@ impl NvTree {
         // In a full pool a leaf can still be cleaned.
         let (_section, refused) = match section {
             Ok(section) => (section, None),
-            Err(error) => (self.forest.pool().reserve(0, self.lines_of_structure())?, Some(error)),
+            Err(error) => (self.reserve_lines()?, Some(error)),
         };
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
         if refused.is_none() && self.halve(spot, &guard)? {
@@ -50,8 +50,12 @@ impl NvTree {
         }
         let version = how.version(writer);
         let split = self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
-        // Refused half-way, for want of space: what the side-car says may be outdated.
-        split.inspect_err(|_| guard.forget())
+        match split.inspect_err(|_| guard.forget()) {
+            // What little there is will do.
+            Err(Error::Pool(_)) if free > 0 => Ok(()),
+            // Refused half-way: what the side-car says may be outdated.
+            split => split,
+        }
     }
 
     /// Room for what a change of the structure writes.
@@ -63,6 +67,11 @@ impl NvTree {
         let bytes = 2 * node_size + 2 * (key_len + 64) + slots * 128;
         let lines = self.lines_of_structure() + (key_len / 64 + 4) * 2;
         Ok(pool.reserve(bytes, lines)?)
+    }
+
+    /// Room for what is flushed by a change of the structure that needs no space.
+    pub(crate) fn reserve_lines(&self) -> Result<tembo_pmem::Section<'_>, Error> {
+        Ok(self.forest.pool().reserve(0, self.lines_of_structure())?)
     }
 
     /// Lines that a change of the structure flushes, low keys excepted.

@@ -139,6 +139,7 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     put(text, format_args!("tembo_pool_bytes:{}", report.pool_bytes));
     put(text, format_args!("tembo_used_bytes:{}", report.used_bytes));
     put(text, format_args!("tembo_fdatasyncs:{}", report.fdatasyncs));
+    put(text, format_args!("tembo_collections:{}", report.collections));
     Ok(())
 }
 

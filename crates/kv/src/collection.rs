@@ -1,0 +1,113 @@
+//! Logical collection in the background: when an eighth of a keyspace's keys has been removed, its index
+//! is walked once, a few leaves at a time, so that what nobody needs leaves them and leaves that have
+//! become small are merged. Between two batches the writer's lock is free. While a survey runs, or
+//! nodes wait to be scrubbed, nothing is collected.
+
+use tembo_index::{Index, IndexKind, VersionedIndex, Writer};
+
+use crate::inner::Inner;
+use crate::ledger::Ledger;
+use crate::writer::{Recovery, Tree, WriterState};
+use crate::{Error, Progress};
+
+/// Leaves that are collected while the writer's lock is held.
+const BATCH: usize = 8;
+
+/// One in so many keys must have been removed.
+const SHARE: u64 = 8;
+
+/// Fewer removals than this are not worth a walk.
+const REMOVED_MIN: u64 = 64;
+
+/// A walk through a tree.
+pub(crate) struct Collection {
+    /// The cell of the tree.
+    cell: u64,
+    /// Where it goes on.
+    from: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// Whether so much was removed that a walk is worth it.
+    fn is_due(&self) -> bool {
+        let enough = |count: u64| self.removed >= REMOVED_MIN.max(count / SHARE);
+        // Nodes of the CDDS B-Tree are made anew by its writers, who leave out what nobody needs.
+        self.index.kind() == IndexKind::Nvtree && self.count().is_some_and(enough)
+    }
+}
+
+impl Inner {
+    /// Notes that keys were removed; calls the background when that is due.
+    pub(crate) fn note_removed(&self, state: &mut WriterState, id: usize, count: u64) {
+        let tree = &mut state.trees[id];
+        tree.removed += count;
+        if !state.collecting.is_called && tree.is_due() {
+            state.collecting.is_called = true;
+            self.wake.want();
+        }
+    }
+
+    /// One batch of leaves, if one is due.
+    pub(crate) fn collect_batch(&self, state: &mut WriterState) -> Result<Progress, Error> {
+        if state.recovery != Recovery::Done || state.broken {
+            return Ok(Progress::Idle);
+        }
+        state.collecting.is_called = false;
+        let Some(walk) = state.collecting.walk.take().or_else(|| begin(state)) else {
+            return Ok(Progress::Idle);
+        };
+        let tree = state.trees.iter().find(|tree| tree.entry.cell.get() == walk.cell);
+        // A tree that was cleared meanwhile goes as a whole.
+        let Some(index) = tree.map(|tree| tree.index.clone()) else { return Ok(Progress::More) };
+        state.collecting.walk = self.walk_on(state, &index, walk)?;
+        state.collecting.passes += u64::from(state.collecting.walk.is_none());
+        Ok(Progress::More)
+    }
+
+    /// Collects some leaves; where to go on. After an error the walk is over.
+    fn walk_on(
+        &self,
+        state: &mut WriterState,
+        index: &Index,
+        walk: Collection,
+    ) -> Result<Option<Collection>, Error> {
+        let (dead, retained) = (self.forest.dead(), self.pins.retained());
+        self.forest.set_retained(retained.clone());
+        let mut retired = Vec::new();
+        let mut writer = Writer {
+            stamp: Ledger::grouped(self.clock.last()),
+            dead: &dead,
+            retained: &retained,
+            retired: &mut retired,
+        };
+        let mut next = Ok(walk.from);
+        for _ in 0..BATCH {
+            next = index.collect(next.unwrap_or_default().as_deref(), &mut writer);
+            if !matches!(next, Ok(Some(_))) {
+                break;
+            }
+        }
+        // ORDER: what was erased and unlinked is durably so before its space is used again.
+        self.region().fence("kv.collect.batch");
+        state.retired.extend(&mut retired);
+        self.reclaim(state);
+        Ok(next?.map(|from| Collection { from: Some(from), ..walk }))
+    }
+}
+
+/// A walk through the first tree in which one is due.
+fn begin(state: &mut WriterState) -> Option<Collection> {
+    let tree = state.trees.iter_mut().find(|tree| tree.is_due())?;
+    tree.removed = 0;
+    Some(Collection { cell: tree.entry.cell.get(), from: None })
+}
+
+/// How far the collection is.
+#[derive(Default)]
+pub(crate) struct Collecting {
+    walk: Option<Collection>,
+    /// The background knows that one is due.
+    is_called: bool,
+    /// Walks that have come to their end since the open.
+    pub(crate) passes: u64,
+}

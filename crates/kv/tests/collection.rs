@@ -1,0 +1,111 @@
+//! What was removed comes back: tombstones leave the leaves, and small leaves are merged, in the
+//! background.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tembo_kv::{Durability, IndexKind, Keyspace, Options, Progress, Store};
+
+const KEYS: u64 = 20_000;
+
+fn store(background: bool) -> (Store, Keyspace) {
+    let mut options = Options { index: IndexKind::Nvtree, background, ..Options::default() };
+    options.pool.size = 4 << 20;
+    options.pool.region.size_max = 64 << 20;
+    let store = Store::volatile(&options).unwrap();
+    let space = store.keyspace("a").unwrap();
+    (store, space)
+}
+
+fn idle(store: &Store) {
+    while store.maintain(16).unwrap() == Progress::More {}
+}
+
+/// Keys in an order that is not theirs.
+fn key(i: u64) -> Vec<u8> {
+    format!("key-{:08}", i * 7919 % KEYS).into_bytes()
+}
+
+fn fill(store: &Store, space: Keyspace) {
+    for i in 0..KEYS {
+        store.put(space, &key(i), &i.to_le_bytes(), Durability::Buffered).unwrap();
+    }
+}
+
+fn leaves(store: &Store) -> u64 {
+    store.check().unwrap().keyspaces[0].1.leaf_count
+}
+
+#[test]
+fn a_store_of_which_everything_was_removed_has_one_leaf_and_no_space() {
+    let (store, space) = store(false);
+    idle(&store);
+    let empty = store.report().used_bytes;
+    for round in 0..3 {
+        fill(&store, space);
+        idle(&store);
+        let full = store.report().used_bytes;
+        assert!(leaves(&store) > 300, "round {round}");
+        if round % 2 == 0 {
+            for i in 0..KEYS {
+                assert!(store.remove(space, &key(i), Durability::Buffered).unwrap());
+            }
+        } else {
+            let mut tx = store.transaction().unwrap();
+            (0..KEYS).for_each(|i| assert!(tx.remove(space, &key(i)).unwrap()));
+            tx.commit(Durability::Buffered).unwrap();
+        }
+        idle(&store);
+        let after = store.report().used_bytes;
+        assert_eq!(leaves(&store), 1, "round {round}");
+        assert!(after - empty < 8192 && full > 300 << 10, "{empty}, {full}, then {after}");
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+    assert_eq!(store.report().collections, 3);
+}
+
+#[test]
+fn what_is_left_is_found_while_the_rest_is_collected() {
+    let (store, space) = store(true);
+    fill(&store, space);
+    while store.report().recovering {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let is_left = |i: u64| i % 10 == 3;
+    for i in (0..KEYS).filter(|&i| !is_left(i)) {
+        assert!(store.remove(space, &key(i), Durability::Buffered).unwrap());
+        let near = i / 10 * 10 + 3;
+        let value = store.get(space, &key(near)).unwrap();
+        assert_eq!(value.as_deref(), Some(&near.to_le_bytes()[..]));
+    }
+    for _ in 0..2000 {
+        if leaves(&store) < 150 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(leaves(&store) < 150, "{} leaves for {} keys", leaves(&store), KEYS / 10);
+    for i in 0..KEYS {
+        assert_eq!(store.get(space, &key(i)).unwrap().is_some(), is_left(i), "{i}");
+    }
+}
+
+/// What a snapshot sees stays until it goes, and then goes with the next walk.
+#[test]
+fn a_snapshot_keeps_what_it_sees_through_a_collection() {
+    let (store, space) = store(false);
+    idle(&store);
+    fill(&store, space);
+    let snapshot = store.snapshot().unwrap();
+    (0..KEYS).for_each(|i| assert!(store.remove(space, &key(i), Durability::Buffered).unwrap()));
+    idle(&store);
+    for i in (0..KEYS).step_by(7) {
+        let value = snapshot.get(space, &key(i)).unwrap();
+        assert_eq!(value.as_deref(), Some(&i.to_le_bytes()[..]), "{i}");
+    }
+    drop(snapshot);
+    fill(&store, space);
+    (0..KEYS).for_each(|i| assert!(store.remove(space, &key(i), Durability::Buffered).unwrap()));
+    idle(&store);
+    assert_eq!(leaves(&store), 1);
+}

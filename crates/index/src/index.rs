@@ -15,9 +15,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexKind {
     /// The CDDS B-Tree: every node is persistent.
-    #[default]
     Cdds,
     /// The NV-Tree: only its leaves are.
+    #[default]
     Nvtree,
 }
 

@@ -71,6 +71,7 @@ impl Inner {
         index: &Index,
         walk: Collection,
     ) -> Result<Option<Collection>, Error> {
+        self.allow_next(state)?;
         let (dead, retained) = (self.forest.dead(), self.pins.retained());
         self.forest.set_retained(retained.clone());
         let mut retired = Vec::new();
@@ -89,6 +90,10 @@ impl Inner {
         }
         // ORDER: what was erased and unlinked is durably so before its space is used again.
         self.region().fence("kv.collect.batch");
+        if !retired.is_empty() {
+            // A version in which nothing else happens: who reads from it on sees nothing of this.
+            self.pins.publish(self.clock.draw());
+        }
         state.retired.extend(&mut retired);
         self.reclaim(state);
         Ok(next?.map(|from| Collection { from: Some(from), ..walk }))

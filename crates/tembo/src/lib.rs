@@ -18,7 +18,7 @@
 //! tx.commit(Durability::Strict)?;
 //!
 //! assert_eq!(store.get(animals, b"goldfish")?.as_deref(), Some(&b"does"[..]));
-//! assert_eq!(before.get(animals, b"goldfish")?, None);
+//! assert!(before.get(animals, b"goldfish")?.is_none());
 //! # drop(before);
 //! store.close()?;
 //! # let _ = std::fs::remove_dir_all(&directory);
@@ -27,7 +27,7 @@
 //! ```
 
 pub use tembo_kv::{
-    Check, CheckReport, Direction, DomainRequest, Durability, Error, KEY_SIZE_MAX, Keyspace,
-    Options, PoolOptions, Progress, RegionOptions, Report, Snapshot, Store, SyncPolicy,
-    Transaction, VALUE_SIZE_MAX,
+    Check, CheckReport, Direction, DomainRequest, Durability, Error, IndexKind, KEY_SIZE_MAX,
+    Keyspace, Options, PoolOptions, Progress, RegionOptions, Report, Snapshot, Store, SyncPolicy,
+    Transaction, VALUE_SIZE_MAX, Value,
 };

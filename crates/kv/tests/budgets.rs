@@ -1,6 +1,6 @@
 //! Fences and lines are budgets, whatever the machine: those of a store over the NV-Tree, the structure's
 //! own changes included.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use tembo_kv::{Durability, IndexKind, Keyspace, Options, Progress, Store};
 use tembo_pmem::Counters;

@@ -50,6 +50,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "grow.size_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "grow.sync_before_size", kind: StepKind::Disk, room: "pmem" },
     Step { name: "grow.truncate", kind: StepKind::Disk, room: "pmem" },
+    Step { name: "kv.collect.batch", kind: StepKind::Fence, room: "kv" },
     Step { name: "kv.commit.entries", kind: StepKind::Fence, room: "kv" },
     Step { name: "kv.commit.flush", kind: StepKind::Flush, room: "kv" },
     Step { name: "kv.commit.publish", kind: StepKind::Fence, room: "kv" },

@@ -59,7 +59,11 @@ impl Inner {
         let tree = state.trees.iter().find(|tree| tree.entry.cell.get() == walk.cell);
         // A tree that was cleared meanwhile goes as a whole.
         let Some(index) = tree.map(|tree| tree.index.clone()) else { return Ok(Progress::More) };
-        state.collecting.walk = self.walk_on(state, &index, walk)?;
+        state.collecting.walk = match self.walk_on(state, &index, walk) {
+            // There is not even room to make room: the walk is over.
+            Err(Error::Full(_)) => None,
+            walked => walked?,
+        };
         state.collecting.passes += u64::from(state.collecting.walk.is_none());
         Ok(Progress::More)
     }

@@ -28,8 +28,12 @@ impl Inner {
         let again = std::mem::take(&mut state.again);
         state.recovery = if again { Recovery::Owed } else { Recovery::Done };
         state.retired.extend(&mut retired);
-        prepared?;
-        Ok(Progress::More)
+        match prepared.map_err(Error::from) {
+            Ok(()) => Ok(Progress::More),
+            // The next open does without.
+            Err(Error::Full(_)) => Ok(Progress::Idle),
+            Err(error) => Err(error),
+        }
     }
 
     /// Calls the thread that recovers, if an index wants to be prepared.

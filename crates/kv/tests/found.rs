@@ -30,6 +30,7 @@ mod nvtree {
     mod bench;
     mod counts;
     mod flips;
+    mod full;
     #[allow(dead_code)]
     mod image;
     mod large;

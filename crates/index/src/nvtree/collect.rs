@@ -135,7 +135,9 @@ impl NvTree {
         make_locked(right, &right_guard)?;
         let contents = Contents::read(right, writer.dead)?;
         let contents = self.clean(right, &right_guard, &contents, version, writer)?;
-        let fits = (kept.seen.len() + contents.seen.len()) * 4 <= leaf.slots() * 3;
+        let both = kept.seen.len() + contents.seen.len();
+        // An empty leaf goes into one that is full too.
+        let fits = contents.seen.is_empty() || both * 4 <= leaf.slots() * 3;
         if !fits || !kept.old.is_empty() || !contents.old.is_empty() {
             return Ok(false);
         }

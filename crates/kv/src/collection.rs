@@ -16,8 +16,8 @@ const BATCH: usize = 8;
 /// One in so many keys must have been removed.
 const SHARE: u64 = 8;
 
-/// Fewer removals than this are not worth a walk.
-const REMOVED_MIN: u64 = 64;
+/// Fewer removals than one to so many bytes of a node are not worth a walk.
+const REMOVED_BYTES: u64 = 32;
 
 /// A walk through a tree.
 pub(crate) struct Collection {
@@ -29,8 +29,9 @@ pub(crate) struct Collection {
 
 impl Tree {
     /// Whether so much was removed that a walk is worth it.
-    fn is_due(&self) -> bool {
-        let enough = |count: u64| self.removed >= REMOVED_MIN.max(count / SHARE);
+    fn is_due(&self, node_size: u64) -> bool {
+        let removed_min = (node_size / REMOVED_BYTES).max(1);
+        let enough = |count: u64| self.removed >= removed_min.max(count / SHARE);
         // Nodes of the CDDS B-Tree are made anew by its writers, who leave out what nobody needs.
         self.index.kind() == IndexKind::Nvtree && self.count().is_some_and(enough)
     }
@@ -39,9 +40,10 @@ impl Tree {
 impl Inner {
     /// Notes that keys were removed; calls the background when that is due.
     pub(crate) fn note_removed(&self, state: &mut WriterState, id: usize, count: u64) {
+        let node_size = self.pool().geometry().node_size.into();
         let tree = &mut state.trees[id];
         tree.removed += count;
-        if !state.collecting.is_called && tree.is_due() {
+        if !state.collecting.is_called && tree.is_due(node_size) {
             state.collecting.is_called = true;
             self.wake.want();
         }
@@ -53,7 +55,7 @@ impl Inner {
             return Ok(Progress::Idle);
         }
         state.collecting.is_called = false;
-        let Some(walk) = state.collecting.walk.take().or_else(|| begin(state)) else {
+        let Some(walk) = state.collecting.walk.take().or_else(|| self.begin_walk(state)) else {
             return Ok(Progress::Idle);
         };
         let tree = state.trees.iter().find(|tree| tree.entry.cell.get() == walk.cell);
@@ -66,6 +68,14 @@ impl Inner {
         };
         state.collecting.passes += u64::from(state.collecting.walk.is_none());
         Ok(Progress::More)
+    }
+
+    /// A walk through the first tree in which one is due.
+    fn begin_walk(&self, state: &mut WriterState) -> Option<Collection> {
+        let node_size = self.pool().geometry().node_size.into();
+        let tree = state.trees.iter_mut().find(|tree| tree.is_due(node_size))?;
+        tree.removed = 0;
+        Some(Collection { cell: tree.entry.cell.get(), from: None })
     }
 
     /// Collects some leaves; where to go on. After an error the walk is over.
@@ -102,13 +112,6 @@ impl Inner {
         self.reclaim(state);
         Ok(next?.map(|from| Collection { from: Some(from), ..walk }))
     }
-}
-
-/// A walk through the first tree in which one is due.
-fn begin(state: &mut WriterState) -> Option<Collection> {
-    let tree = state.trees.iter_mut().find(|tree| tree.is_due())?;
-    tree.removed = 0;
-    Some(Collection { cell: tree.entry.cell.get(), from: None })
 }
 
 /// How far the collection is.

@@ -82,6 +82,16 @@ pub(super) fn all() -> Vec<Script<Op>> {
             }
         }
     }
+    // Many removals, collected by another thread than the one that then uses the space.
+    let removals = Op::Tx((0..11).map(|key| (key, None)).collect());
+    let sizes = [30, 60, 100, 200, 400, 30, 30, 60].into_iter().zip(3..);
+    let again = || Op::Tx(sizes.clone().map(|(len, key)| (key, Some(len))).collect());
+    for (number, steps) in (1..4).enumerate() {
+        let mut ops = vec![tx(0..12, 30), Op::Maintain, removals.clone()];
+        ops.extend((0..steps).map(|_| Op::StepElsewhere));
+        ops.extend([Op::Put(12, 5), again(), Op::Maintain, again()]);
+        list.push(Script::new(format!("collected-{number}"), 1, ops));
+    }
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
         let aborts = (0..count).flat_map(|_| [Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7)]);

@@ -13,6 +13,7 @@ use super::leaf::{Leaf, erase};
 use super::lookup::Spot;
 use super::prints::FREE;
 use super::side::Guard;
+use crate::error::damaged;
 use crate::{Error, Retired, Writer};
 
 /// Of so many slots at least one must be free after a cleaning that is to suffice.
@@ -35,11 +36,20 @@ impl NvTree {
             Err(error) => (self.reserve_lines()?, Some(error)),
         };
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+        let key = spot.placed.key();
+        if *key < *leaf.low()? || leaf.high()?.is_some_and(|high| *key >= *high) {
+            return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
+        }
         if refused.is_none() && self.halve(spot, &guard)? {
             return Ok(());
         }
         let contents = Contents::read(leaf, writer.dead)?;
         let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
+        // What does not count is in no slot's way, whatever a damaged leaf has told its side-car.
+        let mut prints = leaf.side.prints().0;
+        let is_kept = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
+        (0..leaf.slots()).filter(|slot| !is_kept(slot)).for_each(|slot| prints.set(slot, FREE));
+        set(leaf, &guard, &prints)?;
         let free = leaf.slots() - kept.seen.len();
         let enough = if refused.is_some() { 1 } else { leaf.slots().div_ceil(ENOUGH) };
         if free >= enough {

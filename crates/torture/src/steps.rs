@@ -99,7 +99,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "nvtree.draft.empty", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.draft.header", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.draft.line", kind: StepKind::Flush, room: "index" },
-    Step { name: "nvtree.element.erase", kind: StepKind::Commit, room: "index" },
+    Step { name: "nvtree.element.erase", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.element.flush", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.element.publish", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.erase.flush", kind: StepKind::Flush, room: "index" },

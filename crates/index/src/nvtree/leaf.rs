@@ -325,8 +325,7 @@ pub(crate) fn erase(region: &Region, line: &Line, at: usize) {
     let tail = line.meta_and_shapes.load();
     if read(line, at).1 != Meta::EMPTY {
         let emptied = with_meta(line, at, Meta::EMPTY, tail);
-        // ORDER: after the link or the later element for which it counts no more, which was fenced; and
-        // before the store of anything else into the place: same line, store order.
+        // ORDER: after the fence of the link or the later element for which it counts no more.
         region.commit("nvtree.element.erase", meta_word(line, at), emptied);
     }
 }

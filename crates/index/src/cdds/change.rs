@@ -296,11 +296,14 @@ fn fits_prefix(step: &Step<'_>, change: &Change<'_>) -> Result<bool, Error> {
 
 /// The slot of the entry of `key` in the leaf.
 fn find(leaf: &Step<'_>, key: (&[u8], u64), writer: &Writer<'_>) -> Result<Option<usize>, Error> {
-    let Step { node, order, sequence, .. } = leaf;
-    match node.find(order, *sequence, key, writer.view())? {
-        Find::At { position, .. } => Ok(Some(order.slot(position))),
-        Find::Absent => Ok(None),
-        Find::Changed => damaged(node.object.offset(), "a leaf with one writer"),
+    let Step { node, mut order, mut sequence, .. } = *leaf;
+    loop {
+        match node.find(&order, sequence, key, writer.view())? {
+            Find::At { position, .. } => return Ok(Some(order.slot(position))),
+            Find::Absent => return Ok(None),
+            // A reader has looked whether the side-car was to be made; the entries are the same.
+            Find::Changed => (order, sequence) = node.order()?,
+        }
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn line(hash: u64, lines: usize) -> usize {
     line_of(print(hash), lines)
 }
 
-/// As [`line`], from the fingerprint.
+/// As [`line()`], from the fingerprint.
 #[inline]
 pub(crate) fn line_of(print: u8, lines: usize) -> usize {
     (usize::from(print) * lines) >> 8

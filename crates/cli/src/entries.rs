@@ -178,7 +178,7 @@ impl<'s> Writer<'s> {
             let data = self.store.keyspace(&format::data_keyspace(db))?;
             spaces.push((data, self.store.keyspace(&format::expiry_keyspace(db))?));
         }
-        let mut transaction = self.store.transaction()?;
+        let mut transaction = self.store.exclusive()?;
         let mut index_key = Vec::new();
         for (entry, (data, expiry)) in group.iter().zip(spaces) {
             let old = transaction.get(data, &entry.key)?;

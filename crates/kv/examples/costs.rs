@@ -32,7 +32,7 @@ fn main() -> Result<(), Error> {
     }
     for round in ["get", "get"] {
         let start = Instant::now();
-        let mut tx = store.transaction()?;
+        let mut tx = store.exclusive()?;
         let mut found = 0;
         for first in (0..keys).step_by(16) {
             let turn: Vec<_> = (first..(first + 16).min(keys)).map(|i| key(i, keys)).collect();
@@ -58,7 +58,7 @@ fn put_all(
 ) -> Result<(), Error> {
     let (start, before) = (Instant::now(), Counters::thread());
     for first in (0..keys).step_by(turn as usize) {
-        let mut tx = store.transaction()?;
+        let mut tx = store.exclusive()?;
         let turn: Vec<_> = (first..(first + turn).min(keys)).map(|i| key(i, keys)).collect();
         let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
         for names in names.chunks(16) {

@@ -10,6 +10,7 @@ mod catalogue;
 mod check;
 mod collection;
 mod error;
+mod exclusive;
 mod format;
 mod inner;
 mod ledger;
@@ -23,18 +24,17 @@ mod rollback;
 mod single;
 mod snapshot;
 mod store;
-mod transaction;
 mod wake;
 mod writer;
 
 pub use check::{Check, Report};
 pub use error::Error;
+pub use exclusive::Exclusive;
 pub use snapshot::Snapshot;
 pub use store::{Options, Store};
 pub use tembo_index::{CheckReport, Direction, IndexKind, Value};
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 pub use tembo_pool::PoolOptions;
-pub use transaction::Transaction;
 
 /// Longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 65_000;

@@ -15,7 +15,7 @@ use crate::inner::Inner;
 use crate::ledger::LANE;
 use crate::reading::Reading;
 use crate::writer::WriterState;
-use crate::{Durability, Error, Keyspace, Transaction};
+use crate::{Durability, Error, Exclusive, Keyspace};
 
 /// Changes for which one answer about what is retained is good.
 const RETAINED_USES: u32 = 16;
@@ -43,7 +43,7 @@ impl Inner {
                 existed
             }
             None => {
-                let mut tx = Transaction::of(self, state);
+                let mut tx = Exclusive::of(self, state);
                 let existed = tx.change(keyspace, op)?;
                 tx.commit(Durability::Buffered)?;
                 existed

@@ -8,11 +8,11 @@ use tembo_index::{Forest, IndexKind, Op, Writer};
 use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
+use crate::exclusive::check_sizes;
 use crate::inner::{Inner, create_tree};
-use crate::transaction::check_sizes;
 use crate::wake::Wake;
 use crate::writer::{Recovery, Tree};
-use crate::{Durability, Error, Keyspace, Progress, Snapshot, Transaction, open};
+use crate::{Durability, Error, Exclusive, Keyspace, Progress, Snapshot, open};
 
 /// How a store is created or opened.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Default for Options {
 
 /// A store of versioned keyspaces in one pool.
 ///
-/// One writer at a time ([`Store::transaction`]), any number of readers ([`Store::snapshot`]).
+/// One writer at a time ([`Store::exclusive`]), any number of readers ([`Store::snapshot`]).
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
     recoverer: Recoverer,
@@ -138,8 +138,8 @@ impl Store {
     }
 
     /// The one writer; waits for the one before. Dropping it without a commit leaves nothing.
-    pub fn transaction(&self) -> Result<Transaction<'_>, Error> {
-        Transaction::begin(&self.inner)
+    pub fn exclusive(&self) -> Result<Exclusive<'_>, Error> {
+        Exclusive::begin(&self.inner)
     }
 
     /// Everything that is visible now, for as long as the handle lives.
@@ -159,7 +159,7 @@ impl Store {
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
     /// # Errors
-    /// As of [`Transaction::put`] and [`Transaction::commit`].
+    /// As of [`Exclusive::put`] and [`Exclusive::commit`].
     pub fn put(
         &self,
         keyspace: Keyspace,
@@ -177,7 +177,7 @@ impl Store {
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
     /// # Errors
-    /// As of [`Transaction::remove`] and [`Transaction::commit`].
+    /// As of [`Exclusive::remove`] and [`Exclusive::commit`].
     pub fn remove(
         &self,
         keyspace: Keyspace,

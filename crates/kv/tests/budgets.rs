@@ -70,7 +70,7 @@ fn a_group_of_n_costs_two_fences_and_n_lines_and_the_commit_word() {
     // So many fit into one leaf.
     for n in [1u64, 2, 10, 30] {
         let group = |value: u64| {
-            let mut tx = store.transaction().unwrap();
+            let mut tx = store.exclusive().unwrap();
             for i in 0..n {
                 let key = (n << 32 | i << 8 | 7).to_be_bytes();
                 tx.put(space, &key, &[&value.to_le_bytes()]).unwrap();

@@ -51,7 +51,7 @@ fn a_store_of_which_everything_was_removed_has_one_leaf_and_no_space() {
                 assert!(store.remove(space, &key(i), Durability::Buffered).unwrap());
             }
         } else {
-            let mut tx = store.transaction().unwrap();
+            let mut tx = store.exclusive().unwrap();
             (0..KEYS).for_each(|i| assert!(tx.remove(space, &key(i)).unwrap()));
             tx.commit(Durability::Buffered).unwrap();
         }

@@ -72,7 +72,7 @@ fn readers_of_single_keys_see_them_rise_and_whole_beside_the_writer() {
                 }
                 if round % 500 == 0 {
                     // Other trees; and dead intervals, which go again after some time.
-                    store.transaction().unwrap().put(space, key, &[&value(u64::MAX)]).unwrap();
+                    store.exclusive().unwrap().put(space, key, &[&value(u64::MAX)]).unwrap();
                     store.keyspace(&round.to_string()).unwrap();
                 }
                 if round % 500 == 100 {
@@ -118,7 +118,7 @@ fn a_read_knows_which_trees_there_are() {
         let saved = store.save_snapshot("s").unwrap();
         store.put(space, b"a", b"1", Durability::Strict).unwrap();
         assert!(store.get(space, b"a").unwrap().is_some());
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         tx.clear(space).unwrap();
         tx.commit(Durability::Strict).unwrap();
         assert!(store.get(space, b"a").unwrap().is_none());
@@ -141,7 +141,7 @@ fn a_read_knows_which_trees_there_are() {
 fn single_changes_count_and_move_the_version_only_if_they_change_something() {
     for &kind in KINDS {
         let (store, space) = store(kind);
-        let count = || store.transaction().unwrap().count(space).unwrap();
+        let count = || store.exclusive().unwrap().count(space).unwrap();
         let before = store.visible();
         assert!(!store.remove(space, b"a", Durability::Strict).unwrap());
         assert_eq!((count(), store.visible()), (0, before));

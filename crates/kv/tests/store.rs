@@ -103,7 +103,7 @@ impl Twin {
         let store = self.store.as_ref().unwrap();
         let spaces = NAMES.map(|name| store.keyspace(name).unwrap());
         let mut next = self.now.clone();
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         for _ in 0..self.random.below(20) {
             let which = self.random.below(2) as usize;
             let (map, space) = (&mut next[which], spaces[which]);
@@ -245,7 +245,7 @@ fn is_larger_than_its_memory(kind: IndexKind) {
     let mut private_max = 0;
     for round in 0..3 {
         for keys in (0..20_000u32).collect::<Vec<_>>().chunks(50) {
-            let mut tx = store.transaction().unwrap();
+            let mut tx = store.exclusive().unwrap();
             for key in keys {
                 tx.put(space, &key.to_le_bytes(), &[&value(*key, round)]).unwrap();
             }
@@ -274,7 +274,7 @@ fn is_read_beside_the_writer(kind: IndexKind) {
     let space = store.keyspace("x").unwrap();
     let keys: Vec<Vec<u8>> = (0..300u32).map(|i| format!("k{i:05}").into_bytes()).collect();
     let write = |round: u64| {
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         for key in &keys {
             tx.put(space, key, &[&round.to_le_bytes(), key]).unwrap();
         }
@@ -301,7 +301,7 @@ fn is_read_beside_the_writer(kind: IndexKind) {
         for round in 1..400 {
             write(round);
             if round % 50 == 0 {
-                let mut tx = store.transaction().unwrap();
+                let mut tx = store.exclusive().unwrap();
                 tx.put(space, b"k00007", &[b"aborted"]).unwrap();
             }
         }
@@ -359,7 +359,7 @@ fn a_commit_costs_two_fences_and_a_line_an_entry() {
     let large = || assert!(store.put(space, b"long", &[7; 1024], Durability::Buffered).is_ok());
     assert_eq!(cost(&large), (2, 17 + 2));
     let turn = || {
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         for i in 0..10u8 {
             tx.put(space, &[b'g', i], &[b"value"]).unwrap();
         }
@@ -381,7 +381,7 @@ fn a_million_random_puts_cost_what_the_formula_says() {
     for (round, lines_max) in [("half of them new", 3.8), ("updates", 3.4)] {
         let before = Counters::thread();
         for _ in 0..count / turn {
-            let mut tx = store.transaction().unwrap();
+            let mut tx = store.exclusive().unwrap();
             for _ in 0..turn {
                 let key = format!("key:{:012}", random.below(count));
                 tx.put(space, key.as_bytes(), &[b"xxx"]).unwrap();
@@ -416,7 +416,7 @@ fn opens_after_any_number_of_crashes(kind: IndexKind) {
     store.put(space, b"kept", b"1", Durability::Strict).unwrap();
     // Half of the table by aborts between commits, the other half and more by crashes.
     for _ in 0..63 {
-        store.transaction().unwrap().put(space, b"lost", &[b"0"]).unwrap();
+        store.exclusive().unwrap().put(space, b"lost", &[b"0"]).unwrap();
         store.put(space, b"kept", b"1", Durability::Strict).unwrap();
     }
     drop(store);
@@ -427,7 +427,7 @@ fn opens_after_any_number_of_crashes(kind: IndexKind) {
         assert_eq!(store.get(space, b"lost").unwrap(), None);
         store.put(space, &[round], b"2", Durability::Strict).unwrap();
         // In flight when the process goes: an abort notes nothing durably.
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         tx.put(space, b"lost", &[b"3"]).unwrap();
         drop(tx);
         drop(store);

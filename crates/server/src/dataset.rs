@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use tembo_kv::{Direction, Durability, Error, Keyspace, Store, Transaction};
+use tembo_kv::{Direction, Durability, Error, Exclusive, Keyspace, Store};
 
 use crate::failure::Failure;
 use crate::format::{self, Header, KEY_SIZE_MAX, Value};
@@ -28,7 +28,7 @@ impl Spaces {
 pub(crate) struct Dataset<'s> {
     store: &'s Store,
     spaces: &'s Spaces,
-    transaction: Option<Transaction<'s>>,
+    transaction: Option<Exclusive<'s>>,
     /// The turn's clock.
     now_ms: u64,
     /// Per database: nothing expires before; `u64::MAX` when nothing expires at all.
@@ -102,10 +102,10 @@ impl<'s> Dataset<'s> {
     }
 
     #[inline]
-    fn begin(&mut self) -> Result<&mut Transaction<'s>, Error> {
+    fn begin(&mut self) -> Result<&mut Exclusive<'s>, Error> {
         match self.transaction {
             Some(ref mut transaction) => Ok(transaction),
-            ref mut none => Ok(none.insert(self.store.transaction()?)),
+            ref mut none => Ok(none.insert(self.store.exclusive()?)),
         }
     }
 

@@ -12,7 +12,7 @@
 //! let animals = store.keyspace("animals")?;
 //! let before = store.snapshot()?;
 //!
-//! let mut tx = store.transaction()?;
+//! let mut tx = store.exclusive()?;
 //! tx.put(animals, b"elephant", &[b"does not forget"])?;
 //! tx.put(animals, b"goldfish", &[b"does"])?;
 //! tx.commit(Durability::Strict)?;
@@ -27,7 +27,7 @@
 //! ```
 
 pub use tembo_kv::{
-    Check, CheckReport, Direction, DomainRequest, Durability, Error, IndexKind, KEY_SIZE_MAX,
-    Keyspace, Options, PoolOptions, Progress, RegionOptions, Report, Snapshot, Store, SyncPolicy,
-    Transaction, VALUE_SIZE_MAX, Value,
+    Check, CheckReport, Direction, DomainRequest, Durability, Error, Exclusive, IndexKind,
+    KEY_SIZE_MAX, Keyspace, Options, PoolOptions, Progress, RegionOptions, Report, Snapshot, Store,
+    SyncPolicy, VALUE_SIZE_MAX, Value,
 };

@@ -81,7 +81,7 @@ impl Subject for Kv {
         expect(check.keyspaces.len() == state.spaces.len(), "check sees other keyspaces")?;
         let len = |name: &str| state.spaces.get(name).map(|space| space.len() as u64);
         let keyspaces = live.keyspaces();
-        let tx = live.transaction().map_err(text)?;
+        let tx = live.exclusive().map_err(text)?;
         for (name, space) in keyspaces {
             expect(tx.count(space) == len(&name), "a count is wrong")?;
         }

@@ -93,7 +93,7 @@ pub(crate) fn recover(store: &Store) {
 
 /// Puts the keys of a range in one transaction.
 pub(crate) fn fill(store: &Store, space: Keyspace, keys: std::ops::Range<u64>, value: &[u8]) {
-    let mut tx = store.transaction().unwrap();
+    let mut tx = store.exclusive().unwrap();
     for i in keys {
         tx.put(space, &key(i), &[value]).unwrap();
     }

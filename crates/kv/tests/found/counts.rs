@@ -12,7 +12,7 @@ const KEYS: u64 = 8000;
 fn transact(store: &Store, map: &mut Map, random: &mut Random) {
     let space = store.keyspace("a").unwrap();
     let mut next = map.clone();
-    let mut tx = store.transaction().unwrap();
+    let mut tx = store.exclusive().unwrap();
     for _ in 0..6 {
         let key = key(random.below(KEYS + KEYS / 4));
         if random.below(3) > 0 {
@@ -30,7 +30,7 @@ fn transact(store: &Store, map: &mut Map, random: &mut Random) {
 
 fn expect_count(store: &Store, map: &Map) {
     let space = store.keyspace("a").unwrap();
-    assert_eq!(store.transaction().unwrap().count(space), Some(map.len() as u64));
+    assert_eq!(store.exclusive().unwrap().count(space), Some(map.len() as u64));
     assert_eq!(store.check().unwrap().keyspaces[0].1.entry_count, map.len() as u64);
 }
 
@@ -87,7 +87,7 @@ fn counts_after_open_are_exact_when_the_writer_comes_towards_the_survey() {
         }
         let check = store.check().unwrap();
         assert_eq!(check.keyspaces[0].1.entry_count, MANY, "round {round}");
-        assert_eq!(store.transaction().unwrap().count(space), Some(MANY), "round {round}");
+        assert_eq!(store.exclusive().unwrap().count(space), Some(MANY), "round {round}");
         kill(store);
     }
 }
@@ -105,16 +105,16 @@ fn counts_after_open_are_exact_when_recovery_comes_late() {
     let space = store.keyspace("a").unwrap();
     fill(&store, space, 50..150, b"new");
     assert!(store.remove(space, &key(3), Durability::Buffered).unwrap());
-    drop(store.transaction().unwrap().put(space, b"void", &[b"v"]));
+    drop(store.exclusive().unwrap().put(space, b"void", &[b"v"]));
     recover(&store);
-    assert_eq!(store.transaction().unwrap().count(space), Some(149));
-    let mut tx = store.transaction().unwrap();
+    assert_eq!(store.exclusive().unwrap().count(space), Some(149));
+    let mut tx = store.exclusive().unwrap();
     tx.clear(space).unwrap();
     tx.put(space, b"only", &[b"v"]).unwrap();
     tx.commit(Durability::Buffered).unwrap();
-    assert_eq!(store.transaction().unwrap().count(space), Some(1));
+    assert_eq!(store.exclusive().unwrap().count(space), Some(1));
     store.maintain(1).unwrap();
     store.put(space, b"and another", b"v", Durability::Buffered).unwrap();
     recover(&store);
-    assert_eq!(store.transaction().unwrap().count(space), Some(2));
+    assert_eq!(store.exclusive().unwrap().count(space), Some(2));
 }

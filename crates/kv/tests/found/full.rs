@@ -11,7 +11,7 @@ fn overfill(store: &Store, map: &mut Map, random: &mut Random) -> u32 {
     let mut refused = 0;
     for round in 0..30 {
         let before = map.clone();
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         for _ in 0..40 {
             let (key, value) = (key(random.below(3000)), vec![round; random.below(60) as usize]);
             match tx.put(space, &key, &[&value]) {
@@ -47,7 +47,7 @@ fn a_refused_put_changes_nothing_though_its_transaction_commits() {
         let (mut map, mut random) = (Map::new(), Random(seed * 7919 + 13));
         refused += overfill(&store, &mut map, &mut random);
         expect(&store, space, &map, &what);
-        assert_eq!(store.transaction().unwrap().count(space), Some(map.len() as u64), "{what}");
+        assert_eq!(store.exclusive().unwrap().count(space), Some(map.len() as u64), "{what}");
         // As after a kill.
         kill(store);
         let store = Store::open(&directory.pool(), &options).unwrap();
@@ -123,10 +123,10 @@ fn filled_and_cleared_again_and_again_a_pool_never_runs_full() {
     for _ in 0..30 {
         recover(&store);
         fill(&store, space, 0..KEYS, &[1; 100]);
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         tx.clear(space).unwrap();
         tx.commit(Durability::Buffered).unwrap();
-        assert_eq!(store.transaction().unwrap().count(space), Some(0));
+        assert_eq!(store.exclusive().unwrap().count(space), Some(0));
     }
     assert_eq!(store.check().unwrap().leaked, 0);
 }
@@ -145,7 +145,7 @@ fn a_thread_of_its_own_gives_back_what_was_cleared() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         fill(&store, space, 0..KEYS, &[1; 100]);
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         tx.clear(space).unwrap();
         tx.commit(Durability::Buffered).unwrap();
     }

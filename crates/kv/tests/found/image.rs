@@ -36,11 +36,11 @@ fn make() -> Vec<u8> {
     (16..30).for_each(|i| put(a, i, 20));
     put(a, 31, 3000);
     store.remove(a, &key(17), Durability::Buffered).unwrap();
-    let mut tx = store.transaction().unwrap();
+    let mut tx = store.exclusive().unwrap();
     tx.clear(b).unwrap();
     tx.put(b, b"one", &[b"two"]).unwrap();
     tx.commit(Durability::Buffered).unwrap();
-    let mut tx = store.transaction().unwrap();
+    let mut tx = store.exclusive().unwrap();
     (0..12).for_each(|i| assert!(tx.put(a, &key(i), &[b"void"]).is_ok()));
     drop(tx);
     store.put(a, b"last", b"one", Durability::Buffered).unwrap();

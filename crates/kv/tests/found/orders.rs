@@ -40,7 +40,7 @@ fn a_reader_does_not_take_what_an_abort_ended_for_gone() {
             });
         }
         for round in 0..ROUNDS {
-            let mut transaction = store.transaction().unwrap();
+            let mut transaction = store.exclusive().unwrap();
             transaction.remove(kept, &(round % KEYS).to_be_bytes()).unwrap();
             for key in 0..20_u64 {
                 transaction.put(other, &key.to_be_bytes(), &[b"void"]).unwrap();

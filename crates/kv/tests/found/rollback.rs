@@ -73,7 +73,7 @@ fn a_keyspace_that_did_not_survive_a_rollback_is_no_other_one() {
         assert!(matches!(refused, Err(Error::NoSuchKeyspace { .. })), "put: {refused:?}");
         let refused = store.remove(handle, b"k", Durability::Buffered).map(drop);
         assert!(matches!(refused, Err(Error::NoSuchKeyspace { .. })), "remove: {refused:?}");
-        let mut tx = store.transaction().unwrap();
+        let mut tx = store.exclusive().unwrap();
         assert!(matches!(tx.get(handle, b"k"), Err(Error::NoSuchKeyspace { .. })));
         assert!(matches!(tx.clear(handle), Err(Error::NoSuchKeyspace { .. })));
         assert_eq!(tx.count(handle), None);

@@ -29,7 +29,7 @@ fn with_void_entries(path: &Path, options: &Options) -> (Store, Map) {
     let space = store.keyspace("a").unwrap();
     while store.maintain(1).unwrap() == Progress::More {}
     fill(&store, space, 0..KEYS, b"good");
-    let mut tx = store.transaction().unwrap();
+    let mut tx = store.exclusive().unwrap();
     for i in (0..KEYS).step_by(7) {
         tx.put(space, &key(i), &[b"void"]).unwrap();
         tx.remove(space, &key(i + 1)).unwrap();

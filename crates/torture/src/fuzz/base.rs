@@ -107,7 +107,7 @@ fn fill(path: &Path) -> Result<Store, Error> {
         (store.keyspace(&data_keyspace(0))?, store.keyspace(&expiry_keyspace(0))?);
     let cleared = store.keyspace(&data_keyspace(1))?;
     let put = |key: String, payload: &[u8]| {
-        let mut tx = store.transaction()?;
+        let mut tx = store.exclusive()?;
         tx.put(data, key.as_bytes(), &[Header::string(None).as_bytes(), payload])?;
         tx.commit(Durability::Buffered)
     };
@@ -120,7 +120,7 @@ fn fill(path: &Path) -> Result<Store, Error> {
         put(format!("key:{number:04}"), &[number; 30])?;
     }
     let version = store.visible();
-    let mut tx = store.transaction()?;
+    let mut tx = store.exclusive()?;
     tx.clear(cleared)?;
     tx.put(cleared, b"one", &[b"\0two"])?;
     for (key, at) in [(b"long ago", LONG_AGO_MS), (b"some day", LATE_MS)] {
@@ -135,7 +135,7 @@ fn fill(path: &Path) -> Result<Store, Error> {
     put("void".into(), b"")?;
     store.rollback(store.snapshots().iter().map(|(_, at)| *at).max().unwrap_or(version))?;
     put("long".into(), &[b'7'; 1500])?;
-    let mut tx = store.transaction()?;
+    let mut tx = store.exclusive()?;
     tx.put(data, b"aborted", &[b"\0"])?;
     drop(tx);
     put("last".into(), b"one")?;

@@ -225,7 +225,7 @@ fn remove_some(store: &Store, space: Keyspace) -> Result<(), Error> {
 }
 
 fn abort(store: &Store, space: Keyspace) -> Result<(), Error> {
-    let mut tx = store.transaction()?;
+    let mut tx = store.exclusive()?;
     for number in 0..6 {
         tx.put(space, &[number], &[b"void"])?;
     }
@@ -233,7 +233,7 @@ fn abort(store: &Store, space: Keyspace) -> Result<(), Error> {
 }
 
 fn clear(store: &Store, space: Keyspace) -> Result<(), Error> {
-    let mut tx = store.transaction()?;
+    let mut tx = store.exclusive()?;
     tx.clear(space)?;
     tx.put(space, b"behind", &[b"the clearing"])?;
     tx.commit(Durability::Strict).map(drop)

@@ -223,7 +223,7 @@ impl Runner<'_> {
         let spaces = self.store.keyspaces();
         let space = spaces.iter().find(|(name, _)| name == "x").ok_or("no keyspace")?.1;
         let mut map = self.state.spaces["x"].clone();
-        let mut tx = self.store.transaction().map_err(text)?;
+        let mut tx = self.store.exclusive().map_err(text)?;
         if clear {
             tx.clear(space).map_err(text)?;
             map.clear();

@@ -1,4 +1,4 @@
-//! The one writer's transaction: any number of changes, one grouped commit.
+//! The one writer: any number of changes in place, one grouped commit.
 
 use std::ops::Bound;
 use std::sync::{Arc, MutexGuard};
@@ -13,11 +13,12 @@ use crate::ledger::Ledger;
 use crate::writer::{Tree, WriterState};
 use crate::{Durability, Error, KEY_SIZE_MAX, Keyspace, VALUE_SIZE_MAX};
 
-/// Changes that become visible together, or not at all. Reads see the transaction's own writes.
+/// The one writer: while it lives nobody else commits. Its changes are made in place, and become
+/// visible together or not at all. Reads see its own changes.
 ///
-/// A failed write changes nothing, and the transaction goes on. Dropping a transaction that has
-/// written makes its version void.
-pub struct Transaction<'s> {
+/// A failed write changes nothing, and the writer goes on. Dropping one that has written makes its
+/// version void.
+pub struct Exclusive<'s> {
     inner: &'s Inner,
     state: MutexGuard<'s, WriterState>,
     /// Drawn at the first write.
@@ -35,16 +36,16 @@ pub struct Transaction<'s> {
     ahead: Ahead,
 }
 
-impl<'s> Transaction<'s> {
+impl<'s> Exclusive<'s> {
     pub(crate) fn begin(inner: &'s Inner) -> Result<Self, Error> {
         let state = inner.lock();
         state.sound()?;
-        Ok(Transaction::of(inner, state))
+        Ok(Exclusive::of(inner, state))
     }
 
     /// Of a sound state.
     pub(crate) fn of(inner: &'s Inner, state: MutexGuard<'s, WriterState>) -> Self {
-        Transaction {
+        Exclusive {
             retained: inner.pins.retained(),
             dead: inner.forest.dead(),
             inner,
@@ -259,7 +260,7 @@ pub(crate) fn check_sizes(key: &[u8], parts: &[&[u8]]) -> Result<(), Error> {
     Ok(())
 }
 
-impl Drop for Transaction<'_> {
+impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         let Some(version) = self.version else { return };
         let state = &mut *self.state;

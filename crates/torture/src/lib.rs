@@ -7,6 +7,7 @@ mod campaign;
 mod command;
 mod explore;
 pub mod fuzz;
+pub mod history;
 mod judge;
 mod kv;
 mod outcome;

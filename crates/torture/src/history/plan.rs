@@ -1,0 +1,254 @@
+//! Histories by chance: threads that run transactions on few keys, so that they meet.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{scope, yield_now};
+
+use tembo_sim::Random;
+
+use super::database::{Database, Failure, Isolation, Key, Transact, Value};
+use super::record::{Clock, History, Recorded, Recorder};
+use super::register::{Call, Calls, Operation};
+
+/// Keys that half of all operations go to.
+const HOT: Key = 16;
+
+/// Operations of one transaction, at most.
+const LONGEST: usize = 12;
+
+/// Widest range, in keys.
+const WIDEST: usize = 24;
+
+/// Who is told how many operations there were.
+pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// In which isolation.
+    pub isolation: Isolation,
+    /// How many operations; the transactions that are under way then still end.
+    pub operations: u64,
+    /// How many threads, at most 64.
+    pub threads: u16,
+    /// How many keys.
+    pub keys: Key,
+    /// Where chance begins. Threads are not repeated by it, only what each tries to do.
+    pub seed: u64,
+}
+
+/// What the threads of a plan share.
+struct Shared<'s, D> {
+    plan: &'s Plan,
+    database: &'s D,
+    clock: Clock,
+    done: AtomicU64,
+    /// Somebody has met the end of the store, or something that never happens.
+    stop: AtomicBool,
+    progress: &'s Progress<'s>,
+}
+
+impl Plan {
+    /// Runs it with transactions. A store that crashes meanwhile ends it.
+    ///
+    /// # Errors
+    /// What never happens did.
+    pub fn run(
+        &self,
+        database: &impl Database,
+        progress: &Progress<'_>,
+    ) -> Result<History, String> {
+        let histories = self.spawn(database, progress, |shared, thread| {
+            let mut recorder = Recorder::new(&shared.clock, thread);
+            let mut chance = Chance::new(self, thread);
+            let ended = shared.repeat(|| transaction(shared, &mut recorder, &mut chance));
+            recorder.forget_unended();
+            ended.map(|()| recorder.finish())
+        })?;
+        Ok(History::of(histories))
+    }
+
+    /// Runs it with single operations.
+    ///
+    /// # Errors
+    /// What never happens did.
+    pub fn run_calls(
+        &self,
+        database: &impl Database,
+        progress: &Progress<'_>,
+    ) -> Result<Calls, String> {
+        let calls = self.spawn(database, progress, |shared, thread| {
+            let (mut calls, mut chance) = (Vec::new(), Chance::new(self, thread));
+            shared.repeat(|| {
+                calls.push(single(shared, thread, &mut chance)?);
+                Ok(1)
+            })?;
+            Ok(calls)
+        })?;
+        Ok(calls.into_iter().flatten().collect())
+    }
+
+    fn spawn<D: Database, T: Send>(
+        &self,
+        database: &D,
+        progress: &Progress<'_>,
+        body: impl Fn(&Shared<'_, D>, u16) -> Result<T, String> + Sync,
+    ) -> Result<Vec<T>, String> {
+        let shared = Shared {
+            plan: self,
+            database,
+            clock: Clock::default(),
+            done: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            progress,
+        };
+        let (shared, body) = (&shared, &body);
+        scope(|threads| {
+            let spawned: Vec<_> = (0..self.threads)
+                .map(|thread| threads.spawn(move || body(shared, thread)))
+                .collect();
+            let joined = spawned.into_iter().map(|thread| match thread.join() {
+                Ok(ended) => ended,
+                Err(_) => Err("a thread has panicked".to_owned()),
+            });
+            joined.collect()
+        })
+    }
+}
+
+impl<D: Database> Shared<'_, D> {
+    /// Until there have been enough operations; `body` says how many there were.
+    fn repeat(&self, mut body: impl FnMut() -> Result<u64, Failure>) -> Result<(), String> {
+        while !self.stop.load(Ordering::Relaxed) {
+            match body() {
+                Ok(count) => {
+                    let done = self.done.fetch_add(count, Ordering::Relaxed) + count;
+                    (self.progress)(done);
+                    if done >= self.plan.operations {
+                        return Ok(());
+                    }
+                }
+                Err(failure) => {
+                    self.stop.store(true, Ordering::Relaxed);
+                    return match failure {
+                        Failure::Crashed => Ok(()),
+                        Failure::Conflict { key, version } => {
+                            Err(format!("a conflict over {key} in {version} before the commit"))
+                        }
+                        Failure::Broken(what) => Err(what),
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one thread draws.
+struct Chance {
+    random: Random,
+    keys: Key,
+    /// The thread's own values.
+    value: Value,
+}
+
+impl Chance {
+    fn new(plan: &Plan, thread: u16) -> Chance {
+        let thread = u64::from(thread);
+        let seed = Random::new(plan.seed ^ (thread << 48)).number();
+        Chance { random: Random::new(seed), keys: plan.keys.max(1), value: (thread + 1) << 40 }
+    }
+
+    /// One time in `of`.
+    fn once_in(&mut self, of: usize) -> bool {
+        self.random.below(of) == 0
+    }
+
+    fn key(&mut self) -> Key {
+        let among = if self.once_in(2) { HOT.min(self.keys) } else { self.keys };
+        self.random.below(among as usize) as Key
+    }
+
+    /// That nobody else has written.
+    fn value(&mut self) -> Value {
+        self.value += 1;
+        self.value
+    }
+
+    /// Lets others run, now and then, also where there are fewer processors than threads.
+    fn breathe(&mut self) {
+        if self.once_in(4) {
+            yield_now();
+        }
+    }
+}
+
+/// Runs one transaction; how many operations it had.
+fn transaction<D: Database>(
+    shared: &Shared<'_, D>,
+    recorder: &mut Recorder<'_>,
+    chance: &mut Chance,
+) -> Result<u64, Failure> {
+    let mut transaction = recorder.begin(|| shared.database.begin(shared.plan.isolation))?;
+    let only_reads = chance.once_in(4);
+    let length = 1 + chance.random.below(LONGEST);
+    let mut savepoints = 0;
+    for _ in 0..length {
+        chance.breathe();
+        match chance.random.below(if only_reads { 5 } else { 12 }) {
+            0 => range(&mut transaction, chance)?,
+            1..5 => {
+                transaction.get(chance.key())?;
+            }
+            5..8 => transaction.put(chance.key(), chance.value())?,
+            8 | 9 => {
+                // What is read and then written is where updates get lost.
+                let key = chance.key();
+                transaction.get(key)?;
+                transaction.put(key, chance.value())?;
+            }
+            10 => transaction.remove(chance.key())?,
+            _ if savepoints > 0 && chance.once_in(2) => {
+                let savepoint = chance.random.below(savepoints);
+                transaction.roll_back(savepoint)?;
+                savepoints = savepoint + 1;
+            }
+            _ => savepoints = transaction.savepoint() + 1,
+        }
+    }
+    chance.breathe();
+    if chance.once_in(20) {
+        transaction.abandon();
+    } else {
+        transaction.commit()?;
+    }
+    Ok(length as u64)
+}
+
+fn range<T: Transact>(
+    transaction: &mut Recorded<'_, '_, T>,
+    chance: &mut Chance,
+) -> Result<(), Failure> {
+    let from = chance.key();
+    let to = from.saturating_add(chance.random.below(WIDEST) as Key).min(chance.keys - 1);
+    let limit = if chance.once_in(3) { 1 + chance.random.below(4) } else { usize::MAX };
+    transaction.range(from, to, chance.once_in(2), limit).map(drop)
+}
+
+/// Runs one operation on one key.
+fn single<D: Database>(
+    shared: &Shared<'_, D>,
+    thread: u16,
+    chance: &mut Chance,
+) -> Result<Call, Failure> {
+    let (key, value) = (chance.key(), chance.value());
+    let which = chance.random.below(8);
+    chance.breathe();
+    let called = shared.clock.tick();
+    let operation = match which {
+        0..4 => Operation::Get { found: shared.database.get(key)? },
+        4..7 => Operation::Put { value, existed: Some(shared.database.put(key, value)?) },
+        _ => Operation::Remove { existed: shared.database.remove(key)? },
+    };
+    let returned = Some(shared.clock.tick());
+    Ok(Call { key, thread, operation, called, returned })
+}

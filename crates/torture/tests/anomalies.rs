@@ -1,0 +1,52 @@
+//! Golden scripts: each anomaly, step by step, in both isolations, over each store that we have.
+//!
+//! A script that tells something else than what happened is printed as it should read.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+
+use tembo_torture::history::{Database, Fault, Script, Toy};
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/anomalies");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut scripts: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    scripts.sort();
+    assert!(scripts.len() >= 8);
+    scripts
+}
+
+/// The scripts that tell something else than what happens over such a store, with what does.
+fn differing<D: Database>(make: impl Fn() -> D) -> Vec<(String, String)> {
+    let run = |path: PathBuf| {
+        let script = Script::read(&std::fs::read_to_string(&path).unwrap());
+        let told = script.run(&make).err()?;
+        Some((path.file_stem().unwrap().to_string_lossy().into_owned(), told))
+    };
+    scripts().into_iter().filter_map(run).collect()
+}
+
+fn expect_all<D: Database>(make: impl Fn() -> D) {
+    let differing = differing(make);
+    let told: Vec<String> =
+        differing.iter().map(|(name, told)| format!("--- {name}.script\n{told}")).collect();
+    assert!(differing.is_empty(), "{}", told.join("\n"));
+}
+
+#[test]
+fn the_toy_keeps_to_the_scripts() {
+    expect_all(|| Toy::new(None));
+}
+
+#[test]
+fn a_store_that_does_not_validate_is_told_apart_by_the_scripts() {
+    let of = |fault| -> Vec<String> {
+        differing(|| Toy::new(Some(fault))).into_iter().map(|(name, _)| name).collect()
+    };
+    let skipped = of(Fault::ValidationSkipped);
+    for name in ["dirty_write", "lost_update", "write_skew", "phantom_skew", "read_only"] {
+        assert!(skipped.iter().any(|one| one == name), "{name} is not among {skipped:?}");
+    }
+    assert_eq!(of(Fault::PhantomCheckSkipped), ["phantom_skew"]);
+    assert_eq!(of(Fault::OwnWritesMissing), ["own_writes"]);
+}

@@ -32,3 +32,13 @@ impl Stopwatch {
         Elapsed { cpu: thread_cpu().saturating_sub(self.cpu), wall: self.wall.elapsed() }
     }
 }
+
+/// More than any processor's caches have.
+const EVICTED: usize = 256 << 20;
+
+/// Takes what the last operations used out of the processor's caches.
+pub(crate) fn evict_caches() {
+    let mut bytes = vec![0_u8; EVICTED];
+    bytes.iter_mut().step_by(64).for_each(|byte| *byte = 1);
+    std::hint::black_box(&bytes);
+}

@@ -46,6 +46,20 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// A rival, or a server.
+    #[error("{rival}")]
+    Rival {
+        /// Who.
+        rival: &'static str,
+        /// What it says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Something that an experiment needs is not here.
+    #[error("{0}")]
+    Absent(&'static str),
+    /// Somebody asked for an end.
+    #[error("stopped before its end")]
+    Stopped,
     /// There are no keys to work on, or no rounds, or more keys than numbers for them.
     #[error("{keys} keys in {rounds} rounds")]
     NothingToDo {
@@ -65,6 +79,19 @@ pub enum Error {
         /// What should have been there.
         what: &'static str,
     },
+}
+
+impl Error {
+    /// With all its causes, in one line.
+    pub(crate) fn told(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(source) = cause {
+            text += &format!(": {source}");
+            cause = source.source();
+        }
+        text
+    }
 }
 
 impl From<tembo_pmem::Fault> for Error {

@@ -9,21 +9,34 @@
 
 mod clock;
 mod contender;
+mod distribution;
 mod drive;
 mod error;
+mod experiment;
+mod finding;
 mod keys;
+mod machine;
 pub mod nvtree_paper;
 mod operation;
 mod outcome;
+mod page;
 mod pair;
 mod records;
+mod rival;
 mod run;
+mod sheet;
 mod table;
+mod tuple;
+mod ycsb;
 
 pub use contender::{Contender, Kind, Shared};
 pub use error::Error;
+pub use experiment::{EXPERIMENTS, Experiment, Setting, Watch, experiments};
+pub use finding::{Chart, Claim, Duel, Finding, Missing, Point, Report, Series, Shape};
+pub use machine::Machine;
 pub use operation::Operation;
 pub use outcome::{Cell, Cost, Latency, Outcome, Spread};
+pub use page::{html, markdown, plots};
 pub use pair::Pair;
 pub use records::{Rate, Records, records};
 pub use run::{Config, Progress, run};

@@ -1,7 +1,7 @@
 //! What a run has found.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tembo_pmem::Counters;
 
 use crate::drive::Turn;
@@ -99,7 +99,7 @@ impl Latency {
 }
 
 /// A figure over all rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The median; of an even number, the mean of the middle two.
     pub median: f64,

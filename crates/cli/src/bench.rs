@@ -1,5 +1,7 @@
 //! `tembo bench`: experiments, each by its name.
 
+mod experiments;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,9 +14,12 @@ use crate::exit::{Exit, refuse};
 use crate::{progress, signals};
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    named: Option<experiments::Named>,
     #[command(subcommand)]
-    experiment: Experiment,
+    experiment: Option<Experiment>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,9 +101,11 @@ fn node_size(text: &str) -> Result<u32, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    match &args.experiment {
-        Experiment::Nvtree(args) => nvtree(args),
-        Experiment::Records(args) => records(args),
+    match (&args.experiment, &args.named) {
+        (Some(Experiment::Nvtree(args)), _) => nvtree(args),
+        (Some(Experiment::Records(args)), _) => records(args),
+        (None, Some(args)) => experiments::run(args),
+        (None, None) => refuse(Exit::Usage, "tell an experiment; `tembo bench --help` names them"),
     }
 }
 

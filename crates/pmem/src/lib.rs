@@ -5,6 +5,7 @@
 mod counters;
 mod disk;
 mod domain;
+mod emulation;
 mod error;
 mod flush;
 mod format;
@@ -23,6 +24,7 @@ mod word;
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, OsDisk};
 pub use domain::{Domain, DomainRequest, SyncPolicy};
+pub use emulation::Emulation;
 pub use error::{Error, Fault};
 pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;

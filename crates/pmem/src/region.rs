@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use zerocopy::{FromBytes, KnownLayout};
 
+use crate::emulation::SlowMedium;
 use crate::flush::{FlushInstruction, line_count, store_fence};
 use crate::format::MediaHeader;
 use crate::header::Slots;
@@ -48,6 +49,8 @@ const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 enum Backend {
     Volatile,
     Flush(FlushInstruction),
+    /// As `Flush`, with a medium that is slower: for experiments.
+    Slow(SlowMedium),
     Eadr,
     /// A pool file in the making: fenced lines are written to it in the end.
     Format(FormatLines),
@@ -143,7 +146,7 @@ impl Region {
     pub fn domain(&self) -> Domain {
         match self.backend {
             Backend::Volatile => Domain::Volatile,
-            Backend::Flush(_) => Domain::Flush,
+            Backend::Flush(_) | Backend::Slow(_) => Domain::Flush,
             Backend::Eadr => Domain::Eadr,
             Backend::Format(_) | Backend::Logged(_) => Domain::Logged,
         }
@@ -298,6 +301,11 @@ impl Region {
                     instruction.flush(self.base.at(offset), len);
                 }
             }
+            Backend::Slow(medium) => {
+                if self.range(offset, len).is_ok() {
+                    medium.flush(self.base.at(offset), len);
+                }
+            }
             Backend::Format(lines) => lines.note(offset, len),
             Backend::Logged(logged) => {
                 if self.range(offset, len).is_ok() {
@@ -318,6 +326,10 @@ impl Region {
         match &self.backend {
             Backend::Volatile => {}
             Backend::Flush(_) | Backend::Eadr => store_fence(),
+            Backend::Slow(medium) => {
+                store_fence();
+                medium.fence();
+            }
             Backend::Format(lines) => lines.fence(),
             Backend::Logged(logged) => logged.fence(),
         }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Backend, RegionOptions};
+use crate::emulation::SlowMedium;
 use crate::flush::FlushInstruction;
 use crate::format::{FLAG_CLEAN, FLAG_EMULATED, MediaHeader};
 use crate::mapping::{Backing, is_persistent_memory};
@@ -36,9 +37,12 @@ impl Choice {
     }
 
     /// What flushes, in the domains that store into the file.
-    pub(super) fn backend(&self) -> Result<Backend, Error> {
+    pub(super) fn backend(&self, options: &RegionOptions) -> Result<Backend, Error> {
         match (self.domain, FlushInstruction::detect()) {
-            (Domain::Flush, Some(instruction)) => Ok(Backend::Flush(instruction)),
+            (Domain::Flush, Some(instruction)) => Ok(match options.emulation {
+                None => Backend::Flush(instruction),
+                Some(emulation) => Backend::Slow(SlowMedium::new(emulation, instruction)),
+            }),
             (Domain::Eadr, Some(_)) => Ok(Backend::Eadr),
             _ => Err(Error::Unsupported {
                 path: "".into(),

@@ -114,7 +114,7 @@ fn draft_region(
     let slots = Slots::new(draft.clone(), draft_path, header);
     let mapping = Mapping::reserve(size, size).map_err(|e| Error::io("map", draft_path, e))?;
     let (backing, backend) = match choice.domain {
-        Domain::Flush | Domain::Eadr => (choice.backing(draft.as_ref()), choice.backend()?),
+        Domain::Flush | Domain::Eadr => (choice.backing(draft.as_ref()), choice.backend(options)?),
         Domain::Logged | Domain::Volatile => {
             (Backing::Anonymous, Backend::Format(FormatLines::new()))
         }

@@ -69,10 +69,10 @@ impl Region {
         allocate().map_err(io)?;
         let backing = match (&self.backend, file.descriptor()) {
             (_, None) => Backing::Anonymous,
-            (Backend::Flush(_) | Backend::Eadr, Some(fd)) if !self.emulated => {
+            (Backend::Flush(_) | Backend::Slow(_) | Backend::Eadr, Some(fd)) if !self.emulated => {
                 Backing::Synchronous(fd)
             }
-            (Backend::Flush(_) | Backend::Eadr, Some(fd)) => Backing::Shared(fd),
+            (Backend::Flush(_) | Backend::Slow(_) | Backend::Eadr, Some(fd)) => Backing::Shared(fd),
             (_, Some(fd)) => Backing::Private(fd),
         };
         self.mapping.map(backing, old, size).map_err(|e| Error::io("map", path, e))?;

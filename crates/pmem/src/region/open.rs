@@ -212,7 +212,7 @@ impl Place<'_> {
         slots: &mut Slots<MediaHeader>,
         old: log::Old,
     ) -> Result<Backend, Error> {
-        let backend = choice.backend()?;
+        let backend = choice.backend(self.options)?;
         if old.replay.is_some() {
             log::confirm(slots, &old)?;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Disk, DomainRequest, Observer, OsDisk, SyncPolicy};
+use crate::{Disk, DomainRequest, Emulation, Observer, OsDisk, SyncPolicy};
 
 /// How a region is created or opened.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub struct RegionOptions {
     /// Unless it is `u64::MAX`, *every* store must lie in a [`Section`](crate::Section), which debug
     /// builds assert. `logged` domain only.
     pub private_max: u64,
+    /// A slower medium than there is, in the `flush` domain: for experiments only.
+    pub emulation: Option<Emulation>,
 }
 
 impl Default for RegionOptions {
@@ -40,6 +42,7 @@ impl Default for RegionOptions {
             disk: Arc::new(OsDisk),
             background: true,
             private_max: u64::MAX,
+            emulation: None,
         }
     }
 }

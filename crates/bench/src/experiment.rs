@@ -1,0 +1,149 @@
+//! Experiments, each by its name.
+//!
+//! An experiment takes a [`Context`], lets contenders take turns round after round, and returns a
+//! [`Finding`]. How much it does is told in operations, not in time, so that a quick run is the same
+//! everywhere.
+
+mod berkeley;
+mod micro;
+mod served;
+mod ycsb;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
+
+use crate::Error;
+use crate::finding::{Finding, Missing, Report};
+use crate::machine::Machine;
+use crate::rival::{Medium, Place};
+
+/// How experiments are run.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// A folder in memory, on a tmpfs.
+    pub memory: PathBuf,
+    /// A folder on a disk.
+    pub disk: PathBuf,
+    /// The binary `tembo`, for servers.
+    pub program: PathBuf,
+    /// Few keys and rounds: to see that everything works, and about how fast it is.
+    pub quick: bool,
+    /// Rounds; `None`: what the kind of run has.
+    pub rounds: Option<u32>,
+    /// Where keys and orders come from.
+    pub seed: u64,
+}
+
+/// Told before each turn of an experiment: its name, and what is about to be done. False ends all.
+pub type Watch<'w> = dyn FnMut(&str, &str) -> bool + 'w;
+
+/// An experiment.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// As on the command line.
+    pub name: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    run: fn(&mut Context<'_>) -> Result<Finding, Error>,
+}
+
+/// Everything that `tembo bench all` does, in its order.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment { name: "micro", title: micro::TITLE, run: micro::micro },
+    Experiment { name: "micro-disk", title: micro::TITLE_DISK, run: micro::micro_disk },
+    Experiment { name: "latency", title: micro::TITLE_LATENCY, run: micro::latency },
+    Experiment { name: "ycsb", title: ycsb::TITLE, run: ycsb::memory },
+    Experiment { name: "ycsb-disk", title: ycsb::TITLE_DISK, run: ycsb::disk },
+    Experiment { name: "cdds-5.3", title: berkeley::TITLE, run: berkeley::run },
+    Experiment { name: "thesis-5.5", title: served::TITLE_LOGGING, run: served::logging },
+    Experiment { name: "thesis-5.6", title: served::TITLE_SESSION, run: served::session },
+    Experiment { name: "thesis-5.7", title: served::TITLE_STATUS, run: served::status },
+    Experiment { name: "nvtree-9b", title: "NV-Store: StatusUpdate", run: served::nvstore_status },
+    Experiment { name: "nvtree-9c", title: "NV-Store: SessionStore", run: served::nvstore_session },
+];
+
+/// Figures of the documents that nobody can repeat on one machine, or not on this one.
+const IMPOSSIBLE: &[(&str, &str)] = &[];
+
+/// What an experiment works with.
+pub(crate) struct Context<'c> {
+    setting: &'c Setting,
+    name: &'static str,
+    watch: &'c mut Watch<'c>,
+}
+
+impl Context<'_> {
+    /// Rounds of this run.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.setting.rounds.unwrap_or(if self.setting.quick { 3 } else { 5 })
+    }
+
+    /// One of two sizes: of a quick run, of a full one.
+    pub(crate) fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.setting.quick { quick } else { full }
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.setting.seed
+    }
+
+    /// Says what comes next.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if somebody asked for an end.
+    pub(crate) fn turn(&mut self, what: &str) -> Result<(), Error> {
+        if (self.watch)(self.name, what) { Ok(()) } else { Err(Error::Stopped) }
+    }
+
+    /// An empty folder, gone when it is dropped.
+    pub(crate) fn folder(&self, medium: Medium) -> Result<TempDir, Error> {
+        let parent = match medium {
+            Medium::Memory => &self.setting.memory,
+            Medium::Disk => &self.setting.disk,
+        };
+        let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(parent);
+        folder.map_err(|source| Error::Folder { path: parent.clone(), source })
+    }
+
+    /// A place for a store.
+    pub(crate) fn place<'p>(&'p self, folder: &'p Path, medium: Medium) -> Place<'p> {
+        Place { folder, medium, program: &self.setting.program }
+    }
+}
+
+/// The same, beginning with another one each round: nobody is always the one after a given other.
+pub(crate) fn rotated<T: Copy>(all: &[T], round: u32) -> Vec<T> {
+    let mut all = all.to_vec();
+    let count = all.len().max(1);
+    all.rotate_left(round as usize % count);
+    all
+}
+
+/// Runs experiments, one after the other. One that fails is told of among what is missing.
+pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'_>) -> Report {
+    let (mut findings, mut missing) = (Vec::new(), Vec::new());
+    for experiment in chosen {
+        let mut relay = |name: &str, what: &str| watch(name, what);
+        let mut context = Context { setting, name: experiment.name, watch: &mut relay };
+        match (experiment.run)(&mut context) {
+            Ok(finding) => findings.push(finding),
+            Err(error) => {
+                let stopped = matches!(error, Error::Stopped);
+                missing.push(Missing { name: experiment.name.into(), reason: error.told() });
+                if stopped {
+                    break;
+                }
+            }
+        }
+    }
+    missing.extend(
+        IMPOSSIBLE
+            .iter()
+            .map(|(name, reason)| Missing { name: (*name).into(), reason: (*reason).into() }),
+    );
+    let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let Setting { quick, seed, .. } = *setting;
+    Report { machine: Machine::this(), time_s, quick, seed, findings, missing }
+}

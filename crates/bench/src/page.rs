@@ -1,0 +1,23 @@
+//! The report as one HTML file that needs nothing else, and as pages for the repository.
+
+mod html;
+mod markdown;
+mod plot;
+mod scale;
+
+pub use html::html;
+pub use markdown::{markdown, plots};
+pub(crate) use scale::figure;
+
+use crate::outcome::Spread;
+
+/// Text that is safe within HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A figure with its spread.
+fn told(value: Spread) -> String {
+    let [median, worst, best] = [value.median, value.worst, value.best].map(figure);
+    if worst == best { median } else { format!("{median} ({worst}–{best})") }
+}

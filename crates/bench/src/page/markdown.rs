@@ -1,0 +1,124 @@
+//! The report for the repository: a page of tables, and the plots as files beside it.
+
+use std::fmt::Write;
+
+use super::plot::{places, svg};
+use super::{figure, told};
+use crate::finding::{Chart, Claim, Duel, Finding, Report};
+
+/// The plots, each with the name of its file.
+pub fn plots(report: &Report) -> Vec<(String, String)> {
+    let charts = report.findings.iter().flat_map(|finding| {
+        finding.charts.iter().enumerate().map(|(nth, chart)| (file(finding, nth), svg(chart)))
+    });
+    charts.collect()
+}
+
+fn file(finding: &Finding, nth: usize) -> String {
+    format!("{}-{}.svg", finding.name, nth + 1)
+}
+
+/// The page; plots are looked for in the folder `plots` beside it.
+pub fn markdown(report: &Report) -> String {
+    let mut out = String::new();
+    let kind = if report.quick { "quick run, few keys and rounds" } else { "full run" };
+    // Writing to a string cannot fail, here and below.
+    let _ = write!(
+        out,
+        "# The documents' experiments, and today's rivals\n\nWritten by `tembo bench all`; not by hand. {}: {}.\n{kind}, seed {}. Ratios are of turns in the same round: median (least–greatest).\n",
+        date(report.time_s),
+        report.machine,
+        report.seed,
+    );
+    duels(&mut out, report);
+    for finding in &report.findings {
+        section(&mut out, finding);
+    }
+    if !report.missing.is_empty() {
+        out.push_str("\n## What could not be done here\n\n| what | why |\n|---|---|\n");
+        for missing in &report.missing {
+            let _ = writeln!(out, "| {} | {} |", cell(&missing.name), cell(&missing.reason));
+        }
+    }
+    out
+}
+
+fn duels(out: &mut String, report: &Report) {
+    let mut all: Vec<&Duel> = report.findings.iter().flat_map(|finding| &finding.duels).collect();
+    if all.is_empty() {
+        return;
+    }
+    all.sort_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
+    out.push_str("\n## Who is faster at what\n\nTembo's throughput divided by the other's: below 1 Tembo loses.\n\n| what | to | ratio |\n|---|---|---|\n");
+    for Duel { what, rival, ratio } in all {
+        let _ = writeln!(out, "| {} | {} | {} |", cell(what), cell(rival), told(*ratio));
+    }
+}
+
+fn section(out: &mut String, finding: &Finding) {
+    let Finding { name, title, source, sentence, charts, claims, notes, .. } = finding;
+    let _ = write!(out, "\n## {title}\n\n{source}. `tembo bench {name}`\n\n{sentence}\n");
+    if !claims.is_empty() {
+        out.push_str("\n| | the document | here |\n|---|---|---|\n");
+        for Claim { what, document, here } in claims {
+            let _ = writeln!(out, "| {} | {} | {} |", cell(what), cell(document), cell(here));
+        }
+    }
+    for (nth, chart) in charts.iter().enumerate() {
+        let _ = write!(out, "\n![{}](plots/{})\n", chart.title, file(finding, nth));
+        table(out, chart);
+    }
+    for note in notes {
+        let _ = write!(out, "\n{note}\n");
+    }
+}
+
+fn table(out: &mut String, chart: &Chart) {
+    let places = places(&chart.series);
+    if places.len() > 40 {
+        return;
+    }
+    let _ = write!(out, "\n{}, {}:\n\n| |", chart.title, chart.y);
+    for place in &places {
+        let _ = write!(out, " {} |", cell(place));
+    }
+    let _ = write!(out, "\n|---|{}\n", "---|".repeat(places.len()));
+    for series in &chart.series {
+        let _ = write!(out, "| {} |", cell(&series.name));
+        for place in &places {
+            let point = series.points.iter().find(|point| point.at == *place);
+            let text = point.map_or("–".into(), |point| figure(point.value.median));
+            let _ = write!(out, " {text} |");
+        }
+        out.push('\n');
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// The day of a time since 1970, in UTC (Hinnant: "chrono-compatible low-level date algorithms").
+pub(super) fn date(time_s: u64) -> String {
+    let days = time_s as i64 / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let dates = [0, 951_782_400, 1_795_305_600].map(date);
+        assert_eq!(dates, ["1970-01-01", "2000-02-29", "2026-11-22"]);
+    }
+}

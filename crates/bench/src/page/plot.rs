@@ -1,0 +1,264 @@
+//! Charts as SVG that stands alone: colours follow the reader's light or dark.
+
+use std::fmt::Write;
+
+use super::escape;
+use super::scale::{Scale, figure};
+use crate::finding::{Chart, Series, Shape};
+
+const WIDTH: f64 = 760.0;
+/// Of the part between the axes.
+const HEIGHT: f64 = 230.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 34.0;
+const LEGEND_ROW: f64 = 18.0;
+/// Width of a character of the legend, about.
+const LETTER: f64 = 6.4;
+/// As many as the style has.
+const COLOURS: usize = 10;
+
+const STYLE: &str = include_str!("plot.css");
+
+/// The chart as one SVG element.
+pub(super) fn svg(chart: &Chart) -> String {
+    let mut out = String::new();
+    let places = places(&chart.series);
+    let legend = Legend::of(&chart.series);
+    let heat = chart.shape == Shape::Heat;
+    let inner = if heat { 26.0 * chart.series.len() as f64 } else { HEIGHT };
+    let below = TOP + inner + 40.0;
+    let height = if heat { below } else { below + legend.height() };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}"><style>{STYLE}</style><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="8" y="18">{}</text>"#,
+        escape(&chart.title),
+        escape(&chart.title),
+    );
+    if heat {
+        cells(&mut out, chart, &places);
+    } else {
+        let drawn = Drawn::new(chart, &places);
+        drawn.axes(&mut out);
+        match chart.shape {
+            Shape::Lines | Shape::LogLines => drawn.lines(&mut out),
+            _ => drawn.bars(&mut out),
+        }
+        legend.draw(&mut out, &chart.series, below);
+    }
+    out.push_str("</svg>");
+    out
+}
+
+/// All places, in the order in which series have them.
+pub(super) fn places(series: &[Series]) -> Vec<String> {
+    let mut places: Vec<String> = Vec::new();
+    for point in series.iter().flat_map(|series| &series.points) {
+        if !places.contains(&point.at) {
+            places.push(point.at.clone());
+        }
+    }
+    places
+}
+
+struct Drawn<'c> {
+    chart: &'c Chart,
+    places: &'c [String],
+    scale: Scale,
+}
+
+impl<'c> Drawn<'c> {
+    fn new(chart: &'c Chart, places: &'c [String]) -> Drawn<'c> {
+        let points = chart.series.iter().flat_map(|series| &series.points);
+        let values =
+            points.flat_map(|point| [point.value.median, point.value.best, point.value.worst]);
+        let logarithmic = matches!(chart.shape, Shape::LogBars | Shape::LogLines);
+        Drawn { chart, places, scale: Scale::of(values, logarithmic) }
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        TOP + HEIGHT * (1.0 - self.scale.height(value))
+    }
+
+    /// The width that a place has.
+    fn step(&self) -> f64 {
+        (WIDTH - LEFT - RIGHT) / self.places.len().max(1) as f64
+    }
+
+    fn middle(&self, at: &str) -> f64 {
+        let place = self.places.iter().position(|place| place == at).unwrap_or(0);
+        LEFT + self.step() * (place as f64 + 0.5)
+    }
+
+    fn axes(&self, out: &mut String) {
+        for tick in self.scale.ticks() {
+            let y = self.y(tick);
+            let (right, text) = (WIDTH - RIGHT, figure(tick));
+            let _ = write!(
+                out,
+                r#"<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1}" y2="{y:.1}"/><text class="tick end" x="{}" y="{:.1}">{text}</text>"#,
+                LEFT - 5.0,
+                y + 4.0,
+            );
+        }
+        let bottom = TOP + HEIGHT;
+        // Labels that would run into each other are left out, evenly.
+        let widest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(1);
+        let every = (widest as f64 * LETTER / self.step()).ceil().max(1.0) as usize;
+        for place in self.places.iter().step_by(every) {
+            let x = self.middle(place);
+            let _ = write!(
+                out,
+                r#"<text class="tick middle" x="{x:.1}" y="{:.1}">{}</text>"#,
+                bottom + 15.0,
+                escape(place)
+            );
+        }
+        let _ = write!(
+            out,
+            r#"<text class="tick middle" x="{:.1}" y="{:.1}">{}</text><text class="tick end" x="{:.1}" y="18">{}</text>"#,
+            (LEFT + WIDTH - RIGHT) / 2.0,
+            bottom + 31.0,
+            escape(&self.chart.x),
+            WIDTH - RIGHT,
+            escape(&self.chart.y),
+        );
+    }
+
+    fn bars(&self, out: &mut String) {
+        let count = self.chart.series.len().max(1) as f64;
+        let width = (self.step() * 0.84 / count).min(48.0);
+        for (nth, series) in self.chart.series.iter().enumerate() {
+            for point in &series.points {
+                let x = self.middle(&point.at) + (nth as f64 - count / 2.0) * width;
+                let (y, value) = (self.y(point.value.median), point.value);
+                let _ = write!(
+                    out,
+                    r#"<rect class="c{}" x="{x:.1}" y="{y:.1}" width="{:.1}" height="{:.1}"><title>{}</title></rect>"#,
+                    nth % COLOURS,
+                    (width - 1.0).max(1.0),
+                    (TOP + HEIGHT - y).max(0.5),
+                    escape(&format!("{}, {}: {}", series.name, point.at, spread(value))),
+                );
+                if width > 5.0 && value.best > value.worst {
+                    self.whisker(out, x + width / 2.0 - 0.5, value.worst, value.best);
+                }
+            }
+        }
+    }
+
+    fn whisker(&self, out: &mut String, x: f64, low: f64, high: f64) {
+        let (low, high) = (self.y(low), self.y(high));
+        let _ = write!(
+            out,
+            r#"<line class="whisker" x1="{x:.1}" x2="{x:.1}" y1="{low:.1}" y2="{high:.1}"/>"#
+        );
+    }
+
+    fn lines(&self, out: &mut String) {
+        for (nth, series) in self.chart.series.iter().enumerate() {
+            let class = nth % COLOURS;
+            let place = |at: &str, value| format!("{:.1},{:.1}", self.middle(at), self.y(value));
+            let path = series.points.iter().map(|point| place(&point.at, point.value.median));
+            let path: Vec<String> = path.collect();
+            let _ = write!(out, r#"<polyline class="s{class}" points="{}"/>"#, path.join(" "));
+            if series.points.len() > 60 {
+                continue;
+            }
+            for point in &series.points {
+                self.whisker(out, self.middle(&point.at), point.value.worst, point.value.best);
+                let _ = write!(
+                    out,
+                    r#"<circle class="c{class}" cx="{:.1}" cy="{:.1}" r="3.5"><title>{}</title></circle>"#,
+                    self.middle(&point.at),
+                    self.y(point.value.median),
+                    escape(&format!("{}, {}: {}", series.name, point.at, spread(point.value))),
+                );
+            }
+        }
+    }
+}
+
+fn spread(value: crate::Spread) -> String {
+    let [median, worst, best] = [value.median, value.worst, value.best].map(figure);
+    format!("{median} ({worst} to {best})")
+}
+
+/// A row of cells for each series: the more, the darker.
+fn cells(out: &mut String, chart: &Chart, places: &[String]) {
+    let values =
+        chart.series.iter().flat_map(|series| &series.points).map(|point| point.value.median);
+    let most = values.fold(0.0, f64::max).max(1.0);
+    let left = 150.0;
+    let width = (WIDTH - left - RIGHT) / places.len().max(1) as f64;
+    for (row, series) in chart.series.iter().enumerate() {
+        let y = TOP + 26.0 * row as f64;
+        let _ = write!(
+            out,
+            r#"<text class="tick end" x="{}" y="{:.1}">{}</text>"#,
+            left - 6.0,
+            y + 15.0,
+            escape(&series.name)
+        );
+        for (column, point) in series.points.iter().enumerate() {
+            let shade = (point.value.median / most).sqrt();
+            let _ = write!(
+                out,
+                r#"<rect class="heat" x="{:.2}" y="{y:.1}" width="{:.2}" height="22" fill-opacity="{shade:.3}"><title>{}: {}</title></rect>"#,
+                left + column as f64 * width,
+                width,
+                escape(&point.at),
+                figure(point.value.median),
+            );
+        }
+    }
+    let bottom = TOP + 26.0 * chart.series.len() as f64 + 16.0;
+    let _ = write!(
+        out,
+        r#"<text class="tick" x="{left}" y="{bottom:.1}">{} (darkest: {} {})</text>"#,
+        escape(&chart.x),
+        figure(most),
+        escape(&chart.y),
+    );
+}
+
+/// Names of series in rows.
+struct Legend {
+    /// Where each name begins: from the left, and its row.
+    starts: Vec<(f64, usize)>,
+}
+
+impl Legend {
+    fn of(series: &[Series]) -> Legend {
+        let (mut x, mut row) = (LEFT, 0);
+        let mut starts = Vec::new();
+        for series in series {
+            let width = 26.0 + LETTER * series.name.chars().count() as f64;
+            if x + width > WIDTH && x > LEFT {
+                (x, row) = (LEFT, row + 1);
+            }
+            starts.push((x, row));
+            x += width;
+        }
+        Legend { starts }
+    }
+
+    fn height(&self) -> f64 {
+        self.starts.last().map_or(0.0, |(_, row)| (*row as f64 + 1.0) * LEGEND_ROW) + 4.0
+    }
+
+    fn draw(&self, out: &mut String, series: &[Series], top: f64) {
+        for (nth, (series, (x, row))) in series.iter().zip(&self.starts).enumerate() {
+            let y = top + *row as f64 * LEGEND_ROW;
+            let _ = write!(
+                out,
+                r#"<rect class="c{}" x="{x:.1}" y="{y:.1}" width="11" height="11"/><text class="tick" x="{:.1}" y="{:.1}">{}</text>"#,
+                nth % COLOURS,
+                x + 15.0,
+                y + 10.0,
+                escape(&series.name),
+            );
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What somebody would otherwise pick: stores of bytes, each made durable operation by operation, in its
+//! best documented configuration, on the same medium.
+//!
+//! Their libraries come with the features `rivals` (from crates) and `rivals-debian` (linked from
+//! Debian's packages); servers are started from what is installed. Tembo needs none of them.
+
+#[cfg(feature = "rivals-debian")]
+mod berkeley;
+mod embedded;
+#[cfg(feature = "rivals")]
+mod fjall;
+#[cfg(feature = "rivals")]
+mod lmdb;
+mod logged_tree;
+mod memcached;
+#[cfg(feature = "rivals")]
+mod redb;
+mod resp;
+#[cfg(feature = "rivals-debian")]
+mod rocksdb;
+mod server;
+#[cfg(feature = "rivals")]
+mod sqlite;
+
+use std::path::Path;
+
+use tembo_index::IndexKind;
+
+use crate::Error;
+pub(crate) use server::{RedisLog, TemboServer};
+
+/// A store that is open.
+pub(crate) trait Rival {
+    /// Somebody who uses it; several may at once.
+    fn client(&self) -> Result<Box<dyn Client + '_>, Error>;
+}
+
+/// Who uses a store: a handle, or a connection.
+pub(crate) trait Client: Send {
+    /// Durable when it returns, in the configurations that say so.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+
+    /// Whether it is there; then `out` holds its value.
+    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, Error>;
+
+    /// Durable when it returns; whether it was there.
+    fn remove(&mut self, key: &[u8]) -> Result<bool, Error>;
+
+    /// Visits up to `len` entries from `key` on; their number. `None`: it has no order.
+    fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error>;
+}
+
+/// Where the files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// A tmpfs: memory as if it were persistent. A file system's fsync is free there.
+    Memory,
+    /// A disk, whose fsync is waited for.
+    Disk,
+}
+
+/// A store by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Brand {
+    /// Tembo: `flush` in memory, `logged` with `always` on a disk.
+    Tembo(IndexKind),
+    /// Tembo with the CDDS B-Tree and nothing durable.
+    TemboVolatile,
+    Redb,
+    Fjall,
+    Lmdb,
+    /// SQLite with a write-ahead log and `synchronous=FULL`.
+    SqliteWal,
+    /// SQLite with a rollback journal and `synchronous=FULL`.
+    SqliteJournal,
+    RocksDb,
+    /// Berkeley DB with transactions.
+    Berkeley,
+    /// Berkeley DB without transactions and log.
+    BerkeleyVolatile,
+    /// Tembo's server.
+    Server(TemboServer),
+    Redis(RedisLog),
+    Memcached,
+    /// An ordered map with a synced append-only log.
+    LoggedTree,
+}
+
+impl Brand {
+    /// Embedded stores that are durable, Tembo first.
+    pub(crate) const EMBEDDED: [Brand; 9] = [
+        Brand::Tembo(IndexKind::Nvtree),
+        Brand::Tembo(IndexKind::Cdds),
+        Brand::Redb,
+        Brand::Fjall,
+        Brand::Lmdb,
+        Brand::SqliteWal,
+        Brand::SqliteJournal,
+        Brand::RocksDb,
+        Brand::Berkeley,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Brand::Tembo(IndexKind::Nvtree) => "Tembo",
+            Brand::Tembo(IndexKind::Cdds) => "Tembo, CDDS",
+            Brand::TemboVolatile => "Tembo, CDDS, volatile",
+            Brand::Redb => "redb",
+            Brand::Fjall => "fjall",
+            Brand::Lmdb => "LMDB",
+            Brand::SqliteWal => "SQLite WAL",
+            Brand::SqliteJournal => "SQLite journal",
+            Brand::RocksDb => "RocksDB",
+            Brand::Berkeley => "Berkeley DB",
+            Brand::BerkeleyVolatile => "Berkeley DB, volatile",
+            Brand::Server(TemboServer::Durable) => "Tembo server",
+            Brand::Server(TemboServer::Cdds) => "Tembo server, CDDS",
+            Brand::Redis(RedisLog::Always) => "Redis, always",
+            Brand::Redis(RedisLog::EverySecond) => "Redis, everysec",
+            Brand::Redis(RedisLog::None) => "Redis, volatile",
+            Brand::Memcached => "memcached, volatile",
+            Brand::LoggedTree => "tree and log",
+        }
+    }
+
+    /// An empty one with its files in `folder`; `None`: not in this build, or not on this machine.
+    pub(crate) fn open(self, place: Place<'_>) -> Result<Option<Box<dyn Rival>>, Error> {
+        Ok(Some(match self {
+            Brand::Tembo(index) => Box::new(embedded::Embedded::new(place, index)?),
+            Brand::TemboVolatile => Box::new(embedded::Embedded::volatile()?),
+            #[cfg(feature = "rivals")]
+            Brand::Redb => Box::new(redb::Redb::new(place.folder)?),
+            #[cfg(feature = "rivals")]
+            Brand::Fjall => Box::new(fjall::Fjall::new(place.folder)?),
+            #[cfg(feature = "rivals")]
+            Brand::Lmdb => Box::new(lmdb::Lmdb::new(place.folder)?),
+            #[cfg(feature = "rivals")]
+            Brand::SqliteWal => Box::new(sqlite::Sqlite::new(place.folder, sqlite::Journal::Wal)?),
+            #[cfg(feature = "rivals")]
+            Brand::SqliteJournal => {
+                Box::new(sqlite::Sqlite::new(place.folder, sqlite::Journal::Rollback)?)
+            }
+            #[cfg(feature = "rivals-debian")]
+            Brand::RocksDb => Box::new(rocksdb::RocksDb::new(place.folder)?),
+            #[cfg(feature = "rivals-debian")]
+            Brand::Berkeley => {
+                Box::new(berkeley::Berkeley::new(place.folder, berkeley::Log::Transactions)?)
+            }
+            #[cfg(feature = "rivals-debian")]
+            Brand::BerkeleyVolatile => {
+                Box::new(berkeley::Berkeley::new(place.folder, berkeley::Log::None)?)
+            }
+            Brand::Server(kind) => return server::tembo(place, kind),
+            Brand::Redis(log) => return server::redis(place.folder, log),
+            Brand::Memcached => return server::memcached(),
+            Brand::LoggedTree => Box::new(logged_tree::LoggedTree::new(place.folder)?),
+            #[cfg(not(all(feature = "rivals", feature = "rivals-debian")))]
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Where a store is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'p> {
+    /// Empty.
+    pub(crate) folder: &'p Path,
+    pub(crate) medium: Medium,
+    /// The binary `tembo`, for servers.
+    pub(crate) program: &'p Path,
+}
+
+/// What went wrong in a rival.
+pub(crate) fn failed(
+    rival: &'static str,
+) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error {
+    move |source| Error::Rival { rival, source }
+}

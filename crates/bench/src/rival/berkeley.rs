@@ -1,0 +1,148 @@
+//! Berkeley DB 5.3, by Debian's shared library and a few lines of C (`berkeley.c`): a B-tree in place
+//! with a write-ahead log. Each change is a transaction of its own, synced when it commits, as it comes.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use super::{Client, Rival, failed};
+use crate::Error;
+
+/// Whether it keeps its promises.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Log {
+    /// A transaction for each change.
+    Transactions,
+    /// Neither transactions nor a log.
+    None,
+}
+
+#[repr(C)]
+struct Handle {
+    _opaque: [u8; 0],
+}
+
+// SAFETY: these are the signatures of berkeley.c.
+unsafe extern "C" {
+    static bench_bdb_not_found: c_int;
+    static bench_bdb_buffer_small: c_int;
+    fn bench_bdb_open(folder: *const c_char, transactions: c_int, out: *mut *mut Handle) -> c_int;
+    fn bench_bdb_close(handle: *mut Handle);
+    fn bench_bdb_put(
+        handle: *mut Handle,
+        key: *const c_void,
+        key_len: usize,
+        value: *const c_void,
+        value_len: usize,
+    ) -> c_int;
+    fn bench_bdb_get(
+        handle: *mut Handle,
+        key: *const c_void,
+        key_len: usize,
+        value: *mut c_void,
+        value_len: *mut usize,
+    ) -> c_int;
+    fn bench_bdb_del(handle: *mut Handle, key: *const c_void, key_len: usize) -> c_int;
+    fn bench_bdb_scan(
+        handle: *mut Handle,
+        key: *mut c_void,
+        key_len: usize,
+        key_room: usize,
+        value: *mut c_void,
+        value_room: usize,
+        count: *mut usize,
+    ) -> c_int;
+    fn bench_bdb_error(code: c_int) -> *const c_char;
+}
+
+/// An environment with one B-tree.
+pub(super) struct Berkeley(*mut Handle);
+
+// SAFETY: environment and database are opened with DB_THREAD: threads may share them.
+unsafe impl Sync for Berkeley {}
+
+/// Whether it went well; what is not there is no error.
+fn told(code: c_int) -> Result<bool, Error> {
+    // SAFETY: a constant of berkeley.c.
+    if code == 0 || code == unsafe { bench_bdb_not_found } {
+        return Ok(code == 0);
+    }
+    // SAFETY: the library gives a string that ends with zero and that nobody frees.
+    let text = unsafe { CStr::from_ptr(bench_bdb_error(code)) };
+    Err(failed("Berkeley DB")(text.to_string_lossy().into()))
+}
+
+impl Berkeley {
+    pub(super) fn new(folder: &Path, log: Log) -> Result<Berkeley, Error> {
+        let name = CString::new(folder.as_os_str().as_bytes());
+        let name = name.map_err(|source| failed("Berkeley DB")(Box::new(source)))?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the name ends with zero and outlives the call, which sets the handle if it is well.
+        told(unsafe {
+            bench_bdb_open(name.as_ptr(), c_int::from(log == Log::Transactions), &mut handle)
+        })?;
+        Ok(Berkeley(handle))
+    }
+}
+
+impl Drop for Berkeley {
+    fn drop(&mut self) {
+        // SAFETY: opened by `new`, and no client outlives this.
+        unsafe { bench_bdb_close(self.0) }
+    }
+}
+
+impl Rival for Berkeley {
+    fn client(&self) -> Result<Box<dyn Client + '_>, Error> {
+        Ok(Box::new(self))
+    }
+}
+
+impl Client for &Berkeley {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let (at, value_at) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: the slices live through the call, which copies them.
+        told(unsafe { bench_bdb_put(self.0, at, key.len(), value_at, value.len()) }).map(drop)
+    }
+
+    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
+        let room = out.capacity().max(64);
+        out.clear();
+        out.resize(room, 0);
+        loop {
+            let mut len = out.len();
+            // SAFETY: the buffer has `len` bytes, and the call writes no more than that.
+            let code = unsafe {
+                let (at, value_at) = (key.as_ptr().cast(), out.as_mut_ptr().cast());
+                bench_bdb_get(self.0, at, key.len(), value_at, &mut len)
+            };
+            // SAFETY: a constant of berkeley.c.
+            if code == unsafe { bench_bdb_buffer_small } {
+                out.resize(len, 0);
+                continue;
+            }
+            let found = told(code)?;
+            out.truncate(len);
+            return Ok(found);
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
+        // SAFETY: as in `put`.
+        told(unsafe { bench_bdb_del(self.0, key.as_ptr().cast(), key.len()) })
+    }
+
+    fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error> {
+        let (mut name, mut value, mut count) = ([0_u8; 1024], [0_u8; 16 << 10], len);
+        name[..key.len()].copy_from_slice(key);
+        let (name_at, value_at) = (name.as_mut_ptr().cast(), value.as_mut_ptr().cast());
+        // SAFETY: both buffers have the room that is told.
+        told(unsafe {
+            let (room, value_room) = (name.len(), value.len());
+            bench_bdb_scan(self.0, name_at, key.len(), room, value_at, value_room, &mut count)
+        })?;
+        Ok(Some(count))
+    }
+}

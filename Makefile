@@ -3,7 +3,7 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 POOL ?= ./tembo.pool
 
-.PHONY: run build test fmt bench torture
+.PHONY: run build test fmt bench experiments torture
 
 # Builds the server and starts it on ./tembo.pool at 127.0.0.1:6379.
 run: build
@@ -27,6 +27,12 @@ bench: build
 	scripts/setup.sh </dev/null
 	python3 scripts/bench/redis.py --tembo $(TARGET)/release/tembo
 	python3 scripts/bench/restart.py --tembo $(TARGET)/release/tembo
+
+# The documents' experiments and today's rivals: a page in target/bench. QUICK=--quick for a short one.
+experiments:
+	scripts/bench/rivals.sh
+	cargo build --release --package tembo-cli --features rivals,rivals-debian
+	$(TARGET)/release/tembo bench all $(QUICK) --out target/bench
 
 # The kill test, 200 rounds in each domain, and the long crash test.
 torture:

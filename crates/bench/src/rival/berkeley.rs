@@ -19,10 +19,8 @@ pub(super) enum Log {
     None,
 }
 
-#[repr(C)]
-struct Handle {
-    _opaque: [u8; 0],
-}
+/// What the library gives pointers to, and nobody looks into.
+enum Handle {}
 
 // SAFETY: these are the signatures of berkeley.c.
 unsafe extern "C" {

@@ -13,15 +13,12 @@ use crate::Error;
 /// Memory that its guide to tuning would give a database of this size.
 const MEMORY: u64 = 512 << 20;
 
-macro_rules! opaque {
-    ($($name:ident),*) => { $(
-        #[repr(C)]
-        struct $name {
-            _opaque: [u8; 0],
-        }
-    )* };
-}
-opaque!(Database, Options, ReadOptions, WriteOptions, Iterator);
+// What the library gives pointers to, and nobody looks into.
+enum Database {}
+enum Options {}
+enum ReadOptions {}
+enum WriteOptions {}
+enum Iterator {}
 
 // From `rocksdb/c.h`, whose functions keep their signatures from version to version.
 #[link(name = "rocksdb")]

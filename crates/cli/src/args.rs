@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{bench, check, completions, crashtest, doctor, dump, exit, load, serve, stat};
+use crate::{backup, bench, check, completions, crashtest, doctor, dump, exit, load, serve, stat};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -25,6 +25,10 @@ pub(crate) enum Command {
     Dump(dump::Args),
     /// Read JSON lines into a pool, creating it if there is none
     Load(load::Args),
+    /// Write what a pool holds, or what has changed since, into one file
+    Backup(backup::Args),
+    /// Make a pool of a backup and the incremental ones that follow it
+    Restore(backup::RestoreArgs),
     /// Say what this machine offers, and what durability costs here
     Doctor(doctor::Args),
     /// Look at what a crash could leave of every structure
@@ -43,6 +47,8 @@ impl Command {
             Command::Check(args) => check::run(&args),
             Command::Dump(args) => dump::run(&args),
             Command::Load(args) => load::run(&args),
+            Command::Backup(args) => backup::run(&args),
+            Command::Restore(args) => backup::restore(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Crashtest(args) => crashtest::run(&args),
             Command::Bench(args) => bench::run(&args),

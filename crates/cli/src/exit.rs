@@ -38,6 +38,10 @@ pub(crate) enum Exit {
     BadLine,
     Violated,
     NotMissed,
+    BackupDamaged,
+    NotInARow,
+    Exists,
+    NotKept,
     Interrupted,
 }
 
@@ -156,6 +160,25 @@ const TABLE: &[Row] = &[
         "a step towards durability is not missed",
         "the step is not needed, or no workload needs it: look at it, and at the workloads",
     ),
+    (
+        Exit::BackupDamaged,
+        26,
+        "the backup is damaged, or none",
+        "nothing was made of it; use another copy, or the backup before",
+    ),
+    (
+        Exit::NotInARow,
+        27,
+        "the backups do not follow each other",
+        "give a whole backup first, then the incremental ones of the same pool, each once, in order",
+    ),
+    (Exit::Exists, 28, "something has that name already", "it was left as it is; choose another"),
+    (
+        Exit::NotKept,
+        29,
+        "that version is not kept any more",
+        "take a whole backup; with --keep NAME the next one can follow it",
+    ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];
 
@@ -207,6 +230,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<server::Error>() {
         return of_server(error);
     }
+    if let Some(error) = cause.downcast_ref::<kv::BackupError>() {
+        return of_backup(error);
+    }
     if let Some(error) = cause.downcast_ref::<kv::Error>() {
         return of_kv(error);
     }
@@ -230,6 +256,22 @@ fn of_server(error: &server::Error) -> Option<Exit> {
     }
 }
 
+fn of_backup(error: &kv::BackupError) -> Option<Exit> {
+    match error {
+        kv::BackupError::Exists { .. } => Some(Exit::Exists),
+        kv::BackupError::Io { source, .. } => of_io(source),
+        kv::BackupError::NotABackup { .. } | kv::BackupError::Damaged { .. } => {
+            Some(Exit::BackupDamaged)
+        }
+        kv::BackupError::NewerVersion { .. } => Some(Exit::NewerVersion),
+        kv::BackupError::OtherPool { .. } | kv::BackupError::NotInARow { .. } => {
+            Some(Exit::NotInARow)
+        }
+        kv::BackupError::Store(error) => of_kv(error),
+        _ => None,
+    }
+}
+
 fn of_kv(error: &kv::Error) -> Option<Exit> {
     match error {
         kv::Error::Full(error) => of_pool(error),
@@ -237,6 +279,7 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
         kv::Error::Pool(error) => of_pool(error),
         kv::Error::Region(error) => of_pmem(error),
         kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
+        kv::Error::NotRetained { .. } | kv::Error::HistoryGone { .. } => Some(Exit::NotKept),
         _ => None,
     }
 }

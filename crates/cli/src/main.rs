@@ -1,6 +1,7 @@
 //! The binary `tembo`: a durable server that speaks Redis, and what an operator needs beside it.
 
 mod args;
+mod backup;
 mod bench;
 mod bytes;
 mod check;

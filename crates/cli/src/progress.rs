@@ -12,6 +12,14 @@ pub(crate) fn keys(wanted: bool) -> ProgressBar {
     styled(ProgressBar::new_spinner(), "{spinner} {human_pos} keys, {per_sec}")
 }
 
+/// Counts bytes, if somebody looks.
+pub(crate) fn written() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    styled(ProgressBar::new_spinner(), "{spinner} {bytes} written, {bytes_per_sec}")
+}
+
 /// Counts bytes towards `size`, if it is known and somebody looks.
 pub(crate) fn bytes(size: Option<u64>) -> ProgressBar {
     let Some(size) = size.filter(|_| std::io::stderr().is_terminal()) else {

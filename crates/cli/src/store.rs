@@ -118,7 +118,12 @@ impl StoreArgs {
         PoolOptions { size: self.size.min(size_max), region, geometry }
     }
 
-    fn options(&self) -> Options {
+    /// The domain, if it is one that leaves no file.
+    pub(crate) fn has_no_file(&self) -> Option<&'static str> {
+        (self.domain == Domain::Volatile).then_some("volatile")
+    }
+
+    pub(crate) fn options(&self) -> Options {
         Options { pool: self.pool_options(), index: self.index.kind(), ..Options::default() }
     }
 

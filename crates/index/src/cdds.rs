@@ -64,6 +64,7 @@
 
 mod ahead;
 mod change;
+mod changes;
 mod check;
 mod collect;
 mod few;

@@ -4,6 +4,7 @@
 //! with one store of its own, or never, and a [`DeadIntervals`] note makes them void.
 
 pub mod cdds;
+mod changes;
 mod clock;
 mod dead;
 mod error;
@@ -18,6 +19,7 @@ mod value;
 mod versioned;
 
 pub use cdds::Cdds;
+pub use changes::{Changed, Period, VisitChanged, VisitDiffering};
 pub use clock::Clock;
 pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;

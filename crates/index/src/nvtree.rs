@@ -43,6 +43,7 @@
 //! moves, the header and the link.
 
 mod change;
+mod changes;
 mod check;
 mod collect;
 mod contents;

@@ -1,9 +1,12 @@
 //! Which versions can still be read.
 
-/// The versions that somebody may read: the visible one, those after it, and the pinned ones.
+/// The versions that somebody may read: the visible one, those after it, the pinned ones, and the *window*:
+/// all those since another one.
 #[derive(Clone, Debug, Default)]
 pub struct Retained {
     visible: u64,
+    /// At most `visible`.
+    since: u64,
     pins: Vec<u64>,
 }
 
@@ -12,12 +15,19 @@ impl Retained {
     pub fn new(visible: u64, mut pins: Vec<u64>) -> Retained {
         pins.sort_unstable();
         pins.dedup();
-        Retained { visible, pins }
+        Retained { visible, since: visible, pins }
+    }
+
+    /// The same, and everything since a version.
+    #[must_use]
+    pub fn since(self, version: u64) -> Retained {
+        Retained { since: version.min(self.visible), ..self }
     }
 
     /// The same of a later time, in the same memory. What was not needed before is not needed then.
-    pub fn renew(&mut self, visible: u64, pins: impl Iterator<Item = u64>) {
+    pub fn renew(&mut self, visible: u64, since: u64, pins: impl Iterator<Item = u64>) {
         self.visible = visible;
+        self.since = since.min(visible);
         self.pins.clear();
         self.pins.extend(pins);
         self.pins.sort_unstable();
@@ -26,10 +36,11 @@ impl Retained {
 
     /// True if a retained version lies in `[start, end)`: what lived then must be kept.
     ///
-    /// Once false it stays false: a new pin is never below the visible version of its time.
+    /// Once false it stays false: a new pin is never below the window of its time, and no window begins
+    /// below the one before.
     #[inline]
     pub fn needs(&self, start: u64, end: u64) -> bool {
-        end > self.visible
+        end > self.since
             || (!self.pins.is_empty() && {
                 let first = self.pins.partition_point(|&pin| pin < start);
                 self.pins.get(first).is_some_and(|&pin| pin < end)
@@ -46,9 +57,22 @@ impl Retained {
         &self.pins
     }
 
+    /// Where the window begins: the visible version, if there is none. What came after it is retained,
+    /// and so is what tells that something was removed after it.
+    #[inline]
+    pub fn window(&self) -> u64 {
+        self.since
+    }
+
+    /// True if nobody needs what has an end up to that version.
+    #[inline]
+    pub fn needs_no_past(&self, newest: u64) -> bool {
+        self.pins.is_empty() && newest <= self.since
+    }
+
     /// The oldest version that can be read.
     pub fn horizon(&self) -> u64 {
-        self.pins.first().map_or(self.visible, |&pin| pin.min(self.visible))
+        self.pins.first().map_or(self.since, |&pin| pin.min(self.since))
     }
 }
 
@@ -59,16 +83,18 @@ mod tests {
     #[test]
     fn needed_is_what_a_retained_version_can_see() {
         // Exhaustive over small versions: an interval is needed iff it holds a pin or reaches past
-        // the visible version.
-        for pins in 0u32..64 {
+        // the version that the window begins with.
+        for (pins, since) in (0u32..64).flat_map(|pins| (2..9).map(move |since| (pins, since))) {
             let pinned: Vec<u64> = (0..6).filter(|v| pins >> v & 1 == 1).collect();
-            let retained = Retained::new(6, pinned.clone());
+            let retained = Retained::new(6, pinned.clone()).since(since);
             let mut renewed = Retained::new(3, vec![2, 9]);
-            renewed.renew(6, pinned.iter().copied().rev());
+            renewed.renew(6, since, pinned.iter().copied().rev());
             assert_eq!((renewed.visible(), renewed.pins()), (6, retained.pins()));
+            assert_eq!((renewed.window(), retained.window()), (since.min(6), since.min(6)));
             for start in 0..9 {
                 for end in start..9 {
-                    let expected = end > 6 || pinned.iter().any(|&p| start <= p && p < end);
+                    let expected =
+                        end > since.min(6) || pinned.iter().any(|&p| start <= p && p < end);
                     assert_eq!(retained.needs(start, end), expected, "{pinned:?} [{start},{end})");
                 }
             }

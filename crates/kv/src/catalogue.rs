@@ -66,7 +66,13 @@ impl Catalogue {
     }
 }
 
-fn decode(value: &[u8]) -> Result<KeyspaceEntry, Error> {
+/// The name in a catalogue key of a keyspace.
+pub(crate) fn decode_keyspace(key: &[u8]) -> Option<String> {
+    let name = key.strip_prefix(&[KEYSPACE_TAG])?;
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+pub(crate) fn decode(value: &[u8]) -> Result<KeyspaceEntry, Error> {
     KeyspaceEntry::read_from_bytes(value)
         .map_err(|_| Error::Damaged { what: "an entry of the catalogue" })
 }

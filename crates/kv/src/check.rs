@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use tembo_index::{CheckReport, IndexKind, Surveyor, VersionedIndex, View};
+use tembo_index::{CheckReport, IndexKind, Surveyor, VersionedIndex};
 use tembo_pmem::Domain;
 use tembo_pool::{Account, Census, Object};
 
@@ -127,24 +127,21 @@ impl Store {
         catalogue.survey(&retained, &dead, &mut counter)?;
         catalogue.check(&retained, &dead)?;
         let mut reports: BTreeMap<u64, CheckReport> = BTreeMap::new();
-        let older = retained.pins().iter().copied().filter(|&pin| pin < retained.visible());
-        for version in older.chain([retained.visible()]) {
-            for (name, entry) in inner.catalogue.keyspaces(View { version, dead: &dead })? {
-                if entry.birth.get() > version {
-                    return Err(Error::Damaged { what: "keyspaces born before they are seen" });
+        for (version, name, entry) in inner.retained_trees(&retained, &dead)? {
+            if entry.birth.get() > version {
+                return Err(Error::Damaged { what: "keyspaces born before they are seen" });
+            }
+            let report = match reports.entry(entry.cell.get()) {
+                Entry::Occupied(known) => *known.get(),
+                // Also of a tree that was cleared since: its readers would find the damage.
+                Entry::Vacant(vacant) => {
+                    let tree = open_tree(&inner.forest, &entry)?;
+                    tree.survey(&retained, &dead, &mut counter)?;
+                    *vacant.insert(tree.check(&retained, &dead)?)
                 }
-                let report = match reports.entry(entry.cell.get()) {
-                    Entry::Occupied(known) => *known.get(),
-                    // Also of a tree that was cleared since: its readers would find the damage.
-                    Entry::Vacant(vacant) => {
-                        let tree = open_tree(&inner.forest, &entry)?;
-                        tree.survey(&retained, &dead, &mut counter)?;
-                        *vacant.insert(tree.check(&retained, &dead)?)
-                    }
-                };
-                if version == retained.visible() {
-                    keyspaces.push((name, report));
-                }
+            };
+            if version == retained.visible() && !keyspaces.iter().any(|(known, _)| *known == name) {
+                keyspaces.push((name, report));
             }
         }
         // What waits for its readers is not leaked; some of it is reachable, and marked, already.

@@ -66,6 +66,22 @@ pub enum Error {
         /// The version asked for.
         version: u64,
     },
+    /// Not all that happened after the version is known any more, or it is not visible yet.
+    #[error("what happened after version {version} is not known from then on, only after {oldest}")]
+    HistoryGone {
+        /// The version asked for.
+        version: u64,
+        /// The oldest one after which everything is known.
+        oldest: u64,
+    },
+    /// Some of what came up to the version was rolled back: who has it goes back, or begins anew.
+    #[error("version {version} was rolled back to {to}")]
+    RolledBack {
+        /// The version asked for.
+        version: u64,
+        /// What came up to this one is sure to have happened.
+        to: u64,
+    },
     /// A rollback would take a version away from under a snapshot that is open.
     #[error("version {version} is being read; drop its snapshots first")]
     VersionInUse {

@@ -14,7 +14,15 @@ pub(crate) struct StoreRoot {
     pub(crate) catalogue: Word,
     /// No version above it has been used. Raised in steps; open goes on above it.
     pub(crate) version_limit: Word,
-    pub(crate) reserved: [Word; 5],
+    /// Everything since this version is kept; 0: there is no such window.
+    pub(crate) window_from: Word,
+    /// How many versions a window that moves on keeps; 0: it does not move.
+    pub(crate) window_count: Word,
+    /// Versions above it ...
+    pub(crate) void_from: Word,
+    /// ... up to and including it were rolled back, some of them; 0: none. Dead intervals can say more.
+    pub(crate) void_to: Word,
+    pub(crate) reserved: Word,
     pub(crate) lanes: [Lane; LANE_COUNT],
     pub(crate) dead: [DeadSlot; DEAD_COUNT],
     pub(crate) snapshots: [SnapshotSlot; SNAPSHOT_COUNT],

@@ -164,19 +164,21 @@ impl Inner {
         let mut unlinked = std::mem::take(&mut state.unlinked);
         state.retired.extend(&mut unlinked);
         state.unlinked = unlinked;
+        self.move_window(state);
         self.reclaim(state);
         self.offer_to_prepare(state);
     }
 
     pub(crate) fn reclaim(&self, state: &mut WriterState) {
         if state.recovery == Recovery::Done
-            && (!state.cleared.is_empty() || !state.inherited.is_empty())
+            && (!state.cleared.is_empty() || !state.inherited.is_empty() || state.window.inherits())
         {
             let retained = self.pins.retained();
             let before = state.cleared.len() + state.inherited.len();
             state.cleared.retain(|&(start, end)| retained.needs(start, end));
             state.inherited.retain(|pin| retained.pins().contains(pin));
-            if state.cleared.len() + state.inherited.len() < before {
+            let fewer = state.cleared.len() + state.inherited.len() < before;
+            if state.window.inherits_less(retained.window()) || fewer {
                 self.owe(state);
             }
         }

@@ -67,7 +67,7 @@ impl Ledger {
             let len = slot.len.load();
             len == 0 || len <= SNAPSHOT_NAME_SIZE as u64 + 1 && slot.version.load() <= limit
         });
-        if !dead_sound || !names_sound {
+        if !dead_sound || !names_sound || !ledger.past_is_sound(pool.region())? {
             return Err(Error::Damaged { what: "dead intervals and names below the limit" });
         }
         Ok(ledger)
@@ -82,7 +82,7 @@ impl Ledger {
         self.root
     }
 
-    fn media<'r>(&self, region: &'r Region) -> Result<&'r StoreRoot, Error> {
+    pub(crate) fn media<'r>(&self, region: &'r Region) -> Result<&'r StoreRoot, Error> {
         Ok(region.get(self.root.offset())?)
     }
 

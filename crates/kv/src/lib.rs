@@ -6,15 +6,20 @@
 //! undo what was in flight: it notes its stamps as dead.
 
 mod ahead;
+pub mod backup;
 mod catalogue;
+mod changes;
 mod check;
 mod collection;
 mod error;
 mod exclusive;
 mod format;
+mod horizon;
 mod inner;
 mod ledger;
+mod lineage;
 mod open;
+mod past;
 mod pins;
 mod prepare;
 mod reading;
@@ -25,16 +30,21 @@ mod single;
 mod snapshot;
 mod store;
 mod wake;
+mod window;
 mod writer;
 
+pub use backup::{BackupError, BackupInfo, SaveOptions};
+pub use changes::{Change, Changes, Event};
 pub use check::{Check, Report};
 pub use error::Error;
 pub use exclusive::Exclusive;
+pub use horizon::{Holder, HolderKind, Horizon};
 pub use snapshot::Snapshot;
 pub use store::{Options, Store};
 pub use tembo_index::{CheckReport, Direction, IndexKind, Value};
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 pub use tembo_pool::PoolOptions;
+pub use window::Retention;
 
 /// Longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 65_000;

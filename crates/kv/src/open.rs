@@ -16,6 +16,7 @@ use crate::format::{ROOT_SIZE, ROOT_SLOT};
 use crate::inner::{Current, Inner, Known};
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
+use crate::window::Window;
 use crate::writer::{Tree, WriterState};
 use crate::{Error, Progress};
 
@@ -53,12 +54,23 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
     }
     let pins = Pins::new(before);
     named.iter().for_each(|(_, version)| pins.pin(*version));
+    let (window, count) = ledger.window(region)?;
+    let void = ledger.void(region)?;
+    // Of those that no scrub has come to only the table tells.
+    let unscrubbed = dead.intervals().iter().filter(|dead| dead.lane.is_none());
+    let void: Vec<_> =
+        void.into_iter().chain(unscrubbed.map(|dead| (dead.from, dead.to))).collect();
+    pins.with_past(|past, _| {
+        past.set_window(window);
+        void.into_iter().for_each(|(from, to)| past.rolled_back(from, to));
+    });
+    let window = Window::found(window, count, before);
     forest.set_retained(pins.retained());
     let trees = trees(&forest, &catalogue, view)?;
     region.sync()?;
     let is_logged = region.domain() == Domain::Logged;
     let named = named.into_iter().collect();
-    let state = WriterState { pending_dead, ..WriterState::new(limit, dead, trees, named) };
+    let state = WriterState { pending_dead, window, ..WriterState::new(limit, dead, trees, named) };
     let current = state.trees.iter().map(Known::of).collect();
     Ok(Inner {
         gate: RwLock::new(()),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tembo_index::Retained;
 
+use crate::past::Past;
 use crate::reading::{Reading, Slots};
 
 /// The visible version and the pinned ones.
@@ -21,6 +22,7 @@ pub(crate) struct Pins {
 struct Table {
     /// How many hold each version.
     pins: BTreeMap<u64, usize>,
+    past: Past,
     cached: Option<Arc<Retained>>,
 }
 
@@ -50,14 +52,29 @@ impl Pins {
         version
     }
 
-    /// Pins a version that somebody pins already, or that is visible.
+    /// Pins a version that somebody pins already, that is visible, or that lies in the window.
     pub(crate) fn pin_retained(&self, version: u64) -> bool {
         let mut table = self.table();
-        let retained = version == self.visible() || table.pins.contains_key(&version);
+        let visible = self.visible();
+        let window = table.past.since(visible)..=visible;
+        let retained = window.contains(&version) || table.pins.contains_key(&version);
         if retained {
             table.add(version);
         }
         retained
+    }
+
+    /// Looks at, or changes, since when everything is retained, given the visible version.
+    pub(crate) fn with_past<T>(&self, with: impl FnOnce(&mut Past, u64) -> T) -> T {
+        let mut table = self.table();
+        let visible = self.visible();
+        with(&mut table.past, visible)
+    }
+
+    /// How many hold each version, and which are read by brief reads.
+    pub(crate) fn holders(&self) -> (BTreeMap<u64, usize>, Vec<u64>) {
+        let table = self.table();
+        (table.pins.clone(), self.slots.versions().collect())
     }
 
     /// Pins a version as said by what is durable.
@@ -114,11 +131,17 @@ impl Pins {
         fence(Ordering::SeqCst);
         let mut read = self.slots.versions().peekable();
         match &table.cached {
-            Some(cached) if cached.visible() == visible && read.peek().is_none() => cached.clone(),
+            Some(cached)
+                if (cached.visible(), cached.window()) == (visible, table.past.since(visible))
+                    && read.peek().is_none() =>
+            {
+                cached.clone()
+            }
             _ => {
                 let brief = read.peek().is_some();
                 let pins = table.pins.keys().copied().chain(read).collect();
-                let retained = Arc::new(Retained::new(visible, pins));
+                let since = table.past.since(visible);
+                let retained = Arc::new(Retained::new(visible, pins).since(since));
                 table.cached = (!brief).then(|| retained.clone());
                 retained
             }
@@ -131,7 +154,8 @@ impl Pins {
         let visible = self.visible();
         // Behind the last change of `visible`, before the slots: see `reading`.
         fence(Ordering::SeqCst);
-        retained.renew(visible, table.pins.keys().copied().chain(self.slots.versions()));
+        let pins = table.pins.keys().copied().chain(self.slots.versions());
+        retained.renew(visible, table.past.since(visible), pins);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use tembo_index::{DeadIntervals, Index, Retained, Surveyor, VersionedIndex, View, Writer};
+use tembo_index::{DeadIntervals, Index, Retained, Surveyor, VersionedIndex, Writer};
 use tembo_pool::{Object, Sweep};
 
 use crate::catalogue::open_tree;
@@ -97,11 +97,9 @@ impl Inner {
         let (retained, dead) = (self.pins.retained(), self.forest.dead());
         let current = state.trees.iter().map(|tree| (tree.entry.cell.get(), tree.index.clone()));
         let mut trees: BTreeMap<u64, Arc<Index>> = current.collect();
-        for version in retained.pins().iter().copied().chain([retained.visible()]) {
-            for (_, entry) in self.catalogue.keyspaces(View { version, dead: &dead })? {
-                if let Entry::Vacant(vacant) = trees.entry(entry.cell.get()) {
-                    vacant.insert(Arc::new(open_tree(&self.forest, &entry)?));
-                }
+        for (_, _, entry) in self.retained_trees(&retained, &dead)? {
+            if let Entry::Vacant(vacant) = trees.entry(entry.cell.get()) {
+                vacant.insert(Arc::new(open_tree(&self.forest, &entry)?));
             }
         }
         self.scrub_roots(&trees)?;
@@ -217,6 +215,7 @@ impl Inner {
             sweep.finish(pending);
         }
         if !state.scrubbing.is_empty() {
+            self.note_void(&state.scrubbing)?;
             let _section = self.region().reserve(1)?;
             self.ledger.forget_dead(self.region(), &state.scrubbing)?;
             if state.pending_dead.is_some_and(|dead| state.scrubbing.contains(&dead)) {

@@ -10,6 +10,8 @@ use tembo_pool::{Object, Pool};
 pub(crate) struct RetireList {
     /// In the order of their ends; not yet looked at.
     fresh: VecDeque<Retired>,
+    /// Those that the window holds back, in the order of their ends.
+    recent: VecDeque<Retired>,
     /// Those that a pin holds back, by the oldest pin that does.
     held: BTreeMap<u64, Vec<Retired>>,
 }
@@ -35,6 +37,12 @@ impl RetireList {
             && retired.end <= retained.visible()
         {
             self.fresh.pop_front();
+            self.recent.push_back(retired);
+        }
+        while let Some(&retired) = self.recent.front()
+            && retired.end <= retained.window()
+        {
+            self.recent.pop_front();
             free.extend(self.unless_kept(retired, retained));
         }
         pool.free_all(free);
@@ -53,13 +61,15 @@ impl RetireList {
     /// Forgets what was unlinked after `version`: it is linked again, or garbage for a sweep.
     pub(crate) fn forget_after(&mut self, version: u64) {
         self.fresh.retain(|retired| retired.end <= version);
+        self.recent.retain(|retired| retired.end <= version);
         for held in self.held.values_mut() {
             held.retain(|retired| retired.end <= version);
         }
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
-        self.fresh.iter().chain(self.held.values().flatten()).map(|retired| retired.object)
+        let all = self.fresh.iter().chain(&self.recent).chain(self.held.values().flatten());
+        all.map(|retired| retired.object)
     }
 
     /// How many nobody has looked at.
@@ -68,6 +78,6 @@ impl RetireList {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.fresh.len() + self.held.values().map(Vec::len).sum::<usize>()
+        self.fresh.len() + self.recent.len() + self.held.values().map(Vec::len).sum::<usize>()
     }
 }

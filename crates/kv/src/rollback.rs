@@ -53,6 +53,7 @@ impl Inner {
         // can be told from those of void versions, which the next open forgets after a crash here.
         let visible = self.next_version(state)?;
         self.kill(state, DeadInterval { from: version, to: visible - 1, lane: None })?;
+        self.pins.with_past(|past, _| past.rolled_back(version, visible - 1));
         // From here on there is no way back: an error leaves the store to the next open.
         state.broken = true;
         self.pins.publish(visible);

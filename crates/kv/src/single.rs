@@ -78,6 +78,7 @@ impl Inner {
     ) -> Result<Option<bool>, Error> {
         self.allow_next(state)?;
         if state.retained_uses == 0 {
+            self.move_window(state);
             self.pins.renew(&mut state.retained);
             state.retained_uses = RETAINED_USES;
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use tembo_index::{DeadIntervals, Direction, Index, Value, VersionedIndex, View, Visit};
 
 use crate::catalogue::open_tree;
+use crate::format::KeyspaceEntry;
 use crate::inner::{Current, Inner};
 use crate::{Error, Keyspace};
 
@@ -47,7 +48,21 @@ impl<'s> Snapshot<'s> {
         self.version
     }
 
-    fn view(&self) -> View<'_> {
+    pub(crate) fn dead(&self) -> &DeadIntervals {
+        &self.dead
+    }
+
+    /// The trees of the keyspaces of this version, by name.
+    pub(crate) fn trees(&self) -> Result<Vec<(String, KeyspaceEntry)>, Error> {
+        self.inner.catalogue.keyspaces(self.view())
+    }
+
+    pub(crate) fn index_of(&self, entry: KeyspaceEntry) -> Result<Arc<Index>, Error> {
+        let mut indexes = self.inner.indexes(&[entry])?;
+        indexes.pop().ok_or(Error::Damaged { what: "a tree" })
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
         View { version: self.version, dead: &self.dead }
     }
 

@@ -10,6 +10,7 @@ use crate::Error;
 use crate::collection::Collecting;
 use crate::format::KeyspaceEntry;
 use crate::retire::RetireList;
+use crate::window::Window;
 
 /// A keyspace as the writer sees it.
 pub(crate) struct Tree {
@@ -71,6 +72,7 @@ pub(crate) struct WriterState {
     /// What became void before that lies above the first survey's limit: it takes another.
     pub(crate) again: bool,
     pub(crate) collecting: Collecting,
+    pub(crate) window: Window,
     /// Nodes to scrub, each with its tree, and the intervals that are then forgotten.
     pub(crate) unclean: Vec<(Scrubbed, Object)>,
     pub(crate) scrubbing: Vec<DeadInterval>,
@@ -118,6 +120,7 @@ impl WriterState {
             surveyed: false,
             again: false,
             collecting: Collecting::default(),
+            window: Window::default(),
             unclean: Vec::new(),
             scrubbing: Vec::new(),
             sweep: None,

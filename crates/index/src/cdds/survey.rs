@@ -63,8 +63,7 @@ impl Cdds {
             } else {
                 links.push(object);
             }
-            let oldest = walk.retained.pins().first().map_or(walk.retained.visible(), |&p| p);
-            if since.is_none() || until <= oldest {
+            if since.is_none() || until <= walk.retained.horizon() {
                 return Ok(links);
             }
             object = Object::from_bits(node.header()?.older_root.load());

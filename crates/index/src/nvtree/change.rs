@@ -233,7 +233,7 @@ impl NvTree {
         let free = spot.prints.matching(FREE, lines);
         let stale = spot.prints.matching(STALE, lines);
         let retained = writer.retained;
-        if retained.pins().is_empty() && spot.leaf.side.newest() <= retained.visible() {
+        if retained.needs_no_past(spot.leaf.side.newest()) {
             return Ok(slot_for(&spot.prints, spot.hash, lines));
         }
         if let Some(slot) = free.near(preferred) {

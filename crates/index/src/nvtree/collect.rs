@@ -90,7 +90,8 @@ impl NvTree {
             for at in (0..key.len()).rev() {
                 let seen = &key[at];
                 let needed = super::contents::is_needed(key, at, writer.retained);
-                let needed = if seen.meta.is_removed() { older } else { needed };
+                let is_recent = seen.stamp.version() > writer.retained.window();
+                let needed = if seen.meta.is_removed() { older || is_recent } else { needed };
                 if seen.slot != super::contents::NO_SLOT {
                     older = true;
                     continue;

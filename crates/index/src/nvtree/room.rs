@@ -178,9 +178,9 @@ impl NvTree {
     }
 }
 
-/// Of a removal: nobody can take it back.
+/// Of a removal: nobody can take it back, and nobody asks any more what happened in its version.
 fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
-    seen.stamp.version() <= writer.retained.visible()
+    seen.stamp.version() <= writer.retained.window()
 }
 
 /// Empties slots in which nothing is that counts, and flushes their lines.

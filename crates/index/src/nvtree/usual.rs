@@ -103,7 +103,7 @@ impl NvTree {
 /// Whether what was ended in the leaf is needed by nobody, and all its keys have the prefix.
 #[inline]
 fn is_calm(leaf: &Leaf<'_>, traits: Traits, retained: &Retained) -> bool {
-    !traits.guarded && retained.pins().is_empty() && leaf.side.newest() <= retained.visible()
+    !traits.guarded && retained.needs_no_past(leaf.side.newest())
 }
 
 impl Plain {

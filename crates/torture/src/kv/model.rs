@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use tembo_kv::{Direction, Durability, Keyspace, Progress, Snapshot, Store};
+use tembo_kv::{
+    Change, Direction, Durability, Error, Event, Keyspace, Progress, Retention, Snapshot, Store,
+};
 
 use tembo_sim::Random;
 
@@ -17,7 +19,22 @@ pub(crate) type Spaces = BTreeMap<String, Map>;
 pub(crate) struct State {
     pub(crate) spaces: Spaces,
     pub(crate) saved: BTreeMap<String, (u64, Spaces)>,
+    pub(crate) past: Past,
 }
+
+/// What can be known of the past.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Past {
+    /// What there was at each version of the window at which that changed; `None`: there is no window.
+    /// Nothing, if the window begins in what was rolled back.
+    pub(crate) window: Option<Vec<(u64, Spaces)>>,
+    /// How many versions it is to have; 0: it does not move.
+    pub(crate) count: u64,
+    pub(crate) rolled_back: Option<(u64, u64)>,
+}
+
+/// More versions than there will be, those that openings skip included.
+const KEPT: u64 = 1 << 40;
 
 /// A change of one key: `Some` length of a value, or a removal.
 pub(crate) type Write = (u8, Option<usize>);
@@ -36,6 +53,12 @@ pub(crate) enum Op {
     Save(&'static str),
     Drop(&'static str),
     Rollback(&'static str),
+    /// Keeps everything from here on, and gives up what is older.
+    Retain,
+    /// Keeps so many versions that none is given up.
+    Keep,
+    /// Gives up the window.
+    Forget,
     /// A step of background work.
     Step,
     /// The same, by another thread.
@@ -68,7 +91,7 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
             })
             .collect()
     };
-    match random.below(24) {
+    match random.below(26) {
         0..=7 => Op::Put(random.below(keys) as u8, [0, 5, 40, 130][random.below(4)]),
         8..=10 => Op::Single(random.below(keys) as u8),
         11..=14 => Op::Tx(writes(random, 5)),
@@ -79,6 +102,8 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         20 => Op::Drop(["s", "t"][random.below(2)]),
         21 => Op::Rollback(["s", "t"][random.below(2)]),
         22 => Op::Maintain,
+        23 => Op::Retain,
+        24 => [Op::Forget, Op::Keep][random.below(2)].clone(),
         _ => Op::Step,
     }
 }
@@ -97,6 +122,7 @@ impl State {
     /// What `op` makes of it, done when `visible` is the visible version.
     pub(crate) fn after(&self, op: &Op, serial: u64, visible: u64) -> State {
         let mut state = self.clone();
+        let spaces = || self.spaces.clone();
         match op {
             Op::Keyspace(name) => {
                 state.spaces.entry((*name).into()).or_default();
@@ -117,12 +143,40 @@ impl State {
             Op::Rollback(name) => {
                 if let Some((version, spaces)) = self.saved.get(*name) {
                     state.spaces = spaces.clone();
+                    state
+                        .past
+                        .window
+                        .iter_mut()
+                        .for_each(|past| past.retain(|then| then.0 <= *version));
                     state.saved.retain(|_, (other, _)| *other <= *version);
                 }
             }
+            Op::Retain => {
+                (state.past.window, state.past.count) = (Some(vec![(visible, spaces())]), 0);
+            }
+            Op::Keep => {
+                state.past.window.get_or_insert_with(|| vec![(visible, spaces())]);
+                state.past.count = KEPT;
+            }
+            Op::Forget => (state.past.window, state.past.count) = (None, 0),
             Op::Abort(_) | Op::AbortedClear(_) | Op::Step | Op::StepElsewhere | Op::Maintain => {}
         }
         state
+    }
+
+    /// Notes the version of what was done; only the store knows it.
+    fn note(&mut self, store: &Store) -> Result<(), String> {
+        let rolled_back = store.rolled_back();
+        expect(self.past.rolled_back.is_none() || rolled_back.is_some(), "rollbacks are known")?;
+        self.past.rolled_back = rolled_back;
+        let Some(window) = &mut self.past.window else { return Ok(()) };
+        let is_void = |oldest| rolled_back.is_some_and(|(from, to)| from < oldest && oldest <= to);
+        if is_void(store.oldest()) {
+            window.clear();
+        } else if window.last().is_none_or(|last| last.1 != self.spaces) {
+            window.push((store.visible(), self.spaces.clone()));
+        }
+        Ok(())
     }
 
     /// What the store shows.
@@ -134,7 +188,46 @@ impl State {
             let snapshot = store.snapshot_at(version).map_err(text)?;
             state.saved.insert(name, (version, spaces(&snapshot)?));
         }
+        state.past = Past::of(store)?;
         Ok(state)
+    }
+}
+
+impl Past {
+    /// What the store knows, told by its changes and read at their versions.
+    fn of(store: &Store) -> Result<Past, String> {
+        let rolled_back = store.rolled_back();
+        let count = match store.retention() {
+            Retention::Nothing => return Ok(Past { window: None, count: 0, rolled_back }),
+            Retention::Versions(count) => count,
+            Retention::Since(_) => 0,
+        };
+        let oldest = store.oldest();
+        let mut changes = match store.changes(oldest) {
+            Err(Error::RolledBack { .. }) => {
+                return Ok(Past { window: Some(Vec::new()), count, rolled_back });
+            }
+            changes => changes.map_err(text)?.with_budget(200),
+        };
+        let mut now = spaces(&store.snapshot_at(oldest).map_err(text)?)?;
+        let mut window = vec![(oldest, now.clone())];
+        while let Some(Change { version, keyspace, event }) = changes.next().map_err(text)? {
+            expect(window.last().is_some_and(|then| then.0 <= version), "changes in order")?;
+            let map = now.entry(keyspace.to_string()).or_default();
+            match event {
+                Event::Created | Event::Cleared => map.clear(),
+                Event::Put { key, value } => drop(map.insert(key, value)),
+                Event::Removed { key } => drop(map.remove(&key)),
+            }
+            window.retain(|then| then.0 != version);
+            window.push((version, now.clone()));
+        }
+        for (version, then) in &window {
+            let read = spaces(&store.snapshot_at(*version).map_err(text)?)?;
+            expect(read == *then, "what was read is what was told")?;
+        }
+        window.dedup_by(|after, before| after.1 == before.1);
+        Ok(Past { window: Some(window), count, rolled_back })
     }
 }
 
@@ -180,7 +273,7 @@ impl Runner<'_> {
 
     /// Does `op`, and compares what it returns.
     pub(crate) fn run(&mut self, op: &Op) -> Result<(), String> {
-        let next = self.next(op);
+        let mut next = self.next(op);
         let store = self.store;
         let before = self.state.spaces.get("x");
         let space = || store.keyspaces().into_iter().find(|(name, _)| name == "x");
@@ -196,6 +289,12 @@ impl Runner<'_> {
                     store.rollback(*version).map_err(text)?;
                 }
             }
+            Op::Retain => {
+                let from = store.retain(Retention::Since(store.visible())).map_err(text)?;
+                expect(from == store.visible(), "a window begins here")?;
+            }
+            Op::Keep => drop(store.retain(Retention::Versions(KEPT)).map_err(text)?),
+            Op::Forget => drop(store.retain(Retention::Nothing).map_err(text)?),
             Op::Step => drop(store.maintain(1).map_err(text)?),
             Op::StepElsewhere => std::thread::scope(|scope| {
                 let step = scope.spawn(|| store.maintain(1).map(drop).map_err(text));
@@ -214,6 +313,7 @@ impl Runner<'_> {
             Op::Clear(writes) => self.transact(writes, true, true)?,
             Op::AbortedClear(writes) => self.transact(writes, true, false)?,
         }
+        next.note(store)?;
         self.state = next;
         self.serial += 8;
         Ok(())

@@ -41,6 +41,9 @@ pub(super) fn alphabet() -> Vec<Op> {
         Op::Save("s"),
         Op::Drop("s"),
         Op::Rollback("s"),
+        Op::Retain,
+        Op::Keep,
+        Op::Forget,
         Op::Step,
         Op::Maintain,
     ]
@@ -92,6 +95,7 @@ pub(super) fn all() -> Vec<Script<Op>> {
         ops.extend([Op::Put(12, 5), again(), Op::Maintain, again()]);
         list.push(Script::new(format!("collected-{number}"), 1, ops));
     }
+    list.extend(windows());
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
         let aborts = (0..count).flat_map(|_| [Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7)]);
@@ -99,5 +103,33 @@ pub(super) fn all() -> Vec<Script<Op>> {
         let ops = vec![Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7), Op::Maintain];
         list.push(Script { leads, ..Script::new(format!("aborts-{count}"), 1, ops) });
     }
+    list
+}
+
+/// Windows that move or are given up, and rollbacks inside of them.
+fn windows() -> Vec<Script<Op>> {
+    let mut list = Vec::new();
+    // A window that moves, or is given up: then what it kept is overwritten.
+    for (number, end) in [Op::Retain, Op::Forget].into_iter().enumerate() {
+        let puts = |len| (0..9).map(move |_| Op::Put(3, len));
+        let mut ops = vec![Op::Retain];
+        ops.extend(puts(5));
+        ops.extend([Op::Single(3), end]);
+        ops.extend(puts(6));
+        ops.extend([Op::Maintain, Op::Single(3), Op::Put(3, 40), Op::Maintain]);
+        list.push(Script::new(format!("window-{number}"), 1, ops));
+    }
+    // Who has followed what was rolled back is told so, before and after the scrub.
+    let back = vec![
+        Op::Retain,
+        Op::Put(1, 5),
+        Op::Save("s"),
+        Op::Put(2, 5),
+        Op::Rollback("s"),
+        Op::Put(4, 5),
+        Op::Maintain,
+        Op::Put(5, 5),
+    ];
+    list.push(Script::new("window-rollback", 2, back));
     list
 }

@@ -1,0 +1,130 @@
+//! `tembo backup` and `tembo restore`.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tembo_kv::backup::{self, BackupInfo, SaveOptions};
+use tembo_kv::{BackupError, Store};
+
+use crate::bytes::Bytes;
+use crate::exit::{Exit, refuse};
+use crate::output::{Lines, print};
+use crate::progress;
+use crate::store::{StoreArgs, open_as_is};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The pool
+    pool: PathBuf,
+    /// The file to write, which must not exist; one that was interrupted is gone on with
+    out: PathBuf,
+    /// Only what has changed since: a backup, or the number of a version that is kept
+    #[arg(long, value_name = "BACKUP|VERSION")]
+    since: Option<String>,
+    /// Keep the version under this name in the pool, so that a later --since can begin with it
+    #[arg(long, value_name = "NAME")]
+    keep: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub(crate) struct RestoreArgs {
+    /// The pool to make, which must not exist
+    pool: PathBuf,
+    /// A backup, and the incremental ones that follow it, in order
+    #[arg(required = true)]
+    backups: Vec<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a backup has.
+#[derive(Serialize)]
+struct Saved {
+    file: String,
+    since: Option<u64>,
+    version: u64,
+    entries: u64,
+    bytes: u64,
+}
+
+impl Saved {
+    fn new(file: &Path, info: &BackupInfo) -> Saved {
+        let BackupInfo { since, until, entries, bytes, .. } = *info;
+        Saved { file: file.display().to_string(), since, version: until, entries, bytes }
+    }
+
+    fn add_to(&self, lines: &mut Lines) {
+        lines.add("backup", &self.file);
+        if let Some(since) = self.since {
+            lines.add("since version", since);
+        }
+        lines.add("version", self.version);
+        lines.add("entries", self.entries);
+        lines.add("size", Bytes(self.bytes));
+    }
+}
+
+#[derive(Serialize)]
+struct Restored {
+    pool: String,
+    backups: Vec<Saved>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let store = open_as_is(&args.pool)?;
+    let since = args.since.as_deref().map(|since| version(&store, since)).transpose()?;
+    let progress = progress::written();
+    let options = SaveOptions { since, keep: args.keep.clone() };
+    let info = store.save(&args.out, &options, &mut |bytes| progress.inc(bytes))?;
+    progress.finish_and_clear();
+    store.close()?;
+    let saved = Saved::new(&args.out, &info);
+    let mut lines = Lines::default();
+    saved.add_to(&mut lines);
+    print(args.json, &saved, &lines)?;
+    Ok(Exit::Done)
+}
+
+/// The version that is meant: of a backup of this pool, or by its number.
+fn version(store: &Store, since: &str) -> anyhow::Result<u64> {
+    let path = Path::new(since);
+    match since.parse() {
+        Ok(version) if !path.exists() => Ok(version),
+        _ => {
+            let (identity, version) = backup::peek(path)?;
+            if identity != store.identity() {
+                return Err(BackupError::OtherPool { path: path.to_owned() }.into());
+            }
+            Ok(version)
+        }
+    }
+}
+
+pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
+    let sizes = args.backups.iter().map(|path| std::fs::metadata(path).map(|file| file.len()));
+    // Each is read twice. Of one that is not there the restore itself tells.
+    let size = sizes.sum::<Result<u64, _>>().ok().map(|size| 2 * size);
+    if let Some(domain) = args.store.has_no_file() {
+        return refuse(Exit::Usage, format!("--domain {domain} makes no pool"));
+    }
+    let progress = progress::bytes(size);
+    let backups: Vec<&Path> = args.backups.iter().map(PathBuf::as_path).collect();
+    let options = args.store.options();
+    let found = backup::restore(&backups, &args.pool, &options, &mut |bytes| progress.inc(bytes))?;
+    progress.finish_and_clear();
+    let backups: Vec<Saved> =
+        backups.iter().zip(&found).map(|(path, info)| Saved::new(path, info)).collect();
+    let restored = Restored { pool: args.pool.display().to_string(), backups };
+    let mut lines = Lines::default();
+    lines.add("pool", &restored.pool);
+    restored.backups.iter().for_each(|saved| saved.add_to(&mut lines));
+    print(args.json, &restored, &lines)?;
+    Ok(Exit::Done)
+}

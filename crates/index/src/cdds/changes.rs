@@ -1,0 +1,201 @@
+//! What happened between two versions: leaf by leaf of the later one, with all that has been in the
+//! range of its keys since the earlier one.
+//!
+//! An entry is copied with its start when its node is replaced, so one entry may stand in many nodes.
+//! It ended in the version that one of them says; or, if none does and all of these nodes have died, in
+//! the death of the last, whose successor was made without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use tembo_pool::Object;
+
+use super::Cdds;
+use super::node::Node;
+use super::record::{Bounds, read_record};
+use crate::changes::{Changed, Period, VisitChanged, VisitDiffering};
+use crate::error::damaged;
+use crate::{Direction, Error, Stamp};
+
+/// The lives of keys: by key and start.
+type Lives<'f> = BTreeMap<(&'f [u8], u64), Life<'f>>;
+
+/// An entry in all nodes that have it.
+#[derive(Clone, Copy)]
+struct Life<'f> {
+    value: &'f [u8],
+    /// As one of them says.
+    ended: Option<u64>,
+    /// When the last of them died, `u64::MAX`: it lives.
+    died: u64,
+}
+
+impl Life<'_> {
+    fn end(&self) -> u64 {
+        self.ended.unwrap_or(self.died)
+    }
+}
+
+/// A search for all that has been in a range of keys.
+struct Search<'f, 'w> {
+    period: Period<'w>,
+    range: &'w Bounds<'f>,
+    nodes: BTreeSet<u64>,
+    lives: Lives<'f>,
+}
+
+impl Search<'_, '_> {
+    /// Whether a node with these bounds may have keys of the range.
+    fn meets(&self, bounds: &Bounds<'_>) -> bool {
+        let apart = |high: Option<&[u8]>, low: Option<&[u8]>| {
+            high.zip(low).is_some_and(|(high, low)| high <= low)
+        };
+        !apart(bounds.high, self.range.low) && !apart(self.range.high, bounds.low)
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        self.range.low.is_none_or(|low| key > low) && self.range.high.is_none_or(|high| key <= high)
+    }
+}
+
+impl Cdds {
+    pub(crate) fn walk_changes(
+        &self,
+        period: Period<'_>,
+        from: &[u8],
+        visit: &mut VisitChanged<'_>,
+    ) -> Result<(), Error> {
+        self.each_leaf(period, from, &mut |range| {
+            let (nodes, lives) = (BTreeSet::new(), BTreeMap::new());
+            let mut search = Search { period, range, nodes, lives };
+            self.search_roots(&mut search)?;
+            Ok(tell(&search.lives, period, from, visit))
+        })
+    }
+
+    pub(crate) fn walk_difference(
+        &self,
+        period: Period<'_>,
+        from: &[u8],
+        visit: &mut VisitDiffering<'_>,
+    ) -> Result<(), Error> {
+        self.each_leaf(period, from, &mut |range| {
+            let low = match range.low {
+                Some(low) if low >= from => Bound::Excluded(low),
+                _ => Bound::Included(from),
+            };
+            let high = range.high.map_or(Bound::Unbounded, Bound::Included);
+            let mut before = BTreeMap::new();
+            self.scan(low, high, Direction::Forward, period.before(), &mut |key, value| {
+                before.insert(key.to_vec(), value.to_vec());
+                true
+            })?;
+            let mut differing: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+            self.scan(low, high, Direction::Forward, period.last(), &mut |key, value| {
+                if before.remove(key).is_none_or(|before| before != value) {
+                    differing.insert(key.to_vec(), Some(value.to_vec()));
+                }
+                true
+            })?;
+            differing.extend(before.into_keys().map(|key| (key, None)));
+            Ok(differing.iter().all(|(key, value)| visit(key, value.as_deref())))
+        })
+    }
+
+    /// Calls `each` with the bounds of the leaves of the last version, until it returns false.
+    fn each_leaf<'f>(
+        &'f self,
+        period: Period<'_>,
+        from: &[u8],
+        each: &mut dyn FnMut(&Bounds<'f>) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let mut next = from.to_vec();
+        loop {
+            let (leaf, _, _) = self.leaf(Some(&next), period.last())?;
+            let bounds = leaf.bounds()?;
+            if !each(&bounds)? {
+                return Ok(());
+            }
+            let Some(high) = bounds.high else { return Ok(()) };
+            if *high < *next {
+                return damaged(leaf.object.offset(), "a leaf that covers the key sought");
+            }
+            // The least key above `high`.
+            next = [high, &[0]].concat();
+        }
+    }
+
+    /// From each root of the period, and from that of the version before.
+    fn search_roots<'f>(&'f self, search: &mut Search<'f, '_>) -> Result<(), Error> {
+        let period = search.period;
+        let mut object = Object::from_bits(self.cell()?.root.load());
+        let mut younger = u64::MAX;
+        loop {
+            let node = Node::new(&self.forest, object)?;
+            let since = Stamp::from_bits(node.header()?.root_since.load());
+            if !period.dead.contains(since) && since.version() <= period.until {
+                self.search_node(object, search)?;
+                if since.version() <= period.after {
+                    return Ok(());
+                }
+            }
+            object = Object::from_bits(node.header()?.older_root.load());
+            if object.to_bits() == 0 {
+                return Ok(());
+            }
+            if since.version() >= younger {
+                return damaged(node.object.offset(), "an older root");
+            }
+            self.forest.pool().valid(object)?;
+            younger = since.version();
+        }
+    }
+
+    fn search_node<'f>(&'f self, object: Object, search: &mut Search<'f, '_>) -> Result<(), Error> {
+        self.forest.pool().valid(object)?;
+        if !search.nodes.insert(object.offset()) {
+            return Ok(());
+        }
+        let node = Node::new(&self.forest, object)?;
+        if !search.meets(&node.bounds()?) {
+            return Ok(());
+        }
+        let level = node.check_shape()?.level;
+        let (period, death) = (search.period, node.death(search.period.dead)?);
+        for seen in node.all_seen()? {
+            let is_void = seen.start.is_none() || period.dead.contains(seen.start);
+            let ended = !seen.end.is_none() && !period.dead.contains(seen.end);
+            let ended = ended.then(|| seen.end.version());
+            let gone = ended.unwrap_or(u64::MAX).min(death);
+            let start = seen.start.version();
+            // What a version has made and unmade itself is in no view.
+            if is_void || start > period.until || gone <= period.after.max(start) {
+                continue;
+            }
+            let target = Object::from_bits(seen.target);
+            if level > 0 {
+                self.search_node(target, search)?;
+                continue;
+            }
+            let (key, value) = read_record(self.forest.region(), target)?;
+            if search.contains(key) {
+                let life = Life { value, ended, died: death };
+                let known = search.lives.entry((key, start)).or_insert(life);
+                known.ended = known.ended.or(ended);
+                known.died = known.died.max(death);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells the changes, by key and version; false: that is enough.
+fn tell(lives: &Lives<'_>, period: Period<'_>, from: &[u8], visit: &mut VisitChanged<'_>) -> bool {
+    lives.iter().filter(|((key, _), _)| *key >= from).all(|(&(key, start), life)| {
+        let put = Changed { key, version: start, value: Some(life.value) };
+        let end = life.end();
+        let is_removed = period.contains(end) && !lives.contains_key(&(key, end));
+        (!period.contains(start) || visit(put))
+            && (!is_removed || visit(Changed { key, version: end, value: None }))
+    })
+}

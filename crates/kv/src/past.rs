@@ -1,0 +1,89 @@
+//! What is retained beside pins: everything since some version, for a window or for who follows the
+//! changes. Volatile; what of it is durable, `window.rs` sees to.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+
+/// Since which versions everything is retained, and for whom.
+#[derive(Default)]
+pub(crate) struct Past {
+    /// Where the window begins, if there is one.
+    window: Option<u64>,
+    /// How many follow the changes after each version.
+    followers: BTreeMap<u64, usize>,
+    /// Versions in `(from, to]` that were rolled back: the hull of them all.
+    void: Option<(u64, u64)>,
+}
+
+impl Past {
+    /// Everything since this version is retained.
+    pub(crate) fn since(&self, visible: u64) -> u64 {
+        let follower = self.followers.keys().next().copied();
+        let since = self.window.into_iter().chain(follower).min();
+        since.map_or(visible, |since| since.min(visible))
+    }
+
+    pub(crate) fn window(&self) -> Option<u64> {
+        self.window
+    }
+
+    /// Never to an earlier version than that since which everything is retained.
+    pub(crate) fn set_window(&mut self, window: Option<u64>) {
+        self.window = window;
+    }
+
+    pub(crate) fn followers(&self) -> &BTreeMap<u64, usize> {
+        &self.followers
+    }
+
+    /// Somebody follows the changes after a version.
+    ///
+    /// # Errors
+    /// [`Error::HistoryGone`], [`Error::RolledBack`].
+    pub(crate) fn follow(&mut self, after: u64, visible: u64) -> Result<(), Error> {
+        self.check(after)?;
+        let oldest = self.since(visible);
+        if after < oldest || after > visible {
+            return Err(Error::HistoryGone { version: after, oldest });
+        }
+        *self.followers.entry(after).or_default() += 1;
+        Ok(())
+    }
+
+    /// Whoever followed from one version follows from a later one.
+    pub(crate) fn advance(&mut self, from: u64, to: u64) {
+        *self.followers.entry(to).or_default() += 1;
+        self.unfollow(from);
+    }
+
+    pub(crate) fn unfollow(&mut self, after: u64) {
+        if let Some(count) = self.followers.get_mut(&after) {
+            *count -= 1;
+            if *count == 0 {
+                self.followers.remove(&after);
+            }
+        }
+    }
+
+    pub(crate) fn void(&self) -> Option<(u64, u64)> {
+        self.void
+    }
+
+    /// Versions in `(from, to]` did not happen.
+    pub(crate) fn rolled_back(&mut self, from: u64, to: u64) {
+        let before = self.void.unwrap_or((from, to));
+        self.void = Some((before.0.min(from), before.1.max(to)));
+    }
+
+    /// # Errors
+    /// [`Error::RolledBack`], if what came up to `version` is not all that came to be.
+    pub(crate) fn check(&self, version: u64) -> Result<(), Error> {
+        match self.void {
+            Some((from, to)) if from < version && version <= to => {
+                Err(Error::RolledBack { version, to: from })
+            }
+            _ => Ok(()),
+        }
+    }
+}

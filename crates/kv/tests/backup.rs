@@ -1,0 +1,277 @@
+//! Backups: what comes back is what there was, whatever happens to the file and to the process.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tembo_kv::backup::{restore, verify};
+use tembo_kv::{
+    BackupError, Direction, Durability, Error, IndexKind, Options, Retention, SaveOptions,
+    Snapshot, Store,
+};
+use tembo_pmem::{DomainRequest, RegionOptions};
+use tembo_pool::PoolOptions;
+
+type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("tembo-backup-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(index: IndexKind) -> Options {
+    let (domain, size_max, log_size) = (DomainRequest::Logged, 1 << 30, 4 << 20);
+    let region = RegionOptions { domain, size_max, log_size, ..RegionOptions::default() };
+    let pool = PoolOptions { size: 8 << 20, region, ..PoolOptions::default() };
+    Options { pool, index, ..Options::default() }
+}
+
+fn state(snapshot: &Snapshot<'_>) -> State {
+    let keyspace = |(name, space)| {
+        let mut map = BTreeMap::new();
+        let mut visit =
+            |key: &[u8], value: &[u8]| map.insert(key.to_vec(), value.to_vec()).is_none();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        snapshot.range(space, all.0, all.1, Direction::Forward, &mut visit).unwrap();
+        (name, map)
+    };
+    snapshot.keyspaces().unwrap().into_iter().map(keyspace).collect()
+}
+
+fn now(store: &Store) -> State {
+    state(&store.snapshot().unwrap())
+}
+
+/// Changes keys from `from` on: some are put, some removed.
+fn change(store: &Store, name: &str, numbers: std::ops::Range<u64>, mark: u8) {
+    let space = store.keyspace(name).unwrap();
+    for number in numbers {
+        let key = format!("{number:06}-{}", "k".repeat((number % 13) as usize)).into_bytes();
+        if number % 5 == u64::from(mark % 5) {
+            store.remove(space, &key, Durability::Buffered).unwrap();
+        } else {
+            let value = vec![mark; (number % 700) as usize];
+            store.put(space, &key, &value, Durability::Buffered).unwrap();
+        }
+    }
+}
+
+fn full() -> SaveOptions {
+    SaveOptions { since: None, keep: Some("last".into()) }
+}
+
+fn since(version: u64) -> SaveOptions {
+    SaveOptions { since: Some(version), ..full() }
+}
+
+fn restored(backups: &[&Path], pool: &Path, index: IndexKind) -> State {
+    restore(backups, pool, &options(index), &mut |_| ()).unwrap();
+    let store = Store::open(pool, &options(index)).unwrap();
+    let state = now(&store);
+    assert_eq!(store.check().unwrap().leaked, 0);
+    state
+}
+
+#[test]
+fn a_row_of_backups_brings_back_each_of_its_versions() {
+    for (index, other) in
+        [(IndexKind::Nvtree, IndexKind::Cdds), (IndexKind::Cdds, IndexKind::Nvtree)]
+    {
+        let directory = Directory::new("row");
+        let store = Store::create(&directory.file("a.pool"), &options(index)).unwrap();
+        change(&store, "a", 0..3000, 7);
+        change(&store, "b", 0..10, 1);
+        let mut states = vec![now(&store)];
+        let files: Vec<PathBuf> =
+            (0..4).map(|number| directory.file(&format!("{number}.bak"))).collect();
+        let first = store.save(&files[0], &full(), &mut |_| ()).unwrap();
+        let mut last = first.until;
+        for (number, file) in files.iter().enumerate().skip(1) {
+            change(&store, "a", number as u64 * 500..number as u64 * 700, number as u8);
+            if number == 2 {
+                let space = store.keyspace("b").unwrap();
+                let mut tx = store.exclusive().unwrap();
+                tx.clear(space).unwrap();
+                tx.put(space, b"again", &[b"1"]).unwrap();
+                tx.commit(Durability::Strict).unwrap();
+                change(&store, "c", 0..100, 3);
+            }
+            let info = store.save(file, &since(last), &mut |_| ()).unwrap();
+            assert_eq!((info.since, info.until), (Some(last), store.visible()));
+            assert!(info.bytes < first.bytes / 2, "{info:?}");
+            assert_eq!(verify(file, &mut |_| ()).unwrap(), info);
+            states.push(now(&store));
+            last = info.until;
+        }
+        assert_eq!(store.snapshots(), [("last".to_owned(), last)]);
+        for (number, state) in states.iter().enumerate() {
+            let row: Vec<&Path> = files[..=number].iter().map(PathBuf::as_path).collect();
+            let pool = directory.file(&format!("{number}.pool"));
+            assert!(restored(&row, &pool, other) == *state, "{number}");
+        }
+        let row: Vec<&Path> = [&files[0], &files[2]].iter().map(|file| file.as_path()).collect();
+        let pool = directory.file("gap.pool");
+        let gap = restore(&row, &pool, &options(index), &mut |_| ()).unwrap_err();
+        assert!(matches!(gap, BackupError::NotInARow { found, expected, .. }
+            if expected == first.until && found > expected));
+        assert!(!pool.exists());
+    }
+}
+
+#[test]
+fn a_backup_is_of_one_version_whatever_others_write() {
+    let directory = Directory::new("online");
+    let store = Store::create(&directory.file("a.pool"), &options(IndexKind::Nvtree)).unwrap();
+    let space = store.keyspace("sums").unwrap();
+    // Every transaction moves an amount from one key to another.
+    let accounts = 2000u64;
+    for account in 0..accounts {
+        store
+            .put(space, &account.to_be_bytes(), &100u64.to_le_bytes(), Durability::Buffered)
+            .unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    let file = directory.file("a.bak");
+    let transfers = std::thread::scope(|scope| {
+        let transfer = || {
+            let mut round = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                let (from, to) = (round * 7919 % accounts, round * 104_729 % accounts);
+                if from == to {
+                    continue;
+                }
+                let mut tx = store.exclusive().unwrap();
+                let mut add = |account: u64, amount: i64| {
+                    let before = tx.get(space, &account.to_be_bytes()).unwrap().unwrap();
+                    let before = u64::from_le_bytes(before.try_into().unwrap());
+                    let after = before.wrapping_add_signed(amount).to_le_bytes();
+                    tx.put(space, &account.to_be_bytes(), &[&after]).unwrap();
+                };
+                add(from, -1);
+                add(to, 1);
+                tx.commit(Durability::Buffered).unwrap();
+            }
+            round
+        };
+        let writer = scope.spawn(transfer);
+        for number in 0..10 {
+            let _ = std::fs::remove_file(&file);
+            store.save(&file, &SaveOptions::default(), &mut |_| ()).unwrap();
+            let pool = directory.file(&format!("{number}.pool"));
+            let state = restored(&[&file], &pool, IndexKind::Nvtree);
+            let value = |bytes: &Vec<u8>| u64::from_le_bytes(bytes.as_slice().try_into().unwrap());
+            assert_eq!(
+                state["sums"].values().map(value).fold(0, u64::wrapping_add),
+                accounts * 100
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    assert!(transfers > 100);
+    assert!(store.snapshots().is_empty(), "no name is left");
+}
+
+#[test]
+fn an_interrupted_backup_is_gone_on_with_at_its_version() {
+    for (index, is_part) in
+        IndexKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)])
+    {
+        let directory = Directory::new("resumed");
+        let path = directory.file("a.pool");
+        let mut store = Store::create(&path, &options(index)).unwrap();
+        store.retain(Retention::Since(store.visible())).unwrap();
+        change(&store, "a", 0..3000, 1);
+        change(&store, "b", 0..3000, 2);
+        let before = store.visible();
+        change(&store, "a", 1000..3000, 8);
+        change(&store, "b", 1000..2500, 9);
+        let wanted = now(&store);
+        let wants = SaveOptions { since: is_part.then_some(before), keep: None };
+        let file = directory.file("a.bak");
+        let info = store.save(&file, &wants, &mut |_| ()).unwrap();
+        let whole = std::fs::read(&file).unwrap();
+        // As an interruption leaves it: a name, and what was written so far.
+        let partial = directory.file("a.bak.partial");
+        for cut in
+            (0..8).map(|n| whole.len() * n / 8).chain([10, 64, 70, whole.len() - 3, whole.len()])
+        {
+            std::fs::remove_file(&file).unwrap();
+            std::fs::write(&partial, &whole[..cut]).unwrap();
+            let snapshot = store.snapshot_at(info.until).unwrap();
+            store.name_snapshot("(backup under way)", &snapshot).unwrap();
+            drop(snapshot);
+            change(&store, "a", 0..10, cut as u8);
+            let mut written = Vec::new();
+            let again = store.save(&file, &wants, &mut |bytes| written.push(bytes)).unwrap();
+            assert!(!partial.exists());
+            if cut >= 64 {
+                assert_eq!(again, info);
+                assert_eq!(std::fs::read(&file).unwrap(), whole, "cut at {cut}");
+                assert!(written[0] + (300 << 10) > cut as u64, "{cut} {written:?}");
+            } else {
+                assert!(again.until > info.until, "begun anew");
+            }
+            if cut == whole.len() / 2 {
+                store.close().unwrap();
+                store = Store::open(&path, &options(index)).unwrap();
+            }
+        }
+        if !is_part {
+            assert!(restored(&[&file], &directory.file("b.pool"), index) == wanted);
+        }
+    }
+}
+
+#[test]
+fn every_damage_is_found_before_anything_is_made() {
+    let directory = Directory::new("damage");
+    let store = Store::create(&directory.file("a.pool"), &options(IndexKind::Nvtree)).unwrap();
+    change(&store, "a", 0..900, 1);
+    let file = directory.file("a.bak");
+    store.save(&file, &full(), &mut |_| ()).unwrap();
+    let exists = store.save(&file, &full(), &mut |_| ()).unwrap_err();
+    assert!(matches!(exists, BackupError::Exists { path } if path == file));
+    let gone = store.save(&directory.file("b.bak"), &since(1), &mut |_| ()).unwrap_err();
+    assert!(matches!(gone, BackupError::Store(Error::NotRetained { version: 1 })));
+    let whole = std::fs::read(&file).unwrap();
+    let (damaged, pool) = (directory.file("d.bak"), directory.file("d.pool"));
+    let mut tried = 0;
+    let ends = (0..120).chain(whole.len() - 60..whole.len());
+    for at in ends.chain((120..whole.len() - 60).step_by(whole.len() / 40)) {
+        for bytes in [&whole[..at], &[&whole[..at], &[!whole[at]], &whole[at + 1..]].concat()] {
+            std::fs::write(&damaged, bytes).unwrap();
+            let found = restore(&[&damaged], &pool, &options(IndexKind::Cdds), &mut |_| ());
+            let is_found = matches!(
+                found.unwrap_err(),
+                BackupError::Damaged { .. }
+                    | BackupError::NotABackup { .. }
+                    | BackupError::NewerVersion { .. }
+            );
+            assert!(is_found && !pool.exists(), "byte {at} of {}", whole.len());
+            tried += 1;
+        }
+    }
+    assert!(tried > 400);
+    std::fs::write(&damaged, [&whole[..], b"more"].concat()).unwrap();
+    assert!(verify(&damaged, &mut |_| ()).is_err());
+}

@@ -1,0 +1,352 @@
+//! Time: a window of versions stays readable, and everything that happened in it is told, against a map
+//! for every version.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use tembo_kv::{
+    Change, Direction, Durability, Error, Event, IndexKind, Options, Progress, Retention, Snapshot,
+    Store,
+};
+use tembo_pmem::{DomainRequest, RegionOptions};
+use tembo_pool::PoolOptions;
+
+/// Keyspaces by name.
+type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("tembo-time-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.0.join("test.pool")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(domain: DomainRequest, index: IndexKind) -> Options {
+    let (size_max, log_size, private_max) = (1 << 30, 1 << 20, 256 << 10);
+    let region =
+        RegionOptions { domain, size_max, log_size, private_max, ..RegionOptions::default() };
+    let pool = PoolOptions { size: 4 << 20, region, ..PoolOptions::default() };
+    Options { pool, index, background: false }
+}
+
+fn idle(store: &Store) {
+    while store.maintain(16).unwrap() == Progress::More {}
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+fn state(snapshot: &Snapshot<'_>) -> State {
+    let keyspace = |(name, space)| {
+        let mut map = BTreeMap::new();
+        let mut visit =
+            |key: &[u8], value: &[u8]| map.insert(key.to_vec(), value.to_vec()).is_none();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        snapshot.range(space, all.0, all.1, Direction::Forward, &mut visit).unwrap();
+        (name, map)
+    };
+    snapshot.keyspaces().unwrap().into_iter().map(keyspace).collect()
+}
+
+/// A store, and what it was at each version.
+struct Past {
+    store: Store,
+    now: State,
+    then: BTreeMap<u64, State>,
+    random: Random,
+}
+
+impl Past {
+    fn new(store: Store, seed: u64) -> Past {
+        NAMES.iter().for_each(|name| assert!(store.keyspace(name).is_ok()));
+        let now: State = NAMES.iter().map(|name| ((*name).into(), BTreeMap::new())).collect();
+        let then = BTreeMap::from([(store.visible(), now.clone())]);
+        Past { store, now, then, random: Random(seed) }
+    }
+
+    /// Short and long keys and values, few enough to meet again.
+    fn pair(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let number = self.random.below(60);
+        let tail = if number.is_multiple_of(3) { "-and-a-tail-beyond-eight-bytes" } else { "" };
+        let key = format!("key{number:03}{tail}").into_bytes();
+        let len = [3, 8, 40, 300][self.random.below(4) as usize];
+        (key, (0..len).map(|_| self.random.below(256) as u8).collect())
+    }
+
+    fn step(&mut self) {
+        let name = NAMES[self.random.below(2) as usize];
+        let space = self.store.keyspace(name).unwrap();
+        let (key, value) = self.pair();
+        match self.random.below(12) {
+            0..5 => {
+                self.store.put(space, &key, &value, Durability::Buffered).unwrap();
+                self.now.get_mut(name).unwrap().insert(key, value);
+            }
+            5..8 => {
+                self.store.remove(space, &key, Durability::Buffered).unwrap();
+                self.now.get_mut(name).unwrap().remove(&key);
+            }
+            8..11 => self.group(),
+            _ if self.random.below(10) == 0 => {
+                let mut tx = self.store.exclusive().unwrap();
+                tx.put(space, &key, &[&value]).unwrap();
+                tx.clear(space).unwrap();
+                tx.put(space, b"first", &[b"again"]).unwrap();
+                tx.commit(Durability::Buffered).unwrap();
+                let again = BTreeMap::from([(b"first".to_vec(), b"again".to_vec())]);
+                self.now.insert(name.into(), again);
+            }
+            _ => {
+                let mut tx = self.store.exclusive().unwrap();
+                tx.put(space, &key, &[b"never"]).unwrap();
+                drop(tx);
+            }
+        }
+        self.then.insert(self.store.visible(), self.now.clone());
+    }
+
+    fn group(&mut self) {
+        let pairs: Vec<_> = (0..1 + self.random.below(6)).map(|_| self.pair()).collect();
+        let spaces = NAMES.map(|name| self.store.keyspace(name).unwrap());
+        let mut tx = self.store.exclusive().unwrap();
+        for (at, (key, value)) in pairs.into_iter().enumerate() {
+            let map = self.now.get_mut(NAMES[at % 2]).unwrap();
+            if at % 3 == 2 {
+                tx.remove(spaces[at % 2], &key).unwrap();
+                map.remove(&key);
+            } else {
+                tx.put(spaces[at % 2], &key, &[&value]).unwrap();
+                map.insert(key, value);
+            }
+        }
+        tx.commit(Durability::Buffered).unwrap();
+    }
+
+    /// The state at a version: that of the last one noted up to it.
+    fn at(&self, version: u64) -> &State {
+        self.then.range(..=version).next_back().unwrap().1
+    }
+
+    /// Reads at the versions of the window, and between them.
+    fn read_all(&self) {
+        let oldest = self.store.oldest();
+        let noted = self.then.range(oldest..).flat_map(|(&version, _)| [version - 1, version]);
+        for version in noted.chain([oldest]).filter(|version| *version >= oldest) {
+            assert_eq!(state(&self.store.snapshot_at(version).unwrap()), *self.at(version));
+        }
+    }
+
+    /// Applies what happened after some version; at the end of each version the state is that version's.
+    fn follow(&self, after: u64, budget: usize) {
+        let mut state = self.at(after).clone();
+        let mut last = after;
+        let mut changes = self.store.changes(after).unwrap().with_budget(budget);
+        while let Some(change) = changes.next().unwrap() {
+            if change.version != last {
+                assert!(change.version > last);
+                assert_eq!(state, *self.at(change.version - 1), "before {}", change.version);
+                last = change.version;
+            }
+            apply(&mut state, change);
+        }
+        assert_eq!(changes.position(), self.store.durable());
+        assert_eq!(state, *self.at(self.store.durable()));
+    }
+}
+
+fn apply(state: &mut State, change: Change) {
+    let map = state.entry(change.keyspace.to_string()).or_default();
+    match change.event {
+        Event::Created => assert!(map.is_empty()),
+        Event::Cleared => map.clear(),
+        Event::Put { key, value } => drop(map.insert(key, value)),
+        Event::Removed { key } => drop(map.remove(&key)),
+    }
+}
+
+#[test]
+fn every_version_of_the_window_is_read_and_followed() {
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
+        let mut past = Past::new(store, 77);
+        let from = past.store.retain(Retention::Since(past.store.visible())).unwrap();
+        for round in 0..400 {
+            past.step();
+            if round % 50 == 0 {
+                idle(&past.store);
+            }
+        }
+        idle(&past.store);
+        assert_eq!(past.store.oldest(), from);
+        past.read_all();
+        for (step, &after) in past.then.keys().collect::<Vec<_>>().iter().enumerate() {
+            if *after >= from && step % 20 == 0 {
+                past.follow(*after, 1 << 20);
+                past.follow(*after, 1000);
+            }
+        }
+        assert_eq!(past.store.check().unwrap().leaked, 0);
+    }
+}
+
+#[test]
+fn a_window_moves_on_and_gives_back_what_it_leaves() {
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
+        let mut past = Past::new(store, 4711);
+        past.store.retain(Retention::Versions(200)).unwrap();
+        let mut used = Vec::new();
+        for round in 0..3000 {
+            past.step();
+            if round % 100 == 0 {
+                idle(&past.store);
+                used.push(past.store.report().used_bytes);
+            }
+        }
+        idle(&past.store);
+        let (oldest, visible) = (past.store.oldest(), past.store.visible());
+        assert!((visible - 200 - 64 - 1..=visible - 200).contains(&oldest), "{oldest} {visible}");
+        past.read_all();
+        past.follow(oldest, 1 << 20);
+        let gone = past.store.snapshot_at(oldest - 1).err().unwrap();
+        assert!(matches!(gone, Error::NotRetained { version } if version == oldest - 1));
+        let gone = past.store.changes(oldest - 1).err().unwrap();
+        let is_gone = matches!(gone, Error::HistoryGone { version, oldest: from }
+            if version == oldest - 1 && from == oldest);
+        assert!(is_gone, "{gone}");
+        let (early, late) = (used[5..10].iter().max().unwrap(), used.last().unwrap());
+        assert!(*late < 2 * early, "{early} {late}");
+        past.store.retain(Retention::Nothing).unwrap();
+        assert_eq!(past.store.oldest(), past.store.visible());
+        assert!(past.store.snapshot_at(visible - 1).is_err());
+        assert_eq!(past.store.check().unwrap().leaked, 0);
+    }
+}
+
+fn reopen(path: &Path, domain: DomainRequest, index: IndexKind) -> Store {
+    Store::open(path, &options(domain, index)).unwrap()
+}
+
+#[test]
+fn a_window_survives_the_process() {
+    for index in IndexKind::ALL {
+        for domain in [DomainRequest::Logged, DomainRequest::Flush] {
+            let directory = Directory::new("window");
+            let path = directory.pool();
+            let mut past = Past::new(Store::create(&path, &options(domain, index)).unwrap(), 99);
+            past.store.retain(Retention::Versions(150)).unwrap();
+            for _ in 0..5 {
+                (0..80).for_each(|_| past.step());
+                past.store.sync().unwrap();
+                let (oldest, last) = (past.store.oldest(), past.store.visible());
+                // Without a clean stop.
+                let Past { store, now, then, random } = past;
+                drop(store);
+                let store = reopen(&path, domain, index);
+                assert!(store.oldest() <= oldest, "what was kept is kept");
+                assert_eq!(store.retention(), Retention::Versions(150));
+                past = Past { store, now, then, random };
+                for version in past.then.range(oldest..=last).map(|(version, _)| *version) {
+                    let snapshot = past.store.snapshot_at(version).unwrap();
+                    assert_eq!(state(&snapshot), *past.at(version), "{version}");
+                }
+                idle(&past.store);
+                past.follow(oldest, 5000);
+                assert_eq!(past.store.check().unwrap().leaked, 0);
+            }
+            (0..600).for_each(|_| past.step());
+            idle(&past.store);
+            past.read_all();
+            assert_eq!(past.store.check().unwrap().leaked, 0);
+        }
+    }
+}
+
+#[test]
+fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
+        let mut past = Past::new(store, 31);
+        past.store.retain(Retention::Since(past.store.visible())).unwrap();
+        for _ in 0..6 {
+            (0..60).for_each(|_| past.step());
+            let (from, to) = (past.store.oldest(), past.store.visible());
+            let version = from + past.random.below(to - from);
+            let mut ahead = past.store.changes(to).unwrap();
+            let mut behind = past.store.changes(from).unwrap();
+            past.store.rollback(version).unwrap();
+            past.now = past.at(version).clone();
+            past.then.split_off(&(version + 1));
+            past.then.insert(past.store.visible(), past.now.clone());
+            let told = ahead.next().unwrap_err();
+            assert!(matches!(told, Error::RolledBack { version: it, to: back }
+                if it == to && back <= version));
+            assert!(past.store.changes(to).is_err_and(|e| matches!(e, Error::RolledBack { .. })));
+            let mut copy = past.at(from).clone();
+            while let Some(change) = behind.next().unwrap() {
+                apply(&mut copy, change);
+            }
+            assert_eq!(copy, past.now);
+            drop((ahead, behind));
+            idle(&past.store);
+            past.read_all();
+            past.follow(from, 1 << 20);
+        }
+        assert_eq!(past.store.check().unwrap().leaked, 0);
+    }
+}
+
+#[test]
+fn who_follows_needs_no_window_and_what_he_was_told_is_given_back() {
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
+        let mut past = Past::new(store, 5);
+        let (mut copy, after) = (past.now.clone(), past.store.visible());
+        let mut changes = past.store.changes(after).unwrap();
+        // The store is borrowed by who follows.
+        let store = &past.store;
+        let space = store.keyspace("a").unwrap();
+        let mut map = BTreeMap::new();
+        for round in 0..3000u64 {
+            let key = format!("key{}", past.random.below(50)).into_bytes();
+            let value = vec![round as u8; 200];
+            store.put(space, &key, &value, Durability::Buffered).unwrap();
+            map.insert(key, value);
+            if past.random.below(100) == 0 {
+                while let Some(change) = changes.next().unwrap() {
+                    apply(&mut copy, change);
+                }
+                assert_eq!(copy["a"], map);
+                assert_eq!(changes.position(), store.visible());
+                idle(store);
+                assert!(store.report().used_bytes < 256 << 10, "{}", store.report().used_bytes);
+            }
+        }
+    }
+}

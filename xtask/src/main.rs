@@ -17,8 +17,8 @@ cargo xtask <command>
   tidy        the style that runs: see STYLE.md
   steps       writes the list of named steps, which the adversary takes away one at a time
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
-  torture     the kill test, 200 rounds in each domain (`torture ROUNDS` for another number), and the
-              long crash test (hours)
+  torture     the kill test, 200 rounds in each domain (`torture ROUNDS` for another number), the bank
+              killed 100 times, histories of a million operations, and the long crash test (hours)
   dax         a pool on a true DAX mapping in a guest under qemu, killed at random (minutes);
               --rounds N, --seed N, --fs ext4|xfs, --eadr
   help        this text";

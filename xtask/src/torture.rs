@@ -10,7 +10,11 @@ const ROUNDS: &str = "200";
 /// Images that the crash test looks at of each structure on each medium.
 const IMAGES: &str = "3000000";
 
-/// Runs the kill test with `rounds` rounds in each domain, then the long crash test.
+/// The bank on a disk makes fewer transfers: each waits for the disk.
+const DISK_TRANSFERS: &str = "100000";
+
+/// Runs the kill test with `rounds` rounds in each domain, then the bank and the histories, then the long
+/// crash test.
 pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
     let rounds = rounds.unwrap_or(ROUNDS);
     rounds.parse::<u32>().with_context(|| format!("`{rounds}` is no number of rounds"))?;
@@ -21,12 +25,31 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
         .current_dir(root);
     crate::ci::step("kill test", &mut test)?;
     for (name, words) in [
-        ("crash test", &["--images", IMAGES, "--model", "flush", "--model", "logged"][..]),
-        ("crash test without caches", &["--images", IMAGES, "--model", "eadr"]),
-        ("crash test with each step broken", &["--mutate"]),
+        ("bank", &["torture", "bank", "--path", "/dev/shm", "--domain", "flush"][..]),
+        (
+            "bank over the B-Tree",
+            &["torture", "bank", "--path", "/dev/shm", "--domain", "flush", "--index", "cdds"],
+        ),
+        (
+            "bank on a disk",
+            &[
+                "torture",
+                "bank",
+                "--path",
+                "target",
+                "--domain",
+                "logged",
+                "--transfers",
+                DISK_TRANSFERS,
+            ],
+        ),
+        ("histories", &["torture", "histories"]),
+        ("crash test", &["crashtest", "--images", IMAGES, "--model", "flush", "--model", "logged"]),
+        ("crash test without caches", &["crashtest", "--images", IMAGES, "--model", "eadr"]),
+        ("crash test with each step broken", &["crashtest", "--mutate"]),
     ] {
         let mut test = Command::new("cargo");
-        test.args(["run", "--release", "--package", "tembo-cli", "--", "crashtest"])
+        test.args(["run", "--release", "--package", "tembo-cli", "--"])
             .args(words)
             .current_dir(root);
         crate::ci::step(name, &mut test)?;

@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{backup, bench, check, completions, crashtest, doctor, dump, exit, load, serve, stat};
+use crate::{
+    backup, bench, check, completions, crashtest, doctor, dump, exit, load, serve, stat, torture,
+};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -33,6 +35,8 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     /// Look at what a crash could leave of every structure
     Crashtest(crashtest::Args),
+    /// Judge what several threads are told, and what SIGKILL leaves of their work
+    Torture(torture::Args),
     /// Measure side by side, in one interleaved run
     Bench(bench::Args),
     /// Print the completions of a shell
@@ -51,6 +55,7 @@ impl Command {
             Command::Restore(args) => backup::restore(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Crashtest(args) => crashtest::run(&args),
+            Command::Torture(args) => torture::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Completions(args) => completions::run(&args),
         }

@@ -151,8 +151,8 @@ const TABLE: &[Row] = &[
     (
         Exit::Violated,
         24,
-        "a crash could break a promise",
-        "the line `replay` shows it again; please report it",
+        "a test has found a promise broken",
+        "please report it, with the line `replay` or the pool that was kept",
     ),
     (
         Exit::NotMissed,

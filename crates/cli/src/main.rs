@@ -20,6 +20,7 @@ mod serve;
 mod signals;
 mod stat;
 mod store;
+mod torture;
 
 use std::process::ExitCode;
 

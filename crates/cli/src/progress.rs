@@ -38,6 +38,14 @@ pub(crate) fn images(count: u64, what: &'static str) -> ProgressBar {
     styled(ProgressBar::new(count), template).with_message(what)
 }
 
+/// Counts towards `count` what threads do, if somebody looks.
+pub(crate) fn operations(count: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    styled(ProgressBar::new(count), "{bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left")
+}
+
 /// Counts towards `count` the turns of an experiment, if somebody looks.
 pub(crate) fn turns(count: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {

@@ -60,7 +60,14 @@ impl Default for Index {
 }
 
 impl Index {
-    fn kind(self) -> IndexKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Index::Cdds => "cdds",
+            Index::Nvtree => "nvtree",
+        }
+    }
+
+    pub(crate) fn kind(self) -> IndexKind {
         match self {
             Index::Cdds => IndexKind::Cdds,
             Index::Nvtree => IndexKind::Nvtree,

@@ -3,6 +3,7 @@
 //! `explore` is the one entrance: the command `tembo crashtest`, the tests and `cargo xtask
 //! torture` all come through it.
 
+pub mod bank;
 mod campaign;
 mod command;
 mod explore;
@@ -29,6 +30,6 @@ pub use explore::{explore, explore_sequence, harmless, mutations, prove, redunda
 pub use outcome::{Effort, Outcome, Violation};
 pub use step::{Step, StepKind};
 pub use steps::STEPS;
-pub use tembo_sim::{Done, Redundancy};
+pub use tembo_sim::{Done, Random, Redundancy};
 
 pub use target::{Model, Mutation, Structure, Target, Twist};

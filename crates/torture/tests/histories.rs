@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tembo_kv::{IndexKind, Options, PoolOptions, Store};
 use tembo_torture::history::{
-    Action, Broken, Call, Checked, Fault, History, Isolation, Operation, Outcome, Plan, Toy,
-    Transaction, check_crash, check_cycles, check_registers, check_snapshots, judge,
+    Action, Broken, Call, Checked, Fault, History, Isolation, Operation, Outcome, Plan, Stored,
+    Toy, Transaction, check_crash, check_cycles, check_registers, check_snapshots, judge,
 };
 
 /// Histories that a planted bug gets to show itself.
@@ -233,4 +234,20 @@ fn what_a_crash_may_not_leave_is_told_apart() {
         check_crash(&read, &[(0, 1), (1, 2)]).unwrap_err(),
         Broken::LostAfterRead { reader: 2, writer: 1, key: 0, found: 1 }
     );
+}
+
+fn store(index: IndexKind) -> Store {
+    let pool = PoolOptions { size: 4 << 20, ..Options::default().pool };
+    Store::volatile(&Options { pool, index, ..Options::default() }).unwrap()
+}
+
+#[test]
+fn single_operations_of_the_store_are_linearisable() {
+    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+        let plan = Plan { operations: 50_000, ..plan(Isolation::Snapshot, seed()) };
+        let store = store(index);
+        let calls = plan.run_calls(&Stored::new(&store, "history").unwrap(), &|_| {}).unwrap();
+        let judged = check_registers(&calls);
+        judged.unwrap_or_else(|broken| panic!("{index:?}: {}", broken.tell(&History::default())));
+    }
 }

@@ -62,7 +62,10 @@ pub trait Database: Sync {
 
     /// Begins a transaction.
     fn begin(&self, isolation: Isolation) -> Result<Self::Transaction<'_>, Failure>;
+}
 
+/// A store whose keys several threads read and write, one at a time.
+pub trait Registers: Sync {
     /// Reads one key: [`ABSENT`](super::ABSENT) if it is not there.
     fn get(&self, key: Key) -> Result<Value, Failure>;
 

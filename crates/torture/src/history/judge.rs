@@ -7,7 +7,7 @@ use super::snapshots::check_snapshots;
 use super::story::Broken;
 
 /// What was judged, so that one sees that there was something to judge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Checked {
     /// Reads, writes and ranges.
     pub operations: u64,

@@ -5,7 +5,7 @@ use std::thread::{scope, yield_now};
 
 use tembo_sim::Random;
 
-use super::database::{Database, Failure, Isolation, Key, Transact, Value};
+use super::database::{Database, Failure, Isolation, Key, Registers, Transact, Value};
 use super::record::{Clock, History, Recorded, Recorder};
 use super::register::{Call, Calls, Operation};
 
@@ -73,7 +73,7 @@ impl Plan {
     /// What never happens did.
     pub fn run_calls(
         &self,
-        database: &impl Database,
+        database: &impl Registers,
         progress: &Progress<'_>,
     ) -> Result<Calls, String> {
         let calls = self.spawn(database, progress, |shared, thread| {
@@ -87,7 +87,7 @@ impl Plan {
         Ok(calls.into_iter().flatten().collect())
     }
 
-    fn spawn<D: Database, T: Send>(
+    fn spawn<D: Sync, T: Send>(
         &self,
         database: &D,
         progress: &Progress<'_>,
@@ -115,7 +115,7 @@ impl Plan {
     }
 }
 
-impl<D: Database> Shared<'_, D> {
+impl<D> Shared<'_, D> {
     /// Until there have been enough operations; `body` says how many there were.
     fn repeat(&self, mut body: impl FnMut() -> Result<u64, Failure>) -> Result<(), String> {
         while !self.stop.load(Ordering::Relaxed) {
@@ -235,7 +235,7 @@ fn range<T: Transact>(
 }
 
 /// Runs one operation on one key.
-fn single<D: Database>(
+fn single<D: Registers>(
     shared: &Shared<'_, D>,
     thread: u16,
     chance: &mut Chance,

@@ -10,12 +10,14 @@
 //!    transaction that was acknowledged;
 //! 2. of two transactions that wrote the same key, neither has its version between the other's snapshot
 //!    and version: the first committer wins, no update is lost;
-//! 3. a writer's version is above its snapshot, and nobody else's;
+//! 3. a writer's version is above its snapshot, and no other writer's;
 //! 4. time is kept: what had returned before a begin was called is in its snapshot; what was called after
 //!    the begin had returned is not; of two commits of which one had returned before the other was
 //!    called, the versions stand in that order;
-//! 5. who was refused was refused for a reason: a transaction of the version that the conflict names
-//!    committed, wrote that key, and is not in the snapshot.
+//! 5. who was refused was refused for a reason: somebody wrote the key that the conflict names, and
+//!    committed after the snapshot and by the version that it names.
+//!
+//! To remove what is not there is no write: it has no version, and is in nobody's way.
 //!
 //! 1 and 2 are the axioms of Berenson et al. (SIGMOD 1995) in the form of Cerone and Gotsman (JACM 2018),
 //! INT, EXT, SESSION and NOCONFLICT, with the versions as the commit order; with 4 it is their *strong*
@@ -27,7 +29,7 @@
 use super::database::{Key, Value};
 use super::record::{ABSENT, Action, History, Outcome};
 use super::story::Broken;
-use super::versions::{Versions, WriteSet, is_writer};
+use super::versions::{Versions, WriteSet};
 
 /// Whether the history is what the versions in it claim.
 ///
@@ -35,8 +37,8 @@ use super::versions::{Versions, WriteSet, is_writer};
 /// The first violation that it finds.
 pub fn check_snapshots(history: &History) -> Result<(), Broken> {
     let versions = Versions::of(history);
-    check_versions(history)?;
-    check_time(history)?;
+    check_versions(history, &versions)?;
+    check_time(history, &versions)?;
     for transaction in 0..history.transactions.len() {
         check_reads(history, &versions, transaction)?;
         check_end(history, &versions, transaction)?;
@@ -45,19 +47,17 @@ pub fn check_snapshots(history: &History) -> Result<(), Broken> {
 }
 
 /// Rule 3.
-fn check_versions(history: &History) -> Result<(), Broken> {
+fn check_versions(history: &History, versions: &Versions) -> Result<(), Broken> {
     let mut all: Vec<(u64, usize)> = Vec::new();
     for (at, transaction) in history.transactions.iter().enumerate() {
         let Some(version) = transaction.version() else { continue };
-        match is_writer(history, transaction) {
-            true if version <= transaction.snapshot => {
+        if versions.is_writer(at) {
+            if version <= transaction.snapshot {
                 return Err(Broken::VersionInSnapshot { transaction: at });
             }
-            true => all.push((version, at)),
-            false if version != transaction.snapshot => {
-                return Err(Broken::VersionOfReader { transaction: at });
-            }
-            false => {}
+            all.push((version, at));
+        } else if version < transaction.snapshot {
+            return Err(Broken::VersionOfReader { transaction: at });
         }
     }
     all.sort_unstable();
@@ -76,10 +76,10 @@ struct Commit {
 }
 
 /// Rule 4: three sweeps along time, each with the extreme version of what is on one side of it.
-fn check_time(history: &History) -> Result<(), Broken> {
+fn check_time(history: &History, versions: &Versions) -> Result<(), Broken> {
     let mut commits = Vec::new();
     for (at, transaction) in history.transactions.iter().enumerate() {
-        if let Some(version) = transaction.version().filter(|_| is_writer(history, transaction)) {
+        if let Some(version) = transaction.version().filter(|_| versions.is_writer(at)) {
             let (called, returned) = transaction.ended;
             commits.push(Commit { called, returned, version, transaction: at });
         }
@@ -194,17 +194,16 @@ fn check_end(history: &History, versions: &Versions, second: usize) -> Result<()
     match transaction.outcome {
         Outcome::Committed { version } => {
             for (key, _) in WriteSet::of(history.actions(second)) {
-                if let Some(between) = versions.after(key, transaction.snapshot)
-                    && between.version < version
-                {
-                    return Err(Broken::LostUpdate { first: between.writer, second, key });
+                let is_effect = versions.at(key, version).is_some_and(|at| at.writer == second);
+                let Some(first) = versions.after(key, transaction.snapshot) else { continue };
+                if is_effect && first.version < version {
+                    return Err(Broken::LostUpdate { first: first.writer, second, key });
                 }
             }
         }
         Outcome::Conflict { key, version } => {
-            let justified = version > transaction.snapshot
-                && versions.at(key, version).is_some_and(|write| write.version == version);
-            if !justified {
+            let first = versions.after(key, transaction.snapshot);
+            if first.is_none_or(|first| first.version > version) {
                 return Err(Broken::NeedlessConflict { refused: second, key, version });
             }
         }

@@ -62,7 +62,7 @@ pub enum Broken {
     SameVersion { first: usize, second: usize },
     /// A commit whose version is in its own snapshot.
     VersionInSnapshot { transaction: usize },
-    /// One that wrote nothing and has a version of its own.
+    /// One that changed nothing and has a version before its snapshot.
     VersionOfReader { transaction: usize },
     /// A conflict with what does not exist.
     NeedlessConflict { refused: usize, key: Key, version: u64 },
@@ -190,7 +190,7 @@ impl Teller<'_> {
                 format!("{} committed in a version of its own snapshot", name(*transaction))
             }
             Broken::VersionOfReader { transaction } => {
-                format!("{} wrote nothing, and has a version of its own", name(*transaction))
+                format!("{} committed in a version before its snapshot", name(*transaction))
             }
             Broken::NeedlessConflict { refused, key: k, version } => format!(
                 "{} was refused because of {} in version {version}, which is no reason",

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::yield_now;
 
-use super::database::{Database, Failure, Isolation, Key, Transact, Value};
+use super::database::{Database, Failure, Isolation, Key, Registers, Transact, Value};
 use super::record::ABSENT;
 
 /// What is wrong with it.
@@ -143,7 +143,9 @@ impl Database for Toy {
         let (writes, read) = (BTreeMap::new(), Vec::new());
         Ok(ToyTransaction { toy: self, isolation, snapshot, writes, read })
     }
+}
 
+impl Registers for Toy {
     fn get(&self, key: Key) -> Result<Value, Failure> {
         let state = self.state()?;
         Ok(state.read(key, state.visible))
@@ -266,7 +268,10 @@ impl Transact for ToyTransaction<'_> {
         for (at, (&key, &value)) in self.writes.iter().enumerate() {
             yield_now();
             let mut state = self.toy.state()?;
-            state.keys.entry(key).or_default().push((version, value));
+            // To remove what is not there is no write.
+            if value != ABSENT || state.read(key, version) != ABSENT {
+                state.keys.entry(key).or_default().push((version, value));
+            }
             if fault == Some(Fault::HalfVisible) && at == half {
                 state.visible = version;
             }

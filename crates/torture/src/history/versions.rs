@@ -1,7 +1,7 @@
 //! Every version of every key that was acknowledged: what the state was at each version.
 
 use super::database::{Key, Value};
-use super::record::{ABSENT, Action, History, Transaction};
+use super::record::{ABSENT, Action, History};
 
 /// A version of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,13 @@ impl WriteSet {
     }
 }
 
-/// The versions of all keys.
+/// The versions of all keys. To remove what is not there is no write.
 pub(super) struct Versions {
     /// Where each key's begin.
     starts: Vec<u32>,
     writes: Vec<Write>,
+    /// Of each transaction, whether anything of it is in here.
+    is_writer: Vec<bool>,
 }
 
 impl Versions {
@@ -69,21 +71,33 @@ impl Versions {
         let mut writes: Vec<(Key, Write)> = Vec::new();
         for (writer, transaction) in history.transactions.iter().enumerate() {
             let Some(version) = transaction.version() else { continue };
-            let set = WriteSet::of(history.actions(writer));
-            writes.extend(
-                set.into_iter().map(|(key, value)| (key, Write { version, value, writer })),
-            );
+            let set = WriteSet::of(history.actions(writer)).into_iter();
+            writes.extend(set.map(|(key, value)| (key, Write { version, value, writer })));
         }
         writes.sort_unstable_by_key(|(key, write)| (*key, write.version, write.writer));
+        let mut there = None;
+        writes.retain(|(key, write)| {
+            let is_effect = write.value != ABSENT || there == Some(*key);
+            there = (write.value != ABSENT).then_some(*key);
+            is_effect
+        });
+        let mut is_writer = vec![false; history.transactions.len()];
         let key_count = writes.last().map_or(0, |(key, _)| *key as usize + 1);
         let mut starts = vec![0; key_count + 1];
-        for (key, _) in &writes {
+        for (key, write) in &writes {
             starts[*key as usize + 1] += 1;
+            is_writer[write.writer] = true;
         }
         for key in 0..key_count {
             starts[key + 1] += starts[key];
         }
-        Versions { starts, writes: writes.into_iter().map(|(_, write)| write).collect() }
+        let writes = writes.into_iter().map(|(_, write)| write).collect();
+        Versions { starts, writes, is_writer }
+    }
+
+    /// Whether the transaction was acknowledged and has changed anything.
+    pub(super) fn is_writer(&self, transaction: usize) -> bool {
+        self.is_writer[transaction]
     }
 
     /// No key is as great.
@@ -121,9 +135,4 @@ impl Versions {
     pub(super) fn writer_of(&self, key: Key, value: Value) -> Option<Write> {
         self.of_key(key).iter().find(|write| write.value == value).copied()
     }
-}
-
-/// Whether it wrote anything that counts.
-pub(super) fn is_writer(history: &History, transaction: &Transaction) -> bool {
-    !WriteSet::of(&history.actions[transaction.actions.clone()]).is_empty()
 }

@@ -1,0 +1,29 @@
+//! `tembo torture`: long tests of the store under several threads, and under SIGKILL.
+
+mod bank;
+mod histories;
+
+use clap::Subcommand;
+
+use crate::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    test: Test,
+}
+
+#[derive(Debug, Subcommand)]
+enum Test {
+    /// Write down what several threads are told, and judge it
+    Histories(histories::Args),
+    /// Move money between accounts, kill the process at random moments, and audit the books
+    Bank(bank::Args),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    match &args.test {
+        Test::Histories(args) => histories::run(args),
+        Test::Bank(args) => bank::run(args),
+    }
+}

@@ -1,0 +1,231 @@
+//! `tembo torture bank`: this process audits, another one of the same binary serves and is killed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use tembo_torture::Random;
+use tembo_torture::bank::{Audit, Bank};
+
+use crate::exit::{Exit, refuse};
+use crate::output::{Lines, print};
+use crate::progress;
+use crate::store::StoreArgs;
+
+const SIGKILL: i32 = 9;
+
+/// How long the tellers may take for the transfers of one round.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub(crate) struct Args {
+    /// Transfers to acknowledge, at least
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    transfers: u64,
+    /// Times to kill the process, at least
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    kills: u64,
+    /// Threads that transfer
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=512))]
+    threads: u16,
+    /// Accounts
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    accounts: u32,
+    /// Folder for the pool, which is kept if something is wrong with it
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    path: PathBuf,
+    /// Where chance begins
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Serve this pool until killed
+    #[arg(long, hide = true)]
+    serve: Option<PathBuf>,
+}
+
+/// What the audit has seen.
+#[derive(Serialize)]
+struct Audited {
+    transfers: u64,
+    acknowledged: u64,
+    kills: u64,
+    threads: u16,
+    accounts: u32,
+    seed: u64,
+    pool_bytes: u64,
+    seconds: f64,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(pool) = &args.serve {
+        return serve(args, pool);
+    }
+    let folder = args.path.join(format!("tembo-bank-{}", std::process::id()));
+    std::fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let mut rounds = Rounds::new(args, folder.join("bank.pool"));
+    let began = Instant::now();
+    if let Err(error) = rounds.run() {
+        let kept = folder.display();
+        return refuse(Exit::Violated, format!("{error:#}; kill {}, kept: {kept}", rounds.kills));
+    }
+    let audited = Audited {
+        transfers: rounds.audit.transfers(),
+        acknowledged: rounds.acknowledged,
+        kills: rounds.kills,
+        threads: args.threads,
+        accounts: args.accounts,
+        seed: args.seed,
+        pool_bytes: std::fs::metadata(&rounds.pool)?.len(),
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    std::fs::remove_dir_all(&folder)?;
+    let mut lines = Lines::default();
+    let Audited { transfers, acknowledged, kills, .. } = audited;
+    lines.add("transfers", format!("{transfers}, {acknowledged} of them acknowledged"));
+    lines.add("kills", kills);
+    lines.add("time", format!("{:.1} s", audited.seconds));
+    lines.add("result", "every acknowledged transfer is there, and the total is what it was");
+    print(args.json, &audited, &lines)?;
+    Ok(Exit::Done)
+}
+
+/// Serves, and says on standard output which transfers were made, until it is killed.
+fn serve(args: &Args, pool: &Path) -> anyhow::Result<Exit> {
+    let store = args.store.open(pool)?;
+    let bank = Bank::open(&store, args.accounts)?;
+    bank.serve(args.threads, args.seed, &|teller, number| {
+        // One write a line. It fails when nobody listens any more.
+        let line = format!("{teller} {number}\n");
+        std::io::stdout().lock().write_all(line.as_bytes()).is_ok()
+    })?;
+    Ok(Exit::Done)
+}
+
+/// The process is started, killed and audited, again and again.
+struct Rounds<'a> {
+    args: &'a Args,
+    pool: PathBuf,
+    audit: Audit,
+    random: Random,
+    kills: u64,
+    acknowledged: u64,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(args: &'a Args, pool: PathBuf) -> Rounds<'a> {
+        let audit = Audit::new(args.accounts, args.threads);
+        let random = Random::new(args.seed);
+        Rounds { args, pool, audit, random, kills: 0, acknowledged: 0 }
+    }
+
+    fn run(&mut self) -> anyhow::Result<()> {
+        let args = self.args;
+        self.look(|audit, bank| audit.follow(bank, &vec![None; usize::from(args.threads)]))?;
+        let bar = progress::operations(args.transfers);
+        while self.kills < args.kills || self.acknowledged < args.transfers {
+            let told = self.round()?;
+            self.kills += 1;
+            self.look(|audit, bank| audit.follow(bank, &told))?;
+            bar.set_position(self.acknowledged);
+        }
+        bar.finish_and_clear();
+        // Nothing that was followed before has changed since.
+        self.look(|audit, bank| audit.follow_again(bank))
+    }
+
+    /// Opens what was left, which is recovery, and audits it.
+    fn look(
+        &mut self,
+        audit: impl FnOnce(&mut Audit, &Bank<'_>) -> Result<(), String>,
+    ) -> anyhow::Result<()> {
+        let store = self.args.store.open_or_create(&self.pool)?;
+        let bank = Bank::open(&store, self.args.accounts)?;
+        audit(&mut self.audit, &bank).map_err(anyhow::Error::msg)
+    }
+
+    /// One life of the process; what each teller has told of last.
+    fn round(&mut self) -> anyhow::Result<Vec<Option<u64>>> {
+        let mut process = self.spawn()?;
+        let output = process.stdout.take().context("the process has no output")?;
+        let per_round = (2 * self.args.transfers / self.args.kills).max(2);
+        // One in four is killed by the clock: while it opens the pool, or soon after.
+        let (goal, patience) = if self.random.below(4) == 0 {
+            (u64::MAX, Duration::from_micros(self.random.number() % 60_000))
+        } else {
+            (1 + self.random.number() % per_round, PATIENCE)
+        };
+        let pause = Duration::from_micros(self.random.number() % 1000);
+        let (reached, wait) = mpsc::channel();
+        let killer = thread::spawn(move || kill(process, &wait, patience, pause));
+        let told = self.listen(output, goal, &reached);
+        drop(reached);
+        let status = match killer.join() {
+            Ok(status) => status?,
+            Err(_) => bail!("the thread that kills has panicked"),
+        };
+        if status.signal() != Some(SIGKILL) {
+            bail!("the process that was to be killed ended with {status}");
+        }
+        told
+    }
+
+    /// Another process of this binary, with the same words.
+    fn spawn(&self) -> anyhow::Result<Child> {
+        let binary = std::env::current_exe().context("looking for this binary")?;
+        let mut command = Command::new(binary);
+        command.args(std::env::args_os().skip(1)).arg("--serve").arg(&self.pool);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.spawn().with_context(|| format!("starting {command:?}"))
+    }
+
+    /// Reads what the tellers say until the end, and tells when there were `goal` transfers.
+    fn listen(
+        &mut self,
+        output: impl Read,
+        goal: u64,
+        reached: &Sender<()>,
+    ) -> anyhow::Result<Vec<Option<u64>>> {
+        let mut told = vec![None; usize::from(self.args.threads)];
+        let (mut output, mut line, mut count) = (BufReader::new(output), String::new(), 0);
+        // A line without an end was cut off by the kill.
+        while output.read_line(&mut line)? > 0 && line.ends_with('\n') {
+            let (teller, number) =
+                line.trim_end().split_once(' ').context("a line of two words")?;
+            let (teller, number): (usize, u64) = (teller.parse()?, number.parse()?);
+            *told.get_mut(teller).context("a teller that there is not")? = Some(number);
+            (count, self.acknowledged) = (count + 1, self.acknowledged + 1);
+            if count == goal {
+                // The process has ended by itself if nobody waits any more.
+                let _ = reached.send(());
+            }
+            line.clear();
+        }
+        Ok(told)
+    }
+}
+
+/// Kills the process, a little after it was told to, or when its time has passed.
+fn kill(
+    mut process: Child,
+    told: &Receiver<()>,
+    patience: Duration,
+    pause: Duration,
+) -> std::io::Result<ExitStatus> {
+    if told.recv_timeout(patience).is_ok() {
+        thread::sleep(pause);
+    }
+    // One that has ended by itself is told apart by its status.
+    let _ = process.kill();
+    process.wait()
+}

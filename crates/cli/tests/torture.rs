@@ -1,0 +1,49 @@
+//! `tembo torture`, briefly: `cargo xtask torture` takes longer.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::path::Path;
+use std::process::Command;
+
+/// Runs it with these words; what it prints as JSON.
+fn torture(words: &[&str]) -> serde_json::Value {
+    let binary = env!("CARGO_BIN_EXE_tembo");
+    let output = Command::new(binary).arg("torture").args(words).arg("--json").output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn bank(folder: &Path, words: &[&str]) {
+    let folder = tempfile::tempdir_in(folder).unwrap();
+    let path = ["bank", "--path", folder.path().to_str().unwrap()];
+    let few = ["--transfers", "2000", "--kills", "6", "--size", "1M", "--log-size", "2M"];
+    let audited = torture(&[&path[..], &few, words].concat());
+    assert!(audited["acknowledged"].as_u64().unwrap() >= 2000, "{audited}");
+    assert!(audited["kills"].as_u64().unwrap() >= 6, "{audited}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_bank_on_a_disk_keeps_its_books() {
+    bank(Path::new(env!("CARGO_TARGET_TMPDIR")), &["--domain", "logged"]);
+}
+
+#[test]
+fn a_bank_in_persistent_memory_keeps_its_books() {
+    let shm = Path::new("/dev/shm");
+    if !shm.is_dir() {
+        println!("SKIPPED: there is no /dev/shm");
+        return;
+    }
+    for index in ["nvtree", "cdds"] {
+        bank(shm, &["--domain", "flush", "--index", index]);
+    }
+}
+
+#[test]
+fn a_history_is_judged() {
+    let few = ["histories", "--index", "nvtree", "--level", "single", "--operations", "20000"];
+    let judged = torture(&few);
+    assert!(judged["operations"].as_u64().unwrap() >= 20_000, "{judged}");
+    assert_eq!(judged["violation"], serde_json::Value::Null);
+}

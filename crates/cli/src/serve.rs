@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Seconds after which an idle client is closed; 0 for never
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     timeout: u64,
+    /// Seconds of the past that stay readable, in versions of the store; 0 for none
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    retain_seconds: u64,
     #[command(flatten)]
     store: StoreArgs,
     /// Print the line that says that the server is ready as JSON
@@ -95,6 +98,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         protected: !args.unprotected,
         maxclients: args.maxclients,
         timeout_s: args.timeout,
+        retain_s: args.retain_seconds.min(u32::MAX.into()),
         pool: (args.store.domain != Domain::Volatile).then(|| args.pool.clone()),
         ..Config::default()
     })

@@ -33,6 +33,10 @@ struct Stat {
     snapshots: Vec<(String, u64)>,
     pool_bytes: u64,
     used_bytes: u64,
+    /// Every version from here on can be read.
+    oldest: u64,
+    /// Who holds versions that are not visible any more.
+    held_by: Vec<String>,
     recovery_us: u64,
 }
 
@@ -54,6 +58,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         snapshots: store.snapshots(),
         pool_bytes: report.pool_bytes,
         used_bytes: report.used_bytes,
+        oldest: store.oldest(),
+        held_by: report.horizon.holders.iter().map(ToString::to_string).collect(),
         recovery_us: report.recovery_us,
     };
     store.close()?;
@@ -67,6 +73,7 @@ fn lines(stat: &Stat) -> Lines {
     lines.add("domain", &stat.domain);
     lines.add("index", stat.index);
     lines.add("version", stat.version);
+    lines.add("oldest version", stat.oldest);
     lines.add("keys", stat.keys);
     lines.add("keys that expire", stat.expiring);
     lines.add("bytes of keys", Bytes(stat.key_bytes));

@@ -9,7 +9,7 @@ use tembo_pool::{Account, Census, Object};
 
 use crate::catalogue::open_tree;
 use crate::writer::Recovery;
-use crate::{Error, Store};
+use crate::{Error, Horizon, Store};
 
 /// How a store is.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +38,8 @@ pub struct Report {
     pub fdatasyncs: u64,
     /// Objects that wait for the versions that see them.
     pub retired: u64,
+    /// Who holds versions that are not visible any more.
+    pub horizon: Horizon,
     /// Times that a keyspace was walked since the open to give back what was removed.
     pub collections: u64,
 }
@@ -93,6 +95,7 @@ impl Store {
             used_bytes: usage.allocated_bytes,
             fdatasyncs: region.log_syncs + region.pool_syncs,
             retired,
+            horizon: self.horizon(),
             collections,
         }
     }

@@ -1,9 +1,11 @@
 //! Who holds back what: versions that are kept, and for whom.
 
+use std::fmt;
+
 use crate::Store;
 
 /// The oldest version that is kept, and everyone who keeps one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Horizon {
     /// The oldest version that can be read.
     pub version: u64,
@@ -37,16 +39,16 @@ pub enum HolderKind {
     Read,
 }
 
-impl HolderKind {
-    /// What it is called.
-    pub fn name(&self) -> &'static str {
-        match self {
-            HolderKind::Named(_) => "named",
-            HolderKind::Window => "window",
-            HolderKind::Followers(_) => "followers",
-            HolderKind::Handles(_) => "handles",
-            HolderKind::Read => "read",
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            HolderKind::Named(name) => write!(f, "name {name:?}")?,
+            HolderKind::Window => write!(f, "window")?,
+            HolderKind::Followers(count) => write!(f, "{count} followers")?,
+            HolderKind::Handles(count) => write!(f, "{count} handles")?,
+            HolderKind::Read => write!(f, "a read")?,
         }
+        write!(f, " at {}", self.version)
     }
 }
 

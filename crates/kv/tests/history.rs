@@ -7,8 +7,8 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use tembo_kv::{
-    Change, Direction, Durability, Error, Event, IndexKind, Options, Progress, Retention, Snapshot,
-    Store,
+    Change, Direction, Durability, Error, Event, Holder, HolderKind, IndexKind, Options, Progress,
+    Retention, Snapshot, Store,
 };
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
@@ -349,4 +349,37 @@ fn who_follows_needs_no_window_and_what_he_was_told_is_given_back() {
             }
         }
     }
+}
+
+#[test]
+fn the_horizon_tells_who_holds_it_back() {
+    let options = options(DomainRequest::Volatile, IndexKind::Nvtree);
+    let store = Store::volatile(&options).unwrap();
+    idle(&store);
+    assert_eq!(store.horizon().holders, []);
+    let space = store.keyspace("a").unwrap();
+    let mut expected = Vec::new();
+    let mut next = |kind| {
+        store.put(space, b"key", b"value", Durability::Strict).unwrap();
+        expected.push(Holder { version: store.visible(), kind });
+        store.visible()
+    };
+    let first = next(HolderKind::Named("daily".into()));
+    store.save_snapshot("daily").unwrap();
+    next(HolderKind::Handles(2));
+    let handles = (store.snapshot().unwrap(), store.snapshot().unwrap());
+    let followed = next(HolderKind::Followers(1));
+    let changes = store.changes(followed).unwrap();
+    next(HolderKind::Window);
+    store.retain(Retention::Versions(1000)).unwrap();
+    store.put(space, b"key", b"value", Durability::Strict).unwrap();
+    let horizon = store.horizon();
+    assert_eq!((horizon.version, horizon.visible), (first, store.visible()));
+    assert_eq!(horizon.holders, expected);
+    assert_eq!(store.report().horizon, horizon);
+    store.drop_snapshot("daily").unwrap();
+    drop(changes);
+    drop(handles);
+    assert_eq!(store.horizon().holders, expected[3..]);
+    assert_eq!(store.horizon().version, store.oldest());
 }

@@ -23,6 +23,8 @@ pub struct Config {
     pub maxclients: usize,
     /// Seconds after which an idle client is disconnected; 0 never.
     pub timeout_s: u64,
+    /// Seconds of the past that stay readable; 0 none.
+    pub retain_s: u64,
     /// Databases, at most [`DATABASES_MAX`].
     pub databases: usize,
     /// Most bytes of replies that may wait for one client. A client is not read from while more
@@ -43,6 +45,7 @@ impl Default for Config {
             protected: true,
             maxclients: 10_000,
             timeout_s: 0,
+            retain_s: 0,
             databases: DATABASES_MAX,
             output_size_max: 1 << 30,
             output_stall_s: 60,

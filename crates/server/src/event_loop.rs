@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::dataset::{Dataset, Spaces};
 use crate::error::Error;
 use crate::poll::{Poll, Ready};
+use crate::retention::Moments;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -53,6 +54,7 @@ pub(crate) struct EventLoop<'s> {
     tick_ms: u64,
     second_ms: u64,
     maintaining: bool,
+    moments: Moments,
 }
 
 impl<'s> EventLoop<'s> {
@@ -87,6 +89,7 @@ impl<'s> EventLoop<'s> {
             tick_ms: 0,
             second_ms: 0,
             maintaining: true,
+            moments: Moments::default(),
         };
         event_loop.accept_again()?;
         Ok(event_loop)
@@ -236,8 +239,19 @@ impl<'s> EventLoop<'s> {
         if self.now_ms >= self.second_ms {
             self.second_ms = self.now_ms + 1000;
             self.look_after_clients();
+            self.keep_the_past()?;
         }
         Ok(())
+    }
+
+    /// Once a second: what is older than `retain-seconds` is given up.
+    fn keep_the_past(&mut self) -> Result<(), Error> {
+        let retain_s = self.shared.settings.retain_s;
+        match self.moments.tick(self.data.store(), self.now_ms, retain_s) {
+            Err(tembo_kv::Error::Poisoned) => Err(Error::Poisoned),
+            // Most likely the disk is full; it is tried again in a second.
+            _ => Ok(()),
+        }
     }
 
     /// Once a second: disconnects who is idle or does not read, and takes back unused buffers.

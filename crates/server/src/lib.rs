@@ -32,6 +32,7 @@ mod parse;
 mod peek;
 mod poll;
 mod reply;
+mod retention;
 mod scan;
 mod server;
 mod session;

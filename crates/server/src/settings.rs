@@ -47,6 +47,7 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("proto-max-bulk-len", "536870912", Kind::Size(1 << 20, BULK_SIZE.1)),
     ("protected-mode", "yes", Kind::Flag),
     ("requirepass", "", Kind::Text),
+    ("retain-seconds", "0", Kind::Number(0, u32::MAX as i64)),
     ("save", "", Kind::Fixed),
     ("slowlog-log-slower-than", "10000", Kind::Number(-1, i64::MAX)),
     ("slowlog-max-len", "128", Kind::Number(0, i64::MAX)),
@@ -64,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) maxclients: usize,
     /// Milliseconds after which an idle client is disconnected; 0 never.
     pub(crate) timeout_ms: u64,
+    /// Seconds of the past that are kept.
+    pub(crate) retain_s: u64,
     /// Longest bulk.
     pub(crate) bulk_size_max: usize,
 }
@@ -76,6 +79,7 @@ impl Settings {
             requirepass: Vec::new(),
             maxclients: config.maxclients,
             timeout_ms: 0,
+            retain_s: 0,
             bulk_size_max: BULK_SIZE.0 as usize,
         };
         let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
@@ -83,6 +87,7 @@ impl Settings {
         settings.put("port", port.to_string());
         settings.put("databases", config.databases.to_string());
         settings.put("maxclients", config.maxclients.to_string());
+        settings.put("retain-seconds", config.retain_s.to_string());
         settings.put("timeout", config.timeout_s.to_string());
         settings.put("requirepass", config.requirepass.clone().unwrap_or_default());
         settings.put("protected-mode", if config.protected { "yes" } else { "no" }.to_owned());
@@ -180,6 +185,7 @@ impl Settings {
         self.requirepass = password.unwrap_or_default().into_bytes();
         self.maxclients = self.number("maxclients") as usize;
         self.timeout_ms = self.number("timeout").saturating_mul(1000);
+        self.retain_s = self.number("retain-seconds");
         self.bulk_size_max = self.number("proto-max-bulk-len") as usize;
     }
 }

@@ -111,6 +111,9 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     Ok(())
 }
 
+/// The oldest holders of versions are shown, so many of them.
+const HOLDERS_SHOWN: usize = 8;
+
 fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
     let shared = &*context.shared;
     let report = &shared.report;
@@ -133,6 +136,12 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     put(text, format_args!("tembo_index:{}", report.index.name()));
     put(text, format_args!("tembo_version_visible:{}", report.visible));
     put(text, format_args!("tembo_version_durable:{}", report.durable));
+    let horizon = &report.horizon;
+    put(text, format_args!("tembo_horizon:{}", horizon.version));
+    put(text, format_args!("tembo_horizon_lag:{}", horizon.visible - horizon.version));
+    for (number, holder) in horizon.holders.iter().take(HOLDERS_SHOWN).enumerate() {
+        put(text, format_args!("tembo_horizon_holder{number}:{holder}"));
+    }
     put(text, format_args!("tembo_last_recovery_us:{}", report.recovery_us));
     put(text, format_args!("tembo_recovering:{}", u8::from(report.recovering)));
     put(text, format_args!("tembo_private_bytes:{}", report.private_bytes));

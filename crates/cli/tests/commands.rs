@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub)]
 
+#[path = "commands/backup.rs"]
+mod backup;
 #[path = "driver/resp.rs"]
 mod resp;
 #[path = "driver/server.rs"]

@@ -27,7 +27,8 @@
 //! ```
 
 pub use tembo_kv::{
-    Check, CheckReport, Direction, DomainRequest, Durability, Error, Exclusive, IndexKind,
-    KEY_SIZE_MAX, Keyspace, Options, PoolOptions, Progress, RegionOptions, Report, Snapshot, Store,
-    SyncPolicy, VALUE_SIZE_MAX, Value,
+    Change, Changes, Check, CheckReport, Direction, DomainRequest, Durability, Error, Event,
+    Exclusive, Holder, HolderKind, Horizon, IndexKind, KEY_SIZE_MAX, Keyspace, Options,
+    PoolOptions, Progress, RegionOptions, Report, Retention, Snapshot, Store, SyncPolicy,
+    VALUE_SIZE_MAX, Value, backup,
 };

@@ -1,6 +1,7 @@
 //! Who takes part, and how it is made.
 
 mod bare;
+mod baseline;
 mod btreemap;
 mod kv;
 mod paper;
@@ -11,8 +12,10 @@ use std::path::Path;
 use serde::Serialize;
 use tembo_index::IndexKind;
 use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
+use tembo_pmem::Emulation;
 use tembo_pool::{Geometry, Pool};
 
+use crate::bplus::{Design, Flushed};
 use crate::drive::Driven;
 use crate::nvtree_paper::{Rebuilds, Strategy};
 use crate::{Error, Operation};
@@ -65,6 +68,11 @@ pub trait Contender {
         None
     }
 
+    /// Lines flushed so far, by what for, if it keeps apart what they were for.
+    fn flushed(&self) -> Option<Flushed> {
+        None
+    }
+
     /// Whether it has that operation at all.
     fn offers(&self, operation: Operation) -> bool {
         let _ = operation;
@@ -97,6 +105,15 @@ pub(crate) struct Size {
     pub(crate) keys: u64,
     /// Bytes in a node.
     pub(crate) node_size: u32,
+    /// A slower medium than there is.
+    pub(crate) emulation: Option<Emulation>,
+}
+
+impl Size {
+    /// On the medium that there is.
+    pub(crate) fn new(keys: u64, node_size: u32) -> Size {
+        Size { keys, node_size, emulation: None }
+    }
 }
 
 /// A contender by name.
@@ -120,6 +137,20 @@ pub enum Kind {
     NvtreePaper,
     /// The same, with sizes that follow the workload by the balanced strategy.
     NvtreePaperAdaptive,
+    /// A B+-Tree with nothing flushed.
+    Bplus,
+    /// A B+-Tree with a log of nodes and flushed shifts.
+    Lcb,
+    /// The paper's leaves under logged inner nodes.
+    NvtA,
+    /// CDDS as the documents describe it: each shifted entry flushed by itself.
+    CddsPaper,
+    /// The same with its flushes off.
+    CddsPaperVolatile,
+    /// The same with leaves that are appended to.
+    CddsUnordered,
+    /// The CDDS B-Tree of this house with its flushes off.
+    CddsVolatile,
 }
 
 impl Kind {
@@ -135,6 +166,17 @@ impl Kind {
         Kind::NvtreePaperAdaptive,
     ];
 
+    /// The documents' baselines.
+    pub const BASELINES: [Kind; 7] = [
+        Kind::Bplus,
+        Kind::Lcb,
+        Kind::NvtA,
+        Kind::CddsPaper,
+        Kind::CddsPaperVolatile,
+        Kind::CddsUnordered,
+        Kind::CddsVolatile,
+    ];
+
     /// For tables and for the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -146,12 +188,20 @@ impl Kind {
             Kind::KvNvtree => "kv-nvtree",
             Kind::NvtreePaper => "nvtree-paper",
             Kind::NvtreePaperAdaptive => "nvtree-paper-adaptive",
+            Kind::Bplus => "b+tree",
+            Kind::Lcb => "lcb",
+            Kind::NvtA => "nvt-a",
+            Kind::CddsPaper => "cdds-paper",
+            Kind::CddsPaperVolatile => "cdds-paper-volatile",
+            Kind::CddsUnordered => "cdds-unordered",
+            Kind::CddsVolatile => "cdds-volatile",
         }
     }
 
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+        let mut all = Kind::ALL.into_iter().chain(Kind::BASELINES);
+        all.find(|kind| kind.name() == name)
     }
 
     /// An empty one in a file of its own in `folder`.
@@ -167,13 +217,23 @@ impl Kind {
             Kind::NvtreePaperAdaptive => {
                 Box::new(paper::Paper::new(folder, size, Some(Strategy::Balanced))?)
             }
+            Kind::Bplus => Box::new(baseline::Baseline::new(folder, size, Design::Plain)?),
+            Kind::Lcb => Box::new(baseline::Baseline::new(folder, size, Design::Lcb)?),
+            Kind::NvtA => Box::new(baseline::Baseline::new(folder, size, Design::NvtA)?),
+            Kind::CddsPaper => Box::new(baseline::Baseline::new(folder, size, Design::Cdds)?),
+            Kind::CddsPaperVolatile => Box::new(baseline::Baseline::volatile(size, Design::Cdds)?),
+            Kind::CddsUnordered => {
+                Box::new(baseline::Baseline::new(folder, size, Design::CddsUnordered)?)
+            }
+            Kind::CddsVolatile => Box::new(bare::Bare::volatile(size, IndexKind::Cdds)?),
         })
     }
 }
 
 /// Pools in the `flush` domain, emulated where the medium is not persistent memory.
 fn pool_options(size: Size) -> PoolOptions {
-    let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
+    let (domain, emulation) = (DomainRequest::Flush, size.emulation);
+    let region = RegionOptions { domain, emulation, ..RegionOptions::default() };
     let geometry = Geometry { node_size: size.node_size, ..Geometry::default() };
     PoolOptions { region, geometry, ..PoolOptions::default() }
 }
@@ -184,6 +244,21 @@ fn nameless_pool(folder: &Path, size: Size) -> Result<Pool, Error> {
     let pool = Pool::create(&path, &pool_options(size))?;
     forget_name(&path);
     Ok(pool)
+}
+
+/// Bytes in a volatile pool beside its keys.
+const VOLATILE_MIN: u64 = 256 << 20;
+
+/// Bytes in a volatile pool for each key: more than any structure takes. What is not touched takes no
+/// memory.
+const VOLATILE_PER_KEY: u64 = 1024;
+
+/// A pool in memory, where flushes do nothing.
+fn volatile_pool(size: Size) -> Result<Pool, Error> {
+    let mut options = pool_options(size);
+    options.size = VOLATILE_MIN + size.keys * VOLATILE_PER_KEY;
+    options.region.size_max = options.size;
+    Ok(Pool::volatile(&options)?)
 }
 
 /// Of no consequence when it fails: the folder goes in the end, and the file with it.

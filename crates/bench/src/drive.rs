@@ -5,6 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tembo_pmem::Counters;
 
+use crate::bplus::Flushed;
 use crate::clock::{Elapsed, Stopwatch, thread_cpu};
 use crate::nvtree_paper::Rebuilds;
 use crate::operation::SCAN_LEN;
@@ -36,6 +37,11 @@ pub(crate) trait Driven {
     fn shared(&self) -> Option<&dyn Shared>;
 
     fn rebuilds(&self) -> Option<Rebuilds>;
+
+    fn flushed(&self) -> Option<Flushed>;
+
+    /// Does reads and updates in that order: the keys, and whether each is updated.
+    fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Turn, Error>;
 }
 
 impl<C: Contender> Driven for C {
@@ -76,6 +82,25 @@ impl<C: Contender> Driven for C {
 
     fn rebuilds(&self) -> Option<Rebuilds> {
         Contender::rebuilds(self)
+    }
+
+    fn flushed(&self) -> Option<Flushed> {
+        Contender::flushed(self)
+    }
+
+    fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Turn, Error> {
+        let (before, watch) = (Counters::thread(), Stopwatch::start());
+        let mut right = 0;
+        for &(is_update, key) in plan {
+            right += u64::from(if is_update {
+                self.update(key, !key)?
+            } else {
+                self.get(key)?.is_some()
+            });
+        }
+        let elapsed = watch.elapsed();
+        let counters = Counters::thread() - before;
+        Ok(Turn { operations: plan.len() as u64, elapsed, counters, right })
     }
 }
 

@@ -4,8 +4,12 @@
 //! [`Finding`]. How much it does is told in operations, not in time, so that a quick run is the same
 //! everywhere.
 
+mod adaptive;
 mod berkeley;
+mod index;
 mod micro;
+mod nvtree_insert;
+mod nvtree_other;
 mod served;
 mod ycsb;
 
@@ -15,6 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 use crate::Error;
+use crate::clock::evict_caches;
 use crate::finding::{Finding, Missing, Report};
 use crate::machine::Machine;
 use crate::rival::{Medium, Place};
@@ -60,6 +65,27 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "thesis-5.5", title: served::TITLE_LOGGING, run: served::logging },
     Experiment { name: "thesis-5.6", title: served::TITLE_SESSION, run: served::session },
     Experiment { name: "thesis-5.7", title: served::TITLE_STATUS, run: served::status },
+    Experiment { name: "nvtree-1", title: nvtree_insert::TITLE_COST, run: nvtree_insert::cost },
+    Experiment {
+        name: "nvtree-5",
+        title: nvtree_insert::TITLE_INSERT,
+        run: nvtree_insert::against,
+    },
+    Experiment {
+        name: "nvtree-5d",
+        title: nvtree_insert::TITLE_COUNT,
+        run: nvtree_insert::by_count,
+    },
+    Experiment { name: "nvtree-7", title: nvtree_other::TITLE, run: nvtree_other::by_node_size },
+    Experiment { name: "nvtree-7d", title: nvtree_other::TITLE_MIXED, run: nvtree_other::mixed },
+    Experiment { name: "nvtree-8", title: adaptive::TITLE, run: adaptive::skewed },
+    Experiment { name: "nvtree-9a", title: adaptive::TITLE_REBUILD, run: adaptive::rebuilding },
+    Experiment { name: "nvtree-10a", title: nvtree_insert::TITLE_MEDIA, run: nvtree_insert::media },
+    Experiment {
+        name: "nvtree-10b",
+        title: nvtree_insert::TITLE_FLUSH,
+        run: nvtree_insert::flushing,
+    },
     Experiment { name: "nvtree-9b", title: "NV-Store: StatusUpdate", run: served::nvstore_status },
     Experiment { name: "nvtree-9c", title: "NV-Store: SessionStore", run: served::nvstore_session },
 ];
@@ -95,6 +121,14 @@ impl Context<'_> {
     /// [`Error::Stopped`] if somebody asked for an end.
     pub(crate) fn turn(&mut self, what: &str) -> Result<(), Error> {
         if (self.watch)(self.name, what) { Ok(()) } else { Err(Error::Stopped) }
+    }
+
+    /// Takes what the last operations used out of the processor's caches, as the documents do between
+    /// operations; a quick run leaves it there.
+    pub(crate) fn evict(&self) {
+        if !self.setting.quick {
+            evict_caches();
+        }
     }
 
     /// An empty folder, gone when it is dropped.

@@ -7,6 +7,7 @@
 //! [`run()`] compares everything that implements [`Contender`]; the NV-Tree of its paper stands here
 //! too ([`nvtree_paper`]), for it is a rival and nothing that a store is built on.
 
+mod bplus;
 mod clock;
 mod contender;
 mod distribution;
@@ -29,6 +30,7 @@ mod table;
 mod tuple;
 mod ycsb;
 
+pub use bplus::Flushed;
 pub use contender::{Contender, Kind, Shared};
 pub use error::Error;
 pub use experiment::{EXPERIMENTS, Experiment, Setting, Watch, experiments};

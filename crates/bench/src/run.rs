@@ -128,7 +128,7 @@ impl Run<'_> {
 
     fn entrant(&self, kind: Kind) -> Result<Entrant, Error> {
         let Config { keys, node_size, .. } = *self.config;
-        Entrant::new(kind, &self.config.folder, Size { keys, node_size })
+        Entrant::new(kind, &self.config.folder, Size::new(keys, node_size))
     }
 
     /// The contenders in the order of a round: nobody is always the one after a given other.

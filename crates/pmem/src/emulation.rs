@@ -2,6 +2,7 @@
 //! flushed and for each fence.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::flush::{FlushInstruction, line_count};
@@ -38,16 +39,23 @@ impl SlowMedium {
         SlowMedium { instruction, line_ticks: ticks(line_ns), fence_ticks: ticks(fence_ns) }
     }
 
-    /// Flushes the lines that hold `len` bytes at `at`, and loses their time.
+    /// Flushes the lines that hold `len` bytes at `at`. Their time is lost at the next fence: a
+    /// flush is waited for there, and time lost before would pass beside it.
     pub(crate) fn flush(&self, at: *const u8, len: u64) {
         self.instruction.flush(at, len);
-        lose(self.line_ticks * line_count(at.addr() as u64, len));
+        let ticks = self.line_ticks * line_count(at.addr() as u64, len);
+        OWED.set(OWED.get() + ticks);
     }
 
-    /// Loses the time of a fence.
+    /// Loses the time of the thread's lines and of a fence, which is behind the caller.
     pub(crate) fn fence(&self) {
-        lose(self.fence_ticks);
+        lose(OWED.replace(0) + self.fence_ticks);
     }
+}
+
+thread_local! {
+    /// Ticks of lines that the thread has flushed since its last fence.
+    static OWED: Cell<u64> = const { Cell::new(0) };
 }
 
 fn lose(ticks: u64) {

@@ -10,7 +10,7 @@ use tembo_index::{
 };
 use tembo_pool::Pool;
 
-use super::{Size, nameless_pool, pool_options};
+use super::{Size, nameless_pool, pool_options, volatile_pool};
 use crate::{Contender, Error, Shared};
 
 /// What is retired is given back when so much of it has come together.
@@ -36,7 +36,16 @@ pub(super) struct Bare {
 
 impl Bare {
     pub(super) fn new(folder: &Path, size: Size, kind: IndexKind) -> Result<Bare, Error> {
-        let pool = Arc::new(nameless_pool(folder, size)?);
+        Bare::over(nameless_pool(folder, size)?, size, kind)
+    }
+
+    /// With its flushes off.
+    pub(super) fn volatile(size: Size, kind: IndexKind) -> Result<Bare, Error> {
+        Bare::over(volatile_pool(size)?, size, kind)
+    }
+
+    fn over(pool: Pool, size: Size, kind: IndexKind) -> Result<Bare, Error> {
+        let pool = Arc::new(pool);
         let forest = Arc::new(Forest::new(pool.clone(), pool_options(size).region.size_max)?);
         let (dead, retained, mut retired) = Default::default();
         let clock = Clock::new(0);

@@ -4,7 +4,6 @@ use tembo_index::IndexKind;
 
 use super::{Context, rotated};
 use crate::Error;
-use crate::clock::evict_caches;
 use crate::finding::{Finding, Shape, percent_more};
 use crate::keys::Keys;
 use crate::rival::{Brand, Medium};
@@ -36,7 +35,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
             let Some(store) = brand.open(place)? else { continue };
             let mut client = store.client()?;
             for verb in VERBS {
-                evict_caches();
+                context.evict();
                 let plan = keys.shuffled(u64::from(round) << 8 | verb as u64);
                 let elapsed = tuples.run(&mut *client, verb, &plan, name)?;
                 sheet.push(name, verb.name(), kops(keys.count, elapsed));

@@ -1,0 +1,83 @@
+//! What experiments with bare indexes of 8-byte keys and values share.
+
+use tempfile::TempDir;
+
+use super::Context;
+use crate::contender::Size;
+use crate::drive::{Driven, Turn};
+use crate::keys::{Keys, Zipf};
+use crate::operation::THETA;
+use crate::rival::Medium;
+use crate::{Error, Kind, Operation};
+
+/// Names of the documents for the contenders.
+pub(super) fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bplus => "B+-Tree, volatile",
+        Kind::Lcb => "LCB+-Tree",
+        Kind::NvtA => "NVT-A",
+        Kind::CddsPaper => "CDDS as published",
+        Kind::CddsPaperVolatile => "CDDS as published, volatile",
+        Kind::CddsUnordered => "CDDS, unordered",
+        Kind::CddsVolatile => "CDDS here, volatile",
+        Kind::Cdds => "CDDS here",
+        Kind::Nvtree => "NV-Tree here",
+        Kind::NvtreePaper => "NV-Tree as published, fixed",
+        Kind::NvtreePaperAdaptive => "NV-Tree as published",
+        other => other.name(),
+    }
+}
+
+/// A contender in its folder.
+pub(super) struct Entrant {
+    pub(super) kind: Kind,
+    pub(super) contender: Box<dyn Driven>,
+    _folder: TempDir,
+}
+
+impl Entrant {
+    pub(super) fn new(context: &Context<'_>, kind: Kind, size: Size) -> Result<Entrant, Error> {
+        let folder = context.folder(Medium::Memory)?;
+        let contender = kind.make(folder.path(), size)?;
+        Ok(Entrant { kind, contender, _folder: folder })
+    }
+
+    /// An operation as a round has it; answers are checked.
+    pub(super) fn turn(
+        &mut self,
+        operation: Operation,
+        keys: Keys,
+        round: u32,
+    ) -> Result<Turn, Error> {
+        let plan = operation.plan(keys, &Zipf::new(keys.count, THETA), round);
+        self.with(operation, &plan, operation.expected(keys, &plan))
+    }
+
+    /// An operation with keys of one's own.
+    pub(super) fn with(
+        &mut self,
+        operation: Operation,
+        plan: &[u64],
+        expected: u64,
+    ) -> Result<Turn, Error> {
+        let turn = self.contender.turn(operation, plan)?;
+        if turn.right != expected {
+            let (contender, operation, found) = (self.kind.name(), operation.name(), turn.right);
+            return Err(Error::Wrong { contender, operation, expected, found });
+        }
+        Ok(turn)
+    }
+}
+
+/// Milliseconds of thread CPU time.
+pub(super) fn ms(turn: &Turn) -> f64 {
+    turn.elapsed.cpu.as_secs_f64() * 1e3
+}
+
+/// Thousand operations a second of thread CPU time.
+pub(super) fn kops(turn: &Turn) -> f64 {
+    crate::tuple::kops(turn.operations, turn.elapsed.cpu)
+}
+
+/// Nodes of the documents, in bytes.
+pub(super) const NODE_SIZES: [u32; 4] = [512, 1024, 2048, 4096];

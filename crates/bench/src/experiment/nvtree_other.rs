@@ -1,0 +1,129 @@
+//! NV-Tree: update, deletion, search and mixtures of them. Figures 7a to 7d.
+
+use super::index::{Entrant, NODE_SIZES, kops, ms, name};
+use super::{Context, rotated};
+use crate::contender::Size;
+use crate::finding::{Finding, Shape, times};
+use crate::keys::{Keys, Random};
+use crate::sheet::{Labels, Sheet};
+use crate::{Error, Kind, Operation};
+
+pub(super) const TITLE: &str = "Update, deletion and search by size of nodes";
+pub(super) const TITLE_MIXED: &str = "Mixtures of updates and searches";
+
+const PAPER: Kind = Kind::NvtreePaperAdaptive;
+const KINDS: [Kind; 5] = [Kind::Lcb, Kind::CddsPaper, PAPER, Kind::Cdds, Kind::Nvtree];
+
+pub(super) fn by_node_size(context: &mut Context<'_>) -> Result<Finding, Error> {
+    let mut finding = Finding::new("nvtree-7", TITLE, "NV-Tree, figures 7a to 7c");
+    let keys = Keys { count: context.pick(20_000, 1_000_000), seed: context.seed() };
+    // As in the paper: all are updated, then all looked for, then deleted (half of them here).
+    let operations = [Operation::Update, Operation::Lookup, Operation::Remove];
+    let mut sheets = operations.map(|_| Sheet::default());
+    for node_size in NODE_SIZES {
+        for round in 0..context.rounds() {
+            for kind in rotated(&KINDS, round) {
+                context.turn(&format!("{node_size} B, round {}: {}", round + 1, name(kind)))?;
+                let mut entrant = Entrant::new(context, kind, Size::new(keys.count, node_size))?;
+                entrant.turn(Operation::Insert, keys, round)?;
+                for (operation, sheet) in operations.into_iter().zip(&mut sheets) {
+                    context.evict();
+                    // Lookups expect what insertion gave, which updates have changed.
+                    let operation = if operation == Operation::Lookup {
+                        Operation::ZipfLookup
+                    } else {
+                        operation
+                    };
+                    let plan = match operation {
+                        Operation::ZipfLookup => keys.shuffled(u64::from(round) + 99),
+                        other => other.plan(keys, &crate::keys::Zipf::new(2, 0.5), round),
+                    };
+                    let turn = entrant.with(operation, &plan, plan.len() as u64)?;
+                    sheet.push(name(kind), node_size, kops(&turn));
+                }
+            }
+        }
+    }
+    let titles = ["Updates (7a)", "Searches (7c)", "Deletions (7b)"];
+    for (title, sheet) in titles.into_iter().zip(&sheets) {
+        let labels = Labels { title, x: "bytes of a node", y: "thousand operations a second" };
+        finding.charts.push(sheet.chart(Shape::Bars, labels));
+    }
+    let [updates, searches, deletions] = &sheets;
+    let to = |sheet: &Sheet, own, rival| times(sheet.ratio(name(own), name(rival), 4096));
+    for (what, sheet, rival, document) in [
+        ("update", updates, Kind::Lcb, "up to 5.6×"),
+        ("update", updates, Kind::CddsPaper, "up to 8.5×"),
+        ("deletion", deletions, Kind::Lcb, "better"),
+        ("deletion", deletions, Kind::CddsPaper, "worse, comparable with 4 KiB"),
+        ("search", searches, Kind::Lcb, "comparable"),
+        ("search", searches, Kind::CddsPaper, "comparable"),
+    ] {
+        let label = format!("{what}, 4 KiB: published NV-Tree to {}", name(rival));
+        finding.claim(&label, document, to(sheet, PAPER, rival));
+        let ratio = sheet.ratio(name(Kind::Nvtree), name(rival), 4096);
+        finding.duel(&format!("{what} 8 B/8 B, nodes of 4 KiB, bare trees"), name(rival), ratio);
+    }
+    for (what, sheet) in [("update", updates), ("search", searches), ("deletion", deletions)] {
+        let ratio = sheet.ratio(name(Kind::Nvtree), name(PAPER), 1024);
+        finding.duel(&format!("{what} 8 B/8 B, nodes of 1 KiB, bare trees"), name(PAPER), ratio);
+    }
+    let ratio =
+        |sheet: &Sheet| sheet.ratio(name(PAPER), name(Kind::Lcb), 4096).map_or(0.0, |r| r.median);
+    finding.sentence = format!(
+        "To the LCB+-Tree with 4 KiB nodes the published NV-Tree is {:.1} in updates, {:.1} in deletions and {:.1} in searches.",
+        ratio(updates),
+        ratio(deletions),
+        ratio(searches)
+    );
+    Ok(finding)
+}
+
+pub(super) fn mixed(context: &mut Context<'_>) -> Result<Finding, Error> {
+    let mut finding = Finding::new("nvtree-7d", TITLE_MIXED, "NV-Tree, figure 7d");
+    let keys = Keys { count: context.pick(20_000, 1_000_000), seed: context.seed() };
+    let kinds = [Kind::Lcb, Kind::CddsPaper, Kind::NvtreePaper, PAPER, Kind::Cdds, Kind::Nvtree];
+    let mut sheet = Sheet::default();
+    for round in 0..context.rounds() {
+        for kind in rotated(&kinds, round) {
+            context.turn(&format!("round {}: {}", round + 1, name(kind)))?;
+            let mut entrant = Entrant::new(context, kind, Size::new(keys.count, 4096))?;
+            entrant.turn(Operation::Insert, keys, round)?;
+            for updates in [90, 70, 50, 30, 10] {
+                let mut random = Random::new(u64::from(round) << 8 | updates);
+                let order = keys.shuffled(u64::from(round) << 8 | updates);
+                let plan = order.into_iter().map(|key| (random.below(100) < updates, key));
+                let plan: Vec<(bool, u64)> = plan.collect();
+                let turn = entrant.contender.mixed(&plan)?;
+                if turn.right != keys.count {
+                    let (contender, operation) = (kind.name(), "a mixture");
+                    let (expected, found) = (keys.count, turn.right);
+                    return Err(Error::Wrong { contender, operation, expected, found });
+                }
+                sheet.push(name(kind), format!("{updates}/{}", 100 - updates), ms(&turn));
+            }
+        }
+    }
+    let labels = Labels {
+        title: "As many operations as keys, nodes of 4 KiB",
+        x: "% updates/% searches",
+        y: "ms of CPU time",
+    };
+    finding.charts.push(sheet.chart(Shape::Lines, labels));
+    for (rival, document) in [(Kind::Lcb, "6.6×"), (Kind::CddsPaper, "10×")] {
+        let ratio = sheet.ratio(name(rival), name(PAPER), "90/10");
+        finding.claim(&format!("faster than {}, 90/10", name(rival)), document, times(ratio));
+        let ratio = sheet.ratio(name(rival), name(PAPER), "10/90");
+        finding.claim(
+            &format!("faster than {}, 10/90", name(rival)),
+            "less, but faster",
+            times(ratio),
+        );
+    }
+    let most = sheet.ratio(name(Kind::Lcb), name(PAPER), "90/10").map_or(0.0, |r| r.median);
+    let least = sheet.ratio(name(Kind::Lcb), name(PAPER), "10/90").map_or(0.0, |r| r.median);
+    finding.sentence = format!(
+        "The more updates, the more the published NV-Tree gains: {least:.1} times the LCB+-Tree with 10 % updates, {most:.1} with 90 %."
+    );
+    Ok(finding)
+}

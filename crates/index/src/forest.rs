@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tembo_pmem::Region;
+use tembo_pmem::{Region, Table};
 use tembo_pool::{Object, Pool};
 
 use crate::cdds::format::capacity;
@@ -20,7 +20,7 @@ pub struct Forest {
     pool: Arc<Pool>,
     pub(crate) sides: SideTable<Side>,
     /// Side-cars of leaves.
-    pub(crate) leaves: SideTable<nvtree::side::Side>,
+    pub(crate) leaves: Table<nvtree::side::Side>,
     /// A leaf's number is its offset without so many bits.
     pub(crate) leaf_bits: u32,
     /// Lines of elements in a leaf.
@@ -44,7 +44,8 @@ impl Forest {
     /// The forest of an open pool.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the geometry's nodes hold fewer than two entries.
+    /// [`Error::Damaged`] if the geometry's nodes hold fewer than two entries; [`Error::Pool`] if the
+    /// system has no address space for the side-cars of `size_max` bytes.
     pub fn new(pool: Arc<Pool>, size_max: u64) -> Result<Forest, Error> {
         if capacity(pool.geometry().node_size.into()) < 2 {
             return damaged(0, "nodes of at least 128 bytes");
@@ -52,7 +53,7 @@ impl Forest {
         let leaf_bits = pool.geometry().node_size.trailing_zeros();
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
-            leaves: SideTable::new(leaf_bits, size_max),
+            leaves: Table::new((size_max >> leaf_bits) as usize).map_err(tembo_pool::Error::from)?,
             leaf_bits,
             lines: lines_in(pool.geometry().node_size.into()),
             capacity: capacity(pool.geometry().node_size.into()),

@@ -1,4 +1,4 @@
-//! Where the volatile side-cars of persistent nodes are kept.
+//! Where the volatile side-cars of persistent nodes are kept that are more than words.
 
 use std::sync::OnceLock;
 

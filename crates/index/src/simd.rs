@@ -1,42 +1,259 @@
-//! Comparisons of many bytes at once, where the processor can.
+//! Comparisons of many numbers at once, where the processor can.
+//!
+//! What is compared may change meanwhile: the words are atomics, and who asks finds out by a sequence
+//! whether the answer is worth something. So the loads are in assembly: they are what a load of each of the
+//! words would be.
 #![allow(unsafe_code)]
 
-/// A bit for each of forty-eight bytes that is `print`.
-#[inline]
-pub(crate) fn matching(words: &[u64; 6], print: u8) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2 is part of every x86-64.
-    unsafe {
-        matching_sse2(words, print)
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Forty-eight bytes, as they were at one look.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes48(imp::Loaded);
+
+impl Bytes48 {
+    /// The bytes of these words, the lowest one of each first.
+    #[inline]
+    pub(crate) fn load(words: &[AtomicU64; 6]) -> Bytes48 {
+        Bytes48(imp::load(words))
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    matching_portable(words, print)
+
+    /// As [`load`](Self::load), of words that nobody changes.
+    #[inline]
+    pub(crate) fn of(words: &[u64; 6]) -> Bytes48 {
+        Bytes48(imp::of(words))
+    }
+
+    /// A bit for each byte that is `byte`.
+    #[inline]
+    pub(crate) fn equal(self, byte: u8) -> u64 {
+        imp::equal(self.0, byte)
+    }
+
+    /// A bit for each byte that is not above `byte`.
+    #[inline]
+    pub(crate) fn at_most(self, byte: u8) -> u64 {
+        imp::at_most(self.0, byte)
+    }
+}
+
+/// A way to count the words of a line that are not above a number.
+pub(crate) trait Count: Copy {
+    /// How many of eight words but the first are not above `wanted`.
+    fn not_above(self, words: &[AtomicU64; 8], wanted: u64) -> usize;
+}
+
+/// One word after another; all are looked at: where a search would stop no processor can predict.
+#[derive(Clone, Copy)]
+pub(crate) struct OneByOne;
+
+impl Count for OneByOne {
+    #[inline]
+    fn not_above(self, words: &[AtomicU64; 8], wanted: u64) -> usize {
+        let is_passed = |word: &AtomicU64| word.load(Ordering::Relaxed) <= wanted;
+        words[1..].iter().map(|word| usize::from(is_passed(word))).sum()
+    }
+}
+
+/// All of them at once.
+#[derive(Clone, Copy)]
+pub(crate) struct AllAtOnce(imp::Wide);
+
+impl AllAtOnce {
+    /// `None`: this processor cannot.
+    #[inline]
+    pub(crate) fn new() -> Option<AllAtOnce> {
+        imp::Wide::new().map(AllAtOnce)
+    }
+}
+
+impl Count for AllAtOnce {
+    #[inline]
+    fn not_above(self, words: &[AtomicU64; 8], wanted: u64) -> usize {
+        self.0.count_not_above(words, wanted)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "sse2")]
-fn matching_sse2(words: &[u64; 6], print: u8) -> u64 {
-    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
-    let wanted = _mm_set1_epi8(print as i8);
-    let mask = |at: usize| {
-        let sixteen = _mm_set_epi64x(words[at + 1] as i64, words[at] as i64);
-        u64::from(_mm_movemask_epi8(_mm_cmpeq_epi8(sixteen, wanted)) as u32)
+mod imp {
+    use std::arch::asm;
+    use std::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8,
     };
-    mask(0) | mask(2) << 16 | mask(4) << 32
+    use std::sync::atomic::AtomicU64;
+
+    pub(super) type Loaded = [__m128i; 3];
+
+    #[inline]
+    pub(super) fn load(words: &[AtomicU64; 6]) -> Loaded {
+        let (first, second, third);
+        // SAFETY: SSE2 is part of every x86-64; six words are read, which are there.
+        unsafe {
+            asm!(
+                "movdqu {first}, [{words}]",
+                "movdqu {second}, [{words} + 16]",
+                "movdqu {third}, [{words} + 32]",
+                words = in(reg) words.as_ptr(),
+                first = out(xmm_reg) first,
+                second = out(xmm_reg) second,
+                third = out(xmm_reg) third,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        [first, second, third]
+    }
+
+    #[inline]
+    pub(super) fn of(words: &[u64; 6]) -> Loaded {
+        // SAFETY: SSE2 is part of every x86-64.
+        std::array::from_fn(|at| unsafe {
+            _mm_set_epi64x(words[2 * at + 1] as i64, words[2 * at] as i64)
+        })
+    }
+
+    #[inline]
+    pub(super) fn equal(bytes: Loaded, byte: u8) -> u64 {
+        // SAFETY: SSE2 is part of every x86-64.
+        mask(bytes.map(|sixteen| unsafe { _mm_cmpeq_epi8(sixteen, _mm_set1_epi8(byte as i8)) }))
+    }
+
+    #[inline]
+    pub(super) fn at_most(bytes: Loaded, byte: u8) -> u64 {
+        mask(bytes.map(|sixteen| {
+            // SAFETY: SSE2 is part of every x86-64.
+            unsafe { _mm_cmpeq_epi8(_mm_min_epu8(sixteen, _mm_set1_epi8(byte as i8)), sixteen) }
+        }))
+    }
+
+    #[inline]
+    fn mask(bytes: Loaded) -> u64 {
+        // SAFETY: SSE2 is part of every x86-64.
+        let bits = bytes.map(|sixteen| u64::from(unsafe { _mm_movemask_epi8(sixteen) } as u32));
+        bits[0] | bits[1] << 16 | bits[2] << 32
+    }
+
+    /// The processor has AVX-512 (F, DQ) and POPCNT.
+    #[derive(Clone, Copy)]
+    pub(super) struct Wide(());
+
+    impl Wide {
+        #[inline]
+        pub(super) fn new() -> Option<Wide> {
+            let has_it = std::is_x86_feature_detected!("avx512dq")
+                && std::is_x86_feature_detected!("popcnt");
+            has_it.then_some(Wide(()))
+        }
+
+        #[inline]
+        pub(super) fn count_not_above(self, words: &[AtomicU64; 8], wanted: u64) -> usize {
+            let passed: u32;
+            // SAFETY: eight words are read, which are there; who has `self` knows the processor.
+            unsafe {
+                asm!(
+                    "vpbroadcastq zmm16, {wanted}",
+                    // Not less than, unsigned.
+                    "vpcmpuq k1, zmm16, [{words}], 5",
+                    "kmovb {passed:e}, k1",
+                    "shr {passed:e}, 1",
+                    "popcnt {passed:e}, {passed:e}",
+                    words = in(reg) words.as_ptr(),
+                    wanted = in(reg) wanted,
+                    passed = lateout(reg) passed,
+                    // Registers that older instructions do not know, and so need not be told of.
+                    out("zmm16") _,
+                    out("k1") _,
+                    options(nostack, readonly),
+                );
+            }
+            passed as usize
+        }
+    }
 }
 
-/// As [`matching`], without vectors.
-#[cfg(any(test, not(target_arch = "x86_64")))]
-pub(crate) fn matching_portable(words: &[u64; 6], print: u8) -> u64 {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    let mut mask = 0;
-    for (at, word) in words.iter().enumerate() {
-        let differs = word ^ (LOW * u64::from(print));
-        // The top bit of each byte that is zero, without a carry into the next.
-        let rest = !(LOW << 7);
-        let zero = !(((differs & rest) + rest) | differs | rest);
-        mask |= ((zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (at * 8);
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    pub(super) type Loaded = [u64; 6];
+
+    /// No such processor is known.
+    #[derive(Clone, Copy)]
+    pub(super) enum Wide {}
+
+    impl Wide {
+        pub(super) fn new() -> Option<Wide> {
+            None
+        }
+
+        pub(super) fn count_not_above(self, _words: &[AtomicU64; 8], _wanted: u64) -> usize {
+            match self {}
+        }
     }
-    mask
+
+    pub(super) fn load(words: &[AtomicU64; 6]) -> Loaded {
+        words.each_ref().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn of(words: &[u64; 6]) -> Loaded {
+        *words
+    }
+
+    pub(super) fn equal(bytes: Loaded, byte: u8) -> u64 {
+        super::portable(&bytes, |other| other == byte)
+    }
+
+    pub(super) fn at_most(bytes: Loaded, byte: u8) -> u64 {
+        super::portable(&bytes, |other| other <= byte)
+    }
+}
+
+/// A bit for each byte that is so.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn portable(words: &[u64; 6], is_so: impl Fn(u8) -> bool) -> u64 {
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+    bytes.enumerate().fold(0, |mask, (at, byte)| mask | u64::from(is_so(byte)) << at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(seed: &mut u64) -> u64 {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        *seed
+    }
+
+    #[test]
+    fn bytes_are_found_where_they_are() {
+        let mut seed = 1;
+        for _ in 0..20_000 {
+            // Few different bytes, so that many match.
+            let words = std::array::from_fn(|_| random(&mut seed) & 0x0301_0201_0301_ff01);
+            let atomics = words.map(AtomicU64::new);
+            for byte in [0, 1, 2, 3, 0x7f, 0x80, 0xff] {
+                for bytes in [Bytes48::of(&words), Bytes48::load(&atomics)] {
+                    assert_eq!(bytes.equal(byte), portable(&words, |other| other == byte));
+                    assert_eq!(bytes.at_most(byte), portable(&words, |other| other <= byte));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_not_above_are_counted_as_unsigned_ones() {
+        let mut seed = 1;
+        for _ in 0..20_000 {
+            let words = std::array::from_fn(|_| random(&mut seed) >> (seed % 64));
+            let wanted = [words[1], words[7], random(&mut seed), 0, u64::MAX, 1 << 63];
+            let atomics = words.map(AtomicU64::new);
+            for wanted in wanted {
+                let expected = words[1..].iter().filter(|&&word| word <= wanted).count();
+                assert_eq!(OneByOne.not_above(&atomics, wanted), expected);
+                let at_once = AllAtOnce::new().map(|all| all.not_above(&atomics, wanted));
+                assert!(at_once.is_none_or(|count| count == expected));
+            }
+        }
+    }
 }

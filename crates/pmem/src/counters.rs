@@ -16,21 +16,55 @@ pub struct Counters {
     pub fences: u64,
 }
 
+/// As [`Counters`], each changed without looking at the others.
+struct Cells {
+    stores: Cell<u64>,
+    bytes: Cell<u64>,
+    lines: Cell<u64>,
+    fences: Cell<u64>,
+}
+
 thread_local! {
-    static COUNTERS: Cell<Counters> = const { Cell::new(Counters { stores: 0, bytes: 0, lines: 0, fences: 0 }) };
+    static CELLS: Cells = const {
+        Cells { stores: Cell::new(0), bytes: Cell::new(0), lines: Cell::new(0), fences: Cell::new(0) }
+    };
+}
+
+#[inline(always)]
+fn add(cell: &Cell<u64>, count: u64) {
+    cell.set(cell.get().wrapping_add(count));
 }
 
 impl Counters {
     /// The counts of the calling thread.
     pub fn thread() -> Self {
-        COUNTERS.get()
+        CELLS.with(|cells| Counters {
+            stores: cells.stores.get(),
+            bytes: cells.bytes.get(),
+            lines: cells.lines.get(),
+            fences: cells.fences.get(),
+        })
     }
 
-    #[inline]
-    pub(crate) fn count(change: impl FnOnce(&mut Counters)) {
-        let mut counters = COUNTERS.get();
-        change(&mut counters);
-        COUNTERS.set(counters);
+    /// A call that stored so many bytes.
+    #[inline(always)]
+    pub(crate) fn stored(bytes: u64) {
+        CELLS.with(|cells| {
+            add(&cells.stores, 1);
+            add(&cells.bytes, bytes);
+        });
+    }
+
+    /// Lines flushed.
+    #[inline(always)]
+    pub(crate) fn flushed(lines: u64) {
+        CELLS.with(|cells| add(&cells.lines, lines));
+    }
+
+    /// A fence.
+    #[inline(always)]
+    pub(crate) fn fenced() {
+        CELLS.with(|cells| add(&cells.fences, 1));
     }
 }
 

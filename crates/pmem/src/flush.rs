@@ -44,25 +44,27 @@ impl FlushInstruction {
 
     /// Flushes the lines that hold `len` bytes at `at`.
     #[cfg(target_arch = "x86_64")]
-    #[inline]
     pub(crate) fn flush(self, at: *const u8, len: u64) {
-        use std::arch::asm;
         let start = at.addr() as u64;
         for line in lines(start, len) {
-            // SAFETY: flushing changes no byte and cannot fault on memory that is mapped; the
-            // caller passes a range of the region.
-            unsafe {
-                match self {
-                    Self::Clwb => {
-                        asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
-                    }
-                    Self::Clflushopt => {
-                        asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
-                    }
-                    Self::Clflush => {
-                        asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags));
-                    }
+            self.flush_line(at.with_addr(line as usize));
+        }
+    }
+
+    /// Flushes the line of a byte of the region.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(crate) fn flush_line(self, at: *const u8) {
+        use std::arch::asm;
+        // SAFETY: flushing changes no byte and cannot fault on memory that is mapped; the caller passes a
+        // byte of the region.
+        unsafe {
+            match self {
+                Self::Clwb => asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags)),
+                Self::Clflushopt => {
+                    asm!("clflushopt [{}]", in(reg) at, options(nostack, preserves_flags));
                 }
+                Self::Clflush => asm!("clflush [{}]", in(reg) at, options(nostack, preserves_flags)),
             }
         }
     }
@@ -70,6 +72,10 @@ impl FlushInstruction {
     /// No flush instruction is known here, and `detect` says so.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn flush(self, _at: *const u8, _len: u64) {}
+
+    /// As `flush`.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn flush_line(self, _at: *const u8) {}
 }
 
 /// Orders flushes and streaming stores before every later store.

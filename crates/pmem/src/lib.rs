@@ -18,6 +18,7 @@ mod observer;
 mod prefetch;
 mod region;
 mod runs;
+mod table;
 mod watched;
 mod word;
 
@@ -32,6 +33,7 @@ pub use memory::memory_max;
 pub use observer::{Observer, Stored};
 pub use prefetch::prefetch;
 pub use region::{BYPASS_MIN, Region, RegionOptions, Report, Section};
+pub use table::Table;
 pub use word::Word;
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.

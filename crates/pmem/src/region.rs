@@ -25,6 +25,7 @@ use crate::format::MediaHeader;
 use crate::header::Slots;
 use crate::log::Pending;
 use crate::mapping::{Backing, Base, Mapping, PAGE};
+use crate::prefetch::prefetch;
 use crate::{
     Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Observer, Stored, SyncPolicy, Word,
 };
@@ -93,6 +94,7 @@ pub struct Section<'r> {
 }
 
 impl Drop for Section<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let Backend::Logged(logged) = &self.region.backend {
             logged.end_section();
@@ -167,19 +169,32 @@ impl Region {
         Ok(unsafe { &*at.cast::<T>() })
     }
 
-    /// `count` words at `offset`.
+    /// `count` typed views in a row, the first at `offset`.
     ///
     /// # Errors
-    /// [`Fault`] when the range is not in the region or `offset` no multiple of eight.
+    /// [`Fault`] when the range is not in the region or not aligned for `T`.
     #[inline]
-    pub fn words(&self, offset: u64, count: usize) -> Result<&[Word], Fault> {
-        let len = (count as u64).saturating_mul(8);
-        if !offset.is_multiple_of(8) {
+    pub fn slice<T: FromBytes + KnownLayout>(
+        &self,
+        offset: u64,
+        count: usize,
+    ) -> Result<&[T], Fault> {
+        let len = (count as u64).saturating_mul(size_of::<T>() as u64);
+        if !offset.is_multiple_of(align_of::<T>() as u64) {
             return Err(self.fault(offset, len));
         }
         let at = self.address(offset, len)?;
-        // SAFETY: in bounds and aligned; any eight bytes are a word.
-        Ok(unsafe { std::slice::from_raw_parts(at.cast::<Word>(), count) })
+        // SAFETY: in bounds and aligned (the base is, to 2 MiB); T accepts any bit pattern.
+        Ok(unsafe { std::slice::from_raw_parts(at.cast::<T>(), count) })
+    }
+
+    /// `count` words at `offset`.
+    ///
+    /// # Errors
+    /// As of [`slice`](Self::slice).
+    #[inline]
+    pub fn words(&self, offset: u64, count: usize) -> Result<&[Word], Fault> {
+        self.slice(offset, count)
     }
 
     /// The bytes of a record that nobody changes any more.
@@ -201,6 +216,12 @@ impl Region {
         }
     }
 
+    /// Says that the line at `offset` will be looked at soon. A hint, of any offset.
+    #[inline]
+    pub fn prefetch(&self, offset: u64) {
+        prefetch(self.base.at(offset));
+    }
+
     /// Where a word of this region lies.
     #[inline]
     pub fn offset_of(&self, word: &Word) -> u64 {
@@ -208,29 +229,38 @@ impl Region {
     }
 
     /// Stores a word (release). Durable after a flush of its line and a fence.
-    #[inline]
+    #[inline(always)]
     pub fn store(&self, word: &Word, value: u64) {
         self.put(None, word, value);
     }
 
     /// A store that publishes or commits: named, because the adversary stops before each of them.
-    #[inline]
+    #[inline(always)]
     pub fn commit(&self, name: &'static str, word: &Word, value: u64) {
         self.put(Some(name), word, value);
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, name: Option<&'static str>, word: &Word, value: u64) {
         debug_assert!(self.may_store(), "a store outside a section");
-        Counters::count(|c| (c.stores, c.bytes) = (c.stores + 1, c.bytes + 8));
+        Counters::stored(8);
         match &self.observer {
             None => word.put(value),
-            Some(observer) => {
-                let (offset, bytes) = (self.offset_of(word), value.to_le_bytes());
-                let stored = Stored { name, offset, parts: &[&bytes] };
-                observer.store(stored, &mut || word.put(value));
-            }
+            Some(observer) => self.put_observed(&**observer, name, word, value),
         }
+    }
+
+    #[cold]
+    fn put_observed(
+        &self,
+        observer: &dyn Observer,
+        name: Option<&'static str>,
+        word: &Word,
+        value: u64,
+    ) {
+        let (offset, bytes) = (self.offset_of(word), value.to_le_bytes());
+        let stored = Stored { name, offset, parts: &[&bytes] };
+        observer.store(stored, &mut || word.put(value));
     }
 
     /// Writes the parts one after another into space that nobody reads yet, and flushes it: durable
@@ -252,9 +282,8 @@ impl Region {
             return Err(self.fault(offset, len as u64).into());
         }
         let count = line_count(offset, len as u64);
-        Counters::count(|c| {
-            (c.stores, c.bytes, c.lines) = (c.stores + 1, c.bytes + len as u64, c.lines + count);
-        });
+        Counters::stored(len as u64);
+        Counters::flushed(count);
         let Some(observer) = &self.observer else {
             return self.write_at(at, offset, len, parts);
         };
@@ -282,17 +311,21 @@ impl Region {
     }
 
     /// Flushes the lines that hold `len` bytes at `offset`: durable after the thread's next fence.
-    #[inline]
+    #[inline(always)]
     pub fn flush(&self, name: &'static str, offset: u64, len: u64) {
         if let Some(observer) = &self.observer {
             observer.flush(name, offset, len);
         }
         let count = line_count(offset, len);
-        Counters::count(|c| c.lines += count);
-        self.flush_lines(offset, len);
+        Counters::flushed(count);
+        match &self.backend {
+            Backend::Flush(instruction) if count == 1 && self.range(offset, len).is_ok() => {
+                instruction.flush_line(self.base.at(offset));
+            }
+            _ => self.flush_lines(offset, len),
+        }
     }
 
-    #[inline]
     fn flush_lines(&self, offset: u64, len: u64) {
         match &self.backend {
             Backend::Volatile | Backend::Eadr => {}
@@ -317,12 +350,12 @@ impl Region {
 
     /// Orders: what the calling thread has flushed is durable before anything that it stores later,
     /// in the `logged` domain in the sense of the next sync.
-    #[inline]
+    #[inline(always)]
     pub fn fence(&self, name: &'static str) {
         if let Some(observer) = &self.observer {
             observer.fence(name);
         }
-        Counters::count(|c| c.fences += 1);
+        Counters::fenced();
         match &self.backend {
             Backend::Volatile => {}
             Backend::Flush(_) | Backend::Eadr => store_fence(),
@@ -354,6 +387,7 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`]; nothing has changed then.
+    #[inline]
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
         if let Backend::Logged(logged) = &self.backend {
             logged.reserve(lines)?;

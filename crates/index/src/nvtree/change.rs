@@ -9,7 +9,7 @@ use super::format::DELTA_MAX;
 use super::history;
 use super::leaf::{Leaf, Placed, write};
 use super::lookup::{Found, Spot};
-use super::prints::{self, FREE, STALE, TOMB, line, print};
+use super::prints::{self, FREE, STALE, Slots, TOMB, line, print};
 use super::side::Guard;
 use super::usual::{Effect, SLACK, slot_for};
 use crate::cdds::record::{record_size, write_record};
@@ -52,16 +52,44 @@ struct Change<'s, 'f, 'k> {
 }
 
 impl NvTree {
+    #[inline(always)]
     pub(crate) fn change(
         &self,
         op: Op<'_>,
         how: How<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
+        let (Op::Put { key, .. } | Op::Remove { key }) = op;
+        let hash = prints::hash(key);
+        loop {
+            let usual = match op {
+                Op::Remove { .. } => self.change_usual(key, (Effect::Remove, hash), how, writer),
+                Op::Put { value, .. } => short(value).and_then(|(word, len)| {
+                    self.change_usual(key, (Effect::Put(word, len), hash), how, writer)
+                }),
+            };
+            if let Some(existed) = usual {
+                return Ok(existed);
+            }
+            if let Some(existed) = self.change_any(op, hash, how, writer)? {
+                return Ok(existed);
+            }
+        }
+    }
+
+    /// As `change`, of any kind; `None`: room was made in the leaf, and nothing else has changed.
+    #[inline(never)]
+    fn change_any(
+        &self,
+        op: Op<'_>,
+        hash: u64,
+        how: How<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error> {
         let mut record = None;
         let changed = match op {
-            Op::Put { key, value } => self.put(key, value, how, writer, &mut record),
-            Op::Remove { key } => self.remove(key, how, writer, &mut record),
+            Op::Put { key, value } => self.put((key, hash), value, how, writer, &mut record),
+            Op::Remove { key } => self.remove((key, hash), how, writer, &mut record),
         };
         // What was written for an element that did not come to be.
         record.into_iter().for_each(|record| self.forest.pool().free(record));
@@ -70,20 +98,13 @@ impl NvTree {
 
     fn put(
         &self,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         value: &[&[u8]],
         how: How<'_>,
         writer: &mut Writer<'_>,
         record: &mut Option<Object>,
-    ) -> Result<bool, Error> {
-        let hash = prints::hash(key);
+    ) -> Result<Option<bool>, Error> {
         let value_len = value.iter().map(|part| part.len()).sum::<usize>();
-        if value_len <= 8
-            && let effect = Effect::Put(inline(value), value_len)
-            && let Some(existed) = self.change_usual(key, (effect, hash), how, writer)
-        {
-            return Ok(existed);
-        }
         loop {
             let spot = self.spot_to_change(key, hash, how, writer)?;
             let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
@@ -91,7 +112,7 @@ impl NvTree {
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
             let Some(slot) = self.slot_for(&spot, old, how, writer)? else {
                 self.make_room(&spot, how, writer)?;
-                continue;
+                return Ok(None);
             };
             let size = if is_long { record_size(key.len(), value_len) } else { 0 };
             let _section = self.reserve(if record.is_none() { size } else { 0 })?;
@@ -108,29 +129,25 @@ impl NvTree {
                 if is_long {
                     *record = None;
                 }
-                return Ok(old.is_some());
+                return Ok(Some(old.is_some()));
             }
         }
     }
 
     fn remove(
         &self,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         how: How<'_>,
         writer: &mut Writer<'_>,
         record: &mut Option<Object>,
-    ) -> Result<bool, Error> {
-        let hash = prints::hash(key);
-        if let Some(existed) = self.change_usual(key, (Effect::Remove, hash), how, writer) {
-            return Ok(existed);
-        }
+    ) -> Result<Option<bool>, Error> {
         loop {
             let spot = self.spot_to_change(key, hash, how, writer)?;
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
-            let Some(found) = old else { return Ok(false) };
+            let Some(found) = old else { return Ok(Some(false)) };
             let Some(slot) = self.slot_for(&spot, old, how, writer)? else {
                 self.make_room(&spot, how, writer)?;
-                continue;
+                return Ok(None);
             };
             let mut element = found.element;
             let large = element.record().filter(|object| object.size() > SHORT);
@@ -152,7 +169,7 @@ impl NvTree {
             let change = Change { spot: &spot, element, removed: true, old, slot };
             if self.perform(&change, how, writer)? {
                 *record = None;
-                return Ok(true);
+                return Ok(Some(true));
             }
         }
     }
@@ -234,7 +251,7 @@ impl NvTree {
         let stale = spot.prints.matching(STALE, lines);
         let retained = writer.retained;
         if retained.needs_no_past(spot.leaf.side.newest()) {
-            return Ok(slot_for(&spot.prints, spot.hash, lines));
+            return Ok(slot_for(Slots(free.0 | stale.0), spot.hash, lines));
         }
         if let Some(slot) = free.near(preferred) {
             return Ok(Some(slot));
@@ -369,14 +386,22 @@ fn note(guard: &Guard<'_>, change: &Change<'_, '_, '_>, stamp: Stamp) {
     guard.set_newest(stamp.version());
 }
 
-/// A short value as a word.
+/// A short value as a word, and its length.
 #[inline]
-fn inline(value: &[&[u8]]) -> u64 {
-    if let [part] = value
-        && let Some(eight) = part.first_chunk::<8>()
-    {
-        return u64::from_le_bytes(*eight);
+fn short(value: &[&[u8]]) -> Option<(u64, usize)> {
+    match value {
+        [part] if part.len() == 8 => part.first_chunk().map(|eight| (u64::from_le_bytes(*eight), 8)),
+        _ => short_of_parts(value),
     }
+}
+
+fn short_of_parts(value: &[&[u8]]) -> Option<(u64, usize)> {
+    let len = value.iter().map(|part| part.len()).sum();
+    (len <= 8).then(|| (inline(value), len))
+}
+
+/// The first eight bytes of a value as a word, zeros behind it.
+fn inline(value: &[&[u8]]) -> u64 {
     let mut bytes = [0; 8];
     let all = value.iter().flat_map(|part| part.iter());
     bytes.iter_mut().zip(all).for_each(|(byte, value)| *byte = *value);

@@ -6,10 +6,10 @@ use super::element::{Element, Meta};
 use super::format::SLOTS_PER_LINE;
 use super::halve::{Ranks, slot_of};
 use super::history::{self, Old};
-use super::leaf::Leaf;
+use super::leaf::{Leaf, Range};
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::side::{Guard, Order, Traits};
-use crate::cdds::record::{common, head, read_key};
+use crate::cdds::record::{head, read_key};
 use crate::error::damaged;
 use crate::{DeadIntervals, Error, Retained, Stamp};
 
@@ -279,15 +279,21 @@ fn print_of(leaf: &Leaf<'_>, at: usize, seen: &Seen) -> Result<u8, Error> {
 
 /// Tells the side-car what the header says, and these fingerprints.
 pub(crate) fn set(leaf: &Leaf<'_>, guard: &Guard<'_>, prints: &Prints) -> Result<(), Error> {
+    set_within(leaf, guard, prints, leaf.range()?)
+}
+
+/// As [`set`], of a leaf whose range is known.
+pub(crate) fn set_within(
+    leaf: &Leaf<'_>,
+    guard: &Guard<'_>,
+    prints: &Prints,
+    range: Range<'_>,
+) -> Result<(), Error> {
     let bases = leaf.bases()?;
     let base = usize::from(bases[1] > bases[0]);
     let prefix_len = leaf.prefix_len()?;
-    let shared = match leaf.high()? {
-        Some(high) => common(leaf.low()?, high),
-        None => 0,
-    };
     let older = !tembo_pool::Object::from_bits(leaf.header()?.older.load()).is_none();
-    let traits = Traits { prefix_len, guarded: prefix_len > shared, base, older };
+    let traits = Traits { prefix_len, guarded: prefix_len > range.common_len(), base, older };
     guard.set_prints(prints, traits);
     guard.set_base(bases[base]);
     Ok(())
@@ -313,6 +319,7 @@ pub(crate) fn make_order(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Er
 }
 
 /// The line and the place in it.
+#[inline]
 pub(crate) fn place_of(slot: usize) -> (usize, usize) {
     (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE)
 }

@@ -14,15 +14,13 @@ pub(crate) const LANES: u8 = 15;
 /// A length of what does not fit into a word.
 pub(crate) const LONG: usize = 9;
 
-/// Who wrote an element and when, in 32 bits. Empty: nobody.
+/// Who wrote an element and when, in 32 bits. Zero: nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u32);
 
 impl Meta {
-    pub(crate) const EMPTY: Meta = Meta(0);
-
     /// The stamp over one of two bases, if it is above it and in reach.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(stamp: Stamp, removed: bool, which: usize, base: u64) -> Option<Meta> {
         let delta = stamp.version().checked_sub(base)?;
         if delta == 0 || delta > u64::from(DELTA_MAX) || stamp.lane() >= LANES {

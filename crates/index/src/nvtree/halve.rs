@@ -2,11 +2,11 @@
 //! with the leaf's prefix. Then the words tell the order, and halves are found without sorting.
 
 use super::NvTree;
-use super::contents::set;
+use super::contents::{place_of, set_within};
 use super::draft::{Draft, Item};
 use super::element::{Element, Shape};
 use super::format::SLOTS_MAX;
-use super::leaf::Leaf;
+use super::leaf::{Leaf, Range, read};
 use super::lookup::Spot;
 use super::prints::FREE;
 use super::room::erase_slots;
@@ -30,14 +30,17 @@ impl Ranks {
         leaf: &Leaf<'_>,
         slots: impl Iterator<Item = usize>,
     ) -> Result<Option<Ranks>, Error> {
+        let lines = leaf.all_lines()?;
         let mut ranks = Ranks { all: [0; SLOTS_MAX], len: 0 };
         for slot in slots {
-            let (element, _) = leaf.element(slot)?;
+            let (number, at) = place_of(slot);
+            let Some(line) = lines.get(number) else { return Ok(None) };
+            let (element, _) = read(line, at);
             let (Some(len), false) = (element.shape.key_len(), element.shape.is_odd()) else {
                 return Ok(None);
             };
-            ranks.all[ranks.len] =
-                Ranked::from(element.key) << 16 | (len as u128) << 8 | slot as u128;
+            let Some(rank) = ranks.all.get_mut(ranks.len) else { return Ok(None) };
+            *rank = Ranked::from(element.key) << 16 | (len as u128) << 8 | slot as u128;
             ranks.len += 1;
         }
         Ok(Some(ranks))
@@ -56,7 +59,12 @@ pub(crate) fn slot_of(ranked: Ranked) -> usize {
 impl NvTree {
     /// Splits a full leaf if that is simple. The caller holds the lock and has reserved. Durable when
     /// it returns; on an error nothing has changed.
-    pub(crate) fn halve(&self, spot: &Spot<'_, '_>, guard: &Guard<'_>) -> Result<bool, Error> {
+    pub(crate) fn halve(
+        &self,
+        spot: &Spot<'_, '_>,
+        guard: &Guard<'_>,
+        range: Range<'_>,
+    ) -> Result<bool, Error> {
         let leaf = &spot.leaf;
         let slots = leaf.slots();
         let live = spot.prints.live(leaf.lines());
@@ -65,8 +73,11 @@ impl NvTree {
         }
         let Some(mut ranks) = Ranks::of(leaf, live)? else { return Ok(false) };
         let ranks = ranks.as_mut_slice();
-        let last = ranks.iter().max().copied().unwrap_or_default();
-        let is_last = leaf.next_object()?.is_none() && *spot.placed.key() > *key_of(leaf, last)?;
+        let last = match range.high {
+            None => ranks.iter().max().copied().unwrap_or_default(),
+            Some(_) => 0,
+        };
+        let is_last = range.high.is_none() && *spot.placed.key() > *key_of(leaf, last)?;
         let (left, right, moved): (Vec<u8>, Vec<u8>, &[Ranked]) = if is_last {
             (key_of(leaf, last)?, spot.placed.key().to_vec(), &[])
         } else {
@@ -74,12 +85,12 @@ impl NvTree {
             let (left, middle) = (below.iter().max().copied().unwrap_or_default(), *middle);
             (key_of(leaf, left)?, key_of(leaf, middle)?, &ranks[slots / 2..])
         };
-        let bounds = Bounds::between(leaf, &left, &right)?;
+        let bounds = Bounds::between(range, &left, &right);
         if bounds.prefix_len < spot.traits.prefix_len || is_last && right.len() > 8 {
             return Ok(false);
         }
         let mut draft = Draft::new(&right[..bounds.low_len], bounds.prefix_len);
-        check_between(leaf, draft.low)?;
+        check_between(leaf, range, draft.low)?;
         let owners = self.fill(spot, moved, &mut draft)?;
         let linked = self.begin_draft(&mut draft).and_then(|()| self.write_draft(leaf, &mut draft));
         let right = match linked {
@@ -89,13 +100,13 @@ impl NvTree {
                 return Err(error);
             }
         };
-        self.link_right(leaf, right, &draft)?;
+        self.link_right(leaf, right, &draft, range)?;
         if !owners.is_empty() {
             erase_slots(leaf, &owners)?;
         }
         let mut prints = spot.prints;
         moved.iter().for_each(|&ranked| prints.set(slot_of(ranked), FREE));
-        set(leaf, guard, &prints)?;
+        set_within(leaf, guard, &prints, Range { high: Some(draft.low), ..range })?;
         Ok(true)
     }
 
@@ -109,9 +120,12 @@ impl NvTree {
     ) -> Result<Vec<usize>, Error> {
         let mut owners = Vec::new();
         let grown = usize::from(draft.prefix_len - spot.traits.prefix_len);
+        let lines = spot.leaf.all_lines()?;
         for &ranked in moved {
             let slot = slot_of(ranked);
-            let (element, meta) = spot.leaf.element(slot)?;
+            let (number, at) = place_of(slot);
+            let Some(line) = lines.get(number) else { continue };
+            let (element, meta) = read(line, at);
             let element = if grown == 0 { element } else { shortened(&element, grown) };
             if element.record().is_some() {
                 owners.push(slot);

@@ -25,7 +25,7 @@
 //! **The ticket** that a search returns is the bottom node and its sequence. A leaf's range changes
 //! only with its bottom node: whoever splits or merges leaves does it while he holds their locks, and
 //! tells the inner nodes before he lets go. So a reader that has (1) found a leaf, (2) read the leaf's
-//! sequence, even, and (3) found the ticket [still](Inner::still) good, knows that at that sequence the
+//! sequence, even, and (3) found the ticket [still](Ticket::still) good, knows that at that sequence the
 //! leaf covered the key.
 
 mod abreast;
@@ -43,9 +43,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arena::{Arena, NodeId};
 use change::Changer;
-use node::{Node, Sought};
+use head::head;
+use node::{Node, Sought, State};
 
 use crate::Error;
+use crate::simd::{AllAtOnce, Count, OneByOne};
 
 /// What a leaf is known by: its place on media, in units of the leaves' size.
 pub(crate) type LeafId = u32;
@@ -60,11 +62,19 @@ pub(crate) trait Lows {
     fn low(&self, leaf: LeafId) -> Result<&[u8], Error>;
 }
 
-/// Tells whether the leaf that was found still covers the key: see [`Inner::still`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    node: NodeId,
-    sequence: u32,
+/// Tells whether the leaf that was found still covers the key.
+#[derive(Clone, Copy)]
+pub(crate) struct Ticket<'t> {
+    node: &'t Node,
+    state: State,
+}
+
+impl Ticket<'_> {
+    /// True if no leaf below the node was split, merged or removed since.
+    #[inline]
+    pub(crate) fn still(self) -> bool {
+        self.node.still(self.state)
+    }
 }
 
 /// The volatile part of an NV-Tree above its leaves.
@@ -77,10 +87,9 @@ pub(crate) struct Inner {
 /// Where a search is.
 #[derive(Clone, Copy)]
 struct Walk<'t> {
-    id: NodeId,
     node: &'t Node,
     /// The node's, when it was found linked.
-    sequence: u32,
+    state: State,
 }
 
 impl Inner {
@@ -89,14 +98,42 @@ impl Inner {
     /// # Errors
     /// Those of `lows`.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
-        self.seek(Sought::At(key), lows)
+    pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Ticket<'_>), Error> {
+        match self.find_by_heads(key) {
+            Some(found) => Ok(found),
+            None => self.seek(Sought::At(key), lows),
+        }
     }
 
-    /// True if no leaf below the node of the ticket was split, merged or removed since.
-    #[inline]
-    pub(crate) fn still(&self, ticket: Ticket) -> bool {
-        self.arena.get(ticket.node).is_some_and(|node| node.still(ticket.sequence))
+    /// As `find`, if nobody changes the nodes on the way and heads alone tell it.
+    #[inline(always)]
+    pub(crate) fn find_by_heads(&self, key: &[u8]) -> Option<(LeafId, Ticket<'_>)> {
+        match AllAtOnce::new() {
+            Some(all) => self.walk_by_heads(head(key, 0), all),
+            None => self.walk_by_heads(head(key, 0), OneByOne),
+        }
+    }
+
+    #[inline(always)]
+    fn walk_by_heads(&self, wanted: u64, count: impl Count) -> Option<(LeafId, Ticket<'_>)> {
+        let id = self.root.load(Ordering::Acquire);
+        let mut node = self.arena.get(id)?;
+        let mut state = node.begin_plain()?;
+        if self.root.load(Ordering::Relaxed) != id {
+            return None;
+        }
+        loop {
+            let child = node.child(node.place_by_heads(wanted, count)?);
+            if state.level() == 0 {
+                return node.still(state).then_some((child, Ticket { node, state }));
+            }
+            let below = self.arena.get(child)?;
+            let below_state = below.begin_plain()?;
+            if !node.still(state) {
+                return None;
+            }
+            (node, state) = (below, below_state);
+        }
     }
 
     /// The last leaf whose low key is below `key`: what comes next in a backward scan that has read
@@ -108,7 +145,7 @@ impl Inner {
         &self,
         key: &[u8],
         lows: &impl Lows,
-    ) -> Result<Option<(LeafId, Ticket)>, Error> {
+    ) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
         if key.is_empty() {
             return Ok(None);
         }
@@ -119,7 +156,7 @@ impl Inner {
     ///
     /// # Errors
     /// Those of `lows`.
-    pub(crate) fn last(&self, lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
+    pub(crate) fn last(&self, lows: &impl Lows) -> Result<(LeafId, Ticket<'_>), Error> {
         self.seek(Sought::Last, lows)
     }
 
@@ -145,17 +182,17 @@ impl Inner {
         Some((id, self.arena.get(id)?))
     }
 
-    #[inline]
-    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Ticket), Error> {
+    #[inline(never)]
+    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Ticket<'_>), Error> {
         let wanted = sought.head();
         loop {
             let mut walk = self.enter();
-            while let Some(Walk { id, node, sequence }) = walk {
-                let Some(child) = self.child(node, sequence, wanted, sought, lows)? else { break };
-                if node.level() > 0 {
-                    walk = self.descend(node, sequence, child);
-                } else if node.still(sequence) {
-                    return Ok((child, Ticket { node: id, sequence }));
+            while let Some(Walk { node, state }) = walk {
+                let Some(child) = self.child((node, state), wanted, sought, lows)? else { break };
+                if state.level() > 0 {
+                    walk = self.descend(node, state, child);
+                } else if node.still(state) {
+                    return Ok((child, Ticket { node, state }));
                 } else {
                     break;
                 }
@@ -167,36 +204,36 @@ impl Inner {
     #[inline]
     fn enter(&self) -> Option<Walk<'_>> {
         let (id, node) = self.root_node()?;
-        let sequence = node.begin();
+        let state = node.begin();
         // Only when the sequence is known: that of an unlinked node is one of another use of it.
-        (self.root.load(Ordering::Relaxed) == id).then_some(Walk { id, node, sequence })
+        (self.root.load(Ordering::Relaxed) == id).then_some(Walk { node, state })
     }
 
-    /// One level down from `node`, which has that sequence, to its child `id`.
+    /// One level down from `node`, which is in that state, to its child `id`.
     #[inline]
-    fn descend(&self, node: &Node, sequence: u32, id: NodeId) -> Option<Walk<'_>> {
+    fn descend(&self, node: &Node, state: State, id: NodeId) -> Option<Walk<'_>> {
         let below = self.arena.get(id)?;
-        below.prefetch();
-        let walk = Walk { id, node: below, sequence: below.begin() };
-        node.still(sequence).then_some(walk)
+        let walk = Walk { node: below, state: below.begin() };
+        node.still(state).then_some(walk)
     }
 
     /// The child of `node` where what is sought is, whose head is `wanted`.
     #[inline]
     fn child(
         &self,
-        node: &Node,
-        sequence: u32,
+        (node, state): (&Node, State),
         wanted: u64,
         sought: Sought<'_>,
         lows: &impl Lows,
     ) -> Result<Option<u32>, Error> {
-        if let Some(place) = node.place_by_heads(wanted) {
+        if state.is_plain()
+            && let Some(place) = node.place_by_heads(wanted, OneByOne)
+        {
             return Ok(Some(node.child(place)));
         }
         match node.place(sought, lows) {
             Ok(place) => Ok(Some(node.child(place))),
-            Err(error) if node.still(sequence) => Err(error),
+            Err(error) if node.still(state) => Err(error),
             Err(_) => Ok(None),
         }
     }

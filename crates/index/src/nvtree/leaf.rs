@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use tembo_pmem::{Region, Word, prefetch};
+use tembo_pmem::{Region, Word};
 use tembo_pool::Object;
 
 use super::element::{Element, Meta, Shape};
@@ -12,7 +12,7 @@ use super::format::{
 };
 use super::inner::{LeafId, Lows};
 use super::side::{Side, Traits};
-use crate::cdds::record::{head, read_key, read_record};
+use crate::cdds::record::{common, head, read_key, read_record};
 use crate::error::damaged;
 use crate::{Error, Forest, Value};
 
@@ -35,10 +35,29 @@ pub(crate) struct Placed<'k> {
     pub(crate) shape: Shape,
 }
 
+/// Where the keys of a leaf lie: from its low key on, below the next leaf's, if there is one.
+#[derive(Clone, Copy)]
+pub(crate) struct Range<'f> {
+    pub(crate) low: &'f [u8],
+    pub(crate) high: Option<&'f [u8]>,
+}
+
+impl Range<'_> {
+    /// Whether the key belongs there.
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        key >= self.low && self.high.is_none_or(|high| key < high)
+    }
+
+    /// Bytes with which every key in it begins.
+    pub(crate) fn common_len(&self) -> u16 {
+        self.high.map_or(0, |high| common(self.low, high))
+    }
+}
+
 impl<'f> Leaf<'f> {
     #[inline]
     pub(crate) fn at(forest: &'f Forest, id: LeafId) -> Result<Leaf<'f>, Error> {
-        match forest.leaves.get(u64::from(id) << forest.leaf_bits) {
+        match forest.leaves.get(id as usize) {
             Some(side) => Ok(Leaf { forest, id, side }),
             None => damaged(u64::from(id) << forest.leaf_bits, "a leaf in the pool"),
         }
@@ -93,16 +112,14 @@ impl<'f> Leaf<'f> {
 
     /// All of its lines.
     #[inline]
-    pub(crate) fn all_lines(&self) -> Result<Lines<'f>, Error> {
-        Ok(Lines(self.region().words(self.line_offset(0), self.lines() * LINE_WORDS)?))
+    pub(crate) fn all_lines(&self) -> Result<&'f [Line], Error> {
+        Ok(self.region().slice(self.line_offset(0), self.lines())?)
     }
 
     /// Says that a line of it will be read soon.
     #[inline]
     pub(crate) fn prefetch_line(&self, line: usize) {
-        if let Ok(line) = self.line(line) {
-            prefetch(line);
-        }
+        self.region().prefetch(self.line_offset(line));
     }
 
     /// Magic and lengths.
@@ -165,6 +182,11 @@ impl<'f> Leaf<'f> {
 
     pub(crate) fn next(&self) -> Result<Option<Leaf<'f>>, Error> {
         self.next_object()?.map(|next| Leaf::of(self.forest, next)).transpose()
+    }
+
+    /// Where its keys lie.
+    pub(crate) fn range(&self) -> Result<Range<'f>, Error> {
+        Ok(Range { low: self.low()?, high: self.high()? })
     }
 
     /// The least key above those that belong here; `None`: there is no bound.
@@ -247,103 +269,98 @@ impl<'f> Leaf<'f> {
     }
 }
 
-const LINE_WORDS: usize = LINE_SIZE as usize / 8;
-
-/// The lines of a leaf, looked at as words.
-#[derive(Clone, Copy)]
-pub(crate) struct Lines<'f>(&'f [Word]);
-
-impl Lines<'_> {
-    /// The element in a slot, and its meta bits; nothing if there is no such slot.
-    #[inline]
-    pub(crate) fn read(&self, slot: usize) -> (Element, Meta) {
-        let (line, at) = (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE);
-        let Some(words) = self.0.get(line * LINE_WORDS..(line + 1) * LINE_WORDS) else {
-            return Default::default();
-        };
-        decode(&words[2 * at], &words[2 * at + 1], (&words[6], &words[7]), at)
-    }
-}
-
 /// An element and its meta bits in a line.
 #[inline]
 pub(crate) fn read(line: &Line, at: usize) -> (Element, Meta) {
-    let pair = &line.pairs[at];
-    decode(&pair.key, &pair.payload, (&line.metas, &line.meta_and_shapes), at)
-}
-
-#[inline]
-fn decode(key: &Word, payload: &Word, tail: (&Word, &Word), at: usize) -> (Element, Meta) {
-    let (metas, tail) = (tail.0.load(), tail.1.load());
+    let (metas, tail) = (line.metas.load(), line.meta_and_shapes.load());
     let meta = match at {
         0 => metas as u32,
         1 => (metas >> 32) as u32,
         _ => tail as u32,
     };
-    let shape = (tail >> 32) as u32 >> (at as u32 * SHAPE_BITS) & SHAPE_MASK;
-    let element = Element { key: key.load(), payload: payload.load(), shape: Shape(shape) };
+    let pair = &line.pairs[at];
+    let element = Element { key: pair.key.load(), payload: pair.payload.load(), shape: shape_in(tail, at) };
     (element, Meta(meta))
+}
+
+/// The shape of the element at a place of a line whose last word this is.
+#[inline]
+fn shape_in(tail: u64, at: usize) -> Shape {
+    Shape((tail >> 32) as u32 >> (at as u32 * SHAPE_BITS) & SHAPE_MASK)
+}
+
+/// As [`read`], of one that has the word and the key's part of the shape; without the meta bits.
+#[inline(always)]
+pub(crate) fn read_of(line: &Line, at: usize, word: u64, key: Shape) -> Option<Element> {
+    let pair = &line.pairs[at];
+    let shape = shape_in(line.meta_and_shapes.load(), at);
+    (pair.key.load() == word && shape.same_key(key))
+        .then(|| Element { key: word, payload: pair.payload.load(), shape })
+}
+
+/// Whether what is in a place, whatever it is, has a record.
+#[inline]
+pub(crate) fn has_record(line: &Line, at: usize) -> bool {
+    shape_in(line.meta_and_shapes.load(), at).value_len().is_none()
 }
 
 /// Stores an element into a place of a line where nothing that counts is. The caller holds the
 /// leaf's lock. Durable after a fence.
-#[inline]
+#[inline(always)]
 pub(crate) fn write(region: &Region, line: &Line, at: usize, element: &Element, meta: Meta) {
-    erase(region, line, at);
+    let (word, shift) = meta_word(line, at);
+    let rest = word.load() & !(u64::from(u32::MAX) << shift);
+    if rest != word.load() {
+        // ORDER: after the fence of the link or the later element for which it counts no more.
+        region.commit("nvtree.element.reuse", word, rest);
+    }
     let pair = &line.pairs[at];
-    if pair.key.load() != element.key {
-        region.store(&pair.key, element.key);
-    }
-    if pair.payload.load() != element.payload {
-        region.store(&pair.payload, element.payload);
-    }
+    region.store(&pair.key, element.key);
+    region.store(&pair.payload, element.payload);
     let tail = line.meta_and_shapes.load();
-    let shift = 32 + at as u32 * SHAPE_BITS;
-    let shaped = tail & !(u64::from(SHAPE_MASK) << shift) | u64::from(element.shape.0) << shift;
-    if at < 2 && shaped != tail {
-        region.store(&line.meta_and_shapes, shaped);
-    }
-    publish_over(region, line, at, meta, shaped);
+    let shape_shift = 32 + at as u32 * SHAPE_BITS;
+    let shapes = tail & !(u64::from(SHAPE_MASK) << shape_shift);
+    let shaped = shapes | u64::from(element.shape.0) << shape_shift;
+    let rest = if at < 2 {
+        if shaped != tail {
+            region.store(&line.meta_and_shapes, shaped);
+        }
+        rest
+    } else {
+        shaped
+    };
+    // ORDER: after key, payload and shape: same line, store order.
+    region.commit("nvtree.element.publish", word, rest | u64::from(meta.0) << shift);
     // ORDER: durable before the fence of whoever commits it.
     region.flush("nvtree.element.flush", region.offset_of(&line.pairs[0].key), LINE_SIZE);
 }
 
 /// Gives an element other meta bits; not flushed.
 pub(crate) fn publish(region: &Region, line: &Line, at: usize, meta: Meta) {
-    publish_over(region, line, at, meta, line.meta_and_shapes.load());
-}
-
-#[inline]
-fn publish_over(region: &Region, line: &Line, at: usize, meta: Meta, tail: u64) {
+    let (word, shift) = meta_word(line, at);
+    let rest = word.load() & !(u64::from(u32::MAX) << shift);
     // ORDER: after key, payload and shape: same line, store order.
-    region.commit("nvtree.element.publish", meta_word(line, at), with_meta(line, at, meta, tail));
+    region.commit("nvtree.element.restamp", word, rest | u64::from(meta.0) << shift);
 }
 
 /// Empties a place of a line in which nothing that counts is; not flushed.
 #[inline]
 pub(crate) fn erase(region: &Region, line: &Line, at: usize) {
-    let tail = line.meta_and_shapes.load();
-    if read(line, at).1 != Meta::EMPTY {
-        let emptied = with_meta(line, at, Meta::EMPTY, tail);
+    let (word, shift) = meta_word(line, at);
+    let emptied = word.load() & !(u64::from(u32::MAX) << shift);
+    if emptied != word.load() {
         // ORDER: after the fence of the link or the later element for which it counts no more.
-        region.commit("nvtree.element.erase", meta_word(line, at), emptied);
+        region.commit("nvtree.element.erase", word, emptied);
     }
 }
 
-/// The word that has the meta bits of a place.
+/// The word that has the meta bits of a place, and where in it they are.
 #[inline]
-fn meta_word(line: &Line, at: usize) -> &Word {
-    if at < 2 { &line.metas } else { &line.meta_and_shapes }
-}
-
-/// The word that has the meta bits of a place, with others in their place.
-#[inline]
-fn with_meta(line: &Line, at: usize, meta: Meta, tail: u64) -> u64 {
-    let meta = u64::from(meta.0);
+fn meta_word(line: &Line, at: usize) -> (&Word, u32) {
     match at {
-        0 => line.metas.load() & !0xffff_ffff | meta,
-        1 => line.metas.load() & 0xffff_ffff | meta << 32,
-        _ => tail & !0xffff_ffff | meta,
+        0 => (&line.metas, 0),
+        1 => (&line.metas, 32),
+        _ => (&line.meta_and_shapes, 0),
     }
 }
 

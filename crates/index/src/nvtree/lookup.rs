@@ -3,10 +3,10 @@
 use tembo_pmem::prefetch;
 
 use super::NvTree;
-use super::contents::make;
+use super::contents::{make, place_of};
 use super::element::{Element, Meta};
-use super::leaf::{Leaf, Placed};
-use super::prints::{Prints, line, print};
+use super::leaf::{Leaf, Placed, read_of};
+use super::prints::{Prints, Slots, all_slots, line, print};
 use super::side::{Moment, Traits};
 use super::{history, prints};
 use crate::{Error, Stamp, View};
@@ -37,18 +37,36 @@ impl NvTree {
     /// The leaf that the key belongs to, at a moment at which nobody changed it.
     #[inline]
     pub(crate) fn leaf_of(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
+        match self.leaf_at_once(key, hash) {
+            Some(found) => Ok(found),
+            None => self.leaf_in_time(key, hash),
+        }
+    }
+
+    /// As `leaf_of`, if nothing is in the way.
+    #[inline(always)]
+    pub(crate) fn leaf_at_once(&self, key: &[u8], hash: u64) -> Option<(Leaf<'_>, Moment)> {
+        let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
+        let (id, ticket) = inner.find_by_heads(key)?;
+        let leaf = Leaf::at(&self.forest, id).ok()?;
+        leaf.prefetch_line(line(hash, leaf.lines()));
+        let moment = leaf.side.begin_now(self.forest.era())?;
+        ticket.still().then_some((leaf, moment))
+    }
+
+    #[inline(never)]
+    fn leaf_in_time(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
         let inner = self.inner()?;
         loop {
             let was_whole = self.opening.is_whole();
             let (id, ticket) = inner.find(key, &*self.forest)?;
             let leaf = Leaf::at(&self.forest, id)?;
-            leaf.side.prefetch();
             leaf.prefetch_line(line(hash, leaf.lines()));
             let Some(moment) = leaf.side.begin(self.forest.era()) else {
                 make(&leaf)?;
                 continue;
             };
-            if inner.still(ticket) && (was_whole || self.covers(&leaf, moment, key)?) {
+            if ticket.still() && (was_whole || self.covers(&leaf, moment, key)?) {
                 return Ok((leaf, moment));
             }
         }
@@ -105,12 +123,7 @@ impl NvTree {
         loop {
             let (leaf, moment) = self.leaf_of(key, hash)?;
             let value = if leaf.side.newest() <= view.version {
-                newest(&leaf, key, hash).and_then(|found| match found {
-                    Some(found) => {
-                        take(&leaf, leaf.payload_offset(found.slot), &found.element).map(Some)
-                    }
-                    None => Ok(None),
-                })
+                newest(&leaf, key, hash, &take)
             } else {
                 self.lookup_among_all(key, hash, view, &take)
             };
@@ -143,16 +156,25 @@ impl NvTree {
     }
 }
 
-/// The newest element of the key in a leaf, unless that is a removal. The key's record must be safe
-/// to read: its version pinned, or the caller the writer.
+/// What `take` makes of the newest element of the key in a leaf, unless that is a removal. The key's record
+/// must be safe to read: its version pinned, or the caller the writer.
 #[inline]
-fn newest(leaf: &Leaf<'_>, key: &[u8], hash: u64) -> Result<Option<Found>, Error> {
-    let (prints, traits) = leaf.side.prints();
+fn newest<'f, T>(
+    leaf: &Leaf<'f>,
+    key: &[u8],
+    hash: u64,
+    take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
+    let (bytes, traits) = leaf.side.bytes();
     let placed = leaf.place(key, traits)?;
-    for slot in prints.matching(print(hash), leaf.lines()) {
-        let (element, meta) = leaf.element(slot)?;
-        if leaf.is_of(&element, &placed)? {
-            return Ok(Some(Found { slot, element, meta }));
+    let lines = leaf.all_lines()?;
+    for slot in Slots(bytes.equal(print(hash)) & all_slots(lines.len())) {
+        let (number, at) = place_of(slot);
+        let element = lines.get(number).and_then(|line| read_of(line, at, placed.word, placed.shape));
+        if let Some(element) = element
+            && leaf.is_of(&element, &placed)?
+        {
+            return take(leaf, leaf.payload_offset(slot), &element).map(Some);
         }
     }
     Ok(None)

@@ -161,7 +161,7 @@ impl NvTree {
     }
 
     /// The last leaf whose low key is below the key, or the last leaf of all.
-    pub(super) fn leaf_below(&self, key: Option<&[u8]>) -> Result<Option<(LeafId, Ticket)>, Error> {
+    pub(super) fn leaf_below(&self, key: Option<&[u8]>) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
         let reach = key.map_or(Reach::End, Reach::Below);
         self.inner()?;
         loop {
@@ -207,7 +207,7 @@ impl NvTree {
     }
 
     /// What the inner nodes know that reaches so far.
-    fn seek(&self, reach: Reach<'_>) -> Result<Option<(LeafId, Ticket)>, Error> {
+    fn seek(&self, reach: Reach<'_>) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
         let (inner, lows) = (self.inner()?, &*self.forest);
         match reach {
             Reach::At(key) => inner.find(key, lows).map(Some),

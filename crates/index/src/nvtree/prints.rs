@@ -1,6 +1,6 @@
 //! Fingerprints: one byte a slot, searched all at once.
 
-use crate::simd::matching;
+use crate::simd::Bytes48;
 
 use super::format::{LINES_MAX, SLOTS_MAX, SLOTS_PER_LINE};
 
@@ -21,6 +21,13 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// A hash of a key.
 #[inline]
 pub(crate) fn hash(key: &[u8]) -> u64 {
+    match key.try_into() {
+        Ok(eight) => mix(8 ^ SEED, u64::from_le_bytes(eight)).wrapping_mul(SEED),
+        Err(_) => hash_any(key),
+    }
+}
+
+fn hash_any(key: &[u8]) -> u64 {
     let mut hash = key.len() as u64 ^ SEED;
     let mut chunks = key.chunks_exact(8);
     for chunk in &mut chunks {
@@ -69,12 +76,6 @@ impl Slots {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
-    /// Those of a line.
-    #[inline]
-    pub(crate) fn of_line(self, line: usize) -> Slots {
-        Slots(self.0 & ((1 << SLOTS_PER_LINE) - 1) << (line * SLOTS_PER_LINE))
-    }
-
     /// From `line` on, then from the first on: the one to take.
     #[inline]
     pub(crate) fn near(self, line: usize) -> Option<usize> {
@@ -92,6 +93,12 @@ impl Iterator for Slots {
         self.0 &= self.0 - 1;
         Some(first)
     }
+}
+
+/// All slots of a leaf of so many lines.
+#[inline]
+pub(crate) fn all_slots(lines: usize) -> u64 {
+    (1 << (lines.min(LINES_MAX) * SLOTS_PER_LINE)) - 1
 }
 
 /// The fingerprints of a leaf.
@@ -120,7 +127,7 @@ impl Prints {
     #[inline]
     pub(crate) fn matching(&self, print: u8, lines: usize) -> Slots {
         let slots = lines.min(LINES_MAX) * SLOTS_PER_LINE;
-        Slots(matching(&self.0, print) & ((1 << slots) - 1))
+        Slots(Bytes48::of(&self.0).equal(print) & ((1 << slots) - 1))
     }
 
     /// The slots in which something is that counts.
@@ -143,21 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_matching_are_all_that_match() {
-        let mut seed = 1_u64;
-        for _ in 0..20_000 {
-            let words = std::array::from_fn(|_| {
-                seed = mix(seed, SEED) ^ SEED;
-                // Few different bytes, so that many match.
-                seed & 0x0301_0201_0301_ff01
-            });
-            for print in [0, 1, 2, 3, 0xff] {
-                let expected = (0..WORDS * 8)
-                    .filter(|at| (words[at / 8] >> (at % 8 * 8)) as u8 == print)
-                    .fold(0, |mask, at| mask | 1 << at);
-                assert_eq!(matching(&words, print), expected);
-                assert_eq!(crate::simd::matching_portable(&words, print), expected);
-            }
+    fn eight_bytes_hash_as_any_bytes_do() {
+        for n in 0..1000_u64 {
+            let key = n.wrapping_mul(SEED).to_be_bytes();
+            assert_eq!(hash(&key), hash_any(&key));
         }
     }
 
@@ -174,7 +170,6 @@ mod tests {
     fn near_is_in_the_line_or_after_it_or_the_first() {
         let slots = Slots(0b1000_0010);
         assert_eq!([0, 1, 2, 3].map(|line| slots.near(line)), [Some(1), Some(7), Some(7), Some(1)]);
-        assert_eq!(slots.of_line(2), Slots(0b1000_0000));
         assert_eq!(slots.collect::<Vec<_>>(), [1, 7]);
     }
 }

@@ -36,11 +36,11 @@ impl NvTree {
             Err(error) => (self.reserve_lines()?, Some(error)),
         };
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
-        let key = spot.placed.key();
-        if *key < *leaf.low()? || leaf.high()?.is_some_and(|high| *key >= *high) {
+        let range = leaf.range()?;
+        if !range.covers(spot.placed.key()) {
             return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
         }
-        if refused.is_none() && self.halve(spot, &guard)? {
+        if refused.is_none() && self.halve(spot, &guard, range)? {
             return Ok(());
         }
         let contents = Contents::read(leaf, writer.dead)?;

@@ -3,9 +3,9 @@
 use std::ops::Bound;
 
 use super::NvTree;
-use super::contents::{Contents, make, make_order};
+use super::contents::{Contents, make, make_order, place_of};
 use super::element::Element;
-use super::leaf::Leaf;
+use super::leaf::{Leaf, read};
 use super::prints;
 use super::side::Moment;
 use crate::error::damaged;
@@ -170,7 +170,6 @@ impl NvTree {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let mut shown = Shown::default();
-        let inner = self.inner()?;
         // What is below that was not visited; `None`: all of it.
         let mut below: Option<Vec<u8>> = match walk.to {
             // The leaf of the key itself: the least key above it is in the same leaf or begins one.
@@ -187,7 +186,7 @@ impl NvTree {
             };
             let read = shown
                 .read(&leaf, moment, view)
-                .and_then(|moment| Ok((moment, inner.still(ticket), leaf.low()?)));
+                .and_then(|moment| Ok((moment, ticket.still(), leaf.low()?)));
             let low = match read {
                 Ok((Some(moment), true, low)) if leaf.side.still(moment) => low,
                 Err(error) if leaf.side.still(moment) => return Err(error),
@@ -228,10 +227,11 @@ impl Shown {
             return Err(error);
         };
         let lines = leaf.all_lines()?;
-        for slot in order.iter() {
-            let (element, _) = lines.read(slot);
-            self.elements.push(element);
-        }
+        let elements = order.iter().filter_map(|slot| {
+            let (number, at) = place_of(slot);
+            lines.get(number).map(|line| read(line, at).0)
+        });
+        self.elements.extend(elements);
         Ok(Some(moment))
     }
 

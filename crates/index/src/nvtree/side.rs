@@ -5,9 +5,11 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use tembo_pmem::prefetch;
+use zerocopy::FromZeros;
 
 use super::format::SLOTS_MAX;
 use super::prints::{Prints, WORDS};
+use crate::simd::Bytes48;
 
 /// The sequence's own bits; the era is above them.
 const SEQUENCE_BITS: u32 = 32;
@@ -57,8 +59,8 @@ impl Traits {
 }
 
 /// Two cache lines a leaf: what a search needs in the first.
-#[derive(Default)]
-#[repr(align(128))]
+#[derive(FromZeros)]
+#[repr(C, align(128))]
 pub(crate) struct Side {
     /// The era in which it was made above a sequence that is odd while a writer changes the leaf.
     moment: AtomicU64,
@@ -77,6 +79,12 @@ impl Side {
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch(&self.moment);
+        self.prefetch_rest();
+    }
+
+    /// Says that what only scans and writers need will be looked at soon.
+    #[inline]
+    pub(crate) fn prefetch_rest(&self) {
         prefetch(&self.order[0]);
     }
 
@@ -91,6 +99,14 @@ impl Side {
             }
             return ((moment >> SEQUENCE_BITS) as u32 == era).then_some(Moment(moment));
         }
+    }
+
+    /// As `begin`, also `None` while a writer is at it.
+    #[inline]
+    pub(crate) fn begin_now(&self, era: u32) -> Option<Moment> {
+        let moment = self.moment.load(Ordering::Acquire);
+        (moment >> SEQUENCE_BITS == u64::from(era) && moment & LOCKED == 0)
+            .then_some(Moment(moment))
     }
 
     /// True if nothing has changed since: what was loaded since is sound.
@@ -116,6 +132,13 @@ impl Side {
     pub(crate) fn prints(&self) -> (Prints, Traits) {
         let words = std::array::from_fn(|at| self.prints[at].load(Ordering::Relaxed));
         (Prints(words), Traits::from_bits(words[WORDS - 1] >> TRAITS_SHIFT))
+    }
+
+    /// As `prints`, for a search.
+    #[inline]
+    pub(crate) fn bytes(&self) -> (Bytes48, Traits) {
+        let last = self.prints[WORDS - 1].load(Ordering::Relaxed);
+        (Bytes48::load(&self.prints), Traits::from_bits(last >> TRAITS_SHIFT))
     }
 
     /// The slots of the newest elements in the order of their keys, if that was made.
@@ -201,10 +224,10 @@ impl Guard<'_> {
         self.side.order[WORDS].store(0, Ordering::Relaxed);
     }
 
-    /// Replaces two fingerprints; the order is no longer known.
+    /// Replaces a fingerprint; the order is no longer known.
     #[inline]
     pub(crate) fn set_print(&self, slot: usize, print: u8) {
-        let word = &self.side.prints[slot / 8];
+        let Some(word) = self.side.prints.get(slot / 8) else { return };
         let shift = slot % 8 * 8;
         let rest = word.load(Ordering::Relaxed) & !(0xff << shift);
         word.store(rest | u64::from(print) << shift, Ordering::Relaxed);

@@ -5,11 +5,11 @@
 //! not above it. Only elements with records are erased: nobody may read a record that has a new owner.
 
 use super::NvTree;
-use super::contents::{Contents, NO_SLOT, Seen, set};
+use super::contents::{Contents, NO_SLOT, Seen, set, set_within};
 use super::draft::{Draft, Item};
 use super::element::Element;
 use super::history::{self, Old};
-use super::leaf::Leaf;
+use super::leaf::{Leaf, Range};
 use super::prints::{FREE, STALE, TOMB, hash, print};
 use super::room::erase_slots;
 use super::side::Guard;
@@ -43,10 +43,11 @@ impl NvTree {
         let left = if place == 0 { key.to_vec() } else { key_at(place - 1)? };
         let right = key_at(place)?;
         let moved = &keys[place..];
-        let bounds = Bounds::between(leaf, &left, &right)?;
+        let range = leaf.range()?;
+        let bounds = Bounds::between(range, &left, &right);
         let bounds = shorten(bounds, leaf, (&left, &right), moved)?;
         let mut draft = Draft::new(&right[..bounds.low_len], bounds.prefix_len);
-        check_between(leaf, draft.low)?;
+        check_between(leaf, range, draft.low)?;
         let (moved_old, stays) = divide(leaf, &kept.old, draft.low)?;
         // All that takes space comes before the link: then nothing is left half done.
         let stays = history::make(leaf, if moved_old.is_empty() { &[] } else { &stays }, 0)?;
@@ -57,7 +58,7 @@ impl NvTree {
                 return Err(error);
             }
         };
-        self.link_right(leaf, right, &draft)?;
+        self.link_right(leaf, right, &draft, range)?;
         let is_owner = |seen: &&Seen| seen.element.record().is_some();
         let in_slots = moved.iter().copied().flatten().filter(|seen| seen.slot != NO_SLOT);
         let owners: Vec<usize> = in_slots.clone().filter(is_owner).map(|seen| seen.slot).collect();
@@ -150,6 +151,7 @@ impl NvTree {
         leaf: &Leaf<'_>,
         right: Leaf<'_>,
         draft: &Draft<'_>,
+        range: Range<'_>,
     ) -> Result<(), Error> {
         let (region, header) = (self.forest.region(), leaf.header()?);
         // What the space was before may have left a side-car.
@@ -163,7 +165,7 @@ impl NvTree {
         region.flush("nvtree.split.link.flush", region.offset_of(&header.next), 8);
         // ORDER: as above, by whichever thread.
         region.fence("nvtree.split.link.fence");
-        set(&right, &new, &draft.prints)?;
+        set_within(&right, &new, &draft.prints, Range { low: draft.low, ..range })?;
         new.made(self.forest.era(), leaf.side.newest());
         self.tell(draft.low, right.id)
     }
@@ -171,8 +173,8 @@ impl NvTree {
 
 /// A leaf may begin at `low` to the right of another only inside the range of that: keys in a damaged
 /// leaf may be anywhere.
-pub(crate) fn check_between(leaf: &Leaf<'_>, low: &[u8]) -> Result<(), Error> {
-    if low <= leaf.low()? || leaf.high()?.is_some_and(|high| low >= high) {
+pub(crate) fn check_between(leaf: &Leaf<'_>, range: Range<'_>, low: &[u8]) -> Result<(), Error> {
+    if low == range.low || !range.covers(low) {
         return damaged(leaf.offset(), "keys inside the leaf's range");
     }
     Ok(())
@@ -196,12 +198,9 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// The shortest low key that separates, and the prefix that the range gives.
-    pub(crate) fn between(leaf: &Leaf<'_>, left: &[u8], right: &[u8]) -> Result<Bounds, Error> {
-        let prefix_len = match leaf.high()? {
-            Some(high) => common(right, high),
-            None => 0,
-        };
-        Ok(Bounds { low_len: usize::from(common(left, right)) + 1, prefix_len }.within(right))
+    pub(crate) fn between(range: Range<'_>, left: &[u8], right: &[u8]) -> Bounds {
+        let prefix_len = range.high.map_or(0, |high| common(right, high));
+        Bounds { low_len: usize::from(common(left, right)) + 1, prefix_len }.within(right)
     }
 
     /// With a longer prefix, which all keys have by now.

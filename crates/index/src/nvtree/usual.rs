@@ -7,12 +7,16 @@ use super::NvTree;
 use super::change::How;
 use super::contents::place_of;
 use super::element::{Element, Meta, Shape};
-use super::format::DELTA_MAX;
-use super::leaf::{Leaf, Lines, write};
-use super::prints::{FREE, Prints, STALE, TOMB, line, print};
+use super::format::{DELTA_MAX, Line};
+use super::leaf::{Leaf, has_record, read_of, write};
+use super::prints::{FREE, STALE, Slots, TOMB, all_slots, line, print};
 use super::side::Traits;
 use crate::cdds::record::head;
+use crate::simd::Bytes48;
 use crate::{Retained, Stamp, Writer};
+
+// What is not above this mark is in a slot that nobody needs.
+const _: () = assert!(FREE < STALE && STALE < TOMB);
 
 /// Versions that others may draw meanwhile.
 pub(crate) const SLACK: u64 = 1 << 16;
@@ -35,7 +39,7 @@ struct Plain {
 impl NvTree {
     /// Performs the change if it is usual; whether the key was there. `None`: it is not, or somebody
     /// was quicker, and nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn change_usual(
         &self,
         key: &[u8],
@@ -43,40 +47,33 @@ impl NvTree {
         how: How<'_>,
         writer: &Writer<'_>,
     ) -> Option<bool> {
-        let (leaf, moment) = self.leaf_of(key, hash).ok()?;
-        let (prints, traits) = leaf.side.prints();
-        if !is_calm(&leaf, traits, writer.retained)
-            || key.len() > usize::from(traits.prefix_len) + 8
-        {
+        let (leaf, moment) = self.leaf_at_once(key, hash)?;
+        leaf.side.prefetch_rest();
+        let (bytes, traits) = leaf.side.bytes();
+        let key_len = key.len().checked_sub(traits.prefix_len.into()).filter(|&len| len <= 8)?;
+        if !is_calm(&leaf, traits, writer.retained) {
             return None;
         }
-        let key_len = key.len().checked_sub(traits.prefix_len.into())?;
-        let plain = Plain {
-            word: head(key, traits.prefix_len),
-            shape: Shape::new(key_len, 0, false),
-            hash,
-        };
+        let (word, shape) = (head(key, traits.prefix_len), Shape::new(key_len, 0, false));
         let lines = leaf.all_lines().ok()?;
-        let old = plain.find(&prints, &lines, leaf.lines());
+        let old = Plain { word, shape, hash }.find(bytes, lines);
         let element = match (effect, old) {
             (Effect::Put(payload, len), _) => {
-                Element { key: plain.word, payload, shape: plain.shape.with_value(len) }
+                Element { key: word, payload, shape: shape.with_value(len) }
             }
             (Effect::Remove, None) => return leaf.side.still(moment).then_some(false),
             (Effect::Remove, Some((_, element))) => element,
         };
-        let slot = slot_for(&prints, hash, leaf.lines())?;
-        if element.record().is_some()
-            || prints.get(slot) != FREE && lines.read(slot).0.record().is_some()
-        {
+        let slot = slot_for(Slots(bytes.at_most(STALE) & all_slots(lines.len())), hash, lines.len())?;
+        let (number, at) = place_of(slot);
+        let line = lines.get(number)?;
+        if element.record().is_some() || has_record(line, at) {
             return None;
         }
         let base = leaf.side.base();
         if how.version(writer).saturating_sub(base) > u64::from(DELTA_MAX) - SLACK {
             return None;
         }
-        let (number, at) = place_of(slot);
-        let line = leaf.line(number).ok()?;
         let region = self.forest.region();
         let _section = region.reserve(1).ok()?;
         let guard = leaf.side.lock_at(moment)?;
@@ -107,22 +104,18 @@ fn is_calm(leaf: &Leaf<'_>, traits: Traits, retained: &Retained) -> bool {
 }
 
 impl Plain {
-    #[inline]
-    fn find(&self, prints: &Prints, lines: &Lines<'_>, count: usize) -> Option<(usize, Element)> {
-        prints.matching(print(self.hash), count).find_map(|slot| {
-            let (element, _) = lines.read(slot);
-            let same = element.key == self.word && element.shape.same_key(self.shape);
-            same.then_some((slot, element))
+    #[inline(always)]
+    fn find(&self, bytes: Bytes48, lines: &[Line]) -> Option<(usize, Element)> {
+        Slots(bytes.equal(print(self.hash)) & all_slots(lines.len())).find_map(|slot| {
+            let (number, at) = place_of(slot);
+            Some((slot, read_of(lines.get(number)?, at, self.word, self.shape)?))
         })
     }
 }
 
-/// A slot in which something is that was ended, or nothing, best in the line where a search looks
-/// first.
-#[inline]
-pub(crate) fn slot_for(prints: &Prints, hash: u64, lines: usize) -> Option<usize> {
-    let preferred = line(hash, lines);
-    let (free, stale) = (prints.matching(FREE, lines), prints.matching(STALE, lines));
-    let here = stale.of_line(preferred).first().or(free.of_line(preferred).first());
-    here.or_else(|| stale.near(preferred)).or_else(|| free.near(preferred))
+/// Of slots in which something is that was ended, or nothing, the one to use: best in the line where a
+/// search looks first.
+#[inline(always)]
+pub(crate) fn slot_for(usable: Slots, hash: u64, lines: usize) -> Option<usize> {
+    usable.near(line(hash, lines))
 }

@@ -13,7 +13,7 @@ const ABREAST: usize = 16;
 #[derive(Clone, Copy)]
 enum Way<'t> {
     In(Walk<'t>),
-    Leaf(LeafId, Ticket),
+    Leaf(LeafId, Ticket<'t>),
     /// The tree changed underneath: this one is walked alone, from the root.
     Lost,
 }
@@ -24,11 +24,11 @@ impl Inner {
     ///
     /// # Errors
     /// Those of `lows`.
-    pub(crate) fn find_abreast(
-        &self,
+    pub(crate) fn find_abreast<'t>(
+        &'t self,
         keys: &[&[u8]],
         lows: &impl Lows,
-        found: &mut Vec<(LeafId, Ticket)>,
+        found: &mut Vec<(LeafId, Ticket<'t>)>,
     ) -> Result<(), Error> {
         for keys in keys.chunks(ABREAST) {
             let ways = self.walk_abreast(keys, lows)?;
@@ -51,8 +51,8 @@ impl Inner {
         let mut children = [0; ABREAST];
         for _ in 0..root.node.level() {
             for (at, key) in keys.iter().enumerate() {
-                let Way::In(Walk { node, sequence, .. }) = ways[at] else { continue };
-                match self.child(node, sequence, heads[at], Sought::At(key), lows)? {
+                let Way::In(Walk { node, state }) = ways[at] else { continue };
+                match self.child((node, state), heads[at], Sought::At(key), lows)? {
                     Some(child) => {
                         self.prefetch(child);
                         children[at] = child;
@@ -61,17 +61,17 @@ impl Inner {
                 }
             }
             for (way, &child) in ways.iter_mut().zip(&children) {
-                let Way::In(Walk { node, sequence, .. }) = *way else { continue };
-                *way = self.descend(node, sequence, child).map_or(Way::Lost, Way::In);
+                let Way::In(Walk { node, state }) = *way else { continue };
+                *way = self.descend(node, state, child).map_or(Way::Lost, Way::In);
             }
         }
         // What is so many levels below the root has leaves: whoever goes down has found the root unchanged
         // since its level was read.
         for (at, key) in keys.iter().enumerate() {
-            let Way::In(Walk { id, node, sequence }) = ways[at] else { continue };
-            let leaf = self.child(node, sequence, heads[at], Sought::At(key), lows)?;
-            ways[at] = match leaf.filter(|_| node.still(sequence)) {
-                Some(leaf) => Way::Leaf(leaf, Ticket { node: id, sequence }),
+            let Way::In(Walk { node, state }) = ways[at] else { continue };
+            let leaf = self.child((node, state), heads[at], Sought::At(key), lows)?;
+            ways[at] = match leaf.filter(|_| node.still(state)) {
+                Some(leaf) => Way::Leaf(leaf, Ticket { node, state }),
                 None => Way::Lost,
             };
         }

@@ -5,10 +5,12 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::arena::{Frontier, NodeId};
 use super::content::Content;
+use super::head::head;
 use super::node::{Node, Sought, WIDTH};
 use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
+use crate::simd::OneByOne;
 
 /// What belongs to whoever may change the tree.
 #[derive(Default)]
@@ -73,6 +75,10 @@ impl Inner {
         lows: &impl Lows,
     ) -> Result<(), Error> {
         let mut changer = self.changer();
+        if self.add_in_place(head(low, 0), leaf).is_some() {
+            changer.leaves += 1;
+            return Ok(());
+        }
         let mut change = Change { filling, ..Change::default() };
         let planned = self.plan_insert(&mut changer, &mut change, low, leaf, lows);
         // No node: it is known.
@@ -80,6 +86,20 @@ impl Inner {
         self.finish(&mut changer, change, planned)?;
         changer.leaves += leaves;
         Ok(())
+    }
+
+    /// Adds a leaf if the node that it belongs to has room and heads tell where. For writers.
+    fn add_in_place(&self, wanted: u64, leaf: LeafId) -> Option<()> {
+        let mut id = self.root.load(Ordering::Relaxed);
+        loop {
+            let node = self.arena.get(id)?;
+            let state = node.begin_plain()?;
+            let place = node.place_by_heads(wanted, OneByOne)?;
+            if state.level() == 0 {
+                return node.insert(place + 1, wanted, leaf).then_some(());
+            }
+            id = node.child(place);
+        }
     }
 
     /// Says that `leaf`, whose low key is `low` and which is not the first, is no more: the leaf before it

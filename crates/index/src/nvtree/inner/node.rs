@@ -14,6 +14,7 @@ use super::content::{Content, Entry};
 use super::head::head;
 use super::{LeafId, Lows};
 use crate::Error;
+use crate::simd::{Count, OneByOne};
 
 /// Children of a node at most.
 pub(super) const WIDTH: usize = 64;
@@ -55,11 +56,45 @@ struct Heads([AtomicU64; BLOCK]);
 #[derive(Default)]
 #[repr(align(64))]
 struct Front {
-    /// Odd while the node changes.
-    sequence: AtomicU32,
-    /// [`Shape`], packed.
-    shape: AtomicU32,
+    /// The sequence (32 bits), odd while the node changes, below the [`Shape`], packed.
+    state: AtomicU64,
     prefix: [AtomicU64; PREFIX_WORDS],
+}
+
+/// A node's sequence and what it is like, as they were at one look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct State(u64);
+
+impl State {
+    const ODD: u64 = 1;
+    const SEQUENCE: u64 = 0xffff_ffff;
+    const LEVEL_SHIFT: u32 = 40;
+    const PREFIX_SHIFT: u32 = 48;
+
+    /// Nobody is changing the node, and heads are those of whole separators.
+    #[inline]
+    pub(super) fn is_plain(self) -> bool {
+        self.0 & (State::ODD | u64::MAX << State::PREFIX_SHIFT) == 0
+    }
+
+    /// Levels below the node; 0 if the children are leaves.
+    #[inline]
+    pub(super) fn level(self) -> u8 {
+        (self.0 >> State::LEVEL_SHIFT) as u8
+    }
+
+    #[inline]
+    fn shape(self) -> Shape {
+        Shape::unpack((self.0 >> 32) as u32)
+    }
+
+    fn with_shape(self, shape: &Shape) -> State {
+        State(self.0 & State::SEQUENCE | u64::from(shape.pack()) << 32)
+    }
+
+    fn next(self) -> State {
+        State(self.0 & !State::SEQUENCE | u64::from((self.0 as u32).wrapping_add(1)))
+    }
 }
 
 #[derive(Default)]
@@ -87,7 +122,6 @@ struct Shape {
 }
 
 impl Shape {
-    #[inline]
     fn unpack(word: u32) -> Shape {
         let [count, level, low, high] = word.to_le_bytes();
         Shape { count, level, prefix_len: u16::from_le_bytes([low, high]) }
@@ -102,11 +136,8 @@ impl Shape {
 impl Heads {
     /// The place of the last one that is not above `wanted`; the first is taken to be so.
     #[inline]
-    fn last_not_above(&self, wanted: u64) -> usize {
-        // All are looked at: where the search would stop no processor can predict. One comparison of eight
-        // words (AVX-512) waits longer for its result than these take side by side.
-        let is_passed = |head: &AtomicU64| head.load(Ordering::Relaxed) <= wanted;
-        self.0[1..].iter().map(|head| usize::from(is_passed(head))).sum()
+    fn last_not_above(&self, wanted: u64, count: impl Count) -> usize {
+        count.not_above(&self.0, wanted) % BLOCK
     }
 }
 
@@ -118,46 +149,55 @@ impl Node {
         prefetch(&self.samples);
     }
 
-    /// The sequence at which reading begins; waits for a writer.
+    /// The state at which reading begins; waits for a writer.
     #[inline]
-    pub(super) fn begin(&self) -> u32 {
-        let sequence = self.front.sequence.load(Ordering::Acquire);
-        if sequence & 1 == 0 { sequence } else { self.wait() }
+    pub(super) fn begin(&self) -> State {
+        let state = self.state(Ordering::Acquire);
+        if state.0 & State::ODD == 0 { state } else { self.wait() }
+    }
+
+    /// As `begin`; `None` if somebody changes the node, or heads are not those of whole separators.
+    #[inline]
+    pub(super) fn begin_plain(&self) -> Option<State> {
+        Some(self.state(Ordering::Acquire)).filter(|state| state.is_plain())
+    }
+
+    #[inline]
+    fn state(&self, order: Ordering) -> State {
+        State(self.front.state.load(order))
     }
 
     #[cold]
-    fn wait(&self) -> u32 {
+    fn wait(&self) -> State {
         for spins in 0_u32.. {
             if spins < SPINS {
                 spin_loop();
             } else {
                 std::thread::yield_now();
             }
-            let sequence = self.front.sequence.load(Ordering::Acquire);
-            if sequence & 1 == 0 {
-                return sequence;
+            let state = self.state(Ordering::Acquire);
+            if state.0 & State::ODD == 0 {
+                return state;
             }
         }
-        0
+        State(0)
     }
 
-    /// True if the node has not changed since `sequence` was read: what was loaded since is sound. A
+    /// True if the node has not changed since `state` was read: what was loaded since is sound. A
     /// reader that sleeps through two thousand million changes would be deceived.
     #[inline]
-    pub(super) fn still(&self, sequence: u32) -> bool {
+    pub(super) fn still(&self, state: State) -> bool {
         fence(Ordering::Acquire);
-        self.front.sequence.load(Ordering::Relaxed) == sequence
+        self.state(Ordering::Relaxed) == state
     }
 
-    /// Levels below this one; 0 if the children are leaves.
-    #[inline]
+    /// Levels below this one; 0 if the children are leaves. For writers.
     pub(super) fn level(&self) -> u8 {
-        self.shape().level
+        self.state(Ordering::Relaxed).level()
     }
 
-    #[inline]
     fn shape(&self) -> Shape {
-        Shape::unpack(self.front.shape.load(Ordering::Relaxed))
+        self.state(Ordering::Relaxed).shape()
     }
 
     #[inline]
@@ -181,21 +221,20 @@ impl Node {
         self.block(place).lows[place % BLOCK].load(Ordering::Relaxed)
     }
 
-    /// The place of the separator that is sought, if heads can tell: `wanted` is the head of what is sought
-    /// where no prefix is. Separator 0 is taken to be at or below it.
+    /// The place of the separator that is sought in a plain node, if heads can tell: `wanted` is the head of
+    /// what is sought. Separator 0 is taken to be at or below it.
     #[inline]
-    pub(super) fn place_by_heads(&self, wanted: u64) -> Option<usize> {
-        let place = self.place_of_head(wanted);
+    pub(super) fn place_by_heads(&self, wanted: u64, count: impl Count) -> Option<usize> {
+        let place = self.place_of_head(wanted, count);
         // What stands behind the last child equals the head that finds it.
-        let is_decided = place == 0 || self.head(place) != wanted;
-        (self.shape().prefix_len == 0 && is_decided).then_some(place)
+        (place == 0 || self.head(place) != wanted).then_some(place)
     }
 
     /// The last place whose head is not above `wanted`, children or none.
     #[inline]
-    fn place_of_head(&self, wanted: u64) -> usize {
-        let block = self.samples.last_not_above(wanted) % BLOCKS;
-        block * BLOCK + self.blocks[block].heads.last_not_above(wanted) % BLOCK
+    fn place_of_head(&self, wanted: u64, count: impl Count) -> usize {
+        let block = self.samples.last_not_above(wanted, count) % BLOCKS;
+        block * BLOCK + self.blocks[block].heads.last_not_above(wanted, count)
     }
 
     /// The place of the separator that is sought. Separator 0 is taken to be at or below it.
@@ -216,7 +255,7 @@ impl Node {
             }
         }
         let wanted = head(key, prefix_len);
-        let place = self.place_of_head(wanted).min(last);
+        let place = self.place_of_head(wanted, OneByOne).min(last);
         if place > 0 && self.head(place) == wanted {
             return self.place_among_equals(place, wanted, sought, lows);
         }
@@ -302,15 +341,42 @@ impl Node {
 
     /// Keeps readers out; for writers, of whom there is one.
     pub(super) fn close(&self) {
-        let sequence = self.front.sequence.load(Ordering::Relaxed);
-        self.front.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        self.front.state.store(self.state(Ordering::Relaxed).next().0, Ordering::Relaxed);
         fence(Ordering::Release);
     }
 
     /// Lets readers in again.
     pub(super) fn open(&self) {
-        let sequence = self.front.sequence.load(Ordering::Relaxed);
-        self.front.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+        self.front.state.store(self.state(Ordering::Relaxed).next().0, Ordering::Release);
+    }
+
+    /// Puts a leaf with that head, which no other separator has, at `place`, which is not the first, into a
+    /// plain node on level 0; false if there is no room. For writers.
+    pub(super) fn insert(&self, place: usize, head: u64, leaf: LeafId) -> bool {
+        let shape = self.shape();
+        let count = usize::from(shape.count);
+        if count >= WIDTH || place > count || head == 0 {
+            return false;
+        }
+        self.close();
+        for at in (place..count).rev() {
+            self.set(at + 1, Entry { head: self.head(at), child: self.child(at), low: self.low(at) });
+        }
+        self.set(place, Entry { head, child: leaf, low: leaf });
+        let state = self.state(Ordering::Relaxed).with_shape(&Shape { count: shape.count + 1, ..shape });
+        self.front.state.store(state.0, Ordering::Relaxed);
+        self.open();
+        true
+    }
+
+    fn set(&self, place: usize, entry: Entry) {
+        let (block, at) = (self.block(place), place % BLOCK);
+        block.heads.0[at].store(entry.head, Ordering::Relaxed);
+        block.children[at].store(entry.child, Ordering::Relaxed);
+        block.lows[at].store(entry.low, Ordering::Relaxed);
+        if at == 0 {
+            self.samples.0[place / BLOCK % BLOCKS].store(entry.head, Ordering::Relaxed);
+        }
     }
 
     /// Makes this what is in the node, which is closed.
@@ -320,20 +386,14 @@ impl Node {
         let prefix = if entries.len() > 1 { prefix.as_slice() } else { &[] };
         let (count, prefix_len) = (entries.len() as u8, prefix.len() as u16);
         let shape = Shape { count, level: *level, prefix_len };
-        self.front.shape.store(shape.pack(), Ordering::Relaxed);
+        let state = self.state(Ordering::Relaxed).with_shape(&shape);
+        self.front.state.store(state.0, Ordering::Relaxed);
         for (index, word) in self.front.prefix.iter().enumerate() {
             let inline = &prefix[..prefix.len().min(PREFIX_INLINE)];
             word.store(head(inline, 8 * index), Ordering::Relaxed);
         }
         for place in 0..WIDTH {
-            let entry = entries.get(place).copied().unwrap_or(Entry::NONE);
-            let (block, at) = (self.block(place), place % BLOCK);
-            block.heads.0[at].store(entry.head, Ordering::Relaxed);
-            block.children[at].store(entry.child, Ordering::Relaxed);
-            block.lows[at].store(entry.low, Ordering::Relaxed);
-            if at == 0 {
-                self.samples.0[place / BLOCK].store(entry.head, Ordering::Relaxed);
-            }
+            self.set(place, entries.get(place).copied().unwrap_or(Entry::NONE));
         }
     }
 }

@@ -144,7 +144,7 @@ impl House {
         let key = key.to_vec();
         let (leaf, ticket) = self.inner.find(&key, &self.table).unwrap();
         assert_eq!(Some(&leaf), self.model.range(..=key.clone()).next_back().map(|(_, leaf)| leaf));
-        assert!(self.inner.still(ticket));
+        assert!(ticket.still());
         let before = self.inner.before(&key, &self.table).unwrap().map(|(leaf, _)| leaf);
         assert_eq!(before, self.model.range(..key).next_back().map(|(_, &leaf)| leaf));
     }
@@ -159,7 +159,8 @@ impl House {
         self.inner.find_abreast(&keys, &self.table, &mut found).unwrap();
         assert_eq!(found.len(), keys.len());
         for (key, found) in keys.iter().zip(found) {
-            assert_eq!(found, self.inner.find(key, &self.table).unwrap());
+            assert_eq!(found.0, self.inner.find(key, &self.table).unwrap().0);
+            assert!(found.1.still());
         }
         let (last, _) = self.inner.last(&self.table).unwrap();
         assert_eq!(Some(&last), self.model.values().next_back());
@@ -313,11 +314,13 @@ fn an_error_changes_nothing() {
 fn a_ticket_is_void_once_its_node_has_changed() {
     let mut house = House::new(10);
     house.insert(b"k");
-    let (_, ticket) = house.inner.find(b"l", &house.table).unwrap();
-    assert!(house.inner.still(ticket));
-    house.insert(b"m");
-    assert!(!house.inner.still(ticket));
-    let (_, ticket) = house.inner.find(b"l", &house.table).unwrap();
-    house.remove(b"m");
-    assert!(!house.inner.still(ticket));
+    house.table.set(2, b"m");
+    let House { inner, table, .. } = house;
+    let (_, ticket) = inner.find(b"l", &table).unwrap();
+    assert!(ticket.still());
+    inner.insert(b"m", 2, &table).unwrap();
+    assert!(!ticket.still());
+    let (_, ticket) = inner.find(b"l", &table).unwrap();
+    inner.remove(b"m", 2, &table).unwrap();
+    assert!(!ticket.still());
 }

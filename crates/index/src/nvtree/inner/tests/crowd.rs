@@ -64,7 +64,7 @@ impl Crowd {
         for _ in 0..1_000_000 {
             let (leaf, ticket) = self.inner.find(key, &self.table).unwrap();
             let sequence = self.leaf(leaf).sequence.load(Ordering::Acquire);
-            if sequence & 1 == 0 && self.inner.still(ticket) {
+            if sequence & 1 == 0 && ticket.still() {
                 return (leaf, sequence);
             }
             std::thread::yield_now();

@@ -53,7 +53,8 @@ impl Forest {
         let leaf_bits = pool.geometry().node_size.trailing_zeros();
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
-            leaves: Table::new((size_max >> leaf_bits) as usize).map_err(tembo_pool::Error::from)?,
+            leaves: Table::new((size_max >> leaf_bits) as usize)
+                .map_err(tembo_pool::Error::from)?,
             leaf_bits,
             lines: lines_in(pool.geometry().node_size.into()),
             capacity: capacity(pool.geometry().node_size.into()),

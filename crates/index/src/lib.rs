@@ -9,6 +9,7 @@ mod clock;
 mod dead;
 mod error;
 mod forest;
+mod head;
 mod index;
 pub mod nvtree;
 mod retained;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::Sub;
+use std::thread::LocalKey;
 
 /// Counts of one thread since it started; the difference of two is the cost of what lies between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,55 +17,43 @@ pub struct Counters {
     pub fences: u64,
 }
 
-/// As [`Counters`], each changed without looking at the others.
-struct Cells {
-    stores: Cell<u64>,
-    bytes: Cell<u64>,
-    lines: Cell<u64>,
-    fences: Cell<u64>,
-}
-
 thread_local! {
-    static CELLS: Cells = const {
-        Cells { stores: Cell::new(0), bytes: Cell::new(0), lines: Cell::new(0), fences: Cell::new(0) }
-    };
+    // Each for itself: a change of one is one instruction.
+    static STORES: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
+    static LINES: Cell<u64> = const { Cell::new(0) };
+    static FENCES: Cell<u64> = const { Cell::new(0) };
 }
 
 #[inline(always)]
-fn add(cell: &Cell<u64>, count: u64) {
-    cell.set(cell.get().wrapping_add(count));
+fn add(count: &'static LocalKey<Cell<u64>>, more: u64) {
+    count.with(|count| count.set(count.get() + more));
 }
 
 impl Counters {
     /// The counts of the calling thread.
     pub fn thread() -> Self {
-        CELLS.with(|cells| Counters {
-            stores: cells.stores.get(),
-            bytes: cells.bytes.get(),
-            lines: cells.lines.get(),
-            fences: cells.fences.get(),
-        })
+        let (stores, bytes) = (STORES.get(), BYTES.get());
+        Counters { stores, bytes, lines: LINES.get(), fences: FENCES.get() }
     }
 
     /// A call that stored so many bytes.
     #[inline(always)]
     pub(crate) fn stored(bytes: u64) {
-        CELLS.with(|cells| {
-            add(&cells.stores, 1);
-            add(&cells.bytes, bytes);
-        });
+        add(&STORES, 1);
+        add(&BYTES, bytes);
     }
 
     /// Lines flushed.
     #[inline(always)]
     pub(crate) fn flushed(lines: u64) {
-        CELLS.with(|cells| add(&cells.lines, lines));
+        add(&LINES, lines);
     }
 
     /// A fence.
     #[inline(always)]
     pub(crate) fn fenced() {
-        CELLS.with(|cells| add(&cells.fences, 1));
+        add(&FENCES, 1);
     }
 }
 

@@ -64,7 +64,9 @@ impl FlushInstruction {
                 Self::Clflushopt => {
                     asm!("clflushopt [{}]", in(reg) at, options(nostack, preserves_flags));
                 }
-                Self::Clflush => asm!("clflush [{}]", in(reg) at, options(nostack, preserves_flags)),
+                Self::Clflush => {
+                    asm!("clflush [{}]", in(reg) at, options(nostack, preserves_flags))
+                }
             }
         }
     }

@@ -174,7 +174,9 @@ impl Mapping {
     /// Says that large pages suit what lies behind the first one: who uses no more than that does not
     /// pay for a whole one. A hint.
     pub(crate) fn want_large_pages(&self) {
-        let Some(size) = self.reserved.checked_sub(ALIGNMENT).filter(|&size| size > 0) else { return };
+        let Some(size) = self.reserved.checked_sub(ALIGNMENT).filter(|&size| size > 0) else {
+            return;
+        };
         let at = self.base.as_ptr().wrapping_add(ALIGNMENT as usize).cast();
         // SAFETY: the range is this mapping's; what its pages hold does not change.
         let _ = unsafe { madvise(at, size as usize, Advice::LinuxHugepage) };

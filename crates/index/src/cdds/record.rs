@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::format::{BOUNDS_HEADER, BoundsHeader, RECORD_HEADER, RecordHeader, UNBOUNDED};
 use crate::Error;
 use crate::error::damaged;
+use crate::head;
 
 /// Bytes of a record with a key and a value of these lengths.
 pub(crate) fn record_size(key_len: usize, value_len: usize) -> u64 {
@@ -144,13 +145,7 @@ pub(crate) fn separator<'k>(left: &'k [u8], right: &'k [u8]) -> &'k [u8] {
 /// The eight bytes of `key` after `prefix_len` of them, big-endian, padded with zeros.
 #[inline]
 pub(crate) fn head(key: &[u8], prefix_len: u16) -> u64 {
-    let rest = key.get(usize::from(prefix_len)..).unwrap_or_default();
-    if let Some(eight) = rest.first_chunk::<8>() {
-        return u64::from_be_bytes(*eight);
-    }
-    let mut bytes = [0; 8];
-    bytes[..rest.len()].copy_from_slice(rest);
-    u64::from_be_bytes(bytes)
+    head::head(key, prefix_len.into())
 }
 
 /// Sixteen bits of a hash of `key`, in the place above an object's bits.

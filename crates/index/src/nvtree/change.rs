@@ -64,9 +64,12 @@ impl NvTree {
         loop {
             let usual = match op {
                 Op::Remove { .. } => self.change_usual(key, (Effect::Remove, hash), how, writer),
-                Op::Put { value, .. } => short(value).and_then(|(word, len)| {
-                    self.change_usual(key, (Effect::Put(word, len), hash), how, writer)
-                }),
+                Op::Put { value, .. } => match short(value) {
+                    Some((word, len)) => {
+                        self.change_usual(key, (Effect::Put(word, len), hash), how, writer)
+                    }
+                    None => None,
+                },
             };
             if let Some(existed) = usual {
                 return Ok(existed);
@@ -390,7 +393,9 @@ fn note(guard: &Guard<'_>, change: &Change<'_, '_, '_>, stamp: Stamp) {
 #[inline]
 fn short(value: &[&[u8]]) -> Option<(u64, usize)> {
     match value {
-        [part] if part.len() == 8 => part.first_chunk().map(|eight| (u64::from_le_bytes(*eight), 8)),
+        [part] if part.len() == 8 => {
+            part.first_chunk().map(|eight| (u64::from_le_bytes(*eight), 8))
+        }
         _ => short_of_parts(value),
     }
 }

@@ -32,7 +32,6 @@ mod abreast;
 mod arena;
 mod change;
 mod content;
-mod head;
 mod load;
 mod node;
 #[cfg(test)]
@@ -43,10 +42,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arena::{Arena, NodeId};
 use change::Changer;
-use head::head;
 use node::{Node, Sought, State};
 
 use crate::Error;
+use crate::head::head;
 use crate::simd::{AllAtOnce, Count, OneByOne};
 
 /// What a leaf is known by: its place on media, in units of the leaves' size.

@@ -279,7 +279,8 @@ pub(crate) fn read(line: &Line, at: usize) -> (Element, Meta) {
         _ => tail as u32,
     };
     let pair = &line.pairs[at];
-    let element = Element { key: pair.key.load(), payload: pair.payload.load(), shape: shape_in(tail, at) };
+    let element =
+        Element { key: pair.key.load(), payload: pair.payload.load(), shape: shape_in(tail, at) };
     (element, Meta(meta))
 }
 
@@ -294,8 +295,11 @@ fn shape_in(tail: u64, at: usize) -> Shape {
 pub(crate) fn read_of(line: &Line, at: usize, word: u64, key: Shape) -> Option<Element> {
     let pair = &line.pairs[at];
     let shape = shape_in(line.meta_and_shapes.load(), at);
-    (pair.key.load() == word && shape.same_key(key))
-        .then(|| Element { key: word, payload: pair.payload.load(), shape })
+    (pair.key.load() == word && shape.same_key(key)).then(|| Element {
+        key: word,
+        payload: pair.payload.load(),
+        shape,
+    })
 }
 
 /// Whether what is in a place, whatever it is, has a record.

@@ -35,7 +35,7 @@ pub(crate) struct Found {
 
 impl NvTree {
     /// The leaf that the key belongs to, at a moment at which nobody changed it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leaf_of(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
         match self.leaf_at_once(key, hash) {
             Some(found) => Ok(found),
@@ -158,7 +158,7 @@ impl NvTree {
 
 /// What `take` makes of the newest element of the key in a leaf, unless that is a removal. The key's record
 /// must be safe to read: its version pinned, or the caller the writer.
-#[inline]
+#[inline(always)]
 fn newest<'f, T>(
     leaf: &Leaf<'f>,
     key: &[u8],
@@ -170,7 +170,8 @@ fn newest<'f, T>(
     let lines = leaf.all_lines()?;
     for slot in Slots(bytes.equal(print(hash)) & all_slots(lines.len())) {
         let (number, at) = place_of(slot);
-        let element = lines.get(number).and_then(|line| read_of(line, at, placed.word, placed.shape));
+        let element =
+            lines.get(number).and_then(|line| read_of(line, at, placed.word, placed.shape));
         if let Some(element) = element
             && leaf.is_of(&element, &placed)?
         {

@@ -161,7 +161,10 @@ impl NvTree {
     }
 
     /// The last leaf whose low key is below the key, or the last leaf of all.
-    pub(super) fn leaf_below(&self, key: Option<&[u8]>) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
+    pub(super) fn leaf_below(
+        &self,
+        key: Option<&[u8]>,
+    ) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
         let reach = key.map_or(Reach::End, Reach::Below);
         self.inner()?;
         loop {

@@ -64,7 +64,8 @@ impl NvTree {
             (Effect::Remove, None) => return leaf.side.still(moment).then_some(false),
             (Effect::Remove, Some((_, element))) => element,
         };
-        let slot = slot_for(Slots(bytes.at_most(STALE) & all_slots(lines.len())), hash, lines.len())?;
+        let slot =
+            slot_for(Slots(bytes.at_most(STALE) & all_slots(lines.len())), hash, lines.len())?;
         let (number, at) = place_of(slot);
         let line = lines.get(number)?;
         if element.record().is_some() || has_record(line, at) {

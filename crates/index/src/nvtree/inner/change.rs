@@ -5,11 +5,11 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::arena::{Frontier, NodeId};
 use super::content::Content;
-use super::head::head;
 use super::node::{Node, Sought, WIDTH};
 use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
+use crate::head::head;
 use crate::simd::OneByOne;
 
 /// What belongs to whoever may change the tree.

@@ -1,8 +1,8 @@
 //! What is in an inner node, as a value: made beside the tree, then copied into a node.
 
-use super::head::{common_len, head};
 use super::{LeafId, Lows};
 use crate::Error;
+use crate::head::{common_len, head};
 
 /// A separator and the child at and above it.
 #[derive(Clone, Copy, Debug)]

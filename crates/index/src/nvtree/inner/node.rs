@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use tembo_pmem::prefetch;
 
 use super::content::{Content, Entry};
-use super::head::head;
 use super::{LeafId, Lows};
 use crate::Error;
+use crate::head::head;
 use crate::simd::{Count, OneByOne};
 
 /// Children of a node at most.
@@ -360,10 +360,14 @@ impl Node {
         }
         self.close();
         for at in (place..count).rev() {
-            self.set(at + 1, Entry { head: self.head(at), child: self.child(at), low: self.low(at) });
+            self.set(
+                at + 1,
+                Entry { head: self.head(at), child: self.child(at), low: self.low(at) },
+            );
         }
         self.set(place, Entry { head, child: leaf, low: leaf });
-        let state = self.state(Ordering::Relaxed).with_shape(&Shape { count: shape.count + 1, ..shape });
+        let state =
+            self.state(Ordering::Relaxed).with_shape(&Shape { count: shape.count + 1, ..shape });
         self.front.state.store(state.0, Ordering::Relaxed);
         self.open();
         true

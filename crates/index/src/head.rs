@@ -3,7 +3,7 @@
 /// The eight bytes of `key` from `at` on, the first one highest, zeros where the key has ended. Of two
 /// keys that agree before `at` the lower one has no greater head; equal heads say nothing.
 #[inline]
-pub(super) fn head(key: &[u8], at: usize) -> u64 {
+pub(crate) fn head(key: &[u8], at: usize) -> u64 {
     let Some(rest) = key.get(at..) else { return 0 };
     match rest.first_chunk() {
         Some(word) => u64::from_be_bytes(*word),
@@ -25,7 +25,7 @@ fn short_head(key: &[u8], rest: &[u8]) -> u64 {
 }
 
 /// The length of the longest common prefix.
-pub(super) fn common_len(one: &[u8], other: &[u8]) -> usize {
+pub(crate) fn common_len(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 

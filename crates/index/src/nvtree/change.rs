@@ -61,16 +61,36 @@ impl NvTree {
     ) -> Result<bool, Error> {
         let (Op::Put { key, .. } | Op::Remove { key }) = op;
         let hash = prints::hash(key);
+        let usual = match op {
+            Op::Remove { .. } => self.change_usual(key, (Effect::Remove, hash), how, writer),
+            Op::Put { value, .. } => match eight(value) {
+                Some(word) => self.change_usual(key, (Effect::Put(word, 8), hash), how, writer),
+                None => None,
+            },
+        };
+        match usual {
+            Some(existed) => Ok(existed),
+            None => self.change_in_time(op, hash, how, writer),
+        }
+    }
+
+    /// As `change`, if it takes more than one attempt.
+    #[inline(never)]
+    fn change_in_time(
+        &self,
+        op: Op<'_>,
+        hash: u64,
+        how: How<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<bool, Error> {
+        let (Op::Put { key, .. } | Op::Remove { key }) = op;
+        let effect = match op {
+            Op::Remove { .. } => Some(Effect::Remove),
+            Op::Put { value, .. } => short(value),
+        };
         loop {
-            let usual = match op {
-                Op::Remove { .. } => self.change_usual(key, (Effect::Remove, hash), how, writer),
-                Op::Put { value, .. } => match short(value) {
-                    Some((word, len)) => {
-                        self.change_usual(key, (Effect::Put(word, len), hash), how, writer)
-                    }
-                    None => None,
-                },
-            };
+            let usual =
+                effect.and_then(|effect| self.change_usual(key, (effect, hash), how, writer));
             if let Some(existed) = usual {
                 return Ok(existed);
             }
@@ -389,20 +409,19 @@ fn note(guard: &Guard<'_>, change: &Change<'_, '_, '_>, stamp: Stamp) {
     guard.set_newest(stamp.version());
 }
 
-/// A short value as a word, and its length.
-#[inline]
-fn short(value: &[&[u8]]) -> Option<(u64, usize)> {
+/// A value of eight bytes in one part, as a word.
+#[inline(always)]
+fn eight(value: &[&[u8]]) -> Option<u64> {
     match value {
-        [part] if part.len() == 8 => {
-            part.first_chunk().map(|eight| (u64::from_le_bytes(*eight), 8))
-        }
-        _ => short_of_parts(value),
+        [part] => part.as_array().map(|eight| u64::from_le_bytes(*eight)),
+        _ => None,
     }
 }
 
-fn short_of_parts(value: &[&[u8]]) -> Option<(u64, usize)> {
+/// The effect of a short value.
+fn short(value: &[&[u8]]) -> Option<Effect> {
     let len = value.iter().map(|part| part.len()).sum();
-    (len <= 8).then(|| (inline(value), len))
+    (len <= 8).then(|| Effect::Put(inline(value), len))
 }
 
 /// The first eight bytes of a value as a word, zeros behind it.

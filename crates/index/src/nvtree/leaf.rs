@@ -111,7 +111,7 @@ impl<'f> Leaf<'f> {
     }
 
     /// All of its lines.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn all_lines(&self) -> Result<&'f [Line], Error> {
         Ok(self.region().slice(self.line_offset(0), self.lines())?)
     }

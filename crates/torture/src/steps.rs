@@ -108,6 +108,8 @@ pub const STEPS: &[Step] = &[
     Step { name: "nvtree.element.erase", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.element.flush", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.element.publish", kind: StepKind::CommitAfter, room: "index" },
+    Step { name: "nvtree.element.restamp", kind: StepKind::CommitAfter, room: "index" },
+    Step { name: "nvtree.element.reuse", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.erase.flush", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.format.cell", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.format.leaf", kind: StepKind::Flush, room: "index" },

@@ -60,7 +60,7 @@ impl Traits {
 
 /// Two cache lines a leaf: what a search needs in the first.
 #[derive(FromZeros)]
-#[repr(C, align(128))]
+#[repr(align(128))]
 pub(crate) struct Side {
     /// The era in which it was made above a sequence that is odd while a writer changes the leaf.
     moment: AtomicU64,

@@ -64,6 +64,7 @@
 
 mod ahead;
 mod change;
+mod changed;
 mod changes;
 mod check;
 mod collect;
@@ -87,8 +88,8 @@ use self::format::{CELL_MAGIC, CELL_SIZE, NodeHeader, RootCell, capacity, shape}
 use self::node::Node;
 use crate::error::damaged;
 use crate::{
-    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp,
-    Surveyor, Value, VersionedIndex, View, Visit, Writer,
+    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained, Stamp,
+    Surveyor, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// Longest key, in bytes: a node's prefix length has sixteen bits.
@@ -220,6 +221,20 @@ impl VersionedIndex for Cdds {
             Op::Put { .. } => Ok(None),
             Op::Remove { key } => self.remove_single(key, clock, writer),
         }
+    }
+
+    fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {
+        self.changed_after(key, since, now)
+    }
+
+    fn range_changed(
+        &self,
+        range: Range<'_>,
+        since: u64,
+        now: View<'_>,
+        visit: &mut VisitKey<'_>,
+    ) -> Result<(), Error> {
+        self.range_changed_after(range, since, now, visit)
     }
 
     fn survey(

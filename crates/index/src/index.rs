@@ -7,8 +7,8 @@ use tembo_pool::{Object, Pool};
 
 use crate::error::damaged;
 use crate::{
-    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Retained,
-    Retired, Stamp, Surveyor, Value, VersionedIndex, View, Visit, Writer,
+    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range,
+    Retained, Retired, Stamp, Surveyor, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// The indexes that there are.
@@ -176,6 +176,20 @@ impl VersionedIndex for Index {
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         either!(self, index => index.apply_single(op, clock, writer))
+    }
+
+    fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {
+        either!(self, index => index.changed(key, since, now))
+    }
+
+    fn range_changed(
+        &self,
+        range: Range<'_>,
+        since: u64,
+        now: View<'_>,
+        visit: &mut VisitKey<'_>,
+    ) -> Result<(), Error> {
+        either!(self, index => index.range_changed(range, since, now, visit))
     }
 
     fn survey(

@@ -31,6 +31,6 @@ pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use value::Value;
 pub use versioned::{
-    CheckReport, Direction, KeyValue, Op, Place, Retired, Surveyor, VersionedIndex, View, Visit,
-    Writer,
+    CheckReport, Direction, KeyValue, Op, Place, Range, Retired, Surveyor, VersionedIndex, View,
+    Visit, VisitKey, Writer,
 };

@@ -43,6 +43,7 @@
 //! moves, the header and the link.
 
 mod change;
+mod changed;
 mod changes;
 mod check;
 mod collect;
@@ -77,10 +78,11 @@ use self::hint::Hinted;
 use self::inner::Inner;
 use self::leaf::Leaf;
 use self::open::Opening;
+use self::scan::Sought;
 use crate::error::damaged;
 use crate::{
-    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Retired,
-    Stamp, Surveyor, Value, VersionedIndex, View, Visit, Writer,
+    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained,
+    Retired, Stamp, Surveyor, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -204,7 +206,7 @@ impl VersionedIndex for NvTree {
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        self.scan(from, to, direction, view, visit)
+        self.scan(from, to, direction, (view, Sought::Seen), visit)
     }
 
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
@@ -222,6 +224,21 @@ impl VersionedIndex for NvTree {
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         self.change(op, How::Single(clock), writer).map(Some)
+    }
+
+    fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {
+        self.changed_after(key, since, now)
+    }
+
+    fn range_changed(
+        &self,
+        range: Range<'_>,
+        since: u64,
+        now: View<'_>,
+        visit: &mut VisitKey<'_>,
+    ) -> Result<(), Error> {
+        let sought = (now, Sought::ChangedAfter(since));
+        self.scan(range.from, range.to, range.direction, sought, &mut |key, _| visit(key))
     }
 
     fn survey(

@@ -97,6 +97,20 @@ pub type KeyValue<'p> = (&'p [u8], &'p [u8]);
 /// Receives each key and value of a range; returns false to end the walk.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
 
+/// Receives each key that has changed; returns false to end the walk.
+pub type VisitKey<'v> = dyn FnMut(&[u8]) -> bool + 'v;
+
+/// Keys from one to another, and which way they are walked.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<'k> {
+    /// Where the least key is.
+    pub from: Bound<&'k [u8]>,
+    /// Where the greatest is.
+    pub to: Bound<&'k [u8]>,
+    /// Which way.
+    pub direction: Direction,
+}
+
 /// Receives what a survey finds.
 pub trait Surveyor {
     /// `object` is reachable in a retained version; false: it has been reported before.
@@ -159,6 +173,20 @@ pub trait VersionedIndex: Send + Sync {
         clock: &Clock,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error>;
+
+    /// Whether the key was put or removed after version `since` and as far as `now` sees, and a version by
+    /// which it was: the last that did, where the index knows it. `since` is pinned, or not below the
+    /// visible version. A key that came and went since may count as unchanged.
+    fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error>;
+
+    /// Visits the keys of the range that have changed, as [`changed`](VersionedIndex::changed) says.
+    fn range_changed(
+        &self,
+        range: Range<'_>,
+        since: u64,
+        now: View<'_>,
+        visit: &mut VisitKey<'_>,
+    ) -> Result<(), Error>;
 
     /// Reports every object that a retained version can reach.
     fn survey(

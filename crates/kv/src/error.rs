@@ -46,6 +46,20 @@ pub enum Error {
     /// that there is no place to note them. Nothing has changed; try again.
     #[error("too many aborted transactions wait to be forgotten; try again")]
     TooManyAborts,
+    /// Somebody else has committed, since the transaction began, what it writes or, if it is serialisable,
+    /// has read. Nothing of it was written; try again from its begin.
+    #[error("a key of keyspace {keyspace} was changed in version {version}, by who came first")]
+    Conflict {
+        /// Number of the keyspace.
+        keyspace: u32,
+        /// The key.
+        key: Vec<u8>,
+        /// The version that was committed first; over the CDDS B-Tree, one by which it was.
+        version: u64,
+    },
+    /// The transaction has gone back behind the savepoint, or it is another's.
+    #[error("the transaction has no such savepoint any more")]
+    NoSuchSavepoint,
     /// The catalogue knows no such keyspace in that version.
     #[error("there is no such keyspace in version {version}")]
     NoSuchKeyspace {

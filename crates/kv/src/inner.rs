@@ -1,13 +1,14 @@
 //! What the threads of a store share, and what its writer does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, VERSION_MAX, Writer};
 use tembo_pmem::Region;
 use tembo_pool::Pool;
 
 use crate::catalogue::{Catalogue, index_number};
+use crate::committer::CommitQueue;
 use crate::format::KeyspaceEntry;
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
@@ -27,6 +28,12 @@ pub(crate) struct Inner {
     pub(crate) durable: AtomicU64,
     pub(crate) is_logged: bool,
     pub(crate) writer: Mutex<WriterState>,
+    /// The state is no longer taken.
+    pub(crate) given_back: Condvar,
+    /// Transactions that wait to be committed.
+    pub(crate) queue: CommitQueue,
+    /// Bytes that a transaction keeps in memory.
+    pub(crate) transaction_memory: usize,
     /// Held for reading while a snapshot begins, for writing by a rollback.
     pub(crate) gate: RwLock<()>,
     /// The trees of the visible version, for snapshots of it.
@@ -69,8 +76,26 @@ impl Inner {
         self.forest.pool()
     }
 
+    /// The writer's lock. A transaction that is the one writer has it between its calls too, whichever
+    /// thread they come from: then the state is *taken*, and everybody else waits.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WriterState> {
+        let mut state = self.lock_taken();
+        while state.is_taken {
+            state = self.given_back.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// The writer's lock, by whoever has taken the state.
+    pub(crate) fn lock_taken(&self) -> MutexGuard<'_, WriterState> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets others have the writer's lock.
+    pub(crate) fn give_back(&self, mut state: MutexGuard<'_, WriterState>) {
+        state.is_taken = false;
+        drop(state);
+        self.given_back.notify_all();
     }
 
     /// Makes a dead interval known, durably; the caller is the one writer.
@@ -79,6 +104,16 @@ impl Inner {
         self.tell_dead(state)?;
         self.owe(state);
         Ok(())
+    }
+
+    /// Makes grouped versions of an uncommitted transaction void, durably.
+    pub(crate) fn kill_grouped(
+        &self,
+        state: &mut WriterState,
+        from: u64,
+        to: u64,
+    ) -> Result<(), Error> {
+        self.kill(state, DeadInterval { from, to, lane: Some(LANE) })
     }
 
     fn note_dead(&self, state: &mut WriterState, dead: DeadInterval) -> Result<(), Error> {
@@ -121,7 +156,8 @@ impl Inner {
         state.unlinked.clear();
         let told = self.ledger.committed(self.region()).and_then(|from| {
             // Between the last commit and this version every group was aborted.
-            state.pending_dead = Some(DeadInterval { from, to: version, lane: Some(LANE) });
+            let to = state.pending_dead.map_or(version, |dead| dead.to.max(version));
+            state.pending_dead = Some(DeadInterval { from, to, lane: Some(LANE) });
             self.tell_dead(state)
         });
         state.broken |= told.is_err();
@@ -225,6 +261,15 @@ impl Inner {
             Durability::Strict | Durability::Group => self.sync(),
             Durability::Buffered => Ok(()),
         }
+    }
+
+    /// As `make_durable`, of a visible version: what was synced since need not be synced again.
+    pub(crate) fn make_version_durable(
+        &self,
+        durability: Durability,
+        version: u64,
+    ) -> Result<(), Error> {
+        if version > self.durable() { self.make_durable(durability) } else { Ok(()) }
     }
 
     /// A grouped commit of the store's own changes: catalogue entries. Fenced when it returns.

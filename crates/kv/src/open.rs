@@ -3,7 +3,7 @@
 //! is free, how many keys there are, and which nodes carry dead stamps.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,18 +12,20 @@ use tembo_pmem::{Domain, Region};
 use tembo_pool::{Object, Pool};
 
 use crate::catalogue::{Catalogue, open_tree};
+use crate::committer::CommitQueue;
 use crate::format::{ROOT_SIZE, ROOT_SLOT};
 use crate::inner::{Current, Inner, Known};
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::window::Window;
 use crate::writer::{Tree, WriterState};
-use crate::{Error, Progress};
+use crate::{Error, Options, Progress};
 
 /// Between two steps of the background.
 const PAUSE: Duration = Duration::from_micros(50);
 
-pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
+pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
+    let size_max = options.pool.region.size_max;
     let pool = Arc::new(pool);
     let forest = Arc::new(Forest::new(pool.clone(), size_max.max(pool.region().size()))?);
     let root = Object::from_bits(pool.root(ROOT_SLOT)?.load());
@@ -85,6 +87,9 @@ pub(crate) fn open(pool: Pool, size_max: u64) -> Result<Inner, Error> {
         durable: AtomicU64::new(before),
         is_logged,
         writer: Mutex::new(state),
+        given_back: Condvar::new(),
+        queue: CommitQueue::default(),
+        transaction_memory: options.transaction_memory,
     })
 }
 

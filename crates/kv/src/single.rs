@@ -14,6 +14,7 @@ use tembo_index::{DeadIntervals, Op, Stamp, Value, VersionedIndex, View, Writer}
 use crate::inner::Inner;
 use crate::ledger::LANE;
 use crate::reading::Reading;
+use crate::removals::hash;
 use crate::writer::WriterState;
 use crate::{Durability, Error, Exclusive, Keyspace};
 
@@ -109,6 +110,8 @@ impl Inner {
             self.pins.publish(version);
         }
         if is_removal {
+            let (Op::Put { key, .. } | Op::Remove { key }) = op;
+            state.removals.note(hash(keyspace, key), version);
             self.note_removed(state, keyspace.id as usize, 1);
         }
         if !state.unlinked.is_empty() {

@@ -14,6 +14,8 @@ use crate::{Error, Keyspace};
 pub struct Snapshot<'s> {
     inner: &'s Inner,
     version: u64,
+    /// Somebody else unpins the version.
+    is_given: bool,
     dead: Arc<DeadIntervals>,
     /// The keyspaces there are now, and whether they are the same in this version.
     current: Current,
@@ -40,7 +42,24 @@ impl<'s> Snapshot<'s> {
 
     fn pinned(inner: &'s Inner, version: u64) -> Snapshot<'s> {
         let current = inner.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Snapshot { inner, version, dead: inner.forest.dead(), current, older: OnceLock::new() }
+        let (dead, older) = (inner.forest.dead(), OnceLock::new());
+        Snapshot { inner, version, is_given: false, dead, current, older }
+    }
+
+    /// Leaves the pin of the version, which is returned, to the caller. Not to be read any more.
+    pub(crate) fn give_pin(&mut self) -> u64 {
+        self.is_given = true;
+        self.version
+    }
+
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`] if the keyspace was not there when the snapshot began.
+    pub(crate) fn knows(&self, keyspace: Keyspace) -> Result<(), Error> {
+        let known = self.current.trees.get(keyspace.id as usize);
+        match known {
+            Some(known) if known.incarnation == keyspace.incarnation => Ok(()),
+            _ => Err(Error::NoSuchKeyspace { version: self.version }),
+        }
     }
 
     /// The version.
@@ -118,6 +137,8 @@ impl<'s> Snapshot<'s> {
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        self.inner.pins.unpin(self.version);
+        if !self.is_given {
+            self.inner.pins.unpin(self.version);
+        }
     }
 }

@@ -8,11 +8,16 @@ use tembo_index::{Forest, IndexKind, Op, Writer};
 use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
-use crate::exclusive::check_sizes;
 use crate::inner::{Inner, create_tree};
+use crate::uncommitted::check_sizes;
 use crate::wake::Wake;
 use crate::writer::{Recovery, Tree};
-use crate::{Durability, Error, Exclusive, Keyspace, Progress, Snapshot, open};
+use crate::{
+    Durability, Error, Exclusive, Isolation, Keyspace, Progress, Snapshot, Transaction, open,
+};
+
+/// What a transaction keeps in memory unless told otherwise.
+const TRANSACTION_MEMORY: usize = 32 << 20;
 
 /// How a store is created or opened.
 #[derive(Clone)]
@@ -23,20 +28,26 @@ pub struct Options {
     pub index: IndexKind,
     /// Recover in a thread of the store's own. Otherwise [`Store::maintain`] does it step by step.
     pub background: bool,
+    /// Bytes of keys and values that a [`Transaction`] keeps in memory. One that writes more takes the
+    /// writer's lock and goes on in place: others read meanwhile, and wait with their commits.
+    pub transaction_memory: usize,
 }
 
 impl Default for Options {
-    /// Half of the memory that there is may be private pages of the pool.
+    /// Half of the memory that there is may be private pages of the pool; a transaction keeps at most
+    /// 32 MiB.
     fn default() -> Options {
         let mut pool = PoolOptions::default();
         pool.region.private_max = memory_max().map_or(u64::MAX, |bytes| bytes / 2);
-        Options { pool, index: IndexKind::default(), background: true }
+        let transaction_memory = TRANSACTION_MEMORY;
+        Options { pool, index: IndexKind::default(), background: true, transaction_memory }
     }
 }
 
 /// A store of versioned keyspaces in one pool.
 ///
-/// One writer at a time ([`Store::exclusive`]), any number of readers ([`Store::snapshot`]).
+/// Any number of readers ([`Store::snapshot`]) and of writers ([`Store::transaction`]); or one writer
+/// whom nobody comes before ([`Store::exclusive`]).
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
     recoverer: Recoverer,
@@ -85,7 +96,7 @@ impl Store {
 
     /// The store in an open pool.
     pub fn start(pool: Pool, options: &Options) -> Result<Store, Error> {
-        let inner = Arc::new(open::open(pool, options.pool.region.size_max)?);
+        let inner = Arc::new(open::open(pool, options)?);
         let handle = if options.background { open::spawn_recovery(&inner) } else { None };
         let recoverer = Recoverer { wake: inner.wake.clone(), handle };
         Ok(Store { inner, recoverer, background: options.background })
@@ -135,6 +146,11 @@ impl Store {
             (tree.name.clone(), Keyspace { id: id as u32, incarnation: tree.incarnation })
         };
         state.trees.iter().enumerate().map(keyspace).collect()
+    }
+
+    /// Begins a transaction: any number may be open, and none waits for another before it commits.
+    pub fn transaction(&self, isolation: Isolation) -> Result<Transaction<'_>, Error> {
+        Ok(Transaction::begin(&self.inner, isolation))
     }
 
     /// The one writer; waits for the one before. Dropping it without a commit leaves nothing.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use tembo_index::{DeadInterval, DeadIntervals, Index, Retained, Retired};
 use tembo_pool::{Object, Sweep};
 
-use crate::Error;
 use crate::collection::Collecting;
 use crate::format::KeyspaceEntry;
+use crate::inner::Inner;
+use crate::removals::Removals;
 use crate::retire::RetireList;
 use crate::window::Window;
+use crate::{Error, Keyspace};
 
 /// A keyspace as the writer sees it.
 pub(crate) struct Tree {
@@ -89,6 +91,9 @@ pub(crate) struct WriterState {
     pub(crate) incarnations: u32,
     /// Something failed half-way: no more writes.
     pub(crate) broken: bool,
+    pub(crate) removals: Removals,
+    /// A transaction that has outgrown memory is the one writer: see [`Inner::lock`].
+    pub(crate) is_taken: bool,
 }
 
 impl Recovery {
@@ -128,7 +133,17 @@ impl WriterState {
             pending_dead: None,
             incarnations: 1,
             broken: false,
+            removals: Removals::default(),
+            is_taken: false,
         }
+    }
+
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`].
+    pub(crate) fn tree(&self, keyspace: Keyspace, inner: &Inner) -> Result<&Tree, Error> {
+        let tree = self.trees.get(keyspace.id as usize);
+        tree.filter(|tree| tree.incarnation == keyspace.incarnation)
+            .ok_or_else(|| Error::NoSuchKeyspace { version: inner.clock.last() })
     }
 
     /// # Errors

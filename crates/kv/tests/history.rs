@@ -44,7 +44,7 @@ fn options(domain: DomainRequest, index: IndexKind) -> Options {
     let region =
         RegionOptions { domain, size_max, log_size, private_max, ..RegionOptions::default() };
     let pool = PoolOptions { size: 4 << 20, region, ..PoolOptions::default() };
-    Options { pool, index, background: false }
+    Options { pool, index, background: false, ..Options::default() }
 }
 
 fn idle(store: &Store) {

@@ -45,6 +45,7 @@ fn options(domain: DomainRequest, index: IndexKind) -> Options {
         pool: PoolOptions { size: 4 << 20, region, ..PoolOptions::default() },
         index,
         background: true,
+        ..Options::default()
     }
 }
 

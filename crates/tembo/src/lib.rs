@@ -27,8 +27,8 @@
 //! ```
 
 pub use tembo_kv::{
-    Change, Changes, Check, CheckReport, Direction, DomainRequest, Durability, Error, Event,
-    Exclusive, Holder, HolderKind, Horizon, IndexKind, KEY_SIZE_MAX, Keyspace, Options,
-    PoolOptions, Progress, RegionOptions, Report, Retention, Snapshot, Store, SyncPolicy,
-    VALUE_SIZE_MAX, Value, backup,
+    ATTEMPTS_MAX, Change, Changes, Check, CheckReport, Direction, DomainRequest, Durability, Error,
+    Event, Exclusive, Holder, HolderKind, Horizon, IndexKind, Isolation, KEY_SIZE_MAX, Keyspace,
+    Options, PoolOptions, Progress, RegionOptions, Report, Retention, Savepoint, Snapshot, Store,
+    SyncPolicy, Transaction, VALUE_SIZE_MAX, Value, backup,
 };

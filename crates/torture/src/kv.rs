@@ -1,6 +1,7 @@
 //! The store under torture: transactions, keyspaces, snapshots, rollback, recovery.
 
 pub(crate) mod model;
+mod optimistic;
 mod scripts;
 
 use tembo_kv::{Error, IndexKind, Options, Store};
@@ -14,13 +15,24 @@ use model::{Op, Runner, State, maintain};
 
 const SIZE: u64 = 256 << 10;
 
+/// Two short writes: what has more is made in place before it is committed.
+const TRANSACTION_MEMORY: usize = 400;
+
 /// The store, in nodes of four entries or leaves of six.
 pub(crate) struct Kv(pub(crate) IndexKind);
 
 fn start(pool: Pool) -> Result<Store, Error> {
     let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
     let pool_options = PoolOptions { region, ..PoolOptions::default() };
-    Store::start(pool, &Options { pool: pool_options, background: false, ..Options::default() })
+    Store::start(
+        pool,
+        &Options {
+            pool: pool_options,
+            background: false,
+            transaction_memory: TRANSACTION_MEMORY,
+            ..Options::default()
+        },
+    )
 }
 
 impl Subject for Kv {

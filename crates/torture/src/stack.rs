@@ -81,7 +81,7 @@ fn options(disk: &SimDisk) -> Options {
         ..RegionOptions::default()
     };
     let pool = PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region };
-    Options { pool, index: IndexKind::Nvtree, background: false }
+    Options { pool, index: IndexKind::Nvtree, background: false, ..Options::default() }
 }
 
 /// What was done, and what the store showed after each operation.

@@ -16,6 +16,16 @@ struct Walk<'k> {
     from: Bound<&'k [u8]>,
     to: Bound<&'k [u8]>,
     direction: Direction,
+    sought: Sought,
+}
+
+/// What a walk looks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Sought {
+    /// What the view sees.
+    Seen,
+    /// Keys that were put or removed in versions above this one, up to that of the view.
+    ChangedAfter(u64),
 }
 
 /// What a walk shows of a leaf.
@@ -89,10 +99,10 @@ impl NvTree {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         direction: Direction,
-        view: View<'_>,
+        (view, sought): (View<'_>, Sought),
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let walk = Walk { from, to, direction };
+        let walk = Walk { from, to, direction, sought };
         if walk.is_empty() {
             return Ok(());
         }
@@ -124,7 +134,7 @@ impl NvTree {
                     (spot.leaf, spot.moment)
                 }
             };
-            let read = shown.read(&leaf, moment, view).and_then(|moment| {
+            let read = shown.read(&leaf, moment, (view, walk.sought)).and_then(|moment| {
                 let next = leaf.next()?;
                 next.iter().for_each(|next| next.side.prefetch());
                 Ok((moment, next))
@@ -185,7 +195,7 @@ impl NvTree {
                 continue;
             };
             let read = shown
-                .read(&leaf, moment, view)
+                .read(&leaf, moment, (view, walk.sought))
                 .and_then(|moment| Ok((moment, ticket.still(), leaf.low()?)));
             let low = match read {
                 Ok((Some(moment), true, low)) if leaf.side.still(moment) => low,
@@ -211,10 +221,16 @@ impl Shown {
         &mut self,
         leaf: &Leaf<'_>,
         moment: Moment,
-        view: View<'_>,
+        (view, sought): (View<'_>, Sought),
     ) -> Result<Option<Moment>, Error> {
         self.elements.clear();
         leaf.prefix()?.clone_into(&mut self.prefix);
+        if let Sought::ChangedAfter(since) = sought {
+            if leaf.side.newest() > since {
+                self.read_changed(leaf, since, view)?;
+            }
+            return Ok(Some(moment));
+        }
         if leaf.side.newest() > view.version {
             self.read_all(leaf, view)?;
             return Ok(Some(moment));
@@ -243,6 +259,17 @@ impl Shown {
             if let Some(seen) = seen.filter(|seen| !seen.meta.is_removed()) {
                 self.elements.push(seen.element);
             }
+        }
+        Ok(())
+    }
+
+    /// An element of each key that has changed after `since`.
+    fn read_changed(&mut self, leaf: &Leaf<'_>, since: u64, view: View<'_>) -> Result<(), Error> {
+        let contents = Contents::read(leaf, view.dead)?.with_history(leaf)?;
+        let versions = since + 1..=view.version;
+        for key in contents.keys(leaf) {
+            let changed = key?.iter().find(|seen| versions.contains(&seen.stamp.version()));
+            self.elements.extend(changed.map(|changed| changed.element));
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ pub(crate) fn options(size: u64, size_max: u64) -> Options {
         ..RegionOptions::default()
     };
     let pool = PoolOptions { size, region, ..PoolOptions::default() };
-    Options { pool, index: INDEX, background: false }
+    Options { pool, index: INDEX, background: false, ..Options::default() }
 }
 
 /// A pool of that size, which does not grow, with nodes of four entries.

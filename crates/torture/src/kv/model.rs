@@ -9,6 +9,7 @@ use tembo_kv::{
 
 use tembo_sim::Random;
 
+use super::optimistic;
 use crate::judge::{expect, text};
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -50,6 +51,15 @@ pub(crate) enum Op {
     /// Clears the first keyspace, then writes.
     Clear(Vec<Write>),
     AbortedClear(Vec<Write>),
+    /// Optimistic transactions that are committed together. One that writes what another before it
+    /// does is refused.
+    Together(Vec<Vec<Write>>),
+    /// A transaction that outgrows memory, committed by another thread.
+    Large(Vec<Write>),
+    /// One that is dropped.
+    LargeDropped(Vec<Write>),
+    /// One that goes back to a savepoint behind its first writes, and then writes the last.
+    TakenBack([Vec<Write>; 3]),
     Save(&'static str),
     Drop(&'static str),
     Rollback(&'static str),
@@ -76,7 +86,15 @@ pub(crate) fn key(n: u8) -> Vec<u8> {
     }
 }
 
-fn value(serial: u64, len: usize) -> Vec<u8> {
+/// Whether no transaction before it that wins writes what it writes.
+pub(crate) fn wins(all: &[Vec<Write>], index: usize) -> bool {
+    let writes_like = |other: usize| {
+        all[other].iter().any(|(key, _)| all[index].iter().any(|(mine, _)| mine == key))
+    };
+    (0..index).all(|other| !wins(all, other) || !writes_like(other))
+}
+
+pub(crate) fn value(serial: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| (serial as usize * 31 + i) as u8).collect()
 }
 
@@ -102,7 +120,7 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         20 => Op::Drop(["s", "t"][random.below(2)]),
         21 => Op::Rollback(["s", "t"][random.below(2)]),
         22 => Op::Maintain,
-        23 => Op::Retain,
+        23 => [Op::Retain, Op::Large(writes(random, 6))][random.below(2)].clone(),
         24 => [Op::Forget, Op::Keep][random.below(2)].clone(),
         _ => Op::Step,
     }
@@ -130,6 +148,18 @@ impl State {
             Op::Put(n, len) => state.write(&[(*n, Some(*len))], serial),
             Op::Single(n) => state.write(&[(*n, None)], serial),
             Op::Tx(writes) => state.write(writes, serial),
+            Op::Large(writes) => state.write(writes, serial),
+            Op::TakenBack([first, _, last]) => {
+                state.write(first, serial);
+                state.write(last, serial);
+            }
+            Op::Together(all) => {
+                for (index, writes) in all.iter().enumerate() {
+                    if wins(all, index) {
+                        state.write(writes, serial + 2 * index as u64);
+                    }
+                }
+            }
             Op::Clear(writes) => {
                 state.spaces.entry("x".into()).and_modify(Map::clear);
                 state.write(writes, serial);
@@ -159,7 +189,8 @@ impl State {
                 state.past.count = KEPT;
             }
             Op::Forget => (state.past.window, state.past.count) = (None, 0),
-            Op::Abort(_) | Op::AbortedClear(_) | Op::Step | Op::StepElsewhere | Op::Maintain => {}
+            Op::Abort(_) | Op::AbortedClear(_) | Op::LargeDropped(_) => {}
+            Op::Step | Op::StepElsewhere | Op::Maintain => {}
         }
         state
     }
@@ -312,6 +343,9 @@ impl Runner<'_> {
             Op::Abort(writes) => self.transact(writes, false, false)?,
             Op::Clear(writes) => self.transact(writes, true, true)?,
             Op::AbortedClear(writes) => self.transact(writes, true, false)?,
+            Op::Together(_) | Op::Large(_) | Op::LargeDropped(_) | Op::TakenBack(_) => {
+                optimistic::run(store, op, self.serial)?;
+            }
         }
         next.note(store)?;
         self.state = next;

@@ -96,6 +96,7 @@ pub(super) fn all() -> Vec<Script<Op>> {
         list.push(Script::new(format!("collected-{number}"), 1, ops));
     }
     list.extend(windows());
+    list.extend(transactions());
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
         let aborts = (0..count).flat_map(|_| [Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7)]);
@@ -131,5 +132,42 @@ fn windows() -> Vec<Script<Op>> {
         Op::Put(5, 5),
     ];
     list.push(Script::new("window-rollback", 2, back));
+    list
+}
+
+/// Transactions that lock nobody out: batches, and what is too large for memory.
+fn transactions() -> Vec<Script<Op>> {
+    let put = |key, len| (key, Some(len));
+    let batch = || {
+        let all =
+            [vec![put(0, 9), put(13, 5)], vec![put(1, 30), (2, None)], vec![put(5, 7), put(0, 3)]];
+        Op::Together(all.into_iter().chain([vec![put(14, 40)]]).collect())
+    };
+    let large = |from: u8, len| Op::Large((from..from + 6).map(|key| put(key, len)).collect());
+    let dropped = || Op::LargeDropped((3..9).map(|key| put(key, 20)).collect());
+    let taken_back = || {
+        let first = vec![put(0, 20), put(7, 20), (1, None), put(8, 20)];
+        let back = vec![put(0, 30), put(9, 20), (7, None), put(10, 20), put(11, 20)];
+        Op::TakenBack([first, back, vec![put(9, 7), put(1, 5)]])
+    };
+    let mut list = Vec::new();
+    for start in 1..4 {
+        let all = [
+            vec![batch(), Op::Put(0, 5), batch()],
+            vec![large(0, 20), batch(), large(4, 60)],
+            vec![dropped(), large(2, 20), Op::Maintain, batch()],
+            vec![taken_back(), Op::Put(9, 5), Op::Maintain, taken_back()],
+            vec![dropped(), taken_back(), dropped(), Op::Put(1, 5)],
+        ];
+        for (which, ops) in all.into_iter().enumerate() {
+            list.push(Script::new(format!("transactions-{start}-{which}"), start, ops));
+        }
+        for (which, op) in [batch(), large(0, 20), taken_back()].into_iter().enumerate() {
+            let leads = vec![(vec![op], Some("kv.commit.word"))];
+            let ops = vec![Op::Put(1, 33), batch(), Op::Maintain, large(3, 30)];
+            let name = format!("transactions-in-flight-{start}-{which}");
+            list.push(Script { leads, ..Script::new(name, start, ops) });
+        }
+    }
     list
 }

@@ -1,0 +1,72 @@
+//! Transactions that lock nobody out, as operations.
+
+use tembo_kv::{Durability, Error, Isolation, Keyspace, Store, Transaction};
+
+use super::model::{Op, Write, key, value, wins};
+use crate::judge::{expect, text};
+
+fn set(
+    tx: &mut Transaction<'_>,
+    space: Keyspace,
+    writes: &[Write],
+    serial: u64,
+) -> Result<(), String> {
+    for (index, &(n, len)) in writes.iter().enumerate() {
+        let value = len.map(|len| value(serial + index as u64, len));
+        match &value {
+            Some(value) => tx.put(space, &key(n), value).map_err(text)?,
+            None => tx.remove(space, &key(n)).map_err(text)?,
+        }
+        expect(tx.get(space, &key(n)).map_err(text)? == value, "a transaction sees its writes")?;
+    }
+    Ok(())
+}
+
+/// By another thread: what it has not flushed itself was made durable before.
+fn commit_elsewhere(tx: Transaction<'_>) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let commit = scope.spawn(|| tx.commit(Durability::Strict).map(drop).map_err(text));
+        commit.join().map_err(|_| "a panic")?
+    })
+}
+
+pub(super) fn run(store: &Store, op: &Op, serial: u64) -> Result<(), String> {
+    let keyspaces = store.keyspaces();
+    let space = keyspaces.iter().find(|(name, _)| name == "x").ok_or("no keyspace")?.1;
+    let begin = |isolation| store.transaction(isolation).map_err(text);
+    match op {
+        Op::Together(all) => {
+            let mut open = Vec::new();
+            for (index, writes) in all.iter().enumerate() {
+                let mut tx = begin([Isolation::Snapshot, Isolation::Serialisable][index % 2])?;
+                set(&mut tx, space, writes, serial + 2 * index as u64)?;
+                open.push(tx);
+            }
+            let done = Transaction::commit_all(open, Durability::Strict);
+            for (index, done) in done.into_iter().enumerate() {
+                match done {
+                    Ok(_) => expect(wins(all, index), "who comes later is refused")?,
+                    Err(Error::Conflict { .. }) => expect(!wins(all, index), "who is first wins")?,
+                    Err(error) => return Err(text(error)),
+                }
+            }
+            Ok(())
+        }
+        Op::Large(writes) => {
+            let mut tx = begin(Isolation::Serialisable)?;
+            set(&mut tx, space, writes, serial)?;
+            commit_elsewhere(tx)
+        }
+        Op::LargeDropped(writes) => set(&mut begin(Isolation::Snapshot)?, space, writes, serial),
+        Op::TakenBack([first, back, last]) => {
+            let mut tx = begin(Isolation::Snapshot)?;
+            set(&mut tx, space, first, serial)?;
+            let saved = tx.savepoint();
+            set(&mut tx, space, back, serial + 100)?;
+            tx.rollback_to(&saved).map_err(text)?;
+            set(&mut tx, space, last, serial)?;
+            commit_elsewhere(tx)
+        }
+        _ => Ok(()),
+    }
+}

@@ -135,6 +135,19 @@ impl Inner {
         }
     }
 
+    /// Some of the leaves behind the one that covers `key`, as far as the same node knows them and heads
+    /// tell: a hint, which may be outdated.
+    pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
+        let mut behind = [None; COUNT];
+        if let Some((_, ticket)) = self.find_by_heads(key)
+            && let Some(place) = ticket.node.place_by_heads(head(key, 0), OneByOne)
+        {
+            let leaves = ticket.node.children_from(place + 1);
+            behind.iter_mut().zip(leaves).for_each(|(to, leaf)| *to = Some(leaf));
+        }
+        behind
+    }
+
     /// The last leaf whose low key is below `key`: what comes next in a backward scan that has read
     /// the leaf whose low key is `key`.
     ///

@@ -122,6 +122,13 @@ impl<'f> Leaf<'f> {
         self.region().prefetch(self.line_offset(line));
     }
 
+    /// Says that all of it will be read soon.
+    pub(crate) fn prefetch_all(&self) {
+        (0..=self.lines() as u64).for_each(|line| {
+            self.region().prefetch(self.offset() + line * LINE_SIZE);
+        });
+    }
+
     /// Magic and lengths.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let shape = self.header()?.shape.load();

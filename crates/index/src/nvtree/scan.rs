@@ -5,11 +5,15 @@ use std::ops::Bound;
 use super::NvTree;
 use super::contents::{Contents, make, make_order, place_of};
 use super::element::Element;
+use super::format::SLOTS_MAX;
 use super::leaf::{Leaf, read};
 use super::prints;
 use super::side::Moment;
 use crate::error::damaged;
 use crate::{Direction, Error, View, Visit};
+
+/// Leaves that a walk asks for at once.
+const AHEAD: usize = 4;
 
 /// Where a walk is to go on, and where it ends.
 struct Walk<'k> {
@@ -29,11 +33,10 @@ pub(crate) enum Sought {
 }
 
 /// What a walk shows of a leaf.
-#[derive(Default)]
 struct Shown {
+    /// Of a leaf with a history there can be more than its slots.
     elements: Vec<Element>,
-    prefix: Vec<u8>,
-    /// The key being shown.
+    /// The leaf's prefix, and behind it room for the rest of the key being shown.
     key: Vec<u8>,
 }
 
@@ -118,12 +121,14 @@ impl NvTree {
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let mut shown = Shown::default();
+        let mut shown = Shown::new();
         let mut start: Vec<u8> = match walk.from {
             Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
             Bound::Unbounded => Vec::new(),
         };
         let mut spot: Option<(Leaf<'_>, Moment)> = None;
+        // Leaves that were asked for and not come to.
+        let mut ahead = 0;
         // Past the first leaf there is nothing below the range.
         let mut is_inside = matches!(walk.from, Bound::Unbounded);
         loop {
@@ -134,19 +139,19 @@ impl NvTree {
                     (spot.leaf, spot.moment)
                 }
             };
-            let read = shown.read(&leaf, moment, (view, walk.sought)).and_then(|moment| {
-                let next = leaf.next()?;
-                next.iter().for_each(|next| next.side.prefetch());
-                Ok((moment, next))
-            });
+            if ahead == 0 {
+                self.bring_leaves_near(&start);
+                ahead = AHEAD;
+            }
+            ahead -= 1;
+            let read = shown
+                .read(&leaf, moment, (view, walk.sought))
+                .and_then(|moment| leaf.next().map(|next| (moment, next)));
             let (moment, next) = match read {
                 Ok((Some(moment), next)) if leaf.side.still(moment) => (moment, next),
                 Err(error) if leaf.side.still(moment) => return Err(error),
                 _ => continue,
             };
-            if let Some(next) = &next {
-                (0..next.lines()).for_each(|line| next.prefetch_line(line));
-            }
             let high = next.as_ref().map(Leaf::low).transpose()?;
             let last = match high {
                 Some(high) => !walk.is_wholly_below(high),
@@ -173,13 +178,25 @@ impl NvTree {
         }
     }
 
+    /// Asks for the leaves behind the one that covers the key: side by side, where one after the other
+    /// each would have to be waited for.
+    fn bring_leaves_near(&self, key: &[u8]) {
+        let Ok(inner) = self.inner() else { return };
+        for id in inner.behind::<AHEAD>(key).into_iter().flatten() {
+            if let Ok(leaf) = Leaf::at(&self.forest, id) {
+                leaf.side.prefetch();
+                leaf.prefetch_all();
+            }
+        }
+    }
+
     fn scan_backward(
         &self,
         walk: &Walk<'_>,
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let mut shown = Shown::default();
+        let mut shown = Shown::new();
         // What is below that was not visited; `None`: all of it.
         let mut below: Option<Vec<u8>> = match walk.to {
             // The leaf of the key itself: the least key above it is in the same leaf or begins one.
@@ -216,6 +233,10 @@ impl NvTree {
 }
 
 impl Shown {
+    fn new() -> Shown {
+        Shown { elements: Vec::with_capacity(SLOTS_MAX), key: Vec::with_capacity(64) }
+    }
+
     /// Reads what a view sees of a leaf; the moment at which that was, `None`: it has changed.
     fn read(
         &mut self,
@@ -224,7 +245,8 @@ impl Shown {
         (view, sought): (View<'_>, Sought),
     ) -> Result<Option<Moment>, Error> {
         self.elements.clear();
-        leaf.prefix()?.clone_into(&mut self.prefix);
+        leaf.prefix()?.clone_into(&mut self.key);
+        self.key.extend_from_slice(&[0; 8]);
         if let Sought::ChangedAfter(since) = sought {
             if leaf.side.newest() > since {
                 self.read_changed(leaf, since, view)?;
@@ -243,9 +265,9 @@ impl Shown {
             return Err(error);
         };
         let lines = leaf.all_lines()?;
-        let elements = order.iter().filter_map(|slot| {
+        let elements = order.iter().map(|slot| {
             let (number, at) = place_of(slot);
-            lines.get(number).map(|line| read(line, at).0)
+            lines.get(number).map_or(Element::default(), |line| read(line, at).0)
         });
         self.elements.extend(elements);
         Ok(Some(moment))
@@ -283,12 +305,8 @@ impl Shown {
         ends: Ends,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
-        let Shown { elements, prefix, key } = self;
-        key.clear();
-        key.extend_from_slice(prefix);
-        key.resize(prefix.len() + 8, 0);
-        let mut from = 0;
-        let mut to = elements.len();
+        let Shown { elements, key } = self;
+        let (mut from, mut to) = (0, elements.len());
         if ends.first {
             from = position(elements, |element| Ok(!walk.begins_at(&leaf.key_of(element)?)))?;
         }
@@ -296,32 +314,46 @@ impl Shown {
             to = position(elements, |element| Ok(walk.ends_after(&leaf.key_of(element)?)))?;
         }
         let inside = elements.get(from..to).unwrap_or_default();
-        let mut long_key = Vec::new();
-        let mut show = |element: &Element| {
-            let value = leaf.copied_value(element)?;
-            let name = match element.shape.key_len() {
-                Some(len) if !element.shape.is_odd() => {
-                    key[prefix.len()..].copy_from_slice(&element.key.to_be_bytes());
-                    &key[..prefix.len() + len]
-                }
-                _ => {
-                    leaf.key_of(element)?.clone_into(&mut long_key);
-                    &long_key
-                }
-            };
-            Ok::<bool, Error>(visit(name, &value))
-        };
-        for at in 0..inside.len() {
-            let at = match walk.direction {
-                Direction::Forward => at,
-                Direction::Backward => inside.len() - 1 - at,
-            };
-            if !show(&inside[at])? {
-                return Ok(false);
-            }
+        let mut show = |element: &Element| show(leaf, element, key, visit);
+        match walk.direction {
+            Direction::Forward => all_shown(inside.iter(), &mut show),
+            Direction::Backward => all_shown(inside.iter().rev(), &mut show),
         }
-        Ok(true)
     }
+}
+
+/// Shows them until that is enough; whether it was not.
+#[inline]
+fn all_shown<'e>(
+    elements: impl Iterator<Item = &'e Element>,
+    show: &mut impl FnMut(&Element) -> Result<bool, Error>,
+) -> Result<bool, Error> {
+    for element in elements {
+        if !show(element)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Shows one element of a leaf, with the leaf's prefix and room for eight bytes in `key`.
+#[inline]
+fn show(
+    leaf: &Leaf<'_>,
+    element: &Element,
+    key: &mut [u8],
+    visit: &mut Visit<'_>,
+) -> Result<bool, Error> {
+    let (key_len, value_len) = (element.shape.key_len(), element.shape.value_len());
+    if let (Some(key_len), Some(value_len), false) = (key_len, value_len, element.shape.is_odd())
+        && let Some(rest) = key.last_chunk_mut::<8>()
+    {
+        *rest = element.key.to_be_bytes();
+        let name_len = key.len() - 8 + key_len;
+        let value = element.payload.to_le_bytes();
+        return Ok(visit(&key[..name_len], &value[..value_len]));
+    }
+    Ok(visit(&leaf.key_of(element)?, &leaf.copied_value(element)?))
 }
 
 /// Which ends of the range may lie in a leaf.

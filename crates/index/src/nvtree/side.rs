@@ -146,8 +146,9 @@ impl Side {
     pub(crate) fn order(&self) -> Option<Order> {
         let tail = self.order[WORDS].load(Ordering::Relaxed);
         (tail & ORDER_MADE != 0).then(|| {
-            let words = std::array::from_fn(|at| self.order[at].load(Ordering::Relaxed));
-            Order { words, count: (tail >> ORDER_COUNT_SHIFT & 0xff) as usize }
+            let word = |at: usize| self.order[at].load(Ordering::Relaxed).to_le_bytes();
+            let slots = std::array::from_fn(word);
+            Order { slots, count: (tail >> ORDER_COUNT_SHIFT & 0xff) as usize }
         })
     }
 
@@ -178,21 +179,21 @@ impl Side {
 /// Slots in the order of their keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Order {
-    words: [u64; WORDS],
+    slots: [[u8; 8]; WORDS],
     count: usize,
 }
 
 impl Order {
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
-        (0..self.count.min(SLOTS_MAX))
-            .map(|at| (self.words[at / 8] >> (at % 8 * 8)) as usize & 0xff)
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        let slots = &self.slots.as_flattened()[..self.count.min(SLOTS_MAX)];
+        slots.iter().map(|&slot| usize::from(slot))
     }
 
     /// These, in this order.
     pub(crate) fn of(slots: impl Iterator<Item = usize>) -> Order {
         let mut order = Order::default();
         for slot in slots.take(SLOTS_MAX) {
-            order.words[order.count / 8] |= (slot as u64 & 0xff) << (order.count % 8 * 8);
+            order.slots.as_flattened_mut()[order.count] = slot as u8;
             order.count += 1;
         }
         order
@@ -246,8 +247,8 @@ impl Guard<'_> {
     }
 
     pub(crate) fn set_order(&self, order: &Order) {
-        for (word, value) in self.side.order.iter().zip(order.words) {
-            word.store(value, Ordering::Relaxed);
+        for (word, slots) in self.side.order.iter().zip(order.slots) {
+            word.store(u64::from_le_bytes(slots), Ordering::Relaxed);
         }
         let tail = ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT;
         self.side.order[WORDS].store(tail, Ordering::Relaxed);

@@ -216,6 +216,11 @@ impl Node {
         self.block(place).children[place % BLOCK].load(Ordering::Relaxed)
     }
 
+    /// The children from that place on.
+    pub(super) fn children_from(&self, place: usize) -> impl Iterator<Item = u32> + '_ {
+        (place..usize::from(self.shape().count).min(WIDTH)).map(|place| self.child(place))
+    }
+
     #[inline]
     fn low(&self, place: usize) -> LeafId {
         self.block(place).lows[place % BLOCK].load(Ordering::Relaxed)

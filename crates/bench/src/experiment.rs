@@ -11,6 +11,7 @@ mod micro;
 mod nvtree_insert;
 mod nvtree_other;
 mod served;
+mod transactions;
 mod ycsb;
 
 use std::path::{Path, PathBuf};
@@ -61,6 +62,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "latency", title: micro::TITLE_LATENCY, run: micro::latency },
     Experiment { name: "ycsb", title: ycsb::TITLE, run: ycsb::memory },
     Experiment { name: "ycsb-disk", title: ycsb::TITLE_DISK, run: ycsb::disk },
+    Experiment { name: "transactions", title: transactions::TITLE, run: transactions::run },
     Experiment { name: "cdds-5.3", title: berkeley::TITLE, run: berkeley::run },
     Experiment { name: "thesis-5.5", title: served::TITLE_LOGGING, run: served::logging },
     Experiment { name: "thesis-5.6", title: served::TITLE_SESSION, run: served::session },

@@ -67,10 +67,11 @@ impl Retained {
     /// True if nobody needs what has an end up to that version.
     #[inline]
     pub fn needs_no_past(&self, newest: u64) -> bool {
-        self.pins.is_empty() && newest <= self.since
+        newest <= self.horizon()
     }
 
     /// The oldest version that can be read.
+    #[inline]
     pub fn horizon(&self) -> u64 {
         self.pins.first().map_or(self.since, |&pin| pin.min(self.since))
     }
@@ -91,6 +92,10 @@ mod tests {
             renewed.renew(6, since, pinned.iter().copied().rev());
             assert_eq!((renewed.visible(), renewed.pins()), (6, retained.pins()));
             assert_eq!((renewed.window(), retained.window()), (since.min(6), since.min(6)));
+            for newest in 0..9 {
+                let needed = (0..newest).any(|start| retained.needs(start, newest));
+                assert_eq!(retained.needs_no_past(newest), !needed, "{pinned:?} {newest}");
+            }
             for start in 0..9 {
                 for end in start..9 {
                     let expected =

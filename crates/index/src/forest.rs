@@ -11,6 +11,7 @@ use crate::cdds::side::Side;
 use crate::error::damaged;
 use crate::nvtree;
 use crate::nvtree::format::lines_in;
+use crate::nvtree::inner::arena::Arena;
 use crate::sides::SideTable;
 use crate::{DeadIntervals, Error, Retained};
 
@@ -21,6 +22,8 @@ pub struct Forest {
     pub(crate) sides: SideTable<Side>,
     /// Side-cars of leaves.
     pub(crate) leaves: Table<nvtree::side::Side>,
+    /// Inner nodes above leaves.
+    pub(crate) nodes: Arc<Arena>,
     /// A leaf's number is its offset without so many bits.
     pub(crate) leaf_bits: u32,
     /// Lines of elements in a leaf.
@@ -53,6 +56,7 @@ impl Forest {
         let leaf_bits = pool.geometry().node_size.trailing_zeros();
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
+            nodes: Arc::new(Arena::new((size_max >> leaf_bits) as usize)?),
             leaves: Table::new((size_max >> leaf_bits) as usize)
                 .map_err(tembo_pool::Error::from)?,
             leaf_bits,

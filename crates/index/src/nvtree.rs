@@ -54,7 +54,7 @@ pub(crate) mod format;
 mod halve;
 mod hint;
 mod history;
-mod inner;
+pub(crate) mod inner;
 mod leaf;
 mod lookup;
 mod open;

@@ -173,7 +173,7 @@ impl Region {
     ///
     /// # Errors
     /// [`Fault`] when the range is not in the region or not aligned for `T`.
-    #[inline]
+    #[inline(always)]
     pub fn slice<T: FromBytes + KnownLayout>(
         &self,
         offset: u64,

@@ -29,7 +29,7 @@
 //! leaf covered the key.
 
 mod abreast;
-mod arena;
+pub(crate) mod arena;
 mod change;
 mod content;
 mod load;
@@ -37,8 +37,8 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arena::{Arena, NodeId};
 use change::Changer;
@@ -79,8 +79,24 @@ impl Ticket<'_> {
 /// The volatile part of an NV-Tree above its leaves.
 pub(crate) struct Inner {
     root: AtomicU32,
-    arena: Arena,
+    arena: Arc<Arena>,
     changer: Mutex<Changer>,
+}
+
+impl Drop for Inner {
+    /// Gives its nodes back: nobody reads it any more.
+    fn drop(&mut self) {
+        let changer = self.changer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = std::mem::take(&mut changer.free);
+        let mut below = vec![*self.root.get_mut()];
+        while let Some(id) = below.pop() {
+            ids.push(id);
+            if let Some(node) = self.arena.get(id).filter(|node| node.level() > 0) {
+                below.extend(node.children_from(0));
+            }
+        }
+        self.arena.give(ids);
+    }
 }
 
 /// Where a search is.

@@ -106,7 +106,8 @@ impl NvTree {
         let directory = self.hint_directory()?.filter(begins_so);
         let inner = match directory {
             Some(directory) => {
-                let inner = Inner::load(directory.firsts.iter().map(Ok))?;
+                let inner =
+                    Inner::load(self.forest.nodes.clone(), directory.firsts.iter().map(Ok))?;
                 self.hinted.set(directory.leaf_count as usize);
                 let read = vec![false; directory.pages.len()];
                 *hint = Some(Unread { directory, read });
@@ -131,7 +132,7 @@ impl NvTree {
                 Ok((leaf.id, leaf.low()?))
             }))
         });
-        Inner::load(leaves)
+        Inner::load(self.forest.nodes.clone(), leaves)
     }
 
     /// Tells the inner nodes of a leaf, which a walk may have done before.

@@ -1,65 +1,78 @@
-//! The memory of inner nodes: chunks that never move, so that a reader needs no lock to come to a node.
+//! The memory of inner nodes, which never move, so that a reader needs no lock to come to one: of all
+//! trees of a forest, because each would reserve as much.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tembo_pmem::Table;
 
 use super::node::Node;
 use crate::Error;
 
-/// A chunk, and in the low bits a place in it.
+/// The place of a node.
 pub(super) type NodeId = u32;
 
-const PLACE_BITS: u32 = 16;
-const CHUNK_NODES_MIN: usize = 8;
-const CHUNK_NODES_MAX: usize = 1 << PLACE_BITS;
-/// A chunk has this part of the nodes that there are before it: to fill it takes long enough that the
-/// making of the next one, whose pages are touched for the first time, is not felt by who makes it.
-const GROWTH: usize = 16;
-/// Enough for 20 million nodes.
-const CHUNKS: usize = 512;
+/// Of so many leaves that a pool has room for, the least that a node is expected to know: those that know
+/// fewer are paid for by those that know more.
+const LEAVES_PER_NODE: usize = 8;
+/// Nodes that there is room for in the smallest pool.
+const NODES_MIN: usize = 4096;
 
 /// All nodes that ever were.
-pub(super) struct Arena {
-    chunks: Box<[OnceLock<Box<[Node]>>]>,
+pub(crate) struct Arena {
+    nodes: Table<Node>,
+    len: usize,
+    space: Mutex<Space>,
 }
 
-/// How far an arena is used; belongs to who may change the tree.
 #[derive(Default)]
-pub(super) struct Frontier {
-    /// The chunk that is being used up, and how much of it is used.
-    chunk: usize,
-    used: usize,
-    /// Nodes in the chunks before it.
-    before: usize,
+struct Space {
+    /// Nodes from here on were never used.
+    frontier: usize,
+    /// Of trees that are gone.
+    free: Vec<NodeId>,
 }
 
 impl Arena {
-    pub(super) fn new() -> Arena {
-        Arena { chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect() }
-    }
-
-    /// The node; `None` if there never was one of that id.
-    #[inline]
-    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
-        let chunk = self.chunks.get((id >> PLACE_BITS) as usize)?.get()?;
-        chunk.get(id as usize % CHUNK_NODES_MAX)
-    }
-
-    /// A node that was never used.
+    /// For the nodes above so many leaves.
     ///
     /// # Errors
-    /// There are as many as ids can tell apart.
-    pub(super) fn grow(&self, frontier: &mut Frontier) -> Result<NodeId, Error> {
-        let full =
-            tembo_pool::Error::PoolFull { size: size_of::<Node>() as u64, recovering: false };
-        let Some(chunk) = self.chunks.get(frontier.chunk) else { return Err(full.into()) };
-        let count = (frontier.before / GROWTH).clamp(CHUNK_NODES_MIN, CHUNK_NODES_MAX);
-        let chunk = chunk.get_or_init(|| (0..count).map(|_| Node::default()).collect());
-        let id = (frontier.chunk << PLACE_BITS | frontier.used) as NodeId;
-        frontier.used += 1;
-        if frontier.used == chunk.len() {
-            let before = frontier.before + chunk.len();
-            *frontier = Frontier { chunk: frontier.chunk + 1, used: 0, before };
+    /// [`Error::Pool`]: the system has no such address space.
+    pub(crate) fn new(leaf_count: usize) -> Result<Arena, Error> {
+        let len =
+            (leaf_count / LEAVES_PER_NODE).saturating_add(NODES_MIN).min(NodeId::MAX as usize);
+        let nodes = Table::new(len).map_err(tembo_pool::Error::from)?;
+        Ok(Arena { nodes, len, space: Mutex::default() })
+    }
+
+    fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node of that id; `None` if there can be none.
+    #[inline]
+    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id as usize)
+    }
+
+    /// A node that nobody uses.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there are as many as there is room for.
+    pub(super) fn take(&self) -> Result<NodeId, Error> {
+        let mut space = self.space();
+        if let Some(id) = space.free.pop() {
+            return Ok(id);
         }
-        Ok(id)
+        if space.frontier == self.len {
+            let size = size_of::<Node>() as u64;
+            return Err(tembo_pool::Error::PoolFull { size, recovering: false }.into());
+        }
+        space.frontier += 1;
+        Ok((space.frontier - 1) as NodeId)
+    }
+
+    /// Nobody uses these any more.
+    pub(super) fn give(&self, ids: impl IntoIterator<Item = NodeId>) {
+        self.space().free.extend(ids);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::arena::{Frontier, NodeId};
+use super::arena::NodeId;
 use super::content::Content;
 use super::node::{Node, Sought, WIDTH};
 use super::{Inner, LeafId, Lows};
@@ -16,9 +16,8 @@ use crate::simd::OneByOne;
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Changer {
-    pub(super) frontier: Frontier,
     /// Nodes that were unlinked.
-    free: Vec<NodeId>,
+    pub(super) free: Vec<NodeId>,
     pub(super) leaves: usize,
     pub(super) nodes: usize,
 }
@@ -266,7 +265,7 @@ impl Inner {
     fn take(&self, changer: &mut Changer, change: &mut Change) -> Result<NodeId, Error> {
         let id = match changer.free.pop() {
             Some(id) => id,
-            None => self.arena.grow(&mut changer.frontier)?,
+            None => self.arena.take()?,
         };
         change.taken.push(id);
         Ok(id)

@@ -1,7 +1,7 @@
 //! The inner nodes of leaves that are there already, from the bottom up.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 
 use super::arena::{Arena, NodeId};
 use super::change::Changer;
@@ -23,17 +23,19 @@ struct Child<'l> {
 }
 
 /// The children that the next node of each level will have, from level 0 up.
-struct Loader<'l> {
-    arena: Arena,
+struct Loader<'a, 'l> {
+    arena: &'a Arena,
     changer: Changer,
     levels: Vec<Vec<Child<'l>>>,
+    made: Vec<NodeId>,
 }
 
 impl Inner {
     /// The inner nodes of one leaf.
     #[cfg(test)]
     pub(crate) fn new(first: LeafId) -> Result<Inner, Error> {
-        Inner::load(std::iter::once(Ok((first, [].as_slice()))))
+        let arena = Arc::new(Arena::new(1 << 16)?);
+        Inner::load(arena, std::iter::once(Ok((first, [].as_slice()))))
     }
 
     /// The inner nodes of these leaves, which come with their low keys, in order. What the first one's is
@@ -42,10 +44,32 @@ impl Inner {
     /// # Errors
     /// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
     pub(crate) fn load<'l>(
+        arena: Arc<Arena>,
         leaves: impl Iterator<Item = Result<(LeafId, &'l [u8]), Error>>,
     ) -> Result<Inner, Error> {
-        let mut loader =
-            Loader { arena: Arena::new(), changer: Changer::default(), levels: Vec::new() };
+        let mut loader = Loader {
+            arena: &arena,
+            changer: Changer::default(),
+            levels: Vec::new(),
+            made: Vec::new(),
+        };
+        let root = match loader.load(leaves) {
+            Ok(root) => root,
+            Err(error) => {
+                arena.give(loader.made);
+                return Err(error);
+            }
+        };
+        let changer = loader.changer;
+        Ok(Inner { root: AtomicU32::new(root), arena, changer: Mutex::new(changer) })
+    }
+}
+
+impl<'l> Loader<'_, 'l> {
+    fn load(
+        &mut self,
+        leaves: impl Iterator<Item = Result<(LeafId, &'l [u8]), Error>>,
+    ) -> Result<NodeId, Error> {
         let mut before: Option<&[u8]> = None;
         for leaf in leaves {
             let (leaf, low) = leaf?;
@@ -53,19 +77,15 @@ impl Inner {
                 return damaged(u64::from(leaf), "a leaf above the one before it");
             }
             before = Some(low);
-            loader.changer.leaves += 1;
-            loader.push(0, Child { id: leaf, leaf, low })?;
+            self.changer.leaves += 1;
+            self.push(0, Child { id: leaf, leaf, low })?;
         }
-        if before.is_none() {
-            return damaged(0, "a leaf");
+        match before {
+            Some(_) => self.finish(),
+            None => damaged(0, "a leaf"),
         }
-        let root = loader.finish()?;
-        let Loader { arena, changer, .. } = loader;
-        Ok(Inner { root: AtomicU32::new(root), arena, changer: Mutex::new(changer) })
     }
-}
 
-impl<'l> Loader<'l> {
     fn push(&mut self, level: usize, child: Child<'l>) -> Result<(), Error> {
         if level == self.levels.len() {
             self.levels.push(Vec::with_capacity(FILL));
@@ -83,7 +103,8 @@ impl<'l> Loader<'l> {
             content.insert(place, child.id, child.leaf, child.low);
         }
         content.fit(&Children(&children))?;
-        let id: NodeId = self.arena.grow(&mut self.changer.frontier)?;
+        let id: NodeId = self.arena.take()?;
+        self.made.push(id);
         if let Some(node) = self.arena.get(id) {
             node.store(&content);
         }

@@ -9,6 +9,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use tembo_pmem::prefetch;
+use zerocopy::FromZeros;
 
 use super::content::{Content, Entry};
 use super::{LeafId, Lows};
@@ -49,11 +50,11 @@ impl Sought<'_> {
 }
 
 /// Eight heads in order, in one line.
-#[derive(Default)]
+#[derive(FromZeros)]
 #[repr(align(64))]
 struct Heads([AtomicU64; BLOCK]);
 
-#[derive(Default)]
+#[derive(FromZeros)]
 #[repr(align(64))]
 struct Front {
     /// The sequence (32 bits), odd while the node changes, below the [`Shape`], packed.
@@ -97,7 +98,7 @@ impl State {
     }
 }
 
-#[derive(Default)]
+#[derive(FromZeros)]
 struct Block {
     heads: Heads,
     children: [AtomicU32; BLOCK],
@@ -106,7 +107,7 @@ struct Block {
 }
 
 /// A node of the tree.
-#[derive(Default)]
+#[derive(FromZeros)]
 pub(super) struct Node {
     front: Front,
     samples: Heads,

@@ -5,8 +5,9 @@ mod crowd;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use super::arena::Arena;
 use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
@@ -92,6 +93,10 @@ const SHAPES: &[(&str, Shape)] = &[
 ];
 
 /// Inner nodes and what they should say.
+fn arena() -> Arc<Arena> {
+    Arc::new(Arena::new(1 << 16).unwrap())
+}
+
 struct House {
     inner: Inner,
     table: Table,
@@ -236,7 +241,7 @@ fn a_bulk_load_says_what_inserting_says() {
                 house.insert(&shape(&mut chance));
             }
             let leaves = house.model.iter().map(|(low, &leaf)| Ok((leaf, low.as_slice())));
-            house.inner = Inner::load(leaves).unwrap();
+            house.inner = Inner::load(arena(), leaves).unwrap();
             house.check();
             for _ in 0..999 {
                 house.insert(&shape(&mut chance));
@@ -249,7 +254,7 @@ fn a_bulk_load_says_what_inserting_says() {
 #[test]
 fn leaves_out_of_order_are_damage() {
     let load = |lows: &[&'static [u8]]| {
-        Inner::load(lows.iter().zip(1..).map(|(low, leaf)| Ok((leaf, *low)))).err()
+        Inner::load(arena(), lows.iter().zip(1..).map(|(low, leaf)| Ok((leaf, *low)))).err()
     };
     assert!(load(&[b"", b"a", b"b"]).is_none());
     let bad: [&[&[u8]]; 3] = [&[], &[b"", b"b", b"a"], &[b"", b"a", b"a"]];

@@ -1,4 +1,8 @@
 //! Ranges, both ways, leaf by leaf along the list or against it.
+//!
+//! Between two leaves others go on: what was walked may have been merged with what comes next. So a walk
+//! goes on from a key, never from a leaf, and of the leaf in which it finds that key it shows only what it
+//! has not shown.
 
 use std::ops::Bound;
 
@@ -16,6 +20,7 @@ use crate::{Direction, Error, View, Visit};
 const AHEAD: usize = 4;
 
 /// Where a walk is to go on, and where it ends.
+#[derive(Clone, Copy)]
 struct Walk<'k> {
     from: Bound<&'k [u8]>,
     to: Bound<&'k [u8]>,
@@ -129,7 +134,7 @@ impl NvTree {
         let mut spot: Option<(Leaf<'_>, Moment)> = None;
         // Leaves that were asked for and not come to.
         let mut ahead = 0;
-        // Past the first leaf there is nothing below the range.
+        // Past the first leaf there is nothing below the range, but for what was merged with it.
         let mut is_inside = matches!(walk.from, Bound::Unbounded);
         loop {
             let (leaf, moment) = match spot.take() {
@@ -157,7 +162,10 @@ impl NvTree {
                 Some(high) => !walk.is_wholly_below(high),
                 None => !matches!(walk.to, Bound::Unbounded),
             };
-            if !shown.visit(&leaf, walk, Ends { first: !is_inside, last }, visit)? {
+            let from = if is_inside { Bound::Included(&start[..]) } else { walk.from };
+            let first = !is_inside || leaf.low()? < &start[..];
+            let rest = Walk { from, ..*walk };
+            if !shown.visit(&leaf, &rest, Ends { first, last }, visit)? {
                 return Ok(());
             }
             is_inside = true;
@@ -204,6 +212,8 @@ impl NvTree {
             Bound::Excluded(key) => Some(key.to_vec()),
             Bound::Unbounded => None,
         };
+        // Something was visited.
+        let mut is_inside = false;
         loop {
             let Some((id, ticket)) = self.leaf_below(below.as_deref())? else { return Ok(()) };
             let leaf = Leaf::at(&self.forest, id)?;
@@ -223,11 +233,17 @@ impl NvTree {
             if below.as_ref().is_some_and(|below| low >= *below) {
                 return damaged(leaf.offset(), "a low key below that of the next leaf");
             }
+            let to = match &below {
+                Some(below) if is_inside => Bound::Excluded(&below[..]),
+                _ => walk.to,
+            };
+            let rest = Walk { to, ..*walk };
             let ends = Ends { first: true, last: true };
-            if !shown.visit(&leaf, walk, ends, visit)? || low.is_empty() || walk.is_above(&low) {
+            if !shown.visit(&leaf, &rest, ends, visit)? || low.is_empty() || walk.is_above(&low) {
                 return Ok(());
             }
             below = Some(low);
+            is_inside = true;
         }
     }
 }

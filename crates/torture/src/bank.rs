@@ -10,7 +10,7 @@
 use std::ops::Bound;
 use std::thread::scope;
 
-use tembo_kv::{Direction, Durability, Error, Keyspace, Snapshot, Store};
+use tembo_kv::{Direction, Durability, Error, Isolation, Keyspace, Snapshot, Store};
 use tembo_sim::Random;
 
 /// What each account has at first.
@@ -135,23 +135,25 @@ impl<'s> Bank<'s> {
     /// Moves the money, or what there is of it, and enters that in the ledger.
     fn transfer(&self, teller: u16, number: u64, transfer: &Transfer) -> Result<(), Error> {
         let (from, to) = (account_key(transfer.from), account_key(transfer.to));
-        let mut transaction = self.store.exclusive()?;
-        let balance = |key: &str| -> Result<i64, Error> {
-            let found = transaction.get(self.accounts, key.as_bytes())?;
-            found.and_then(crate::bank::number).ok_or(Error::Damaged { what: "a balance" })
-        };
-        let (from_balance, to_balance) = (balance(&from)?, balance(&to)?);
-        let amount = transfer.amount.min(from_balance);
-        let entry = Transfer { amount, ..*transfer };
-        for (keyspace, key, value) in [
-            (self.accounts, from, (from_balance - amount).to_string()),
-            (self.accounts, to, (to_balance + amount).to_string()),
-            (self.ledger, entry_key(teller, number), entry.to_text()),
-        ] {
-            transaction.put(keyspace, key.as_bytes(), &[value.as_bytes()])?;
-        }
-        transaction.commit(Durability::Strict)?;
-        Ok(())
+        let isolation = Isolation::Snapshot;
+        self.store.with_retry(isolation, Durability::Strict, |transaction| {
+            let mut balance = |key: &str| -> Result<i64, Error> {
+                let found = transaction.get(self.accounts, key.as_bytes())?;
+                let balance = found.as_deref().and_then(crate::bank::number);
+                balance.ok_or(Error::Damaged { what: "a balance" })
+            };
+            let (from_balance, to_balance) = (balance(&from)?, balance(&to)?);
+            let amount = transfer.amount.min(from_balance);
+            let entry = Transfer { amount, ..*transfer };
+            for (keyspace, key, value) in [
+                (self.accounts, &from, (from_balance - amount).to_string()),
+                (self.accounts, &to, (to_balance + amount).to_string()),
+                (self.ledger, &entry_key(teller, number), entry.to_text()),
+            ] {
+                transaction.put(keyspace, key.as_bytes(), value.as_bytes())?;
+            }
+            Ok(())
+        })
     }
 
     /// The number of a teller's next transfer.

@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tembo_torture::history::{Database, Fault, Script, Toy};
+use tembo_kv::{IndexKind, Options, PoolOptions, Store};
+use tembo_torture::history::{Database, Fault, Script, Stored, Toy};
 
 fn scripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/anomalies");
@@ -36,6 +37,16 @@ fn expect_all<D: Database>(make: impl Fn() -> D) {
 #[test]
 fn the_toy_keeps_to_the_scripts() {
     expect_all(|| Toy::new(None));
+}
+
+#[test]
+fn the_store_keeps_to_the_scripts() {
+    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+        let pool = PoolOptions { size: 1 << 20, ..Options::default().pool };
+        let options = Options { pool, index, ..Options::default() };
+        let store = || Box::new(Store::volatile(&options).unwrap());
+        expect_all(|| Stored::new(store(), "script").unwrap());
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use tembo_kv::{Options, Store};
 use tembo_torture::history::{
-    Calls, Checked, History, Isolation, Plan, Progress, Stored, check_registers,
+    self, Calls, Checked, History, Isolation, Plan, Progress, Stored, check_registers,
 };
 
 use crate::exit::{Exit, refuse};
@@ -44,6 +44,10 @@ pub(crate) struct Args {
 enum Level {
     /// Operations on single keys: linearisable
     Single,
+    /// Transactions in snapshot isolation
+    Snapshot,
+    /// Serialisable transactions
+    Serialisable,
 }
 
 /// A history that was judged.
@@ -112,7 +116,7 @@ fn judge(args: &Args, level: Level, index: Index) -> anyhow::Result<Judged> {
     let recorded = level.record(&plan, &stored, &advance).map_err(anyhow::Error::msg)?;
     let (run_seconds, ended) = (began.elapsed().as_secs_f64(), Instant::now());
     bar.finish_and_clear();
-    let (checked, violation) = recorded.judge();
+    let (checked, violation) = recorded.judge(plan.isolation);
     Ok(Judged {
         level: level.name(),
         index: index.name(),
@@ -129,16 +133,21 @@ fn judge(args: &Args, level: Level, index: Index) -> anyhow::Result<Judged> {
 /// What was written down.
 enum Recorded {
     Calls(Calls),
+    History(History),
 }
 
 impl Recorded {
     /// What there was to judge, and the story of what is wrong with it.
-    fn judge(&self) -> (Checked, Option<String>) {
+    fn judge(&self, isolation: Isolation) -> (Checked, Option<String>) {
         match self {
             Recorded::Calls(calls) => {
                 let checked = Checked { operations: calls.len() as u64, ..Checked::default() };
                 let broken = check_registers(calls).err();
                 (checked, broken.map(|broken| broken.tell(&History::default())))
+            }
+            Recorded::History(history) => {
+                let broken = history::judge(history, isolation).err();
+                (Checked::of(history), broken.map(|broken| broken.tell(history)))
             }
         }
     }
@@ -147,18 +156,22 @@ impl Recorded {
 impl Level {
     fn isolation(self) -> Isolation {
         match self {
-            Level::Single => Isolation::Snapshot,
+            Level::Single | Level::Snapshot => Isolation::Snapshot,
+            Level::Serialisable => Isolation::Serialisable,
         }
     }
 
     fn record(
         self,
         plan: &Plan,
-        stored: &Stored<'_>,
+        stored: &Stored<&Store>,
         advance: &Progress<'_>,
     ) -> Result<Recorded, String> {
         match self {
             Level::Single => plan.run_calls(stored, advance).map(Recorded::Calls),
+            Level::Snapshot | Level::Serialisable => {
+                plan.run(stored, advance).map(Recorded::History)
+            }
         }
     }
 }
@@ -167,6 +180,8 @@ impl Level {
     fn name(self) -> &'static str {
         match self {
             Level::Single => "single",
+            Level::Snapshot => "snapshot",
+            Level::Serialisable => "serialisable",
         }
     }
 }

@@ -5,14 +5,23 @@
 //! read each key in it, also those that were not there, and so a phantom is an *rw* edge like any other
 //! (Adya, Liskov and O'Neil, ICDE 2000).
 //!
-//! A value says who wrote it, since nobody else writes that value. That a key was *not* there does not,
-//! and so the snapshot's version says which absence it was. The order of the versions of a key is the order
-//! of the transactions' versions.
+//! A value says who wrote it, since nobody else writes that value. That a key was *not* there does not:
+//! a key may be put and removed, and be absent as before. Whoever found it absent may have done so in either
+//! absence ([`Absence`]). The order of the versions of a key is the order of the transactions' versions.
 
 use super::database::{Key, Value};
 use super::record::{ABSENT, Action, History};
 use super::story::{Broken, Dependency, Edge};
 use super::versions::{Versions, Write, WriteSet};
+
+/// Which absence of a key it is that a transaction has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absence {
+    /// The one in its snapshot.
+    AtSnapshot,
+    /// The one in which it committed; if the key was there then, the one in its snapshot.
+    AtCommit,
+}
 
 /// The edges, by the transaction from which they lead.
 pub(super) struct Graph {
@@ -23,7 +32,7 @@ pub(super) struct Graph {
 impl Graph {
     /// # Errors
     /// Somebody read what nobody committed.
-    pub(super) fn of(history: &History) -> Result<Graph, Broken> {
+    pub(super) fn of(history: &History, absence: Absence) -> Result<Graph, Broken> {
         let versions = Versions::of(history);
         let mut edges = Vec::new();
         for key in 0..versions.key_end() {
@@ -34,7 +43,8 @@ impl Graph {
         }
         for (reader, transaction) in history.transactions.iter().enumerate() {
             if transaction.version().is_some() {
-                let mut reads = Reads { history, versions: &versions, reader, edges: &mut edges };
+                let edges = &mut edges;
+                let mut reads = Reads { history, versions: &versions, absence, reader, edges };
                 reads.add()?;
             }
         }
@@ -65,6 +75,7 @@ impl Graph {
 struct Reads<'g> {
     history: &'g History,
     versions: &'g Versions,
+    absence: Absence,
     reader: usize,
     edges: &'g mut Vec<Edge>,
 }
@@ -106,10 +117,8 @@ impl Reads<'_> {
         if own.get(key).is_some() {
             return Ok(());
         }
-        let snapshot = self.history.transactions[reader].snapshot;
-        let claimed = versions.at(key, snapshot);
-        let read: Option<Write> = match claimed {
-            Some(write) if write.value == value => claimed,
+        let read: Option<Write> = match self.claimed(key, value) {
+            Some(write) if write.value == value => Some(write),
             None if value == ABSENT => None,
             // The claim is wrong, which is for the other checker to say, and it may be any absence.
             _ if value == ABSENT => return Ok(()),
@@ -126,5 +135,19 @@ impl Reads<'_> {
             self.edges.push(Edge { from: reader, to: writer, key, dependency: Dependency::Rw });
         }
         Ok(())
+    }
+
+    /// What it should have found.
+    fn claimed(&self, key: Key, value: Value) -> Option<Write> {
+        let transaction = &self.history.transactions[self.reader];
+        if value == ABSENT && self.absence == Absence::AtCommit {
+            // Its own write is not what it has found.
+            let before = transaction.version().map_or(0, |version| version.saturating_sub(1));
+            let claimed = self.versions.at(key, before.max(transaction.snapshot));
+            if claimed.is_none_or(|write| write.value == ABSENT) {
+                return claimed;
+            }
+        }
+        self.versions.at(key, transaction.snapshot)
     }
 }

@@ -1,26 +1,29 @@
 //! The store itself, as histories are taken of it.
 
-use tembo_kv::{Durability, Error, Keyspace, Store};
+use std::ops::{Bound, Deref};
 
-use super::database::{Failure, Key, Registers, Value};
+use tembo_kv::{Direction, Durability, Error, Keyspace, Savepoint, Store, Transaction};
+
+use super::database::{Database, Failure, Isolation, Key, Registers, Transact, Value};
 use super::record::ABSENT;
 
 /// Longest value, in bytes: some are inline, some in records of their own.
 const SIZE_MAX: u64 = 150;
 
-/// A keyspace of a store.
-pub struct Stored<'s> {
-    store: &'s Store,
+/// A keyspace of a store, which is borrowed or owned.
+pub struct Stored<S> {
+    store: S,
     keyspace: Keyspace,
 }
 
-impl<'s> Stored<'s> {
+impl<S: Deref<Target = Store>> Stored<S> {
     /// The keyspace of that name.
     ///
     /// # Errors
     /// The store's.
-    pub fn new(store: &'s Store, name: &str) -> Result<Stored<'s>, Error> {
-        Ok(Stored { store, keyspace: store.keyspace(name)? })
+    pub fn new(store: S, name: &str) -> Result<Stored<S>, Error> {
+        let keyspace = store.keyspace(name)?;
+        Ok(Stored { store, keyspace })
     }
 }
 
@@ -49,7 +52,7 @@ fn value(bytes: Option<&[u8]>) -> Result<Value, Failure> {
     }
 }
 
-impl Registers for Stored<'_> {
+impl<S: Deref<Target = Store> + Sync> Registers for Stored<S> {
     fn get(&self, key: Key) -> Result<Value, Failure> {
         let read = self.store.get_with(self.keyspace, &key_bytes(key), value);
         read.map_err(broken)?
@@ -63,5 +66,92 @@ impl Registers for Stored<'_> {
     fn remove(&self, key: Key) -> Result<bool, Failure> {
         let key = key_bytes(key);
         self.store.remove(self.keyspace, &key, Durability::Strict).map_err(broken)
+    }
+}
+
+/// A transaction of a [`Stored`] keyspace.
+pub struct StoredTransaction<'s> {
+    transaction: Transaction<'s>,
+    keyspace: Keyspace,
+}
+
+fn failure(error: Error) -> Failure {
+    let Error::Conflict { key, version, .. } = &error else { return broken(error) };
+    match key.first_chunk() {
+        Some(&bytes) => Failure::Conflict { key: Key::from_be_bytes(bytes), version: *version },
+        None => broken(error),
+    }
+}
+
+impl<S: Deref<Target = Store> + Sync> Database for Stored<S> {
+    type Transaction<'d>
+        = StoredTransaction<'d>
+    where
+        Self: 'd;
+
+    fn begin(&self, isolation: Isolation) -> Result<StoredTransaction<'_>, Failure> {
+        let isolation = match isolation {
+            Isolation::Snapshot => tembo_kv::Isolation::Snapshot,
+            Isolation::Serialisable => tembo_kv::Isolation::Serialisable,
+        };
+        let transaction = self.store.transaction(isolation).map_err(broken)?;
+        Ok(StoredTransaction { transaction, keyspace: self.keyspace })
+    }
+}
+
+impl Transact for StoredTransaction<'_> {
+    type Savepoint = Savepoint;
+
+    fn version(&self) -> u64 {
+        self.transaction.version()
+    }
+
+    fn get(&mut self, key: Key) -> Result<Value, Failure> {
+        let bytes = self.transaction.get(self.keyspace, &key_bytes(key)).map_err(broken)?;
+        value(bytes.as_deref())
+    }
+
+    fn range(
+        &mut self,
+        from: Key,
+        to: Key,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<Vec<(Key, Value)>, Failure> {
+        let (from, to) = (key_bytes(from), key_bytes(to));
+        let direction = if backwards { Direction::Backward } else { Direction::Forward };
+        let mut entries = Vec::new();
+        let mut visit = |key: &[u8], bytes: &[u8]| {
+            entries
+                .push((key.first_chunk().map(|&key| Key::from_be_bytes(key)), value(Some(bytes))));
+            entries.len() < limit
+        };
+        let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        self.transaction.range(self.keyspace, from, to, direction, &mut visit).map_err(broken)?;
+        let known = |(key, value): (Option<Key>, Result<Value, Failure>)| {
+            Ok((key.ok_or_else(|| broken("a key that nobody wrote"))?, value?))
+        };
+        entries.into_iter().map(known).collect()
+    }
+
+    fn put(&mut self, key: Key, value: Value) -> Result<(), Failure> {
+        let (key, value) = (key_bytes(key), value_bytes(value));
+        self.transaction.put(self.keyspace, &key, &value).map_err(failure)
+    }
+
+    fn remove(&mut self, key: Key) -> Result<(), Failure> {
+        self.transaction.remove(self.keyspace, &key_bytes(key)).map_err(failure)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        self.transaction.savepoint()
+    }
+
+    fn roll_back(&mut self, savepoint: &Savepoint) -> Result<(), Failure> {
+        self.transaction.rollback_to(savepoint).map_err(broken)
+    }
+
+    fn commit(self) -> Result<u64, Failure> {
+        self.transaction.commit(Durability::Strict).map_err(failure)
     }
 }

@@ -156,7 +156,10 @@ impl Inner {
             changes.apply(self, state, (keyspace, Place::default()), op).map(drop)
         });
         match applied {
-            Ok(()) => made.push(Made { pending, changes }),
+            Ok(()) => {
+                changes.note_gone(state);
+                made.push(Made { pending, changes });
+            }
             Err(error) => {
                 changes.forget_unlinked(state, 0);
                 self.commit_made(state, std::mem::take(made));

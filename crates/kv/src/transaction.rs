@@ -210,7 +210,8 @@ impl<'s> Transaction<'s> {
     /// Commits all or nothing, together with others that are about to, and returns the version: that of
     /// the snapshot, if nothing was written.
     ///
-    /// Durability point: as `durability` says, capped by the region's sync policy.
+    /// Durability point: as `durability` says, capped by the region's sync policy; with it, what it has
+    /// read is as durable.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Full`]: nothing has changed. [`Error::Poisoned`]: then nothing of it
@@ -220,7 +221,10 @@ impl<'s> Transaction<'s> {
             return self.commit_in_place(durability);
         }
         if self.writes.is_empty() {
-            return Ok(self.version());
+            let version = self.version();
+            // What it has read may be visible and not yet durable.
+            self.inner.make_version_durable(durability, version)?;
+            return Ok(version);
         }
         let job = self.job(durability);
         self.inner.commit_job(job)

@@ -153,6 +153,12 @@ impl Uncommitted {
         self.last
     }
 
+    /// Notes which keys are gone, for who is validated after it and before its commit.
+    pub(crate) fn note_gone(&mut self, state: &mut WriterState) {
+        let Some(version) = self.last else { return };
+        self.gone.drain(..).for_each(|hash| state.removals.note(hash, version));
+    }
+
     /// Tells the writer what the changes add up to: their commit is durable, and they are none.
     fn tell(&mut self, inner: &Inner, state: &mut WriterState, version: u64) {
         (self.version, self.last) = (None, None);

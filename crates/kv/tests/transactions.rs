@@ -1,5 +1,5 @@
 //! Transactions, many at a time: what they see, who wins, what is left of the others.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -132,6 +132,25 @@ fn the_first_to_commit_a_key_wins() {
                 }
             }
         }
+    }
+}
+
+/// Found by a history of eight threads: the key is absent at the snapshot and at the commit.
+#[test]
+fn the_first_to_commit_a_key_wins_also_if_it_is_removed_in_the_same_batch() {
+    for kind in IndexKind::ALL {
+        let (store, space) = store(kind, 1 << 20);
+        put(&store, space, b"other", b"1");
+        let mut late = store.transaction(Isolation::Snapshot).unwrap();
+        late.put(space, b"k", b"mine").unwrap();
+        put(&store, space, b"k", b"theirs");
+        let mut removing = store.transaction(Isolation::Snapshot).unwrap();
+        removing.remove(space, b"k").unwrap();
+        let done = Transaction::commit_all(vec![removing, late], Durability::Strict);
+        let [Ok(_), Err(Error::Conflict { key, .. })] = &done[..] else {
+            panic!("{kind:?}: {done:?}")
+        };
+        assert_eq!(key, b"k");
     }
 }
 

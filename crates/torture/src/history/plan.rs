@@ -40,7 +40,7 @@ pub struct Plan {
 struct Shared<'s, D> {
     plan: &'s Plan,
     database: &'s D,
-    clock: Clock,
+    clock: &'s Clock,
     done: AtomicU64,
     /// Somebody has met the end of the store, or something that never happens.
     stop: AtomicBool,
@@ -57,8 +57,21 @@ impl Plan {
         database: &impl Database,
         progress: &Progress<'_>,
     ) -> Result<History, String> {
-        let histories = self.spawn(database, progress, |shared, thread| {
-            let mut recorder = Recorder::new(&shared.clock, thread);
+        self.run_by(&Clock::default(), database, progress)
+    }
+
+    /// The same, by the caller's clock.
+    ///
+    /// # Errors
+    /// What never happens did.
+    pub fn run_by(
+        &self,
+        clock: &Clock,
+        database: &impl Database,
+        progress: &Progress<'_>,
+    ) -> Result<History, String> {
+        let histories = self.spawn((clock, database, progress), |shared, thread| {
+            let mut recorder = Recorder::new(shared.clock, thread);
             let mut chance = Chance::new(self, thread);
             let ended = shared.repeat(|| transaction(shared, &mut recorder, &mut chance));
             recorder.forget_unended();
@@ -76,7 +89,8 @@ impl Plan {
         database: &impl Registers,
         progress: &Progress<'_>,
     ) -> Result<Calls, String> {
-        let calls = self.spawn(database, progress, |shared, thread| {
+        let clock = Clock::default();
+        let calls = self.spawn((&clock, database, progress), |shared, thread| {
             let (mut calls, mut chance) = (Vec::new(), Chance::new(self, thread));
             shared.repeat(|| {
                 calls.push(single(shared, thread, &mut chance)?);
@@ -89,14 +103,13 @@ impl Plan {
 
     fn spawn<D: Sync, T: Send>(
         &self,
-        database: &D,
-        progress: &Progress<'_>,
+        (clock, database, progress): (&Clock, &D, &Progress<'_>),
         body: impl Fn(&Shared<'_, D>, u16) -> Result<T, String> + Sync,
     ) -> Result<Vec<T>, String> {
         let shared = Shared {
             plan: self,
             database,
-            clock: Clock::default(),
+            clock,
             done: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             progress,

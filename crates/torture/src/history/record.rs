@@ -143,6 +143,20 @@ impl History {
         all
     }
 
+    /// As it was at some moment between these two times: who had returned by the first has ended, and
+    /// whose commit was called after the second has not.
+    #[must_use]
+    pub fn until(mut self, (first, second): (u64, u64)) -> History {
+        for transaction in &mut self.transactions {
+            let (called, returned) = transaction.ended;
+            if returned > first && transaction.version().is_some() {
+                let is_called = called < second;
+                transaction.outcome = if is_called { Outcome::Unknown } else { Outcome::Dropped };
+            }
+        }
+        self
+    }
+
     /// What that transaction did.
     pub fn actions(&self, transaction: usize) -> &[Action] {
         &self.actions[self.transactions[transaction].actions.clone()]

@@ -1,0 +1,82 @@
+//! Threads whose machine loses power: what was acknowledged is there, what it had read is, and every
+//! transaction is there whole or not at all.
+//!
+//! The disk is simulated, and so loses what was not synced; the threads are real.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tembo_kv::{DomainRequest, IndexKind, Options, PoolOptions, RegionOptions, Store, SyncPolicy};
+use tembo_sim::{Chooser, Point, Random, Rest, SimDisk};
+use tembo_torture::history::{
+    Clock, Database, History, Isolation, Key, Plan, Stored, Transact, Value, check_crash,
+};
+
+const POOL: &str = "/disk/pool";
+/// Histories over each index.
+const SEEDS: u64 = 30;
+const OPERATIONS: u64 = 200;
+/// Power losses of each history.
+const POINTS: usize = 30;
+
+fn options(disk: &SimDisk, index: IndexKind) -> Options {
+    let region = RegionOptions {
+        domain: DomainRequest::Logged,
+        sync: SyncPolicy::Always,
+        log_size: 1 << 20,
+        disk: Arc::new(disk.clone()),
+        background: false,
+        ..RegionOptions::default()
+    };
+    let pool = PoolOptions { size: 1 << 20, region, ..PoolOptions::default() };
+    Options { pool, index, background: false, ..Options::default() }
+}
+
+/// A history, and the disk before each of its steps, with a time before that.
+fn run(index: IndexKind, isolation: Isolation, seed: u64) -> (History, Vec<Point>) {
+    let disk = SimDisk::default();
+    let store = Store::create(Path::new(POOL), &options(&disk, index)).unwrap();
+    let stored = Stored::new(&store, "history").unwrap();
+    store.sync().unwrap();
+    disk.record();
+    let plan = Plan { isolation, operations: OPERATIONS, threads: 6, keys: 24, seed };
+    let clock = Clock::default();
+    let history = plan.run_by(&clock, &stored, &|_| disk.mark(clock.tick())).unwrap();
+    (history, disk.points())
+}
+
+/// Everything that the store on that disk shows.
+fn shown(disk: &SimDisk, index: IndexKind) -> Vec<(Key, Value)> {
+    let store = Store::open(Path::new(POOL), &options(disk, index)).unwrap();
+    let stored = Stored::new(&store, "history").unwrap();
+    let mut transaction = stored.begin(Isolation::Snapshot).unwrap();
+    transaction.range(0, Key::MAX, false, usize::MAX).unwrap()
+}
+
+#[test]
+fn a_power_loss_leaves_what_the_threads_were_told() {
+    for index in IndexKind::ALL {
+        for seed in 0..SEEDS {
+            let isolation = Isolation::ALL[seed as usize % 2];
+            let (history, points) = run(index, isolation, seed);
+            let mut random = Random::new(seed);
+            for _ in 0..POINTS {
+                let point = &points[random.below(points.len())];
+                let rest = match random.below(4) {
+                    0 => Rest::Old,
+                    1 => Rest::New,
+                    _ => Rest::Random(Random::new(random.number())),
+                };
+                let disk = point.snapshot.after_power_loss(Chooser::new(rest));
+                // Who was called later is not there: that is one of the ways not to have ended.
+                let history = history.clone().until((point.mark, u64::MAX));
+                let judged = check_crash(&history, &shown(&disk, index));
+                judged.unwrap_or_else(|broken| {
+                    let step = point.step;
+                    panic!("{index:?}, seed {seed}, {step}: {}", broken.tell(&history))
+                });
+            }
+        }
+    }
+}

@@ -7,7 +7,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tembo_kv::{DomainRequest, IndexKind, Options, PoolOptions, RegionOptions, Store, SyncPolicy};
+use tembo_kv::{
+    DomainRequest, Durability, IndexKind, Options, PoolOptions, RegionOptions, Store, SyncPolicy,
+};
 use tembo_sim::{Chooser, Point, Random, Rest, SimDisk};
 use tembo_torture::history::{
     Clock, Database, History, Isolation, Key, Plan, Stored, Transact, Value, check_crash,
@@ -15,7 +17,7 @@ use tembo_torture::history::{
 
 const POOL: &str = "/disk/pool";
 /// Histories over each index.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 20;
 const OPERATIONS: u64 = 200;
 /// Power losses of each history.
 const POINTS: usize = 30;
@@ -52,6 +54,20 @@ fn shown(disk: &SimDisk, index: IndexKind) -> Vec<(Key, Value)> {
     let stored = Stored::new(&store, "history").unwrap();
     let mut transaction = stored.begin(Isolation::Snapshot).unwrap();
     transaction.range(0, Key::MAX, false, usize::MAX).unwrap()
+}
+
+/// Nothing that could still be lost leaves the process, not by who only reads either.
+#[test]
+fn what_a_strict_transaction_has_read_is_durable() {
+    let disk = SimDisk::default();
+    let store = Store::create(Path::new(POOL), &options(&disk, IndexKind::Nvtree)).unwrap();
+    let space = store.keyspace("x").unwrap();
+    store.put(space, b"k", b"visible", Durability::Buffered).unwrap();
+    assert!(store.durable() < store.visible());
+    let mut transaction = store.transaction(tembo_kv::Isolation::Snapshot).unwrap();
+    assert_eq!(transaction.get(space, b"k").unwrap().unwrap(), b"visible");
+    let version = transaction.commit(Durability::Strict).unwrap();
+    assert!(store.durable() >= version);
 }
 
 #[test]

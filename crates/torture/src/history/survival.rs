@@ -12,8 +12,9 @@
 //! whose snapshot holds that write, since else the first committer would have won over them. The value
 //! found must be of one of these, or, if there are none, the acknowledged one. O(n log n).
 //!
-//! A removal leaves no value that names it: a key that is missing is laid to whoever may have removed it, and
-//! if that can be only one, he is present like others.
+//! A removal leaves no value that names it: a key that is missing is laid to whoever may have removed it,
+//! and if that can be only one, he is present like others. (Of one that was acknowledged and removed what
+//! no acknowledged transaction had put it is not known whether it came before or after an unknown one.)
 //!
 //! It judges histories that began with an empty store and end with the crash.
 
@@ -44,9 +45,9 @@ pub fn check_crash(history: &History, found: &[(Key, Value)]) -> Result<(), Brok
             .present_writes(key)
             .filter(|&(_, writer)| history.transactions[writer].snapshot >= since)
             .collect();
-        if later.iter().any(|&(value, _)| value == shown)
-            || (shown == ABSENT && unknown.removers(history, &versions, key).next().is_some())
-        {
+        let is_removed = versions.is_removed_after(key, since)
+            || unknown.removers(history, &versions, key).next().is_some();
+        if later.iter().any(|&(value, _)| value == shown) || (shown == ABSENT && is_removed) {
             continue;
         }
         if let Some(&(_, writer)) = later.first() {

@@ -1,5 +1,7 @@
 //! Every version of every key that was acknowledged: what the state was at each version.
 
+use std::collections::HashMap;
+
 use super::database::{Key, Value};
 use super::record::{ABSENT, Action, History};
 
@@ -63,6 +65,8 @@ pub(super) struct Versions {
     writes: Vec<Write>,
     /// Of each transaction, whether anything of it is in here.
     is_writer: Vec<bool>,
+    /// The last version in which a key was removed that was not there.
+    idle: HashMap<Key, u64>,
 }
 
 impl Versions {
@@ -75,9 +79,12 @@ impl Versions {
             writes.extend(set.map(|(key, value)| (key, Write { version, value, writer })));
         }
         writes.sort_unstable_by_key(|(key, write)| (*key, write.version, write.writer));
-        let mut there = None;
+        let (mut there, mut idle) = (None, HashMap::new());
         writes.retain(|(key, write)| {
             let is_effect = write.value != ABSENT || there == Some(*key);
+            if !is_effect {
+                idle.insert(*key, write.version);
+            }
             there = (write.value != ABSENT).then_some(*key);
             is_effect
         });
@@ -92,12 +99,17 @@ impl Versions {
             starts[key + 1] += starts[key];
         }
         let writes = writes.into_iter().map(|(_, write)| write).collect();
-        Versions { starts, writes, is_writer }
+        Versions { starts, writes, is_writer, idle }
     }
 
     /// Whether the transaction was acknowledged and has changed anything.
     pub(super) fn is_writer(&self, transaction: usize) -> bool {
         self.is_writer[transaction]
+    }
+
+    /// Whether the key was removed after `version`, by one who may not have known that it was there.
+    pub(super) fn is_removed_after(&self, key: Key, version: u64) -> bool {
+        self.idle.get(&key).is_some_and(|&removed| removed > version)
     }
 
     /// No key is as great.

@@ -1,6 +1,6 @@
 //! What the trees of one pool share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tembo_pmem::{Region, Table};
@@ -35,6 +35,8 @@ pub struct Forest {
     horizon: RwLock<Horizon>,
     /// Whether the horizon has dead intervals.
     has_dead: AtomicBool,
+    /// What the trees keep for old versions only: see [`Forest::kept`].
+    pub(crate) kept: AtomicU64,
 }
 
 #[derive(Clone, Default)]
@@ -66,6 +68,7 @@ impl Forest {
             era: AtomicU32::new(1),
             horizon: RwLock::new(Horizon::default()),
             has_dead: AtomicBool::new(false),
+            kept: AtomicU64::new(0),
         })
     }
 

@@ -55,6 +55,7 @@ mod halve;
 mod hint;
 mod history;
 pub(crate) mod inner;
+mod kept;
 mod leaf;
 mod lookup;
 mod open;
@@ -68,6 +69,7 @@ mod survey;
 mod usual;
 
 use std::ops::Bound;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tembo_pool::{Object, Pool};
@@ -98,6 +100,8 @@ pub struct NvTree {
     /// Held by a survey, by a merge, which must not carry elements to where the survey was, and by who
     /// writes the hint, which must not name a leaf that a merge unlinks.
     structure: Mutex<()>,
+    /// Elements that only old versions needed when leaves were split for them, since the last walk.
+    kept: AtomicU64,
 }
 
 impl NvTree {
@@ -166,7 +170,8 @@ impl NvTree {
         }
         let (cell, structure) = (cell_object.offset(), Mutex::new(()));
         let (opening, hinted) = (Opening::default(), Hinted::default());
-        Ok(NvTree { cell, cell_object, forest, inner: OnceLock::new(), opening, hinted, structure })
+        let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));
+        Ok(NvTree { cell, cell_object, forest, inner, opening, hinted, structure, kept })
     }
 
     fn first(&self) -> Result<Object, Error> {

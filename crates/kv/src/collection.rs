@@ -2,8 +2,11 @@
 //! is walked once, a few leaves at a time, so that what nobody needs leaves them and leaves that have
 //! become small are merged. Between two batches the writer's lock is free. While a survey runs, or
 //! nodes wait to be scrubbed, nothing is collected.
+//!
+//! It is walked too when as many of its entries were kept for old versions only, and took space, and the
+//! horizon has passed them since: a snapshot was dropped, or the window has moved on.
 
-use tembo_index::{Index, IndexKind, VersionedIndex, Writer};
+use tembo_index::{Index, IndexKind, Retained, VersionedIndex, Writer};
 
 use crate::inner::Inner;
 use crate::ledger::Ledger;
@@ -18,6 +21,12 @@ const SHARE: u64 = 8;
 
 /// Fewer removals than one to so many bytes of a node are not worth a walk.
 const REMOVED_BYTES: u64 = 32;
+
+/// Less than so many entries is never worth one.
+const KEPT_MIN: u64 = 32;
+
+/// Versions between two calls to see what has been given up.
+const LOOK_STEP: u64 = 1000;
 
 /// A walk through a tree.
 pub(crate) struct Collection {
@@ -35,6 +44,16 @@ impl Tree {
         // Nodes of the CDDS B-Tree are made anew by its writers, who leave out what nobody needs.
         self.index.kind() == IndexKind::Nvtree && self.count().is_some_and(enough)
     }
+
+    /// Whether so much was kept for old versions, which have been given up since, that a walk is worth it.
+    fn is_released(&mut self, node_size: u64, retained: &Retained) -> bool {
+        let kept_min = (node_size / REMOVED_BYTES).max(1);
+        let enough = |count: u64| self.index.kept() >= kept_min.max(count / SHARE);
+        if !self.count().is_some_and(enough) {
+            return false;
+        }
+        retained.horizon() >= *self.kept_until.get_or_insert(retained.visible())
+    }
 }
 
 impl Inner {
@@ -45,6 +64,23 @@ impl Inner {
         tree.removed += count;
         if !state.collecting.is_called && tree.is_due(node_size) {
             state.collecting.is_called = true;
+            self.wake.want();
+        }
+    }
+
+    /// Calls the background now and then while something is kept for old versions only, to see whether
+    /// they have been given up.
+    #[inline]
+    pub(crate) fn offer_to_collect(&self, state: &mut WriterState) {
+        if self.forest.kept() >= KEPT_MIN && self.clock.last() >= state.collecting.look_at {
+            state.collecting.look_at = self.clock.last() + LOOK_STEP;
+            self.wake.want();
+        }
+    }
+
+    /// A version is not held any more: if it was an old one, the background looks what that gives back.
+    pub(crate) fn let_go(&self, version: u64) {
+        if version + LOOK_STEP < self.pins.visible() {
             self.wake.want();
         }
     }
@@ -73,8 +109,13 @@ impl Inner {
     /// A walk through the first tree in which one is due.
     fn begin_walk(&self, state: &mut WriterState) -> Option<Collection> {
         let node_size = self.pool().geometry().node_size.into();
-        let tree = state.trees.iter_mut().find(|tree| tree.is_due(node_size))?;
+        let retained = self.pins.retained();
+        let is_due =
+            |tree: &mut &mut Tree| tree.is_due(node_size) || tree.is_released(node_size, &retained);
+        let tree = state.trees.iter_mut().find_map(|mut tree| is_due(&mut tree).then_some(tree))?;
         tree.removed = 0;
+        tree.kept_until = None;
+        tree.index.forget_kept();
         Some(Collection { cell: tree.entry.cell.get(), from: None })
     }
 
@@ -118,6 +159,8 @@ impl Inner {
 #[derive(Default)]
 pub(crate) struct Collecting {
     walk: Option<Collection>,
+    /// The version at which the background is called again.
+    look_at: u64,
     /// The background knows that one is due.
     is_called: bool,
     /// Walks that have come to their end since the open.

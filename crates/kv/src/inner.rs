@@ -201,6 +201,7 @@ impl Inner {
         state.retired.extend(&mut unlinked);
         state.unlinked = unlinked;
         self.move_window(state);
+        self.offer_to_collect(state);
         self.reclaim(state);
         self.offer_to_prepare(state);
     }
@@ -342,5 +343,14 @@ pub(crate) fn create_tree(
         return Err(error);
     }
     let (name, index) = (name.to_owned(), Arc::new(index));
-    Ok(Tree { name, index, entry, surveyed: Some(0), delta: 0, removed: 0, incarnation: 0 })
+    Ok(Tree {
+        name,
+        index,
+        entry,
+        surveyed: Some(0),
+        delta: 0,
+        removed: 0,
+        kept_until: None,
+        incarnation: 0,
+    })
 }

@@ -130,7 +130,16 @@ pub(crate) fn trees(
     }
     let open = |(name, entry)| {
         let index = Arc::new(open_tree(forest, &entry)?);
-        Ok(Tree { name, index, entry, surveyed: None, delta: 0, removed: 0, incarnation: 0 })
+        Ok(Tree {
+            name,
+            index,
+            entry,
+            surveyed: None,
+            delta: 0,
+            removed: 0,
+            kept_until: None,
+            incarnation: 0,
+        })
     };
     entries.into_iter().map(open).collect()
 }

@@ -80,6 +80,7 @@ impl Inner {
         self.allow_next(state)?;
         if state.retained_uses == 0 {
             self.move_window(state);
+            self.offer_to_collect(state);
             self.pins.renew(&mut state.retained);
             state.retained_uses = RETAINED_USES;
         }

@@ -139,6 +139,7 @@ impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
         if !self.is_given {
             self.inner.pins.unpin(self.version);
+            self.inner.let_go(self.version);
         }
     }
 }

@@ -268,6 +268,7 @@ impl Store {
         state.named.remove(name);
         self.inner.pins.unpin(version);
         self.inner.reclaim(&mut state);
+        self.inner.let_go(version);
         Ok(true)
     }
 

@@ -163,6 +163,7 @@ impl Inner {
         drop(section);
         self.pins.with_past(|past, _| past.set_window(from));
         state.window.retention = retention;
+        self.let_go(from.unwrap_or(0));
         Ok(())
     }
 

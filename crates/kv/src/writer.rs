@@ -25,6 +25,8 @@ pub(crate) struct Tree {
     pub(crate) delta: i64,
     /// Keys removed since the last collection began.
     pub(crate) removed: u64,
+    /// When the horizon has come so far, what is kept for old versions can go.
+    pub(crate) kept_until: Option<u64>,
     /// Of its number, since this open.
     pub(crate) incarnation: u32,
 }

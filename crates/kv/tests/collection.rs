@@ -109,3 +109,48 @@ fn a_snapshot_keeps_what_it_sees_through_a_collection() {
     idle(&store);
     assert_eq!(leaves(&store), 1);
 }
+
+/// The snapshot reads what it read before, however often everything is overwritten.
+#[test]
+fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
+    for index in IndexKind::ALL {
+        for (background, len) in [(false, 8), (true, 8), (false, 120)] {
+            let mut options = Options { index, background, ..Options::default() };
+            options.pool.size = 4 << 20;
+            options.pool.region.size_max = 256 << 20;
+            let store = Store::volatile(&options).unwrap();
+            let space = store.keyspace("a").unwrap();
+            let value = |i: u64, round: u64| vec![(i % 7 + round) as u8; len];
+            let update = |round| {
+                for i in 0..KEYS {
+                    let value = value(i, round);
+                    store.put(space, &key(i), &value, Durability::Buffered).unwrap();
+                }
+            };
+            (0..3).for_each(update);
+            idle(&store);
+            let before = store.report().used_bytes;
+            let snapshot = store.snapshot().unwrap();
+            (3..8).for_each(update);
+            idle(&store);
+            for i in (0..KEYS).step_by(11) {
+                let then = snapshot.get(space, &key(i)).unwrap();
+                assert_eq!(then.as_deref(), Some(&value(i, 2)[..]));
+            }
+            let held = store.report().used_bytes;
+            assert!(held > before + before / 3, "{before} {held}");
+            // What it needs is kept once, however often the rest is overwritten.
+            assert!(held < 3 * before, "{before} {held}");
+            drop(snapshot);
+            idle(&store);
+            // Leaves that are more than three quarters full together stay two.
+            let enough = before + before * 3 / 4;
+            while background && store.report().used_bytes > enough {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let after = store.report().used_bytes;
+            assert!(after < enough, "{index:?} {before} {held} {after}");
+            assert_eq!(store.check().unwrap().leaked, 0);
+        }
+    }
+}

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use tembo_kv::backup::restore;
 use tembo_kv::{
     Change, Direction, Durability, Error, Event, Holder, HolderKind, IndexKind, Options, Progress,
-    Retention, Snapshot, Store,
+    Retention, SaveOptions, Snapshot, Store,
 };
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
@@ -382,4 +383,121 @@ fn the_horizon_tells_who_holds_it_back() {
     drop(handles);
     assert_eq!(store.horizon().holders, expected[3..]);
     assert_eq!(store.horizon().version, store.oldest());
+}
+
+/// Moves one from a key to another; some keys are taken away and put back with what they had.
+fn transfer(store: &Store, round: u64, accounts: u64) {
+    let space = store.keyspace("a").unwrap();
+    let (from, to) = (round * 7919 % accounts, (round * 104_729 + 1) % accounts);
+    let mut tx = store.exclusive().unwrap();
+    let read = |tx: &tembo_kv::Exclusive<'_>, account: u64| {
+        let bytes = tx.get(space, &account.to_be_bytes()).unwrap();
+        bytes.map_or(0, |bytes| i64::from_le_bytes(bytes.try_into().unwrap()))
+    };
+    for (account, amount) in [(from, -1), (to, 1)] {
+        let sum = read(&tx, account) + amount;
+        if sum == 0 {
+            tx.remove(space, &account.to_be_bytes()).unwrap();
+        } else {
+            tx.put(space, &account.to_be_bytes(), &[&sum.to_le_bytes()]).unwrap();
+        }
+    }
+    tx.commit(Durability::Buffered).unwrap();
+}
+
+#[test]
+fn who_follows_a_writer_at_work_sees_each_version_whole() {
+    const ACCOUNTS: u64 = 300;
+    const ROUNDS: u64 = 20_000;
+    for index in IndexKind::ALL {
+        let options = Options { background: true, ..options(DomainRequest::Volatile, index) };
+        let store = Store::volatile(&options).unwrap();
+        store.keyspace("a").unwrap();
+        let after = store.visible();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        // Before the first of them is made, so that all are retained.
+        let changes = store.changes(after).unwrap().with_budget(20_000);
+        let follow = || {
+            let mut changes = changes;
+            let (mut map, mut sum, mut last, mut passes) = (BTreeMap::new(), 0, after, 0);
+            loop {
+                let is_over = done.load(std::sync::atomic::Ordering::Acquire);
+                while let Some(change) = changes.next().unwrap() {
+                    if change.version != last {
+                        assert!(change.version > last);
+                        assert_eq!(sum, 0, "before version {}", change.version);
+                        last = change.version;
+                    }
+                    let number = |bytes: Vec<u8>| i64::from_le_bytes(bytes.try_into().unwrap());
+                    let before = match change.event {
+                        Event::Put { key, value } => {
+                            sum += number(value.clone());
+                            map.insert(key, value)
+                        }
+                        Event::Removed { key } => map.remove(&key),
+                        other => panic!("{other:?}"),
+                    };
+                    sum -= before.map_or(0, number);
+                }
+                passes += 1;
+                if is_over {
+                    break (map, passes);
+                }
+            }
+        };
+        let (map, passes) = std::thread::scope(|scope| {
+            let follower = scope.spawn(follow);
+            (0..ROUNDS).for_each(|round| transfer(&store, round, ACCOUNTS));
+            done.store(true, std::sync::atomic::Ordering::Release);
+            follower.join().unwrap()
+        });
+        assert!(passes > 3, "{passes}");
+        assert_eq!(map, state(&store.snapshot().unwrap())["a"]);
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+/// Incremental backups are differences between two versions of which only these are kept.
+#[test]
+fn a_difference_is_found_beside_a_writer_at_work() {
+    let directory = Directory::new("difference");
+    for index in IndexKind::ALL {
+        let options = Options { background: true, ..options(DomainRequest::Volatile, index) };
+        let store = Store::volatile(&options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        (0..2000).for_each(|round| transfer(&store, round, 900));
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let write = || {
+                let mut round = 2000;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    transfer(&store, round, 900);
+                    round += 1;
+                }
+            };
+            let writer = scope.spawn(write);
+            for number in 0..20 {
+                let file = directory.0.join(format!("{}-{number}", index.name()));
+                let keep = SaveOptions { since: None, keep: Some("before".into()) };
+                let whole = store.save(&file, &keep, &mut |_| ()).unwrap();
+                (0..200).for_each(|_| {
+                    store.put(space, b"x", b"12345678", Durability::Buffered).unwrap();
+                });
+                let since = SaveOptions { since: Some(whole.until), keep: None };
+                let part = file.with_extension("part");
+                store.save(&part, &since, &mut |_| ()).unwrap();
+                let pool = file.with_extension("pool");
+                let kind = IndexKind::ALL[number % 2];
+                let made = self::options(DomainRequest::Logged, kind);
+                restore(&[&file, &part], &pool, &made, &mut |_| ()).unwrap();
+                let again = Store::open(&pool, &made).unwrap();
+                let mut map = state(&again.snapshot().unwrap()).remove("a").unwrap();
+                assert!(map.remove(&b"x"[..]).is_some());
+                let number = |bytes: &Vec<u8>| i64::from_le_bytes(bytes[..].try_into().unwrap());
+                assert_eq!(map.values().map(number).sum::<i64>(), 0);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            writer.join().unwrap();
+        });
+    }
 }

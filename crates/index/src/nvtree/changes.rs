@@ -58,7 +58,8 @@ impl NvTree {
                 continue;
             }
             let (found, next) = (found?, next?);
-            if !found.iter().filter(|found| *found.key >= *from).all(&mut *visit) {
+            // What a merge has brought here from the leaf before was visited there.
+            if !found.iter().filter(|found| found.key >= start).all(&mut *visit) {
                 return Ok(());
             }
             match next {

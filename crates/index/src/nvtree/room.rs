@@ -58,6 +58,7 @@ impl NvTree {
         if let Some(refused) = refused {
             return Err(refused);
         }
+        self.note_kept(kept.seen.len() - kept.keys(leaf).count());
         let version = how.version(writer);
         let split = self.split(leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
         match split.inspect_err(|_| guard.forget()) {

@@ -1,6 +1,7 @@
 //! `tembo bench`: experiments, each by its name.
 
 mod experiments;
+mod snapshot_held;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ enum Experiment {
     Nvtree(Nvtree),
     /// Records of given sizes through the store, each operation a strict commit
     Records(Sizes),
+    /// A snapshot held open while everything is overwritten
+    SnapshotHeld(snapshot_held::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -104,6 +107,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match (&args.experiment, &args.named) {
         (Some(Experiment::Nvtree(args)), _) => nvtree(args),
         (Some(Experiment::Records(args)), _) => records(args),
+        (Some(Experiment::SnapshotHeld(args)), _) => snapshot_held::run(args),
         (None, Some(args)) => experiments::run(args),
         (None, None) => refuse(Exit::Usage, "tell an experiment; `tembo bench --help` names them"),
     }

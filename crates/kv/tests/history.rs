@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tembo_kv::backup::restore;
 use tembo_kv::{
-    Change, Direction, Durability, Error, Event, Holder, HolderKind, IndexKind, Options, Progress,
-    Retention, SaveOptions, Snapshot, Store,
+    Change, Direction, Durability, Error, Event, Holder, HolderKind, IndexKind, Isolation, Options,
+    Progress, Retention, SaveOptions, Snapshot, Store, Transaction,
 };
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
@@ -405,8 +405,26 @@ fn transfer(store: &Store, round: u64, accounts: u64) {
     tx.commit(Durability::Buffered).unwrap();
 }
 
+/// The same, beside others.
+fn transfer_beside(store: &Store, round: u64, accounts: u64) {
+    let space = store.keyspace("a").unwrap();
+    let (from, to) = (round * 31 % accounts, (round * 7919 + 1) % accounts);
+    let work = |tx: &mut Transaction<'_>| {
+        for (account, amount) in [(from, -1), (to, 1)] {
+            let key = account.to_be_bytes();
+            let before = tx.get(space, &key)?.and_then(|bytes| bytes.try_into().ok());
+            match before.map_or(0, i64::from_le_bytes) + amount {
+                0 => tx.remove(space, &key)?,
+                sum => tx.put(space, &key, &sum.to_le_bytes())?,
+            }
+        }
+        Ok(())
+    };
+    store.with_retry(Isolation::Snapshot, Durability::Buffered, work).unwrap();
+}
+
 #[test]
-fn who_follows_a_writer_at_work_sees_each_version_whole() {
+fn who_follows_writers_at_work_sees_each_version_whole() {
     const ACCOUNTS: u64 = 300;
     const ROUNDS: u64 = 20_000;
     for index in IndexKind::ALL {
@@ -447,7 +465,10 @@ fn who_follows_a_writer_at_work_sees_each_version_whole() {
         };
         let (map, passes) = std::thread::scope(|scope| {
             let follower = scope.spawn(follow);
-            (0..ROUNDS).for_each(|round| transfer(&store, round, ACCOUNTS));
+            let beside = || (0..ROUNDS / 4).for_each(|n| transfer_beside(&store, n, ACCOUNTS));
+            let writers = [scope.spawn(beside), scope.spawn(beside)];
+            (0..ROUNDS / 2).for_each(|round| transfer(&store, round, ACCOUNTS));
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
             done.store(true, std::sync::atomic::Ordering::Release);
             follower.join().unwrap()
         });

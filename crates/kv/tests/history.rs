@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tembo_kv::backup::restore;
 use tembo_kv::{
@@ -432,14 +433,14 @@ fn who_follows_writers_at_work_sees_each_version_whole() {
         let store = Store::volatile(&options).unwrap();
         store.keyspace("a").unwrap();
         let after = store.visible();
-        let done = std::sync::atomic::AtomicBool::new(false);
+        let (done, told) = (AtomicBool::new(false), AtomicU64::new(0));
         // Before the first of them is made, so that all are retained.
         let changes = store.changes(after).unwrap().with_budget(20_000);
         let follow = || {
             let mut changes = changes;
-            let (mut map, mut sum, mut last, mut passes) = (BTreeMap::new(), 0, after, 0);
+            let (mut map, mut sum, mut last) = (BTreeMap::new(), 0, after);
             loop {
-                let is_over = done.load(std::sync::atomic::Ordering::Acquire);
+                let is_over = done.load(Ordering::Acquire);
                 while let Some(change) = changes.next().unwrap() {
                     if change.version != last {
                         assert!(change.version > last);
@@ -457,22 +458,27 @@ fn who_follows_writers_at_work_sees_each_version_whole() {
                     };
                     sum -= before.map_or(0, number);
                 }
-                passes += 1;
+                told.store(changes.position(), Ordering::Release);
                 if is_over {
-                    break (map, passes);
+                    break map;
                 }
             }
         };
-        let (map, passes) = std::thread::scope(|scope| {
+        let map = std::thread::scope(|scope| {
             let follower = scope.spawn(follow);
             let beside = || (0..ROUNDS / 4).for_each(|n| transfer_beside(&store, n, ACCOUNTS));
             let writers = [scope.spawn(beside), scope.spawn(beside)];
-            (0..ROUNDS / 2).for_each(|round| transfer(&store, round, ACCOUNTS));
+            for round in 0..ROUNDS / 2 {
+                transfer(&store, round, ACCOUNTS);
+                let until = if round % 2000 == 0 { store.visible() } else { 0 };
+                while told.load(Ordering::Acquire) < until {
+                    std::thread::yield_now();
+                }
+            }
             writers.into_iter().for_each(|writer| writer.join().unwrap());
-            done.store(true, std::sync::atomic::Ordering::Release);
+            done.store(true, Ordering::Release);
             follower.join().unwrap()
         });
-        assert!(passes > 3, "{passes}");
         assert_eq!(map, state(&store.snapshot().unwrap())["a"]);
         assert_eq!(store.check().unwrap().leaked, 0);
     }
@@ -487,11 +493,11 @@ fn a_difference_is_found_beside_a_writer_at_work() {
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("a").unwrap();
         (0..2000).for_each(|round| transfer(&store, round, 900));
-        let stop = std::sync::atomic::AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let write = || {
                 let mut round = 2000;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     transfer(&store, round, 900);
                     round += 1;
                 }
@@ -517,7 +523,7 @@ fn a_difference_is_found_beside_a_writer_at_work() {
                 let number = |bytes: &Vec<u8>| i64::from_le_bytes(bytes[..].try_into().unwrap());
                 assert_eq!(map.values().map(number).sum::<i64>(), 0);
             }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
             writer.join().unwrap();
         });
     }

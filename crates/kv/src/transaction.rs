@@ -14,7 +14,9 @@
 //! # Without limit
 //! A transaction that outgrows its memory (`spill.rs`) validates what it has, becomes the one writer,
 //! makes its changes in place, and goes on so. From then on nobody else commits, and it can have no more
-//! conflicts but with what was committed between its begin and that point.
+//! conflicts but with what was committed between its begin and that point. What a serialisable one has
+//! read stays in memory. If it goes back to savepoints it has several versions, all of which become visible
+//! with the last: who reads *as of* one of the others, within a window, sees a part of it.
 
 mod merge;
 mod read_set;
@@ -65,7 +67,8 @@ enum SavedPlace {
 }
 
 /// Reads of one version and writes of its own, which are committed together or not at all. Others are
-/// not locked out meanwhile.
+/// not locked out meanwhile, unless it outgrows [`Options::transaction_memory`](crate::Options): then it
+/// is the one writer until it ends, and a thread that changes something beside it waits for it.
 ///
 /// Dropping it costs nothing and leaves nothing.
 pub struct Transaction<'s> {

@@ -18,6 +18,8 @@
 //! found unchanged stays so until the transaction's own changes. Its snapshot is pinned until then: what it
 //! needs to be compared with is there.
 //!
+//! *One write by itself* is committed by its own stamp, with one fence, as `single.rs` does it.
+//!
 //! *What fails, fails alone.* A conflict leaves nothing. If there is no room for the changes of one
 //! transaction, those before it in the batch are committed first; its own stamps are then the only
 //! ones above the commit word, and become a dead interval.
@@ -30,7 +32,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
-use tembo_index::{Place, View};
+use tembo_index::{Op, Place, View};
 
 use crate::inner::Inner;
 use crate::transaction::{ReadSet, WriteSet};
@@ -129,12 +131,27 @@ impl Inner {
             let valid = self.validate(state, &pending.job);
             // Its reads are over, and what only they need may go.
             self.pins.unpin(pending.job.since);
-            match valid {
-                Ok(()) => self.make(state, pending, &mut made),
+            let alone = match valid {
+                Ok(()) if batch.len() == 1 => self.commit_alone(state, &pending.job),
+                valid => valid.map(|()| None),
+            };
+            match alone {
+                Ok(Some(version)) => pending.set_result(Ok(version)),
+                Ok(None) => self.make(state, pending, &mut made),
                 Err(error) => pending.set_result(Err(error)),
             }
         }
         self.commit_made(state, made);
+    }
+
+    /// A single write that nobody shares a batch with needs no commit word, if the index can make it in
+    /// place; `None`: it cannot.
+    fn commit_alone(&self, state: &mut WriterState, job: &Job) -> Result<Option<u64>, Error> {
+        let before = self.clock.last();
+        let write = |keyspace, op: Op<'_>| self.change_alone(state, keyspace, op);
+        let Some(changed) = job.writes.only(write) else { return Ok(None) };
+        let last = self.clock.last();
+        Ok(changed?.map(|_| if last > before { last } else { job.since }))
     }
 
     fn validate(&self, state: &mut WriterState, job: &Job) -> Result<(), Error> {
@@ -341,6 +358,33 @@ mod tests {
             assert_eq!(committed.iter().filter(|done| lost(done)).count() as u64, count - 1);
             assert_eq!(store.visible(), before + 1);
         }
+    }
+
+    #[test]
+    fn a_transaction_of_one_write_that_comes_alone_costs_one_fence() {
+        let options = Options { background: false, ..Options::default() };
+        let store = Store::volatile(&options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        let commit = |key: &[u8], value: Option<&[u8]>| {
+            let mut tx = store.transaction(Isolation::Serialisable).unwrap();
+            tx.get(space, key).unwrap();
+            match value {
+                Some(value) => tx.put(space, key, value).unwrap(),
+                None => tx.remove(space, key).unwrap(),
+            }
+            let (before, visible) = (Counters::thread(), store.visible());
+            let version = tx.commit(Durability::Strict).unwrap();
+            assert_eq!(version, store.visible());
+            ((Counters::thread() - before).fences, version - visible)
+        };
+        assert_eq!(commit(b"a", Some(b"1")), (1, 1));
+        assert_eq!(commit(b"a", Some(b"2")), (1, 1));
+        assert_eq!(commit(b"a", None), (1, 1));
+        assert_eq!(commit(b"a", None), (0, 0), "what changes nothing");
+        let mut late = store.transaction(Isolation::Snapshot).unwrap();
+        commit(b"a", Some(b"3"));
+        late.put(space, b"a", b"late").unwrap();
+        assert!(matches!(late.commit(Durability::Strict), Err(Error::Conflict { .. })));
     }
 
     #[test]

@@ -54,8 +54,8 @@ impl Inner {
         Ok(existed)
     }
 
-    /// With one fence; `None`: not possible.
-    fn change_alone(
+    /// With one fence, of a sound state; `None`: not possible.
+    pub(crate) fn change_alone(
         &self,
         state: &mut WriterState,
         keyspace: Keyspace,

@@ -104,6 +104,14 @@ impl WriteSet {
         all.try_for_each(|&at| self.log[at].with_op(&mut each))
     }
 
+    /// The write, if there is but one.
+    pub(crate) fn only<T>(&self, with: impl FnOnce(Keyspace, Op<'_>) -> T) -> Option<T> {
+        match &self.log[..] {
+            [write] => Some(write.with_op(with)),
+            _ => None,
+        }
+    }
+
     /// The writes from one position to another, as they came.
     pub(crate) fn each_between(
         &self,

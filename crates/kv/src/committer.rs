@@ -145,13 +145,13 @@ impl Inner {
     }
 
     /// A single write that nobody shares a batch with needs no commit word, if the index can make it in
-    /// place; `None`: it cannot.
+    /// place; `None`: it cannot, or there is nothing to change, and still it gets a version.
     fn commit_alone(&self, state: &mut WriterState, job: &Job) -> Result<Option<u64>, Error> {
         let before = self.clock.last();
         let write = |keyspace, op: Op<'_>| self.change_alone(state, keyspace, op);
         let Some(changed) = job.writes.only(write) else { return Ok(None) };
         let last = self.clock.last();
-        Ok(changed?.map(|_| if last > before { last } else { job.since }))
+        Ok(changed?.filter(|_| last > before).map(|_| last))
     }
 
     fn validate(&self, state: &mut WriterState, job: &Job) -> Result<(), Error> {
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(commit(b"a", Some(b"1")), (1, 1));
         assert_eq!(commit(b"a", Some(b"2")), (1, 1));
         assert_eq!(commit(b"a", None), (1, 1));
-        assert_eq!(commit(b"a", None), (0, 0), "what changes nothing");
+        assert_eq!(commit(b"a", None), (2, 1), "what changes nothing has a version too");
         let mut late = store.transaction(Isolation::Snapshot).unwrap();
         commit(b"a", Some(b"3"));
         late.put(space, b"a", b"late").unwrap();

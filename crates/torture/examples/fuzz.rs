@@ -55,7 +55,7 @@ fn run(kind: &str, seed: u64, cases: u64, seconds: u64) -> Outcome {
     let kind = kind_of(kind)?;
     // A value of 512 MiB is legal, and so are copies of it on its way.
     let growth_max = if kind == Kind::Resp { 2 << 30 } else { 64 << 20 };
-    let (time, case_time) = (Duration::from_secs(seconds), Duration::from_secs(180));
+    let (time, case_time) = (Duration::from_secs(seconds), Duration::from_secs(15));
     let tally = Campaign { kind, time, case_time, growth_max }.run(seeds(kind, seed, cases))?;
     println!(
         "{kind:?}: {} cases from seed {seed}: {} refused, {} damaged, {} sound, {} not noticed by \

@@ -10,6 +10,7 @@ mod alter;
 mod base;
 mod campaign;
 mod file;
+mod fill;
 mod format;
 mod repair;
 mod serve;

@@ -1,10 +1,31 @@
-//! Does the tree keep its promises? Order, ranges and versions, in the list and in the inner nodes.
+//! Does the tree keep its promises? Order, ranges, versions and records, in the list, in the histories,
+//! in the hint and in the inner nodes.
+//!
+//! What is found sound must be usable: no later operation may come upon what it calls damage. So an
+//! element must not only have a key that belongs to its leaf, it must also stand there as a search
+//! would look for it.
+
+use std::collections::HashSet;
 
 use super::NvTree;
-use super::contents::{Contents, NO_SLOT};
+use super::contents::{Contents, NO_SLOT, Seen};
+use super::element::LANES;
+use super::history;
 use super::leaf::Leaf;
+use super::prints::hash;
+use super::side::Traits;
+use crate::cdds::record::read_record;
 use crate::error::damaged;
 use crate::{CheckReport, DeadIntervals, Error, Retained};
+
+/// What a check knows and has found.
+struct Checking<'c> {
+    retained: &'c Retained,
+    dead: &'c DeadIntervals,
+    report: CheckReport,
+    /// Low keys' records and history leaves: each is of one leaf.
+    owned: HashSet<u64>,
+}
 
 impl NvTree {
     pub(crate) fn verify(
@@ -13,21 +34,24 @@ impl NvTree {
         dead: &DeadIntervals,
     ) -> Result<CheckReport, Error> {
         self.complete()?;
-        let mut report = CheckReport::default();
+        let (report, owned) = (CheckReport::default(), HashSet::new());
+        let mut checking = Checking { retained, dead, report, owned };
         let mut leaf = Leaf::of(&self.forest, self.first()?)?;
         if !leaf.low()?.is_empty() {
             return damaged(leaf.offset(), "a first leaf without a low key");
         }
         loop {
-            report.leaf_count += 1;
-            self.verify_leaf(&leaf, retained, dead, &mut report)?;
-            let Some(next) = leaf.next()? else { break };
-            if next.low()? <= leaf.low()? {
-                return damaged(next.offset(), "leaves in the order of their low keys");
+            checking.report.leaf_count += 1;
+            let (found, _) = self.inner()?.find(leaf.low()?, &*self.forest)?;
+            if found != leaf.id {
+                return damaged(leaf.offset(), "a leaf that is found by its low key");
             }
+            checking.leaf(&leaf)?;
+            let Some(next) = leaf.following()? else { break };
             leaf = next;
         }
-        let inner = self.inner()?;
+        self.verify_hint()?;
+        let (inner, mut report) = (self.inner()?, checking.report);
         if inner.leaf_count() as u64 != report.leaf_count {
             return damaged(self.cell, "no more leaves than the list has");
         }
@@ -36,45 +60,100 @@ impl NvTree {
         Ok(report)
     }
 
-    fn verify_leaf(
-        &self,
-        leaf: &Leaf<'_>,
-        retained: &Retained,
-        dead: &DeadIntervals,
-        report: &mut CheckReport,
-    ) -> Result<(), Error> {
-        leaf.check()?;
-        let (low, high) = (leaf.low()?, leaf.high()?);
-        let (found, _) = self.inner()?.find(low, &*self.forest)?;
-        if found != leaf.id {
-            return damaged(leaf.offset(), "a leaf that is found by its low key");
+    /// What the hint says has been, and low keys never change.
+    fn verify_hint(&self) -> Result<(), Error> {
+        let Some(directory) = self.hint_directory()? else { return Ok(()) };
+        for page in &directory.pages {
+            let Some(page) = self.hint_page(page)? else { continue };
+            self.verify_hinted(page.iter())?;
         }
-        let contents = Contents::read(leaf, dead)?.with_history(leaf)?;
+        self.verify_hinted(directory.firsts.iter())
+    }
+
+    fn verify_hinted<'h>(
+        &self,
+        mut leaves: impl Iterator<Item = (u32, &'h [u8])>,
+    ) -> Result<(), Error> {
+        leaves.try_for_each(|(id, low)| {
+            let (found, _) = self.inner()?.find(low, &*self.forest)?;
+            let leaf = Leaf::at(&self.forest, found)?;
+            if found != id || *leaf.low()? != *low {
+                return damaged(leaf.offset(), "a leaf as the hint tells of it");
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Checking<'_> {
+    fn leaf(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
+        leaf.check()?;
+        if leaf.bases()?.iter().any(|&base| base > self.retained.visible()) {
+            return damaged(leaf.offset(), "bases of versions that have been");
+        }
+        for object in leaf.low_record()?.into_iter().chain(history::chain(leaf)?) {
+            leaf.forest.pool().valid(object)?;
+            if !self.owned.insert(object.to_bits()) {
+                return damaged(object.offset(), "an object of one leaf");
+            }
+        }
+        let range = Range { leaf, low: leaf.low()?, high: leaf.high()? };
+        let contents = Contents::read(leaf, self.dead)?.with_history(leaf)?;
         for key in contents.keys(leaf) {
             let key = key?;
+            self.versions(leaf, key)?;
             let name = leaf.key_of(&key[0].element)?;
-            if *name < *low || high.is_some_and(|high| *name >= *high) {
-                return damaged(leaf.offset(), "keys inside the leaf's range");
-            }
-            let falls = key.windows(2).all(|two| {
-                let (newer, older) = (two[0].stamp.version(), two[1].stamp.version());
-                // What is raised to a base may meet its own copy in the history.
-                newer > older || newer == older && two[1].slot == NO_SLOT
-            });
-            if !falls || key[0].stamp.version() > retained.visible() {
-                return damaged(leaf.offset(), "versions that have been, each once");
-            }
-            for seen in key {
-                if let Some(record) = seen.element.record() {
-                    self.forest.pool().valid(record)?;
-                    let (stored, _) =
-                        crate::cdds::record::read_record(self.forest.region(), record)?;
-                    if stored != name {
-                        return damaged(record.offset(), "a record of the element's key");
-                    }
-                }
-            }
-            report.entry_count += u64::from(!key[0].meta.is_removed());
+            range.holds(&name)?;
+            key.iter().try_for_each(|seen| range.is_well_placed(&name, seen))?;
+            self.report.entry_count += u64::from(!key[0].meta.is_removed());
+        }
+        Ok(())
+    }
+
+    /// From the newest to the oldest, each once.
+    fn versions(&self, leaf: &Leaf<'_>, key: &[Seen]) -> Result<(), Error> {
+        let falls = key.windows(2).all(|two| {
+            let (newer, older) = (two[0].stamp.version(), two[1].stamp.version());
+            // What is raised to a base may meet its own copy in the history.
+            newer > older || newer == older && two[0].slot != NO_SLOT && two[1].slot == NO_SLOT
+        });
+        let has_been = key[0].stamp.version() <= self.retained.visible();
+        if !falls || !has_been || key.iter().any(|seen| seen.stamp.lane() >= LANES) {
+            return damaged(leaf.offset(), "versions that have been, each once");
+        }
+        Ok(())
+    }
+}
+
+/// A leaf, and which keys belong there.
+struct Range<'l, 'f> {
+    leaf: &'l Leaf<'f>,
+    low: &'f [u8],
+    high: Option<&'f [u8]>,
+}
+
+impl Range<'_, '_> {
+    fn holds(&self, key: &[u8]) -> Result<(), Error> {
+        if *key < *self.low || self.high.is_some_and(|high| *key >= *high) {
+            return damaged(self.leaf.offset(), "keys inside the leaf's range");
+        }
+        Ok(())
+    }
+
+    /// Whether the element stands as a search for its key expects it, with a record of that key.
+    fn is_well_placed(&self, key: &[u8], seen: &Seen) -> Result<(), Error> {
+        let leaf = self.leaf;
+        let (element, prefix_len) = (&seen.element, leaf.prefix_len()?);
+        let placed = leaf.place(key, Traits { prefix_len, guarded: true, ..Traits::default() })?;
+        let is_known = element.shape.is_canonical() && element.shape.same_key(placed.shape);
+        if !is_known || element.key != placed.word {
+            return damaged(leaf.offset(), "an element as its key is looked for");
+        }
+        let Some(record) = element.record() else { return Ok(()) };
+        leaf.forest.pool().valid(record)?;
+        let (stored, _) = read_record(leaf.region(), record)?;
+        if *stored != *key || element.payload >> 48 != hash(key) & 0xffff {
+            return damaged(record.offset(), "a record of the element's key");
         }
         Ok(())
     }

@@ -94,6 +94,14 @@ impl Shape {
         self.0 & SHAPE_ODD != 0
     }
 
+    /// Whether it says only what shapes say.
+    pub(crate) fn is_canonical(self) -> bool {
+        let is_length = |nibble: u32| nibble <= 8 || nibble == SHAPE_LONG;
+        self.0 <= SHAPE_ODD | SHAPE_LONG << SHAPE_VALUE_SHIFT | SHAPE_LONG
+            && is_length(self.0 & SHAPE_LONG)
+            && is_length(self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG)
+    }
+
     /// The same key.
     #[inline]
     pub(crate) fn same_key(self, other: Shape) -> bool {

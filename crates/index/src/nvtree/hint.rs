@@ -37,6 +37,7 @@ use self::entries::{Entries, Page, read};
 use super::NvTree;
 use super::format::{CELL_SIZE, HINT_MAGIC, HintHeader, HintPage, TreeCell};
 use super::leaf::Leaf;
+use crate::error::damaged;
 use crate::{Error, Retired};
 
 /// Bytes of a page: so many leaves are told to the inner nodes in a fraction of a millisecond.
@@ -184,14 +185,19 @@ impl NvTree {
 
     /// Writes pages of all leaves; returns the bytes of the directory, and how many leaves there are.
     fn write_pages(&self, made: &mut Vec<Object>) -> Result<(Vec<u8>, usize), Error> {
+        let known = self.inner()?.leaf_count();
         let mut pages =
             Pages { tree: self, page: Page::default(), directory: Page::default(), made };
         let (mut leaf, mut count) = (Leaf::of(&self.forest, self.first()?)?, 1);
         pages.push(&leaf)?;
-        while let Some(next) = leaf.next()? {
+        while let Some(next) = leaf.following()? {
             leaf = next;
             count += 1;
             pages.push(&leaf)?;
+        }
+        if count < known {
+            // A hint of the others would be outgrown for ever.
+            return damaged(self.cell, "as many leaves in the list as the inner nodes know");
         }
         pages.write()?;
         let header = HintHeader { magic: HINT_MAGIC, leaf_count: count as u64 };

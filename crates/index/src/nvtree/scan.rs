@@ -174,6 +174,9 @@ impl NvTree {
             if walk.is_below(low) {
                 return Ok(());
             }
+            if *low <= *start {
+                return damaged(next.offset(), "leaves in the order of their low keys");
+            }
             low.clone_into(&mut start);
             let Some(next_moment) = next.side.begin(self.forest.era()) else {
                 make(&next)?;

@@ -1,5 +1,6 @@
 //! Cases: an input of the corpus, changed as a seed says.
 
+use tembo_kv::IndexKind;
 use tembo_sim::Random;
 
 use super::base::{closed, crashed, crashed_log};
@@ -22,10 +23,11 @@ pub enum Kind {
 
 /// What the case of that seed is made from; a client's words are made from nothing.
 pub fn input(kind: Kind, seed: u64) -> Option<Vec<u8>> {
+    let index = if (seed / 4).is_multiple_of(3) { IndexKind::Cdds } else { IndexKind::Nvtree };
     match kind {
-        Kind::Pool | Kind::Served if seed.is_multiple_of(4) => Some(crashed()),
-        Kind::Pool | Kind::Served => Some(closed()),
-        Kind::Log => Some(crashed_log()),
+        Kind::Pool | Kind::Served if seed.is_multiple_of(4) => Some(crashed(index)),
+        Kind::Pool | Kind::Served => Some(closed(index)),
+        Kind::Log => Some(crashed_log(index)),
         Kind::Resp => None,
     }
 }

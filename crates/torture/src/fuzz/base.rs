@@ -1,34 +1,75 @@
-//! What the corpus begins with: a pool that was closed, and one that was in use, with its log.
+//! What the corpus begins with: of each index a pool that was closed, and one that was in use, with its log.
 
 use std::io;
 use std::path::Path;
 
-use super::Kind;
-use tembo_kv::{Durability, Error, Options, Progress, Store};
+use tembo_kv::{IndexKind, Options, Progress, Store};
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::{Geometry, PoolOptions};
-use tembo_server::format::{Header, data_keyspace, encode_expiry_entry, expiry_keyspace};
+
+use super::Kind;
+use super::fill::fill;
+use super::format::{LOG_IDENTITY, POOL_IDENTITY};
+
+/// Inputs of the corpus, without the zeroes at their ends.
+struct Stock {
+    /// A pool that was closed.
+    closed: &'static [u8],
+    /// A pool that was in use.
+    crashed: &'static [u8],
+    /// The log of the pool that was in use.
+    log: &'static [u8],
+}
+
+const CDDS: Stock = Stock {
+    closed: include_bytes!("../../corpus/pool/closed"),
+    crashed: include_bytes!("../../corpus/pool/crashed"),
+    log: include_bytes!("../../corpus/log/crashed"),
+};
+
+const NVTREE: Stock = Stock {
+    closed: include_bytes!("../../corpus/pool/closed-nvtree"),
+    crashed: include_bytes!("../../corpus/pool/crashed-nvtree"),
+    log: include_bytes!("../../corpus/log/crashed-nvtree"),
+};
+
+fn stock(index: IndexKind) -> &'static Stock {
+    match index {
+        IndexKind::Cdds => &CDDS,
+        IndexKind::Nvtree => &NVTREE,
+    }
+}
 
 /// A pool that was closed.
-const CLOSED: &[u8] = include_bytes!("../../corpus/pool/closed");
-/// A pool that was in use.
-const CRASHED: &[u8] = include_bytes!("../../corpus/pool/crashed");
-/// The log of [`CRASHED`].
-const CRASHED_LOG: &[u8] = include_bytes!("../../corpus/log/crashed");
-
-/// A pool that was closed.
-pub(super) fn closed() -> Vec<u8> {
-    whole(Kind::Pool, CLOSED)
+pub(super) fn closed(index: IndexKind) -> Vec<u8> {
+    whole(Kind::Pool, stock(index).closed)
 }
 
 /// A pool that was in use.
-pub(super) fn crashed() -> Vec<u8> {
-    whole(Kind::Pool, CRASHED)
+pub(super) fn crashed(index: IndexKind) -> Vec<u8> {
+    whole(Kind::Pool, stock(index).crashed)
 }
 
 /// The log of the pool that was in use.
-pub(super) fn crashed_log() -> Vec<u8> {
-    whole(Kind::Log, CRASHED_LOG)
+pub(super) fn crashed_log(index: IndexKind) -> Vec<u8> {
+    whole(Kind::Log, stock(index).log)
+}
+
+/// The log of the pool that was in use of which these bytes, whatever else was changed in them, say
+/// that they are.
+pub(super) fn log_of(pool: &[u8]) -> Option<Vec<u8>> {
+    let is_its = |index: &IndexKind| {
+        pool.get(POOL_IDENTITY).is_some_and(|own| own == &stock(*index).crashed[POOL_IDENTITY])
+    };
+    IndexKind::ALL.into_iter().find(is_its).map(crashed_log)
+}
+
+/// The pool that was in use whose log these bytes say that they are; else any.
+pub(super) fn pool_of(log: &[u8]) -> Vec<u8> {
+    let is_its = |index: &IndexKind| {
+        log.get(LOG_IDENTITY).is_some_and(|own| own == &stock(*index).log[LOG_IDENTITY])
+    };
+    crashed(IndexKind::ALL.into_iter().find(is_its).unwrap_or_default())
 }
 
 /// An input of the corpus with the zeroes at its end, which are not kept there.
@@ -49,10 +90,6 @@ pub(super) const POOL_SIZE: u64 = 96 << 10;
 const LOG_SIZE: u64 = 1 << 20;
 /// Bytes in a log of the corpus.
 const LOG_FILE_SIZE: u64 = LOG_SIZE + 4096;
-/// Milliseconds since 1970, long ago.
-const LONG_AGO_MS: u64 = 1_000;
-/// Milliseconds since 1970, in a thousand years.
-const LATE_MS: u64 = 32_000_000_000_000;
 
 /// Small nodes, no threads; grows to twice its size.
 pub(super) fn options() -> Options {
@@ -73,16 +110,21 @@ pub(super) fn options() -> Options {
 /// # Errors
 /// Of the store and of the files.
 pub fn write_corpus(corpus: &Path) -> io::Result<()> {
-    let place = tempfile::tempdir()?;
-    let path = place.path().join("a.pool");
-    let store = fill(&path).map_err(io::Error::other)?;
-    // Dropped as by a crash: the log holds all.
-    drop(store);
-    keep(&std::fs::read(&path)?, &corpus.join("pool/crashed"))?;
-    keep(&std::fs::read(path.with_extension("pool.log"))?, &corpus.join("log/crashed"))?;
-    let store = Store::open(&path, &options()).map_err(io::Error::other)?;
-    store.close().map_err(io::Error::other)?;
-    keep(&std::fs::read(&path)?, &corpus.join("pool/closed"))
+    for (index, suffix) in [(IndexKind::Cdds, ""), (IndexKind::Nvtree, "-nvtree")] {
+        let place = tempfile::tempdir()?;
+        let path = place.path().join("a.pool");
+        let store = fill(&path, index).map_err(io::Error::other)?;
+        // Dropped as by a crash: the log holds all.
+        drop(store);
+        keep(&std::fs::read(&path)?, &corpus.join(format!("pool/crashed{suffix}")))?;
+        let log = std::fs::read(path.with_extension("pool.log"))?;
+        keep(&log, &corpus.join(format!("log/crashed{suffix}")))?;
+        let store = Store::open(&path, &options()).map_err(io::Error::other)?;
+        while store.maintain(16).map_err(io::Error::other)? == Progress::More {}
+        store.close().map_err(io::Error::other)?;
+        keep(&std::fs::read(&path)?, &corpus.join(format!("pool/closed{suffix}")))?;
+    }
+    Ok(())
 }
 
 /// Writes an input of the corpus, without the zeroes at its end.
@@ -92,53 +134,4 @@ pub fn write_corpus(corpus: &Path) -> io::Result<()> {
 pub fn keep(bytes: &[u8], to: &Path) -> io::Result<()> {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     std::fs::write(to, &bytes[..end])
-}
-
-/// Something of everything: databases of the server, one of them cleared, expiries, a long value,
-/// named snapshots, a rollback, an abort.
-fn fill(path: &Path) -> Result<Store, Error> {
-    let store = Store::create(path, &options())?;
-    let recover = || -> Result<(), Error> {
-        while store.maintain(16)? == Progress::More {}
-        Ok(())
-    };
-    recover()?;
-    let (data, expiries) =
-        (store.keyspace(&data_keyspace(0))?, store.keyspace(&expiry_keyspace(0))?);
-    let cleared = store.keyspace(&data_keyspace(1))?;
-    let put = |key: String, payload: &[u8]| {
-        let mut tx = store.exclusive()?;
-        tx.put(data, key.as_bytes(), &[Header::string(None).as_bytes(), payload])?;
-        tx.commit(Durability::Buffered)
-    };
-    for number in 0..14 {
-        put(format!("key:{:04}", number * 5 % 14), &[number; 12])?;
-        store.put(cleared, &[number], b"\0x", Durability::Buffered)?;
-    }
-    store.save_snapshot("then")?;
-    for number in 10..18 {
-        put(format!("key:{number:04}"), &[number; 30])?;
-    }
-    let version = store.visible();
-    let mut tx = store.exclusive()?;
-    tx.clear(cleared)?;
-    tx.put(cleared, b"one", &[b"\0two"])?;
-    for (key, at) in [(b"long ago", LONG_AGO_MS), (b"some day", LATE_MS)] {
-        let mut entry = Vec::new();
-        encode_expiry_entry(&mut entry, at, key);
-        tx.put(data, key, &[Header::string(Some(at)).as_bytes(), b"17"])?;
-        tx.put(expiries, &entry, &[])?;
-    }
-    tx.commit(Durability::Buffered)?;
-    store.save_snapshot("save")?;
-    store.remove(data, b"key:0003", Durability::Buffered)?;
-    put("void".into(), b"")?;
-    store.rollback(store.snapshots().iter().map(|(_, at)| *at).max().unwrap_or(version))?;
-    put("long".into(), &[b'7'; 1500])?;
-    let mut tx = store.exclusive()?;
-    tx.put(data, b"aborted", &[b"\0"])?;
-    drop(tx);
-    put("last".into(), b"one")?;
-    store.sync()?;
-    Ok(store)
 }

@@ -8,16 +8,13 @@ use tembo_kv::{Direction, Durability, Error, Keyspace, Options, Progress, Snapsh
 use tembo_pmem::DomainRequest;
 use tembo_pool::Pool;
 
-use super::base::{crashed, crashed_log, options};
-use super::format::POOL_IDENTITY;
+use super::base::{log_of, options, pool_of};
 use super::{Face, Fate, Kind};
 
 /// A folder in which bytes are offered.
 pub struct FileFace {
     folder: tempfile::TempDir,
     kind: Kind,
-    crashed: Vec<u8>,
-    crashed_log: Vec<u8>,
 }
 
 impl FileFace {
@@ -38,7 +35,7 @@ impl FileFace {
     }
 
     fn new(kind: Kind) -> io::Result<FileFace> {
-        Ok(FileFace { folder: folder()?, kind, crashed: crashed(), crashed_log: crashed_log() })
+        Ok(FileFace { folder: folder()?, kind })
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -46,11 +43,13 @@ impl FileFace {
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        // Its own log lies beside the pool that was in use, whatever else was changed in it.
-        let is_crashed = bytes.get(POOL_IDENTITY) == self.crashed.get(POOL_IDENTITY);
+        let other = match self.kind {
+            Kind::Log => Some(pool_of(bytes)),
+            _ => log_of(bytes),
+        };
         let (pool, log) = match self.kind {
-            Kind::Log => (self.crashed.as_slice(), Some(bytes)),
-            _ => (bytes, is_crashed.then_some(self.crashed_log.as_slice())),
+            Kind::Log => (other.as_deref().unwrap_or_default(), Some(bytes)),
+            _ => (bytes, other.as_deref()),
         };
         for name in ["a.pool.log", "a.pool.log.new"] {
             match fs::remove_file(self.folder.path().join(name)) {

@@ -230,7 +230,11 @@ fn shorten(
         element.shape.key_len().is_none_or(|len| skipped + len > room)
     };
     Ok(match moved.last() {
-        None if right.len() > room => bounds.with_prefix(common(left, right), right),
+        // Of the keys that will come it is not known how much of the last eight bytes they share.
+        None if right.len() > room => {
+            let spared = (right.len() - 8).min(common(left, right).into());
+            bounds.with_prefix(spared as u16, right)
+        }
         Some(last) if moved.iter().any(|key| is_long(&key[0].element)) => {
             bounds.with_prefix(common(right, &leaf.key_of(&last[0].element)?), right)
         }

@@ -17,6 +17,10 @@ use crate::{Error, Progress};
 /// Nodes scrubbed while the writer's lock is held.
 const SCRUB_BATCH: usize = 32;
 
+/// Objects between two times at which a survey lets others go first: where there are fewer processors than
+/// threads, whoever asks meanwhile would wait until this thread has had its time.
+const OBJECTS_BETWEEN_YIELDS: u64 = 128;
+
 /// What a survey begins with, taken under the writer's lock.
 struct Begin {
     sweep: Sweep,
@@ -31,6 +35,7 @@ struct Marker<'m> {
     sweep: &'m mut Sweep,
     unclean: Vec<Object>,
     live: u64,
+    reached: u64,
     wake: &'m Wake,
 }
 
@@ -38,6 +43,10 @@ impl Surveyor for Marker<'_> {
     fn reachable(&mut self, object: Object) -> Result<bool, tembo_index::Error> {
         if self.wake.is_stopped() {
             return Err(tembo_index::Error::Stopped);
+        }
+        self.reached += 1;
+        if self.reached.is_multiple_of(OBJECTS_BETWEEN_YIELDS) {
+            std::thread::yield_now();
         }
         Ok(self.sweep.mark(object)?)
     }
@@ -144,7 +153,7 @@ impl Inner {
         let mut found = Found::default();
         let (retained, dead) = (begin.retained.clone(), begin.dead.clone());
         let (sweep, wake) = (&mut begin.sweep, &*self.wake);
-        let mut marker = Marker { sweep, unclean: Vec::new(), live: 0, wake };
+        let mut marker = Marker { sweep, unclean: Vec::new(), live: 0, reached: 0, wake };
         self.catalogue.tree().survey(&retained, &dead, &mut marker)?;
         let unclean = marker.unclean.drain(..).map(|node| (Scrubbed::Catalogue, node));
         found.unclean.extend(unclean);

@@ -265,6 +265,55 @@ fn a_merge_withdraws_the_hint() {
     house.check();
 }
 
+/// A pool so large that walks begin in many chunks, many of them in leaves that were unlinked.
+fn thinned() -> House {
+    let mut house = House::new(192);
+    (0..40_000).for_each(|number| house.put(STYLES[0](number), &number.to_le_bytes()));
+    let keys: Vec<Vec<u8>> = house.now.keys().cloned().collect();
+    keys.iter().enumerate().filter(|(at, _)| at % 4 > 0).for_each(|(_, key)| house.remove(key));
+    house.collect();
+    assert!(house.hint().is_none() && house.pool.usage().frontier > 256 * 4096);
+    house
+}
+
+#[test]
+fn without_a_hint_no_leaf_is_believed_that_was_unlinked() {
+    let mut house = thinned();
+    house.reopen();
+    house.expect_all();
+    house.check();
+    // The space of some becomes that of others.
+    (0..2000).for_each(|number| house.put(STYLES[1](number), b"x"));
+    house.reopen();
+    house.expect_all();
+    house.check();
+}
+
+#[test]
+fn a_list_that_goes_round_is_damage() {
+    let mut house = thinned();
+    let pool = house.pool.clone();
+    let is_leaf = |object: &&Object| {
+        let words = pool.region().words(object.offset(), 1).unwrap();
+        words[0].load() >> 32 == u64::from(u32::from_le_bytes(*b"NVTL"))
+    };
+    let leaves: Vec<Object> = house.survey().iter().filter(is_leaf).copied().collect();
+    for (from, to) in [(leaves.len() - 1, 0), (700, 300), (900, 900)] {
+        let next = &pool.region().words(leaves[from].offset() + 8, 1).unwrap()[0];
+        let _section = pool.reserve(0, 1).unwrap();
+        let before = next.load();
+        pool.region().store(next, leaves[to].to_bits());
+        house.reopen();
+        let (key, dead) = (house.now.keys().next().unwrap(), DeadIntervals::default());
+        let view = View { version: house.clock.last(), dead: &dead };
+        assert!(matches!(house.tree.get(key, view), Err(Error::Damaged { .. })), "{from} to {to}");
+        let next = &pool.region().words(leaves[from].offset() + 8, 1).unwrap()[0];
+        pool.region().store(next, before);
+    }
+    house.reopen();
+    house.expect_all();
+}
+
 #[test]
 fn a_survey_reaches_the_hint_and_the_one_before_is_retired() {
     let mut house = hinted(STYLES[0], 192, 5000);

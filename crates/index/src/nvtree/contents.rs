@@ -7,6 +7,7 @@ use super::format::SLOTS_PER_LINE;
 use super::halve::{Ranks, slot_of};
 use super::history::{self, Old};
 use super::leaf::{Leaf, Range};
+use super::plain::make_plain;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::side::{Guard, Order, Traits};
 use crate::cdds::record::{head, read_key};
@@ -245,7 +246,19 @@ pub(crate) fn make_locked(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<(), Erro
     if guard.is_made(era) {
         return Ok(());
     }
-    let contents = leaf.forest.with_horizon(|dead, _| Contents::read(leaf, dead))?;
+    leaf.forest.with_horizon(|dead, _| match make_plain(leaf, guard, dead)? {
+        true => Ok(()),
+        false => make_general(leaf, guard, dead),
+    })
+}
+
+/// As [`make_plain`], of any leaf.
+pub(crate) fn make_general(
+    leaf: &Leaf<'_>,
+    guard: &Guard<'_>,
+    dead: &DeadIntervals,
+) -> Result<(), Error> {
+    let contents = Contents::read(leaf, dead)?;
     let mut prints = Prints::default();
     for key in contents.keys(leaf) {
         for (at, seen) in key?.iter().enumerate() {
@@ -260,7 +273,7 @@ pub(crate) fn make_locked(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<(), Erro
         newest = ORPHANED;
     }
     set(leaf, guard, &prints)?;
-    guard.made(era, newest);
+    guard.made(leaf.forest.era(), newest);
     Ok(())
 }
 

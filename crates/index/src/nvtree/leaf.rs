@@ -65,14 +65,18 @@ impl<'f> Leaf<'f> {
 
     /// The leaf that an object read from media is said to be.
     pub(crate) fn of(forest: &'f Forest, object: Object) -> Result<Leaf<'f>, Error> {
-        let offset = object.offset();
-        forest.pool().valid(object)?;
-        if object.size() != u64::from(forest.pool().geometry().node_size) {
-            return damaged(offset, "an object as large as a leaf");
-        }
-        let leaf = Leaf::at(forest, forest.leaf_id(object)?)?;
+        let leaf = Leaf::at(forest, Leaf::id_of(forest, object)?)?;
         leaf.check()?;
         Ok(leaf)
+    }
+
+    /// What a leaf is known by that an object is said to be.
+    pub(crate) fn id_of(forest: &Forest, object: Object) -> Result<LeafId, Error> {
+        forest.pool().valid(object)?;
+        if object.size() != u64::from(forest.pool().geometry().node_size) {
+            return damaged(object.offset(), "an object as large as a leaf");
+        }
+        forest.leaf_id(object)
     }
 
     #[inline]
@@ -131,12 +135,7 @@ impl<'f> Leaf<'f> {
 
     /// Magic and lengths.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let shape = self.header()?.shape.load();
-        let (prefix_len, low_len) = (shape >> 16 & 0xffff, shape & 0xffff);
-        if shape >> 32 != u64::from(LEAF_MAGIC) || prefix_len > low_len {
-            return damaged(self.offset(), "a leaf's header");
-        }
-        Ok(())
+        check(self.header()?, self.offset())
     }
 
     pub(crate) fn prefix_len(&self) -> Result<u16, Error> {
@@ -274,6 +273,16 @@ impl<'f> Leaf<'f> {
         key.extend_from_slice(&element.key.to_be_bytes()[..len]);
         Ok(key)
     }
+}
+
+/// Magic and lengths of the leaf at an offset.
+pub(crate) fn check(header: &LeafHeader, offset: u64) -> Result<(), Error> {
+    let shape = header.shape.load();
+    let (prefix_len, low_len) = (shape >> 16 & 0xffff, shape & 0xffff);
+    if shape >> 32 != u64::from(LEAF_MAGIC) || prefix_len > low_len {
+        return damaged(offset, "a leaf's header");
+    }
+    Ok(())
 }
 
 /// An element and its meta bits in a line.

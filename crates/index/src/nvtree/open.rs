@@ -2,7 +2,7 @@
 //!
 //! # The idea
 //! The inner nodes are made when somebody first looks for a key: of the first leaf of each page of the hint
-//! (`hint.rs`), or, where there is no hint, by walking the list. From then on they are used; that leaves are
+//! (`hint.rs`), or, where there is no hint, of the whole list (`headers.rs`). From then on they are used; that leaves are
 //! missing means only that a search can end too far to the left. So as long as they are
 //! not *whole*, whoever has found a leaf asks the next leaf's low key whether that leaf covers his key
 //! too. If so, he tells the inner nodes what the page of the hint has, once for each page, walks right
@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::NvTree;
+use super::headers::all_leaves;
 use super::hint::Directory;
 use super::inner::{Inner, LeafId, Lows, Ticket};
 use super::leaf::Leaf;
@@ -114,25 +115,12 @@ impl NvTree {
                 inner
             }
             None => {
-                let inner = self.walk_all(first)?;
+                let inner = Inner::load(self.forest.nodes.clone(), all_leaves(&self.forest, first.id)?)?;
                 self.opening.set_whole(&mut hint);
                 inner
             }
         };
         Ok(self.inner.get_or_init(|| Box::new(inner)))
-    }
-
-    /// Inner nodes of the whole list.
-    fn walk_all(&self, first: Leaf<'_>) -> Result<Inner, Error> {
-        let mut next = Ok(Some(first));
-        let leaves = std::iter::from_fn(|| {
-            let leaf = std::mem::replace(&mut next, Ok(None)).transpose()?;
-            Some(leaf.and_then(|leaf| {
-                next = leaf.next();
-                Ok((leaf.id, leaf.low()?))
-            }))
-        });
-        Inner::load(self.forest.nodes.clone(), leaves)
     }
 
     /// Tells the inner nodes of a leaf, which a walk may have done before.
@@ -193,13 +181,10 @@ impl NvTree {
             return Ok(true);
         }
         let (mut at, mut any) = (*leaf, false);
-        while let Some(next) = at.next()? {
+        while let Some(next) = at.following()? {
             let low = next.low()?;
             if !reach.is_passed(low) {
                 break;
-            }
-            if low <= at.low()? {
-                return damaged(next.offset(), "leaves in the order of their low keys");
             }
             self.tell(low, next.id)?;
             (at, any) = (next, true);
@@ -255,10 +240,7 @@ impl NvTree {
         }
         // While the lock is held nobody unlinks a leaf.
         let mut leaf = Leaf::of(&self.forest, self.first()?)?;
-        while let Some(next) = leaf.next()? {
-            if next.low()? <= leaf.low()? {
-                return damaged(next.offset(), "leaves in the order of their low keys");
-            }
+        while let Some(next) = leaf.following()? {
             self.pass(&next)?;
             leaf = next;
         }

@@ -9,15 +9,17 @@ use super::NvTree;
 use super::contents::{Contents, make};
 use super::history::{self, Old};
 use super::leaf::Leaf;
+use super::plain::reach_plain;
 use super::room::erase_slots;
 use crate::{DeadIntervals, Error, Retained, Surveyor, Writer};
 
 /// What a survey learns of a leaf.
-struct Reached {
-    objects: Vec<Object>,
-    live: usize,
-    is_clean: bool,
-    next: Option<Object>,
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) live: usize,
+    pub(crate) is_clean: bool,
+    pub(crate) next: Option<Object>,
 }
 
 impl NvTree {
@@ -82,14 +84,17 @@ fn reach(leaf: &Leaf<'_>, retained: &Retained, dead: &DeadIntervals) -> Result<R
             make(leaf)?;
             continue;
         };
-        let reached = reach_once(leaf, retained, dead);
+        let reached = match reach_plain(leaf, retained, dead) {
+            Ok(Some(reached)) => Ok(reached),
+            _ => reach_once(leaf, retained, dead),
+        };
         if leaf.side.still(moment) {
             return reached;
         }
     }
 }
 
-fn reach_once(
+pub(crate) fn reach_once(
     leaf: &Leaf<'_>,
     retained: &Retained,
     dead: &DeadIntervals,

@@ -63,6 +63,7 @@
 //! any size. A reshape flushes up to two nodes, their bounds, and three lines in the parent.
 
 mod ahead;
+mod bounds;
 mod change;
 mod changed;
 mod changes;
@@ -72,7 +73,6 @@ mod few;
 pub(crate) mod format;
 mod node;
 mod path;
-pub(crate) mod record;
 mod reshape;
 mod scan;
 pub(crate) mod side;

@@ -12,6 +12,8 @@ mod forest;
 mod head;
 mod index;
 pub mod nvtree;
+mod range;
+mod record;
 mod retained;
 mod sides;
 mod simd;

@@ -42,6 +42,7 @@
 //! removal that commits by itself; one line in a group. A split costs two fences, and lines for what
 //! moves, the header and the link.
 
+mod carry;
 mod change;
 mod changed;
 mod changes;

@@ -5,13 +5,14 @@ use tembo_pmem::LINE;
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::bounds::fingerprint;
 use super::few::Few;
 use super::format::{Entry, UNBOUNDED_HEAD};
 use super::node::{Find, Node, compare_high};
 use super::path::{Path, Step};
-use super::record::{fingerprint, head, read_key, record_size, write_record};
 use super::side::{Order, SideGuard};
 use crate::error::damaged;
+use crate::record::{head, read_key, record_size, write_record};
 use crate::{Clock, Error, Op, Place, Retired, Stamp, Writer};
 
 /// Any offset at which a large record may lie.

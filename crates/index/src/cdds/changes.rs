@@ -11,10 +11,11 @@ use std::ops::Bound;
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::bounds::Bounds;
 use super::node::Node;
-use super::record::{Bounds, read_record};
 use crate::changes::{Changed, Period, VisitChanged, VisitDiffering};
 use crate::error::damaged;
+use crate::record::read_record;
 use crate::{Direction, Error, Stamp};
 
 /// The lives of keys: by key and start.

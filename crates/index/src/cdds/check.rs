@@ -3,11 +3,12 @@
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::bounds::{Bounds, FINGERPRINT_MASK, fingerprint};
 use super::format::UNBOUNDED_HEAD;
 use super::node::{Node, compare_high};
-use super::record::{Bounds, FINGERPRINT_MASK, fingerprint, head, read_record};
 use super::side::Order;
 use crate::error::damaged;
+use crate::record::{head, read_record};
 use crate::{CheckReport, DeadIntervals, Error, Retained, Stamp, View};
 
 impl Cdds {

@@ -5,12 +5,13 @@ use std::cmp::Ordering;
 use tembo_pmem::Fault;
 use tembo_pool::Object;
 
+use super::bounds::{Bounds, FINGERPRINT_MASK};
 use super::format::{
     CAPACITY_MAX, ENTRY_SIZE, Entry, GUARDED, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD,
 };
-use super::record::{Bounds, FINGERPRINT_MASK, head, read_key};
 use super::side::{Order, Side, SideGuard};
 use crate::error::damaged;
+use crate::record::{head, read_key};
 use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
 
 /// A node that has been looked at once: it lies in the pool and says that it is a node.
@@ -308,7 +309,7 @@ impl<'f> Node<'f> {
                 return Ok(Find::Changed);
             }
             let record = Object::from_bits(seen.target);
-            let (found, value) = super::record::read_record(self.forest.region(), record)?;
+            let (found, value) = crate::record::read_record(self.forest.region(), record)?;
             if found == key {
                 return Ok(Find::At { position, value });
             }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::bounds::fingerprint;
 use super::format::RootCell;
 use super::node::{Find, Node};
-use super::record::fingerprint;
 use super::side::Order;
 use crate::error::damaged;
 use crate::{Error, Place, Stamp, View};

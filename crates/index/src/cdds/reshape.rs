@@ -8,14 +8,15 @@ use tembo_pmem::prefetch;
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::bounds::Bounds;
 use super::change::{Change, Fresh, Item, leaf_of, retire};
 use super::few::Few;
 use super::format::{CAPACITY_MAX, NODE_HEADER, UNBOUNDED_HEAD, shape};
 use super::node::{Node, compare_high};
 use super::path::Step;
-use super::record::{Bounds, common, head, read_key};
 use super::side::Order;
 use crate::error::damaged;
+use crate::record::{common, head, read_key};
 use crate::{Error, Stamp, Writer};
 
 /// Words of the largest node.
@@ -204,7 +205,7 @@ impl Cdds {
         }
         let (left, right) = items.split_at(items.len() / 2);
         let middle = match (left.last().and_then(|item| item.key), right.first().map(|i| i.key)) {
-            (Some(last), Some(Some(first))) if level == 0 => super::record::separator(last, first),
+            (Some(last), Some(Some(first))) if level == 0 => super::bounds::separator(last, first),
             (Some(last), _) => last,
             _ => return damaged(self.cell, "keys on both sides of a split"),
         };

@@ -6,44 +6,13 @@ use std::ops::Bound;
 use tembo_pool::Object;
 
 use super::Cdds;
+use super::bounds::Bounds;
 use super::node::Node;
-use super::record::{Bounds, read_record};
 use super::side::Order;
 use crate::error::damaged;
+use crate::range::Range;
+use crate::record::read_record;
 use crate::{Direction, Error, KeyValue, View, Visit};
-
-/// Where a walk is to go on, and where it ends.
-struct Walk<'k> {
-    from: Bound<&'k [u8]>,
-    to: Bound<&'k [u8]>,
-}
-
-impl Walk<'_> {
-    fn contains(&self, key: &[u8]) -> bool {
-        let above = match self.from {
-            Bound::Included(from) => key >= from,
-            Bound::Excluded(from) => key > from,
-            Bound::Unbounded => true,
-        };
-        above
-            && match self.to {
-                Bound::Included(to) => key <= to,
-                Bound::Excluded(to) => key < to,
-                Bound::Unbounded => true,
-            }
-    }
-
-    fn is_empty(&self) -> bool {
-        match (self.from, self.to) {
-            (Bound::Included(from), Bound::Included(to)) => from > to,
-            (
-                Bound::Included(from) | Bound::Excluded(from),
-                Bound::Included(to) | Bound::Excluded(to),
-            ) => from >= to,
-            _ => false,
-        }
-    }
-}
 
 impl Cdds {
     pub(crate) fn scan(
@@ -54,7 +23,8 @@ impl Cdds {
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let mut walk = Walk { from, to };
+        // Where the walk is to go on, and where it ends.
+        let mut walk = Range { from, to };
         // The key whose leaf comes next; `None`: the last leaf.
         let mut next: Option<Vec<u8>> = match (direction, from, to) {
             (Direction::Forward, Bound::Included(key) | Bound::Excluded(key), _)
@@ -99,7 +69,7 @@ impl Cdds {
         &'f self,
         leaf: Node<'f>,
         (mut order, mut sequence): (Order, u32),
-        walk: &Walk<'_>,
+        walk: &Range<'_>,
         direction: Direction,
         view: View<'_>,
         visit: &mut Visit<'_>,

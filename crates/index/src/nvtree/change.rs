@@ -12,8 +12,8 @@ use super::lookup::{Found, Spot};
 use super::prints::{self, FREE, STALE, Slots, TOMB, line, print};
 use super::side::Guard;
 use super::usual::{Effect, SLACK, slot_for};
-use crate::cdds::record::{record_size, write_record};
 use crate::error::damaged;
+use crate::record::{record_size, write_record};
 use crate::{Clock, Error, Op, Retained, Retired, Stamp, Writer};
 
 /// Any offset at which a large record may lie.

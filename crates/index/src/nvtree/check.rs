@@ -14,8 +14,8 @@ use super::history;
 use super::leaf::Leaf;
 use super::prints::hash;
 use super::side::Traits;
-use crate::cdds::record::read_record;
 use crate::error::damaged;
+use crate::record::read_record;
 use crate::{CheckReport, DeadIntervals, Error, Retained};
 
 /// What a check knows and has found.

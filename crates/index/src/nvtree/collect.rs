@@ -5,13 +5,11 @@ use tembo_pool::Object;
 
 use super::NvTree;
 use super::contents::{Contents, Seen, make_locked};
-use super::element::{Element, LONG, Meta, Shape};
+use super::element::{Element, Meta};
 use super::history::{self, Old};
 use super::leaf::{Leaf, write};
-use super::prints::hash;
 use super::room::erase_slots;
 use super::side::Guard;
-use crate::cdds::record::{head, record_size, write_record};
 use crate::{Error, Retired, Writer};
 
 impl NvTree {
@@ -189,7 +187,7 @@ impl NvTree {
             metas.push(meta);
         }
         let mut made = Vec::new();
-        let carry = |seen| self.carry(right, seen, prefix, &mut made);
+        let carry = |seen: &Seen| self.carry(right, &seen.element, prefix, &mut made);
         let elements = contents.seen.iter().map(carry).collect::<Result<Vec<_>, Error>>();
         let elements = match elements {
             Ok(elements) => elements,
@@ -205,36 +203,5 @@ impl NvTree {
             self.forest.region().fence("nvtree.merge.record.fence");
         }
         Ok(Some(elements.into_iter().zip(metas).collect()))
-    }
-
-    fn carry(
-        &self,
-        right: &Leaf<'_>,
-        seen: &Seen,
-        prefix: &[u8],
-        made: &mut Vec<Object>,
-    ) -> Result<Element, Error> {
-        let key = right.key_of(&seen.element)?;
-        let odd = !key.starts_with(prefix);
-        let skipped = if odd { 0 } else { prefix.len() as u16 };
-        let (word, key_len) = (head(&key, skipped), key.len() - usize::from(skipped));
-        match seen.element.shape.value_len() {
-            None => {
-                let shape = Shape::new(key_len, LONG, odd);
-                Ok(Element { key: word, payload: seen.element.payload, shape })
-            }
-            Some(len) if key_len <= 8 => {
-                let shape = Shape::new(key_len, len, odd);
-                Ok(Element { key: word, payload: seen.element.payload, shape })
-            }
-            Some(len) => {
-                let record = self.forest.pool().alloc(record_size(key.len(), len))?;
-                made.push(record);
-                let value = seen.element.payload.to_le_bytes();
-                write_record(self.forest.region(), record, &key, &[&value[..len]])?;
-                let payload = record.to_bits() | hash(&key) << 48;
-                Ok(Element { key: word, payload, shape: Shape::new(key_len, LONG, odd) })
-            }
-        }
     }
 }

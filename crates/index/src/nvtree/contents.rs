@@ -10,8 +10,8 @@ use super::leaf::{Leaf, Range};
 use super::plain::make_plain;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::side::{Guard, Order, Traits};
-use crate::cdds::record::{head, read_key};
 use crate::error::damaged;
+use crate::record::{head, read_key};
 use crate::{DeadIntervals, Error, Retained, Stamp};
 
 /// In no slot of the leaf.

@@ -4,12 +4,11 @@ use tembo_pool::Object;
 use zerocopy::IntoBytes;
 
 use super::NvTree;
-use super::element::{Element, LONG, Meta, Shape};
+use super::element::{Element, Meta};
 use super::format::{LEAF_MAGIC, LINES_MAX, LOW_INLINE, SHAPE_BITS, SLOTS_MAX, SLOTS_PER_LINE};
 use super::leaf::Leaf;
-use super::prints::{Prints, hash, line_of};
+use super::prints::{Prints, line_of};
 use crate::Error;
-use crate::cdds::record::{head, record_size, write_record};
 
 /// Words in a line.
 const WORDS: usize = 8;
@@ -114,20 +113,12 @@ impl NvTree {
         if low_len <= LOW_INLINE {
             low.as_mut_bytes()[..low_len].copy_from_slice(draft.low);
         } else {
-            low[0] = self.record_for(draft.low, &[], draft)?.to_bits();
+            low[0] = self.record_for(draft.low, &[], &mut draft.made)?.to_bits();
         }
         let lengths = u64::from(draft.prefix_len) << 16 | low_len as u64;
         let shape = u64::from(LEAF_MAGIC) << 32 | lengths;
         let bases = header.bases.each_ref().map(|base| base.load());
         Ok([shape, header.next.load(), draft.older, bases[0], bases[1], low[0], low[1], low[2]])
-    }
-
-    /// A record of a key and a value for the new leaf.
-    fn record_for(&self, key: &[u8], value: &[u8], draft: &mut Draft<'_>) -> Result<Object, Error> {
-        let record = self.forest.pool().alloc(record_size(key.len(), value.len()))?;
-        draft.made.push(record);
-        write_record(self.forest.region(), record, key, &[value])?;
-        Ok(record)
     }
 
     /// An element of a leaf as it stands under the draft's prefix.
@@ -137,23 +128,8 @@ impl NvTree {
         element: &Element,
         draft: &mut Draft<'_>,
     ) -> Result<Element, Error> {
-        let key = leaf.key_of(element)?;
         let prefix = &draft.low[..usize::from(draft.prefix_len)];
-        let odd = !key.starts_with(prefix);
-        let skipped = if odd { 0 } else { draft.prefix_len };
-        let key_len = key.len() - usize::from(skipped);
-        let word = head(&key, skipped);
-        let Some(value_len) = element.shape.value_len() else {
-            let shape = Shape::new(key_len, LONG, odd);
-            return Ok(Element { key: word, payload: element.payload, shape });
-        };
-        if key_len <= 8 {
-            let shape = Shape::new(key_len, value_len, odd);
-            return Ok(Element { key: word, payload: element.payload, shape });
-        }
-        let record = self.record_for(&key, &element.payload.to_le_bytes()[..value_len], draft)?;
-        let payload = record.to_bits() | hash(&key) << 48;
-        Ok(Element { key: word, payload, shape: Shape::new(key_len, LONG, odd) })
+        self.carry(leaf, element, prefix, &mut draft.made)
     }
 }
 

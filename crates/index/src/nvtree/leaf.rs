@@ -12,8 +12,8 @@ use super::format::{
 };
 use super::inner::{LeafId, Lows};
 use super::side::{Side, Traits};
-use crate::cdds::record::{common, head, read_key, read_record};
 use crate::error::damaged;
+use crate::record::{common, head, read_key, read_record};
 use crate::{Error, Forest, Value};
 
 const SHAPE_MASK: u32 = (1 << SHAPE_BITS) - 1;

@@ -115,7 +115,8 @@ impl NvTree {
                 inner
             }
             None => {
-                let inner = Inner::load(self.forest.nodes.clone(), all_leaves(&self.forest, first.id)?)?;
+                let inner =
+                    Inner::load(self.forest.nodes.clone(), all_leaves(&self.forest, first.id)?)?;
                 self.opening.set_whole(&mut hint);
                 inner
             }

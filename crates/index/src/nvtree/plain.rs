@@ -10,7 +10,7 @@ use super::leaf::{Leaf, read};
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::side::Guard;
 use super::survey::Reached;
-use crate::cdds::record::head;
+use crate::record::head;
 use crate::{DeadIntervals, Error, Retained};
 
 /// Where the keys of a leaf end: a word, and the bytes of the key that has it as its head.

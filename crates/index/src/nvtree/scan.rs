@@ -14,16 +14,16 @@ use super::leaf::{Leaf, read};
 use super::prints;
 use super::side::Moment;
 use crate::error::damaged;
+use crate::range::Range;
 use crate::{Direction, Error, View, Visit};
 
 /// Leaves that a walk asks for at once.
 const AHEAD: usize = 4;
 
-/// Where a walk is to go on, and where it ends.
+/// Which keys a walk shows, which way, and of what.
 #[derive(Clone, Copy)]
 struct Walk<'k> {
-    from: Bound<&'k [u8]>,
-    to: Bound<&'k [u8]>,
+    range: Range<'k>,
     direction: Direction,
     sought: Sought,
 }
@@ -46,38 +46,9 @@ struct Shown {
 }
 
 impl Walk<'_> {
-    /// Whether the key is not below the range.
-    fn begins_at(&self, key: &[u8]) -> bool {
-        match self.from {
-            Bound::Included(from) => key >= from,
-            Bound::Excluded(from) => key > from,
-            Bound::Unbounded => true,
-        }
-    }
-
-    /// Whether the key is not above the range.
-    fn ends_after(&self, key: &[u8]) -> bool {
-        match self.to {
-            Bound::Included(to) => key <= to,
-            Bound::Excluded(to) => key < to,
-            Bound::Unbounded => true,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match (self.from, self.to) {
-            (Bound::Included(from), Bound::Included(to)) => from > to,
-            (
-                Bound::Included(from) | Bound::Excluded(from),
-                Bound::Included(to) | Bound::Excluded(to),
-            ) => from >= to,
-            _ => false,
-        }
-    }
-
     /// Whether no key of a leaf with that low key can be in the range.
     fn is_below(&self, low: &[u8]) -> bool {
-        match self.to {
+        match self.range.to {
             Bound::Included(to) => low > to,
             Bound::Excluded(to) => low >= to,
             Bound::Unbounded => false,
@@ -86,7 +57,7 @@ impl Walk<'_> {
 
     /// Whether every key below that one is not above the range.
     fn is_wholly_below(&self, high: &[u8]) -> bool {
-        match self.to {
+        match self.range.to {
             Bound::Included(to) | Bound::Excluded(to) => high <= to,
             Bound::Unbounded => true,
         }
@@ -94,7 +65,7 @@ impl Walk<'_> {
 
     /// Whether no key below that low key can be in the range.
     fn is_above(&self, low: &[u8]) -> bool {
-        match self.from {
+        match self.range.from {
             Bound::Included(from) | Bound::Excluded(from) => from >= low,
             Bound::Unbounded => low.is_empty(),
         }
@@ -110,8 +81,8 @@ impl NvTree {
         (view, sought): (View<'_>, Sought),
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let walk = Walk { from, to, direction, sought };
-        if walk.is_empty() {
+        let walk = Walk { range: Range { from, to }, direction, sought };
+        if walk.range.is_empty() {
             return Ok(());
         }
         match direction {
@@ -127,7 +98,7 @@ impl NvTree {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let mut shown = Shown::new();
-        let mut start: Vec<u8> = match walk.from {
+        let mut start: Vec<u8> = match walk.range.from {
             Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
             Bound::Unbounded => Vec::new(),
         };
@@ -135,7 +106,7 @@ impl NvTree {
         // Leaves that were asked for and not come to.
         let mut ahead = 0;
         // Past the first leaf there is nothing below the range, but for what was merged with it.
-        let mut is_inside = matches!(walk.from, Bound::Unbounded);
+        let mut is_inside = matches!(walk.range.from, Bound::Unbounded);
         loop {
             let (leaf, moment) = match spot.take() {
                 Some(spot) => spot,
@@ -160,11 +131,11 @@ impl NvTree {
             let high = next.as_ref().map(Leaf::low).transpose()?;
             let last = match high {
                 Some(high) => !walk.is_wholly_below(high),
-                None => !matches!(walk.to, Bound::Unbounded),
+                None => !matches!(walk.range.to, Bound::Unbounded),
             };
-            let from = if is_inside { Bound::Included(&start[..]) } else { walk.from };
+            let from = if is_inside { Bound::Included(&start[..]) } else { walk.range.from };
             let first = !is_inside || leaf.low()? < &start[..];
-            let rest = Walk { from, ..*walk };
+            let rest = Walk { range: Range { from, ..walk.range }, ..*walk };
             if !shown.visit(&leaf, &rest, Ends { first, last }, visit)? {
                 return Ok(());
             }
@@ -209,7 +180,7 @@ impl NvTree {
     ) -> Result<(), Error> {
         let mut shown = Shown::new();
         // What is below that was not visited; `None`: all of it.
-        let mut below: Option<Vec<u8>> = match walk.to {
+        let mut below: Option<Vec<u8>> = match walk.range.to {
             // The leaf of the key itself: the least key above it is in the same leaf or begins one.
             Bound::Included(key) => Some([key, &[0]].concat()),
             Bound::Excluded(key) => Some(key.to_vec()),
@@ -238,9 +209,9 @@ impl NvTree {
             }
             let to = match &below {
                 Some(below) if is_inside => Bound::Excluded(&below[..]),
-                _ => walk.to,
+                _ => walk.range.to,
             };
-            let rest = Walk { to, ..*walk };
+            let rest = Walk { range: Range { to, ..walk.range }, ..*walk };
             let ends = Ends { first: true, last: true };
             if !shown.visit(&leaf, &rest, ends, visit)? || low.is_empty() || walk.is_above(&low) {
                 return Ok(());
@@ -327,10 +298,10 @@ impl Shown {
         let Shown { elements, key } = self;
         let (mut from, mut to) = (0, elements.len());
         if ends.first {
-            from = position(elements, |element| Ok(!walk.begins_at(&leaf.key_of(element)?)))?;
+            from = position(elements, |element| Ok(!walk.range.begins_at(&leaf.key_of(element)?)))?;
         }
         if ends.last {
-            to = position(elements, |element| Ok(walk.ends_after(&leaf.key_of(element)?)))?;
+            to = position(elements, |element| Ok(walk.range.ends_after(&leaf.key_of(element)?)))?;
         }
         let inside = elements.get(from..to).unwrap_or_default();
         let mut show = |element: &Element| show(leaf, element, key, visit);

@@ -13,8 +13,8 @@ use super::leaf::{Leaf, Range};
 use super::prints::{FREE, STALE, TOMB, hash, print};
 use super::room::erase_slots;
 use super::side::Guard;
-use crate::cdds::record::common;
 use crate::error::damaged;
+use crate::record::common;
 use crate::{Error, Retired};
 
 impl NvTree {

@@ -11,7 +11,7 @@ use super::format::{DELTA_MAX, Line};
 use super::leaf::{Leaf, has_record, read_of, write};
 use super::prints::{FREE, STALE, Slots, TOMB, all_slots, line, print};
 use super::side::Traits;
-use crate::cdds::record::head;
+use crate::record::head;
 use crate::simd::Bytes48;
 use crate::{Retained, Stamp, Writer};
 

@@ -1,70 +1,12 @@
-//! Records and bounds: variable-length bytes behind an object, read after one check.
+//! Bounds: the range of a node's keys, and what searches go by.
 
 use tembo_pmem::Region;
 use tembo_pool::Object;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
-use super::format::{BOUNDS_HEADER, BoundsHeader, RECORD_HEADER, RecordHeader, UNBOUNDED};
+use super::format::{BOUNDS_HEADER, BoundsHeader, UNBOUNDED};
 use crate::Error;
-use crate::error::damaged;
-use crate::head;
-
-/// Bytes of a record with a key and a value of these lengths.
-pub(crate) fn record_size(key_len: usize, value_len: usize) -> u64 {
-    RECORD_HEADER + key_len as u64 + value_len as u64
-}
-
-/// Writes and flushes an unpublished record.
-pub(crate) fn write_record(
-    region: &Region,
-    record: Object,
-    key: &[u8],
-    value: &[&[u8]],
-) -> Result<(), Error> {
-    let value_len: usize = value.iter().map(|part| part.len()).sum();
-    let header = RecordHeader { key_len: key.len() as u32, value_len: value_len as u32 };
-    let joined;
-    let mut parts: [&[u8]; 8] = [&[]; 8];
-    (parts[0], parts[1]) = (header.as_bytes(), key);
-    if value.len() <= 6 {
-        parts[2..2 + value.len()].copy_from_slice(value);
-    } else {
-        joined = value.concat();
-        parts[2] = &joined;
-    }
-    region
-        // ORDER: the record is durable before the commit that makes its entry visible.
-        .write("cdds.record.write", record.offset(), &parts)
-        .map_err(|error| Error::Pool(error.into()))
-}
-
-fn header<T: FromBytes>(region: &Region, object: Object) -> Result<T, Error> {
-    let bytes = region.bytes(object.offset(), size_of::<T>() as u64)?;
-    match T::read_from_bytes(bytes) {
-        Ok(header) => Ok(header),
-        Err(_) => damaged(object.offset(), "a record's header"),
-    }
-}
-
-/// Key and value of a published record.
-pub(crate) fn read_record(region: &Region, record: Object) -> Result<(&[u8], &[u8]), Error> {
-    let RecordHeader { key_len, value_len } = header(region, record)?;
-    let bytes = body(region, record, RECORD_HEADER, u64::from(key_len) + u64::from(value_len))?;
-    Ok(bytes.split_at(key_len as usize))
-}
-
-/// The key of a published record.
-pub(crate) fn read_key(region: &Region, record: Object) -> Result<&[u8], Error> {
-    let RecordHeader { key_len, .. } = header(region, record)?;
-    body(region, record, RECORD_HEADER, u64::from(key_len))
-}
-
-fn body(region: &Region, object: Object, header: u64, len: u64) -> Result<&[u8], Error> {
-    if header + len > object.size() {
-        return damaged(object.offset(), "a record that fits its object");
-    }
-    Ok(region.bytes(object.offset() + header, len)?)
-}
+use crate::record::{body, common, header};
 
 /// The range of keys of a node: above `low`, up to and including `high`; `None` is no bound.
 ///
@@ -130,22 +72,10 @@ impl<'r> Bounds<'r> {
     }
 }
 
-/// How many bytes the keys have in common at their beginning, as far as a prefix can be long.
-pub(crate) fn common(a: &[u8], b: &[u8]) -> u16 {
-    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    common.min(usize::from(u16::MAX)) as u16
-}
-
 /// The shortest key that separates: not below `left`, below `right`. Needs `left < right`.
 pub(crate) fn separator<'k>(left: &'k [u8], right: &'k [u8]) -> &'k [u8] {
     let common = left.iter().zip(right).take_while(|(a, b)| a == b).count();
     if right.len() > common + 1 && left.len() > common { &right[..=common] } else { left }
-}
-
-/// The eight bytes of `key` after `prefix_len` of them, big-endian, padded with zeros.
-#[inline]
-pub(crate) fn head(key: &[u8], prefix_len: u16) -> u64 {
-    head::head(key, prefix_len.into())
 }
 
 /// Sixteen bits of a hash of `key`, in the place above an object's bits.
@@ -170,6 +100,7 @@ pub(crate) const FINGERPRINT_MASK: u64 = 0xffff << 48;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::head;
 
     fn keys() -> Vec<Vec<u8>> {
         let mut keys = vec![vec![]];

@@ -58,7 +58,7 @@ fn seeded(kind: Kind, count: u64) -> Tally {
 #[test]
 fn any_bytes_may_be_offered_as_a_pool() {
     offer(Kind::Pool, corpus(Kind::Pool, "pool").into_iter());
-    let tally = seeded(Kind::Pool, 5000);
+    let tally = seeded(Kind::Pool, 3000);
     // Most get past the checksums; some are noticed at opening, some later, some never.
     let least = tally.cases / 10;
     assert!(tally.refused.min(tally.damaged).min(tally.sound) > least, "{tally:?}");
@@ -67,14 +67,14 @@ fn any_bytes_may_be_offered_as_a_pool() {
 #[test]
 fn any_bytes_may_be_served() {
     offer(Kind::Served, corpus(Kind::Served, "pool").into_iter());
-    let tally = seeded(Kind::Served, 3000);
+    let tally = seeded(Kind::Served, 2000);
     assert!(tally.refused.min(tally.sound) > tally.cases / 10, "{tally:?}");
 }
 
 #[test]
 fn any_bytes_may_be_offered_as_a_log() {
     offer(Kind::Log, corpus(Kind::Log, "log").into_iter());
-    let tally = seeded(Kind::Log, 5000);
+    let tally = seeded(Kind::Log, 3000);
     assert!(tally.refused.min(tally.sound) > tally.cases / 10, "{tally:?}");
     assert!(tally.damaged > tally.cases / 50, "{tally:?}");
 }

@@ -9,7 +9,7 @@ use tembo_pool::{Geometry, PoolOptions};
 
 use super::Kind;
 use super::fill::fill;
-use super::format::{LOG_IDENTITY, POOL_IDENTITY};
+use super::format::{LOG_IDENTITIES, POOL_IDENTITY};
 
 /// Inputs of the corpus, without the zeroes at their ends.
 struct Stock {
@@ -59,16 +59,17 @@ pub(super) fn crashed_log(index: IndexKind) -> Vec<u8> {
 /// that they are.
 pub(super) fn log_of(pool: &[u8]) -> Option<Vec<u8>> {
     let is_its = |index: &IndexKind| {
-        pool.get(POOL_IDENTITY).is_some_and(|own| own == &stock(*index).crashed[POOL_IDENTITY])
+        pool.get(POOL_IDENTITY)
+            .is_some_and(|own| Some(own) == stock(*index).crashed.get(POOL_IDENTITY))
     };
     IndexKind::ALL.into_iter().find(is_its).map(crashed_log)
 }
 
-/// The pool that was in use whose log these bytes say that they are; else any.
+/// The pool that was in use whose log these bytes say that they are, in one of their headers; else any.
 pub(super) fn pool_of(log: &[u8]) -> Vec<u8> {
-    let is_its = |index: &IndexKind| {
-        log.get(LOG_IDENTITY).is_some_and(|own| own == &stock(*index).log[LOG_IDENTITY])
-    };
+    let says = |at: usize, pool: &[u8]| log.get(at..at + 16) == pool.get(POOL_IDENTITY);
+    let is_its =
+        |index: &IndexKind| LOG_IDENTITIES.into_iter().any(|at| says(at, stock(*index).crashed));
     crashed(IndexKind::ALL.into_iter().find(is_its).unwrap_or_default())
 }
 

@@ -18,8 +18,8 @@ pub(super) const SEALED: [(usize, u8); 3] = [(4160, 1), (4168, 2), (4176, 3)];
 /// The superblock's words that are used end here.
 pub(super) const ROOTS_END: usize = 4352;
 
-/// Identity of the pool in a log's header.
-pub(super) const LOG_IDENTITY: Range<usize> = 16..32;
+/// Identity of the pool in a log's headers.
+pub(super) const LOG_IDENTITIES: [usize; 2] = [SLOTS[0] + 16, SLOTS[1] + 16];
 /// A log's ring begins here.
 pub(super) const RING: usize = 4096;
 /// Sequence of a slot's header, in a log.

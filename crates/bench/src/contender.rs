@@ -8,11 +8,12 @@ mod paper;
 mod wall;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 use tembo_index::IndexKind;
 use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
-use tembo_pmem::Emulation;
+use tembo_pmem::{Emulation, Observer};
 use tembo_pool::{Geometry, Pool};
 
 use crate::bplus::{Design, Flushed};
@@ -57,6 +58,15 @@ pub trait Contender {
 
     /// Bytes that it takes in its pool.
     fn used_bytes(&self) -> u64;
+
+    /// Puts a value of `size` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Absent`]: it keeps numbers only; those of what lies below.
+    fn put_record(&mut self, key: u64, size: usize) -> Result<(), Error> {
+        let _ = (key, size);
+        Err(Error::Absent("values of any length"))
+    }
 
     /// Itself, if several threads may use it at once.
     fn shared(&self) -> Option<&dyn Shared> {
@@ -230,6 +240,24 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// An empty one in memory, where `observer` is told of every store.
+    pub(crate) fn watched(
+        self,
+        size: Size,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Box<dyn Driven>, Error> {
+        let pool = volatile_pool(size, Some(observer))?;
+        Ok(match self {
+            Kind::Cdds => Box::new(bare::Bare::over(pool, size, IndexKind::Cdds)?),
+            Kind::Nvtree => Box::new(bare::Bare::over(pool, size, IndexKind::Nvtree)?),
+            Kind::CddsPaper => Box::new(baseline::Baseline::over(pool, size, Design::Cdds)?),
+            Kind::Bplus => Box::new(baseline::Baseline::over(pool, size, Design::Plain)?),
+            _ => return Err(Error::Absent("a way to watch this one")),
+        })
+    }
+}
+
 /// Pools in the `flush` domain, emulated where the medium is not persistent memory.
 fn pool_options(size: Size) -> PoolOptions {
     let (domain, emulation) = (DomainRequest::Flush, size.emulation);
@@ -254,8 +282,9 @@ const VOLATILE_MIN: u64 = 256 << 20;
 const VOLATILE_PER_KEY: u64 = 1024;
 
 /// A pool in memory, where flushes do nothing.
-fn volatile_pool(size: Size) -> Result<Pool, Error> {
+fn volatile_pool(size: Size, observer: Option<Arc<dyn Observer>>) -> Result<Pool, Error> {
     let mut options = pool_options(size);
+    options.region.observer = observer;
     options.size = VOLATILE_MIN + size.keys * VOLATILE_PER_KEY;
     options.region.size_max = options.size;
     Ok(Pool::volatile(&options)?)

@@ -40,6 +40,9 @@ pub(crate) trait Driven {
 
     fn flushed(&self) -> Option<Flushed>;
 
+    /// Puts values of so many bytes.
+    fn insert_records(&mut self, plan: &[u64], size: usize) -> Result<(), Error>;
+
     /// Does reads and updates in that order: the keys, and whether each is updated.
     fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Turn, Error>;
 }
@@ -86,6 +89,10 @@ impl<C: Contender> Driven for C {
 
     fn flushed(&self) -> Option<Flushed> {
         Contender::flushed(self)
+    }
+
+    fn insert_records(&mut self, plan: &[u64], size: usize) -> Result<(), Error> {
+        plan.iter().try_for_each(|key| self.put_record(*key, size))
     }
 
     fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Turn, Error> {

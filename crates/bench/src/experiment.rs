@@ -5,13 +5,19 @@
 //! everywhere.
 
 mod adaptive;
+mod amplification;
 mod berkeley;
+mod cache;
+mod effort;
+mod ftrace;
 mod index;
 mod micro;
 mod nvtree_insert;
 mod nvtree_other;
 mod served;
+mod stack;
 mod transactions;
+mod wear;
 mod ycsb;
 
 use std::path::{Path, PathBuf};
@@ -60,13 +66,20 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "micro", title: micro::TITLE, run: micro::micro },
     Experiment { name: "micro-disk", title: micro::TITLE_DISK, run: micro::micro_disk },
     Experiment { name: "latency", title: micro::TITLE_LATENCY, run: micro::latency },
+    Experiment { name: "amplification", title: amplification::TITLE, run: amplification::run },
     Experiment { name: "ycsb", title: ycsb::TITLE, run: ycsb::memory },
     Experiment { name: "ycsb-disk", title: ycsb::TITLE_DISK, run: ycsb::disk },
     Experiment { name: "transactions", title: transactions::TITLE, run: transactions::run },
+    Experiment { name: "thesis-3", title: stack::TITLE, run: stack::layers_of_stack },
+    Experiment { name: "thesis-5.2", title: stack::TITLE_FLUSH, run: stack::flushing },
     Experiment { name: "cdds-5.3", title: berkeley::TITLE, run: berkeley::run },
+    Experiment { name: "thesis-5.4", title: effort::TITLE, run: effort::versions },
+    Experiment { name: "thesis-t5.1", title: effort::TITLE_LINES, run: effort::code },
     Experiment { name: "thesis-5.5", title: served::TITLE_LOGGING, run: served::logging },
     Experiment { name: "thesis-5.6", title: served::TITLE_SESSION, run: served::session },
     Experiment { name: "thesis-5.7", title: served::TITLE_STATUS, run: served::status },
+    Experiment { name: "thesis-6", title: wear::TITLE, run: wear::by_place_and_time },
+    Experiment { name: "thesis-6.5", title: wear::TITLE_LOGGING, run: wear::against_log },
     Experiment { name: "nvtree-1", title: nvtree_insert::TITLE_COST, run: nvtree_insert::cost },
     Experiment {
         name: "nvtree-5",
@@ -78,6 +91,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: nvtree_insert::TITLE_COUNT,
         run: nvtree_insert::by_count,
     },
+    Experiment { name: "nvtree-6", title: cache::TITLE, run: cache::misses },
     Experiment { name: "nvtree-7", title: nvtree_other::TITLE, run: nvtree_other::by_node_size },
     Experiment { name: "nvtree-7d", title: nvtree_other::TITLE_MIXED, run: nvtree_other::mixed },
     Experiment { name: "nvtree-8", title: adaptive::TITLE, run: adaptive::skewed },
@@ -93,7 +107,65 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Figures of the documents that nobody can repeat on one machine, or not on this one.
-const IMPOSSIBLE: &[(&str, &str)] = &[];
+const IMPOSSIBLE: &[(&str, &str)] = &[
+    (
+        "thesis 5.6 and 5.7: a cluster with Cassandra",
+        "one machine; Redis and memcached stand there",
+    ),
+    ("thesis 5.2: questions to a second socket", "one socket, and no counters of its uncore"),
+    (
+        "thesis 3.2: the block RAM device",
+        "no module brd; a loop device on a tmpfs stands for it, if this user may make one",
+    ),
+    (
+        "thesis 5.5: Redis with a B-Tree",
+        "does not exist any more; an ordered map with a synced log stands for it",
+    ),
+    ("NV-Tree 1b and 6 by counters", "a guest has none; callgrind's simulation stands for them"),
+    (
+        "NV-Tree 5d and table 4 with 100 million keys",
+        "hours with the baselines; up to 10 million are done",
+    ),
+    (
+        "NV-Tree on an NVDIMM",
+        "none here: a tmpfs with real flush instructions, as in most of the paper's successors",
+    ),
+];
+
+/// Figures by their own names, and the experiments that have them.
+const FIGURES: &[(&str, &str)] = &[
+    ("thesis-5.3", "cdds-5.3"),
+    ("cdds-7", "cdds-5.3"),
+    ("thesis-6.1", "thesis-6"),
+    ("thesis-6.2", "thesis-6"),
+    ("thesis-6.3", "thesis-6"),
+    ("thesis-6.4", "thesis-6"),
+    ("nvtree-1a", "nvtree-1"),
+    ("nvtree-1b", "nvtree-6"),
+    ("nvtree-1c", "nvtree-1"),
+    ("nvtree-1d", "nvtree-1"),
+    ("nvtree-5a", "nvtree-5"),
+    ("nvtree-5b", "nvtree-5"),
+    ("nvtree-5c", "nvtree-5"),
+    ("nvtree-7a", "nvtree-7"),
+    ("nvtree-7b", "nvtree-7"),
+    ("nvtree-7c", "nvtree-7"),
+    ("nvtree-8a", "nvtree-8"),
+    ("nvtree-8b", "nvtree-8"),
+    ("nvtree-8c", "nvtree-8"),
+    ("nvtree-8d", "nvtree-8"),
+    ("nvtree-t4", "nvtree-9a"),
+    ("nvtree-6.5", "nvtree-9a"),
+];
+
+impl Experiment {
+    /// The experiment of that name, or that has the figure of that name.
+    pub fn named(name: &str) -> Option<Experiment> {
+        let figure = FIGURES.iter().find(|(figure, _)| *figure == name);
+        let name = figure.map_or(name, |(_, name)| *name);
+        EXPERIMENTS.iter().find(|experiment| experiment.name == name).copied()
+    }
+}
 
 /// What an experiment works with.
 pub(crate) struct Context<'c> {
@@ -131,6 +203,11 @@ impl Context<'_> {
         if !self.setting.quick {
             evict_caches();
         }
+    }
+
+    /// The binary `tembo`.
+    pub(crate) fn program(&self) -> &Path {
+        &self.setting.program
     }
 
     /// An empty folder, gone when it is dropped.
@@ -182,4 +259,22 @@ pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'
     let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let Setting { quick, seed, .. } = *setting;
     Report { machine: Machine::this(), time_s, quick, seed, findings, missing }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_figure_has_its_experiment() {
+        let names: HashSet<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+        assert_eq!(names.len(), EXPERIMENTS.len());
+        for (figure, name) in FIGURES {
+            let found = Experiment::named(figure).map(|experiment| experiment.name);
+            assert_eq!(found, Some(*name));
+            assert!(!names.contains(figure));
+        }
+    }
 }

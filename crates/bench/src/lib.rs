@@ -15,6 +15,7 @@ mod drive;
 mod error;
 mod experiment;
 mod finding;
+pub mod guard;
 mod keys;
 mod machine;
 pub mod nvtree_paper;

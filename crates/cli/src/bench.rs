@@ -1,6 +1,7 @@
 //! `tembo bench`: experiments, each by its name.
 
 mod experiments;
+mod guard;
 mod snapshot_held;
 
 use std::io::{self, Write};
@@ -31,6 +32,8 @@ enum Experiment {
     Records(Sizes),
     /// A snapshot held open while everything is overwritten
     SnapshotHeld(snapshot_held::Args),
+    /// Instructions, fences and lines of the hot paths, against what the repository has
+    Guard(guard::Guard),
 }
 
 #[derive(Debug, clap::Args)]
@@ -108,6 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         (Some(Experiment::Nvtree(args)), _) => nvtree(args),
         (Some(Experiment::Records(args)), _) => records(args),
         (Some(Experiment::SnapshotHeld(args)), _) => snapshot_held::run(args),
+        (Some(Experiment::Guard(args)), _) => guard::run(args),
         (None, Some(args)) => experiments::run(args),
         (None, None) => refuse(Exit::Usage, "tell an experiment; `tembo bench --help` names them"),
     }

@@ -41,10 +41,10 @@ impl Bare {
 
     /// With its flushes off.
     pub(super) fn volatile(size: Size, kind: IndexKind) -> Result<Bare, Error> {
-        Bare::over(volatile_pool(size)?, size, kind)
+        Bare::over(volatile_pool(size, None)?, size, kind)
     }
 
-    fn over(pool: Pool, size: Size, kind: IndexKind) -> Result<Bare, Error> {
+    pub(super) fn over(pool: Pool, size: Size, kind: IndexKind) -> Result<Bare, Error> {
         let pool = Arc::new(pool);
         let forest = Arc::new(Forest::new(pool.clone(), pool_options(size).region.size_max)?);
         let (dead, retained, mut retired) = Default::default();
@@ -172,6 +172,11 @@ impl Contender for Bare {
         let (from, to) = (Bound::Included(&from[..]), Bound::Unbounded);
         self.index.range(from, to, Direction::Forward, self.view(), &mut visit)?;
         Ok(count)
+    }
+
+    fn put_record(&mut self, key: u64, size: usize) -> Result<(), Error> {
+        let value = vec![7; size];
+        self.commit(Op::Put { key: &key.to_be_bytes(), value: &[&value] }).map(drop)
     }
 
     fn used_bytes(&self) -> u64 {

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tembo_pool::Pool;
+
 use super::{Size, nameless_pool, volatile_pool};
 use crate::bplus::{BplusTree, Design, Flushed};
 use crate::{Contender, Error};
@@ -13,15 +15,19 @@ pub(super) struct Baseline(BplusTree);
 impl Baseline {
     pub(super) fn new(folder: &Path, size: Size, design: Design) -> Result<Baseline, Error> {
         let pool = match design {
-            Design::Plain => volatile_pool(size)?,
+            Design::Plain => volatile_pool(size, None)?,
             _ => nameless_pool(folder, size)?,
         };
+        Baseline::over(pool, size, design)
+    }
+
+    pub(super) fn over(pool: Pool, size: Size, design: Design) -> Result<Baseline, Error> {
         Ok(Baseline(BplusTree::new(Arc::new(pool), design, size.node_size)?))
     }
 
     /// With its flushes off.
     pub(super) fn volatile(size: Size, design: Design) -> Result<Baseline, Error> {
-        Ok(Baseline(BplusTree::new(Arc::new(volatile_pool(size)?), design, size.node_size)?))
+        Baseline::over(volatile_pool(size, None)?, size, design)
     }
 }
 

@@ -133,3 +133,63 @@ fn table(out: &mut String, chart: &Chart) {
     }
     out.push_str("</table></details>");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Point, Series, Shape};
+    use crate::machine::Machine;
+    use crate::outcome::Spread;
+
+    fn report() -> Report {
+        let value = |median| Spread { median, best: median * 1.1, worst: median * 0.9 };
+        let points = |from: f64| {
+            let point = |n: u32| Point { at: n.to_string(), value: value(from * f64::from(n)) };
+            (1..6).map(point).collect()
+        };
+        let chart = |shape| Chart {
+            title: "a & b".into(),
+            x: "x".into(),
+            y: "y".into(),
+            shape,
+            series: vec![
+                Series { name: "<one>".into(), points: points(3.0) },
+                Series { name: "two".into(), points: points(40.0) },
+            ],
+        };
+        let mut finding = Finding::new("test", "A test", "nowhere");
+        finding.charts = [Shape::Bars, Shape::LogBars, Shape::Lines, Shape::LogLines, Shape::Heat]
+            .map(chart)
+            .into();
+        finding.duel("puts", "slow", Some(value(3.0)));
+        finding.duel("gets", "fast", Some(value(0.5)));
+        finding.claim("a figure", "7×", None);
+        let (findings, missing) = (vec![finding], Vec::new());
+        Report { machine: Machine::this(), time_s: 0, quick: true, seed: 1, findings, missing }
+    }
+
+    /// No reader fetches anything, losses come first, and text stays text.
+    #[test]
+    fn the_page_needs_nothing_else_and_begins_with_losses() {
+        let page = html(&report());
+        for outside in ["http://", "https://", "<script", "src="] {
+            let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
+            assert!(!found, "{outside}");
+        }
+        assert!(page.find("Where Tembo loses") < page.find("Where Tembo is faster"));
+        assert!(page.contains("faster in 1 of 2 comparisons"));
+        assert!(page.contains("prefers-color-scheme:dark") && !page.contains("<one>"));
+        assert_eq!(page.matches("<svg").count(), 5);
+        assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+
+    #[test]
+    fn an_older_report_gives_what_a_later_one_does_not_have() {
+        let (mut older, mut later) = (report(), report());
+        older.findings[0].name = "micro".into();
+        later.findings[0].name = "ycsb".into();
+        let both = later.with_older(older);
+        let names: Vec<&str> = both.findings.iter().map(|finding| &finding.name[..]).collect();
+        assert_eq!(names, ["micro", "ycsb"]);
+    }
+}

@@ -45,11 +45,14 @@ pub(super) struct Named {
 }
 
 fn name(name: &str) -> Result<String, String> {
-    let known = || EXPERIMENTS.iter().map(|experiment| experiment.name).chain([ALL, PAGE]);
-    if known().any(|other| other == name) {
+    if let Some(experiment) = Experiment::named(name) {
+        return Ok(experiment.name.to_owned());
+    }
+    if [ALL, PAGE].contains(&name) {
         return Ok(name.to_owned());
     }
-    Err(format!("known are {}", known().collect::<Vec<_>>().join(", ")))
+    let known: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    Err(format!("known are {ALL}, {PAGE}, {}", known.join(", ")))
 }
 
 pub(super) fn run(args: &Named) -> anyhow::Result<Exit> {

@@ -1,0 +1,222 @@
+//! Thesis, chapter 6: where and when media are written. Figures 6.1 to 6.5.
+//!
+//! The thesis watched every store with a changed valgrind; here the waist tells of each store to whoever
+//! observes it, as it does to the simulator.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tembo_pmem::{Observer, Stored};
+
+use super::Context;
+use super::index::name;
+use crate::contender::Size;
+use crate::drive::Driven;
+use crate::finding::{Finding, Shape};
+use crate::keys::Keys;
+use crate::sheet::{Labels, Sheet};
+use crate::{Error, Kind, Operation};
+
+pub(super) const TITLE: &str = "Where and when media are written";
+pub(super) const TITLE_LOGGING: &str = "Bytes written: versions against a log";
+
+/// Words stored, by the granule that they lie in.
+pub(crate) struct Wear {
+    granule: u64,
+    counts: Mutex<Vec<u64>>,
+}
+
+impl Wear {
+    fn new(granule: u64) -> Arc<Wear> {
+        Arc::new(Wear { granule, counts: Mutex::default() })
+    }
+
+    /// Takes what was counted.
+    fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Observer for Wear {
+    fn load(&self, _: u64, _: u64) {}
+
+    fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        perform();
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = (stored.offset..stored.offset + stored.len()).step_by(8);
+        for granule in words.map(|offset| (offset / self.granule) as usize) {
+            if granule >= counts.len() {
+                counts.resize(granule + 1, 0);
+            }
+            counts[granule] += 1;
+        }
+    }
+
+    fn flush(&self, _: &'static str, _: u64, _: u64) {}
+
+    fn fence(&self, _: &'static str) {}
+
+    fn sync(&self) {}
+
+    fn grow(&self, _: u64) {}
+}
+
+/// The B+-Tree stands for STX's, which the thesis measured.
+const KINDS: [Kind; 4] = [Kind::Cdds, Kind::CddsPaper, Kind::Bplus, Kind::Nvtree];
+
+const NODE_SIZE: u32 = 512;
+
+/// A page of memory.
+const PAGE: u64 = 4096;
+
+fn watched(kind: Kind, keys: u64, wear: &Arc<Wear>) -> Result<Box<dyn Driven>, Error> {
+    let contender = kind.watched(Size::new(keys, NODE_SIZE), wear.clone())?;
+    // What making it has written is no part of the figures.
+    wear.take();
+    Ok(contender)
+}
+
+pub(super) fn by_place_and_time(context: &mut Context<'_>) -> Result<Finding, Error> {
+    let mut finding = Finding::new("thesis-6", TITLE, "Thesis, figures 6.1 to 6.4");
+    by_node(context, &mut finding)?;
+    by_page(context, &mut finding)?;
+    by_time(context, &mut finding)?;
+    finding.note("Words stored are counted at the waist, before any cache. Time is told in operations, not in cycles, so that a run is like every other. Allocators keep nothing on media here, so all of it is trees.");
+    Ok(finding)
+}
+
+/// Figures 6.1 and 6.2: a thousand keys.
+fn by_node(context: &mut Context<'_>, finding: &mut Finding) -> Result<(), Error> {
+    let mut sheet = Sheet::default();
+    let keys = Keys { count: 1000, seed: context.seed() };
+    let plan = keys.shuffled(0);
+    for kind in KINDS {
+        context.turn(&format!("by node: {}", name(kind)))?;
+        let wear = Wear::new(NODE_SIZE.into());
+        watched(kind, keys.count, &wear)?.turn(Operation::Insert, &plan)?;
+        let nodes: Vec<u64> = wear.take().into_iter().filter(|words| *words > 0).collect();
+        for (place, words) in nodes.iter().enumerate() {
+            sheet.push(name(kind), place + 1, *words as f64);
+        }
+        let document = match kind {
+            Kind::CddsPaper => "93",
+            Kind::Bplus => "47",
+            _ => "–",
+        };
+        let what = format!("nodes written for 1000 keys, {}", name(kind));
+        finding.claim(&what, document, Some(nodes.len().to_string()));
+    }
+    let labels = Labels {
+        title: "Writes to each node, 1000 keys (6.1, 6.2)",
+        x: "nodes in the order of their addresses",
+        y: "words written",
+    };
+    finding.charts.push(sheet.chart(Shape::Heat, labels));
+    Ok(())
+}
+
+/// Figure 6.3: a hundred thousand keys.
+fn by_page(context: &mut Context<'_>, finding: &mut Finding) -> Result<(), Error> {
+    let mut sheet = Sheet::default();
+    let keys = Keys { count: 100_000, seed: context.seed() };
+    let plan = keys.shuffled(0);
+    let mut most = Vec::new();
+    for kind in KINDS {
+        context.turn(&format!("by page: {}", name(kind)))?;
+        let wear = Wear::new(PAGE);
+        watched(kind, keys.count, &wear)?.turn(Operation::Insert, &plan)?;
+        let mut pages: Vec<u64> = wear.take().into_iter().filter(|words| *words > 0).collect();
+        pages.sort_unstable();
+        for percent in (0..=100).step_by(5) {
+            let place = (pages.len() - 1) * percent / 100;
+            sheet.push(name(kind), percent, pages[place] as f64);
+        }
+        let (least, greatest) = (pages[0], pages[pages.len() - 1]);
+        let mean = pages.iter().sum::<u64>() as f64 / pages.len() as f64;
+        most.push((kind, greatest as f64 / mean));
+        let document = if kind == Kind::Bplus { "36 to 16,817" } else { "even" };
+        let here = format!("{least} to {greatest}, mean {mean:.0}");
+        finding.claim(&format!("writes to a page, {}", name(kind)), document, Some(here));
+    }
+    let labels = Labels {
+        title: "Writes to each page, 100,000 keys (6.3)",
+        x: "% of the pages, from the least written on",
+        y: "words written to a page",
+    };
+    finding.charts.push(sheet.chart(Shape::LogLines, labels));
+    let of = |kind| most.iter().find(|(other, _)| *other == kind).map_or(0.0, |(_, ratio)| *ratio);
+    finding.sentence = format!(
+        "The hottest page gets {:.1} times the mean with the CDDS here, {:.1} with the B+-Tree, {:.1} with the NV-Tree here.",
+        of(Kind::Cdds),
+        of(Kind::Bplus),
+        of(Kind::Nvtree)
+    );
+    Ok(())
+}
+
+/// Figure 6.4.
+fn by_time(context: &mut Context<'_>, finding: &mut Finding) -> Result<(), Error> {
+    const BINS: usize = 100;
+    let keys = Keys { count: 5_000, seed: context.seed() };
+    let plan = keys.shuffled(0);
+    context.turn("by time")?;
+    let wear = Wear::new(PAGE);
+    let mut tree = watched(Kind::Cdds, keys.count, &wear)?;
+    let (mut sheet, mut used) = (Sheet::default(), tree.used_bytes());
+    for (bin, piece) in plan.chunks(plan.len() / BINS).enumerate() {
+        tree.turn(Operation::Insert, piece)?;
+        sheet.push("words written", bin, wear.take().iter().sum::<u64>() as f64);
+        let now = tree.used_bytes();
+        sheet.push("words allocated", bin, now.saturating_sub(used) as f64 / 8.0);
+        used = now;
+    }
+    let labels = Labels {
+        title: "Writes and allocations over time, CDDS here (6.4)",
+        x: "time, 50 insertions a step",
+        y: "words",
+    };
+    finding.charts.push(sheet.chart(Shape::Lines, labels));
+    Ok(())
+}
+
+pub(super) fn against_log(context: &mut Context<'_>) -> Result<Finding, Error> {
+    let mut finding = Finding::new("thesis-6.5", TITLE_LOGGING, "Thesis, figure 6.5");
+    let count = 10_000;
+    let keys = Keys { count, seed: context.seed() };
+    let mut sheet = Sheet::default();
+    for value_size in [16_u64, 64, 256, 1024, 4096] {
+        for (series, kind) in
+            [("versions: CDDS here", Kind::Cdds), ("versions: NV-Tree here", Kind::Nvtree)]
+        {
+            context.turn(&format!("{value_size} B: {series}"))?;
+            let wear = Wear::new(PAGE);
+            let mut tree = watched(kind, 4 * count * value_size.div_ceil(1024), &wear)?;
+            tree.insert_records(&keys.shuffled(0), value_size as usize)?;
+            sheet.push(
+                series,
+                value_size,
+                wear.take().iter().sum::<u64>() as f64 * 8.0 / count as f64,
+            );
+        }
+        // One copy in the tree and one in the log, with its head of 9 bytes, and the tree's own stores.
+        let wear = Wear::new(PAGE);
+        watched(Kind::Bplus, count, &wear)?.turn(Operation::Insert, &keys.shuffled(0))?;
+        let tree = wear.take().iter().sum::<u64>() as f64 * 8.0 / count as f64;
+        let record = (8 + value_size) as f64;
+        sheet.push("a B+-Tree and a log", value_size, tree + 2.0 * record + 9.0);
+    }
+    let labels =
+        Labels { title: "Bytes written for an insertion", x: "bytes of a value", y: "bytes" };
+    finding.charts.push(sheet.chart(Shape::LogBars, labels));
+    let ratio = |size: u64| sheet.ratio("versions: CDDS here", "a B+-Tree and a log", size);
+    for size in [16, 256, 4096] {
+        let here = ratio(size).map(|ratio| format!("{:.2} of the log's", ratio.median));
+        finding.claim(&format!("bytes written with versions, values of {size} B"), "fewer", here);
+    }
+    finding.sentence = format!(
+        "With values of 4 KiB versions write {:.2} of what a tree with a log writes; with 16 bytes {:.2}.",
+        ratio(4096).map_or(0.0, |r| r.median),
+        ratio(16).map_or(0.0, |r| r.median)
+    );
+    finding.note("The log's side is counted, not run: the record once in memory and once in the log, and the words that a B+-Tree of 512 B nodes stores. The thesis plots writes over time and sees the log's compactions besides.");
+    Ok(finding)
+}

@@ -1,0 +1,76 @@
+//! `tembo bench guard`: instructions, fences and lines of the hot paths against what the repository has.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tembo_bench::Kind;
+use tembo_bench::guard::{self, Change, Counts};
+
+use crate::exit::{Exit, refuse};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Guard {
+    /// The counts that are kept
+    #[arg(long, value_name = "FILE", default_value = "crates/bench/guard.json")]
+    counts: PathBuf,
+    /// Keep what is counted now
+    #[arg(long)]
+    write: bool,
+    /// Only run the cases: what is started under callgrind
+    #[arg(long, hide = true)]
+    run: bool,
+    /// With --run: insert into this tree
+    #[arg(long, hide = true, value_parser = super::kind)]
+    tree: Option<Kind>,
+    #[arg(long, hide = true, default_value_t = 10_000)]
+    keys: u64,
+    #[arg(long, hide = true, default_value_t = 1024)]
+    node_size: u32,
+}
+
+pub(super) fn run(args: &Guard) -> anyhow::Result<Exit> {
+    let mut out = io::stdout().lock();
+    if let (true, Some(kind)) = (args.run, args.tree) {
+        let folder = std::env::temp_dir().join(format!("tembo-guard-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let inserted = guard::insert(kind, &folder, args.keys, args.node_size);
+        // Its one file has no name any more.
+        let _ = fs::remove_dir(&folder);
+        inserted?;
+        return Ok(Exit::Done);
+    }
+    if args.run {
+        writeln!(out, "{}", serde_json::to_string(&guard::run()?)?)?;
+        return Ok(Exit::Done);
+    }
+    let program = std::env::current_exe().context("finding this program")?;
+    let read = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
+    let (counted, has_valgrind) = guard::count(&program, &["bench", "guard", "--run"], &read)?;
+    if !has_valgrind {
+        writeln!(out, "instructions: SKIPPED, for there is no valgrind")?;
+    }
+    if args.write {
+        let text = serde_json::to_string_pretty(&counted)?;
+        fs::write(&args.counts, text + "\n")
+            .with_context(|| format!("writing {}", args.counts.display()))?;
+        return Ok(Exit::Done);
+    }
+    let bytes = fs::read(&args.counts);
+    let bytes = bytes.with_context(|| format!("reading {}", args.counts.display()))?;
+    let stored: Counts = serde_json::from_slice(&bytes).context("reading the counts")?;
+    let changes = guard::changes(&stored, &counted);
+    for Change { case, what, stored, counted } in &changes {
+        let text = |count: &Option<f64>| count.map_or("none".into(), |count| count.to_string());
+        writeln!(out, "{case}: {what} {} -> {}", text(stored), text(counted))?;
+    }
+    if changes.is_empty() {
+        writeln!(out, "guard: {} cases cost what they did", stored.len())?;
+        return Ok(Exit::Done);
+    }
+    refuse(
+        Exit::Other,
+        "costs have changed; if that is meant, `tembo bench guard --write` keeps them",
+    )
+}

@@ -12,11 +12,13 @@ run: build
 build:
 	cargo build --release --package tembo-cli
 
-# Everything: what `cargo xtask ci` checks, the short kill test among it, then real clients.
+# Everything: what `cargo xtask ci` checks, the short kill test among it, what the hot paths cost, then
+# real clients.
 test:
 	scripts/setup.sh </dev/null
 	cargo xtask ci </dev/null
 	$(MAKE) --no-print-directory build
+	$(TARGET)/release/tembo bench guard </dev/null
 	scripts/clients.sh $(TARGET)/release/tembo </dev/null
 
 fmt:

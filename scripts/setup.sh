@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings what the tests and benchmarks need beside Rust: Redis's own tools, and redis-py.
+# Brings what the tests and benchmarks need beside Rust: Redis's own tools, redis-py, and valgrind.
 #
 # Debian's packages come through apt when this may (root, or sudo without a password); otherwise it
 # says which to install. redis-py goes into a virtual environment in target/venv. No service is
@@ -11,6 +11,7 @@ missing=""
 have() { command -v "$1" >/dev/null 2>&1; }
 have redis-benchmark && have redis-cli && have redis-check-rdb || missing="$missing redis-tools"
 have python3 || missing="$missing python3"
+have valgrind || missing="$missing valgrind"
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
 
 install_packages() {

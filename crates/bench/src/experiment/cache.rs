@@ -7,6 +7,7 @@ use std::process::Command;
 use super::Context;
 use super::index::{NODE_SIZES, name};
 use crate::finding::{Finding, Shape};
+use crate::guard;
 use crate::rival::{Medium, failed};
 use crate::sheet::{Labels, Sheet};
 use crate::{Error, Kind};
@@ -36,8 +37,7 @@ fn simulate(
     let out = folder.path().join("out");
     let error = failed("callgrind");
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--cache-sim=yes", LAST_CACHE]);
-    command.args(["--toggle-collect=*guard*guarded*", "--dump-after=*guard*guarded*"]);
+    command.args(guard::CALLGRIND).args(["--cache-sim=yes", LAST_CACHE]);
     command.arg(format!("--callgrind-out-file={}", out.display()));
     command.arg(context.program()).args(["bench", "guard", "--run", "--tree", kind.name()]);
     command.arg("--keys").arg(keys.to_string()).arg("--node-size").arg(node_size.to_string());

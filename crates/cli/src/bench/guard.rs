@@ -65,12 +65,11 @@ pub(super) fn run(args: &Guard) -> anyhow::Result<Exit> {
         let text = |count: &Option<f64>| count.map_or("none".into(), |count| count.to_string());
         writeln!(out, "{case}: {what} {} -> {}", text(stored), text(counted))?;
     }
-    if changes.is_empty() {
-        writeln!(out, "guard: {} cases cost what they did", stored.len())?;
+    if changes.iter().all(Change::is_better) {
+        writeln!(out, "guard: {} cases cost no more than they did", stored.len())?;
         return Ok(Exit::Done);
     }
-    refuse(
-        Exit::Other,
-        "costs have changed; if that is meant, `tembo bench guard --write` keeps them",
-    )
+    let what =
+        "hot paths cost more; if that is meant, `tembo bench guard --write` keeps the counts";
+    refuse(Exit::Other, what)
 }

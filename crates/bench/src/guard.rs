@@ -1,7 +1,7 @@
 //! The regression guard that noise cannot fool: instructions, fences and lines of the hot paths.
 //!
-//! Cases run in one process under callgrind: it begins to count where [`counted`] begins and writes down
-//! what it has where [`guarded`] ends. The store is volatile, so that what is counted is the same code on every machine: no flush
+//! Cases run in one process under callgrind: it begins to count where `counted` begins and writes down
+//! what it has where `guarded` ends. The store is volatile, so that what is counted is the same code on every machine: no flush
 //! instruction, and no wider vectors than valgrind knows. Counts are kept in the repository; they change
 //! with the code and with the pinned compiler only.
 

@@ -41,9 +41,11 @@ fn a_bank_in_persistent_memory_keeps_its_books() {
 }
 
 #[test]
-fn a_history_is_judged() {
-    let few = ["histories", "--index", "nvtree", "--level", "single", "--operations", "20000"];
-    let judged = torture(&few);
-    assert!(judged["operations"].as_u64().unwrap() >= 20_000, "{judged}");
-    assert_eq!(judged["violation"], serde_json::Value::Null);
+fn histories_are_judged() {
+    for level in ["single", "snapshot", "serialisable"] {
+        let few = ["histories", "--index", "nvtree", "--level", level, "--operations", "20000"];
+        let judged = torture(&few);
+        assert!(judged["operations"].as_u64().unwrap() >= 20_000, "{judged}");
+        assert_eq!(judged["violation"], serde_json::Value::Null);
+    }
 }

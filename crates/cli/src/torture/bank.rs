@@ -13,6 +13,7 @@ use serde::Serialize;
 use tembo_torture::Random;
 use tembo_torture::bank::{Audit, Bank};
 
+use crate::bytes::Bytes;
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
 use crate::progress;
@@ -64,6 +65,7 @@ struct Audited {
     accounts: u32,
     seed: u64,
     pool_bytes: u64,
+    object_bytes: u64,
     seconds: f64,
 }
 
@@ -87,6 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         accounts: args.accounts,
         seed: args.seed,
         pool_bytes: std::fs::metadata(&rounds.pool)?.len(),
+        object_bytes: rounds.object_bytes,
         seconds: began.elapsed().as_secs_f64(),
     };
     std::fs::remove_dir_all(&folder)?;
@@ -94,6 +97,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let Audited { transfers, acknowledged, kills, .. } = audited;
     lines.add("transfers", format!("{transfers}, {acknowledged} of them acknowledged"));
     lines.add("kills", kills);
+    lines.add("pool", Bytes(audited.pool_bytes));
+    lines.add("objects in it", Bytes(audited.object_bytes));
     lines.add("time", format!("{:.1} s", audited.seconds));
     lines.add("result", "every acknowledged transfer is there, and the total is what it was");
     print(args.json, &audited, &lines)?;
@@ -120,13 +125,15 @@ struct Rounds<'a> {
     random: Random,
     kills: u64,
     acknowledged: u64,
+    /// What the pool holds at last.
+    object_bytes: u64,
 }
 
 impl<'a> Rounds<'a> {
     fn new(args: &'a Args, pool: PathBuf) -> Rounds<'a> {
         let audit = Audit::new(args.accounts, args.threads);
         let random = Random::new(args.seed);
-        Rounds { args, pool, audit, random, kills: 0, acknowledged: 0 }
+        Rounds { args, pool, audit, random, kills: 0, acknowledged: 0, object_bytes: 0 }
     }
 
     fn run(&mut self) -> anyhow::Result<()> {
@@ -141,7 +148,13 @@ impl<'a> Rounds<'a> {
         }
         bar.finish_and_clear();
         // Nothing that was followed before has changed since.
-        self.look(|audit, bank| audit.follow_again(bank))
+        self.look(|audit, bank| audit.follow_again(bank))?;
+        let found = args.store.open(&self.pool)?.check()?;
+        if found.leaked > 0 {
+            bail!("{} objects are reachable by nobody", found.leaked);
+        }
+        self.object_bytes = found.account.object_bytes;
+        Ok(())
     }
 
     /// Opens what was left, which is recovery, and audits it.
@@ -158,8 +171,9 @@ impl<'a> Rounds<'a> {
     fn round(&mut self) -> anyhow::Result<Vec<Option<u64>>> {
         let mut process = self.spawn()?;
         let output = process.stdout.take().context("the process has no output")?;
-        let per_round = (2 * self.args.transfers / self.args.kills).max(2);
-        // One in four is killed by the clock: while it opens the pool, or soon after.
+        // One in four is killed by the clock: while it opens the pool, or soon after. The others make half
+        // of this on average.
+        let per_round = (3 * self.args.transfers / self.args.kills).max(2);
         let (goal, patience) = if self.random.below(4) == 0 {
             (u64::MAX, Duration::from_micros(self.random.number() % 60_000))
         } else {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tembo_pmem::{Region, Table};
+use tembo_pmem::{Region, Table, write};
 use tembo_pool::{Object, Pool};
 
 use crate::cdds::format::capacity;
@@ -117,7 +117,7 @@ impl Forest {
 
     fn put_dead(&self, dead: Arc<DeadIntervals>) {
         let has_dead = !dead.intervals().is_empty();
-        self.horizon.write().unwrap_or_else(PoisonError::into_inner).dead = dead;
+        write(&self.horizon).dead = dead;
         self.has_dead.store(has_dead, Ordering::Release);
     }
 
@@ -135,6 +135,6 @@ impl Forest {
 
     /// Tells which versions are retained: to be called before what is not needed is freed.
     pub fn set_retained(&self, retained: Arc<Retained>) {
-        self.horizon.write().unwrap_or_else(PoisonError::into_inner).retained = retained;
+        write(&self.horizon).retained = retained;
     }
 }

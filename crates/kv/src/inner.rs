@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, VERSION_MAX, Writer};
-use tembo_pmem::Region;
+use tembo_pmem::{Region, lock};
 use tembo_pool::Pool;
 
 use crate::catalogue::{Catalogue, index_number};
@@ -88,7 +88,7 @@ impl Inner {
 
     /// The writer's lock, by whoever has taken the state.
     pub(crate) fn lock_taken(&self) -> MutexGuard<'_, WriterState> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writer)
     }
 
     /// Lets others have the writer's lock.

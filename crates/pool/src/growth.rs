@@ -1,6 +1,6 @@
 //! How a pool comes by more space: the frontier is raised, and behind it the pool grows.
 
-use std::sync::PoisonError;
+use tembo_pmem::lock;
 
 use crate::allocator::{Allocator, Knowledge};
 use crate::format::{SUPERBLOCK, Sealed, Superblock};
@@ -54,7 +54,7 @@ impl Pool {
     /// Grows the pool until the chunk before `needed` is part of it; `size` is what was asked for.
     /// Durable when it returns, because the region's growth is. Others go on allocating meanwhile.
     pub(crate) fn grow_to(&self, needed: u32, size: u64) -> Result<(), Error> {
-        let _one_at_a_time = self.growth().lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(self.growth());
         let layout = self.layout();
         let (end, recovering) = {
             let allocator = self.shared().lock();

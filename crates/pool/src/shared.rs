@@ -1,7 +1,9 @@
 //! What a pool, its sweep and its census have in common: the allocator behind its lock.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use tembo_pmem::lock;
 
 use crate::allocator::Allocator;
 use crate::geometry::Layout;
@@ -25,7 +27,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Allocator> {
-        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.allocator)
     }
 
     pub(crate) fn frontier(&self) -> u32 {

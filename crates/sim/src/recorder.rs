@@ -12,17 +12,24 @@ use crate::event::{Event, LINE, Piece, Step, pieces};
 pub struct Recorder {
     log: Mutex<Log>,
     without: Option<String>,
+    who: Option<fn() -> u64>,
 }
 
 #[derive(Default)]
 struct Log {
     events: Vec<Event>,
-    threads: Vec<ThreadId>,
+    threads: Vec<Id>,
+}
+
+/// Who did it.
+#[derive(PartialEq, Eq)]
+enum Id {
+    Thread(ThreadId),
+    Told(u64),
 }
 
 impl Log {
-    fn note(&mut self, step: Step) {
-        let id = std::thread::current().id();
+    fn note(&mut self, id: Id, step: Step) {
         let thread = match self.threads.iter().position(|other| *other == id) {
             Some(thread) => thread,
             None => {
@@ -45,6 +52,22 @@ impl Recorder {
         Arc::new(Recorder { without: Some(name.to_owned()), ..Recorder::default() })
     }
 
+    /// One that asks which thread it is that does something: for threads that share one of the system.
+    pub fn asking(who: fn() -> u64) -> Arc<Recorder> {
+        Arc::new(Recorder { who: Some(who), ..Recorder::default() })
+    }
+
+    fn note(&self, step: Step) {
+        self.log().note(self.id(), step);
+    }
+
+    fn id(&self) -> Id {
+        match self.who {
+            Some(who) => Id::Told(who()),
+            None => Id::Thread(std::thread::current().id()),
+        }
+    }
+
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +84,7 @@ impl Recorder {
 
     /// Says that another operation begins.
     pub fn begin_operation(&self) {
-        self.log().note(Step::Operation);
+        self.note(Step::Operation);
     }
 
     /// The steps; the recorder has seen nothing from here on.
@@ -97,26 +120,27 @@ impl Observer for Recorder {
         }
         let mut log = self.log();
         perform();
-        pieces(stored.name, stored.offset, stored.parts, |piece| log.note(Step::Store(piece)));
+        let note = |piece| log.note(self.id(), Step::Store(piece));
+        pieces(stored.name, stored.offset, stored.parts, note);
     }
 
     fn flush(&self, name: &'static str, offset: u64, len: u64) {
         if len > 0 {
             let line = |offset: u64| (offset / LINE as u64) as u32;
             let (first, last) = (line(offset), line(offset + len - 1));
-            self.log().note(Step::Flush { name, first, last });
+            self.note(Step::Flush { name, first, last });
         }
     }
 
     fn fence(&self, name: &'static str) {
-        self.log().note(Step::Fence { name });
+        self.note(Step::Fence { name });
     }
 
     fn sync(&self) {
-        self.log().note(Step::Sync);
+        self.note(Step::Sync);
     }
 
     fn grow(&self, size: u64) {
-        self.log().note(Step::Grow { size });
+        self.note(Step::Grow { size });
     }
 }

@@ -2,10 +2,9 @@
 //! for its readers. Made on first touch from the node's entries; never on media.
 
 use std::array::from_fn;
-use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use tembo_pmem::prefetch;
+use tembo_pmem::{prefetch, wait};
 
 use super::format::CAPACITY_MAX;
 
@@ -190,7 +189,7 @@ impl Side {
         loop {
             let sequence = self.front.sequence.load(Ordering::Acquire);
             if sequence & 1 == 1 {
-                spin_loop();
+                wait();
                 continue;
             }
             if self.front.era.load(Ordering::Relaxed) != era {
@@ -229,7 +228,7 @@ impl Side {
                 fence(Ordering::Release);
                 return SideGuard { side: self };
             }
-            spin_loop();
+            wait();
         }
     }
 

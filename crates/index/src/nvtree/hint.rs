@@ -27,9 +27,9 @@
 
 pub(crate) mod entries;
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tembo_pmem::lock;
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -134,7 +134,7 @@ impl NvTree {
     pub(crate) fn write_hint(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
         self.complete()?;
         // No merge takes away what is written down, and no survey reads it half.
-        let _structure = self.structure.lock().unwrap_or_else(PoisonError::into_inner);
+        let _structure = lock(&self.structure);
         let before = self.hint_objects()?;
         let mut made = Vec::new();
         let written = self.write_pages(&mut made);

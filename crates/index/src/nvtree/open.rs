@@ -23,7 +23,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use tembo_pmem::lock;
 
 use super::NvTree;
 use super::headers::all_leaves;
@@ -81,7 +83,7 @@ impl Opening {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Unread>> {
-        self.hint.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.hint)
     }
 
     fn set_whole(&self, hint: &mut Option<Unread>) {

@@ -1,10 +1,9 @@
 //! The volatile side-car of a leaf: a lock for its writers, a sequence for its readers, and what
 //! finds a key without looking at all of the leaf. Made on first touch; never on media.
 
-use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use tembo_pmem::prefetch;
+use tembo_pmem::{prefetch, wait};
 use zerocopy::FromZeros;
 
 use super::format::SLOTS_MAX;
@@ -94,7 +93,7 @@ impl Side {
         loop {
             let moment = self.moment.load(Ordering::Acquire);
             if moment & LOCKED != 0 {
-                spin_loop();
+                wait();
                 continue;
             }
             return ((moment >> SEQUENCE_BITS) as u32 == era).then_some(Moment(moment));
@@ -171,7 +170,7 @@ impl Side {
             {
                 return guard;
             }
-            spin_loop();
+            wait();
         }
     }
 }

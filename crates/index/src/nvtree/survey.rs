@@ -1,8 +1,7 @@
 //! What can be reached: the marking half of a sweep. And the scrub: what never happened leaves the
 //! leaves, so that its interval can be forgotten.
 
-use std::sync::PoisonError;
-
+use tembo_pmem::lock;
 use tembo_pool::Object;
 
 use super::NvTree;
@@ -30,7 +29,7 @@ impl NvTree {
         surveyor: &mut dyn Surveyor,
     ) -> Result<(), Error> {
         // A merge could carry what was not yet reached to where the walk has been.
-        let _walking = self.structure.lock().unwrap_or_else(PoisonError::into_inner);
+        let _walking = lock(&self.structure);
         surveyor.reachable(self.cell_object)?;
         for object in self.hint_objects()? {
             surveyor.reachable(object)?;

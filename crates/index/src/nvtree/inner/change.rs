@@ -1,7 +1,9 @@
 //! Changes of inner nodes: made beside the tree, and all of them let in at once.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+
+use tembo_pmem::lock;
 
 use super::arena::NodeId;
 use super::content::Content;
@@ -117,7 +119,7 @@ impl Inner {
 
     pub(super) fn changer(&self) -> MutexGuard<'_, Changer> {
         // Nobody panics between closing nodes and opening them.
-        self.changer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.changer)
     }
 
     fn plan_insert(

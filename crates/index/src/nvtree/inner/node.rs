@@ -5,10 +5,9 @@
 //! head of each such block, says which block to look at: a search reads four lines, two and two.
 
 use std::cmp::Ordering as Order;
-use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use tembo_pmem::prefetch;
+use tembo_pmem::{prefetch, wait};
 use zerocopy::FromZeros;
 
 use super::content::{Content, Entry};
@@ -171,9 +170,8 @@ impl Node {
     #[cold]
     fn wait(&self) -> State {
         for spins in 0_u32.. {
-            if spins < SPINS {
-                spin_loop();
-            } else {
+            wait();
+            if spins >= SPINS {
                 std::thread::yield_now();
             }
             let state = self.state(Ordering::Acquire);

@@ -1,0 +1,111 @@
+//! Waiting for another thread: one place for every loop that spins and every lock that is held across
+//! steps of the waist.
+//!
+//! A test that decides itself which thread goes on (threads that take turns on one thread of the system)
+//! must hear of it when one waits, or that one waits for ever. It gives a function that lets the others
+//! go on. Otherwise nothing is asked but where somebody waits already.
+
+use std::hint::spin_loop;
+use std::sync::{
+    Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard, TryLockError, TryLockResult,
+};
+
+/// Lets other threads go on; false if it has nothing to do with the calling thread.
+pub type Yield = fn() -> bool;
+
+static YIELD: OnceLock<Yield> = OnceLock::new();
+
+/// Who waits calls `others` from here on, in the whole process; false if another function is called
+/// already. For tests that schedule threads.
+pub fn set_yield(others: Yield) -> bool {
+    std::ptr::fn_addr_eq(*YIELD.get_or_init(|| others), others)
+}
+
+fn others_went_on() -> bool {
+    YIELD.get().is_some_and(|others| others())
+}
+
+/// One round of a loop that waits for another thread.
+#[cold]
+pub fn wait() {
+    if !others_went_on() {
+        spin_loop();
+    }
+}
+
+/// Locks. A panic of who held the lock is not this caller's: what it guards is sound at every step.
+#[inline]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    taken(mutex.try_lock()).unwrap_or_else(|| in_turn(|| mutex.try_lock(), || mutex.lock()))
+}
+
+/// As [`lock`], to write.
+#[inline]
+pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    taken(lock.try_write()).unwrap_or_else(|| in_turn(|| lock.try_write(), || lock.write()))
+}
+
+fn taken<G>(tried: TryLockResult<G>) -> Option<G> {
+    match tried {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+#[cold]
+fn in_turn<G>(
+    tries: impl Fn() -> TryLockResult<G>,
+    blocks: impl FnOnce() -> Result<G, PoisonError<G>>,
+) -> G {
+    while others_went_on() {
+        if let Some(guard) = taken(tries()) {
+            return guard;
+        }
+    }
+    blocks().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    thread_local! {
+        static HELD: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+    }
+
+    /// The lock's holder goes on: he lets go. False on other threads.
+    fn lets_go() -> bool {
+        HELD.take().is_some()
+    }
+
+    #[test]
+    fn who_finds_a_lock_held_lets_its_holder_go_on() {
+        static MUTEX: Mutex<()> = Mutex::new(());
+        assert!(set_yield(lets_go) && set_yield(lets_go));
+        assert!(!set_yield(|| true), "one function a process");
+        HELD.set(Some(lock(&MUTEX)));
+        drop(lock(&MUTEX));
+        assert!(HELD.take().is_none(), "let go by who had it");
+        // Without anybody to go on it blocks like any lock, and is had when it is free.
+        std::thread::scope(|scope| {
+            let held = lock(&MUTEX);
+            let waits = scope.spawn(|| drop(lock(&MUTEX)));
+            drop(held);
+            waits.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_panic_with_the_lock_leaves_it_open() {
+        let (mutex, rw) = (Mutex::new(1), RwLock::new(1));
+        let panics = std::panic::AssertUnwindSafe(|| {
+            let (_one, _two) = (lock(&mutex), write(&rw));
+            panic!("with both");
+        });
+        assert!(std::panic::catch_unwind(panics).is_err() && mutex.is_poisoned());
+        assert_eq!((*lock(&mutex), *write(&rw)), (1, 1));
+    }
+}

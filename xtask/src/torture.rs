@@ -10,11 +10,14 @@ const ROUNDS: &str = "200";
 /// Images that the crash test looks at of each structure on each medium.
 const IMAGES: &str = "3000000";
 
+/// Times as many plans as in the tests.
+const SCHEDULES: &str = "200";
+
 /// The bank on a disk makes fewer transfers: each waits for the disk.
 const DISK_TRANSFERS: &str = "100000";
 
-/// Runs the kill test with `rounds` rounds in each domain, then the bank and the histories, then the long
-/// crash test.
+/// Runs the kill test with `rounds` rounds in each domain, then schedules of threads, the bank and the
+/// histories, then the long crash test.
 pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
     let rounds = rounds.unwrap_or(ROUNDS);
     rounds.parse::<u32>().with_context(|| format!("`{rounds}` is no number of rounds"))?;
@@ -24,6 +27,12 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
         .env("TEMBO_KILL_ROUNDS", rounds)
         .current_dir(root);
     crate::ci::step("kill test", &mut test)?;
+    let mut test = Command::new("cargo");
+    test.args(["test", "--release", "--package", "tembo-torture", "--test", "schedules", "--"])
+        .arg("--nocapture")
+        .env("TEMBO_SCHEDULES", SCHEDULES)
+        .current_dir(root);
+    crate::ci::step("schedules", &mut test)?;
     for (name, words) in [
         ("bank", &["torture", "bank", "--path", "/dev/shm", "--domain", "flush"][..]),
         (

@@ -23,6 +23,7 @@ mod step;
 mod steps;
 mod subject;
 mod target;
+pub mod threads;
 mod tree;
 mod workload;
 

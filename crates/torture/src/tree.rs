@@ -10,8 +10,9 @@ use tembo_pmem::Region;
 use tembo_sim::Random;
 
 use crate::subject::{Script, Subject};
+pub(crate) use model::{Map, Write, key, value};
 use model::{Op, State};
-use shelf::Shelf;
+pub(crate) use shelf::Shelf;
 
 const SIZE: u64 = 128 << 10;
 

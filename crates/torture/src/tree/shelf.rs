@@ -1,6 +1,8 @@
 //! The least store: one tree, one commit word. What was in flight is scrubbed before anything else
 //! is written, so no interval needs to be noted, but that of a rollback.
 
+mod beside;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,0 +1,136 @@
+//! Threads on one tree, or one store, under schedules chosen by `shuttle`: what they return, and what a crash leaves.
+//!
+//! Shuttle runs its threads by turns on one thread of the system. A thread can lose its turn before each
+//! step of the waist and wherever it waits for another.
+//!
+//! `TEMBO_SCHEDULES` is a factor for the number of plans, `TEMBO_SCHEDULE_SEED` where chance begins; a failure
+//! tells the seed of its plan.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+mod schedules {
+    pub(crate) mod turns;
+}
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use schedules::turns::performances;
+use tembo_sim::Bounds;
+use tembo_torture::threads::{Call, Cast, Performance, Plan, Sight};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+fn bounds(seed: u64) -> Bounds {
+    Bounds { all: 40, corners: 12, chance: 4, seed }
+}
+
+/// Every schedule of so many plans as it went, one in four as crashes leave it.
+fn hold(cast: Cast, plans: u64) {
+    let begin = Instant::now();
+    let first = number("TEMBO_SCHEDULE_SEED", 1);
+    let (mut schedules, mut images, mut overlapping) = (HashSet::new(), 0, 0);
+    for seed in first..first + plans * number("TEMBO_SCHEDULES", 1) {
+        let plan = Plan::random(cast, seed);
+        println!("seed {seed}: {plan:?}");
+        for (index, performance) in performances(&plan, seed).into_iter().enumerate() {
+            let holds = |performance: &Performance| {
+                performance.judge()?;
+                if index % 4 == seed as usize % 4 { performance.crash(bounds(seed)) } else { Ok(0) }
+            };
+            let performance = performance.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            images += holds(&performance).unwrap_or_else(|what| {
+                panic!("seed {seed}, schedule {index}, {:?}: {what}", plan.threads)
+            });
+            schedules.insert((seed, performance.schedule()));
+            overlapping += u64::from(performance.overlaps());
+        }
+    }
+    let found = schedules.len() as u64;
+    println!(
+        "{cast:?}: {found} schedules, {overlapping} overlap, {images} images, {:?}",
+        begin.elapsed()
+    );
+    assert!(
+        found > 4 * plans && overlapping > 4 * plans && images > 50 * plans,
+        "{found} {images}"
+    );
+}
+
+#[test]
+fn writers_of_a_tree_that_was_just_opened() {
+    hold(Cast::Opening, 60);
+}
+
+#[test]
+fn writers_of_a_tree() {
+    hold(Cast::Writers, 60);
+}
+
+#[test]
+fn a_store() {
+    hold(Cast::Store, 40);
+}
+
+#[test]
+fn one_writer_of_groups_and_readers() {
+    hold(Cast::Groups(Sight::Visible), 40);
+}
+
+/// What is wrong first, of the schedules of a few plans, with a bug planted.
+fn missed(plans: &[Plan], plant: impl Fn(&mut Performance) -> bool) -> Option<String> {
+    for (seed, plan) in plans.iter().enumerate() {
+        for performance in performances(plan, seed as u64) {
+            let mut performance = performance.unwrap();
+            performance.judge().unwrap();
+            if !plant(&mut performance) {
+                continue;
+            }
+            if let Err(what) = performance.crash(bounds(1)) {
+                return Some(what);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_fence_is_missed_though_another_thread_fences() {
+    // The other's fence comes last: it guarantees nothing but its own.
+    let put = |key| vec![Call::Put(key, 8)];
+    let plan = Plan { cast: Cast::Writers, keys: 4, threads: vec![put(1), put(3)] };
+    let plans = [plan];
+    assert_eq!(missed(&plans, |_| true), None);
+    let what = missed(&plans, |performance| performance.leave_out("nvtree.usual.fence"));
+    assert!(what.unwrap().contains("no order of the calls explains it"));
+}
+
+#[test]
+fn a_reader_that_sees_what_is_not_fenced_is_caught() {
+    let plans = |sight| {
+        let threads = vec![vec![Call::Group(vec![(1, 8), (5, 8)])], vec![Call::Get(1)]];
+        [Plan { cast: Cast::Groups(sight), keys: 4, threads }]
+    };
+    assert_eq!(missed(&plans(Sight::Visible), |_| true), None);
+    let what = missed(&plans(Sight::Newest), |_| true);
+    assert!(what.unwrap().contains("no order of the calls explains it"));
+}
+
+#[test]
+fn what_depends_on_what_is_not_durable_is_caught() {
+    // The second thread writes down what it has read of the first.
+    let threads =
+        vec![vec![Call::Group(vec![(1, 8)])], vec![Call::Get(1), Call::Put(3, 8), Call::Get(3)]];
+    let plans = [Plan { cast: Cast::Writers, keys: 4, threads }];
+    assert!(missed(&plans, |_| true).unwrap().contains("no order of the calls explains it"));
+}
+
+#[test]
+fn one_seed_is_one_schedule() {
+    let plan = Plan::random(Cast::Writers, 7);
+    let of = || -> Vec<u64> {
+        performances(&plan, 7).into_iter().map(|one| one.unwrap().schedule()).collect()
+    };
+    assert_eq!(of(), of());
+}

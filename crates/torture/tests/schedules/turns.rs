@@ -1,0 +1,117 @@
+//! Threads that take turns.
+
+use std::sync::{Arc, Mutex};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner, current, thread};
+use tembo_pmem::{Observer, Stored, set_yield};
+use tembo_sim::Recorder;
+use tembo_torture::threads::{Performance, Plan, Play, Stage};
+
+/// Schedules of a plan in which each turn is given by chance, ...
+const BY_CHANCE: usize = 8;
+/// ... and in which few are taken away from the thread that goes first (PCT).
+const FEW: usize = 8;
+/// Turns that are taken away.
+const DEPTH: usize = 3;
+
+const STACK: usize = 1 << 20;
+const STEPS_MAX: usize = 200_000;
+
+/// Tells the recorder, and gives turns away before each step.
+struct Turns {
+    recorder: Arc<Recorder>,
+    turn: AtomicBool,
+}
+
+fn who() -> u64 {
+    current::try_get_current_task().map_or(0, |task| usize::from(task) as u64)
+}
+
+/// A thread that waits gives its turn away.
+fn yield_turn() -> bool {
+    let scheduled = current::try_get_current_task().is_some();
+    if scheduled {
+        thread::yield_now();
+    }
+    scheduled
+}
+
+impl Turns {
+    fn turn(&self) {
+        // Shuttle's scheduler is asked before each use of its atomics.
+        self.turn.load(Ordering::SeqCst);
+    }
+}
+
+impl Observer for Turns {
+    fn load(&self, offset: u64, len: u64) {
+        self.turn();
+        self.recorder.load(offset, len);
+    }
+
+    fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
+        self.turn();
+        self.recorder.store(stored, perform);
+    }
+
+    fn flush(&self, name: &'static str, offset: u64, len: u64) {
+        self.turn();
+        self.recorder.flush(name, offset, len);
+    }
+
+    fn fence(&self, name: &'static str) {
+        self.turn();
+        self.recorder.fence(name);
+    }
+
+    fn sync(&self) {
+        self.recorder.sync();
+    }
+
+    fn grow(&self, size: u64) {
+        self.recorder.grow(size);
+    }
+}
+
+type Performed = Result<Performance, String>;
+
+/// The plan under several schedules, the same for the same seed.
+pub(crate) fn performances(plan: &Plan, seed: u64) -> Vec<Performed> {
+    assert!(set_yield(yield_turn));
+    let stage = Stage::of(plan).unwrap();
+    let mut all = run(plan, &stage, RandomScheduler::new_from_seed(seed, BY_CHANCE));
+    all.extend(run(plan, &stage, PctScheduler::new_from_seed(seed, DEPTH, FEW)));
+    all
+}
+
+fn run(plan: &Plan, stage: &Stage, scheduler: impl Scheduler + 'static) -> Vec<Performed> {
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    // The seed says it all.
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let (plan, stage, out) = (plan.clone(), stage.clone(), all.clone());
+    Runner::new(scheduler, config).run(move || {
+        let performed = perform(&plan, &stage);
+        out.lock().unwrap().push(performed);
+    });
+    std::mem::take(&mut *all.lock().unwrap())
+}
+
+fn perform(plan: &Plan, stage: &Stage) -> Performed {
+    let recorder = Recorder::asking(who);
+    let turns = Arc::new(Turns { recorder: recorder.clone(), turn: AtomicBool::new(false) });
+    let play = Arc::new(Play::new(plan, stage, turns, recorder)?);
+    let threads: Vec<_> = (0..plan.threads.len())
+        .map(|number| {
+            let play = play.clone();
+            thread::spawn(move || play.act(number))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let play = Arc::into_inner(play).ok_or("a thread that has not ended")?;
+    play.end()
+}

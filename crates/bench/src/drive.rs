@@ -40,6 +40,9 @@ pub(crate) trait Driven {
 
     fn flushed(&self) -> Option<Flushed>;
 
+    /// Inserts keys without asking a clock, which not every tool that watches survives.
+    fn inserts(&mut self, plan: &[u64]) -> Result<(), Error>;
+
     /// Puts values of so many bytes.
     fn insert_records(&mut self, plan: &[u64], size: usize) -> Result<(), Error>;
 
@@ -89,6 +92,10 @@ impl<C: Contender> Driven for C {
 
     fn flushed(&self) -> Option<Flushed> {
         Contender::flushed(self)
+    }
+
+    fn inserts(&mut self, plan: &[u64]) -> Result<(), Error> {
+        plan.iter().try_for_each(|key| self.insert(*key, *key))
     }
 
     fn insert_records(&mut self, plan: &[u64], size: usize) -> Result<(), Error> {

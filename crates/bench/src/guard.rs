@@ -19,7 +19,7 @@ use tembo_pmem::Counters;
 use crate::contender::Size;
 use crate::keys::Keys;
 use crate::rival::failed;
-use crate::{Error, Kind, Operation};
+use crate::{Error, Kind};
 
 /// Keys in the store before a case.
 const LOADED: u64 = 20_000;
@@ -149,7 +149,7 @@ pub fn run() -> Result<Counts, Error> {
 pub fn insert(kind: Kind, folder: &Path, keys: u64, node_size: u32) -> Result<(), Error> {
     let mut contender = kind.make(folder, Size::new(keys, node_size))?;
     let plan = Keys { count: keys, seed: 1 }.shuffled(0);
-    guarded(&mut || contender.turn(Operation::Insert, &plan).map(drop))
+    guarded(&mut || contender.inserts(&plan))
 }
 
 fn name(index: IndexKind, case: Case) -> String {

@@ -241,18 +241,22 @@ impl Kind {
 }
 
 impl Kind {
-    /// An empty one in memory, where `observer` is told of every store.
-    pub(crate) fn watched(
+    /// An empty one in memory, where `observer`, if there is one, is told of every store.
+    pub(crate) fn in_memory(
         self,
         size: Size,
-        observer: Arc<dyn Observer>,
+        observer: Option<Arc<dyn Observer>>,
     ) -> Result<Box<dyn Driven>, Error> {
-        let pool = volatile_pool(size, Some(observer))?;
+        let pool = volatile_pool(size, observer)?;
         Ok(match self {
             Kind::Cdds => Box::new(bare::Bare::over(pool, size, IndexKind::Cdds)?),
             Kind::Nvtree => Box::new(bare::Bare::over(pool, size, IndexKind::Nvtree)?),
             Kind::CddsPaper => Box::new(baseline::Baseline::over(pool, size, Design::Cdds)?),
             Kind::Bplus => Box::new(baseline::Baseline::over(pool, size, Design::Plain)?),
+            Kind::Lcb => Box::new(baseline::Baseline::over(pool, size, Design::Lcb)?),
+            Kind::NvtreePaperAdaptive => {
+                Box::new(paper::Paper::over(pool, size, Some(Strategy::Balanced))?)
+            }
             _ => return Err(Error::Absent("a way to watch this one")),
         })
     }

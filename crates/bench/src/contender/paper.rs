@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tembo_pool::Pool;
+
 use super::{Size, nameless_pool};
 use crate::nvtree_paper::{NvTree, Options, Rebuilds, Strategy};
 use crate::{Contender, Error};
@@ -16,7 +18,11 @@ impl Paper {
         size: Size,
         strategy: Option<Strategy>,
     ) -> Result<Paper, Error> {
-        let pool = Arc::new(nameless_pool(folder, size)?);
+        Paper::over(nameless_pool(folder, size)?, size, strategy)
+    }
+
+    pub(super) fn over(pool: Pool, size: Size, strategy: Option<Strategy>) -> Result<Paper, Error> {
+        let pool = Arc::new(pool);
         let leaf_size = size.node_size.into();
         Ok(Paper(NvTree::create(pool, &Options { leaf_size, strategy, ..Options::default() })?))
     }

@@ -69,7 +69,7 @@ const NODE_SIZE: u32 = 512;
 const PAGE: u64 = 4096;
 
 fn watched(kind: Kind, keys: u64, wear: &Arc<Wear>) -> Result<Box<dyn Driven>, Error> {
-    let contender = kind.watched(Size::new(keys, NODE_SIZE), wear.clone())?;
+    let contender = kind.in_memory(Size::new(keys, NODE_SIZE), Some(wear.clone()))?;
     // What making it has written is no part of the figures.
     wear.take();
     Ok(contender)

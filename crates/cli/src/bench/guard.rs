@@ -33,12 +33,7 @@ pub(super) struct Guard {
 pub(super) fn run(args: &Guard) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     if let (true, Some(kind)) = (args.run, args.tree) {
-        let folder = std::env::temp_dir().join(format!("tembo-guard-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
-        let inserted = guard::insert(kind, &folder, args.keys, args.node_size);
-        // Its one file has no name any more.
-        let _ = fs::remove_dir(&folder);
-        inserted?;
+        guard::insert(kind, args.keys, args.node_size)?;
         return Ok(Exit::Done);
     }
     if args.run {

@@ -68,13 +68,17 @@ impl Inner {
         }
     }
 
-    /// Calls the background now and then while something is kept for old versions only, to see whether
-    /// they have been given up.
+    /// Looks now and then, while something is kept for old versions only, whether they have been given
+    /// up; then calls the background, for which the writer may have to wait.
     #[inline]
     pub(crate) fn offer_to_collect(&self, state: &mut WriterState) {
         if self.forest.kept() >= KEPT_MIN && self.clock.last() >= state.collecting.look_at {
             state.collecting.look_at = self.clock.last() + LOOK_STEP;
-            self.wake.want();
+            let node_size = self.pool().geometry().node_size.into();
+            let retained = self.pins.retained();
+            if state.trees.iter_mut().any(|tree| tree.is_released(node_size, &retained)) {
+                self.wake.want();
+            }
         }
     }
 
@@ -159,7 +163,7 @@ impl Inner {
 #[derive(Default)]
 pub(crate) struct Collecting {
     walk: Option<Collection>,
-    /// The version at which the background is called again.
+    /// The version at which the writer looks again.
     look_at: u64,
     /// The background knows that one is due.
     is_called: bool,

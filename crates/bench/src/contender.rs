@@ -248,9 +248,10 @@ impl Kind {
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Box<dyn Driven>, Error> {
         let pool = volatile_pool(size, observer)?;
+        let size_max = pool.region().size();
         Ok(match self {
-            Kind::Cdds => Box::new(bare::Bare::over(pool, size, IndexKind::Cdds)?),
-            Kind::Nvtree => Box::new(bare::Bare::over(pool, size, IndexKind::Nvtree)?),
+            Kind::Cdds => Box::new(bare::Bare::over(pool, size_max, IndexKind::Cdds)?),
+            Kind::Nvtree => Box::new(bare::Bare::over(pool, size_max, IndexKind::Nvtree)?),
             Kind::CddsPaper => Box::new(baseline::Baseline::over(pool, size, Design::Cdds)?),
             Kind::Bplus => Box::new(baseline::Baseline::over(pool, size, Design::Plain)?),
             Kind::Lcb => Box::new(baseline::Baseline::over(pool, size, Design::Lcb)?),

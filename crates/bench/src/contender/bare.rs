@@ -36,17 +36,19 @@ pub(super) struct Bare {
 
 impl Bare {
     pub(super) fn new(folder: &Path, size: Size, kind: IndexKind) -> Result<Bare, Error> {
-        Bare::over(nameless_pool(folder, size)?, size, kind)
+        Bare::over(nameless_pool(folder, size)?, pool_options(size).region.size_max, kind)
     }
 
     /// With its flushes off.
     pub(super) fn volatile(size: Size, kind: IndexKind) -> Result<Bare, Error> {
-        Bare::over(volatile_pool(size, None)?, size, kind)
+        let pool = volatile_pool(size, None)?;
+        let size_max = pool.region().size();
+        Bare::over(pool, size_max, kind)
     }
 
-    pub(super) fn over(pool: Pool, size: Size, kind: IndexKind) -> Result<Bare, Error> {
+    pub(super) fn over(pool: Pool, size_max: u64, kind: IndexKind) -> Result<Bare, Error> {
         let pool = Arc::new(pool);
-        let forest = Arc::new(Forest::new(pool.clone(), pool_options(size).region.size_max)?);
+        let forest = Arc::new(Forest::new(pool.clone(), size_max)?);
         let (dead, retained, mut retired) = Default::default();
         let clock = Clock::new(0);
         let stamp = Stamp::grouped(clock.draw(), LANE);

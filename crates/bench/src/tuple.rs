@@ -1,5 +1,6 @@
 //! Keys and values of given sizes, and clients that go through them; answers are checked.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -17,6 +18,25 @@ pub(crate) struct Tuples {
     pub(crate) key_size: usize,
     /// Bytes of a value.
     pub(crate) value_size: usize,
+}
+
+/// Values none of which was written before: a store may notice that it has what it is given, and write
+/// nothing.
+struct Values {
+    bytes: Vec<u8>,
+}
+
+impl Values {
+    fn new(size: usize) -> Values {
+        Values { bytes: vec![b'v'; size] }
+    }
+
+    fn next(&mut self) -> &[u8] {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+        self.bytes.iter_mut().zip(serial).for_each(|(byte, new)| *byte = new);
+        &self.bytes
+    }
 }
 
 /// What is done with every record.
@@ -64,14 +84,14 @@ impl Tuples {
         contender: &'static str,
     ) -> Result<Duration, Error> {
         let (mut name, mut out) = (Vec::new(), Vec::new());
-        let value = vec![b'v'; self.value_size];
+        let mut values = Values::new(self.value_size);
         let mut right = 0;
         let start = Instant::now();
         for &key in plan {
             self.name(key, &mut name);
             right += u64::from(match verb {
-                Verb::Put | Verb::Overwrite => client.put(&name, &value).map(|()| true)?,
-                Verb::Get => client.get(&name, &mut out)? && out.len() == value.len(),
+                Verb::Put | Verb::Overwrite => client.put(&name, values.next()).map(|()| true)?,
+                Verb::Get => client.get(&name, &mut out)? && out.len() == self.value_size,
                 Verb::Delete => client.remove(&name)?,
             });
         }
@@ -94,11 +114,12 @@ impl Tuples {
     ) -> Result<Histogram<u64>, Error> {
         // From a nanosecond to a minute, three digits.
         let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
-        let (mut name, value) = (Vec::new(), vec![b'v'; self.value_size]);
+        let (mut name, mut values) = (Vec::new(), Values::new(self.value_size));
         for &key in plan {
             self.name(key, &mut name);
+            let value = values.next();
             let start = Instant::now();
-            client.put(&name, &value)?;
+            client.put(&name, value)?;
             let ns = start.elapsed().as_nanos().min(u64::MAX.into()) as u64;
             histogram.saturating_record(ns.max(1));
         }
@@ -117,7 +138,7 @@ impl Tuples {
         contender: &'static str,
     ) -> Result<Option<Duration>, Error> {
         let (mut name, mut out) = (Vec::new(), Vec::new());
-        let value = vec![b'w'; self.value_size];
+        let mut values = Values::new(self.value_size);
         let (mut reads, mut found) = (0, 0);
         let start = Instant::now();
         for (act, key) in stream.take(operations as usize) {
@@ -131,7 +152,7 @@ impl Tuples {
                 (reads, found) = (reads + 1, found + u64::from(client.get(&name, &mut out)?));
             }
             if act != Act::Read {
-                client.put(&name, &value)?;
+                client.put(&name, values.next())?;
             }
         }
         let elapsed = start.elapsed();
@@ -146,4 +167,19 @@ impl Tuples {
 /// Thousand operations a second.
 pub(crate) fn kops(operations: u64, elapsed: Duration) -> f64 {
     operations as f64 / elapsed.as_secs_f64().max(1e-9) / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_is_written_twice() {
+        let (mut some, mut others) = (Values::new(16), Values::new(16));
+        let mut written: Vec<Vec<u8>> = (0..1000).map(|_| some.next().to_vec()).collect();
+        written.extend((0..1000).map(|_| others.next().to_vec()));
+        written.sort_unstable();
+        assert!(written.is_sorted_by(|one, next| one < next));
+        assert!(written.iter().all(|value| value.len() == 16));
+    }
 }

@@ -154,6 +154,11 @@ impl Region {
         }
     }
 
+    /// Whether a file that is only memory stands for persistent memory.
+    pub fn is_emulated(&self) -> bool {
+        self.emulated
+    }
+
     /// A typed view of the bytes at `offset`. Fields that change after publication are [`Word`]s.
     ///
     /// # Errors

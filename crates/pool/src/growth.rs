@@ -14,6 +14,10 @@ const FRONTIER_STEP_MAX: u64 = 8 << 20;
 /// Pools with chunks of 64 KiB and more grow by at least this many bytes.
 const GROWTH_STEP_MIN: u64 = 64 << 20;
 
+/// Pools of which every byte is made while somebody waits, and whose syncs cost nothing, grow by this many:
+/// what takes less than a millisecond.
+const GROWTH_STEP_IN_MEMORY: u64 = 2 << 20;
+
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
 
 /// By how many chunks at least the frontier of a pool that ends at the chunk `end` rises.
@@ -69,7 +73,11 @@ impl Pool {
             return Err(full);
         }
         let (bytes, chunk) = (layout.start(end), layout.chunk_size());
-        let step = (bytes / 4).max(GROWTH_STEP_MIN.min(chunk * chunk / 64));
+        let step = if self.region().is_emulated() {
+            GROWTH_STEP_IN_MEMORY.min(chunk * chunk / 64)
+        } else {
+            (bytes / 4).max(GROWTH_STEP_MIN.min(chunk * chunk / 64))
+        };
         let wanted = needed.max(end.saturating_add(layout.chunks_for(step))).min(last);
         let grown = match self.region().grow(layout.start(wanted)) {
             Ok(()) => wanted,

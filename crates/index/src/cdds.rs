@@ -88,8 +88,8 @@ use self::format::{CELL_MAGIC, CELL_SIZE, NodeHeader, RootCell, capacity, shape}
 use self::node::Node;
 use crate::error::damaged;
 use crate::{
-    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained, Stamp,
-    Surveyor, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained, Stamp,
+    Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// Longest key, in bytes: a node's prefix length has sixteen bits.
@@ -213,13 +213,13 @@ impl VersionedIndex for Cdds {
     fn apply_single(
         &self,
         op: Op<'_>,
-        clock: &Clock,
+        turn: &Turn<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         match op {
             // An update has two lines, which are durable in any order: only a group commits both.
             Op::Put { .. } => Ok(None),
-            Op::Remove { key } => self.remove_single(key, clock, writer),
+            Op::Remove { key } => self.remove_single(key, turn, writer),
         }
     }
 

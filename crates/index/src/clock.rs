@@ -1,5 +1,6 @@
 //! Where versions come from.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::VERSION_MAX;
@@ -34,6 +35,72 @@ impl Clock {
         debug_assert!(version <= VERSION_MAX, "the store has looked before");
         version
     }
+
+    /// For one change of whoever is the one writer.
+    #[inline]
+    pub fn turn(&self) -> Turn<'_> {
+        Turn { clock: self, below: None, drawn: Cell::new(0) }
+    }
+
+    /// For one change of one of several writers: `below` says for how long it is in flight.
+    #[inline]
+    pub fn turn_of<'c>(&'c self, below: &'c AtomicU64) -> Turn<'c> {
+        Turn { clock: self, below: Some(below), drawn: Cell::new(0) }
+    }
+}
+
+/// One change that commits by itself: draws its version, and says before that it will.
+///
+/// What is drawn is *in flight* until the turn is dropped. Of several writers each has a word, in which
+/// stands [`AT_REST`] or a version below those in flight. It is written before the version is drawn; so
+/// whoever loads the [last](Clock::last) version and then the words of all writers knows that every
+/// version up to the least of them all was drawn and is not in flight any more.
+pub struct Turn<'c> {
+    clock: &'c Clock,
+    below: Option<&'c AtomicU64>,
+    drawn: Cell<u64>,
+}
+
+/// In a writer's word: nothing is in flight.
+pub const AT_REST: u64 = u64::MAX;
+
+impl Turn<'_> {
+    /// The last version that anybody has drawn.
+    #[inline]
+    pub fn last(&self) -> u64 {
+        self.clock.last()
+    }
+
+    /// Draws the next version, which nobody else gets. What was drawn before in the same turn is not used.
+    #[inline]
+    pub fn draw(&self) -> u64 {
+        if let Some(below) = self.below
+            && self.drawn.get() == 0
+        {
+            // Before the version is drawn, whose drawing releases it.
+            below.store(self.clock.last(), Ordering::Relaxed);
+        }
+        let version = self.clock.draw();
+        self.drawn.set(version);
+        version
+    }
+
+    /// The last version drawn in this turn; 0: none.
+    #[inline]
+    pub fn drawn(&self) -> u64 {
+        self.drawn.get()
+    }
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(below) = self.below
+            && self.drawn.get() != 0
+        {
+            below.store(AT_REST, Ordering::Release);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +121,36 @@ mod tests {
         drawn.sort_unstable();
         assert!(drawn.into_iter().eq(42..2042));
         assert_eq!(clock.last(), 2041);
+    }
+
+    #[test]
+    fn what_is_in_flight_is_above_the_least_word() {
+        let (clock, done) = (Clock::new(0), AtomicU64::new(0));
+        let words = [AtomicU64::new(AT_REST), AtomicU64::new(AT_REST)];
+        let flown: Vec<AtomicU64> = (0..=4000).map(|_| AtomicU64::new(0)).collect();
+        let fly = |word: &AtomicU64| {
+            for turns in 0..1000 {
+                let turn = clock.turn_of(word);
+                for _ in 0..turns % 3 {
+                    flown[turn.draw() as usize].store(1, Ordering::Relaxed);
+                }
+                assert!(turn.drawn() <= turn.last());
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        std::thread::scope(|scope| {
+            words.iter().for_each(|word| drop(scope.spawn(|| fly(word))));
+            let mut known = 0;
+            while done.load(Ordering::Relaxed) < 2 {
+                let last = clock.last();
+                let least = words.iter().map(|word| word.load(Ordering::Acquire)).min();
+                let landed = least.map_or(last, |least| least.min(last));
+                for version in known + 1..=landed {
+                    assert_eq!(flown[version as usize].load(Ordering::Relaxed), 1, "{version}");
+                }
+                known = known.max(landed);
+            }
+        });
+        assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == AT_REST));
     }
 }

@@ -7,8 +7,8 @@ use tembo_pool::{Object, Pool};
 
 use crate::error::damaged;
 use crate::{
-    Cdds, CheckReport, Clock, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range,
-    Retained, Retired, Stamp, Surveyor, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range, Retained,
+    Retired, Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// The indexes that there are.
@@ -172,10 +172,10 @@ impl VersionedIndex for Index {
     fn apply_single(
         &self,
         op: Op<'_>,
-        clock: &Clock,
+        turn: &Turn<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        either!(self, index => index.apply_single(op, clock, writer))
+        either!(self, index => index.apply_single(op, turn, writer))
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {

@@ -23,7 +23,7 @@ mod versioned;
 
 pub use cdds::Cdds;
 pub use changes::{Changed, Period, VisitChanged, VisitDiffering};
-pub use clock::Clock;
+pub use clock::{AT_REST, Clock, Turn};
 pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;
 pub use forest::Forest;

@@ -87,8 +87,8 @@ use self::open::Opening;
 use self::scan::Sought;
 use crate::error::damaged;
 use crate::{
-    CheckReport, Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained,
-    Retired, Stamp, Surveyor, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained, Retired,
+    Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -229,10 +229,10 @@ impl VersionedIndex for NvTree {
     fn apply_single(
         &self,
         op: Op<'_>,
-        clock: &Clock,
+        turn: &Turn<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        self.change(op, How::Single(clock), writer).map(Some)
+        self.change(op, How::Single(turn), writer).map(Some)
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use crate::{Clock, DeadIntervals, Error, Retained, Stamp, Value};
+use crate::{DeadIntervals, Error, Retained, Stamp, Turn, Value};
 use tembo_pool::Object;
 
 /// A point in the history of the store, from which one reads.
@@ -160,17 +160,17 @@ pub trait VersionedIndex: Send + Sync {
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
 
     /// Applies one change that commits by itself: stamped, as the last act before the index's own
-    /// fence, with the next version of `clock`. True if the key was there before; what changes nothing
+    /// fence, with the version that it draws in this turn. True if the key was there before; what changes nothing
     /// draws no version. `None`: this index cannot do that in place, apply it in a group instead.
     ///
     /// Of `writer.stamp` only the lane counts before; afterwards it is the stamp that was given. What
-    /// the clock draws next is below the durable limit of versions: the caller has seen to that.
+    /// is drawn next is below the durable limit of versions: the caller has seen to that.
     ///
     /// Durability point: when it returns.
     fn apply_single(
         &self,
         op: Op<'_>,
-        clock: &Clock,
+        turn: &Turn<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error>;
 

@@ -101,7 +101,7 @@ fn made() -> Arc<Forest> {
         let mut retired = Vec::new();
         let stamp = Stamp::single(clock.last(), 0);
         let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
-        tree.apply_single(op, &clock, &mut writer).unwrap();
+        tree.apply_single(op, &clock.turn(), &mut writer).unwrap();
     };
     let put = |key: &[u8], value: &[u8], pins: Vec<u64>| {
         change(Op::Put { key, value: &[value] }, pins);

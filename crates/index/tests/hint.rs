@@ -98,12 +98,12 @@ impl House {
 
     fn put(&mut self, key: Vec<u8>, value: &[u8]) {
         let op = Op::Put { key: &key, value: &[value] };
-        self.write(|writer| self.tree.apply_single(op, &self.clock, writer));
+        self.write(|writer| self.tree.apply_single(op, &self.clock.turn(), writer));
         self.now.insert(key, value.to_vec());
     }
 
     fn remove(&mut self, key: &[u8]) {
-        self.write(|writer| self.tree.apply_single(Op::Remove { key }, &self.clock, writer));
+        self.write(|writer| self.tree.apply_single(Op::Remove { key }, &self.clock.turn(), writer));
         self.now.remove(key);
     }
 
@@ -397,7 +397,7 @@ fn readers_and_a_writer_are_right_while_the_inner_nodes_come_to_know() {
                 let mut writer =
                     Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
                 let op = Op::Put { key: &style(number), value: &[b"beside"] };
-                tree.apply_single(op, clock, &mut writer).unwrap();
+                tree.apply_single(op, &clock.turn(), &mut writer).unwrap();
             }
         });
         (first + 700..first + 1000).for_each(|number| {

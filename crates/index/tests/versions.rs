@@ -160,7 +160,7 @@ impl House {
             Some(_) => Op::Put { key: &key, value: &parts },
             None => Op::Remove { key: &key },
         };
-        let Some(existed) = self.tree.apply_single(op, &clock, &mut writer).unwrap() else {
+        let Some(existed) = self.tree.apply_single(op, &clock.turn(), &mut writer).unwrap() else {
             return;
         };
         assert_eq!(existed, self.now.contains_key(&key));

@@ -1,14 +1,13 @@
 //! The one writer: any number of changes in place, one grouped commit.
 
 use std::ops::Bound;
-use std::sync::MutexGuard;
 
 use tembo_index::{Direction, Op, VersionedIndex, Visit};
 
 use crate::ahead::Ahead;
 use crate::inner::Inner;
 use crate::uncommitted::{Uncommitted, check_sizes};
-use crate::writer::{Tree, WriterState};
+use crate::writer::{Tree, Writing};
 use crate::{Durability, Error, Keyspace};
 
 /// The one writer: while it lives nobody else commits. Its changes are made in place, and become
@@ -18,7 +17,7 @@ use crate::{Durability, Error, Keyspace};
 /// version void.
 pub struct Exclusive<'s> {
     inner: &'s Inner,
-    state: MutexGuard<'s, WriterState>,
+    state: Writing<'s>,
     changes: Uncommitted,
     ahead: Ahead,
 }
@@ -31,7 +30,7 @@ impl<'s> Exclusive<'s> {
     }
 
     /// Of a sound state.
-    pub(crate) fn of(inner: &'s Inner, state: MutexGuard<'s, WriterState>) -> Self {
+    pub(crate) fn of(inner: &'s Inner, state: Writing<'s>) -> Self {
         Exclusive { changes: Uncommitted::begin(inner), inner, state, ahead: Ahead::default() }
     }
 

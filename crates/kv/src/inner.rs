@@ -10,10 +10,11 @@ use tembo_pool::Pool;
 use crate::catalogue::{Catalogue, index_number};
 use crate::committer::CommitQueue;
 use crate::format::KeyspaceEntry;
+use crate::lanes::Lanes;
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::wake::Wake;
-use crate::writer::{Recovery, Tree, WriterState};
+use crate::writer::{Recovery, Tree, WriterState, Writing};
 use crate::{Durability, Error};
 
 /// What the threads of a store share.
@@ -22,12 +23,17 @@ pub(crate) struct Inner {
     pub(crate) ledger: Ledger,
     pub(crate) catalogue: Catalogue,
     pub(crate) pins: Pins,
-    /// Draws the versions, for the one writer.
+    /// Draws the versions.
     pub(crate) clock: Clock,
     /// In the `logged` domain: every version up to it is synced.
     pub(crate) durable: AtomicU64,
     pub(crate) is_logged: bool,
+    /// To be locked by [`Inner::lock`] only.
     pub(crate) writer: Mutex<WriterState>,
+    /// Where single keys are changed without the writer's lock.
+    pub(crate) lanes: Lanes,
+    /// The index takes several changes at a time.
+    pub(crate) has_lanes: bool,
     /// The state is no longer taken.
     pub(crate) given_back: Condvar,
     /// Transactions that wait to be committed.
@@ -76,10 +82,15 @@ impl Inner {
         self.forest.pool()
     }
 
-    /// The writer's lock. A transaction that is the one writer has it between its calls too, whichever
-    /// thread they come from: then the state is *taken*, and everybody else waits.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, WriterState> {
-        let mut state = self.lock_taken();
+    /// The writer's lock; the lanes are closed. A transaction that is the one writer has it between its
+    /// calls too, whichever thread they come from: then the state is *taken*, and everybody else waits.
+    pub(crate) fn lock(&self) -> Writing<'_> {
+        Writing::begin(self, self.wait_for_writer())
+    }
+
+    /// The writer's lock, with the lanes as they are, once nobody has taken the state.
+    pub(crate) fn wait_for_writer(&self) -> MutexGuard<'_, WriterState> {
+        let mut state = lock(&self.writer);
         while state.is_taken {
             state = self.given_back.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -87,12 +98,12 @@ impl Inner {
     }
 
     /// The writer's lock, by whoever has taken the state.
-    pub(crate) fn lock_taken(&self) -> MutexGuard<'_, WriterState> {
-        lock(&self.writer)
+    pub(crate) fn lock_taken(&self) -> Writing<'_> {
+        Writing::begin(self, lock(&self.writer))
     }
 
     /// Lets others have the writer's lock.
-    pub(crate) fn give_back(&self, mut state: MutexGuard<'_, WriterState>) {
+    pub(crate) fn give_back(&self, mut state: Writing<'_>) {
         state.is_taken = false;
         drop(state);
         self.given_back.notify_all();

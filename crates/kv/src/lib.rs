@@ -17,6 +17,7 @@ mod exclusive;
 mod format;
 mod horizon;
 mod inner;
+mod lanes;
 mod ledger;
 mod lineage;
 mod open;

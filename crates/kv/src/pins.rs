@@ -44,6 +44,13 @@ impl Pins {
         self.visible.store(version, Ordering::Release);
     }
 
+    /// As `publish`, by any of several; returns what is visible then.
+    #[inline]
+    pub(crate) fn move_on(&self, version: u64) -> u64 {
+        let visible = self.visible.fetch_max(version, Ordering::AcqRel);
+        visible.max(version)
+    }
+
     /// Pins the visible version and returns it.
     pub(crate) fn pin_visible(&self) -> u64 {
         let mut table = self.table();

@@ -1,20 +1,15 @@
 //! Preparation: what makes the next open quick is written down in the background, while the writer
 //! goes on.
 
-use std::sync::MutexGuard;
-
 use tembo_index::VersionedIndex;
 
 use crate::inner::Inner;
-use crate::writer::{Recovery, WriterState};
+use crate::writer::{Recovery, WriterState, Writing};
 use crate::{Error, Progress};
 
 impl Inner {
     /// Prepares one index that wants it for the next open.
-    pub(crate) fn prepare_step(
-        &self,
-        mut state: MutexGuard<'_, WriterState>,
-    ) -> Result<Progress, Error> {
+    pub(crate) fn prepare_step(&self, mut state: Writing<'_>) -> Result<Progress, Error> {
         let mut wanting = state.trees.iter().filter(|tree| tree.index.wants_to_prepare());
         let Some(index) = wanting.next().map(|tree| tree.index.clone()) else {
             return Ok(Progress::Idle);

@@ -41,6 +41,12 @@ thread_local! {
     static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Of the calling thread; nobody else's.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    THREAD.with(|&thread| thread)
+}
+
 /// Where a thread says what it reads; away from the lines of others.
 #[derive(Default)]
 #[repr(align(128))]
@@ -75,7 +81,7 @@ impl Slots {
     /// Pins the version that `visible` says; `None` when that takes a snapshot.
     #[inline]
     pub(crate) fn begin(&self, visible: &AtomicU64) -> Option<Reading<'_>> {
-        let slot = &self.slots[THREAD.with(|&thread| thread) % SLOT_COUNT];
+        let slot = &self.slots[thread_number() % SLOT_COUNT];
         let known = match slot.known.try_lock() {
             Ok(known) => known,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

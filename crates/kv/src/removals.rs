@@ -26,7 +26,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// A key of that hash was removed in `version`, the last that is committed.
+    /// A key of that hash was removed in `version`, which is committed, and so are those before it.
     #[inline]
     pub(crate) fn note(&mut self, hash: u64, version: u64) {
         let removal = (hash, version);
@@ -35,7 +35,7 @@ impl Removals {
             None => self.recent.push(removal),
         }
         self.next = (self.next + 1) % NOTED_MAX;
-        self.last = version;
+        self.last = self.last.max(version);
     }
 
     /// The last version above `since` that removed the key, as far as is known. Nobody asks any more for

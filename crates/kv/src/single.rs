@@ -1,17 +1,18 @@
 //! Changes and reads of a single key, which need no transaction and no snapshot.
 //!
 //! A change whose index can do it in place commits by itself, with the one fence of the index. All that
-//! the store does beside it is cheap: one lock, which nobody else wants; no allocation; versions, dead
-//! intervals and trees are at hand in the writer's state. What is retained is asked for only now and
-//! then, since what was not needed stays so: an older answer costs but the few slots that it could
-//! have freed. What is unlinked is given back by the dozen.
+//! the store does beside it is cheap: a [lane](crate::lanes), which nobody else wants; no allocation;
+//! versions and trees are at hand. What is retained is asked for only now and then, since what was not
+//! needed stays so: an older answer costs but the few slots that it could have freed. What is unlinked is
+//! given back by the dozen. Where there are no lanes, or not now, the one writer does the same.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use tembo_index::{DeadIntervals, Op, Stamp, Value, VersionedIndex, View, Writer};
+use tembo_index::{DeadIntervals, Op, Retired, Stamp, Value, VersionedIndex, View, Writer};
 
 use crate::inner::Inner;
+use crate::lanes::{Entered, LaneState, Refused};
 use crate::ledger::LANE;
 use crate::reading::Reading;
 use crate::removals::hash;
@@ -23,6 +24,9 @@ const RETAINED_USES: u32 = 16;
 
 /// Unlinked objects that wait for each other.
 const UNLINKED_MAX: usize = 32;
+
+/// Attempts to find a lane open before a change goes by the writer's lock.
+const ATTEMPTS: usize = 4;
 
 static NOTHING_DEAD: DeadIntervals = DeadIntervals::NONE;
 
@@ -36,22 +40,101 @@ impl Inner {
         op: Op<'_>,
         durability: Durability,
     ) -> Result<bool, Error> {
-        let mut state = self.lock();
-        state.sound()?;
-        let existed = match self.change_alone(&mut state, keyspace, op)? {
-            Some(existed) => {
-                drop(state);
-                existed
-            }
-            None => {
-                let mut tx = Exclusive::of(self, state);
-                let existed = tx.change(keyspace, op)?;
-                tx.commit(Durability::Buffered)?;
-                existed
-            }
+        let existed = match self.change_beside_others(keyspace, op) {
+            Some(existed) => existed,
+            None => self.change_by_lock(keyspace, op)?,
         };
         self.make_durable(durability)?;
         Ok(existed)
+    }
+
+    fn change_by_lock(&self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
+        let mut state = self.lock();
+        state.sound()?;
+        if let Some(existed) = self.change_alone(&mut state, keyspace, op)? {
+            return Ok(existed);
+        }
+        let mut tx = Exclusive::of(self, state);
+        let existed = tx.change(keyspace, op)?;
+        tx.commit(Durability::Buffered)?;
+        Ok(existed)
+    }
+
+    /// In the thread's lane; `None`: it has to go by the writer's lock, and nothing has changed.
+    #[inline]
+    fn change_beside_others(&self, keyspace: Keyspace, op: Op<'_>) -> Option<bool> {
+        for _ in 0..ATTEMPTS {
+            match self.lanes.enter() {
+                Ok(lane) => return self.change_in_lane(lane, keyspace, op),
+                Err(Refused::ForNow) => drop(self.wait_for_writer()),
+                Err(Refused::Barred) => return None,
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn change_in_lane(
+        &self,
+        mut lane: Entered<'_>,
+        keyspace: Keyspace,
+        op: Op<'_>,
+    ) -> Option<bool> {
+        let state = &mut *lane.state;
+        let last = self.clock.last();
+        if state.left == 0 || state.unlinked.len() >= UNLINKED_MAX || !self.lanes.allow(last) {
+            return None;
+        }
+        state.left -= 1;
+        self.renew(state);
+        let known = state.known.trees.get(keyspace.id as usize)?;
+        if known.incarnation != keyspace.incarnation {
+            return None;
+        }
+        let before = state.unlinked.len();
+        let turn = self.clock.turn_of(lane.in_flight);
+        let mut writer = Writer {
+            stamp: Stamp::single(last, LANE),
+            // While there are some, the lanes are barred.
+            dead: &NOTHING_DEAD,
+            retained: &state.retained,
+            retired: &mut state.unlinked,
+        };
+        let applied = known.index.apply_single(op, &turn, &mut writer);
+        let drawn = turn.drawn();
+        drop(turn);
+        if state.unlinked.len() > before {
+            self.end(&mut state.unlinked[before..], drawn);
+        }
+        if drawn != 0 {
+            self.land(drawn);
+        }
+        let existed = applied.ok()??;
+        state.count(keyspace, op, existed, drawn);
+        Some(existed)
+    }
+
+    /// What a lane knows, brought up to date if it is due.
+    #[inline]
+    fn renew(&self, state: &mut LaneState) {
+        if state.retained_uses == 0 {
+            if state.known.told == 0 {
+                state.known = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+                state.sums.resize(state.known.trees.len(), Default::default());
+            }
+            self.pins.renew(&mut state.retained);
+            state.retained_uses = RETAINED_USES;
+        }
+        state.retained_uses -= 1;
+    }
+
+    /// Says of what was unlinked in a lane until when somebody may see it. Versions that others have drawn
+    /// and made visible meanwhile do not tell who came before it was unlinked; the change's own does,
+    /// or else the next.
+    #[cold]
+    fn end(&self, unlinked: &mut [Retired], drawn: u64) {
+        let end = if drawn != 0 { drawn } else { self.clock.last() + 1 };
+        unlinked.iter_mut().for_each(|retired| retired.end = end);
     }
 
     /// With one fence, of a sound state; `None`: not possible.
@@ -93,7 +176,7 @@ impl Inner {
             .ok_or(Error::NoSuchKeyspace { version: before })?;
         let stamp = Stamp::single(before, LANE);
         let mut writer = Writer { stamp, dead, retained, retired: unlinked };
-        let Some(existed) = tree.index.apply_single(op, &self.clock, &mut writer)? else {
+        let Some(existed) = tree.index.apply_single(op, &self.clock.turn(), &mut writer)? else {
             return Ok(None);
         };
         let is_removal = match op {
@@ -140,6 +223,22 @@ impl Inner {
         }
         // Trees of a version that is not visible yet may be others.
         (reading.known.since <= reading.version).then_some(reading)
+    }
+}
+
+impl LaneState {
+    #[inline]
+    fn count(&mut self, keyspace: Keyspace, op: Op<'_>, existed: bool, version: u64) {
+        let sum = &mut self.sums[keyspace.id as usize];
+        match op {
+            Op::Put { .. } => sum.delta += i64::from(!existed),
+            Op::Remove { key } if existed => {
+                sum.delta -= 1;
+                sum.removed += 1;
+                self.gone.push((hash(keyspace, key), version));
+            }
+            Op::Remove { .. } => {}
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the one writer knows.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, MutexGuard};
 
 use tembo_index::{DeadInterval, DeadIntervals, Index, Retained, Retired};
 use tembo_pool::{Object, Sweep};
@@ -155,6 +156,40 @@ impl WriterState {
             return Err(Error::Damaged { what: "what an earlier operation left half done" });
         }
         Ok(())
+    }
+}
+
+/// The state, by the one writer: while it lives, nobody else changes anything.
+pub(crate) struct Writing<'s> {
+    inner: &'s Inner,
+    state: MutexGuard<'s, WriterState>,
+}
+
+impl<'s> Writing<'s> {
+    /// With the writer's lock.
+    pub(crate) fn begin(inner: &'s Inner, mut state: MutexGuard<'s, WriterState>) -> Writing<'s> {
+        inner.close_lanes(&mut state);
+        Writing { inner, state }
+    }
+}
+
+impl Deref for Writing<'_> {
+    type Target = WriterState;
+
+    fn deref(&self) -> &WriterState {
+        &self.state
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    fn deref_mut(&mut self) -> &mut WriterState {
+        &mut self.state
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.inner.open_lanes(&self.state);
     }
 }
 

@@ -75,7 +75,7 @@ impl Bare {
         };
         let region = self.pool.region();
         let section = region.reserve(LINES)?;
-        let existed = match self.index.apply_single(op, &self.clock, &mut writer)? {
+        let existed = match self.index.apply_single(op, &self.clock.turn(), &mut writer)? {
             Some(existed) => existed,
             None => {
                 writer.stamp = Stamp::grouped(self.clock.draw(), LANE);
@@ -127,7 +127,7 @@ impl Shared for Bare {
         let mut writer = Writer { stamp, dead, retained: &retained, retired: &mut retired };
         let section = self.pool.region().reserve(LINES)?;
         let op = Op::Put { key: &key, value: &[&value] };
-        let existed = self.index.apply_single(op, &self.clock, &mut writer)?;
+        let existed = self.index.apply_single(op, &self.clock.turn(), &mut writer)?;
         drop(section);
         if !retired.is_empty() {
             let mut all = self.retired_by_many.lock().unwrap_or_else(PoisonError::into_inner);

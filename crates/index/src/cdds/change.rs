@@ -13,7 +13,7 @@ use super::path::{Path, Step};
 use super::side::{Order, SideGuard};
 use crate::error::damaged;
 use crate::record::{head, read_key, record_size, write_record};
-use crate::{Clock, Error, Op, Place, Retired, Stamp, Writer};
+use crate::{Error, Op, Place, Retired, Stamp, Turn, Writer};
 
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
@@ -142,12 +142,12 @@ impl Cdds {
     pub(crate) fn remove_single(
         &self,
         key: &[u8],
-        clock: &Clock,
+        turn: &Turn<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         let lane = writer.stamp.lane();
         // There is one writer: no version but this one will be drawn.
-        writer.stamp = Stamp::single(clock.last() + 1, lane);
+        writer.stamp = Stamp::single(turn.last() + 1, lane);
         let path = self.path(Some(key), writer.view())?;
         let leaf = leaf_of(&path)?;
         let Some(slot) = find(leaf, (key, fingerprint(key)), writer)? else {
@@ -159,7 +159,7 @@ impl Cdds {
         }
         let _section = self.reserve(0, 0)?;
         let seen = leaf.node.seen(slot)?;
-        writer.stamp = Stamp::single(clock.draw(), lane);
+        writer.stamp = Stamp::single(turn.draw(), lane);
         retire(writer, Object::from_bits(seen.target), seen.start);
         self.change_in_place(leaf, &change, writer)?;
         // ORDER: the end commits itself: durable before anybody is told.

@@ -14,7 +14,7 @@ use super::side::Guard;
 use super::usual::{Effect, SLACK, slot_for};
 use crate::error::damaged;
 use crate::record::{record_size, write_record};
-use crate::{Clock, Error, Op, Retained, Retired, Stamp, Writer};
+use crate::{Error, Op, Retained, Retired, Stamp, Turn, Writer};
 
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
@@ -26,8 +26,8 @@ const SHORT: u64 = 1024;
 pub(crate) enum How<'c> {
     /// Stamped by the writer, with others.
     Grouped,
-    /// Each by itself, stamped by the clock.
-    Single(&'c Clock),
+    /// By itself, stamped in its turn.
+    Single(&'c Turn<'c>),
 }
 
 impl How<'_> {
@@ -35,7 +35,7 @@ impl How<'_> {
     pub(crate) fn version(self, writer: &Writer<'_>) -> u64 {
         match self {
             How::Grouped => writer.stamp.version(),
-            How::Single(clock) => clock.last() + 1,
+            How::Single(turn) => turn.last() + 1,
         }
     }
 }
@@ -355,7 +355,7 @@ impl NvTree {
         let replaced = if before == FREE { None } else { self.replaced(change)? };
         let stamp = match how {
             How::Grouped => writer.stamp,
-            How::Single(clock) => Stamp::single(clock.draw(), writer.stamp.lane()),
+            How::Single(turn) => Stamp::single(turn.draw(), writer.stamp.lane()),
         };
         let meta = Meta::new(stamp, change.removed, spot.traits.base, base);
         let Some(meta) = meta else { return damaged(leaf.offset(), "a base in reach") };

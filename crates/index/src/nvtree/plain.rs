@@ -148,7 +148,7 @@ mod tests {
                 _ => Op::Put { key, value: &[&value[..len]] },
             };
             if number < 3000 {
-                tree.apply_single(op, &clock, &mut writer).unwrap();
+                tree.apply_single(op, &clock.turn(), &mut writer).unwrap();
             } else {
                 writer.stamp = Stamp::grouped(clock.draw(), 0);
                 tree.apply(op, &mut writer).unwrap();

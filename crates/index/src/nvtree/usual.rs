@@ -80,7 +80,7 @@ impl NvTree {
         let guard = leaf.side.lock_at(moment)?;
         let stamp = match how {
             How::Grouped => writer.stamp,
-            How::Single(clock) => Stamp::single(clock.draw(), writer.stamp.lane()),
+            How::Single(turn) => Stamp::single(turn.draw(), writer.stamp.lane()),
         };
         let removed = matches!(effect, Effect::Remove);
         let meta = Meta::new(stamp, removed, traits.base, base)?;

@@ -293,7 +293,7 @@ impl Shelf {
                 Some(_) => Change::Put { key: &key, value: &[&value] },
                 None => Change::Remove { key: &key },
             };
-            tree.apply_single(change, &clock, writer).map_err(text)
+            tree.apply_single(change, &clock.turn(), writer).map_err(text)
         })?;
         self.version = clock.last();
         self.reclaim();

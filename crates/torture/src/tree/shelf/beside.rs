@@ -31,7 +31,7 @@ impl Shelf {
     ) -> Result<bool, String> {
         let stamp = Stamp::single(clock.last(), LANE);
         let mut writer = Writer { stamp, dead: &self.dead, retained, retired };
-        let existed = self.tree.apply_single(change, clock, &mut writer).map_err(text)?;
+        let existed = self.tree.apply_single(change, &clock.turn(), &mut writer).map_err(text)?;
         existed.ok_or_else(|| "a tree whose changes commit by themselves".to_owned())
     }
 

@@ -24,7 +24,7 @@
 //! who comes later. What he was told is in every snapshot that begins afterwards.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use tembo_index::{AT_REST, Retained, Retired};
 use tembo_pmem::lock;
@@ -33,11 +33,14 @@ use crate::inner::{Current, Inner};
 use crate::reading::thread_number;
 use crate::writer::WriterState;
 
-/// Threads beyond this number share lanes.
+/// So many threads at a time; who comes then waits for one of them.
 const LANE_COUNT: usize = 64;
 
-/// Changes in a lane between two that go by the writer's lock.
+/// Changes in a lane before one goes by the writer's lock.
 const CHANGES_MAX: u32 = 256;
+
+/// Unlinked objects in a lane before one goes by the writer's lock.
+const UNLINKED_MAX: usize = 32;
 
 /// Versions that lanes may draw while one of them looks whether there are enough.
 const DRAWN_AT_ONCE: u64 = 16 * LANE_COUNT as u64;
@@ -84,8 +87,8 @@ impl Default for InFlight {
 #[derive(Default)]
 pub(crate) struct LaneState {
     has_joined: bool,
-    /// Changes that may follow before one goes by the writer's lock.
-    pub(crate) left: u32,
+    /// Changes since the lanes were closed.
+    pub(crate) changes: u32,
     /// The trees; none before the first change after the lanes were closed.
     pub(crate) known: Current,
     /// What was retained some time ago, and how many changes may still use it.
@@ -128,7 +131,7 @@ impl Lanes {
         Lanes { gate, joined, limit, lanes }
     }
 
-    /// The thread's lane.
+    /// A lane for the thread, as good as its own.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Entered<'_>, Refused> {
         match self.gate.load(Ordering::Relaxed) {
@@ -136,9 +139,7 @@ impl Lanes {
             CLOSED => return Err(Refused::ForNow),
             _ => return Err(Refused::Barred),
         }
-        let number = thread_number() % LANE_COUNT;
-        let lane = &self.lanes[number];
-        let mut state = lock(&lane.state);
+        let (number, mut state) = self.some_lane();
         if !state.has_joined {
             self.joined.fetch_or(1 << number, Ordering::SeqCst);
         }
@@ -146,7 +147,21 @@ impl Lanes {
             return Err(Refused::ForNow);
         }
         state.has_joined = true;
-        Ok(Entered { state, in_flight: &lane.in_flight.0 })
+        Ok(Entered { state, in_flight: &self.lanes[number].in_flight.0 })
+    }
+
+    /// A lane that nobody is in, and its number.
+    #[inline]
+    fn some_lane(&self) -> (usize, MutexGuard<'_, LaneState>) {
+        let first = thread_number() % LANE_COUNT;
+        for number in (first..LANE_COUNT).chain(0..first) {
+            match self.lanes[number].state.try_lock() {
+                Ok(state) => return (number, state),
+                Err(TryLockError::Poisoned(poisoned)) => return (number, poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        (first, lock(&self.lanes[first].state))
     }
 
     /// Whether a change may draw its version; by who is in a lane.
@@ -194,11 +209,17 @@ impl Lanes {
 }
 
 impl LaneState {
+    /// Whether the writer should hear of what was done.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.changes >= CHANGES_MAX || self.unlinked.len() >= UNLINKED_MAX
+    }
+
     /// As after the lanes were closed: what was left is the writer's.
     fn tell(&mut self, inner: &Inner, writer: &mut WriterState) {
         self.known = Current::default();
         self.retained_uses = 0;
-        self.left = CHANGES_MAX;
+        self.changes = 0;
         writer.retired.extend(&mut self.unlinked);
         for (id, sum) in self.sums.drain(..).enumerate() {
             writer.trees[id].delta += sum.delta;

@@ -82,10 +82,10 @@ impl Inner {
     ) -> Option<bool> {
         let state = &mut *lane.state;
         let last = self.clock.last();
-        if state.left == 0 || state.unlinked.len() >= UNLINKED_MAX || !self.lanes.allow(last) {
+        if state.is_full() || !self.lanes.allow(last) {
             return None;
         }
-        state.left -= 1;
+        state.changes += 1;
         self.renew(state);
         let known = state.known.trees.get(keyspace.id as usize)?;
         if known.incarnation != keyspace.incarnation {

@@ -112,6 +112,15 @@ fn perform(store: &Store, keyspace: Keyspace, call: &Call, serial: u64) -> Resul
     let buffered = Durability::Buffered;
     match call {
         Call::Get(n) => store.get(keyspace, &key(*n)).map(Answer::Value),
+        Call::View(n, m) => store.snapshot().and_then(|snapshot| {
+            let mut values = [None, None, None];
+            for (value, n) in values.iter_mut().zip([n, m, n]) {
+                *value = snapshot.get(keyspace, &key(*n))?.map(|value| value.to_vec());
+                // Others may go on.
+                tembo_pmem::wait();
+            }
+            Ok(Answer::Values(values))
+        }),
         Call::Put(n, len) => {
             store.put(keyspace, &key(*n), &value(serial, *len), buffered).map(Answer::Existed)
         }
@@ -180,7 +189,7 @@ impl Tree {
                 self.shelf.group_beside(&pairs, &self.clock, &retained, retired)?;
                 Ok(Answer::Done)
             }
-            Call::Get(_) => Err("a read changes nothing".to_owned()),
+            Call::Get(_) | Call::View(..) => Err("a read of a tree changes nothing".to_owned()),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::tree::{Map, key, value};
 pub(super) enum Answer {
     Existed(bool),
     Value(Option<Vec<u8>>),
+    Values([Option<Vec<u8>>; 3]),
     Done,
 }
 
@@ -57,7 +58,7 @@ impl Done {
     fn before(&self, steps: usize) -> Option<Done> {
         let mut done = self.clone();
         done.end = done.end.filter(|end| end.1 <= steps);
-        let is_read = matches!(done.call, Call::Get(_));
+        let is_read = matches!(done.call, Call::Get(_) | Call::View(..));
         (done.begin.1 <= steps && (done.end.is_some() || !is_read)).then_some(done)
     }
 
@@ -69,6 +70,7 @@ impl Done {
             }
             Call::Remove(n) => Answer::Existed(map.remove(&key(*n)).is_some()),
             Call::Get(n) => Answer::Value(map.get(&key(*n)).cloned()),
+            Call::View(n, m) => Answer::Values([n, m, n].map(|n| map.get(&key(*n)).cloned())),
             Call::Group(writes) => {
                 for (at, &(n, len)) in writes.iter().enumerate() {
                     map.insert(key(n), value(self.serial + at as u64, len));

@@ -13,6 +13,8 @@ pub enum Call {
     Group(Vec<(u8, usize)>),
     /// Reads a key.
     Get(u8),
+    /// Reads a key, another, and the first again, in one snapshot of a store.
+    View(u8, u8),
 }
 
 /// Who may do what at the same time.
@@ -71,6 +73,7 @@ impl Plan {
         let len = LENGTHS[random.below(LENGTHS.len())];
         match (random.below(8), cast) {
             (0, _) => Call::Remove(key),
+            (1, Cast::Store) => Call::View(key, random.below(range) as u8),
             (1..3, _) => Call::Get(key),
             (3..6, Cast::Groups(_) | Cast::Store) => {
                 let other = random.below(range) as u8;

@@ -74,6 +74,22 @@ fn a_store() {
 }
 
 #[test]
+fn lanes_of_a_store_make_visible_what_is_fenced() {
+    // Keys of two leaves, so that neither waits for the other's lock, and who looks at both.
+    let put = |key| vec![Call::Put(key, 8), Call::Put(key, 8)];
+    let look = vec![Call::View(0, 118), Call::View(118, 0)];
+    let plan = Plan { cast: Cast::Store, keys: 60, threads: vec![put(0), put(118), look] };
+    for seed in 0..40 * number("TEMBO_SCHEDULES", 1) {
+        for (index, performance) in performances(&plan, seed).into_iter().enumerate() {
+            let performance = performance.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            let crash = if index == 0 { performance.crash(bounds(seed)) } else { Ok(0) };
+            let holds = performance.judge().and(crash);
+            holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
+        }
+    }
+}
+
+#[test]
 fn one_writer_of_groups_and_readers() {
     hold(Cast::Groups(Sight::Visible), 40);
 }

@@ -70,6 +70,61 @@ fn what_a_strict_transaction_has_read_is_durable() {
     assert!(store.durable() >= version);
 }
 
+/// Threads that put single keys, each its own, in leaves of their own: in lanes beside each other.
+#[test]
+fn a_power_loss_leaves_what_lanes_have_acknowledged() {
+    const THREADS: u64 = 4;
+    const APART: u64 = 100;
+    let mut overlapped = 0;
+    for seed in 0..SEEDS {
+        let disk = SimDisk::default();
+        let store = Store::create(Path::new(POOL), &options(&disk, IndexKind::Nvtree)).unwrap();
+        let space = store.keyspace("x").unwrap();
+        for n in 0..THREADS * APART {
+            store.put(space, &n.to_be_bytes(), &[0; 8], Durability::Buffered).unwrap();
+        }
+        store.sync().unwrap();
+        disk.record();
+        let clock = Clock::default();
+        // Of each put when it was called, and when it had returned.
+        let put_all = |thread: u64| {
+            let key = (thread * APART).to_be_bytes();
+            let put = |n: u64| {
+                let called = clock.tick();
+                store.put(space, &key, &n.to_le_bytes(), Durability::Strict).unwrap();
+                let returned = clock.tick();
+                disk.mark(clock.tick());
+                (called, returned)
+            };
+            (1..=20).map(put).collect::<Vec<_>>()
+        };
+        let times: Vec<Vec<(u64, u64)>> = std::thread::scope(|scope| {
+            let spawn = |thread| scope.spawn(move || put_all(thread));
+            let threads: Vec<_> = (0..THREADS).map(spawn).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        drop(store);
+        let points = disk.points();
+        let mut random = Random::new(seed);
+        for _ in 0..POINTS {
+            let point = &points[random.below(points.len())];
+            let disk = point.snapshot.after_power_loss(Chooser::new(Rest::Old));
+            let store = Store::open(Path::new(POOL), &options(&disk, IndexKind::Nvtree)).unwrap();
+            let space = store.keyspace("x").unwrap();
+            let mut under_way = 0;
+            for (thread, times) in (0..).zip(&times) {
+                let found = store.get(space, &(thread * APART).to_be_bytes()).unwrap().unwrap();
+                let found = u64::from_le_bytes(found.try_into().unwrap());
+                let acknowledged = times.iter().filter(|time| time.1 < point.mark).count() as u64;
+                assert!(acknowledged <= found, "seed {seed}: {found} of {acknowledged}");
+                under_way += u64::from(found > acknowledged);
+            }
+            overlapped += u64::from(under_way > 1);
+        }
+    }
+    assert!(overlapped > 0, "no two were under way");
+}
+
 #[test]
 fn a_power_loss_leaves_what_the_threads_were_told() {
     for index in IndexKind::ALL {

@@ -70,6 +70,12 @@ impl Retained {
         newest <= self.horizon()
     }
 
+    /// True if nobody needs what began with a version or later and has an end up to `newest`.
+    #[inline]
+    pub fn needs_none_since(&self, start: u64, newest: u64) -> bool {
+        newest <= self.since && self.pins.last().is_none_or(|&pin| pin < start)
+    }
+
     /// The oldest version that can be read.
     #[inline]
     pub fn horizon(&self) -> u64 {
@@ -95,6 +101,13 @@ mod tests {
             for newest in 0..9 {
                 let needed = (0..newest).any(|start| retained.needs(start, newest));
                 assert_eq!(retained.needs_no_past(newest), !needed, "{pinned:?} {newest}");
+                for start in 0..newest {
+                    let needed = (start..newest).any(|start| retained.needs(start, newest));
+                    let all = retained.needs_none_since(start, newest);
+                    assert!(!all || !needed, "{pinned:?} {newest}");
+                    let past_all = pinned.iter().all(|&pin| pin < start);
+                    assert!(all || newest > since.min(6) || !past_all, "{pinned:?} {newest}");
+                }
             }
             for start in 0..9 {
                 for end in start..9 {

@@ -14,7 +14,7 @@ use crate::writer::{Recovery, Tree, WriterState};
 use crate::{Error, Progress};
 
 /// Leaves that are collected while the writer's lock is held.
-const BATCH: usize = 8;
+const BATCH: usize = 2;
 
 /// One in so many keys must have been removed.
 const SHARE: u64 = 8;

@@ -279,6 +279,16 @@ impl NvTree {
         if let Some(slot) = free.near(preferred) {
             return Ok(Some(slot));
         }
+        let bases = spot.leaf.bases()?;
+        let newest = spot.leaf.side.newest();
+        // First those that began after all pins, which takes no comparison of keys.
+        for slot in stale {
+            let (_, meta) = spot.leaf.element(slot)?;
+            let start = meta.stamp(bases).version();
+            if !meta.is_removed() && retained.needs_none_since(start, newest) {
+                return Ok(Some(slot));
+            }
+        }
         for slot in stale {
             if !self.is_needed(spot, slot, retained)? {
                 return Ok(Some(slot));

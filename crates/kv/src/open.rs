@@ -58,15 +58,7 @@ pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
     let pins = Pins::new(before);
     named.iter().for_each(|(_, version)| pins.pin(*version));
     let (window, count) = ledger.window(region)?;
-    let void = ledger.void(region)?;
-    // Of those that no scrub has come to only the table tells.
-    let unscrubbed = dead.intervals().iter().filter(|dead| dead.lane.is_none());
-    let void: Vec<_> =
-        void.into_iter().chain(unscrubbed.map(|dead| (dead.from, dead.to))).collect();
-    pins.with_past(|past, _| {
-        past.set_window(window);
-        void.into_iter().for_each(|(from, to)| past.rolled_back(from, to));
-    });
+    remember(&pins, window, ledger.void(region)?, &dead);
     let window = Window::found(window, count, before);
     forest.set_retained(pins.retained());
     let trees = trees(&forest, &catalogue, view)?;
@@ -95,6 +87,17 @@ pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
         queue: CommitQueue::default(),
         transaction_memory: options.transaction_memory,
     })
+}
+
+/// What is known of the past: since when it is kept, and what of it was rolled back.
+fn remember(pins: &Pins, window: Option<u64>, void: Option<(u64, u64)>, dead: &DeadIntervals) {
+    // Of those that no scrub has come to only the table tells.
+    let unscrubbed = dead.intervals().iter().filter(|dead| dead.lane.is_none());
+    let void = void.into_iter().chain(unscrubbed.map(|dead| (dead.from, dead.to)));
+    pins.with_past(|past, _| {
+        past.set_window(window);
+        void.for_each(|(from, to)| past.rolled_back(from, to));
+    });
 }
 
 /// Makes durably dead what was in flight; returns what there was no place for.

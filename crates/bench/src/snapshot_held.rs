@@ -196,11 +196,11 @@ fn settled(store: &Store) -> u64 {
         // Whoever comes next lets the background know.
         let _ = store.maintain(1);
         std::thread::sleep(Duration::from_millis(100));
-        let used = store.report().used_bytes;
-        if used == last {
+        let report = store.report();
+        if report.used_bytes == last && !report.recovering {
             break;
         }
-        last = used;
+        last = report.used_bytes;
     }
     last
 }

@@ -1,59 +1,29 @@
 //! Backups: what comes back is what there was, whatever happens to the file and to the process.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tembo_kv::backup::{restore, verify};
-use tembo_kv::{
-    BackupError, Direction, Durability, Error, IndexKind, Options, Retention, SaveOptions,
-    Snapshot, Store,
-};
+use tembo_kv::{BackupError, Durability, Error, IndexKind, Options, Retention, SaveOptions, Store};
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
 
-type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+#[path = "driver/directory.rs"]
+mod directory;
+#[path = "driver/map.rs"]
+mod map;
+#[path = "driver/state.rs"]
+mod state;
 
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("tembo-backup-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use directory::Directory;
+use state::{State, state};
 
 fn options(index: IndexKind) -> Options {
     let (domain, size_max, log_size) = (DomainRequest::Logged, 1 << 30, 4 << 20);
     let region = RegionOptions { domain, size_max, log_size, ..RegionOptions::default() };
     let pool = PoolOptions { size: 8 << 20, region, ..PoolOptions::default() };
     Options { pool, index, ..Options::default() }
-}
-
-fn state(snapshot: &Snapshot<'_>) -> State {
-    let keyspace = |(name, space)| {
-        let mut map = BTreeMap::new();
-        let mut visit =
-            |key: &[u8], value: &[u8]| map.insert(key.to_vec(), value.to_vec()).is_none();
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        snapshot.range(space, all.0, all.1, Direction::Forward, &mut visit).unwrap();
-        (name, map)
-    };
-    snapshot.keyspaces().unwrap().into_iter().map(keyspace).collect()
 }
 
 fn now(store: &Store) -> State {

@@ -2,9 +2,12 @@
 //! background.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
-
 use tembo_kv::{Durability, IndexKind, Keyspace, Options, Progress, Store};
+
+#[path = "driver/wait.rs"]
+mod wait;
+
+use wait::wait_until;
 
 const KEYS: u64 = 20_000;
 
@@ -68,9 +71,7 @@ fn a_store_of_which_everything_was_removed_has_one_leaf_and_no_space() {
 fn what_is_left_is_found_while_the_rest_is_collected() {
     let (store, space) = store(true);
     fill(&store, space);
-    while store.report().recovering {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("recovery", || store.report().recovering, |recovering| !recovering);
     let is_left = |i: u64| i % 10 == 3;
     for i in (0..KEYS).filter(|&i| !is_left(i)) {
         assert!(store.remove(space, &key(i), Durability::Buffered).unwrap());
@@ -78,13 +79,8 @@ fn what_is_left_is_found_while_the_rest_is_collected() {
         let value = store.get(space, &key(near)).unwrap();
         assert_eq!(value.as_deref(), Some(&near.to_le_bytes()[..]));
     }
-    for _ in 0..2000 {
-        if leaves(&store) < 150 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(leaves(&store) < 150, "{} leaves for {} keys", leaves(&store), KEYS / 10);
+    // Two thousand keys are left.
+    wait_until("leaves that are full", || leaves(&store), |&count| count < 150);
     for i in 0..KEYS {
         assert_eq!(store.get(space, &key(i)).unwrap().is_some(), is_left(i), "{i}");
     }
@@ -120,8 +116,8 @@ fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
             options.pool.region.size_max = 256 << 20;
             let store = Store::volatile(&options).unwrap();
             // Nothing is given back before the first survey has ended.
-            while background && store.report().recovering {
-                std::thread::sleep(Duration::from_millis(1));
+            if background {
+                wait_until("recovery", || store.report().recovering, |recovering| !recovering);
             }
             let space = store.keyspace("a").unwrap();
             let value = |i: u64, round: u64| vec![(i % 7 + round) as u8; len];
@@ -149,11 +145,11 @@ fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
             idle(&store);
             // Leaves that are more than three quarters full together stay two.
             let enough = before + before * 3 / 4;
-            while background && store.report().used_bytes > enough {
-                std::thread::sleep(Duration::from_millis(5));
+            let used = || store.report().used_bytes;
+            if background {
+                wait_until("space", used, |&after| after < enough);
             }
-            let after = store.report().used_bytes;
-            assert!(after < enough, "{index:?} {before} {held} {after}");
+            assert!(used() < enough, "{index:?} {before} {held} {}", used());
             assert_eq!(store.check().unwrap().leaked, 0);
         }
     }

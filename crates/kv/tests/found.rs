@@ -2,6 +2,15 @@
 // A module for every index, each with the same files.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::duplicate_mod)]
 
+#[path = "driver/directory.rs"]
+mod directory;
+#[path = "driver/map.rs"]
+mod map;
+#[path = "driver/random.rs"]
+mod random;
+#[path = "driver/wait.rs"]
+mod wait;
+
 #[path = "found"]
 mod cdds {
     /// Of every store in here.

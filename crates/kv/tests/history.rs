@@ -3,43 +3,31 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tembo_kv::backup::restore;
 use tembo_kv::{
-    Change, Direction, Durability, Error, Event, Holder, HolderKind, IndexKind, Isolation, Options,
-    Progress, Retention, SaveOptions, Snapshot, Store, Transaction,
+    Change, Durability, Error, Event, Holder, HolderKind, IndexKind, Isolation, Options, Progress,
+    Retention, SaveOptions, Store, Transaction,
 };
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
 
-/// Keyspaces by name.
-type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+#[path = "driver/directory.rs"]
+mod directory;
+#[path = "driver/map.rs"]
+mod map;
+#[path = "driver/random.rs"]
+mod random;
+#[path = "driver/state.rs"]
+mod state;
+
+use directory::Directory;
+use random::Random;
+use state::{State, state};
 
 const NAMES: [&str; 2] = ["a", "b"];
-
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("tembo-time-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    fn pool(&self) -> PathBuf {
-        self.0.join("test.pool")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn options(domain: DomainRequest, index: IndexKind) -> Options {
     let (size_max, log_size, private_max) = (1 << 30, 1 << 20, 256 << 10);
@@ -51,29 +39,6 @@ fn options(domain: DomainRequest, index: IndexKind) -> Options {
 
 fn idle(store: &Store) {
     while store.maintain(16).unwrap() == Progress::More {}
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
-fn state(snapshot: &Snapshot<'_>) -> State {
-    let keyspace = |(name, space)| {
-        let mut map = BTreeMap::new();
-        let mut visit =
-            |key: &[u8], value: &[u8]| map.insert(key.to_vec(), value.to_vec()).is_none();
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        snapshot.range(space, all.0, all.1, Direction::Forward, &mut visit).unwrap();
-        (name, map)
-    };
-    snapshot.keyspaces().unwrap().into_iter().map(keyspace).collect()
 }
 
 /// A store, and what it was at each version.
@@ -504,7 +469,7 @@ fn a_difference_is_found_beside_a_writer_at_work() {
             };
             let writer = scope.spawn(write);
             for number in 0..20 {
-                let file = directory.0.join(format!("{}-{number}", index.name()));
+                let file = directory.file(&format!("{}-{number}", index.name()));
                 let keep = SaveOptions { since: None, keep: Some("before".into()) };
                 let whole = store.save(&file, &keep, &mut |_| ()).unwrap();
                 (0..200).for_each(|_| {

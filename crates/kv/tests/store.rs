@@ -3,38 +3,25 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use tembo_kv::{Direction, Durability, Error, IndexKind, Keyspace, Options, Snapshot, Store};
+use tembo_kv::{Durability, Error, IndexKind, Options, Store};
 use tembo_pmem::{Counters, DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+#[path = "driver/directory.rs"]
+mod directory;
+#[path = "driver/map.rs"]
+mod map;
+#[path = "driver/random.rs"]
+mod random;
+
+use directory::Directory;
+use map::{Map, all};
+use random::Random;
 
 /// The indexes under test.
 const KINDS: &[IndexKind] = &IndexKind::ALL;
-
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("tembo-kv-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    fn pool(&self) -> PathBuf {
-        self.0.join("test.pool")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn options(domain: DomainRequest, index: IndexKind) -> Options {
     // Few pages stay private: a store outside a section would be lost with its page.
@@ -52,28 +39,6 @@ fn options(domain: DomainRequest, index: IndexKind) -> Options {
 /// In memory, and recovered step by step.
 fn memory(index: IndexKind) -> Options {
     Options { background: false, ..options(DomainRequest::Volatile, index) }
-}
-
-fn all(snapshot: &Snapshot<'_>, keyspace: Keyspace) -> Map {
-    let mut map = Map::new();
-    snapshot
-        .range(keyspace, Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut |k, v| {
-            map.insert(k.to_vec(), v.to_vec());
-            true
-        })
-        .unwrap();
-    map
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
 }
 
 const NAMES: [&str; 2] = ["a", "b"];

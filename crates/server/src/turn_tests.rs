@@ -2,13 +2,16 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tembo_kv::{Options, Store};
 
 use super::*;
 use crate::config::Config;
 use crate::dataset::Spaces;
+
+/// Longer than anything here takes on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs `test` with an event loop that is stepped by hand, and its address.
 fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
@@ -24,8 +27,18 @@ fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
     client
+}
+
+/// Waits until that many connections have something to read, so that one turn gets it all.
+fn arrived(event_loop: &mut EventLoop<'_>, count: usize) {
+    let (mut ready, began) = (Vec::new(), Instant::now());
+    while ready.len() < count {
+        assert!(began.elapsed() < PATIENCE, "{} of {count} have something", ready.len());
+        ready.clear();
+        event_loop.poll.wait(Duration::from_millis(10), &mut ready).unwrap();
+    }
 }
 
 /// What the client is sent within some steps, and whether it is disconnected.
@@ -62,7 +75,7 @@ fn a_failed_commit_is_told_to_everybody_and_leaves_nothing() {
         }
         writer.write_all(b"SET a 1\r\nSET b EX\r\nGET a\r\n").unwrap();
         selector.write_all(b"SELECT 3\r\nSET c 1\r\n").unwrap();
-        std::thread::sleep(Duration::from_millis(50));
+        arrived(event_loop, 2);
         event_loop.data.fault = Some(StoreError::KeyTooLong { size: 1 });
         let (text, closed) = replies(event_loop, &mut writer);
         assert_eq!(text.matches("-ERR a key of 1 bytes").count(), 3, "{text}");
@@ -84,7 +97,7 @@ fn a_poisoned_store_is_told_and_stops_the_server() {
             event_loop.step().unwrap();
         }
         client.write_all(b"SET a 1\r\nPING\r\n").unwrap();
-        std::thread::sleep(Duration::from_millis(50));
+        arrived(event_loop, 1);
         event_loop.data.fault = Some(StoreError::Poisoned);
         let stopped = (0..5).find_map(|_| event_loop.step().err());
         assert!(matches!(stopped, Some(Error::Poisoned)));
@@ -103,8 +116,8 @@ fn a_failure_within_exec_answers_exec_alone() {
         assert_eq!(replies(event_loop, &mut client).0, "+OK\r\n+QUEUED\r\n");
         event_loop.data.fault = Some(StoreError::KeyTooLong { size: 1 });
         client.write_all(b"EXEC\r\n").unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        // An idle step commits nothing, but takes the fault: it must be there when EXEC comes.
+        // An idle step commits nothing, but takes the fault: EXEC must be there.
+        arrived(event_loop, 1);
         let (text, _) = replies(event_loop, &mut client);
         assert!(text.starts_with("-ERR a key of 1 bytes"), "{text}");
         client.write_all(b"EXISTS a\r\n").unwrap();

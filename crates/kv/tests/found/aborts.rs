@@ -2,7 +2,8 @@
 
 use tembo_kv::{Durability, Error, Options, Store};
 
-use super::bench::{Directory, Map, all, expect, fill, key, kill, options, recover};
+use super::bench::{Directory, Map, all, directory, expect, fill, key, kill, options, recover};
+use crate::wait::wait_until;
 
 const KEYS: u64 = 4000;
 
@@ -40,7 +41,7 @@ fn expect_after_kill(store: Store, directory: &Directory, options: &Options, map
 
 #[test]
 fn any_number_of_aborts_between_commits_without_recovery() {
-    let directory = Directory::new("aborts");
+    let directory = directory("aborts");
     let options = options(8 << 20, 64 << 20);
     let (store, mut map) = filled(&directory, &options, KEYS);
     let space = store.keyspace("a").unwrap();
@@ -60,7 +61,7 @@ fn any_number_of_aborts_between_commits_without_recovery() {
 
 #[test]
 fn any_number_of_aborts_and_nothing_else() {
-    let directory = Directory::new("only-aborts");
+    let directory = directory("only-aborts");
     let options = options(8 << 20, 64 << 20);
     let (store, map) = filled(&directory, &options, KEYS);
     (0..1000).for_each(|i| abort(&store, i));
@@ -69,7 +70,7 @@ fn any_number_of_aborts_and_nothing_else() {
 
 #[test]
 fn aborts_and_commits_while_surveys_run() {
-    let directory = Directory::new("survey-aborts");
+    let directory = directory("survey-aborts");
     let options = Options { background: true, ..options(8 << 20, 64 << 20) };
     let (store, mut map) = filled(&directory, &options, 15 * KEYS);
     let space = store.keyspace("a").unwrap();
@@ -79,14 +80,14 @@ fn aborts_and_commits_while_surveys_run() {
         abort(&store, i);
         if i % 2 == 0 {
             let value = i.to_le_bytes();
-            let mut tries = 0;
-            while let Err(error) = store.put(space, &key(i), &value, Durability::Buffered) {
-                assert!(matches!(error, Error::TooManyAborts), "{error}");
-                assert!(tries < 10_000, "recovery never comes");
-                tries += 1;
-                store.maintain(1).unwrap();
-                std::thread::sleep(std::time::Duration::from_micros(500));
-            }
+            let put = || match store.put(space, &key(i), &value, Durability::Buffered) {
+                Err(Error::TooManyAborts) => {
+                    store.maintain(1).unwrap();
+                    None
+                }
+                done => Some(done.unwrap()),
+            };
+            wait_until("recovery", put, Option::is_some);
             map.insert(key(i), value.to_vec());
         }
     }

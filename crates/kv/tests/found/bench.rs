@@ -1,44 +1,20 @@
 //! What the tests stand on: directories, options, a map beside a store.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tembo_kv::{Direction, Durability, Keyspace, Options, Progress, Snapshot, Store};
+use tembo_kv::{Durability, Keyspace, Options, Progress, Store};
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::{Geometry, PoolOptions};
 
 use super::INDEX;
+pub(crate) use crate::directory::Directory;
+pub(crate) use crate::map::{Map, all};
+pub(crate) use crate::random::Random;
 
-pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Gone when dropped.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new(name: &str) -> Directory {
-        let (index, process) = (INDEX.name(), std::process::id());
-        let path = std::env::temp_dir().join(format!("tembo-found-{process}-{index}-{name}"));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(crate) fn pool(&self) -> PathBuf {
-        self.0.join("test.pool")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Both indexes run in one process.
+pub(crate) fn directory(name: &str) -> Directory {
+    Directory::new(&format!("{}-{name}", INDEX.name()))
 }
 
 /// A pool in the `logged` domain that survives the process; recovery step by step.
@@ -65,21 +41,6 @@ pub(crate) fn key(i: u64) -> Vec<u8> {
     format!("key:{i:012}").into_bytes()
 }
 
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-}
-
 /// What is synced is durable; no close, no checkpoint.
 pub(crate) fn kill(store: Store) {
     store.sync().unwrap();
@@ -98,17 +59,6 @@ pub(crate) fn fill(store: &Store, space: Keyspace, keys: std::ops::Range<u64>, v
         tx.put(space, &key(i), &[value]).unwrap();
     }
     tx.commit(Durability::Buffered).unwrap();
-}
-
-pub(crate) fn all(snapshot: &Snapshot<'_>, space: Keyspace) -> Map {
-    let mut map = Map::new();
-    let mut visit = |k: &[u8], v: &[u8]| {
-        assert!(map.insert(k.to_vec(), v.to_vec()).is_none(), "a key is seen twice");
-        true
-    };
-    let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-    snapshot.range(space, from, to, Direction::Forward, &mut visit).unwrap();
-    map
 }
 
 /// The store shows exactly this, by range and by key.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tembo_kv::{Durability, Options, Store};
 
-use super::bench::{Directory, Map, Random, expect, fill, key, kill, options, recover};
+use super::bench::{Map, Random, directory, expect, fill, key, kill, options, recover};
 
 const KEYS: u64 = 8000;
 
@@ -36,7 +36,7 @@ fn expect_count(store: &Store, map: &Map) {
 
 #[test]
 fn counts_after_open_are_exact_beside_a_writer() {
-    let directory = Directory::new("counts");
+    let directory = directory("counts");
     let options = options(8 << 20, 64 << 20);
     let store = Store::create(&directory.pool(), &options).unwrap();
     fill(&store, store.keyspace("a").unwrap(), 0..KEYS, b"good");
@@ -70,7 +70,7 @@ fn counts_after_open_are_exact_beside_a_writer() {
 #[test]
 fn counts_after_open_are_exact_when_the_writer_comes_towards_the_survey() {
     const MANY: u64 = 60_000;
-    let directory = Directory::new("towards");
+    let directory = directory("towards");
     let options = Options { background: true, ..options(32 << 20, 256 << 20) };
     let store = Store::create(&directory.pool(), &options).unwrap();
     fill(&store, store.keyspace("a").unwrap(), 0..MANY, b"good");
@@ -95,7 +95,7 @@ fn counts_after_open_are_exact_when_the_writer_comes_towards_the_survey() {
 /// What changes before the survey has begun is counted by it, and not a second time.
 #[test]
 fn counts_after_open_are_exact_when_recovery_comes_late() {
-    let directory = Directory::new("late-counts");
+    let directory = directory("late-counts");
     let options = options(4 << 20, 64 << 20);
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("a").unwrap();

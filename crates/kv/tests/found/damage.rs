@@ -3,7 +3,7 @@
 use tembo_kv::{Durability, Error, Store};
 use tembo_pool::Geometry;
 
-use super::bench::{Directory, ends, fill, key, options, tiny};
+use super::bench::{directory, ends, fill, key, options, tiny};
 use super::image::{ROOT_WORD, closed, judge, object, patch, word};
 
 /// What the store says to an image with words changed by `damage`; no hang, no panic.
@@ -150,7 +150,7 @@ fn a_pool_that_has_lost_its_root_word_is_refused() {
         after("no root", |image| patch(image, ROOT_WORD, 0)).is_err(),
         "an empty store instead"
     );
-    let directory = Directory::new("lost-root");
+    let directory = directory("lost-root");
     let options = options(4 << 20, 64 << 20);
     let store = Store::create(&directory.pool(), &options).unwrap();
     fill(&store, store.keyspace("a").unwrap(), 0..1000, b"v");

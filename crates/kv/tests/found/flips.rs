@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tembo_kv::Store;
 
-use super::bench::{Directory, Random, ends, tiny};
+use super::bench::{Random, directory, ends, tiny};
 use super::image::{ROOT_WORD, SIZE, closed, judge, patch, word};
 
 /// One change of an image.
@@ -92,7 +92,7 @@ fn any_byte_may_be_another() {
 #[test]
 fn any_byte_of_the_headers_may_be_another() {
     let image = closed();
-    let directory = Directory::new("headers");
+    let directory = directory("headers");
     let places = (0..512).chain(2048..2560).chain(4096..ROOT_WORD + 8).step_by(3);
     for at in places {
         let mut damaged = image.clone();

@@ -3,7 +3,8 @@
 use tembo_kv::{Durability, Error, Options, Store};
 use tembo_pmem::Counters;
 
-use super::bench::{Directory, Map, Random, expect, fill, key, kill, options, recover, tiny};
+use super::bench::{Map, Random, directory, expect, fill, key, kill, options, recover, tiny};
+use crate::wait::wait_until;
 
 /// Transactions of puts in a pool that has no room for all of them; how many were refused.
 fn overfill(store: &Store, map: &mut Map, random: &mut Random) -> u32 {
@@ -39,7 +40,7 @@ fn a_refused_put_changes_nothing_though_its_transaction_commits() {
     let mut refused = 0;
     for seed in 0..24 {
         let what = format!("seed {seed}");
-        let directory = Directory::new(&format!("refused-{seed}"));
+        let directory = directory(&format!("refused-{seed}"));
         let options = tiny((128 << 10) + (seed % 5) * (32 << 10));
         let store = Store::create(&directory.pool(), &options).unwrap();
         let space = store.keyspace("a").unwrap();
@@ -117,7 +118,7 @@ const KEYS: u64 = 2500;
 
 #[test]
 fn filled_and_cleared_again_and_again_a_pool_never_runs_full() {
-    let directory = Directory::new("cleared");
+    let directory = directory("cleared");
     let store = Store::create(&directory.pool(), &options(1 << 20, SIZE)).unwrap();
     let space = store.keyspace("a").unwrap();
     for _ in 0..30 {
@@ -133,17 +134,13 @@ fn filled_and_cleared_again_and_again_a_pool_never_runs_full() {
 
 #[test]
 fn a_thread_of_its_own_gives_back_what_was_cleared() {
-    let directory = Directory::new("cleared-behind");
+    let directory = directory("cleared-behind");
     let options = Options { background: true, ..options(1 << 20, SIZE) };
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("a").unwrap();
     for round in 0..30 {
-        let mut tries = 0;
-        while store.report().recovering {
-            assert!(tries < 5000, "round {round}: recovery never comes");
-            tries += 1;
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        let what = format!("recovery in round {round}");
+        wait_until(&what, || store.report().recovering, |recovering| !recovering);
         fill(&store, space, 0..KEYS, &[1; 100]);
         let mut tx = store.exclusive().unwrap();
         tx.clear(space).unwrap();

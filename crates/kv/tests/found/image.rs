@@ -8,7 +8,7 @@ use tembo_kv::{Direction, Durability, Error, Snapshot, Store};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Pool, PoolOptions};
 
-use super::bench::{Directory, key, recover, tiny};
+use super::bench::{directory, key, recover, tiny};
 
 /// docs/formats/superblock.md: the pool's first root word.
 pub(crate) const ROOT_WORD: usize = 4096 + 128;
@@ -22,7 +22,7 @@ pub(crate) fn closed() -> Vec<u8> {
 }
 
 fn make() -> Vec<u8> {
-    let directory = Directory::new("image");
+    let directory = directory("image");
     let store = Store::create(&directory.pool(), &tiny(SIZE)).unwrap();
     recover(&store);
     let (a, b) = (store.keyspace("a").unwrap(), store.keyspace("b").unwrap());

@@ -3,14 +3,14 @@
 use tembo_kv::{Durability, Options, Store};
 use tembo_pmem::RegionOptions;
 
-use super::bench::{Directory, options};
+use super::bench::{directory, options};
 
 fn value(seed: u64, size: usize) -> Vec<u8> {
     (0..size as u64 / 8).flat_map(|i| (i * 0x9E37_79B9 + seed).to_le_bytes()).collect()
 }
 
 fn large_values_survive(name: &str, log_size: u64, sizes: &[usize]) {
-    let directory = Directory::new(name);
+    let directory = directory(name);
     let mut options = options(16 << 20, 1 << 30);
     options.pool.region.log_size = log_size;
     let options = Options { background: true, ..options };

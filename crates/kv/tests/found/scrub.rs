@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tembo_kv::{Durability, Options, Progress, Store};
 
-use super::bench::{Directory, Map, expect, fill, key, options};
+use super::bench::{Map, directory, expect, fill, key, options};
 
 const KEYS: u64 = 3000;
 
@@ -44,7 +44,7 @@ fn with_void_entries(path: &Path, options: &Options) -> (Store, Map) {
 /// The threads take turns; `other` says which steps are the other's. The image is taken while both
 /// live, so that nothing is fenced by a thread's end.
 fn scrubbed_by_two(name: &str, other: impl Fn(usize) -> bool) {
-    let (directory, image) = (Directory::new(name), Directory::new(&format!("{name}-image")));
+    let (directory, image) = (directory(name), directory(&format!("{name}-image")));
     let mut options = options(8 << 20, 64 << 20);
     options.pool.region.background = false;
     let (store, map) = with_void_entries(&directory.pool(), &options);

@@ -183,18 +183,20 @@ fn a_transaction_goes_from_thread_to_thread_whatever_its_size() {
         }
         // The writers' lock is taken: others read.
         assert!(store.get(space, &[0, 0]).unwrap().is_none());
-        let (waits, begin) = (AtomicBool::new(true), Barrier::new(2));
+        let begin = Barrier::new(2);
         std::thread::scope(|scope| {
-            let (store, waits, begin) = (&store, &waits, &begin);
+            let (store, begin) = (&store, &begin);
             let other = scope.spawn(move || {
                 begin.wait();
                 put(store, space, b"after", b"1");
-                assert!(!waits.load(Ordering::Acquire));
                 store.visible()
             });
             begin.wait();
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            waits.store(false, Ordering::Release);
+            // Time enough for a put that does not wait; one that does takes any time.
+            for _ in 0..10_000 {
+                std::thread::yield_now();
+                assert!(!other.is_finished());
+            }
             let version = tx.commit(Durability::Strict).unwrap();
             assert!(other.join().unwrap() > version);
         });

@@ -1,14 +1,18 @@
-//! A server of our own, and a client that shows replies as they came over the wire.
+//! A server of our own, a client that shows replies as they came over the wire, and patience.
 
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tembo_kv::{Options, Store};
 use tembo_server::{Config, Error, Server};
+
+/// Longer than anything here takes on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server in a thread; it is stopped when this is dropped.
 pub struct Running {
@@ -82,7 +86,7 @@ impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client { stream: BufReader::new(stream) }
     }
 
@@ -140,6 +144,23 @@ impl Client {
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         !matches!(self.stream.read(&mut byte), Ok(count) if count > 0)
+    }
+}
+
+/// Looks until what is seen is right, or panics with what was seen last.
+pub fn wait_until<T: Debug>(
+    what: &str,
+    mut look: impl FnMut() -> T,
+    is_right: impl Fn(&T) -> bool,
+) {
+    let began = Instant::now();
+    loop {
+        let seen = look();
+        if is_right(&seen) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}: {seen:?}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

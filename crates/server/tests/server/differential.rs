@@ -2,9 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use crate::client::{Client, Random, Running};
+use crate::client::{Client, Random, Running, wait_until};
 
 /// Redis 7, as installed.
 struct Redis {
@@ -30,13 +29,9 @@ impl Redis {
             println!("SKIPPED: redis-server is not installed, so there is nothing to compare with");
             return None;
         };
-        for _ in 0..200 {
-            if TcpStream::connect(address).is_ok() {
-                return Some(Redis { child, address });
-            }
-            std::thread::sleep(Duration::from_millis(25));
-        }
-        panic!("redis-server does not answer");
+        let redis = Redis { child, address };
+        wait_until("redis-server", || TcpStream::connect(address), Result::is_ok);
+        Some(redis)
     }
 }
 

@@ -47,7 +47,7 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
     let began = Instant::now();
     while !is_so() {
         if began.elapsed() > PATIENCE {
-            return Err(format!("in vain is waited for {what}"));
+            return Err(format!("waited in vain for {what}"));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -1,12 +1,17 @@
 //! Readers beside writers, by the protocol that the leaves have to keep.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant};
 
 use super::{Chance, SHAPES, Shape, Table, seed};
 use crate::nvtree::inner::{Inner, LeafId, Lows};
 
 const NONE: LeafId = LeafId::MAX;
+/// The threads end when there were so many of both.
+const CHECKS: u64 = 1_000_000;
+const SPLITS: u32 = 200_000;
+/// Many times what those take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What stands for a leaf beside other threads.
 struct Leaf {
@@ -21,6 +26,8 @@ struct Crowd {
     table: Table,
     leaves: Vec<Leaf>,
     used: AtomicU32,
+    /// Checks of readers that were not in vain.
+    checked: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -36,6 +43,7 @@ impl Crowd {
             table: Table::new(leaves),
             leaves: (0..leaves).map(leaf).collect(),
             used: AtomicU32::new(1),
+            checked: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }
     }
@@ -136,13 +144,17 @@ impl Crowd {
         }
     }
 
-    /// The checks of a reader that were not in vain.
-    fn read(&self, shape: Shape, mut chance: Chance) -> u64 {
-        let mut checked = 0;
+    fn read(&self, shape: Shape, mut chance: Chance) {
         while !self.is_over.load(Ordering::Relaxed) {
-            checked += u64::from(self.check(&shape(&mut chance)));
+            // A count of its own for each check would keep the threads in step.
+            let checked = (0..100).filter(|_| self.check(&shape(&mut chance))).count();
+            self.checked.fetch_add(checked as u64, Ordering::Relaxed);
         }
-        checked
+    }
+
+    /// Checks and splits so far.
+    fn counts(&self) -> (u64, u32) {
+        (self.checked.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed))
     }
 }
 
@@ -150,19 +162,27 @@ impl Crowd {
 fn readers_beside_writers_never_get_a_leaf_that_does_not_cover_the_key() {
     let seed = seed();
     for (name, shape) in [SHAPES[0], SHAPES[1], SHAPES[5], SHAPES[7]] {
-        let crowd = &Crowd::new(400_000);
-        let checked = std::thread::scope(|scope| {
-            let writers =
-                [1, 2].map(|writer| scope.spawn(move || crowd.write(shape, Chance(seed + writer))));
-            let readers =
-                [3, 4].map(|reader| scope.spawn(move || crowd.read(shape, Chance(seed + reader))));
-            std::thread::sleep(Duration::from_millis(700));
+        let crowd = &Crowd::new(2 * SPLITS as usize);
+        let is_enough = |(checked, splits)| checked >= CHECKS && splits >= SPLITS;
+        std::thread::scope(|scope| {
+            let threads = [
+                scope.spawn(move || crowd.write(shape, Chance(seed + 1))),
+                scope.spawn(move || crowd.write(shape, Chance(seed + 2))),
+                scope.spawn(move || crowd.read(shape, Chance(seed + 3))),
+                scope.spawn(move || crowd.read(shape, Chance(seed + 4))),
+            ];
+            let began = Instant::now();
+            // One that has ended has panicked.
+            while !is_enough(crowd.counts()) && !threads.iter().any(|thread| thread.is_finished()) {
+                if began.elapsed() > PATIENCE {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
             crowd.is_over.store(true, Ordering::Relaxed);
-            writers.into_iter().for_each(|writer| writer.join().unwrap());
-            readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>()
         });
-        let splits = crowd.used.load(Ordering::Relaxed);
+        let (checked, splits) = crowd.counts();
         eprintln!("{name}: {checked} checks beside {splits} splits");
-        assert!(checked > 1000 && splits > 1000);
+        assert!(is_enough((checked, splits)), "{checked} checks beside {splits} splits");
     }
 }

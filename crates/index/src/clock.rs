@@ -77,8 +77,9 @@ impl Turn<'_> {
         if let Some(below) = self.below
             && self.drawn.get() == 0
         {
-            // Before the version is drawn, whose drawing releases it.
-            below.store(self.clock.last(), Ordering::Relaxed);
+            // Before the version is drawn, whose drawing releases it. And who finds it in the place of
+            // `AT_REST` has to see what came to rest before.
+            below.store(self.clock.last(), Ordering::Release);
         }
         let version = self.clock.draw();
         self.drawn.set(version);

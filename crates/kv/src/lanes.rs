@@ -21,7 +21,11 @@
 //! these words and of the last version drawn is a version up to which everything is fenced: whoever has made
 //! a change moves `visible` on to that, and goes on when it has come to his own version. So he waits for
 //! those that drew before him and have not fenced yet, for as long as a fence takes, and nobody waits for
-//! who comes later. What he was told is in every snapshot that begins afterwards.
+//! who comes later. What he was told is in every snapshot that begins afterwards. Who finds nothing to
+//! remove has drawn no version, and waits for the last one drawn: what he has read is of that or before.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -139,10 +143,25 @@ impl Lanes {
             CLOSED => return Err(Refused::ForNow),
             _ => return Err(Refused::Barred),
         }
-        let (number, mut state) = self.some_lane();
+        let (number, state) = self.some_lane();
+        self.join(number, &state);
+        self.admit(number, state)
+    }
+
+    #[inline]
+    fn join(&self, number: usize, state: &LaneState) {
         if !state.has_joined {
             self.joined.fetch_or(1 << number, Ordering::SeqCst);
         }
+    }
+
+    /// Lets in who has joined, if the lanes are open.
+    #[inline]
+    fn admit<'l>(
+        &'l self,
+        number: usize,
+        mut state: MutexGuard<'l, LaneState>,
+    ) -> Result<Entered<'l>, Refused> {
         if self.gate.load(Ordering::SeqCst) != OPEN {
             return Err(Refused::ForNow);
         }
@@ -188,16 +207,16 @@ impl Lanes {
     /// lock.
     pub(crate) fn close(&self, mut tell: impl FnMut(&mut LaneState)) {
         self.gate.store(CLOSED, Ordering::SeqCst);
-        let joined = self.joined.load(Ordering::SeqCst);
-        let mut left = joined;
+        let mut left = self.joined.load(Ordering::SeqCst);
         while left != 0 {
-            let mut state = lock(&self.lanes[left.trailing_zeros() as usize].state);
+            let number = left.trailing_zeros();
+            let mut state = lock(&self.lanes[number as usize].state);
             tell(&mut state);
             state.has_joined = false;
+            // With the lane's lock: who has it next may join before the gate is open, and look at the gate
+            // after it.
+            self.joined.fetch_and(!(1 << number), Ordering::SeqCst);
             left &= left - 1;
-        }
-        if joined != 0 {
-            self.joined.fetch_and(!joined, Ordering::SeqCst);
         }
     }
 
@@ -262,127 +281,5 @@ impl Inner {
                 std::thread::yield_now();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-    use crate::{Durability, IndexKind, Isolation, Keyspace, Options, Progress, Store};
-
-    fn store(index: IndexKind) -> (Store, Keyspace) {
-        let options = Options { index, background: false, ..Options::default() };
-        let store = Store::volatile(&options).unwrap();
-        while store.maintain(64).unwrap() == Progress::More {}
-        let space = store.keyspace("x").unwrap();
-        (store, space)
-    }
-
-    fn put(store: &Store, space: Keyspace, key: u64) -> bool {
-        store.put(space, &key.to_be_bytes(), &key.to_be_bytes(), Durability::Strict).unwrap()
-    }
-
-    /// Lets others go on for a while.
-    fn pause() {
-        (0..1000).for_each(|_| std::thread::yield_now());
-    }
-
-    #[test]
-    fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
-        let (store, space) = store(IndexKind::Nvtree);
-        let (inner, returned) = (&store.inner, AtomicBool::new(false));
-        let before = store.visible();
-        let lane = inner.lanes.enter().ok().unwrap();
-        let turn = inner.clock.turn_of(lane.in_flight);
-        let first = turn.draw();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                put(&store, space, 1);
-                returned.store(true, Ordering::SeqCst);
-            });
-            while inner.clock.last() == first {
-                std::thread::yield_now();
-            }
-            pause();
-            assert_eq!((store.visible(), returned.load(Ordering::SeqCst)), (before, false));
-            drop(turn);
-            inner.land(first);
-            assert!(store.visible() >= first);
-            drop(lane);
-        });
-        assert_eq!(store.visible(), first + 1);
-    }
-
-    #[test]
-    fn the_writer_waits_for_who_is_in_a_lane_and_nobody_comes_in_after_him() {
-        let (store, space) = store(IndexKind::Nvtree);
-        let has_begun = AtomicBool::new(false);
-        let lane = store.inner.lanes.enter().ok().unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut writer = store.exclusive().unwrap();
-                has_begun.store(true, Ordering::SeqCst);
-                writer.put(space, b"by the writer", &[b"1"]).unwrap();
-                let last = store.inner.clock.last();
-                scope.spawn(|| put(&store, space, 2));
-                pause();
-                assert_eq!(store.inner.clock.last(), last, "a change beside the writer");
-                writer.commit(Durability::Strict).unwrap();
-            });
-            pause();
-            assert!(!has_begun.load(Ordering::SeqCst));
-            drop(lane);
-        });
-        assert_eq!(store.exclusive().unwrap().count(space), Some(2));
-    }
-
-    #[test]
-    fn lanes_are_barred_to_a_tree_for_one_writer_and_while_something_is_dead() {
-        let (one, space) = store(IndexKind::Cdds);
-        put(&one, space, 1);
-        assert!(matches!(one.inner.lanes.enter(), Err(Refused::Barred)));
-        let (many, space) = store(IndexKind::Nvtree);
-        assert!(many.inner.lanes.enter().is_ok());
-        let mut given_up = many.exclusive().unwrap();
-        given_up.put(space, b"key", &[b"value"]).unwrap();
-        assert!(matches!(many.inner.lanes.enter(), Err(Refused::ForNow)));
-        drop(given_up);
-        assert!(matches!(many.inner.lanes.enter(), Err(Refused::Barred)));
-        put(&many, space, 1);
-        while many.maintain(64).unwrap() == Progress::More {}
-        assert!(many.inner.lanes.enter().is_ok());
-    }
-
-    #[test]
-    fn counts_removals_and_conflicts_are_as_if_there_were_one_thread() {
-        const KEYS: u64 = 3000;
-        let (store, space) = store(IndexKind::Nvtree);
-        std::thread::scope(|scope| {
-            for thread in 0..4u64 {
-                let store = &store;
-                scope.spawn(move || {
-                    let mut tx = store.transaction(Isolation::Snapshot).unwrap();
-                    for key in (0..KEYS).map(|key| key * 4 + thread) {
-                        assert!(!put(store, space, key));
-                        assert!(put(store, space, key));
-                        let removed =
-                            || store.remove(space, &key.to_be_bytes(), Durability::Strict);
-                        assert!(key % 3 != 0 || removed().unwrap() && !removed().unwrap());
-                    }
-                    tx.put(space, &(thread + 3 * 4).to_be_bytes(), b"too late").unwrap();
-                    assert!(tx.commit(Durability::Strict).is_err());
-                });
-            }
-        });
-        let left = (0..4 * KEYS).filter(|key| key % 3 != 0);
-        assert_eq!(store.exclusive().unwrap().count(space), Some(left.clone().count() as u64));
-        for key in left {
-            let value = store.get(space, &key.to_be_bytes()).unwrap();
-            assert_eq!(value.as_deref(), Some(&key.to_be_bytes()[..]));
-        }
-        assert_eq!(store.check().unwrap().keyspaces.len(), 1);
     }
 }

@@ -106,9 +106,8 @@ impl Inner {
         if state.unlinked.len() > before {
             self.end(&mut state.unlinked[before..], drawn);
         }
-        if drawn != 0 {
-            self.land(drawn);
-        }
+        // What changes nothing tells what others have done: it may be in flight.
+        self.land(if drawn != 0 { drawn } else { self.clock.last() });
         let existed = applied.ok()??;
         state.count(keyspace, op, existed, drawn);
         Some(existed)

@@ -1,0 +1,169 @@
+#![allow(clippy::unwrap_used)]
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::{Durability, IndexKind, Isolation, Keyspace, Options, Progress, Store};
+
+fn store(index: IndexKind) -> (Store, Keyspace) {
+    let options = Options { index, background: false, ..Options::default() };
+    let store = Store::volatile(&options).unwrap();
+    while store.maintain(64).unwrap() == Progress::More {}
+    let space = store.keyspace("x").unwrap();
+    (store, space)
+}
+
+fn put(store: &Store, space: Keyspace, key: u64) -> bool {
+    store.put(space, &key.to_be_bytes(), &key.to_be_bytes(), Durability::Strict).unwrap()
+}
+
+/// Lets others go on for a while.
+fn pause() {
+    (0..1000).for_each(|_| std::thread::yield_now());
+}
+
+#[test]
+fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
+    let (store, space) = store(IndexKind::Nvtree);
+    let (inner, returned) = (&store.inner, AtomicBool::new(false));
+    let before = store.visible();
+    let lane = inner.lanes.enter().ok().unwrap();
+    let turn = inner.clock.turn_of(lane.in_flight);
+    let first = turn.draw();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            put(&store, space, 1);
+            returned.store(true, Ordering::SeqCst);
+        });
+        while inner.clock.last() == first {
+            std::thread::yield_now();
+        }
+        pause();
+        assert_eq!((store.visible(), returned.load(Ordering::SeqCst)), (before, false));
+        drop(turn);
+        inner.land(first);
+        assert!(store.visible() >= first);
+        drop(lane);
+    });
+    assert_eq!(store.visible(), first + 1);
+}
+
+#[test]
+fn the_writer_waits_for_who_is_in_a_lane_and_nobody_comes_in_after_him() {
+    let (store, space) = store(IndexKind::Nvtree);
+    let has_begun = AtomicBool::new(false);
+    let lane = store.inner.lanes.enter().ok().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = store.exclusive().unwrap();
+            has_begun.store(true, Ordering::SeqCst);
+            writer.put(space, b"by the writer", &[b"1"]).unwrap();
+            let last = store.inner.clock.last();
+            scope.spawn(|| put(&store, space, 2));
+            pause();
+            assert_eq!(store.inner.clock.last(), last, "a change beside the writer");
+            writer.commit(Durability::Strict).unwrap();
+        });
+        pause();
+        assert!(!has_begun.load(Ordering::SeqCst));
+        drop(lane);
+    });
+    assert_eq!(store.exclusive().unwrap().count(space), Some(2));
+}
+
+#[test]
+fn who_joins_while_the_lanes_are_being_closed_has_joined_when_they_are_open() {
+    let lanes = Lanes::new();
+    lanes.open(u64::MAX, false);
+    let mut both = [0, 1].map(|number| lock(&lanes.lanes[number].state));
+    for (number, state) in both.iter_mut().enumerate() {
+        lanes.join(number, state);
+        state.has_joined = true;
+    }
+    drop(both);
+    let (mut told, mut next) = (0, None);
+    lanes.close(|_| {
+        told += 1;
+        if told == 2 {
+            let state = lanes.lanes[0].state.try_lock().unwrap();
+            lanes.join(0, &state);
+            next = Some(state);
+        }
+    });
+    lanes.open(u64::MAX, false);
+    let entered = lanes.admit(0, next.unwrap()).ok().unwrap();
+    assert_eq!(lanes.joined.load(Ordering::SeqCst), 1, "a lane that the writer does not know of");
+    drop(entered);
+}
+
+#[test]
+fn what_is_told_to_be_gone_is_visibly_gone() {
+    let (store, space) = store(IndexKind::Nvtree);
+    put(&store, space, 1);
+    let (inner, returned) = (&store.inner, AtomicBool::new(false));
+    let remove = || store.remove(space, &1_u64.to_be_bytes(), Durability::Strict).unwrap();
+    let lane = inner.lanes.enter().ok().unwrap();
+    let turn = inner.clock.turn_of(lane.in_flight);
+    let first = turn.draw();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(remove()));
+        while inner.clock.last() == first {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| {
+            assert!(!remove());
+            let found = store.get(space, &1_u64.to_be_bytes()).unwrap();
+            assert_eq!(found, None, "it was gone before");
+            returned.store(true, Ordering::SeqCst);
+        });
+        pause();
+        assert!(!returned.load(Ordering::SeqCst), "what was read can still be lost");
+        drop(turn);
+        drop(lane);
+    });
+}
+
+#[test]
+fn lanes_are_barred_to_a_tree_for_one_writer_and_while_something_is_dead() {
+    let (one, space) = store(IndexKind::Cdds);
+    put(&one, space, 1);
+    assert!(matches!(one.inner.lanes.enter(), Err(Refused::Barred)));
+    let (many, space) = store(IndexKind::Nvtree);
+    assert!(many.inner.lanes.enter().is_ok());
+    let mut given_up = many.exclusive().unwrap();
+    given_up.put(space, b"key", &[b"value"]).unwrap();
+    assert!(matches!(many.inner.lanes.enter(), Err(Refused::ForNow)));
+    drop(given_up);
+    assert!(matches!(many.inner.lanes.enter(), Err(Refused::Barred)));
+    put(&many, space, 1);
+    while many.maintain(64).unwrap() == Progress::More {}
+    assert!(many.inner.lanes.enter().is_ok());
+}
+
+#[test]
+fn counts_removals_and_conflicts_are_as_if_there_were_one_thread() {
+    const KEYS: u64 = 3000;
+    let (store, space) = store(IndexKind::Nvtree);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+                for key in (0..KEYS).map(|key| key * 4 + thread) {
+                    assert!(!put(store, space, key));
+                    assert!(put(store, space, key));
+                    let removed = || store.remove(space, &key.to_be_bytes(), Durability::Strict);
+                    assert!(key % 3 != 0 || removed().unwrap() && !removed().unwrap());
+                }
+                tx.put(space, &(thread + 3 * 4).to_be_bytes(), b"too late").unwrap();
+                assert!(tx.commit(Durability::Strict).is_err());
+            });
+        }
+    });
+    let left = (0..4 * KEYS).filter(|key| key % 3 != 0);
+    assert_eq!(store.exclusive().unwrap().count(space), Some(left.clone().count() as u64));
+    for key in left {
+        let value = store.get(space, &key.to_be_bytes()).unwrap();
+        assert_eq!(value.as_deref(), Some(&key.to_be_bytes()[..]));
+    }
+    assert_eq!(store.check().unwrap().keyspaces.len(), 1);
+}

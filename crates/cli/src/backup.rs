@@ -1,5 +1,6 @@
 //! `tembo backup` and `tembo restore`.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -82,7 +83,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let since = args.since.as_deref().map(|since| version(&store, since)).transpose()?;
     let progress = progress::written();
     let options = SaveOptions { since, keep: args.keep.clone() };
-    let info = store.save(&args.out, &options, &mut |bytes| progress.inc(bytes))?;
+    let mut advance = |bytes| {
+        progress.inc(bytes);
+        ControlFlow::Continue(())
+    };
+    let info = store.save(&args.out, &options, &mut advance)?;
     progress.finish_and_clear();
     store.close()?;
     let saved = Saved::new(&args.out, &info);

@@ -1,6 +1,7 @@
 //! Backups: what comes back is what there was, whatever happens to the file and to the process.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +19,10 @@ mod state;
 
 use directory::Directory;
 use state::{State, state};
+
+fn go_on(_: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 fn options(index: IndexKind) -> Options {
     let (domain, size_max, log_size) = (DomainRequest::Logged, 1 << 30, 4 << 20);
@@ -72,7 +77,7 @@ fn a_row_of_backups_brings_back_each_of_its_versions() {
         let mut states = vec![now(&store)];
         let files: Vec<PathBuf> =
             (0..4).map(|number| directory.file(&format!("{number}.bak"))).collect();
-        let first = store.save(&files[0], &full(), &mut |_| ()).unwrap();
+        let first = store.save(&files[0], &full(), &mut go_on).unwrap();
         let mut last = first.until;
         for (number, file) in files.iter().enumerate().skip(1) {
             change(&store, "a", number as u64 * 500..number as u64 * 700, number as u8);
@@ -84,7 +89,7 @@ fn a_row_of_backups_brings_back_each_of_its_versions() {
                 tx.commit(Durability::Strict).unwrap();
                 change(&store, "c", 0..100, 3);
             }
-            let info = store.save(file, &since(last), &mut |_| ()).unwrap();
+            let info = store.save(file, &since(last), &mut go_on).unwrap();
             assert_eq!((info.since, info.until), (Some(last), store.visible()));
             assert!(info.bytes < first.bytes / 2, "{info:?}");
             assert_eq!(verify(file, &mut |_| ()).unwrap(), info);
@@ -145,7 +150,7 @@ fn a_backup_is_of_one_version_whatever_others_write() {
         let writer = scope.spawn(transfer);
         for number in 0..10 {
             let _ = std::fs::remove_file(&file);
-            store.save(&file, &SaveOptions::default(), &mut |_| ()).unwrap();
+            store.save(&file, &SaveOptions::default(), &mut go_on).unwrap();
             let pool = directory.file(&format!("{number}.pool"));
             let state = restored(&[&file], &pool, IndexKind::Nvtree);
             let value = |bytes: &Vec<u8>| u64::from_le_bytes(bytes.as_slice().try_into().unwrap());
@@ -178,7 +183,7 @@ fn an_interrupted_backup_is_gone_on_with_at_its_version() {
         let wanted = now(&store);
         let wants = SaveOptions { since: is_part.then_some(before), keep: None };
         let file = directory.file("a.bak");
-        let info = store.save(&file, &wants, &mut |_| ()).unwrap();
+        let info = store.save(&file, &wants, &mut go_on).unwrap();
         let whole = std::fs::read(&file).unwrap();
         // As an interruption leaves it: a name, and what was written so far.
         let partial = directory.file("a.bak.partial");
@@ -192,7 +197,12 @@ fn an_interrupted_backup_is_gone_on_with_at_its_version() {
             drop(snapshot);
             change(&store, "a", 0..10, cut as u8);
             let mut written = Vec::new();
-            let again = store.save(&file, &wants, &mut |bytes| written.push(bytes)).unwrap();
+            let again = store
+                .save(&file, &wants, &mut |bytes| {
+                    written.push(bytes);
+                    go_on(bytes)
+                })
+                .unwrap();
             assert!(!partial.exists());
             if cut >= 64 {
                 assert_eq!(again, info);
@@ -213,15 +223,50 @@ fn an_interrupted_backup_is_gone_on_with_at_its_version() {
 }
 
 #[test]
+fn a_backup_that_is_told_to_stop_is_gone_on_with_or_forgotten() {
+    let directory = Directory::new("stopped");
+    let store = Store::create(&directory.file("a.pool"), &options(IndexKind::Nvtree)).unwrap();
+    change(&store, "a", 0..5000, 1);
+    let (wanted, version) = (now(&store), store.visible());
+    let (file, partial) = (directory.file("a.bak"), directory.file("a.bak.partial"));
+    let stop_after = |size: u64| {
+        let mut total = 0;
+        move |bytes| {
+            total += bytes;
+            if total < size { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+    };
+    for size in [300 << 10, 0, 900 << 10] {
+        let stopped = store.save(&file, &full(), &mut stop_after(size)).unwrap_err();
+        assert!(matches!(stopped, BackupError::Interrupted { path } if path == file));
+        assert!(partial.exists() && !file.exists());
+        assert!(store.snapshots().iter().any(|(_, kept)| *kept == version));
+        change(&store, "a", 0..50, 2);
+    }
+    let info = store.save(&file, &full(), &mut go_on).unwrap();
+    assert_eq!(info.until, version);
+    assert!(restored(&[&file], &directory.file("b.pool"), IndexKind::Nvtree) == wanted);
+
+    let (other, partial) = (directory.file("c.bak"), directory.file("c.bak.partial"));
+    store.save(&other, &full(), &mut stop_after(300 << 10)).unwrap_err();
+    assert!(partial.exists() && store.snapshots().len() == 2);
+    for _ in 0..2 {
+        store.abandon_save(&other).unwrap();
+        assert!(!partial.exists());
+        assert_eq!(store.snapshots(), [("last".to_owned(), version)]);
+    }
+}
+
+#[test]
 fn every_damage_is_found_before_anything_is_made() {
     let directory = Directory::new("damage");
     let store = Store::create(&directory.file("a.pool"), &options(IndexKind::Nvtree)).unwrap();
     change(&store, "a", 0..900, 1);
     let file = directory.file("a.bak");
-    store.save(&file, &full(), &mut |_| ()).unwrap();
-    let exists = store.save(&file, &full(), &mut |_| ()).unwrap_err();
+    store.save(&file, &full(), &mut go_on).unwrap();
+    let exists = store.save(&file, &full(), &mut go_on).unwrap_err();
     assert!(matches!(exists, BackupError::Exists { path } if path == file));
-    let gone = store.save(&directory.file("b.bak"), &since(1), &mut |_| ()).unwrap_err();
+    let gone = store.save(&directory.file("b.bak"), &since(1), &mut go_on).unwrap_err();
     assert!(matches!(gone, BackupError::Store(Error::NotRetained { version: 1 })));
     let whole = std::fs::read(&file).unwrap();
     let (damaged, pool) = (directory.file("d.bak"), directory.file("d.pool"));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -28,6 +29,10 @@ use random::Random;
 use state::{State, state};
 
 const NAMES: [&str; 2] = ["a", "b"];
+
+fn go_on(_: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 fn options(domain: DomainRequest, index: IndexKind) -> Options {
     let (size_max, log_size, private_max) = (1 << 30, 1 << 20, 256 << 10);
@@ -471,13 +476,13 @@ fn a_difference_is_found_beside_a_writer_at_work() {
             for number in 0..20 {
                 let file = directory.file(&format!("{}-{number}", index.name()));
                 let keep = SaveOptions { since: None, keep: Some("before".into()) };
-                let whole = store.save(&file, &keep, &mut |_| ()).unwrap();
+                let whole = store.save(&file, &keep, &mut go_on).unwrap();
                 (0..200).for_each(|_| {
                     store.put(space, b"x", b"12345678", Durability::Buffered).unwrap();
                 });
                 let since = SaveOptions { since: Some(whole.until), keep: None };
                 let part = file.with_extension("part");
-                store.save(&part, &since, &mut |_| ()).unwrap();
+                store.save(&part, &since, &mut go_on).unwrap();
                 let pool = file.with_extension("pool");
                 let kind = IndexKind::ALL[number % 2];
                 let made = self::options(DomainRequest::Logged, kind);

@@ -15,6 +15,12 @@ pub enum BackupError {
         /// What exists.
         path: PathBuf,
     },
+    /// It was told to stop; the same backup goes on where it ended.
+    #[error("the backup {} was interrupted", path.display())]
+    Interrupted {
+        /// The backup.
+        path: PathBuf,
+    },
     /// Reading or writing a file failed.
     #[error("{}: {source}", path.display())]
     Io {

@@ -1,8 +1,8 @@
 //! Taking a backup.
 
 use std::fs::OpenOptions;
-use std::io::{Seek, SeekFrom};
-use std::ops::Bound;
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
 use tembo_index::{Direction, Period, VersionedIndex};
@@ -36,25 +36,29 @@ struct Position {
 
 /// A backup under way.
 struct Saving<'s, 'p> {
+    path: &'p Path,
     snapshot: &'s Snapshot<'s>,
     before: Option<&'s Snapshot<'s>>,
     writer: Writer<'p>,
-    progress: &'p mut dyn FnMut(u64),
+    progress: &'p mut dyn FnMut(u64) -> ControlFlow<()>,
 }
 
 impl Store {
     /// Writes a backup of the visible version into a file that is not there, while others write. Goes on
-    /// with one that was interrupted. `progress` is told how many bytes were written.
+    /// with one that was interrupted: after any error the same call does, and the version stays kept until
+    /// then, or until another backup or [`Store::abandon_save`]. One at a time. `progress` is told how many
+    /// bytes more were written.
     ///
     /// Durability point: when it returns.
     ///
     /// # Errors
-    /// [`BackupError::Exists`]; [`Error::NotRetained`] of the version since which it is to be.
+    /// [`BackupError::Exists`]; [`Error::NotRetained`] of the version since which it is to be;
+    /// [`BackupError::Interrupted`] if `progress` breaks.
     pub fn save(
         &self,
         path: &Path,
         options: &SaveOptions,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<BackupInfo, BackupError> {
         if std::fs::symlink_metadata(path).is_ok() {
             return Err(BackupError::Exists { path: path.to_owned() });
@@ -72,8 +76,9 @@ impl Store {
         io(&partial, file.seek(SeekFrom::End(0)))?;
         let (since, identity) = (options.since.unwrap_or(0), self.identity());
         let writer = Writer::new(&partial, file, position.so_far);
-        let mut saving = Saving { snapshot: &snapshot, before: before.as_ref(), writer, progress };
-        (saving.progress)(position.so_far.bytes);
+        let before = before.as_ref();
+        let mut saving = Saving { path, snapshot: &snapshot, before, writer, progress };
+        saving.tell(position.so_far.bytes)?;
         if position.so_far.bytes == 0 {
             saving.writer.header(header(identity, since, version))?;
         }
@@ -86,6 +91,21 @@ impl Store {
         self.drop_snapshot(UNDER_WAY)?;
         let (entries, bytes) = (so_far.entries, so_far.bytes);
         Ok(BackupInfo { identity, since: options.since, until: version, entries, bytes })
+    }
+
+    /// Gives up the backup that was interrupted at `path`: what there is of it goes, and nothing keeps its
+    /// version any more.
+    ///
+    /// # Errors
+    /// [`BackupError::Io`]; the store's.
+    pub fn abandon_save(&self, path: &Path) -> Result<(), BackupError> {
+        let partial = beside(path, ".partial");
+        match std::fs::remove_file(&partial) {
+            Err(error) if error.kind() != ErrorKind::NotFound => io(&partial, Err(error))?,
+            _ => {}
+        }
+        self.drop_snapshot(UNDER_WAY)?;
+        Ok(())
     }
 
     /// The version and the whole blocks of a backup that was interrupted and can be gone on with.
@@ -154,25 +174,18 @@ impl Saving<'_, '_> {
 
     /// All of a keyspace, behind a key.
     fn whole(&mut self, entry: KeyspaceEntry, from: Option<&[u8]>) -> Result<(), BackupError> {
-        let index = self.snapshot.index_of(entry)?;
-        let (writer, progress) = (&mut self.writer, &mut *self.progress);
-        let mut failed = None;
-        let mut visit = |key: &[u8], value: &[u8]| match writer.entry(KIND_PUT, key, value) {
-            Ok(written) => {
-                progress(written);
-                true
-            }
-            Err(error) => {
-                failed = Some(error);
-                false
-            }
+        let snapshot = self.snapshot;
+        let index = snapshot.index_of(entry)?;
+        let mut written = Ok(());
+        let mut visit = |key: &[u8], value: &[u8]| {
+            written = self.entry(KIND_PUT, key, value);
+            written.is_ok()
         };
         let from = from.map_or(Bound::Unbounded, Bound::Excluded);
-        let view = self.snapshot.view();
         index
-            .range(from, Bound::Unbounded, Direction::Forward, view, &mut visit)
+            .range(from, Bound::Unbounded, Direction::Forward, snapshot.view(), &mut visit)
             .map_err(Error::from)?;
-        failed.map_or(Ok(()), Err)
+        written
     }
 
     /// What has changed in a keyspace, behind a key.
@@ -182,28 +195,31 @@ impl Saving<'_, '_> {
         after: u64,
         from: Option<&[u8]>,
     ) -> Result<(), BackupError> {
-        let index = self.snapshot.index_of(entry)?;
-        let until = self.snapshot.version();
-        let (writer, progress) = (&mut self.writer, &mut *self.progress);
-        let mut failed = None;
+        let snapshot = self.snapshot;
+        let index = snapshot.index_of(entry)?;
+        let mut written = Ok(());
         let mut visit = |key: &[u8], value: Option<&[u8]>| {
             let kind = if value.is_some() { KIND_PUT } else { KIND_REMOVED };
-            match writer.entry(kind, key, value.unwrap_or_default()) {
-                Ok(written) => {
-                    progress(written);
-                    true
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    false
-                }
-            }
+            written = self.entry(kind, key, value.unwrap_or_default());
+            written.is_ok()
         };
         // The least key behind it.
         let from = from.map_or(Vec::new(), |key| [key, &[0]].concat());
-        let period = Period { after, until, dead: self.snapshot.dead() };
+        let period = Period { after, until: snapshot.version(), dead: snapshot.dead() };
         index.difference(period, &from, &mut visit).map_err(Error::from)?;
-        failed.map_or(Ok(()), Err)
+        written
+    }
+
+    fn entry(&mut self, kind: u32, key: &[u8], value: &[u8]) -> Result<(), BackupError> {
+        let written = self.writer.entry(kind, key, value)?;
+        self.tell(written)
+    }
+
+    fn tell(&mut self, written: u64) -> Result<(), BackupError> {
+        match (self.progress)(written) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(BackupError::Interrupted { path: self.path.to_owned() }),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `tembo backup` and `tembo restore`.
 
+mod remote;
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -14,11 +16,20 @@ use crate::progress;
 use crate::store::{StoreArgs, open_as_is};
 
 #[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct Args {
-    /// The pool
-    pool: PathBuf,
-    /// The file to write, which must not exist; one that was interrupted is gone on with
+    /// The pool, which no server holds
+    #[arg(required_unless_present = "server", conflicts_with = "server")]
+    pool: Option<PathBuf>,
+    /// The file to write, which must not exist; one that was interrupted is gone on with. With --server a
+    /// name: the file is written by the server, into its --backup-dir
     out: PathBuf,
+    /// Have a running server write the backup, and wait until it ends; a signal cancels it
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// A file with the password of the server (or set TEMBO_REQUIREPASS)
+    #[arg(long, value_name = "FILE", requires = "server")]
+    requirepass_file: Option<PathBuf>,
     /// Only what has changed since: a backup, or the number of a version that is kept
     #[arg(long, value_name = "BACKUP|VERSION")]
     since: Option<String>,
@@ -79,7 +90,19 @@ struct Restored {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = open_as_is(&args.pool)?;
+    let saved = match (&args.pool, &args.server) {
+        (_, Some(server)) => remote::save(args, server)?,
+        (Some(pool), None) => save(args, pool)?,
+        (None, None) => return refuse(Exit::Usage, "neither a pool nor a server is named"),
+    };
+    let mut lines = Lines::default();
+    saved.add_to(&mut lines);
+    print(args.json, &saved, &lines)?;
+    Ok(Exit::Done)
+}
+
+fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
+    let store = open_as_is(pool)?;
     let since = args.since.as_deref().map(|since| version(&store, since)).transpose()?;
     let progress = progress::written();
     let options = SaveOptions { since, keep: args.keep.clone() };
@@ -90,11 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let info = store.save(&args.out, &options, &mut advance)?;
     progress.finish_and_clear();
     store.close()?;
-    let saved = Saved::new(&args.out, &info);
-    let mut lines = Lines::default();
-    saved.add_to(&mut lines);
-    print(args.json, &saved, &lines)?;
-    Ok(Exit::Done)
+    Ok(Saved::new(&args.out, &info))
 }
 
 /// The version that is meant: of a backup of this pool, or by its number.

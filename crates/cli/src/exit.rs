@@ -1,13 +1,10 @@
 //! The exit codes, all of them, and how an error is told to a person.
 
+mod cause;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
-
-use tembo_kv as kv;
-use tembo_pmem as pmem;
-use tembo_pool as pool;
-use tembo_server as server;
 
 /// Why the process ended. Scripts may rely on the numbers: one is never given a new meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +39,11 @@ pub(crate) enum Exit {
     NotInARow,
     Exists,
     NotKept,
+    NoBackupDir,
+    BackupUnderWay,
+    BackupCancelled,
+    NoServer,
+    Password,
     Interrupted,
 }
 
@@ -179,6 +181,32 @@ const TABLE: &[Row] = &[
         "that version is not kept any more",
         "take a whole backup; with --keep NAME the next one can follow it",
     ),
+    (
+        Exit::NoBackupDir,
+        30,
+        "the server has no folder for backups",
+        "start it with `tembo serve --backup-dir DIR`, where DIR is there",
+    ),
+    (
+        Exit::BackupUnderWay,
+        31,
+        "a backup is under way already",
+        "wait until it ends, or send the server TEMBO.BACKUP CANCEL",
+    ),
+    (Exit::BackupCancelled, 32, "the backup was cancelled", "nothing is left of it"),
+    (
+        Exit::NoServer,
+        33,
+        "no server answers there",
+        "see whether it runs, and where: `tembo serve` says so; an interrupted backup is gone on with by \
+         the same command",
+    ),
+    (
+        Exit::Password,
+        34,
+        "the server wants a password, or another one",
+        "set TEMBO_REQUIREPASS or --requirepass-file",
+    ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];
 
@@ -193,7 +221,7 @@ impl Exit {
 
     /// The code that stands for `error`.
     pub(crate) fn of(error: &anyhow::Error) -> Exit {
-        error.chain().find_map(of_cause).unwrap_or(Exit::Other)
+        error.chain().find_map(cause::exit).unwrap_or(Exit::Other)
     }
 }
 
@@ -223,117 +251,6 @@ pub(crate) fn refuse<T>(exit: Exit, what: impl Into<String>) -> anyhow::Result<T
     Err(Refusal { exit, what: what.into() }.into())
 }
 
-fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
-    if let Some(refusal) = cause.downcast_ref::<Refusal>() {
-        return Some(refusal.exit);
-    }
-    if let Some(error) = cause.downcast_ref::<server::Error>() {
-        return of_server(error);
-    }
-    if let Some(error) = cause.downcast_ref::<kv::BackupError>() {
-        return of_backup(error);
-    }
-    if let Some(error) = cause.downcast_ref::<kv::Error>() {
-        return of_kv(error);
-    }
-    if let Some(error) = cause.downcast_ref::<pool::Error>() {
-        return of_pool(error);
-    }
-    if let Some(error) = cause.downcast_ref::<pmem::Error>() {
-        return of_pmem(error);
-    }
-    of_io(cause.downcast_ref::<io::Error>()?)
-}
-
-fn of_server(error: &server::Error) -> Option<Exit> {
-    match error {
-        server::Error::Bind { source, .. } | server::Error::Io { source, .. } => of_io(source),
-        server::Error::Unprotected { .. } => Some(Exit::Unprotected),
-        server::Error::Config(_) => Some(Exit::Usage),
-        server::Error::Poisoned => Some(Exit::Poisoned),
-        server::Error::Store(error) => of_kv(error),
-        _ => None,
-    }
-}
-
-fn of_backup(error: &kv::BackupError) -> Option<Exit> {
-    match error {
-        kv::BackupError::Exists { .. } => Some(Exit::Exists),
-        kv::BackupError::Io { source, .. } => of_io(source),
-        kv::BackupError::NotABackup { .. } | kv::BackupError::Damaged { .. } => {
-            Some(Exit::BackupDamaged)
-        }
-        kv::BackupError::NewerVersion { .. } => Some(Exit::NewerVersion),
-        kv::BackupError::OtherPool { .. } | kv::BackupError::NotInARow { .. } => {
-            Some(Exit::NotInARow)
-        }
-        kv::BackupError::Store(error) => of_kv(error),
-        _ => None,
-    }
-}
-
-fn of_kv(error: &kv::Error) -> Option<Exit> {
-    match error {
-        kv::Error::Full(error) => of_pool(error),
-        kv::Error::Poisoned => Some(Exit::Poisoned),
-        kv::Error::Pool(error) => of_pool(error),
-        kv::Error::Region(error) => of_pmem(error),
-        kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
-        kv::Error::NotRetained { .. } | kv::Error::HistoryGone { .. } => Some(Exit::NotKept),
-        _ => None,
-    }
-}
-
-fn of_pool(error: &pool::Error) -> Option<Exit> {
-    match error {
-        pool::Error::Region(error) => of_pmem(error),
-        pool::Error::NotAPool { .. } => Some(Exit::NotAPool),
-        pool::Error::NewerVersion { .. } => Some(Exit::NewerVersion),
-        pool::Error::UnknownFeature { .. } => Some(Exit::UnknownFeature),
-        pool::Error::Checksum { .. }
-        | pool::Error::Damaged { .. }
-        | pool::Error::BadGeometry { .. } => Some(Exit::Damaged),
-        pool::Error::Truncated { .. } => Some(Exit::Truncated),
-        pool::Error::PoolFull { .. } => Some(Exit::PoolFull),
-        pool::Error::OutOfBounds { .. }
-        | pool::Error::Misplaced { .. }
-        | pool::Error::Overlap { .. } => Some(Exit::CheckFailed),
-        _ => None,
-    }
-}
-
-fn of_pmem(error: &pmem::Error) -> Option<Exit> {
-    match error {
-        pmem::Error::Io { source, .. } => of_io(source),
-        pmem::Error::Fault(_) => Some(Exit::CheckFailed),
-        pmem::Error::Held { .. } => Some(Exit::Held),
-        pmem::Error::NotAPool { .. } => Some(Exit::NotAPool),
-        pmem::Error::Damaged { .. } => Some(Exit::Damaged),
-        pmem::Error::Truncated { .. } => Some(Exit::Truncated),
-        pmem::Error::NewerVersion { .. } => Some(Exit::NewerVersion),
-        pmem::Error::UnknownFeatures { .. } => Some(Exit::UnknownFeature),
-        pmem::Error::LogMissing { .. } => Some(Exit::LogMissing),
-        pmem::Error::LogForeign { .. } => Some(Exit::LogForeign),
-        pmem::Error::LogDamaged { .. } => Some(Exit::LogDamaged),
-        pmem::Error::Poisoned { .. } => Some(Exit::Poisoned),
-        pmem::Error::DiskFull { .. } => Some(Exit::DiskFull),
-        pmem::Error::EmulationLost { .. } => Some(Exit::EmulationLost),
-        pmem::Error::Unsupported { .. } => Some(Exit::Unsupported),
-        _ => None,
-    }
-}
-
-fn of_io(error: &io::Error) -> Option<Exit> {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Some(Exit::NoPermission)
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Exit::DiskFull),
-        io::ErrorKind::AddrInUse => Some(Exit::AddressInUse),
-        _ => None,
-    }
-}
-
 /// Tells the person what happened and what to do, and returns the code. A reader that has gone away
 /// (`tembo dump | head`) is no error.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
@@ -360,6 +277,9 @@ pub(crate) fn table() -> String {
 
 #[cfg(test)]
 mod tests {
+    use tembo_kv as kv;
+    use tembo_pool as pool;
+
     use super::*;
 
     #[test]

@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Seconds of the past that stay readable, in versions of the store; 0 for none
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     retain_seconds: u64,
+    /// A folder that is there, into which clients may have backups written (see `tembo backup --server`)
+    #[arg(long, value_name = "DIR")]
+    backup_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
     /// Print the line that says that the server is ready as JSON
@@ -99,6 +102,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         maxclients: args.maxclients,
         timeout_s: args.timeout,
         retain_s: args.retain_seconds.min(u32::MAX.into()),
+        backup_dir: args.backup_dir.clone(),
         pool: (args.store.domain != Domain::Volatile).then(|| args.pool.clone()),
         ..Config::default()
     })

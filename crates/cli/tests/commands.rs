@@ -4,6 +4,8 @@
 
 #[path = "commands/backup.rs"]
 mod backup;
+#[path = "commands/online.rs"]
+mod online;
 #[path = "driver/resp.rs"]
 mod resp;
 #[path = "driver/server.rs"]

@@ -1,5 +1,6 @@
 //! All commands, by family.
 
+mod backup;
 mod client;
 mod command;
 mod config;
@@ -22,6 +23,7 @@ use crate::reply::Reply;
 
 /// All commands, by family.
 pub(crate) const FAMILIES: &[&[Command]] = &[
+    backup::COMMANDS,
     client::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,

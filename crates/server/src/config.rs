@@ -32,6 +32,8 @@ pub struct Config {
     pub output_size_max: usize,
     /// Seconds after which a client with waiting replies that takes none of them is disconnected.
     pub output_stall_s: u64,
+    /// The folder that clients may have backups written into; none: they are refused.
+    pub backup_dir: Option<PathBuf>,
     /// Where the pool lies, for CONFIG GET dir and dbfilename.
     pub pool: Option<PathBuf>,
 }
@@ -49,6 +51,7 @@ impl Default for Config {
             databases: DATABASES_MAX,
             output_size_max: 1 << 30,
             output_stall_s: 60,
+            backup_dir: None,
             pool: None,
         }
     }
@@ -65,6 +68,10 @@ impl Config {
         }
         if self.maxclients == 0 {
             return Err(Error::Config("maxclients must be at least 1".to_owned()));
+        }
+        if let Some(folder) = self.backup_dir.as_ref().filter(|folder| !folder.is_dir()) {
+            let what = format!("the folder for backups is none: {}", folder.display());
+            return Err(Error::Config(what));
         }
         let open = self.requirepass.as_ref().is_none_or(String::is_empty);
         match self.bind.iter().find(|address| !address.is_loopback()) {

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tembo_kv::{Progress, Store};
 
+use crate::backup::Backups;
 use crate::clients::{Clients, Token};
 use crate::command::Table;
 use crate::config::Config;
@@ -64,11 +65,12 @@ impl<'s> EventLoop<'s> {
         config: &'s Config,
         listeners: &'s [TcpListener],
         address: SocketAddr,
+        backups: Backups,
     ) -> Result<EventLoop<'s>, Error> {
         let poll = Poll::new().map_err(|source| Error::io("epoll", source))?;
         let settings = Settings::new(config, address.port());
         let now_us = clock_us();
-        let mut shared = Shared::new(settings, address.port(), now_us);
+        let mut shared = Shared::new(settings, backups, address.port(), now_us);
         shared.take_report(store);
         let mut event_loop = EventLoop {
             poll,

@@ -11,6 +11,8 @@
 //! commits, syncs and sends what `reply` has collected.
 
 mod args;
+mod backup;
+mod client;
 mod clients;
 mod command;
 mod commands;
@@ -42,6 +44,7 @@ mod stats;
 mod turn;
 mod watch;
 
+pub use client::{Answer, Client};
 pub use config::{Config, DATABASES_MAX};
 pub use error::Error;
 pub use local::Local;

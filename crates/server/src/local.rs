@@ -4,6 +4,7 @@
 use tembo_kv::Store;
 
 use crate::args::{Args, Span};
+use crate::backup::Backups;
 use crate::clients::Clients;
 use crate::command::{Context, Table};
 use crate::config::Config;
@@ -38,7 +39,7 @@ impl Local {
         let spaces = Spaces::open(&store, databases)?;
         let mut session = Session::new(1, String::new(), String::new(), 0);
         session.authenticated = true;
-        let shared = Shared::new(Settings::new(&config, 0), 0, 0);
+        let shared = Shared::new(Settings::new(&config, 0), Backups::new(None).0, 0, 0);
         let (clients, table) = (Clients::default(), Table::new());
         Ok(Local { store, spaces, session, clients, shared, table })
     }

@@ -2,10 +2,12 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tembo_kv::Store;
 
+use crate::backup::Backups;
 use crate::config::Config;
 use crate::dataset::Spaces;
 use crate::error::Error;
@@ -65,8 +67,17 @@ impl Server {
     ///
     /// A reply is sent only after everything it tells of is as durable as the store's policy promises.
     pub fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
-        EventLoop::new(&self.store, &self.spaces, &self.config, &self.listeners, self.address)?
-            .run(shutdown)
+        let Server { store, spaces, config, listeners, address } = &*self;
+        let (backups, worker) = Backups::new(config.backup_dir.clone());
+        thread::scope(|scope| {
+            if config.backup_dir.is_some() {
+                let named = thread::Builder::new().name("backup".to_owned());
+                let spawned = named.spawn_scoped(scope, move || worker.run(store));
+                spawned.map_err(|source| Error::io("starting a thread", source))?;
+            }
+            // With the event loop go the backups, and then the worker ends.
+            EventLoop::new(store, spaces, config, listeners, *address, backups)?.run(shutdown)
+        })
     }
 
     /// The store, to close it. Clients can connect no more.

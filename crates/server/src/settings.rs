@@ -28,6 +28,7 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("activerehashing", "no", Kind::Flag),
     ("appendfsync", "always", Kind::Fixed),
     ("appendonly", "no", Kind::Fixed),
+    ("backup-dir", "", Kind::Fixed),
     ("bind", "", Kind::Fixed),
     ("client-output-buffer-limit", "", Kind::Fixed),
     ("client-query-buffer-limit", "1073741824", Kind::Fixed),
@@ -94,6 +95,9 @@ impl Settings {
         let limit = config.output_size_max;
         let limits = format!("normal {limit} 0 0 slave 0 0 0 pubsub 0 0 0");
         settings.put("client-output-buffer-limit", limits);
+        if let Some(folder) = &config.backup_dir {
+            settings.put("backup-dir", folder.display().to_string());
+        }
         if let Some(pool) = &config.pool {
             let part = |part: Option<&std::ffi::OsStr>| {
                 part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default()

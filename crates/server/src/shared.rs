@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tembo_kv::{Report, Store};
 
+use crate::backup::Backups;
 use crate::clients::Token;
 use crate::scan::Scans;
 use crate::settings::Settings;
@@ -17,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// Counters.
     pub(crate) stats: Stats,
+    /// Backups.
+    pub(crate) backups: Backups,
     /// Positions of scans under way.
     pub(crate) scans: Scans,
     /// The store's report, as of the last tick.
@@ -44,12 +47,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing has happened yet.
-    pub(crate) fn new(settings: Settings, port: u16, now_us: u64) -> Shared {
+    pub(crate) fn new(settings: Settings, backups: Backups, port: u16, now_us: u64) -> Shared {
         let seed = || RandomState::new().hash_one(now_us);
         let run_id = format!("{:016x}{:016x}{:08x}", seed(), seed(), seed() as u32);
         Shared {
             settings,
             stats: Stats::default(),
+            backups,
             scans: Scans::new(seed()),
             report: Report::default(),
             now_us,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tembo_kv::{Options, Store};
 
 use super::*;
+use crate::backup::Backups;
 use crate::config::Config;
 use crate::dataset::Spaces;
 
@@ -22,7 +23,9 @@ fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
     let listeners = [listener];
-    test(&mut EventLoop::new(&store, &spaces, &config, &listeners, address).unwrap(), address);
+    let backups = Backups::new(None).0;
+    let event_loop = EventLoop::new(&store, &spaces, &config, &listeners, address, backups);
+    test(&mut event_loop.unwrap(), address);
 }
 
 fn connect(address: SocketAddr) -> TcpStream {

@@ -92,6 +92,36 @@ fn a_disk_that_becomes_full() {
     assert!(output.status.success(), "{output:?}");
 }
 
+#[test]
+fn a_disk_for_backups_that_becomes_full() {
+    let Some(disk) = SmallDisk::mount("4M") else { return };
+    let folder = Folder::logged();
+    let mut setup = folder.setup();
+    setup.words.extend(["--backup-dir".into(), disk.folder.path().to_str().unwrap().into()]);
+    let server = setup.start();
+    let mut client = server.client();
+    for number in 0..60 {
+        let set: [&[u8]; 3] = [b"SET", &key(number), &[b'x'; 50_000]];
+        assert_eq!(client.call(&set).unwrap(), Reply::Simple("OK".into()));
+    }
+    let address = server.address.to_string();
+    let backup = || run(&["backup", "--server", &address, "a.bak"]);
+    let ballast = disk.folder.path().join("ballast");
+    std::fs::write(&ballast, vec![1; 2 << 20]).unwrap();
+    let full = backup();
+    assert_eq!(full.status.code(), Some(DISK_FULL), "{full:?}");
+    let set: [&[u8]; 3] = [b"SET", b"more", b"1"];
+    assert_eq!(client.call(&set).unwrap(), Reply::Simple("OK".into()));
+    std::fs::remove_file(&ballast).unwrap();
+    let done = backup();
+    assert!(done.status.success(), "{done:?}");
+    assert!(server.stop().success());
+    let (pool, file) = (folder.path().join("b.pool"), disk.folder.path().join("a.bak"));
+    let restored = run(&["restore", pool.to_str().unwrap(), file.to_str().unwrap(), "--json"]);
+    // It was gone on with: what was written in between is not in it.
+    assert!(String::from_utf8_lossy(&restored.stdout).contains("\"entries\":60,"), "{restored:?}");
+}
+
 /// Writes keys until the server refuses one; how many it took.
 fn fill(client: &mut Client, count_max: usize) -> usize {
     for number in 0..count_max {

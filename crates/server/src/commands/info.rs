@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::args::Args;
+use crate::backup::State;
 use crate::command::{Command, Context};
 use crate::commands::connection::REDIS_VERSION;
 use crate::failure::{Failure, Outcome};
@@ -149,7 +150,28 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     put(text, format_args!("tembo_used_bytes:{}", report.used_bytes));
     put(text, format_args!("tembo_fdatasyncs:{}", report.fdatasyncs));
     put(text, format_args!("tembo_collections:{}", report.collections));
+    backup(context, text);
     Ok(())
+}
+
+/// The backup under way, and the last one that ended, of this run of the server.
+fn backup(context: &Context<'_, '_>, text: &mut String) {
+    let last = context.shared.backups.last();
+    let is_running = last.as_ref().is_some_and(|backup| backup.took.is_none());
+    put(text, format_args!("tembo_backup_in_progress:{}", u8::from(is_running)));
+    let Some(backup) = last else { return };
+    put(text, format_args!("tembo_backup_name:{}", backup.name));
+    put(text, format_args!("tembo_backup_bytes:{}", backup.bytes));
+    put(text, format_args!("tembo_backup_started:{}", backup.started_s));
+    put(text, format_args!("tembo_backup_state:{}", backup.state.name()));
+    if let Some(took) = backup.took {
+        put(text, format_args!("tembo_backup_ended:{}", backup.started_s + took.as_secs()));
+    }
+    match &backup.state {
+        State::Done { version, .. } => put(text, format_args!("tembo_backup_version:{version}")),
+        State::Failed(error) => put(text, format_args!("tembo_backup_error:{error}")),
+        State::Running | State::Cancelled => {}
+    }
 }
 
 fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {

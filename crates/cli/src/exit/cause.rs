@@ -1,0 +1,122 @@
+//! Which error has which exit code.
+
+use std::io;
+
+use tembo_kv as kv;
+use tembo_pmem as pmem;
+use tembo_pool as pool;
+use tembo_server as server;
+
+use super::{Exit, Refusal};
+
+/// The exit code that stands for one cause of an error, if one does.
+pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
+    if let Some(refusal) = cause.downcast_ref::<Refusal>() {
+        return Some(refusal.exit);
+    }
+    if let Some(error) = cause.downcast_ref::<server::Error>() {
+        return of_server(error);
+    }
+    if let Some(error) = cause.downcast_ref::<kv::BackupError>() {
+        return of_backup(error);
+    }
+    if let Some(error) = cause.downcast_ref::<kv::Error>() {
+        return of_kv(error);
+    }
+    if let Some(error) = cause.downcast_ref::<pool::Error>() {
+        return of_pool(error);
+    }
+    if let Some(error) = cause.downcast_ref::<pmem::Error>() {
+        return of_pmem(error);
+    }
+    of_io(cause.downcast_ref::<io::Error>()?)
+}
+
+fn of_server(error: &server::Error) -> Option<Exit> {
+    match error {
+        server::Error::Bind { source, .. } | server::Error::Io { source, .. } => of_io(source),
+        server::Error::Unprotected { .. } => Some(Exit::Unprotected),
+        server::Error::Config(_) => Some(Exit::Usage),
+        server::Error::Poisoned => Some(Exit::Poisoned),
+        server::Error::Store(error) => of_kv(error),
+        _ => None,
+    }
+}
+
+fn of_backup(error: &kv::BackupError) -> Option<Exit> {
+    match error {
+        kv::BackupError::Exists { .. } => Some(Exit::Exists),
+        kv::BackupError::Io { source, .. } => of_io(source),
+        kv::BackupError::NotABackup { .. } | kv::BackupError::Damaged { .. } => {
+            Some(Exit::BackupDamaged)
+        }
+        kv::BackupError::NewerVersion { .. } => Some(Exit::NewerVersion),
+        kv::BackupError::OtherPool { .. } | kv::BackupError::NotInARow { .. } => {
+            Some(Exit::NotInARow)
+        }
+        kv::BackupError::Store(error) => of_kv(error),
+        _ => None,
+    }
+}
+
+fn of_kv(error: &kv::Error) -> Option<Exit> {
+    match error {
+        kv::Error::Full(error) => of_pool(error),
+        kv::Error::Poisoned => Some(Exit::Poisoned),
+        kv::Error::Pool(error) => of_pool(error),
+        kv::Error::Region(error) => of_pmem(error),
+        kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
+        kv::Error::NotRetained { .. } | kv::Error::HistoryGone { .. } => Some(Exit::NotKept),
+        _ => None,
+    }
+}
+
+fn of_pool(error: &pool::Error) -> Option<Exit> {
+    match error {
+        pool::Error::Region(error) => of_pmem(error),
+        pool::Error::NotAPool { .. } => Some(Exit::NotAPool),
+        pool::Error::NewerVersion { .. } => Some(Exit::NewerVersion),
+        pool::Error::UnknownFeature { .. } => Some(Exit::UnknownFeature),
+        pool::Error::Checksum { .. }
+        | pool::Error::Damaged { .. }
+        | pool::Error::BadGeometry { .. } => Some(Exit::Damaged),
+        pool::Error::Truncated { .. } => Some(Exit::Truncated),
+        pool::Error::PoolFull { .. } => Some(Exit::PoolFull),
+        pool::Error::OutOfBounds { .. }
+        | pool::Error::Misplaced { .. }
+        | pool::Error::Overlap { .. } => Some(Exit::CheckFailed),
+        _ => None,
+    }
+}
+
+fn of_pmem(error: &pmem::Error) -> Option<Exit> {
+    match error {
+        pmem::Error::Io { source, .. } => of_io(source),
+        pmem::Error::Fault(_) => Some(Exit::CheckFailed),
+        pmem::Error::Held { .. } => Some(Exit::Held),
+        pmem::Error::NotAPool { .. } => Some(Exit::NotAPool),
+        pmem::Error::Damaged { .. } => Some(Exit::Damaged),
+        pmem::Error::Truncated { .. } => Some(Exit::Truncated),
+        pmem::Error::NewerVersion { .. } => Some(Exit::NewerVersion),
+        pmem::Error::UnknownFeatures { .. } => Some(Exit::UnknownFeature),
+        pmem::Error::LogMissing { .. } => Some(Exit::LogMissing),
+        pmem::Error::LogForeign { .. } => Some(Exit::LogForeign),
+        pmem::Error::LogDamaged { .. } => Some(Exit::LogDamaged),
+        pmem::Error::Poisoned { .. } => Some(Exit::Poisoned),
+        pmem::Error::DiskFull { .. } => Some(Exit::DiskFull),
+        pmem::Error::EmulationLost { .. } => Some(Exit::EmulationLost),
+        pmem::Error::Unsupported { .. } => Some(Exit::Unsupported),
+        _ => None,
+    }
+}
+
+fn of_io(error: &io::Error) -> Option<Exit> {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Some(Exit::NoPermission)
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Exit::DiskFull),
+        io::ErrorKind::AddrInUse => Some(Exit::AddressInUse),
+        _ => None,
+    }
+}

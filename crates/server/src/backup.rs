@@ -1,0 +1,318 @@
+//! Backups beside the clients: asked for by a command, written by a thread.
+//!
+//! The event loop never waits for a backup. It refuses at once what can be refused at once, and else
+//! hands a [`Job`] to the [`Worker`], whose thread calls `Store::save`: that is of one durable version,
+//! whatever is written meanwhile. How it stands is on a [`Board`] that both see. One at a time.
+//!
+//! Clients name backups, and never paths: a backup lies in the one folder that the operator chose, and its
+//! name is a plain file name. A cancelled backup is forgotten; one that ended for another reason, the end of
+//! the server among them, is gone on with when it is asked for again.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tembo_kv::backup::peek;
+use tembo_kv::{BackupError, SaveOptions, Store};
+
+use crate::failure::Failure;
+
+/// Longest name of a backup, in bytes: with `.partial` behind it, it is still one of a file.
+const NAME_SIZE_MAX: usize = 200;
+
+/// A backup, as clients are told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Backup {
+    pub(crate) name: String,
+    /// It says what has changed since that version; none: it is everything.
+    pub(crate) since: Option<u64>,
+    /// When it was asked for, in seconds since 1970.
+    pub(crate) started_s: u64,
+    /// How long it took; none while it is under way.
+    pub(crate) took: Option<Duration>,
+    /// Bytes written; of one that was gone on with, those from before too.
+    pub(crate) bytes: u64,
+    pub(crate) state: State,
+}
+
+/// How a backup stands.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    Running,
+    Done {
+        version: u64,
+        entries: u64,
+    },
+    Cancelled,
+    /// With the text of an error reply.
+    Failed(String),
+}
+
+impl State {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Done { .. } => "done",
+            State::Cancelled => "cancelled",
+            State::Failed(_) => "failed",
+        }
+    }
+}
+
+/// What the event loop and the worker both see.
+#[derive(Default)]
+struct Board {
+    /// The backup under way, else the last one.
+    last: Mutex<Option<Backup>>,
+    bytes: AtomicU64,
+    /// One of the orders below.
+    order: AtomicU8,
+}
+
+const GO_ON: u8 = 0;
+const CANCEL: u8 = 1;
+/// The server ends.
+const STOP: u8 = 2;
+
+impl Board {
+    fn change<T>(&self, change: impl FnOnce(&mut Option<Backup>) -> T) -> T {
+        change(&mut self.last.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn order(&self) -> u8 {
+        self.order.load(Ordering::Acquire)
+    }
+
+    fn advance(&self, bytes: u64) -> ControlFlow<()> {
+        if bytes > 0 {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if self.order() == GO_ON { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+/// A backup to be written.
+struct Job {
+    path: PathBuf,
+    options: SaveOptions,
+}
+
+/// Backups as commands ask for them.
+pub(crate) struct Backups {
+    folder: Option<PathBuf>,
+    board: Arc<Board>,
+    jobs: Sender<Job>,
+}
+
+/// Who writes them.
+pub(crate) struct Worker {
+    board: Arc<Board>,
+    jobs: Receiver<Job>,
+}
+
+impl Drop for Backups {
+    fn drop(&mut self) {
+        self.board.order.store(STOP, Ordering::Release);
+    }
+}
+
+impl Backups {
+    /// Backups in a folder; without one they are refused.
+    pub(crate) fn new(folder: Option<PathBuf>) -> (Backups, Worker) {
+        let board = Arc::new(Board::default());
+        let (jobs, received) = channel();
+        (Backups { folder, board: board.clone(), jobs }, Worker { board, jobs: received })
+    }
+
+    /// The backup under way, else the last one since the server started.
+    pub(crate) fn last(&self) -> Option<Backup> {
+        let last = self.board.change(|last| last.clone());
+        last.map(|backup| match backup.state {
+            State::Running => Backup { bytes: self.board.bytes.load(Ordering::Relaxed), ..backup },
+            _ => backup,
+        })
+    }
+
+    /// Has a backup written of what is visible when the turn has ended, or later.
+    pub(crate) fn start(
+        &self,
+        store: &Store,
+        (name, since, keep): (&[u8], Option<&[u8]>, Option<&[u8]>),
+        started_s: u64,
+    ) -> Result<(), Failure> {
+        let path = self.path(name)?;
+        self.check_idle()?;
+        let since = since.map(|since| self.version(store, since)).transpose()?;
+        let keep = keep.map(checked).transpose()?.map(str::to_owned);
+        if std::fs::symlink_metadata(&path).is_ok() {
+            return Err(refused(&BackupError::Exists { path }));
+        }
+        if let Some(since) = since {
+            // The worker will find the same; here the client is told.
+            store.snapshot_at(since).map_err(|error| refused(&error.into()))?;
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        let (took, bytes, state) = (None, 0, State::Running);
+        self.board.bytes.store(0, Ordering::Relaxed);
+        self.board.order.store(GO_ON, Ordering::Release);
+        self.board.change(|last| {
+            *last = Some(Backup { name, since, started_s, took, bytes, state });
+        });
+        let options = SaveOptions { since, keep };
+        let sent = self.jobs.send(Job { path, options });
+        sent.map_err(|_| "ERR the thread that writes backups has ended".into())
+    }
+
+    /// Has the backup under way forgotten; false if there is none.
+    pub(crate) fn cancel(&self) -> bool {
+        let is_running = self.check_idle().is_err();
+        if is_running {
+            self.board.order.store(CANCEL, Ordering::Release);
+        }
+        is_running
+    }
+
+    /// Forgets a backup that was interrupted.
+    pub(crate) fn forget(&self, store: &Store, name: &[u8]) -> Result<(), Failure> {
+        let path = self.path(name)?;
+        self.check_idle()?;
+        store.abandon_save(&path).map_err(|error| refused(&error))
+    }
+
+    fn check_idle(&self) -> Result<(), Failure> {
+        let is_running =
+            |last: &mut Option<Backup>| matches!(last, Some(Backup { state: State::Running, .. }));
+        if self.board.change(is_running) {
+            return Err("INPROG a backup is under way already".into());
+        }
+        Ok(())
+    }
+
+    /// Where a backup of that name lies.
+    fn path(&self, name: &[u8]) -> Result<PathBuf, Failure> {
+        let none = "NODIR this server has no folder for backups: start it with --backup-dir DIR";
+        let folder = self.folder.as_ref().ok_or(none)?;
+        if !folder.is_dir() {
+            let folder = folder.display();
+            return Err(format!("NODIR the folder for backups is gone: {folder}").into());
+        }
+        Ok(folder.join(checked(name)?))
+    }
+
+    /// The version that is meant: of a backup of this store, or by its number.
+    fn version(&self, store: &Store, since: &[u8]) -> Result<u64, Failure> {
+        let path = self.path(since)?;
+        let number = std::str::from_utf8(since).ok().and_then(|text| text.parse().ok());
+        match number {
+            Some(version) if !path.exists() => Ok(version),
+            _ => version_of(&path, store).map_err(|error| refused(&error)),
+        }
+    }
+}
+
+fn version_of(path: &Path, store: &Store) -> Result<u64, BackupError> {
+    let (identity, version) = peek(path)?;
+    if identity != store.identity() {
+        return Err(BackupError::OtherPool { path: path.to_owned() });
+    }
+    Ok(version)
+}
+
+/// The name of a file in the folder, and of nothing else.
+fn checked(name: &[u8]) -> Result<&str, Failure> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    let is_short = (1..=NAME_SIZE_MAX).contains(&name.len());
+    let is_free = !name.starts_with(b".") && !name.ends_with(b".partial");
+    match std::str::from_utf8(name) {
+        Ok(text) if is_short && is_free && name.iter().all(is_plain) => Ok(text),
+        _ => {
+            Err("BADNAME a name has letters, digits, '.', '_' and '-', does not begin with a dot, \
+                  and does not end with .partial"
+                .into())
+        }
+    }
+}
+
+/// The error reply: its first word is for programs.
+fn refused(error: &BackupError) -> Failure {
+    text(error).into()
+}
+
+fn text(error: &BackupError) -> String {
+    use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let code = match error {
+        BackupError::Exists { .. } => "EXISTS",
+        BackupError::Io { source, .. } => match source.kind() {
+            StorageFull | QuotaExceeded => "DISKFULL",
+            PermissionDenied | ReadOnlyFilesystem => "NOPERM",
+            _ => "ERR",
+        },
+        BackupError::NotABackup { .. }
+        | BackupError::Damaged { .. }
+        | BackupError::NewerVersion { .. } => "BADBACKUP",
+        BackupError::OtherPool { .. } | BackupError::NotInARow { .. } => "NOTINAROW",
+        BackupError::Store(tembo_kv::Error::NotRetained { .. }) => "NOTKEPT",
+        _ => "ERR",
+    };
+    format!("{code} {error}")
+}
+
+impl Worker {
+    /// Writes what is asked for until the server ends.
+    pub(crate) fn run(&self, store: &Store) {
+        while let Ok(job) = self.jobs.recv() {
+            if self.board.order() == STOP {
+                return;
+            }
+            let began = Instant::now();
+            let state = self.write(store, &job);
+            let bytes = self.board.bytes.load(Ordering::Relaxed);
+            self.board.change(|last| {
+                if let Some(backup) = last {
+                    *backup =
+                        Backup { took: Some(began.elapsed()), bytes, state, ..backup.clone() };
+                }
+            });
+        }
+    }
+
+    fn write(&self, store: &Store, job: &Job) -> State {
+        let mut advance = |bytes| self.board.advance(bytes);
+        let saved = match store.save(&job.path, &job.options, &mut advance) {
+            Ok(info) => {
+                self.board.bytes.store(info.bytes, Ordering::Relaxed);
+                return State::Done { version: info.until, entries: info.entries };
+            }
+            Err(error) => error,
+        };
+        let is_cancelled =
+            matches!(saved, BackupError::Interrupted { .. }) && self.board.order() == CANCEL;
+        if !is_cancelled {
+            return State::Failed(text(&saved));
+        }
+        match store.abandon_save(&job.path) {
+            Ok(()) => State::Cancelled,
+            Err(error) => State::Failed(text(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        for name in ["a", "2026-11-21.bak", "A_b-c..d", "partial"] {
+            assert!(checked(name.as_bytes()).is_ok(), "{name}");
+        }
+        let long = "n".repeat(NAME_SIZE_MAX + 1);
+        let wrong = ["", ".", "..", ".a", "a/b", "../a", "/a", "a\\b", "a b", "a\n", "a\0b", "ä"];
+        for name in wrong.into_iter().chain(["a.partial", &long]) {
+            assert!(checked(name.as_bytes()).is_err(), "{name}");
+        }
+    }
+}

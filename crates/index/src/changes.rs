@@ -1,6 +1,8 @@
 //! What happened between two versions, of whichever index.
 
-use crate::{DeadIntervals, Error, Index, View};
+use std::ops::Bound;
+
+use crate::{DeadIntervals, Direction, Error, Index, Range, VersionedIndex, View};
 
 /// Versions above one up to and including another.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +20,6 @@ impl<'d> Period<'d> {
     #[inline]
     pub fn contains(&self, version: u64) -> bool {
         self.after < version && version <= self.until
-    }
-
-    /// The view of the version before.
-    pub(crate) fn before(&self) -> View<'d> {
-        View { version: self.after, dead: self.dead }
     }
 
     /// The view of its last version.
@@ -83,9 +80,16 @@ impl Index {
         from: &[u8],
         visit: &mut VisitDiffering<'_>,
     ) -> Result<(), Error> {
-        match self {
-            Index::Cdds(tree) => tree.walk_difference(period, from, visit),
-            Index::Nvtree(tree) => tree.walk_difference(period, from, visit),
-        }
+        let (from, to, direction) = (Bound::Included(from), Bound::Unbounded, Direction::Forward);
+        let (range, later) = (Range { from, to, direction }, period.last());
+        let mut looked_up = Ok(());
+        self.range_changed(range, period.after, later, &mut |key| match self.get(key, later) {
+            Ok(value) => visit(key, value.as_deref()),
+            Err(error) => {
+                looked_up = Err(error);
+                false
+            }
+        })?;
+        looked_up
     }
 }

@@ -6,17 +6,16 @@
 //! the death of the last, whose successor was made without it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use tembo_pool::Object;
 
 use super::Cdds;
 use super::bounds::Bounds;
 use super::node::Node;
-use crate::changes::{Changed, Period, VisitChanged, VisitDiffering};
+use crate::changes::{Changed, Period, VisitChanged};
 use crate::error::damaged;
 use crate::record::read_record;
-use crate::{Direction, Error, Stamp};
+use crate::{Error, Stamp};
 
 /// The lives of keys: by key and start.
 type Lives<'f> = BTreeMap<(&'f [u8], u64), Life<'f>>;
@@ -71,35 +70,6 @@ impl Cdds {
             let mut search = Search { period, range, nodes, lives };
             self.search_roots(&mut search)?;
             Ok(tell(&search.lives, period, from, visit))
-        })
-    }
-
-    pub(crate) fn walk_difference(
-        &self,
-        period: Period<'_>,
-        from: &[u8],
-        visit: &mut VisitDiffering<'_>,
-    ) -> Result<(), Error> {
-        self.each_leaf(period, from, &mut |range| {
-            let low = match range.low {
-                Some(low) if low >= from => Bound::Excluded(low),
-                _ => Bound::Included(from),
-            };
-            let high = range.high.map_or(Bound::Unbounded, Bound::Included);
-            let mut before = BTreeMap::new();
-            self.scan(low, high, Direction::Forward, period.before(), &mut |key, value| {
-                before.insert(key.to_vec(), value.to_vec());
-                true
-            })?;
-            let mut differing: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
-            self.scan(low, high, Direction::Forward, period.last(), &mut |key, value| {
-                if before.remove(key).is_none_or(|before| before != value) {
-                    differing.insert(key.to_vec(), Some(value.to_vec()));
-                }
-                true
-            })?;
-            differing.extend(before.into_keys().map(|key| (key, None)));
-            Ok(differing.iter().all(|(key, value)| visit(key, value.as_deref())))
         })
     }
 

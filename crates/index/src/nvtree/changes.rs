@@ -4,7 +4,7 @@ use super::NvTree;
 use super::contents::{Contents, Seen};
 use super::leaf::Leaf;
 use super::prints;
-use crate::changes::{Changed, Period, VisitChanged, VisitDiffering};
+use crate::changes::{Changed, Period, VisitChanged};
 use crate::error::damaged;
 use crate::{Error, Value};
 
@@ -15,8 +15,11 @@ struct Found<'f> {
     value: Option<Value<'f>>,
 }
 
-/// Of the elements of a key, from the newest to the oldest, those that are told of, the oldest first.
-type Choose = fn(&[Seen], Period<'_>) -> Vec<Seen>;
+impl Found<'_> {
+    fn told(&self) -> Changed<'_> {
+        Changed { key: &self.key, version: self.version, value: self.value.as_deref() }
+    }
+}
 
 impl NvTree {
     pub(crate) fn walk_changes(
@@ -25,41 +28,19 @@ impl NvTree {
         from: &[u8],
         visit: &mut VisitChanged<'_>,
     ) -> Result<(), Error> {
-        self.walk_leaves(period, from, every, &mut |found| {
-            let Found { key, version, value } = found;
-            visit(Changed { key, version: *version, value: value.as_deref() })
-        })
-    }
-
-    pub(crate) fn walk_difference(
-        &self,
-        period: Period<'_>,
-        from: &[u8],
-        visit: &mut VisitDiffering<'_>,
-    ) -> Result<(), Error> {
-        self.walk_leaves(period, from, last, &mut |found| visit(&found.key, found.value.as_deref()))
-    }
-
-    fn walk_leaves(
-        &self,
-        period: Period<'_>,
-        from: &[u8],
-        choose: Choose,
-        visit: &mut dyn FnMut(&Found<'_>) -> bool,
-    ) -> Result<(), Error> {
         let mut start = from.to_vec();
         loop {
             // Found anew each time, since merges take leaves away.
             let spot = self.spot(&start, prints::hash(&start))?;
             let leaf = &spot.leaf;
-            let found = gather(leaf, period, choose);
+            let found = gather(leaf, period);
             let next = leaf.high().map(|high| high.map(<[u8]>::to_vec));
             if !leaf.side.still(spot.moment) {
                 continue;
             }
             let (found, next) = (found?, next?);
             // What a merge has brought here from the leaf before was visited there.
-            if !found.iter().filter(|found| found.key >= start).all(&mut *visit) {
+            if !found.iter().filter(|found| found.key >= start).all(|found| visit(found.told())) {
                 return Ok(());
             }
             match next {
@@ -74,18 +55,16 @@ impl NvTree {
 }
 
 /// What a leaf tells of a period, by key and version.
-fn gather<'f>(
-    leaf: &Leaf<'f>,
-    period: Period<'_>,
-    choose: Choose,
-) -> Result<Vec<Found<'f>>, Error> {
+fn gather<'f>(leaf: &Leaf<'f>, period: Period<'_>) -> Result<Vec<Found<'f>>, Error> {
     let mut found = Vec::new();
     if leaf.side.newest() <= period.after {
         return Ok(found);
     }
     let contents = Contents::read(leaf, period.dead)?.with_history(leaf)?;
     for key in contents.keys(leaf) {
-        for seen in choose(key?, period) {
+        // They come from the newest on.
+        let inside = |seen: &&Seen| period.contains(seen.stamp.version());
+        for seen in key?.iter().rev().filter(inside) {
             let is_removed = seen.meta.is_removed();
             let value = (!is_removed).then(|| leaf.copied_value(&seen.element)).transpose()?;
             let version = seen.stamp.version();
@@ -93,14 +72,4 @@ fn gather<'f>(
         }
     }
     Ok(found)
-}
-
-fn every(key: &[Seen], period: Period<'_>) -> Vec<Seen> {
-    let inside = |seen: &&Seen| period.contains(seen.stamp.version());
-    key.iter().rev().filter(inside).copied().collect()
-}
-
-fn last(key: &[Seen], period: Period<'_>) -> Vec<Seen> {
-    let last = key.iter().find(|seen| seen.stamp.version() <= period.until);
-    last.filter(|seen| period.contains(seen.stamp.version())).copied().into_iter().collect()
 }

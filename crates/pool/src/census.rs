@@ -17,8 +17,7 @@ pub struct Census {
     total: u64,
 }
 
-/// Where every byte of a region is: `metadata_bytes`, `object_bytes`, `free_bytes` and
-/// `above_frontier_bytes` add up to `total`.
+/// Where every byte of a region is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Bytes in the region.
@@ -43,6 +42,13 @@ pub struct Account {
     pub leaked_bytes: u64,
     /// Objects that are marked but not allocated: their space may be handed out to others.
     pub dangling: u64,
+}
+
+impl Account {
+    /// Bytes of which it is known where they are: `total`, unless space is counted twice or not at all.
+    pub fn accounted_bytes(&self) -> u64 {
+        self.metadata_bytes + self.object_bytes + self.free_bytes + self.above_frontier_bytes
+    }
 }
 
 impl Census {

@@ -6,10 +6,11 @@ mod scripts;
 
 use tembo_kv::{Error, IndexKind, Options, Store};
 use tembo_pmem::{Region, RegionOptions};
-use tembo_pool::{Error as PoolError, Geometry, Pool, PoolOptions};
+use tembo_pool::{Geometry, Pool, PoolOptions};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
+use crate::pooled::{expect_accounted, rooted};
 use crate::subject::{Script, Subject};
 use model::{Op, Runner, State, maintain};
 
@@ -57,12 +58,7 @@ impl Subject for Kv {
     }
 
     fn open(&self, region: Region) -> Result<Option<Store>, String> {
-        let pool = match Pool::from_region(region) {
-            Err(PoolError::NotAPool { found: 0 }) => return Ok(None),
-            opened => opened.map_err(text)?,
-        };
-        let made = pool.root(0).map_err(text)?.load() != 0;
-        if made { start(pool).map(Some).map_err(text) } else { Ok(None) }
+        rooted(region)?.map(start).transpose().map_err(text)
     }
 
     fn show(&self, live: &mut Store) -> Result<State, String> {
@@ -81,15 +77,10 @@ impl Subject for Kv {
 
     fn check(&self, live: &mut Store, state: &State) -> Result<(), String> {
         let check = live.check().map_err(text)?;
-        let account = check.account;
+        expect_accounted(&check.account, SIZE)?;
         if check.leaked > 0 {
             return Err(format!("leaked: {check:?}"));
         }
-        let sum = account.metadata_bytes
-            + account.object_bytes
-            + account.free_bytes
-            + account.above_frontier_bytes;
-        expect(account.total == SIZE && sum == SIZE, "bytes that are not accounted for")?;
         expect(check.keyspaces.len() == state.spaces.len(), "check sees other keyspaces")?;
         let len = |name: &str| state.spaces.get(name).map(|space| space.len() as u64);
         let keyspaces = live.keyspaces();

@@ -13,6 +13,7 @@ mod judge;
 mod kv;
 mod outcome;
 mod pool;
+mod pooled;
 mod proof;
 mod recording;
 mod region;

@@ -7,6 +7,7 @@ use tembo_pool::{Error, Geometry, Object, Pool};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
+use crate::pooled::{expect_accounted, formatted};
 use crate::subject::{Script, Subject};
 
 const SIZE: u64 = 64 << 10;
@@ -129,10 +130,7 @@ impl Subject for Pools {
     }
 
     fn open(&self, region: Region) -> Result<Option<Pool>, String> {
-        let pool = match Pool::from_region(region) {
-            Err(Error::NotAPool { found: 0 }) => return Ok(None),
-            opened => opened.map_err(text)?,
-        };
+        let Some(pool) = formatted(region)? else { return Ok(None) };
         for slot in 0..SLOTS {
             if let Some((_, [_, _, generation])) = found(&pool, slot)? {
                 expect(generation < pool.generation(), "a generation is there twice")?;
@@ -202,12 +200,7 @@ impl Subject for Pools {
             }
         }
         let account = census.account();
-        let sum = account.metadata_bytes
-            + account.object_bytes
-            + account.free_bytes
-            + account.above_frontier_bytes;
-        let size = pool.region().size();
-        expect(account.total == size && sum == size, "bytes that are not accounted for")?;
+        expect_accounted(&account, pool.region().size())?;
         let lost = (account.leaked, account.dangling);
         expect(lost == (0, 0) && !account.recovering, "leaked or dangling objects")?;
         expect(account.objects == state.len() as u64, "objects are not counted right")

@@ -4,12 +4,13 @@ mod model;
 
 use tembo_kv::{Direction, IndexKind, Options, Progress, Snapshot, Store};
 use tembo_pmem::{Region, RegionOptions};
-use tembo_pool::{Error as PoolError, Geometry, Pool, PoolOptions};
+use tembo_pool::{Geometry, Pool, PoolOptions};
 use tembo_server::Local;
 use tembo_server::format::{Value, data_keyspace, decode_expiry_entry, expiry_keyspace};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
+use crate::pooled::{expect_accounted, rooted};
 use crate::subject::{Script, Subject};
 use model::{Command, Database, Op, State};
 
@@ -86,12 +87,7 @@ impl Subject for Served {
     }
 
     fn open(&self, region: Region) -> Result<Option<Local>, String> {
-        let pool = match Pool::from_region(region) {
-            Err(PoolError::NotAPool { found: 0 }) => return Ok(None),
-            opened => opened.map_err(text)?,
-        };
-        let made = pool.root(0).map_err(text)?.load() != 0;
-        if made { start(pool).map(Some) } else { Ok(None) }
+        rooted(region)?.map(start).transpose()
     }
 
     fn show(&self, local: &mut Local) -> Result<State, String> {
@@ -136,12 +132,7 @@ impl Subject for Served {
 
     fn check(&self, local: &mut Local, state: &State) -> Result<(), String> {
         let check = local.store().check().map_err(text)?;
-        let account = check.account;
-        let sum = account.metadata_bytes
-            + account.object_bytes
-            + account.free_bytes
-            + account.above_frontier_bytes;
-        expect(account.total == SIZE && sum == SIZE, "bytes that are not accounted for")?;
+        expect_accounted(&check.account, SIZE)?;
         expect(check.leaked == 0, "leaked objects")?;
         let size = local.turn(0, &[vec![b"DBSIZE".to_vec()]]).map_err(text)?;
         let expected = format!(":{}\r\n", state.now.len());

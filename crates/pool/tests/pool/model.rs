@@ -77,11 +77,7 @@ impl Model {
             assert!(!census.mark(object).unwrap());
         }
         let account = census.account();
-        let sum = account.metadata_bytes
-            + account.object_bytes
-            + account.free_bytes
-            + account.above_frontier_bytes;
-        assert_eq!(sum, account.total);
+        assert_eq!(account.accounted_bytes(), account.total);
         assert_eq!(account.total, pool.region().size());
         assert_eq!((account.objects, account.object_bytes), (self.len(), self.bytes));
         account

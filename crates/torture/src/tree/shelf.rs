@@ -16,6 +16,7 @@ use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
 
 use super::model::{Map, NAMES, Op, State, Write, key, value};
 use crate::judge::{expect, text};
+use crate::pooled::{expect_accounted, rooted};
 
 /// Root slots: the tree, its commit word, its limit of versions, the version to which it is rolled
 /// back and the last before that, then the named versions.
@@ -94,12 +95,7 @@ impl Shelf {
     }
 
     pub(crate) fn open(region: Region) -> Result<Option<Shelf>, String> {
-        let pool = match Pool::from_region(region) {
-            Err(PoolError::NotAPool { found: 0 }) => return Ok(None),
-            opened => opened.map_err(text)?,
-        };
-        let made = pool.root(TREE).map_err(text)?.load() != 0;
-        if made { Shelf::start(pool).map(Some) } else { Ok(None) }
+        rooted(region)?.map(Shelf::start).transpose()
     }
 
     fn start(pool: Pool) -> Result<Shelf, String> {
@@ -417,12 +413,7 @@ impl Shelf {
             census.mark(retired.object).map_err(text)?;
         }
         let account = census.account();
-        let sum = account.metadata_bytes
-            + account.object_bytes
-            + account.free_bytes
-            + account.above_frontier_bytes;
-        let size = self.pool.region().size();
-        expect(account.total == size && sum == size, "bytes that are not accounted for")?;
+        expect_accounted(&account, self.pool.region().size())?;
         expect(account.leaked == 0 && account.dangling == 0, "leaked or dangling objects")?;
         let report = self.tree.check(&retained, &dead).map_err(text)?;
         expect(report.entry_count == state.map.len() as u64, "check counts wrong")

@@ -299,3 +299,17 @@ fn volatile_pool(size: Size, observer: Option<Arc<dyn Observer>>) -> Result<Pool
 fn forget_name(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
+
+/// Counts the entries that a scan shows, and ends it after `len` of them.
+fn counted(
+    len: usize,
+    scan: impl FnOnce(&mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error>,
+) -> Result<usize, Error> {
+    let mut count = 0;
+    scan(&mut |key, value| {
+        std::hint::black_box((key, value));
+        count += 1;
+        count < len
+    })?;
+    Ok(count)
+}

@@ -43,5 +43,5 @@ pub use outcome::{Cell, Cost, Latency, Outcome, Spread};
 pub use page::{html, markdown, plots};
 pub use pair::Pair;
 pub use records::{Rate, Records, records};
-pub use run::{Config, Progress, run};
+pub use run::{Config, run};
 pub use snapshot_held::{Held, Latencies, SnapshotHeld, snapshot_held};

@@ -10,9 +10,9 @@ use tembo_kv::{
     Store,
 };
 
-use crate::Error;
 use crate::clock::{Elapsed, Stopwatch};
 use crate::keys::Keys;
+use crate::{Error, Watch};
 
 /// What is done with every record, in this order.
 const OPERATIONS: [&str; 4] = ["put", "get", "overwrite", "delete"];
@@ -34,6 +34,13 @@ pub struct Records {
     pub seed: u64,
 }
 
+impl Records {
+    /// Turns that [`records`] tells of.
+    pub fn turns(&self) -> u64 {
+        (OPERATIONS.len() * IndexKind::ALL.len()) as u64 * u64::from(self.rounds)
+    }
+}
+
 /// One operation in one round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rate {
@@ -49,11 +56,11 @@ pub struct Rate {
     pub wall_kops: f64,
 }
 
-/// Measures, store after store and round after round.
+/// Measures, store after store and round after round, until `watch` says that it is enough.
 ///
 /// # Errors
 /// Those of the store and of the folder.
-pub fn records(config: &Records) -> Result<Vec<Rate>, Error> {
+pub fn records(config: &Records, watch: &mut Watch<'_>) -> Result<Vec<Rate>, Error> {
     let mut rates = Vec::new();
     let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(&config.folder);
     let folder = folder.map_err(|source| Error::Folder { path: config.folder.clone(), source })?;
@@ -61,6 +68,9 @@ pub fn records(config: &Records) -> Result<Vec<Rate>, Error> {
         for index in IndexKind::ALL {
             let mut space = Space::new(folder.path(), index, config)?;
             for operation in OPERATIONS {
+                if !watch("records", &format!("round {round}: {operation}, {}", index.name())) {
+                    return Ok(rates);
+                }
                 let elapsed = space.all(operation, round, index.name())?;
                 let kops = |time: std::time::Duration| {
                     config.count as f64 / time.as_secs_f64().max(1e-9) / 1e3

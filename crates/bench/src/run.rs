@@ -10,7 +10,7 @@ use crate::keys::{Keys, Zipf};
 use crate::operation::THETA;
 use crate::outcome::Turns;
 use crate::pair::{self, Structures};
-use crate::{Cost, Error, Kind, Latency, Operation, Outcome, Pair};
+use crate::{Cost, Error, Kind, Latency, Operation, Outcome, Pair, Watch};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -37,19 +37,6 @@ impl Config {
     }
 }
 
-/// Told before each turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// From 1; the last one times each insert by itself.
-    pub round: u32,
-    /// What.
-    pub operation: Operation,
-    /// Who.
-    pub contender: Kind,
-    /// By so many threads.
-    pub threads: u32,
-}
-
 /// Insertions each of which is also timed by itself.
 const TIMED: [Operation; 2] = [Operation::Insert, Operation::SequentialInsert];
 
@@ -69,12 +56,12 @@ impl Entrant {
     }
 }
 
-/// Runs everything on the calling thread. `progress` is told of each turn before it begins, and
-/// returns false to end the run after what was done so far.
+/// Runs everything on the calling thread. When `watch` says that it is enough, the run ends with what was
+/// done so far.
 ///
 /// # Errors
 /// [`Error::NothingToDo`]; [`Error::Wrong`] if a contender answers wrongly; what a contender met.
-pub fn run(config: &Config, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Outcome, Error> {
+pub fn run(config: &Config, watch: &mut Watch<'_>) -> Result<Outcome, Error> {
     let Config { keys, rounds, .. } = *config;
     if keys == 0 || rounds == 0 || keys > 1 << 40 {
         return Err(Error::NothingToDo { keys, rounds });
@@ -89,7 +76,7 @@ pub fn run(config: &Config, progress: &mut dyn FnMut(Progress) -> bool) -> Resul
         all.extend(contenders.iter().map(turns));
     }
     let (costs, pairs) = (Vec::new(), Vec::new());
-    let mut run = Run { config, zipf, contenders, all, costs, pairs, progress };
+    let mut run = Run { config, zipf, contenders, all, costs, pairs, watch };
     let mut finished = true;
     for round in 1..=rounds {
         finished = finished && run.round(round)? && run.pairs(round)?;
@@ -118,10 +105,19 @@ struct Run<'r> {
     costs: Vec<Cost>,
     /// What two threads did, turn by turn.
     pairs: Vec<(Operation, Kind, pair::Turn)>,
-    progress: &'r mut dyn FnMut(Progress) -> bool,
+    watch: &'r mut Watch<'r>,
 }
 
 impl Run<'_> {
+    /// Tells of a turn; false: somebody asks for an end. The round after the last times each insert by itself.
+    fn begin(&mut self, round: u32, operation: Operation, contender: Kind, threads: u32) -> bool {
+        let (operation, contender) = (operation.name(), contender.name());
+        (self.watch)(
+            "nvtree",
+            &format!("round {round}: {operation}, {contender}, threads: {threads}"),
+        )
+    }
+
     fn keys(&self) -> Keys {
         Keys { count: self.config.keys, seed: self.config.seed }
     }
@@ -152,7 +148,7 @@ impl Run<'_> {
                 entrants.clear();
             }
             for (at, &kind) in kinds.iter().enumerate() {
-                if !(self.progress)(Progress { round, operation, contender: kind, threads: 1 }) {
+                if !self.begin(round, operation, kind, 1) {
                     return Ok(false);
                 }
                 let memory = memory_bytes();
@@ -201,8 +197,7 @@ impl Run<'_> {
             let takes_writers =
                 both.contender.shared().is_some_and(|shared| shared.takes_writers());
             for operation in pair::OPERATIONS {
-                let contender = kind;
-                if !(self.progress)(Progress { round, operation, contender, threads: 2 }) {
+                if !self.begin(round, operation, kind, 2) {
                     return Ok(false);
                 }
                 if !is_shared {
@@ -258,7 +253,7 @@ impl Run<'_> {
         for operation in TIMED {
             let plan = operation.plan(self.keys(), &self.zipf, round);
             for kind in self.contenders.clone() {
-                if !(self.progress)(Progress { round, operation, contender: kind, threads: 1 }) {
+                if !self.begin(round, operation, kind, 1) {
                     return Ok(false);
                 }
                 let histogram = self.entrant(kind)?.contender.timed_inserts(&plan)?;

@@ -10,7 +10,7 @@ use tembo_kv::{
     DomainRequest, Durability, Keyspace, Options, PoolOptions, RegionOptions, Snapshot, Store,
 };
 
-use crate::Error;
+use crate::{Error, Watch};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -27,6 +27,13 @@ pub struct SnapshotHeld {
     pub folder: PathBuf,
     /// Where keys come from.
     pub seed: u64,
+}
+
+impl SnapshotHeld {
+    /// Turns that [`snapshot_held`] tells of: with and without, of each index.
+    pub fn turns(&self) -> u64 {
+        2 * IndexKind::ALL.len() as u64 * u64::from(self.rounds)
+    }
 }
 
 /// One store in one round.
@@ -80,17 +87,21 @@ impl Latencies {
     }
 }
 
-/// Measures, store after store and round after round.
+/// Measures, store after store and round after round, until `watch` says that it is enough.
 ///
 /// # Errors
 /// Those of the store and of the folder; [`Error::Wrong`] if the snapshot did not read what it should.
-pub fn snapshot_held(config: &SnapshotHeld) -> Result<Vec<Held>, Error> {
+pub fn snapshot_held(config: &SnapshotHeld, watch: &mut Watch<'_>) -> Result<Vec<Held>, Error> {
     let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(&config.folder);
     let folder = folder.map_err(|source| Error::Folder { path: config.folder.clone(), source })?;
     let mut all = Vec::new();
     for round in 1..=config.rounds {
         for index in IndexKind::ALL {
             for is_held in [round % 2 == 0, round % 2 == 1] {
+                let which = if is_held { "snapshot held" } else { "no snapshot" };
+                if !watch("snapshot-held", &format!("round {round}: {}, {which}", index.name())) {
+                    return Ok(all);
+                }
                 all.push(one(config, folder.path(), (round, index, is_held))?);
             }
         }
@@ -214,7 +225,7 @@ mod tests {
         let (keys, updates, value_size, rounds, seed) = (4999, 30_000, 64, 1, 5);
         let folder = std::env::temp_dir();
         let config = SnapshotHeld { keys, updates, value_size, rounds, folder, seed };
-        let all = snapshot_held(&config).unwrap();
+        let all = snapshot_held(&config, &mut |_, _| true).unwrap();
         assert_eq!(all.len(), 2 * IndexKind::ALL.len());
         for held in &all {
             let [before, during, after] = held.used_bytes;

@@ -3,20 +3,19 @@
 mod experiments;
 mod guard;
 mod snapshot_held;
+mod turns;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Subcommand;
 use tembo_bench::{Config, Kind};
 
+use self::turns::Turns;
 use crate::exit::{Exit, refuse};
-use crate::{progress, signals};
 
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = experiments::names())]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Option<experiments::Named>,
@@ -41,10 +40,10 @@ struct Sizes {
     /// Records in a store
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Bytes of a key
+    /// Bytes of a key, 8 to 1024
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(8..=1024))]
     key_size: u16,
-    /// Bytes of a value
+    /// Bytes of a value, at most 1048576
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=1_048_576))]
     value_size: u32,
     /// Rounds, each with stores of its own
@@ -69,13 +68,13 @@ struct Nvtree {
     /// Rounds, each with structures of its own
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Who takes part; everybody unless given
+    /// Who takes part, with commas between; everybody unless given
     #[arg(long, value_delimiter = ',', value_parser = kind, default_values = names())]
     contenders: Vec<Kind>,
     /// Folder for the pools, which are kept with flush instructions whatever the medium
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     path: PathBuf,
-    /// Bytes in a node of every tree in a pool
+    /// Bytes in a node of every tree in a pool: 256, 512, 1024, 2048 or 4096
     #[arg(long, default_value_t = 1024, value_parser = node_size)]
     node_size: u32,
     /// Where keys and orders come from
@@ -131,19 +130,9 @@ fn nvtree(args: &Nvtree) -> anyhow::Result<Exit> {
         seed: args.seed,
         node_size: args.node_size,
     };
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    signals::watch(move || stop.store(true, Ordering::Relaxed))?;
-    let bar = progress::turns(config.turns());
-    let outcome = tembo_bench::run(&config, &mut |turn| {
-        let tembo_bench::Progress { round, operation, contender, threads } = turn;
-        let (operation, contender) = (operation.name(), contender.name());
-        bar.set_message(format!("round {round}: {operation}, {contender}, threads: {threads}"));
-        bar.inc(1);
-        !stopped.load(Ordering::Relaxed)
-    });
-    bar.finish_and_clear();
-    let outcome = outcome?;
+    let turns = Turns::new(config.turns())?;
+    let outcome = tembo_bench::run(&config, &mut |_, what| turns.begin(what))?;
+    drop(turns);
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&outcome)?)?;
@@ -155,14 +144,17 @@ fn nvtree(args: &Nvtree) -> anyhow::Result<Exit> {
 }
 
 fn records(args: &Sizes) -> anyhow::Result<Exit> {
-    let rates = tembo_bench::records(&tembo_bench::Records {
+    let config = tembo_bench::Records {
         count: args.count,
         key_size: args.key_size.into(),
         value_size: args.value_size as usize,
         rounds: args.rounds,
         folder: args.path.clone(),
         seed: args.seed,
-    })?;
+    };
+    let turns = Turns::new(config.turns())?;
+    let rates = tembo_bench::records(&config, &mut |_, what| turns.begin(what))?;
+    drop(turns);
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&rates)?)?;

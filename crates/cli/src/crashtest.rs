@@ -3,8 +3,7 @@
 
 mod report;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -18,19 +17,19 @@ use report::{Explored, Proved, Wasted};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to explore; everything unless given
+    /// What to explore, once or several times; everything unless given
     #[arg(long, value_enum)]
     structure: Vec<Structure>,
     /// What the medium may do; the structure's own unless given
     #[arg(long, value_enum)]
     model: Vec<Model>,
-    /// Where chance begins
+    /// Where chance begins: the same seed does the same
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Images to judge of each structure, and of each mutation at most
     #[arg(long, default_value_t = 100_000)]
     images: u64,
-    /// End an exploration after so long; a signal ends it too, with what was seen until then
+    /// End each exploration after so many seconds; a signal ends it too, with what was seen until then
     #[arg(long, conflicts_with = "mutate")]
     seconds: Option<u64>,
     /// Break each step in turn, or the one given: it must be missed
@@ -160,9 +159,7 @@ fn effort<'a>(args: &'a Args, progress: &'a (dyn Fn(u64) -> bool + Sync)) -> Eff
 
 fn explore(args: &Args, targets: &[Target]) -> anyhow::Result<Exit> {
     let mut violations = 0;
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    signals::watch(move || stop.store(true, Ordering::Relaxed))?;
+    let stopped = signals::stopped()?;
     for &target in targets {
         if stopped.load(Ordering::Relaxed) {
             break;

@@ -1,6 +1,8 @@
 //! SIGTERM and SIGINT: the first asks for a clean stop, the second ends the process at once.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -21,4 +23,12 @@ pub(crate) fn watch(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// Set at the first signal; the second is as in [`watch`].
+pub(crate) fn stopped() -> io::Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let flag = stopped.clone();
+    watch(move || flag.store(true, Ordering::Relaxed))?;
+    Ok(stopped)
 }

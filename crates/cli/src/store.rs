@@ -81,22 +81,22 @@ pub(crate) struct StoreArgs {
     /// What makes the bytes durable
     #[arg(long, value_enum, default_value_t)]
     pub(crate) domain: Domain,
-    /// When the redo log is synced
+    /// When the redo log is synced, in the domain `logged`
     #[arg(long, value_enum, default_value_t)]
     pub(crate) sync: Sync,
     /// Index of a new pool; one that is there keeps its own
     #[arg(long, value_enum, default_value_t)]
     pub(crate) index: Index,
-    /// Size of a new pool; it grows as needed
+    /// Size of a new pool, in bytes or with K, M, G or T (powers of 1024); it grows as needed
     #[arg(long, value_parser = bytes::parse, default_value = "64M", value_name = "SIZE")]
     pub(crate) size: u64,
-    /// Size beyond which the pool does not grow
+    /// Size beyond which the pool does not grow, as --size
     #[arg(long, value_parser = bytes::parse, default_value = "1T", value_name = "SIZE")]
     pub(crate) size_max: u64,
-    /// Capacity of the redo log
+    /// Capacity of the redo log, as --size
     #[arg(long, value_parser = bytes::parse, default_value = "64M", value_name = "SIZE")]
     pub(crate) log_size: u64,
-    /// Memory for pages that differ from the pool file; half of what there is unless given
+    /// Memory for pages that differ from the pool file, as --size; half of the machine's unless given
     #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
     pub(crate) private_max: Option<u64>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tembo_pool::Pool;
 
-use super::{Size, nameless_pool};
+use super::{Size, counted, nameless_pool};
 use crate::nvtree_paper::{NvTree, Options, Rebuilds, Strategy};
 use crate::{Contender, Error};
 
@@ -46,14 +46,7 @@ impl Contender for Paper {
     }
 
     fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error> {
-        let mut count = 0;
-        let mut visit = |key, value| {
-            std::hint::black_box((key, value));
-            count += 1;
-            count < len
-        };
-        self.0.scan(key, &mut visit)?;
-        Ok(count)
+        counted(len, |visit| self.0.scan(key, visit))
     }
 
     fn rebuilds(&self) -> Option<Rebuilds> {

@@ -3,14 +3,12 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use tembo_bench::{EXPERIMENTS, Experiment, Report, Setting};
 
+use super::turns::Turns;
 use crate::exit::{Exit, refuse};
-use crate::{progress, signals};
 
 /// Does all of them.
 const ALL: &str = "all";
@@ -20,13 +18,13 @@ const PAGE: &str = "page";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Named {
-    /// `all`, or experiments by name; `page` writes the pages of --out again
+    /// Experiments by their names, below, or `all`; `page` writes the pages of --out again
     #[arg(value_name = "NAME", value_parser = name, required = true)]
     names: Vec<String>,
     /// Few keys and rounds: all of it in a quarter of an hour
     #[arg(long)]
     quick: bool,
-    /// Rounds of each experiment
+    /// Rounds of each experiment; its own number unless given
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Where keys and orders come from
@@ -42,6 +40,12 @@ pub(super) struct Named {
     /// experiments is kept
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
+}
+
+/// All experiments, a line each.
+pub(super) fn names() -> String {
+    let line = |experiment: &Experiment| format!("\n  {:14} {}", experiment.name, experiment.title);
+    format!("Experiments:{}", EXPERIMENTS.iter().map(line).collect::<String>())
 }
 
 fn name(name: &str) -> Result<String, String> {
@@ -95,17 +99,11 @@ fn measured(args: &Named, chosen: &[Experiment]) -> anyhow::Result<Report> {
         rounds: args.rounds,
         seed: args.seed,
     };
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    signals::watch(move || stop.store(true, Ordering::Relaxed))?;
-    let bar = progress::turns(chosen.len() as u64);
+    let turns = Turns::new(chosen.len() as u64)?;
     let report = tembo_bench::experiments(&setting, chosen, &mut |name, what| {
         let place = chosen.iter().position(|experiment| experiment.name == name);
-        bar.set_position(place.unwrap_or_default() as u64);
-        bar.set_message(format!("{name}: {what}"));
-        !stopped.load(Ordering::Relaxed)
+        turns.begin_at(place.unwrap_or_default() as u64, format!("{name}: {what}"))
     });
-    bar.finish_and_clear();
     Ok(report)
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tembo_bench::{Latencies, SnapshotHeld};
 
+use super::turns::Turns;
 use crate::bytes::Bytes;
 use crate::exit::Exit;
 
@@ -16,7 +17,7 @@ pub(super) struct Args {
     /// Updates while the snapshot is open
     #[arg(long, default_value_t = 10_000_000)]
     updates: u64,
-    /// Bytes of a value
+    /// Bytes of a value, 8 to 1048576
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     value_size: u32,
     /// Rounds, each with stores of its own
@@ -34,14 +35,17 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let all = tembo_bench::snapshot_held(&SnapshotHeld {
+    let config = SnapshotHeld {
         keys: args.keys,
         updates: args.updates,
         value_size: args.value_size as usize,
         rounds: args.rounds,
         folder: args.path.clone(),
         seed: args.seed,
-    })?;
+    };
+    let turns = Turns::new(config.turns())?;
+    let all = tembo_bench::snapshot_held(&config, &mut |_, what| turns.begin(what))?;
+    drop(turns);
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&all)?)?;

@@ -1,0 +1,38 @@
+//! The turns of an experiment: shown on a terminal, and no more of them after a signal.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::ProgressBar;
+
+use crate::{progress, signals};
+
+pub(super) struct Turns {
+    bar: ProgressBar,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Turns {
+    pub(super) fn new(count: u64) -> io::Result<Turns> {
+        Ok(Turns { bar: progress::turns(count), stopped: signals::stopped()? })
+    }
+
+    /// Counts one more and shows what it is; false: somebody asks for an end.
+    pub(super) fn begin(&self, what: &str) -> bool {
+        self.begin_at(self.bar.position() + 1, what.to_owned())
+    }
+
+    /// As [`begin`](Turns::begin), of a turn whose number is known.
+    pub(super) fn begin_at(&self, number: u64, what: String) -> bool {
+        self.bar.set_position(number);
+        self.bar.set_message(what);
+        !self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

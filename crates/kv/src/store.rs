@@ -46,8 +46,9 @@ impl Default for Options {
 
 /// A store of versioned keyspaces in one pool.
 ///
-/// Any number of readers ([`Store::snapshot`]) and of writers ([`Store::transaction`]); or one writer
-/// whom nobody comes before ([`Store::exclusive`]).
+/// Any number of threads read ([`Store::get`], [`Store::snapshot`]) and write: single keys
+/// ([`Store::put`], [`Store::remove`]), over the NV-Tree beside each other; several keys together
+/// ([`Store::transaction`]); or one alone, whom nobody comes before ([`Store::exclusive`]).
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
     recoverer: Recoverer,
@@ -172,6 +173,9 @@ impl Store {
     /// Puts one key: a transaction of its own. True if the key was there before. One fence, where the
     /// index can change the key in place, else two.
     ///
+    /// Threads do this beside each other where the index takes several writers (the NV-Tree), and one after
+    /// the other where it does not. What one of them was told is in every snapshot that begins afterwards.
+    ///
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
     /// # Errors
@@ -188,7 +192,7 @@ impl Store {
     }
 
     /// Removes one key; false if it was not there. One fence, where the index can change the key in
-    /// place, else two.
+    /// place, else two. Several threads as in [`Store::put`].
     ///
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///

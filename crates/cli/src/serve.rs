@@ -2,8 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -39,7 +37,7 @@ pub(crate) struct Args {
     /// Seconds after which an idle client is closed; 0 for never
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     timeout: u64,
-    /// Seconds of the past that stay readable, in versions of the store; 0 for none
+    /// Seconds of the past of which all versions are kept, as `tembo backup --since VERSION` needs; 0 for none
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     retain_seconds: u64,
     /// A folder that is there, into which clients may have backups written (see `tembo backup --server`)
@@ -72,9 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let config = config(args)?;
     // Before the store is opened, so that a signal finds its handler while recovery runs.
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    signals::watch(move || flag.store(true, Ordering::Relaxed)).context("watching signals")?;
+    let stop = signals::stopped().context("watching signals")?;
 
     let store = args.store.open_or_create(&args.pool)?;
     let mut server = Server::bind(store, config)?;

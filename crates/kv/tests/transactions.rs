@@ -10,6 +10,8 @@ use tembo_kv::{
 };
 use tembo_pool::Geometry;
 
+#[path = "driver/random.rs"]
+mod random;
 mod transactions {
     mod alone;
     mod model;

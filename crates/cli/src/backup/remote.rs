@@ -1,8 +1,7 @@
 //! `tembo backup --server`: the server writes, this process asks and watches.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -25,9 +24,7 @@ pub(super) fn save(args: &Args, server: &str) -> anyhow::Result<Saved> {
     let Some(name) = args.out.to_str() else {
         return refuse(Exit::Usage, "the name of a backup is no text");
     };
-    let cancelled = Arc::new(AtomicBool::new(false));
-    let flag = cancelled.clone();
-    signals::watch(move || flag.store(true, Ordering::Relaxed)).context("watching signals")?;
+    let cancelled = signals::stopped().context("watching signals")?;
     let mut server = Server::connect(server)?;
     if let Some(password) = password::read(args.requirepass_file.as_deref())? {
         server.call(&[b"AUTH", password.as_bytes()])?;

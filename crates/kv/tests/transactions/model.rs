@@ -1,20 +1,17 @@
 //! Transactions against a model: any number of them open, one step of one of them at a time.
 
 use super::super::*;
+use crate::random::Random;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// An end of a range.
 type End = Bound<Vec<u8>>;
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % most
+    /// The place of one of so many.
+    fn place(&mut self, count: usize) -> usize {
+        self.below(count as u64) as usize
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -25,7 +22,7 @@ impl Random {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        vec![self.below(256) as u8; [0, 3, 8, 30, 120][self.below(5)]]
+        vec![self.below(256) as u8; [0, 3, 8, 30, 120][self.place(5)]]
     }
 }
 
@@ -86,7 +83,7 @@ impl<'s> Open<'s> {
             }
             _ => {
                 if !self.saved.is_empty() {
-                    let at = random.below(self.saved.len());
+                    let at = random.place(self.saved.len());
                     let gone = self.saved.split_off(at + 1);
                     let (saved, map, written) = &self.saved[at];
                     self.tx.rollback_to(saved)?;
@@ -109,7 +106,7 @@ impl<'s> Open<'s> {
         };
         let (from, to) = (bound(), bound());
         let forward = random.below(2) == 0;
-        let most = [1, 4, 1000][random.below(3)];
+        let most = [1, 4, 1000][random.place(3)];
         let is_in = |key: &[u8]| {
             (match &from {
                 Bound::Included(from) => key >= &from[..],
@@ -272,19 +269,19 @@ fn open_transactions_see_and_leave_what_the_model_says() {
             for _ in 0..2500 {
                 match random.below(20) {
                     0..3 if open.len() < 6 => {
-                        let isolation = ISOLATIONS[random.below(2)];
+                        let isolation = ISOLATIONS[random.place(2)];
                         open.push(Open::begin(&store, &mut history, isolation));
                     }
                     3 => other(&store, space, &mut history, &mut random),
-                    4 if !open.is_empty() => drop(open.swap_remove(random.below(open.len()))),
+                    4 if !open.is_empty() => drop(open.swap_remove(random.place(open.len()))),
                     5..7 if !open.is_empty() => {
-                        open.swap_remove(random.below(open.len())).commit(&mut history);
+                        open.swap_remove(random.place(open.len())).commit(&mut history);
                     }
                     7 => {
                         store.maintain(1).unwrap();
                     }
                     _ if !open.is_empty() => {
-                        let at = random.below(open.len());
+                        let at = random.place(open.len());
                         open[at].step(space, &mut random).unwrap();
                     }
                     _ => {}
@@ -304,7 +301,7 @@ fn a_transaction_that_outgrows_memory_sees_and_leaves_what_the_model_says() {
             let (store, space) = store(kind, memory);
             let (mut random, mut history) = (Random(seed * 0x51_7cc1), history());
             for _ in 0..120 {
-                let isolation = ISOLATIONS[random.below(2)];
+                let isolation = ISOLATIONS[random.place(2)];
                 let mut open = Open::begin(&store, &mut history, isolation);
                 for _ in 0..random.below(4) {
                     other(&store, space, &mut history, &mut random);

@@ -4,18 +4,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::super::*;
+use crate::random::Random;
 
 const THREADS: usize = 4;
 
 fn number(value: Option<Vec<u8>>) -> i64 {
     value.map_or(0, |value| i64::from_le_bytes(value[..8].try_into().unwrap()))
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state >> 9
 }
 
 fn key(account: u64) -> [u8; 8] {
@@ -50,12 +44,12 @@ fn transfers_of_many_threads_lose_nothing_and_every_snapshot_is_whole() {
             sum
         };
         let transfer = |thread: usize| {
-            let mut state = 0x2545_f491_4f6c_dd1d ^ (thread as u64 + 1) << 20;
+            let mut random = Random(0x2545_f491_4f6c_dd1d ^ (thread as u64 + 1) << 20);
             for _ in 0..1500 {
                 // A few accounts are everybody's.
-                let mut account = || match random(&mut state) % 4 {
-                    0 => random(&mut state) % 4,
-                    _ => random(&mut state) % 200,
+                let mut account = || match random.below(4) {
+                    0 => random.below(4),
+                    _ => random.below(200),
                 };
                 let (from, to) = (account(), account());
                 let mut tries = 0;
@@ -95,9 +89,9 @@ fn the_sum_of_a_pair_never_falls_below_nothing_when_serialisable() {
     for kind in IndexKind::ALL {
         let (store, space) = bank(kind);
         let withdraw = |thread: u64| {
-            let mut state = 0x9e37_79b9_7f4a_7c15 ^ (thread + 1) << 30;
+            let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (thread + 1) << 30);
             for _ in 0..1000 {
-                let pair = random(&mut state) % 4 * 2;
+                let pair = random.below(4) * 2;
                 let mine = pair + thread % 2;
                 let done = store.with_retry(Isolation::Serialisable, Durability::Buffered, |tx| {
                     let one = number(tx.get(space, &key(pair))?);

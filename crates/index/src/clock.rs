@@ -74,14 +74,16 @@ impl Turn<'_> {
     /// Draws the next version, which nobody else gets. What was drawn before in the same turn is not used.
     #[inline]
     pub fn draw(&self) -> u64 {
-        if let Some(below) = self.below
-            && self.drawn.get() == 0
-        {
-            // Before the version is drawn, whose drawing releases it. And who finds it in the place of
-            // `AT_REST` has to see what came to rest before.
-            below.store(self.clock.last(), Ordering::Release);
-        }
+        let Some(below) = self.below.filter(|_| self.drawn.get() == 0) else {
+            self.drawn.set(self.clock.draw());
+            return self.drawn.get();
+        };
+        // Before the version is drawn, whose drawing releases it. And who finds it in the place of `AT_REST`
+        // has to see what came to rest before.
+        below.store(self.clock.last(), Ordering::Release);
         let version = self.clock.draw();
+        // Others may have drawn in between: they need not wait.
+        below.store(version - 1, Ordering::Release);
         self.drawn.set(version);
         version
     }

@@ -10,7 +10,7 @@ use tembo_pool::Pool;
 use crate::catalogue::{Catalogue, index_number};
 use crate::committer::CommitQueue;
 use crate::format::KeyspaceEntry;
-use crate::lanes::Lanes;
+use crate::lanes::{DRAWN_AT_ONCE, Lanes};
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
 use crate::wake::Wake;
@@ -194,7 +194,8 @@ impl Inner {
     /// Sees to it that what the clock draws next lies below the durable limit.
     pub(crate) fn allow_next(&self, state: &mut WriterState) -> Result<(), Error> {
         let version = self.clock.last() + 1;
-        if version <= state.limit {
+        // With what lanes may draw before they look again.
+        if version + DRAWN_AT_ONCE <= state.limit {
             return Ok(());
         }
         if version >= VERSION_MAX {
@@ -254,6 +255,10 @@ impl Inner {
 
     /// Everything fenced becomes as durable as the policy promises.
     pub(crate) fn sync(&self) -> Result<(), Error> {
+        // Without a log nothing is left to do behind a fence.
+        if !self.is_logged {
+            return Ok(());
+        }
         let version = self.pins.visible();
         if version > self.durable() {
             self.region().sync()?;
@@ -264,7 +269,6 @@ impl Inner {
 
     /// Every version up to it is synced.
     pub(crate) fn durable(&self) -> u64 {
-        // Without a log nothing is left to do behind a fence.
         if self.is_logged { self.durable.load(Ordering::Acquire) } else { self.pins.visible() }
     }
 

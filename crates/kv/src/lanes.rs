@@ -15,30 +15,26 @@
 //! last time are locked: a thread joins before it looks at the gate, and the writer asks who has joined after
 //! he has shut it, all sequentially consistent; so he finds the lane, or the lane finds the gate shut.
 //!
-//! # What is visible
-//! Versions are drawn in one order and fenced in another. A version is *in flight* from before it is drawn
-//! until it is fenced (`Turn`), and each lane has a word that says below which its own are. The least of
-//! these words and of the last version drawn is a version up to which everything is fenced: whoever has made
-//! a change moves `visible` on to that, and goes on when it has come to his own version. So he waits for
-//! those that drew before him and have not fenced yet, for as long as a fence takes, and nobody waits for
-//! who comes later. What he was told is in every snapshot that begins afterwards. Who finds nothing to
-//! remove has drawn no version, and waits for the last one drawn: what he has read is of that or before.
+//! # One thread alone
+//! If the writer finds that there were changes in one lane only since the last time, he opens that one: then
+//! nobody has to be waited for, and each version is [visible](crate::visible) as soon as it is fenced. A
+//! thread that comes to another lane goes by the writer's lock, and so closes and opens them all.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use tembo_index::{AT_REST, Retained, Retired};
-use tembo_pmem::lock;
+use tembo_index::{Retained, Retired};
+use tembo_pmem::{Latch, Latched};
 
 use crate::inner::{Current, Inner};
 use crate::reading::thread_number;
+use crate::visible::{Visible, bits};
 use crate::writer::WriterState;
 
 /// So many threads at a time; who comes then waits for one of them.
-const LANE_COUNT: usize = 64;
+pub(crate) const LANE_COUNT: usize = 64;
 
 /// Changes in a lane before one goes by the writer's lock.
 const CHANGES_MAX: u32 = 256;
@@ -47,23 +43,20 @@ const CHANGES_MAX: u32 = 256;
 const UNLINKED_MAX: usize = 32;
 
 /// Versions that lanes may draw while one of them looks whether there are enough.
-const DRAWN_AT_ONCE: u64 = 16 * LANE_COUNT as u64;
+pub(crate) const DRAWN_AT_ONCE: u64 = 16 * LANE_COUNT as u64;
 
-/// Looks at what others have in flight before a thread lets them have its processor.
-const SPINS: usize = 200;
-
-/// Changes may begin.
-const OPEN: u8 = 0;
+/// Changes may begin in every lane. A number below: in that lane only.
+const OPEN: u8 = LANE_COUNT as u8;
 /// The writer is at work; it will not take long.
-const CLOSED: u8 = 1;
+const CLOSED: u8 = OPEN + 1;
 /// Not for now: changes are the writer's.
-const BARRED: u8 = 2;
+const BARRED: u8 = OPEN + 2;
 
 /// The lanes of a store.
 pub(crate) struct Lanes {
     gate: AtomicU8,
-    /// Which lanes there were changes in since they were closed: a bit each.
-    joined: AtomicU64,
+    /// What the gate will say when the lanes are opened. Changed by the writer.
+    next: AtomicU8,
     /// The durable limit of versions.
     limit: AtomicU64,
     lanes: Box<[Lane]>,
@@ -72,20 +65,7 @@ pub(crate) struct Lanes {
 /// Away from the lines of others.
 #[derive(Default)]
 #[repr(align(128))]
-struct Lane {
-    state: Mutex<LaneState>,
-    in_flight: InFlight,
-}
-
-/// The versions in flight are above it.
-#[repr(align(128))]
-struct InFlight(AtomicU64);
-
-impl Default for InFlight {
-    fn default() -> InFlight {
-        InFlight(AtomicU64::new(AT_REST))
-    }
-}
+struct Lane(Latch<LaneState>);
 
 /// What the thread in a lane knows, and has to tell the writer.
 #[derive(Default)]
@@ -115,15 +95,16 @@ pub(crate) struct Sum {
 
 /// A lane that a thread is in.
 pub(crate) struct Entered<'l> {
-    pub(crate) state: MutexGuard<'l, LaneState>,
-    pub(crate) in_flight: &'l AtomicU64,
+    pub(crate) state: Latched<'l, LaneState>,
+    /// The lane's number; `None`: nobody is in another one.
+    pub(crate) number: Option<usize>,
 }
 
 /// Why there is no lane.
 pub(crate) enum Refused {
     /// The writer is at work.
     ForNow,
-    /// Changes go by the writer's lock.
+    /// The change goes by the writer's lock.
     Barred,
 }
 
@@ -131,56 +112,57 @@ impl Lanes {
     /// Barred until the writer opens them.
     pub(crate) fn new() -> Lanes {
         let lanes = (0..LANE_COUNT).map(|_| Lane::default()).collect();
-        let (gate, joined, limit) = (AtomicU8::new(BARRED), AtomicU64::new(0), AtomicU64::new(0));
-        Lanes { gate, joined, limit, lanes }
+        let (gate, next) = (AtomicU8::new(BARRED), AtomicU8::new(OPEN));
+        Lanes { gate, next, limit: AtomicU64::new(0), lanes }
     }
 
     /// A lane for the thread, as good as its own.
     #[inline]
-    pub(crate) fn enter(&self) -> Result<Entered<'_>, Refused> {
+    pub(crate) fn enter(&self, visible: &Visible) -> Result<Entered<'_>, Refused> {
         match self.gate.load(Ordering::Relaxed) {
-            OPEN => {}
             CLOSED => return Err(Refused::ForNow),
-            _ => return Err(Refused::Barred),
+            BARRED => return Err(Refused::Barred),
+            _ => {}
         }
         let (number, state) = self.some_lane();
-        self.join(number, &state);
-        self.admit(number, state)
-    }
-
-    #[inline]
-    fn join(&self, number: usize, state: &LaneState) {
         if !state.has_joined {
-            self.joined.fetch_or(1 << number, Ordering::SeqCst);
+            visible.join(number);
         }
+        self.admit(number, state)
     }
 
     /// Lets in who has joined, if the lanes are open.
     #[inline]
     fn admit<'l>(
-        &'l self,
+        &self,
         number: usize,
-        mut state: MutexGuard<'l, LaneState>,
+        mut state: Latched<'l, LaneState>,
     ) -> Result<Entered<'l>, Refused> {
-        if self.gate.load(Ordering::SeqCst) != OPEN {
-            return Err(Refused::ForNow);
-        }
+        let number = match self.gate.load(Ordering::SeqCst) {
+            OPEN => Some(number),
+            CLOSED => return Err(Refused::ForNow),
+            gate if usize::from(gate) == number => None,
+            _ => return Err(Refused::Barred),
+        };
         state.has_joined = true;
-        Ok(Entered { state, in_flight: &self.lanes[number].in_flight.0 })
+        Ok(Entered { state, number })
     }
 
     /// A lane that nobody is in, and its number.
     #[inline]
-    fn some_lane(&self) -> (usize, MutexGuard<'_, LaneState>) {
-        let first = thread_number() % LANE_COUNT;
-        for number in (first..LANE_COUNT).chain(0..first) {
-            match self.lanes[number].state.try_lock() {
-                Ok(state) => return (number, state),
-                Err(TryLockError::Poisoned(poisoned)) => return (number, poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => {}
-            }
+    fn some_lane(&self) -> (usize, Latched<'_, LaneState>) {
+        let own = thread_number() % LANE_COUNT;
+        match self.lanes[own].0.try_lock() {
+            Some(state) => (own, state),
+            None => self.other_lane(own),
         }
-        (first, lock(&self.lanes[first].state))
+    }
+
+    #[cold]
+    fn other_lane(&self, own: usize) -> (usize, Latched<'_, LaneState>) {
+        let mut others = (own + 1..LANE_COUNT).chain(0..own);
+        let free = others.find_map(|number| Some((number, self.lanes[number].0.try_lock()?)));
+        free.unwrap_or_else(|| (own, self.lanes[own].0.lock()))
     }
 
     /// Whether a change may draw its version; by who is in a lane.
@@ -189,41 +171,32 @@ impl Lanes {
         last + DRAWN_AT_ONCE <= self.limit.load(Ordering::Relaxed)
     }
 
-    /// The greatest version up to which nothing is in flight, given the last one drawn, which was loaded
-    /// before. By who is in a lane.
-    #[inline]
-    pub(crate) fn landed(&self, last: u64) -> u64 {
-        let mut joined = self.joined.load(Ordering::SeqCst);
-        let mut landed = last;
-        while joined != 0 {
-            let lane = &self.lanes[joined.trailing_zeros() as usize];
-            landed = landed.min(lane.in_flight.0.load(Ordering::Acquire));
-            joined &= joined - 1;
-        }
-        landed
-    }
-
     /// Nothing is done in a lane from here on; `tell` gets what was left in each. By who has the writer's
     /// lock.
-    pub(crate) fn close(&self, mut tell: impl FnMut(&mut LaneState)) {
+    pub(crate) fn close(&self, visible: &Visible, mut tell: impl FnMut(&mut LaneState)) {
         self.gate.store(CLOSED, Ordering::SeqCst);
-        let mut left = self.joined.load(Ordering::SeqCst);
-        while left != 0 {
-            let number = left.trailing_zeros();
-            let mut state = lock(&self.lanes[number as usize].state);
+        let joined = visible.joined();
+        if joined == 0 {
+            return;
+        }
+        for number in bits(joined) {
+            let mut state = self.lanes[number].0.lock();
             tell(&mut state);
             state.has_joined = false;
-            // With the lane's lock: who has it next may join before the gate is open, and look at the gate
-            // after it.
-            self.joined.fetch_and(!(1 << number), Ordering::SeqCst);
-            left &= left - 1;
+            // While nobody can be in the lane: who is next may join before the gate is open, and look at
+            // the gate after it.
+            visible.leave(number);
         }
+        let is_one = joined.is_power_of_two();
+        let next = if is_one { joined.trailing_zeros() as u8 } else { OPEN };
+        self.next.store(next, Ordering::Relaxed);
     }
 
     /// Opens the lanes, or bars them; versions up to `limit` may be drawn.
     pub(crate) fn open(&self, limit: u64, is_barred: bool) {
         self.limit.store(limit, Ordering::Relaxed);
-        self.gate.store(if is_barred { BARRED } else { OPEN }, Ordering::Release);
+        let next = self.next.load(Ordering::Relaxed);
+        self.gate.store(if is_barred { BARRED } else { next }, Ordering::Release);
     }
 }
 
@@ -237,8 +210,9 @@ impl LaneState {
     /// As after the lanes were closed: what was left is the writer's.
     fn tell(&mut self, inner: &Inner, writer: &mut WriterState) {
         self.known = Current::default();
-        self.retained_uses = 0;
         self.changes = 0;
+        // What was written in lanes, an older answer holds for needed.
+        (self.retained_uses, writer.retained_uses) = (0, 0);
         writer.retired.extend(&mut self.unlinked);
         for (id, sum) in self.sums.drain(..).enumerate() {
             writer.trees[id].delta += sum.delta;
@@ -255,7 +229,7 @@ impl LaneState {
 impl Inner {
     /// Lets nobody into a lane, and takes what they have left. By who has just got the writer's lock.
     pub(crate) fn close_lanes(&self, state: &mut WriterState) {
-        self.lanes.close(|lane| lane.tell(self, state));
+        self.lanes.close(&self.pins.visible, |lane| lane.tell(self, state));
     }
 
     /// Opens the lanes, if changes can be made there. By who is about to give back the writer's lock.
@@ -267,19 +241,12 @@ impl Inner {
         self.lanes.open(state.limit, is_barred);
     }
 
-    /// Makes a version visible that was drawn in a lane and is fenced; waits for those before it.
+    /// Makes a version visible that was drawn in a lane and is fenced.
     #[inline]
-    pub(crate) fn land(&self, version: u64) {
-        for turn in 0.. {
-            let landed = self.lanes.landed(self.clock.last());
-            if self.pins.move_on(landed) >= version {
-                return;
-            }
-            if turn < SPINS {
-                tembo_pmem::wait();
-            } else {
-                std::thread::yield_now();
-            }
+    pub(crate) fn land(&self, lane: Option<usize>, version: u64) {
+        match lane {
+            Some(lane) => self.pins.visible.land(lane, version, &self.clock),
+            None => self.pins.publish(version),
         }
     }
 }

@@ -36,6 +36,7 @@ mod store;
 mod transaction;
 mod uncommitted;
 mod validation;
+mod visible;
 mod wake;
 mod window;
 mod writer;

@@ -1,17 +1,18 @@
 //! Who reads which version.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tembo_index::Retained;
 
 use crate::past::Past;
 use crate::reading::{Reading, Slots};
+use crate::visible::Visible;
 
 /// The visible version and the pinned ones.
 pub(crate) struct Pins {
-    visible: AtomicU64,
+    pub(crate) visible: Visible,
     /// Pins that last.
     table: Mutex<Table>,
     /// Pins that last for one read.
@@ -28,7 +29,7 @@ struct Table {
 
 impl Pins {
     pub(crate) fn new(visible: u64) -> Pins {
-        Pins { visible: AtomicU64::new(visible), table: Mutex::default(), slots: Slots::new() }
+        Pins { visible: Visible::new(visible), table: Mutex::default(), slots: Slots::new() }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -36,19 +37,12 @@ impl Pins {
     }
 
     pub(crate) fn visible(&self) -> u64 {
-        self.visible.load(Ordering::Acquire)
+        self.visible.load()
     }
 
-    /// Every version up to `version` is fenced. By the one writer.
+    /// Every version up to `version` is fenced. By the one writer, or who is alone in his lane.
     pub(crate) fn publish(&self, version: u64) {
-        self.visible.store(version, Ordering::Release);
-    }
-
-    /// As `publish`, by any of several; returns what is visible then.
-    #[inline]
-    pub(crate) fn move_on(&self, version: u64) -> u64 {
-        let visible = self.visible.fetch_max(version, Ordering::AcqRel);
-        visible.max(version)
+        self.visible.store(version);
     }
 
     /// Pins the visible version and returns it.
@@ -191,7 +185,7 @@ impl Table {
 mod tests {
     use super::*;
     use std::sync::Barrier;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
 
     const VERSIONS: u64 = 100_000;
 

@@ -4,7 +4,7 @@
 //! from. That is too much for one key. A short read takes a *slot* instead, as good as its thread's
 //! own, and writes down there which version it reads. Three things have to hold.
 //!
-//! **No pin is missed.** The writer stores `visible`, and at some later time, behind a sequentially
+//! **No pin is missed.** A writer loads `visible`, and at some later time, behind a sequentially
 //! consistent fence, reads the slots and then uses what no pin needs. The reader swaps the version
 //! into its slot and then loads `visible` again; both are sequentially consistent. Of the reader's load
 //! and the writer's fence one comes first. If the load does, so does the swap, and the writer finds
@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::inner::Current;
+use crate::visible::Visible;
 
 /// Threads beyond this number share slots; who finds his taken takes a snapshot.
 const SLOT_COUNT: usize = 32;
@@ -80,7 +81,7 @@ impl Slots {
 
     /// Pins the version that `visible` says; `None` when that takes a snapshot.
     #[inline]
-    pub(crate) fn begin(&self, visible: &AtomicU64) -> Option<Reading<'_>> {
+    pub(crate) fn begin(&self, visible: &Visible) -> Option<Reading<'_>> {
         let slot = &self.slots[thread_number() % SLOT_COUNT];
         let known = match slot.known.try_lock() {
             Ok(known) => known,
@@ -88,13 +89,13 @@ impl Slots {
             Err(TryLockError::WouldBlock) => return None,
         };
         // Empties the slot whatever comes.
-        let mut reading = Reading { slot, version: visible.load(Ordering::Acquire), known };
+        let mut reading = Reading { slot, version: visible.load(), known };
         for _ in 0..ATTEMPTS {
             slot.version.swap(reading.version, Ordering::SeqCst);
             if self.closed.load(Ordering::SeqCst) {
                 return None;
             }
-            let version = visible.load(Ordering::SeqCst);
+            let version = visible.load();
             if version == reading.version {
                 return Some(reading);
             }

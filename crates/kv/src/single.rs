@@ -64,7 +64,7 @@ impl Inner {
     #[inline]
     fn change_beside_others(&self, keyspace: Keyspace, op: Op<'_>) -> Option<bool> {
         for _ in 0..ATTEMPTS {
-            match self.lanes.enter() {
+            match self.lanes.enter(&self.pins.visible) {
                 Ok(lane) => return self.change_in_lane(lane, keyspace, op),
                 Err(Refused::ForNow) => drop(self.wait_for_writer()),
                 Err(Refused::Barred) => return None,
@@ -92,7 +92,10 @@ impl Inner {
             return None;
         }
         let before = state.unlinked.len();
-        let turn = self.clock.turn_of(lane.in_flight);
+        let turn = match lane.number {
+            Some(lane) => self.clock.turn_of(self.pins.visible.below(lane)),
+            None => self.clock.turn(),
+        };
         let mut writer = Writer {
             stamp: Stamp::single(last, LANE),
             // While there are some, the lanes are barred.
@@ -107,7 +110,7 @@ impl Inner {
             self.end(&mut state.unlinked[before..], drawn);
         }
         // What changes nothing tells what others have done: it may be in flight.
-        self.land(if drawn != 0 { drawn } else { self.clock.last() });
+        self.land(lane.number, if drawn != 0 { drawn } else { self.clock.last() });
         let existed = applied.ok()??;
         state.count(keyspace, op, existed, drawn);
         Some(existed)

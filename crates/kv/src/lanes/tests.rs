@@ -16,6 +16,10 @@ fn put(store: &Store, space: Keyspace, key: u64) -> bool {
     store.put(space, &key.to_be_bytes(), &key.to_be_bytes(), Durability::Strict).unwrap()
 }
 
+fn enter(store: &Store) -> Result<Entered<'_>, Refused> {
+    store.inner.lanes.enter(&store.inner.pins.visible)
+}
+
 /// Lets others go on for a while.
 fn pause() {
     (0..1000).for_each(|_| std::thread::yield_now());
@@ -26,8 +30,8 @@ fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
     let (store, space) = store(IndexKind::Nvtree);
     let (inner, returned) = (&store.inner, AtomicBool::new(false));
     let before = store.visible();
-    let lane = inner.lanes.enter().ok().unwrap();
-    let turn = inner.clock.turn_of(lane.in_flight);
+    let lane = enter(&store).ok().unwrap();
+    let turn = inner.clock.turn_of(inner.pins.visible.below(lane.number.unwrap()));
     let first = turn.draw();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -40,7 +44,7 @@ fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
         pause();
         assert_eq!((store.visible(), returned.load(Ordering::SeqCst)), (before, false));
         drop(turn);
-        inner.land(first);
+        inner.land(lane.number, first);
         assert!(store.visible() >= first);
         drop(lane);
     });
@@ -51,7 +55,7 @@ fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
 fn the_writer_waits_for_who_is_in_a_lane_and_nobody_comes_in_after_him() {
     let (store, space) = store(IndexKind::Nvtree);
     let has_begun = AtomicBool::new(false);
-    let lane = store.inner.lanes.enter().ok().unwrap();
+    let lane = enter(&store).ok().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = store.exclusive().unwrap();
@@ -72,26 +76,26 @@ fn the_writer_waits_for_who_is_in_a_lane_and_nobody_comes_in_after_him() {
 
 #[test]
 fn who_joins_while_the_lanes_are_being_closed_has_joined_when_they_are_open() {
-    let lanes = Lanes::new();
+    let (lanes, visible) = (Lanes::new(), Visible::new(1));
     lanes.open(u64::MAX, false);
-    let mut both = [0, 1].map(|number| lock(&lanes.lanes[number].state));
+    let mut both = [0, 1].map(|number| lanes.lanes[number].0.lock());
     for (number, state) in both.iter_mut().enumerate() {
-        lanes.join(number, state);
+        visible.join(number);
         state.has_joined = true;
     }
     drop(both);
     let (mut told, mut next) = (0, None);
-    lanes.close(|_| {
+    lanes.close(&visible, |_| {
         told += 1;
         if told == 2 {
-            let state = lanes.lanes[0].state.try_lock().unwrap();
-            lanes.join(0, &state);
+            let state = lanes.lanes[0].0.try_lock().unwrap();
+            visible.join(0);
             next = Some(state);
         }
     });
     lanes.open(u64::MAX, false);
     let entered = lanes.admit(0, next.unwrap()).ok().unwrap();
-    assert_eq!(lanes.joined.load(Ordering::SeqCst), 1, "a lane that the writer does not know of");
+    assert_eq!(visible.joined(), 1, "a lane that the writer does not know of");
     drop(entered);
 }
 
@@ -101,8 +105,8 @@ fn what_is_told_to_be_gone_is_visibly_gone() {
     put(&store, space, 1);
     let (inner, returned) = (&store.inner, AtomicBool::new(false));
     let remove = || store.remove(space, &1_u64.to_be_bytes(), Durability::Strict).unwrap();
-    let lane = inner.lanes.enter().ok().unwrap();
-    let turn = inner.clock.turn_of(lane.in_flight);
+    let lane = enter(&store).ok().unwrap();
+    let turn = inner.clock.turn_of(inner.pins.visible.below(lane.number.unwrap()));
     let first = turn.draw();
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(remove()));
@@ -126,17 +130,17 @@ fn what_is_told_to_be_gone_is_visibly_gone() {
 fn lanes_are_barred_to_a_tree_for_one_writer_and_while_something_is_dead() {
     let (one, space) = store(IndexKind::Cdds);
     put(&one, space, 1);
-    assert!(matches!(one.inner.lanes.enter(), Err(Refused::Barred)));
+    assert!(matches!(enter(&one), Err(Refused::Barred)));
     let (many, space) = store(IndexKind::Nvtree);
-    assert!(many.inner.lanes.enter().is_ok());
+    assert!(enter(&many).is_ok());
     let mut given_up = many.exclusive().unwrap();
     given_up.put(space, b"key", &[b"value"]).unwrap();
-    assert!(matches!(many.inner.lanes.enter(), Err(Refused::ForNow)));
+    assert!(matches!(enter(&many), Err(Refused::ForNow)));
     drop(given_up);
-    assert!(matches!(many.inner.lanes.enter(), Err(Refused::Barred)));
+    assert!(matches!(enter(&many), Err(Refused::Barred)));
     put(&many, space, 1);
     while many.maintain(64).unwrap() == Progress::More {}
-    assert!(many.inner.lanes.enter().is_ok());
+    assert!(enter(&many).is_ok());
 }
 
 #[test]

@@ -1,0 +1,187 @@
+//! The visible version: every version up to it is fenced.
+//!
+//! Versions are drawn in one order and fenced in another. A version is *in flight* from before it is drawn
+//! until it is fenced ([`Turn`](tembo_index::Turn)), and each [lane](crate::lanes) has a word that says below
+//! which its own are. Up to the least of these words and of the last version drawn everything is fenced, so
+//! far it has *landed*. Who has made a change waits until its version has: that is for those that drew before
+//! and have not fenced yet, as long as a fence takes, and never for who comes later. Then he writes into
+//! another word of his lane how far he has seen all land, and may tell of his change. The greatest of these
+//! words is the visible version: what was told is in every snapshot that begins afterwards, and it never
+//! goes back, for no word does. Who finds nothing to remove has drawn no version, and waits for the last one
+//! drawn: what he has read is of that or before.
+//!
+//! There is no word that all write, on purpose. Behind a fence it would take an atomic exchange, which waits
+//! for the flushes; so the processor looks for the next change's leaf while the fence of the last one lasts.
+//!
+//! The one writer, with the lanes closed, and who is alone in his lane, have nobody beside them: what they
+//! have fenced is visible by a mere store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tembo_index::{AT_REST, Clock};
+
+use crate::lanes::LANE_COUNT;
+
+/// Looks at what others have in flight before a thread lets them have its processor.
+const SPINS: usize = 200;
+
+/// How far everything is fenced, by who has seen it.
+pub(crate) struct Visible {
+    /// By the one writer, and who is alone.
+    stored: AtomicU64,
+    /// Lanes that have joined since the writer was alone, a bit each: of others nothing counts.
+    joined: AtomicU64,
+    lanes: Box<[Flight]>,
+}
+
+/// Of a lane, written by who is in it; away from the lines of others.
+#[repr(align(128))]
+struct Flight {
+    /// Its versions in flight are above it.
+    below: AtomicU64,
+    /// So far it has seen all land.
+    landed: AtomicU64,
+}
+
+/// The bits of a set.
+pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        bit
+    })
+}
+
+impl Visible {
+    pub(crate) fn new(version: u64) -> Visible {
+        let flight = || Flight { below: AtomicU64::new(AT_REST), landed: AtomicU64::new(0) };
+        let lanes = (0..LANE_COUNT).map(|_| flight()).collect();
+        Visible { stored: AtomicU64::new(version), joined: AtomicU64::new(0), lanes }
+    }
+
+    /// The visible version.
+    #[inline]
+    pub(crate) fn load(&self) -> u64 {
+        // What lanes say is stored before they leave: so the lanes first.
+        let mut visible = 0;
+        for lane in bits(self.joined.load(Ordering::SeqCst)) {
+            visible = self.lanes[lane].landed.load(Ordering::SeqCst).max(visible);
+        }
+        visible.max(self.stored.load(Ordering::SeqCst))
+    }
+
+    /// Every version up to it is fenced. By the one writer, or who is alone in his lane.
+    #[inline]
+    pub(crate) fn store(&self, version: u64) {
+        self.stored.store(version, Ordering::Release);
+    }
+
+    /// Of a lane: its versions in flight are above it.
+    #[inline]
+    pub(crate) fn below(&self, lane: usize) -> &AtomicU64 {
+        &self.lanes[lane].below
+    }
+
+    /// Makes a version visible that was drawn in a lane and is fenced; waits for those before it.
+    #[inline]
+    pub(crate) fn land(&self, lane: usize, version: u64, clock: &Clock) {
+        for turn in 0.. {
+            let landed = self.landed(clock.last());
+            if landed >= version {
+                self.lanes[lane].landed.store(landed, Ordering::Release);
+                return;
+            }
+            if turn < SPINS {
+                tembo_pmem::wait();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// The greatest version up to which nothing is in flight, given the last one drawn, which was loaded
+    /// before. By who is in a lane.
+    #[inline]
+    fn landed(&self, last: u64) -> u64 {
+        let below = |lane: usize| self.lanes[lane].below.load(Ordering::Acquire);
+        bits(self.joined.load(Ordering::SeqCst)).map(below).fold(last, u64::min)
+    }
+
+    /// From here on the lane counts.
+    pub(crate) fn join(&self, lane: usize) {
+        self.joined.fetch_or(1 << lane, Ordering::SeqCst);
+    }
+
+    /// The lanes that have joined, a bit each.
+    pub(crate) fn joined(&self) -> u64 {
+        self.joined.load(Ordering::SeqCst)
+    }
+
+    /// The lane has joined no longer. By the writer, while nobody can be in it.
+    pub(crate) fn leave(&self, lane: usize) {
+        // Stored first: who finds that it has left finds that. Who is alone may store at the same time.
+        self.stored.fetch_max(self.lanes[lane].landed.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.joined.fetch_and(!(1 << lane), Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// Writers in lanes, which are closed now and then, and who looks at all times.
+    #[test]
+    fn what_is_visible_has_landed_and_what_has_landed_stays_visible() {
+        const WRITERS: usize = 3;
+        const CHANGES: u64 = 20_000;
+        let (visible, clock) = (Visible::new(0), Clock::new(0));
+        let flown: Vec<AtomicU64> =
+            (0..=WRITERS as u64 * CHANGES).map(|_| AtomicU64::new(0)).collect();
+        let (begin, ended) = (Barrier::new(WRITERS + 1), AtomicU64::new(0));
+        let gate = std::sync::RwLock::new(());
+        let write = &|lane: usize| {
+            begin.wait();
+            for change in 0..CHANGES {
+                if change % 64 == 63 {
+                    let _alone = gate.write().unwrap();
+                    bits(visible.joined()).for_each(|lane| visible.leave(lane));
+                }
+                let _beside_others = gate.read().unwrap();
+                visible.join(lane);
+                let turn = clock.turn_of(visible.below(lane));
+                let version = turn.draw();
+                flown[version as usize].store(1, Ordering::Relaxed);
+                drop(turn);
+                visible.land(lane, version, &clock);
+                assert!(visible.load() >= version);
+            }
+            ended.fetch_add(1, Ordering::Relaxed);
+        };
+        std::thread::scope(|scope| {
+            for lane in 0..WRITERS {
+                scope.spawn(move || write(lane * 21));
+            }
+            begin.wait();
+            let mut known = 0;
+            while ended.load(Ordering::Relaxed) < WRITERS as u64 {
+                let now = visible.load();
+                assert!(now >= known, "{now} after {known}");
+                for version in known + 1..=now {
+                    assert_eq!(flown[version as usize].load(Ordering::Relaxed), 1, "{version}");
+                }
+                known = now;
+            }
+        });
+        assert_eq!((visible.load(), clock.last()), (WRITERS as u64 * CHANGES, clock.last()));
+    }
+
+    #[test]
+    fn the_bits_of_a_set_come_in_order() {
+        for set in [0, 1, 1 << 63, 0b1011, u64::MAX] {
+            let all: Vec<usize> = (0..64).filter(|bit| set >> bit & 1 == 1).collect();
+            assert_eq!(bits(set).collect::<Vec<_>>(), all);
+        }
+    }
+}

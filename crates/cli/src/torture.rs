@@ -2,6 +2,7 @@
 
 mod bank;
 mod histories;
+mod served;
 
 use clap::Subcommand;
 

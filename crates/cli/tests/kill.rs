@@ -21,6 +21,8 @@ mod random;
 mod resp;
 #[path = "kill/round.rs"]
 mod round;
+#[path = "kill/served.rs"]
+mod served;
 #[path = "driver/server.rs"]
 mod server;
 

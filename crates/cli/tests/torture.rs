@@ -49,3 +49,16 @@ fn histories_are_judged() {
         assert_eq!(judged["violation"], serde_json::Value::Null);
     }
 }
+
+#[test]
+fn histories_of_a_server_are_judged() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let few = ["histories", "--index", "nvtree", "--level", "served", "--operations", "5000"];
+    for words in [&[][..], &["--kills", "2", "--sync", "os", "--path", path]] {
+        let judged = torture(&[&few, words].concat());
+        assert!(judged["operations"].as_u64().unwrap() > 4000, "{judged}");
+        assert_eq!(judged["violation"], serde_json::Value::Null);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

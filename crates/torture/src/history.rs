@@ -24,6 +24,7 @@ mod plan;
 mod record;
 mod register;
 mod script;
+mod served;
 mod snapshots;
 mod stored;
 mod story;
@@ -36,8 +37,9 @@ pub use database::{Database, Failure, Isolation, Key, Registers, Transact, Value
 pub use judge::{Checked, judge};
 pub use plan::{Plan, Progress};
 pub use record::{ABSENT, Action, Clock, History, Outcome, Recorder, Transaction};
-pub use register::{Call, Calls, Operation, check_registers};
+pub use register::{Call, Calls, End, Operation, check_registers};
 pub use script::Script;
+pub use served::Served;
 pub use snapshots::check_snapshots;
 pub use stored::Stored;
 pub use story::{Broken, Dependency, Edge};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_kv::{IndexKind, Options, PoolOptions, Store};
 use tembo_torture::history::{
-    Action, Broken, Call, Checked, Fault, History, Isolation, Operation, Outcome, Plan, Stored,
-    Toy, Transaction, check_crash, check_cycles, check_registers, check_snapshots, judge,
+    Action, Broken, Call, Checked, End, Fault, History, Isolation, Operation, Outcome, Plan,
+    Stored, Toy, Transaction, check_crash, check_cycles, check_registers, check_snapshots, judge,
 };
 
 /// Histories that a planted bug gets to show itself.
@@ -132,10 +132,14 @@ fn single_operations_are_judged_by_linearisability() {
     assert!(caught);
 }
 
+/// The same, lost in a crash.
+fn lost(thread: u16, operation: Operation, called: u64, crashed: u64) -> Call {
+    Call { end: End::Lost(crashed), ..call(thread, operation, called, 0) }
+}
+
 /// A call on key 0.
 fn call(thread: u16, operation: Operation, called: u64, returned: u64) -> Call {
-    let returned = (returned > 0).then_some(returned);
-    Call { key: 0, thread, operation, called, returned }
+    Call { key: 0, thread, operation, called, end: End::Returned(returned) }
 }
 
 #[test]
@@ -154,11 +158,21 @@ fn an_order_is_found_where_there_is_one() {
         call(3, get(1), 9, 10),
     ];
     assert!(matches!(check_registers(&fork), Err(Broken::NotLinearisable { .. })));
-    // A put that never returned may happen late, but not go again.
-    let late = [call(0, put(1, false), 1, 0), call(1, get(0), 2, 3), call(1, get(1), 4, 5)];
+    // A put that was lost may have happened late, but not go again.
+    let late = [lost(0, put(1, false), 1, 6), call(1, get(0), 2, 3), call(1, get(1), 4, 5)];
     check_registers(&late).unwrap();
-    let gone = [call(0, put(1, false), 1, 0), call(1, get(1), 2, 3), call(1, get(0), 4, 5)];
+    let gone = [lost(0, put(1, false), 1, 6), call(1, get(1), 2, 3), call(1, get(0), 4, 5)];
     assert!(check_registers(&gone).is_err());
+    // After the crash it is there or not, from then on.
+    for [first, second] in [[0, 0], [0, 1], [1, 0], [1, 1]] {
+        let after =
+            [lost(0, put(1, false), 1, 3), call(1, get(first), 4, 5), call(1, get(second), 6, 7)];
+        assert_eq!(check_registers(&after).is_ok(), first == second, "{first} {second}");
+    }
+    // What was acknowledged survives what was lost beside it.
+    let beside =
+        [call(0, put(1, false), 1, 3), lost(1, put(2, false), 2, 4), call(0, get(0), 5, 6)];
+    assert!(check_registers(&beside).is_err());
     let count = |result| Operation::Increment { result };
     let twice = [call(0, count(1), 1, 4), call(1, count(1), 2, 3)];
     assert!(check_registers(&twice).is_err());

@@ -1,5 +1,6 @@
 //! `tembo torture histories`.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -14,6 +15,8 @@ use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
 use crate::progress;
 use crate::store::Index;
+
+use super::served::{self, ServedArgs};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -35,6 +38,8 @@ pub(crate) struct Args {
     /// Where chance begins: it repeats what each thread tries, not how they meet
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    served: ServedArgs,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -44,6 +49,8 @@ pub(crate) struct Args {
 enum Level {
     /// Operations on single keys: linearisable
     Single,
+    /// Operations on single keys of a server, over sockets: linearisable
+    Served,
     /// Transactions in snapshot isolation
     Snapshot,
     /// Serialisable transactions
@@ -105,18 +112,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn judge(args: &Args, level: Level, index: Index) -> anyhow::Result<Judged> {
-    let options = Options { index: index.kind(), ..Options::default() };
-    let store = Store::volatile(&options).context("reserving memory")?;
-    let stored = Stored::new(&store, "history")?;
     let &Args { operations, threads, keys, seed, .. } = args;
     let plan = Plan { isolation: level.isolation(), operations, threads, keys, seed };
     let bar = progress::operations(operations);
     let advance = |done: u64| bar.set_position(done);
     let began = Instant::now();
-    let recorded = level.record(&plan, &stored, &advance).map_err(anyhow::Error::msg)?;
+    let (recorded, folder) = level.record(&plan, args, index, &advance)?;
     let (run_seconds, ended) = (began.elapsed().as_secs_f64(), Instant::now());
     bar.finish_and_clear();
     let (checked, violation) = recorded.judge(plan.isolation);
+    if let Some(folder) = folder.filter(|_| violation.is_none()) {
+        std::fs::remove_dir_all(folder)?;
+    }
     Ok(Judged {
         level: level.name(),
         index: index.name(),
@@ -156,23 +163,33 @@ impl Recorded {
 impl Level {
     fn isolation(self) -> Isolation {
         match self {
-            Level::Single | Level::Snapshot => Isolation::Snapshot,
+            Level::Single | Level::Served | Level::Snapshot => Isolation::Snapshot,
             Level::Serialisable => Isolation::Serialisable,
         }
     }
 
+    /// Writes it down; and the folder that is to go if it is right.
     fn record(
         self,
         plan: &Plan,
-        stored: &Stored<&Store>,
+        args: &Args,
+        index: Index,
         advance: &Progress<'_>,
-    ) -> Result<Recorded, String> {
-        match self {
-            Level::Single => plan.run_calls(stored, advance).map(Recorded::Calls),
-            Level::Snapshot | Level::Serialisable => {
-                plan.run(stored, advance).map(Recorded::History)
-            }
+    ) -> anyhow::Result<(Recorded, Option<PathBuf>)> {
+        if let Level::Served = self {
+            let (calls, folder) = served::record(plan, &args.served, index, advance)?;
+            return Ok((Recorded::Calls(calls), folder));
         }
+        let options = Options { index: index.kind(), ..Options::default() };
+        let store = Store::volatile(&options).context("reserving memory")?;
+        let stored = Stored::new(&store, "history")?;
+        let recorded = match self {
+            Level::Single | Level::Served => plan.run_calls(&stored, advance).map(Recorded::Calls),
+            Level::Snapshot | Level::Serialisable => {
+                plan.run(&stored, advance).map(Recorded::History)
+            }
+        };
+        Ok((recorded.map_err(anyhow::Error::msg)?, None))
     }
 }
 
@@ -180,6 +197,7 @@ impl Level {
     fn name(self) -> &'static str {
         match self {
             Level::Single => "single",
+            Level::Served => "served",
             Level::Snapshot => "snapshot",
             Level::Serialisable => "serialisable",
         }

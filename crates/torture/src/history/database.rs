@@ -74,6 +74,11 @@ pub trait Registers: Sync {
 
     /// Removes one key; true if it was there.
     fn remove(&self, key: Key) -> Result<bool, Failure>;
+
+    /// After a crash: waits until it has recovered. False: it never does.
+    fn is_there_again(&self) -> bool {
+        false
+    }
 }
 
 /// A transaction. Dropped, it leaves nothing.

@@ -7,7 +7,7 @@ use tembo_sim::Random;
 
 use super::database::{Database, Failure, Isolation, Key, Registers, Transact, Value};
 use super::record::{Clock, History, Recorded, Recorder};
-use super::register::{Call, Calls, Operation};
+use super::register::{Call, Calls, End, Operation};
 
 /// Keys that half of all operations go to.
 const HOT: Key = 16;
@@ -80,7 +80,7 @@ impl Plan {
         Ok(History::of(histories))
     }
 
-    /// Runs it with single operations.
+    /// Runs it with single operations. Where the database crashes and is there again, it goes on.
     ///
     /// # Errors
     /// What never happens did.
@@ -93,7 +93,7 @@ impl Plan {
         let calls = self.spawn((&clock, database, progress), |shared, thread| {
             let (mut calls, mut chance) = (Vec::new(), Chance::new(self, thread));
             shared.repeat(|| {
-                calls.push(single(shared, thread, &mut chance)?);
+                calls.extend(single(shared, thread, &mut chance)?);
                 Ok(1)
             })?;
             Ok(calls)
@@ -247,21 +247,37 @@ fn range<T: Transact>(
     transaction.range(from, to, chance.once_in(2), limit).map(drop)
 }
 
-/// Runs one operation on one key.
+/// Runs one operation on one key; none if it was a read that nobody answered.
 fn single<D: Registers>(
     shared: &Shared<'_, D>,
     thread: u16,
     chance: &mut Chance,
-) -> Result<Call, Failure> {
+) -> Result<Option<Call>, Failure> {
     let (key, value) = (chance.key(), chance.value());
     let which = chance.random.below(8);
     chance.breathe();
     let called = shared.clock.tick();
-    let operation = match which {
-        0..4 => Operation::Get { found: shared.database.get(key)? },
-        4..7 => Operation::Put { value, existed: Some(shared.database.put(key, value)?) },
-        _ => Operation::Remove { existed: shared.database.remove(key)? },
+    let database = shared.database;
+    let result = match which {
+        0..4 => database.get(key).map(|found| Operation::Get { found }),
+        4..7 => {
+            let put = |existed| Operation::Put { value, existed: Some(existed) };
+            database.put(key, value).map(put)
+        }
+        _ => database.remove(key).map(|existed| Operation::Remove { existed }),
     };
-    let returned = Some(shared.clock.tick());
-    Ok(Call { key, thread, operation, called, returned })
+    let time = shared.clock.tick();
+    let call = |operation, end| Call { key, thread, operation, called, end };
+    match result {
+        Ok(operation) => Ok(Some(call(operation, End::Returned(time)))),
+        Err(Failure::Crashed) if database.is_there_again() => {
+            let lost = match which {
+                0..4 => return Ok(None),
+                4..7 => Operation::Put { value, existed: None },
+                _ => Operation::Remove { existed: false },
+            };
+            Ok(Some(call(lost, End::Lost(time))))
+        }
+        Err(failure) => Err(failure),
+    }
 }

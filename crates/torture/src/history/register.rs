@@ -14,8 +14,12 @@
 //! its story.
 //!
 //! **How long it takes.** O(n · c) with c configurations at a time: at most values × 2^p with p operations
-//! under way, and p is the number of threads, not of operations. In practice c is below ten. An operation
-//! that never returned (a crash) stays under way for ever; a few do not hurt. At most 64 may be under way.
+//! under way, and p is the number of threads, not of operations. In practice c is below ten. At most 64 may
+//! be under way.
+//!
+//! **Crashes.** Nobody was told of an operation that was under way in a crash: it has had its moment before the
+//! crash, or never will. Both stay possible until somebody reads; but what was read as absent after the crash
+//! cannot come back. That is strict linearisability (Aguilera and Frølund, HPL-2003-241).
 //!
 //! **Why no crate.** Those that there are keep, as Wing and Gong do, a set of partial linearisations of the
 //! *whole* history (`todc-utils`), or search it recursively and clone it at each step (`stateright`):
@@ -57,6 +61,23 @@ pub enum Operation {
     },
 }
 
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At this time, with the result that the operation has.
+    Returned(u64),
+    /// By a crash, which was over at this time: it has happened before, or never.
+    Lost(u64),
+}
+
+impl End {
+    fn time(self) -> u64 {
+        match self {
+            End::Returned(time) | End::Lost(time) => time,
+        }
+    }
+}
+
 /// A call of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -64,12 +85,12 @@ pub struct Call {
     pub key: Key,
     /// Who called.
     pub thread: u16,
-    /// What, with its result; of one that never returned the result is ignored, and a read left out.
+    /// What, with its result; of one that was lost the result is ignored, and a read left out.
     pub operation: Operation,
     /// When it was called.
     pub called: u64,
-    /// When it returned, if it did.
-    pub returned: Option<u64>,
+    /// When and how it ended.
+    pub end: End,
 }
 
 /// Calls of any keys, in any order.
@@ -78,7 +99,7 @@ pub type Calls = Vec<Call>;
 impl Call {
     /// The value after it, if it may happen when the value is `state`.
     fn apply(&self, state: Value) -> Option<Value> {
-        let told = self.returned.is_some();
+        let told = matches!(self.end, End::Returned(_));
         let is_there = state != ABSENT;
         match self.operation {
             Operation::Get { found } => (found == state).then_some(state),
@@ -91,9 +112,9 @@ impl Call {
     }
 
     pub(super) fn tell(&self) -> String {
-        let Call { thread, operation, called, returned, .. } = self;
-        let end = returned.map_or("the crash".to_owned(), |time| time.to_string());
-        format!("thread {thread}, time {called} to {end}: {operation:?}")
+        let Call { thread, operation, called, end, .. } = self;
+        let lost = if matches!(end, End::Lost(_)) { ", lost" } else { "" };
+        format!("thread {thread}, time {called} to {}{lost}: {operation:?}", end.time())
     }
 }
 
@@ -119,7 +140,7 @@ fn check_key(calls: &[&Call]) -> Result<(), Broken> {
     let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * calls.len());
     for (at, call) in calls.iter().enumerate() {
         events.push((call.called, true, at));
-        events.extend(call.returned.map(|time| (time, false, at)));
+        events.push((call.end.time(), false, at));
     }
     events.sort_unstable();
     let mut search = Search {
@@ -130,7 +151,7 @@ fn check_key(calls: &[&Call]) -> Result<(), Broken> {
         if is_call {
             search.call(calls[at]);
         } else {
-            search.returned(calls[at])?;
+            search.end(calls[at])?;
         }
     }
     Ok(())
@@ -151,13 +172,16 @@ impl<'c> Search<'c> {
         }
     }
 
-    /// Keeps what is possible when that call has had its moment.
-    fn returned(&mut self, call: &'c Call) -> Result<(), Broken> {
+    /// Keeps what is possible when that call has had its moment; or, if it was lost, never has.
+    fn end(&mut self, call: &'c Call) -> Result<(), Broken> {
         let Some(slot) = self.slots.iter().position(|at| *at == Some(call)) else { return Ok(()) };
         let bit = 1 << slot;
         let mut open: Vec<Configuration> = self.configurations.iter().copied().collect();
         let mut seen: HashSet<Configuration> = open.iter().copied().collect();
-        let mut kept = HashSet::new();
+        let mut kept = match call.end {
+            End::Returned(_) => HashSet::new(),
+            End::Lost(_) => open.iter().copied().filter(|one| one.done & bit == 0).collect(),
+        };
         while let Some(configuration) = open.pop() {
             if configuration.done & bit != 0 {
                 kept.insert(Configuration { done: configuration.done & !bit, ..configuration });

@@ -83,9 +83,9 @@ impl Campaign {
             // Nobody listens when the campaign has ended.
             Err(error) => drop(sender.send(Event::Failed(error))),
         };
-        std::thread::Builder::new().name("fuzz".into()).spawn(work)?;
+        let thread = std::thread::Builder::new().name("fuzz".into()).spawn(work)?;
         let mut tally = Tally::default();
-        let mut name = String::new();
+        let (mut name, mut hangs) = (String::new(), false);
         while tally.findings.len() < FINDINGS_MAX {
             match receiver.recv_timeout(self.case_time) {
                 Ok(Event::Failed(error)) => return Err(error),
@@ -100,9 +100,15 @@ impl Campaign {
                 Err(RecvTimeoutError::Timeout) => {
                     let what = format!("no end after {:?}", self.case_time);
                     tally.findings.push(Finding { name, what });
+                    hangs = true;
                     break;
                 }
             }
+        }
+        drop(receiver);
+        if !hangs {
+            // Its files are gone when it has ended, be it by a panic, which is a finding already.
+            let _ = thread.join();
         }
         Ok(tally)
     }

@@ -1,11 +1,8 @@
 //! `tembo stat`: what a pool holds and how it is kept.
 
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tembo_kv::Store;
 
 use crate::bytes::Bytes;
 use crate::entries;
@@ -35,8 +32,7 @@ struct Stat {
     keyspaces: Vec<String>,
     snapshots: Vec<(String, u64)>,
     pool_bytes: u64,
-    /// `None`: recovery has not found out in time.
-    used_bytes: Option<u64>,
+    used_bytes: u64,
     /// Every version from here on can be read.
     oldest: u64,
     /// Who holds versions that are not visible any more.
@@ -44,13 +40,10 @@ struct Stat {
     recovery_us: u64,
 }
 
-/// For the background to find out what is used; in a full pool it may not come to an end.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = open_as_is(&args.pool)?;
     let audit = entries::audit(&store)?;
-    let used_bytes = used_bytes(&store);
+    // After the walk, so that the background recovery has had time to find out what is used.
     let report = store.report();
     let stat = Stat {
         pool: args.pool.display().to_string(),
@@ -64,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         keyspaces: store.keyspaces().into_iter().map(|(name, _)| name).collect(),
         snapshots: store.snapshots(),
         pool_bytes: report.pool_bytes,
-        used_bytes,
+        used_bytes: report.used_bytes,
         oldest: store.oldest(),
         held_by: report.horizon.holders.iter().map(ToString::to_string).collect(),
         recovery_us: report.recovery_us,
@@ -72,21 +65,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     store.close()?;
     print(args.json, &stat, &lines(&stat))?;
     Ok(Exit::Done)
-}
-
-/// What is used is known when the space that was in use before has been surveyed.
-fn used_bytes(store: &Store) -> Option<u64> {
-    let begin = Instant::now();
-    loop {
-        let report = store.report();
-        if !report.recovering {
-            return Some(report.used_bytes);
-        }
-        if begin.elapsed() > PATIENCE {
-            return None;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn lines(stat: &Stat) -> Lines {
@@ -104,10 +82,7 @@ fn lines(stat: &Stat) -> Lines {
         lines.add("snapshot", format_args!("{name}, version {version}"));
     }
     lines.add("size", Bytes(stat.pool_bytes));
-    match stat.used_bytes {
-        Some(used) => lines.add("used", Bytes(used)),
-        None => lines.add("used", "not known before recovery has ended"),
-    }
+    lines.add("used", Bytes(stat.used_bytes));
     lines.add("opened in", format_args!("{:.1} ms", stat.recovery_us as f64 / 1e3));
     lines
 }

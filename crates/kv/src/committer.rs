@@ -101,7 +101,7 @@ impl Inner {
     /// Commits these as one batch, in this order.
     pub(crate) fn commit_jobs(&self, jobs: Vec<Job>) -> Vec<Result<u64, Error>> {
         let batch: Vec<_> = jobs.into_iter().map(|job| Arc::new(Pending::new(job))).collect();
-        self.commit_batch(&mut self.lock(), &batch);
+        self.commit_batch(&mut self.lock_to_write(), &batch);
         let durable = |pending: &Arc<Pending>| {
             let version = pending.take_result()?;
             self.make_version_durable(pending.job.durability, version)?;
@@ -111,7 +111,7 @@ impl Inner {
     }
 
     fn lead(&self) {
-        let mut state = self.lock();
+        let mut state = self.lock_to_write();
         let mut batch = Batch { queue: &self.queue, jobs: self.queue.take(), leads: true };
         self.commit_batch(&mut state, &batch.jobs);
         drop(state);

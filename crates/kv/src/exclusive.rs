@@ -24,7 +24,7 @@ pub struct Exclusive<'s> {
 
 impl<'s> Exclusive<'s> {
     pub(crate) fn begin(inner: &'s Inner) -> Result<Self, Error> {
-        let state = inner.lock();
+        let state = inner.lock_to_write();
         state.sound()?;
         Ok(Exclusive::of(inner, state))
     }
@@ -102,20 +102,24 @@ impl<'s> Exclusive<'s> {
     }
 
     /// Commits all or nothing and returns the version: two fences, whatever the number of changes.
-    /// What wrote nothing costs nothing.
+    /// What wrote nothing fences nothing.
     ///
-    /// Durability point: as `durability` says, capped by the region's sync policy.
+    /// Durability point: as `durability` says, capped by the region's sync policy; with it, what it has
+    /// read is as durable.
     ///
     /// # Errors
     /// [`Error::Poisoned`]; then nothing of it may be shown, though it may be there after the next
     /// open.
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
-        let Some(version) = self.changes.last() else { return Ok(self.inner.clock.last()) };
-        let inner = self.inner;
-        inner.commit_word(&mut self.state, version)?;
-        inner.publish(&mut self.state, version, std::slice::from_mut(&mut self.changes));
+        let (inner, changed) = (self.inner, self.changes.last());
+        if let Some(version) = changed {
+            inner.commit_word(&mut self.state, version)?;
+            inner.publish(&mut self.state, version, std::slice::from_mut(&mut self.changes));
+        }
+        let version = changed.unwrap_or_else(|| inner.clock.last());
         drop(self);
-        inner.make_durable(durability)?;
+        // What it has only read may be visible and not yet durable.
+        inner.make_version_durable(durability, version)?;
         Ok(version)
     }
 

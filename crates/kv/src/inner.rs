@@ -12,10 +12,14 @@ use crate::committer::CommitQueue;
 use crate::format::KeyspaceEntry;
 use crate::lanes::{DRAWN_AT_ONCE, Lanes};
 use crate::ledger::{LANE, Ledger};
+use crate::open::PAUSE;
 use crate::pins::Pins;
 use crate::wake::Wake;
 use crate::writer::{Recovery, Tree, WriterState, Writing};
 use crate::{Durability, Error};
+
+/// In a pool of so many bytes nobody waits long for a survey.
+const HURRY_MAX: u64 = 64 << 20;
 
 /// What the threads of a store share.
 pub(crate) struct Inner {
@@ -86,6 +90,29 @@ impl Inner {
     /// calls too, whichever thread they come from: then the state is *taken*, and everybody else waits.
     pub(crate) fn lock(&self) -> Writing<'_> {
         Writing::begin(self, self.wait_for_writer())
+    }
+
+    /// The writer's lock, to change something. If the pool would have to grow for it though the survey that
+    /// is owed since the open may find room, and the pool is not so large that this takes long, the survey
+    /// comes first: else a process that is killed again and again before its survey has ended would make the
+    /// pool grow each time.
+    pub(crate) fn lock_to_write(&self) -> Writing<'_> {
+        let mut state = self.lock();
+        while !state.has_hurried
+            && self.pool().region().size() <= HURRY_MAX
+            && self.pool().is_short()
+        {
+            if state.recovery == Recovery::Surveying {
+                drop(state);
+                std::thread::sleep(PAUSE);
+                state = self.lock();
+                continue;
+            }
+            state.has_hurried = true;
+            // Of damage tells who comes to it; then the pool grows.
+            let _ = self.recover_now(&mut state);
+        }
+        state
     }
 
     /// The writer's lock, with the lanes as they are, once nobody has taken the state.

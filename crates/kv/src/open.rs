@@ -23,7 +23,7 @@ use crate::writer::{Tree, WriterState};
 use crate::{Error, Options, Progress};
 
 /// Between two steps of the background.
-const PAUSE: Duration = Duration::from_micros(50);
+pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 
 pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
     let size_max = options.pool.region.size_max;

@@ -49,7 +49,7 @@ impl Inner {
     }
 
     fn change_by_lock(&self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
-        let mut state = self.lock();
+        let mut state = self.lock_to_write();
         state.sound()?;
         if let Some(existed) = self.change_alone(&mut state, keyspace, op)? {
             return Ok(existed);
@@ -146,14 +146,18 @@ impl Inner {
         keyspace: Keyspace,
         op: Op<'_>,
     ) -> Result<Option<bool>, Error> {
-        match self.try_alone(state, keyspace, op) {
-            Err(Error::Full(_)) if state.retired.len() > 0 => {
-                self.reclaim(state);
-                state.retained_uses = 0;
-                self.try_alone(state, keyspace, op)
-            }
-            tried => tried,
+        let mut tried = self.try_alone(state, keyspace, op);
+        if matches!(tried, Err(Error::Full(_))) && state.retired.len() + state.unlinked.len() > 0 {
+            self.retire(state);
+            self.reclaim(state);
+            state.retained_uses = 0;
+            tried = self.try_alone(state, keyspace, op);
         }
+        if tried.is_err() {
+            // To make room something may have been unlinked before the change was refused.
+            self.retire(state);
+        }
+        tried
     }
 
     fn try_alone(

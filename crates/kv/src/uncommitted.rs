@@ -105,8 +105,9 @@ impl Uncommitted {
         let tree = &state.trees[keyspace.id as usize];
         let applied = tree.index.apply_at(place, op, &mut writer);
         self.sums.unlinked += state.unlinked.len() - unlinked;
-        // A refusal has changed nothing; damage may have.
-        self.written |= !matches!(applied, Err(tembo_index::Error::Pool(_)));
+        // A refusal has changed nothing, but what was unlinked to make room; damage may have.
+        self.written |=
+            !matches!(applied, Err(tembo_index::Error::Pool(_))) || state.unlinked.len() > unlinked;
         let existed = applied?;
         match op {
             Op::Put { .. } => self.add(keyspace, i64::from(!existed)),

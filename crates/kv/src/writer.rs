@@ -74,6 +74,8 @@ pub(crate) struct WriterState {
     pub(crate) recovery: Recovery,
     /// A survey has ended since the open.
     pub(crate) surveyed: bool,
+    /// A writer has once surveyed the pool himself, for want of space.
+    pub(crate) has_hurried: bool,
     /// What became void before that lies above the first survey's limit: it takes another.
     pub(crate) again: bool,
     pub(crate) collecting: Collecting,
@@ -126,6 +128,7 @@ impl WriterState {
             unlinked: Vec::new(),
             recovery: Recovery::Owed,
             surveyed: false,
+            has_hurried: false,
             again: false,
             collecting: Collecting::default(),
             window: Window::default(),

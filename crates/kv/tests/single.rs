@@ -1,8 +1,13 @@
 //! Single keys: what is put, removed and read without a transaction and without a snapshot.
 #![allow(clippy::unwrap_used)]
 
+mod driver {
+    pub(crate) mod directory;
+}
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use driver::directory::Directory;
 use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store};
 use tembo_pool::Geometry;
 
@@ -158,4 +163,24 @@ fn single_changes_count_and_move_the_version_only_if_they_change_something() {
         ));
         assert_eq!(store.check().unwrap().keyspaces[0].1.entry_count, 1);
     }
+}
+
+#[test]
+fn who_has_only_read_and_commits_strictly_has_read_what_is_durable() {
+    let directory = Directory::new("strictly-read");
+    let options = Options { background: false, ..Options::default() };
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("x").unwrap();
+    for (durability, is_durable) in [(Durability::Buffered, false), (Durability::Strict, true)] {
+        store.put(space, b"key", b"value", Durability::Buffered).unwrap();
+        let reader = store.exclusive().unwrap();
+        assert_eq!(reader.get(space, b"key").unwrap(), Some(&b"value"[..]));
+        let version = reader.commit(durability).unwrap();
+        assert_eq!((store.visible(), store.durable() >= version), (version, is_durable));
+    }
+    // Nor is something told to be gone of which the removal can be lost.
+    assert!(store.remove(space, b"key", Durability::Buffered).unwrap());
+    assert!(store.durable() < store.visible());
+    assert!(!store.remove(space, b"key", Durability::Strict).unwrap());
+    assert_eq!(store.durable(), store.visible());
 }

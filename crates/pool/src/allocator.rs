@@ -5,6 +5,7 @@ use crate::Object;
 use crate::chunk::{Chunk, NONE, Use};
 use crate::class::{CLASS_LAST, size_of_class};
 use crate::geometry::Layout;
+use crate::growth::first_step;
 use crate::object::GRANULE;
 use crate::runs::Runs;
 
@@ -44,6 +45,8 @@ pub(crate) struct Allocator {
     pub(crate) runs: Runs,
     /// The durable frontier, as a chunk.
     pub(crate) frontier: u32,
+    /// By how many chunks it may rise next.
+    pub(crate) step: u32,
     /// The pool's durable end, as a chunk.
     pub(crate) end: u32,
     /// Below this chunk nothing is known, nothing is handed out, and what is freed waits.
@@ -69,6 +72,7 @@ impl Allocator {
             classes: vec![class; usize::from(CLASS_LAST) + 1],
             runs: Runs::default(),
             frontier,
+            step: first_step(layout),
             end,
             limit: if fresh { 0 } else { frontier },
             knowledge: if fresh { Knowledge::Whole } else { Knowledge::Owed },

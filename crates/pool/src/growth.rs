@@ -11,6 +11,13 @@ use crate::{Error, Pool};
 /// The frontier rises by at most this many bytes at a time.
 const FRONTIER_STEP_MAX: u64 = 8 << 20;
 
+/// After an open it rises by this many bytes at first, and each time by twice as many: what lies below it
+/// and was never used is lost to a process that is killed before its sweep has ended, and after it to the next.
+const FRONTIER_STEP_MIN: u64 = 64 << 10;
+
+/// How often it rises before it does so by the most.
+pub(crate) const SMALL_STEPS: u64 = (FRONTIER_STEP_MAX / FRONTIER_STEP_MIN).ilog2() as u64;
+
 /// Pools with chunks of 64 KiB and more grow by at least this many bytes.
 const GROWTH_STEP_MIN: u64 = 64 << 20;
 
@@ -20,9 +27,14 @@ const GROWTH_STEP_IN_MEMORY: u64 = 2 << 20;
 
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
 
-/// By how many chunks at least the frontier of a pool that ends at the chunk `end` rises.
+/// By how many chunks at least the frontier of a pool that ends at the chunk `end` rises, in the end.
 pub(crate) fn frontier_step(layout: Layout, end: u32) -> u32 {
     layout.chunk_of(FRONTIER_STEP_MAX.min(layout.start(end) / 16)).max(1)
+}
+
+/// By how many chunks it rises first.
+pub(crate) fn first_step(layout: Layout) -> u32 {
+    layout.chunk_of(FRONTIER_STEP_MIN).max(1)
 }
 
 impl Pool {
@@ -34,7 +46,7 @@ impl Pool {
         needed: u32,
     ) -> Result<(), Error> {
         let layout = allocator.layout;
-        let step = frontier_step(layout, allocator.end);
+        let step = allocator.step.min(frontier_step(layout, allocator.end));
         let raised = needed.max(allocator.frontier.saturating_add(step)).min(allocator.end);
         let superblock = superblock::of(self.region())?;
         let size = seal_offset(Sealed::Size, layout.start(allocator.end));
@@ -51,6 +63,7 @@ impl Pool {
         // ORDER: as above.
         self.region().fence("pool.frontier.fence");
         allocator.frontier = raised;
+        allocator.step = step.saturating_mul(2);
         self.shared().set_frontier(raised);
         Ok(())
     }

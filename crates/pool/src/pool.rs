@@ -5,16 +5,19 @@ use std::sync::{Arc, Mutex};
 
 use tembo_pmem::{Region, RegionOptions, Section, Word};
 
-use crate::allocator::{Allocator, Lack};
+use crate::allocator::{Allocator, Knowledge, Lack};
 use crate::class::class_for;
 use crate::geometry::Layout;
-use crate::growth::frontier_step;
+use crate::growth::{SMALL_STEPS, frontier_step};
 use crate::shared::Shared;
 use crate::superblock::{self, Checked};
 use crate::{Census, Error, Geometry, OBJECT_SIZE_MAX, Object, Sweep, Usage};
 
-/// Lines that a raised frontier flushes beside those of the operation.
-const OWN_LINES: u64 = 1;
+/// Lines that a raised frontier flushes beside those of the operation, while it rises by little.
+const OWN_LINES: u64 = 1 + SMALL_STEPS;
+
+/// Less than one in so many chunks is little.
+const SHORT: u32 = 32;
 
 /// How a pool is created or opened.
 #[derive(Clone)]
@@ -305,6 +308,14 @@ impl Pool {
     /// [`Error::SweepRunning`].
     pub fn begin_sweep(&self) -> Result<Sweep, Error> {
         Sweep::begin(Arc::clone(&self.shared))
+    }
+
+    /// Whether little space is left that needs no sweep, though a sweep is owed or running that may find
+    /// more: what is asked for next may make the pool grow for want of patience.
+    pub fn is_short(&self) -> bool {
+        let allocator = self.shared.lock();
+        let enough = u64::from(allocator.end / SHORT + 2);
+        allocator.knowledge != Knowledge::Whole && allocator.spare_chunks() < enough
     }
 
     /// Begins a census: for a check.

@@ -45,7 +45,7 @@ impl Transaction<'_> {
     pub(super) fn spill(&mut self) -> Result<(), Error> {
         let mut state = match &self.spilled {
             Some(_) => self.inner.lock_taken(),
-            None => self.inner.lock(),
+            None => self.inner.lock_to_write(),
         };
         state.sound()?;
         let dead = state.dead.clone();

@@ -27,12 +27,12 @@
 //! *Nobody waits for nothing.* Whoever leads takes all that waits, itself included; if others came in the
 //! meantime, it names the next leader before it goes. A leader that panics tells its batch that it failed.
 
-use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
 use tembo_index::{Op, Place, View};
+use tembo_pmem::lock;
 
 use crate::inner::Inner;
 use crate::transaction::{ReadSet, WriteSet};
@@ -215,7 +215,7 @@ impl Inner {
 
 impl CommitQueue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// True: the caller leads.
@@ -275,9 +275,9 @@ impl Pending {
                 return stage;
             }
             if turn < SPINS {
-                spin_loop();
+                tembo_pmem::wait();
             } else {
-                std::thread::park();
+                tembo_pmem::park();
             }
         }
         DONE
@@ -289,7 +289,7 @@ impl Pending {
     }
 
     fn result(&self) -> MutexGuard<'_, Option<Result<u64, Error>>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.result)
     }
 
     fn set_result(&self, result: Result<u64, Error>) {

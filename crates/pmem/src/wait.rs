@@ -33,6 +33,14 @@ pub fn wait() {
     }
 }
 
+/// Sleeps until somebody unparks the thread, or for no reason; where threads take turns, others go on.
+#[cold]
+pub fn park() {
+    if !others_went_on() {
+        std::thread::park();
+    }
+}
+
 /// Locks. A panic of who held the lock is not this caller's: what it guards is sound at every step.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -90,6 +90,30 @@ fn lanes_of_a_store_make_visible_what_is_fenced() {
 }
 
 #[test]
+fn transactions_that_come_at_a_time_commit_together_and_as_if_in_a_row() {
+    let transact =
+        |read, writes: [u8; 2]| vec![Call::Transact(read, writes.map(|key| (key, 8)).to_vec())];
+    // The last meets the third, and the first: of those two each reads what the other writes.
+    let threads =
+        vec![transact(5, [0, 2]), transact(4, [4, 6]), transact(8, [8, 10]), transact(2, [5, 8])];
+    let plan = Plan { cast: Cast::Store, keys: 6, threads };
+    let (mut together, mut refused, mut images) = (0, 0, 0);
+    for seed in 0..20 * number("TEMBO_SCHEDULES", 1) {
+        for (index, performance) in performances(&plan, seed).into_iter().enumerate() {
+            let performance = performance.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            let crash = if index == 0 { performance.crash(bounds(seed)) } else { Ok(0) };
+            let holds = performance.judge().and(crash);
+            images += holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
+            let committed = 4 - performance.refused();
+            together += u64::from(performance.count("kv.commit.word") < committed);
+            refused += performance.refused();
+        }
+    }
+    println!("{together} schedules with a batch, {refused} transactions refused, {images} images");
+    assert!(together > 20 && refused > 20 && images > 200, "{together} {refused} {images}");
+}
+
+#[test]
 fn one_writer_of_groups_and_readers() {
     hold(Cast::Groups(Sight::Visible), 40);
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_index::{Clock, IndexKind, Op as Change, Retired, VERSION_MAX};
-use tembo_kv::{Durability, Keyspace, Store};
+use tembo_kv::{Durability, Error, Isolation, Keyspace, Store};
 use tembo_pmem::{Region, lock};
 
 use super::order::Answer;
@@ -131,8 +131,30 @@ fn perform(store: &Store, keyspace: Keyspace, call: &Call, serial: u64) -> Resul
             }
             tx.commit(buffered).map(|_| Answer::Done)
         }),
+        Call::Transact(n, writes) => match transact(store, keyspace, *n, &pairs(writes, serial)) {
+            Err(Error::Conflict { .. }) => Ok(Answer::Refused),
+            done => done.map(Answer::Value),
+        },
     }
     .map_err(text)
+}
+
+/// What it has read.
+fn transact(
+    store: &Store,
+    keyspace: Keyspace,
+    n: u8,
+    writes: &[(Vec<u8>, Vec<u8>)],
+) -> Result<Option<Vec<u8>>, Error> {
+    let mut tx = store.transaction(Isolation::Serialisable)?;
+    let read = tx.get(keyspace, &key(n))?;
+    // Others may go on.
+    tembo_pmem::wait();
+    for (key, value) in writes {
+        tx.put(keyspace, key, value)?;
+    }
+    tx.commit(Durability::Buffered)?;
+    Ok(read)
 }
 
 /// A tree, and what a store has beside its own.
@@ -189,7 +211,9 @@ impl Tree {
                 self.shelf.group_beside(&pairs, &self.clock, &retained, retired)?;
                 Ok(Answer::Done)
             }
-            Call::Get(_) | Call::View(..) => Err("a read of a tree changes nothing".to_owned()),
+            Call::Get(_) | Call::View(..) | Call::Transact(..) => {
+                Err("a tree has no such call".to_owned())
+            }
         }
     }
 

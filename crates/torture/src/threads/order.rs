@@ -13,6 +13,8 @@ pub(super) enum Answer {
     Value(Option<Vec<u8>>),
     Values([Option<Vec<u8>>; 3]),
     Done,
+    /// Somebody else came first: nothing has changed.
+    Refused,
 }
 
 /// A call that was begun.
@@ -54,6 +56,28 @@ impl Done {
             && ends_after(other, self.begin.0)
     }
 
+    /// It was told that somebody else came first.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.end, Some((.., Answer::Refused)))
+    }
+
+    /// Whether it may have changed, at the same time, what the other has read or written.
+    pub(super) fn comes_before(&self, other: &Done) -> bool {
+        let keys = |call: &Call| -> (Vec<u8>, Vec<u8>) {
+            let of = |writes: &[(u8, usize)]| writes.iter().map(|&(n, _)| n).collect();
+            match call {
+                Call::Put(n, _) | Call::Remove(n) => (Vec::new(), vec![*n]),
+                Call::Group(writes) => (Vec::new(), of(writes)),
+                Call::Transact(n, writes) => (vec![*n], of(writes)),
+                Call::Get(n) => (vec![*n], Vec::new()),
+                Call::View(n, m) => (vec![*n, *m], Vec::new()),
+            }
+        };
+        let (writes, (reads, others)) = (keys(&self.call).1, keys(&other.call));
+        let is_met = |n: &u8| reads.contains(n) || others.contains(n);
+        !self.is_refused() && self.overlaps(other) && writes.iter().any(is_met)
+    }
+
     /// What was known of it when so many steps were done; `None`: nothing that matters.
     fn before(&self, steps: usize) -> Option<Done> {
         let mut done = self.clone();
@@ -64,6 +88,14 @@ impl Done {
 
     /// Takes effect; false if it has returned something else.
     fn effect(&self, map: &mut Map) -> bool {
+        if self.is_refused() {
+            return true;
+        }
+        let put = |writes: &[(u8, usize)], map: &mut Map| {
+            for (at, &(n, len)) in writes.iter().enumerate() {
+                map.insert(key(n), value(self.serial + at as u64, len));
+            }
+        };
         let answer = match &self.call {
             Call::Put(n, len) => {
                 Answer::Existed(map.insert(key(*n), value(self.serial, *len)).is_some())
@@ -72,10 +104,13 @@ impl Done {
             Call::Get(n) => Answer::Value(map.get(&key(*n)).cloned()),
             Call::View(n, m) => Answer::Values([n, m, n].map(|n| map.get(&key(*n)).cloned())),
             Call::Group(writes) => {
-                for (at, &(n, len)) in writes.iter().enumerate() {
-                    map.insert(key(n), value(self.serial + at as u64, len));
-                }
+                put(writes, map);
                 Answer::Done
+            }
+            Call::Transact(n, writes) => {
+                let read = map.get(&key(*n)).cloned();
+                put(writes, map);
+                Answer::Value(read)
             }
         };
         self.end.as_ref().is_none_or(|end| end.2 == answer)

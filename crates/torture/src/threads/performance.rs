@@ -74,11 +74,30 @@ impl Performance {
         true
     }
 
+    /// How many steps of that name there were, once the threads had begun.
+    pub fn count(&self, name: &str) -> usize {
+        let first = self.history.crashes.first().map_or(0, |crash| crash.at);
+        let events = &self.history.events[first..];
+        events.iter().filter(|event| event.name() == Some(name)).count()
+    }
+
+    /// How many transactions were refused.
+    pub fn refused(&self) -> usize {
+        self.done.iter().filter(|done| done.is_refused()).count()
+    }
+
     /// Judges it as it went.
     ///
     /// # Errors
-    /// No order explains it.
+    /// No order explains it, or a transaction was refused that nobody has come before.
     pub fn judge(&self) -> Result<(), String> {
+        let is_for_nothing = |refused: &&Done| {
+            refused.is_refused() && !self.done.iter().any(|other| other.comes_before(refused))
+        };
+        if let Some(refused) = self.done.iter().find(is_for_nothing) {
+            let story = self.tell(&self.done, &self.after);
+            return Err(format!("refused for nothing: {refused:?}; {story}"));
+        }
         if explains(&self.done, &self.before, &self.after) {
             return Ok(());
         }

@@ -11,6 +11,8 @@ pub enum Call {
     Remove(u8),
     /// Puts keys that commit together.
     Group(Vec<(u8, usize)>),
+    /// Reads a key, and puts others, in a serialisable transaction of a store, beside others that do.
+    Transact(u8, Vec<(u8, usize)>),
     /// Reads a key.
     Get(u8),
     /// Reads a key, another, and the first again, in one snapshot of a store.
@@ -75,10 +77,14 @@ impl Plan {
             (0, _) => Call::Remove(key),
             (1, Cast::Store) => Call::View(key, random.below(range) as u8),
             (1..3, _) => Call::Get(key),
-            (3..6, Cast::Groups(_) | Cast::Store) => {
+            (which @ 3..6, Cast::Groups(_) | Cast::Store) => {
                 let other = random.below(range) as u8;
                 let more = (other != key).then_some((other, len));
-                Call::Group([(key, len)].into_iter().chain(more).collect())
+                let writes = [(key, len)].into_iter().chain(more).collect();
+                match (which, cast) {
+                    (3..5, Cast::Store) => Call::Transact(random.below(range) as u8, writes),
+                    _ => Call::Group(writes),
+                }
             }
             _ => Call::Put(key, len),
         }

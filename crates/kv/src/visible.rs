@@ -19,11 +19,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_index::{AT_REST, Clock};
+use tembo_pmem::wait_in_round;
 
 use crate::lanes::LANE_COUNT;
-
-/// Looks at what others have in flight before a thread lets them have its processor.
-const SPINS: usize = 200;
 
 /// How far everything is fenced, by who has seen it.
 pub(crate) struct Visible {
@@ -85,17 +83,13 @@ impl Visible {
     /// Makes a version visible that was drawn in a lane and is fenced; waits for those before it.
     #[inline]
     pub(crate) fn land(&self, lane: usize, version: u64, clock: &Clock) {
-        for turn in 0.. {
+        for round in 0.. {
             let landed = self.landed(clock.last());
             if landed >= version {
                 self.lanes[lane].landed.store(landed, Ordering::Release);
                 return;
             }
-            if turn < SPINS {
-                tembo_pmem::wait();
-            } else {
-                std::thread::yield_now();
-            }
+            wait_in_round(round);
         }
     }
 

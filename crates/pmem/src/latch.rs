@@ -5,10 +5,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::wait;
-
-/// Looks before who waits lets others have his processor.
-const SPINS: usize = 200;
+use crate::wait_in_round;
 
 /// A value for one thread at a time. Where nobody else wants it, having it costs one atomic exchange, and
 /// giving it back no more than a store: a [`Mutex`](std::sync::Mutex) gives itself back by another
@@ -49,19 +46,15 @@ impl<T> Latch<T> {
 
     #[cold]
     fn lock_in_turn(&self) -> Latched<'_, T> {
-        let mut looks = 0;
+        let mut round = 0;
         loop {
             if !self.is_taken.load(Ordering::Relaxed)
                 && let Some(latched) = self.try_lock()
             {
                 return latched;
             }
-            looks += 1;
-            if looks < SPINS {
-                wait();
-            } else {
-                std::thread::yield_now();
-            }
+            wait_in_round(round);
+            round += 1;
         }
     }
 }

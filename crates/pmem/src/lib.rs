@@ -37,7 +37,7 @@ pub use observer::{Observer, Stored};
 pub use prefetch::prefetch;
 pub use region::{BYPASS_MIN, Region, RegionOptions, Report, Section};
 pub use table::Table;
-pub use wait::{Yield, lock, park, set_yield, wait, write};
+pub use wait::{Yield, lock, park, set_yield, wait, wait_in_round, write};
 pub use word::Word;
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.

@@ -13,6 +13,9 @@ use std::sync::{
 /// Lets other threads go on; false if it has nothing to do with the calling thread.
 pub type Yield = fn() -> bool;
 
+/// Rounds before a thread that waits lets others have its processor.
+const SPINS: usize = 200;
+
 static YIELD: OnceLock<Yield> = OnceLock::new();
 
 /// Who waits calls `others` from here on, in the whole process; false if another function is called
@@ -38,6 +41,15 @@ pub fn wait() {
 pub fn park() {
     if !others_went_on() {
         std::thread::park();
+    }
+}
+
+/// As [`wait`], of the round with that number, from 0 on. Where there are fewer processors than threads,
+/// who is waited for may need this thread's: after some rounds he gets it.
+#[cold]
+pub fn wait_in_round(round: usize) {
+    if !others_went_on() {
+        if round < SPINS { spin_loop() } else { std::thread::yield_now() }
     }
 }
 

@@ -73,20 +73,35 @@ fn a_store() {
     hold(Cast::Store, 40);
 }
 
-#[test]
-fn lanes_of_a_store_make_visible_what_is_fenced() {
-    // Keys of two leaves, so that neither waits for the other's lock, and who looks at both.
-    let put = |key| vec![Call::Put(key, 8), Call::Put(key, 8)];
-    let look = vec![Call::View(0, 118), Call::View(118, 0)];
-    let plan = Plan { cast: Cast::Store, keys: 60, threads: vec![put(0), put(118), look] };
+/// Every schedule of a few of a plan, one in some as crashes leave it.
+fn hold_plan(plan: &Plan) {
     for seed in 0..40 * number("TEMBO_SCHEDULES", 1) {
-        for (index, performance) in performances(&plan, seed).into_iter().enumerate() {
+        for (index, performance) in performances(plan, seed).into_iter().enumerate() {
             let performance = performance.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
             let crash = if index == 0 { performance.crash(bounds(seed)) } else { Ok(0) };
             let holds = performance.judge().and(crash);
             holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
         }
     }
+}
+
+#[test]
+fn lanes_of_a_store_make_visible_what_is_fenced() {
+    // Keys of two leaves, so that neither waits for the other's lock, and who looks at both.
+    let put = |key| vec![Call::Put(key, 8), Call::Put(key, 8)];
+    let look = vec![Call::View(0, 118), Call::View(118, 0)];
+    hold_plan(&Plan { cast: Cast::Store, keys: 60, threads: vec![put(0), put(118), look] });
+}
+
+#[test]
+fn who_finds_nothing_to_remove_finds_nothing_to_read() {
+    // While something of before the removal is under way.
+    let threads = vec![
+        vec![Call::Put(118, 8), Call::Put(118, 8)],
+        vec![Call::Remove(0)],
+        vec![Call::Remove(0), Call::Get(0)],
+    ];
+    hold_plan(&Plan { cast: Cast::Store, keys: 60, threads });
 }
 
 #[test]

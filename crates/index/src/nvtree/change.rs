@@ -184,6 +184,9 @@ impl NvTree {
             }
             if size > 0 {
                 if record.is_none() {
+                    // With a fence of its own. Without it a crash could keep the removal and lose its
+                    // record, in whose place the space still has what it was before: another key's record,
+                    // which head and hash need not tell apart, and another key would be gone.
                     self.write_record(size, key, &[], how, record)?;
                 }
                 element.shape = spot.placed.shape.with_value(LONG);

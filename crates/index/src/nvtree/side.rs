@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use tembo_pmem::{prefetch, wait};
+use tembo_pmem::{prefetch, wait_in_round};
 use zerocopy::FromZeros;
 
 use super::format::SLOTS_MAX;
@@ -90,13 +90,14 @@ impl Side {
     /// When what is read next is read; `None` if it must first be made in this `era`.
     #[inline]
     pub(crate) fn begin(&self, era: u32) -> Option<Moment> {
+        let mut round = 0;
         loop {
             let moment = self.moment.load(Ordering::Acquire);
-            if moment & LOCKED != 0 {
-                wait();
-                continue;
+            if moment & LOCKED == 0 {
+                return ((moment >> SEQUENCE_BITS) as u32 == era).then_some(Moment(moment));
             }
-            return ((moment >> SEQUENCE_BITS) as u32 == era).then_some(Moment(moment));
+            wait_in_round(round);
+            round += 1;
         }
     }
 
@@ -163,6 +164,7 @@ impl Side {
 
     /// Keeps others out.
     pub(crate) fn lock(&self) -> Guard<'_> {
+        let mut round = 0;
         loop {
             let moment = self.moment.load(Ordering::Relaxed);
             if moment & LOCKED == 0
@@ -170,7 +172,8 @@ impl Side {
             {
                 return guard;
             }
-            wait();
+            wait_in_round(round);
+            round += 1;
         }
     }
 }

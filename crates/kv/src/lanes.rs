@@ -55,6 +55,8 @@ const BARRED: u8 = OPEN + 2;
 /// The lanes of a store.
 pub(crate) struct Lanes {
     gate: AtomicU8,
+    /// Lanes that somebody was in, or wanted to be, since they were closed: a bit each.
+    joined: AtomicU64,
     /// What the gate will say when the lanes are opened. Changed by the writer.
     next: AtomicU8,
     /// The durable limit of versions.
@@ -71,6 +73,8 @@ struct Lane(Latch<LaneState>);
 #[derive(Default)]
 pub(crate) struct LaneState {
     has_joined: bool,
+    /// What was drawn here is visible by the lane's own words.
+    is_beside_others: bool,
     /// Changes since the lanes were closed.
     pub(crate) changes: u32,
     /// The trees; none before the first change after the lanes were closed.
@@ -113,7 +117,7 @@ impl Lanes {
     pub(crate) fn new() -> Lanes {
         let lanes = (0..LANE_COUNT).map(|_| Lane::default()).collect();
         let (gate, next) = (AtomicU8::new(BARRED), AtomicU8::new(OPEN));
-        Lanes { gate, next, limit: AtomicU64::new(0), lanes }
+        Lanes { gate, joined: AtomicU64::new(0), next, limit: AtomicU64::new(0), lanes }
     }
 
     /// A lane for the thread, as good as its own.
@@ -126,26 +130,35 @@ impl Lanes {
         }
         let (number, state) = self.some_lane();
         if !state.has_joined {
-            visible.join(number);
+            self.join(number);
         }
-        self.admit(number, state)
+        self.admit(visible, number, state)
+    }
+
+    fn join(&self, number: usize) {
+        self.joined.fetch_or(1 << number, Ordering::SeqCst);
     }
 
     /// Lets in who has joined, if the lanes are open.
     #[inline]
     fn admit<'l>(
         &self,
+        visible: &Visible,
         number: usize,
         mut state: Latched<'l, LaneState>,
     ) -> Result<Entered<'l>, Refused> {
-        let number = match self.gate.load(Ordering::SeqCst) {
+        let others = match self.gate.load(Ordering::SeqCst) {
             OPEN => Some(number),
             CLOSED => return Err(Refused::ForNow),
             gate if usize::from(gate) == number => None,
             _ => return Err(Refused::Barred),
         };
         state.has_joined = true;
-        Ok(Entered { state, number })
+        if others.is_some() && !state.is_beside_others {
+            visible.join(number);
+            state.is_beside_others = true;
+        }
+        Ok(Entered { state, number: others })
     }
 
     /// A lane that nobody is in, and its number.
@@ -175,17 +188,20 @@ impl Lanes {
     /// lock.
     pub(crate) fn close(&self, visible: &Visible, mut tell: impl FnMut(&mut LaneState)) {
         self.gate.store(CLOSED, Ordering::SeqCst);
-        let joined = visible.joined();
+        let joined = self.joined.load(Ordering::SeqCst);
         if joined == 0 {
             return;
         }
         for number in bits(joined) {
             let mut state = self.lanes[number].0.lock();
             tell(&mut state);
+            if std::mem::take(&mut state.is_beside_others) {
+                visible.leave(number);
+            }
             state.has_joined = false;
             // While nobody can be in the lane: who is next may join before the gate is open, and look at
             // the gate after it.
-            visible.leave(number);
+            self.joined.fetch_and(!(1 << number), Ordering::SeqCst);
         }
         let is_one = joined.is_power_of_two();
         let next = if is_one { joined.trailing_zeros() as u8 } else { OPEN };

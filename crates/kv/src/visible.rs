@@ -27,7 +27,7 @@ use crate::lanes::LANE_COUNT;
 pub(crate) struct Visible {
     /// By the one writer, and who is alone.
     stored: AtomicU64,
-    /// Lanes that have joined since the writer was alone, a bit each: of others nothing counts.
+    /// Lanes beside which there are others, a bit each: of the rest nothing counts.
     joined: AtomicU64,
     lanes: Box<[Flight]>,
 }
@@ -101,17 +101,12 @@ impl Visible {
         bits(self.joined.load(Ordering::SeqCst)).map(below).fold(last, u64::min)
     }
 
-    /// From here on the lane counts.
+    /// From here on the lane counts. By who is in it.
     pub(crate) fn join(&self, lane: usize) {
         self.joined.fetch_or(1 << lane, Ordering::SeqCst);
     }
 
-    /// The lanes that have joined, a bit each.
-    pub(crate) fn joined(&self) -> u64 {
-        self.joined.load(Ordering::SeqCst)
-    }
-
-    /// The lane has joined no longer. By the writer, while nobody can be in it.
+    /// The lane does not count any longer. By the writer, while nobody can be in it.
     pub(crate) fn leave(&self, lane: usize) {
         // Stored first: who finds that it has left finds that. Who is alone may store at the same time.
         self.stored.fetch_max(self.lanes[lane].landed.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -140,7 +135,8 @@ mod tests {
             for change in 0..CHANGES {
                 if change % 64 == 63 {
                     let _alone = gate.write().unwrap();
-                    bits(visible.joined()).for_each(|lane| visible.leave(lane));
+                    bits(visible.joined.load(Ordering::SeqCst))
+                        .for_each(|lane| visible.leave(lane));
                 }
                 let _beside_others = gate.read().unwrap();
                 visible.join(lane);

@@ -80,7 +80,7 @@ fn who_joins_while_the_lanes_are_being_closed_has_joined_when_they_are_open() {
     lanes.open(u64::MAX, false);
     let mut both = [0, 1].map(|number| lanes.lanes[number].0.lock());
     for (number, state) in both.iter_mut().enumerate() {
-        visible.join(number);
+        lanes.join(number);
         state.has_joined = true;
     }
     drop(both);
@@ -89,13 +89,13 @@ fn who_joins_while_the_lanes_are_being_closed_has_joined_when_they_are_open() {
         told += 1;
         if told == 2 {
             let state = lanes.lanes[0].0.try_lock().unwrap();
-            visible.join(0);
+            lanes.join(0);
             next = Some(state);
         }
     });
     lanes.open(u64::MAX, false);
-    let entered = lanes.admit(0, next.unwrap()).ok().unwrap();
-    assert_eq!(visible.joined(), 1, "a lane that the writer does not know of");
+    let entered = lanes.admit(&visible, 0, next.unwrap()).ok().unwrap();
+    assert_eq!(lanes.joined.load(Ordering::SeqCst), 1, "a lane that the writer does not know of");
     drop(entered);
 }
 

@@ -92,16 +92,13 @@ impl Inner {
         Writing::begin(self, self.wait_for_writer())
     }
 
-    /// The writer's lock, to change something. If the pool would have to grow for it though the survey that
-    /// is owed since the open may find room, and the pool is not so large that this takes long, the survey
-    /// comes first: else a process that is killed again and again before its survey has ended would make the
-    /// pool grow each time.
+    /// The writer's lock, to change something. If a small pool would have to grow for it though the survey
+    /// that is owed since the open may find room, the survey comes first: else a process that is killed again
+    /// and again before its survey has ended would make the pool grow each time. A large pool grows, for
+    /// nobody is to wait so long.
     pub(crate) fn lock_to_write(&self) -> Writing<'_> {
         let mut state = self.lock();
-        while !state.has_hurried
-            && self.pool().region().size() <= HURRY_MAX
-            && self.pool().is_short()
-        {
+        while self.is_in_need(&state) {
             if state.recovery == Recovery::Surveying {
                 drop(state);
                 std::thread::sleep(PAUSE);
@@ -113,6 +110,14 @@ impl Inner {
             let _ = self.recover_now(&mut state);
         }
         state
+    }
+
+    /// Whether a small pool would have to grow before the survey that is owed since the open.
+    fn is_in_need(&self, state: &WriterState) -> bool {
+        state.recovery != Recovery::Done
+            && !state.has_hurried
+            && self.pool().region().size() <= HURRY_MAX
+            && self.pool().is_short()
     }
 
     /// The writer's lock, with the lanes as they are, once nobody has taken the state.

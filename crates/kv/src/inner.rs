@@ -36,8 +36,6 @@ pub(crate) struct Inner {
     pub(crate) writer: Mutex<WriterState>,
     /// Where single keys are changed without the writer's lock.
     pub(crate) lanes: Lanes,
-    /// The index takes several changes at a time.
-    pub(crate) has_lanes: bool,
     /// The state is no longer taken.
     pub(crate) given_back: Condvar,
     /// Transactions that wait to be committed.

@@ -25,7 +25,7 @@ mod tests;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use tembo_index::{Retained, Retired};
+use tembo_index::{IndexKind, Retained, Retired};
 use tembo_pmem::{Latch, Latched};
 
 use crate::inner::{Current, Inner};
@@ -253,7 +253,8 @@ impl Inner {
         if state.is_taken {
             return;
         }
-        let is_barred = !self.has_lanes || state.broken || self.forest.has_dead();
+        let takes_one = self.catalogue.tree().kind() == IndexKind::Cdds;
+        let is_barred = takes_one || state.broken || self.forest.has_dead();
         self.lanes.open(state.limit, is_barred);
     }
 

@@ -67,10 +67,8 @@ pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
     let named = named.into_iter().collect();
     let state = WriterState { pending_dead, window, ..WriterState::new(limit, dead, trees, named) };
     let current = state.trees.iter().map(Known::of).collect();
-    let has_lanes = catalogue.tree().kind() == IndexKind::Nvtree;
     Ok(Inner {
         lanes: Lanes::new(),
-        has_lanes,
         gate: RwLock::new(()),
         current: RwLock::new(Current { told: 1, since: before, trees: current }),
         told: AtomicU64::new(1),

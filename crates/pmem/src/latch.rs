@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +21,16 @@ pub struct Latch<T> {
 unsafe impl<T: Send> Sync for Latch<T> {}
 
 /// The value of a [`Latch`], until this is dropped.
+///
+/// Several threads may look at it only if they may look at the value:
+/// ```compile_fail,E0277
+/// fn may_be_looked_at<T: Sync>() {}
+/// may_be_looked_at::<tembo_pmem::Latched<'_, std::cell::Cell<u8>>>();
+/// ```
 pub struct Latched<'l, T> {
     latch: &'l Latch<T>,
+    /// As if it were the value's borrow.
+    value: PhantomData<&'l mut T>,
 }
 
 impl<T> Latch<T> {
@@ -35,7 +44,7 @@ impl<T> Latch<T> {
     pub fn try_lock(&self) -> Option<Latched<'_, T>> {
         let was_taken = self.is_taken.swap(true, Ordering::Acquire);
         // Not `then_some`: what it makes and does not need would give the latch back.
-        if was_taken { None } else { Some(Latched { latch: self }) }
+        if was_taken { None } else { Some(Latched { latch: self, value: PhantomData }) }
     }
 
     /// The value, once nobody has it.

@@ -22,8 +22,8 @@ pub(crate) const SMALL_STEPS: u64 = (FRONTIER_STEP_MAX / FRONTIER_STEP_MIN).ilog
 const GROWTH_STEP_MIN: u64 = 64 << 20;
 
 /// Pools of which every byte is made while somebody waits, and whose syncs cost nothing, grow by this many:
-/// what takes less than a millisecond.
-const GROWTH_STEP_IN_MEMORY: u64 = 2 << 20;
+/// what takes well below a millisecond.
+const GROWTH_STEP_IN_MEMORY: u64 = 256 << 10;
 
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
 

@@ -1,7 +1,7 @@
 //! What the trees of one pool share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tembo_pmem::{Region, Table, write};
 use tembo_pool::{Object, Pool};
@@ -37,6 +37,10 @@ pub struct Forest {
     has_dead: AtomicBool,
     /// What the trees keep for old versions only: see [`Forest::kept`].
     pub(crate) kept: AtomicU64,
+    /// Who prepares pages, if anybody does.
+    preparer: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whether he was called and has not yet begun.
+    is_called: AtomicBool,
 }
 
 #[derive(Clone, Default)]
@@ -56,11 +60,12 @@ impl Forest {
             return damaged(0, "nodes of at least 128 bytes");
         }
         let leaf_bits = pool.geometry().node_size.trailing_zeros();
+        let leaves = |bytes: u64| (bytes >> leaf_bits) as usize;
+        let (len, old) = (leaves(size_max), leaves(pool.usage().frontier));
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
-            nodes: Arc::new(Arena::new((size_max >> leaf_bits) as usize)?),
-            leaves: Table::new((size_max >> leaf_bits) as usize)
-                .map_err(tembo_pool::Error::from)?,
+            nodes: Arc::new(Arena::new(len, old)?),
+            leaves: Table::new(len, old).map_err(tembo_pool::Error::from)?,
             leaf_bits,
             lines: lines_in(pool.geometry().node_size.into()),
             capacity: capacity(pool.geometry().node_size.into()),
@@ -69,7 +74,25 @@ impl Forest {
             horizon: RwLock::new(Horizon::default()),
             has_dead: AtomicBool::new(false),
             kept: AtomicU64::new(0),
+            preparer: OnceLock::new(),
+            is_called: AtomicBool::new(false),
         })
+    }
+
+    /// `call` will have [`Forest::prepare`] called soon, by a thread that nobody waits for. It is told by
+    /// whoever is about to use memory that is not ready, and must not take long. Told once; without it the
+    /// forest's memory has small pages.
+    pub fn call_to_prepare(&self, call: impl Fn() + Send + Sync + 'static) {
+        // The first to be told stays.
+        let _ = self.preparer.set(Box::new(call));
+    }
+
+    /// Makes the memory ready that the trees will need next, if there is need: takes milliseconds then, for
+    /// the system gives out large pages slowly.
+    pub fn prepare(&self) {
+        self.is_called.store(false, Ordering::SeqCst);
+        self.leaves.prepare(nvtree::side::Side::touch);
+        self.nodes.prepare();
     }
 
     /// The pool.
@@ -91,6 +114,24 @@ impl Forest {
         match u32::try_from(object.offset() >> self.leaf_bits) {
             Ok(id) => Ok(id),
             Err(_) => damaged(object.offset(), "a leaf whose number has 32 bits"),
+        }
+    }
+
+    /// The number of a leaf in the making.
+    pub(crate) fn new_leaf_id(&self, object: Object) -> Result<u32, Error> {
+        let id = self.leaf_id(object)?;
+        if self.leaves.reach(id as usize) || self.nodes.is_short() {
+            self.call_preparer();
+        }
+        Ok(id)
+    }
+
+    #[cold]
+    fn call_preparer(&self) {
+        if let Some(call) = self.preparer.get()
+            && !self.is_called.swap(true, Ordering::SeqCst)
+        {
+            call();
         }
     }
 
@@ -138,3 +179,6 @@ impl Forest {
         write(&self.horizon).retained = retained;
     }
 }
+
+#[cfg(test)]
+mod tests;

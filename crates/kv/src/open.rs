@@ -151,8 +151,9 @@ pub(crate) fn trees(
 
 /// A thread that recovers whenever there is something to do.
 pub(crate) fn spawn_recovery(inner: &Arc<Inner>) -> Option<JoinHandle<()>> {
-    let inner = inner.clone();
-    inner.wake.want();
+    let (inner, wake) = (inner.clone(), inner.wake.clone());
+    wake.want();
+    inner.forest.call_to_prepare(move || wake.want());
     let work = move || {
         while inner.wake.wait() {
             // After an error it is tried again when somebody asks.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use tembo_index::{DeadIntervals, Index, Retained, Surveyor, VersionedIndex, Writer};
+use tembo_index::{DeadIntervals, Forest, Index, Retained, Surveyor, VersionedIndex, Writer};
 use tembo_pool::{Object, Sweep};
 
 use crate::catalogue::open_tree;
@@ -37,6 +37,7 @@ struct Marker<'m> {
     live: u64,
     reached: u64,
     wake: &'m Wake,
+    forest: &'m Forest,
 }
 
 impl Surveyor for Marker<'_> {
@@ -46,6 +47,7 @@ impl Surveyor for Marker<'_> {
         }
         self.reached += 1;
         if self.reached.is_multiple_of(OBJECTS_BETWEEN_YIELDS) {
+            self.forest.prepare();
             std::thread::yield_now();
         }
         Ok(self.sweep.mark(object)?)
@@ -62,8 +64,9 @@ impl Surveyor for Marker<'_> {
 
 impl Inner {
     /// One step: a survey, a batch of nodes scrubbed or of leaves collected, or an index prepared for the
-    /// next open.
+    /// next open. Before it, memory for what is written next.
     pub(crate) fn recovery_step(&self) -> Result<Progress, Error> {
+        self.forest.prepare();
         let mut state = self.lock();
         self.reclaim(&mut state);
         match state.recovery {
@@ -152,8 +155,8 @@ impl Inner {
     fn mark_all(&self, begin: &mut Begin) -> Result<Found, Error> {
         let mut found = Found::default();
         let (retained, dead) = (begin.retained.clone(), begin.dead.clone());
-        let (sweep, wake) = (&mut begin.sweep, &*self.wake);
-        let mut marker = Marker { sweep, unclean: Vec::new(), live: 0, reached: 0, wake };
+        let (sweep, wake, forest) = (&mut begin.sweep, &*self.wake, &*self.forest);
+        let mut marker = Marker { sweep, unclean: Vec::new(), live: 0, reached: 0, wake, forest };
         self.catalogue.tree().survey(&retained, &dead, &mut marker)?;
         let unclean = marker.unclean.drain(..).map(|node| (Scrubbed::Catalogue, node));
         found.unclean.extend(unclean);

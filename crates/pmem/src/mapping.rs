@@ -7,11 +7,11 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// The base is aligned so that large pages can be used.
-const ALIGNMENT: u64 = 2 << 20;
-
 /// Bytes in a page of the machine.
 pub(crate) const PAGE: u64 = 4096;
+
+/// Bytes in a large page: the base is aligned so that they can be used.
+pub(crate) const LARGE_PAGE: u64 = 2 << 20;
 
 /// How a range is backed.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl Mapping {
     }
 
     fn reserve_exactly(reserved: u64) -> io::Result<Mapping> {
-        let span = (reserved + ALIGNMENT) as usize;
+        let span = (reserved + LARGE_PAGE) as usize;
         // SAFETY: a new mapping at an address of the system's choice.
         let start = unsafe {
             mmap_anonymous(
@@ -82,7 +82,7 @@ impl Mapping {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        let head = start.addr().next_multiple_of(ALIGNMENT as usize) - start.addr();
+        let head = start.addr().next_multiple_of(LARGE_PAGE as usize) - start.addr();
         let base = start.cast::<u8>().wrapping_add(head);
         let tail = span - head - reserved as usize;
         if head > 0 {
@@ -164,22 +164,28 @@ impl Mapping {
     /// by the stores, or was too much to ask of an old system.
     pub(crate) fn prepare(&self, from: u64, to: u64) {
         let (from, to) = (from.next_multiple_of(PAGE), to / PAGE * PAGE);
+        self.advise(from, to, Advice::LinuxPopulateWrite);
+    }
+
+    /// Says that pages are to be small, until something else is said. A hint, as the next.
+    pub(crate) fn want_small_pages(&self) {
+        self.advise(0, self.reserved, Advice::LinuxNoHugepage);
+    }
+
+    /// Says that pages are to be large in `from..to`, as far as whole ones lie there. A hint, which the
+    /// system may refuse: then they are small.
+    pub(crate) fn want_large_pages(&self, from: u64, to: u64) {
+        let (from, to) = (from.next_multiple_of(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        self.advise(from, to, Advice::LinuxHugepage);
+    }
+
+    /// Advises about whole pages, of which the content stays.
+    fn advise(&self, from: u64, to: u64, advice: Advice) {
         if from < to && to <= self.reserved {
             let at = self.base.as_ptr().wrapping_add(from as usize).cast();
             // SAFETY: the range is this mapping's; what its pages hold does not change.
-            let _ = unsafe { madvise(at, (to - from) as usize, Advice::LinuxPopulateWrite) };
+            let _ = unsafe { madvise(at, (to - from) as usize, advice) };
         }
-    }
-
-    /// Says that large pages suit what lies behind the first one: who uses no more than that does not
-    /// pay for a whole one. A hint.
-    pub(crate) fn want_large_pages(&self) {
-        let Some(size) = self.reserved.checked_sub(ALIGNMENT).filter(|&size| size > 0) else {
-            return;
-        };
-        let at = self.base.as_ptr().wrapping_add(ALIGNMENT as usize).cast();
-        // SAFETY: the range is this mapping's; what its pages hold does not change.
-        let _ = unsafe { madvise(at, size as usize, Advice::LinuxHugepage) };
     }
 
     /// Drops private copies of whole pages: the next load sees the file.

@@ -1,19 +1,36 @@
 //! A long array of zeros that takes memory only where it is touched: what belongs to the pieces of a
 //! region by their numbers, and is volatile.
+//!
+//! # Large pages
+//! Where much of the table is in use, looking something up is quicker with pages of 2 MiB. But the first to
+//! touch one waits until the system has made all of it: milliseconds in a guest whose memory its host gives
+//! piece by piece. So nobody who works with the values is to be the first. Numbers are used about in their
+//! order; who uses one for the first time says so ([`Table::reach`]), and somebody with time to spare
+//! [prepares](Table::prepare) what comes next. Only there pages are large: whoever comes to where nothing was
+//! prepared touches a small page, because nobody has asked the system for large ones. The first large page's
+//! worth is always of small ones: who uses no more does not pay for a whole one.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
 
 use crate::Error;
-use crate::mapping::{Backing, Base, Mapping};
+use crate::mapping::{Backing, Base, LARGE_PAGE, Mapping, PAGE};
+
+/// So many bytes behind what is in use are to be ready.
+const AHEAD: u64 = LARGE_PAGE / 2;
 
 /// Values that begin as zeros and never move; those not touched cost address space only.
 pub struct Table<T> {
     base: Base,
     len: usize,
-    _mapping: Mapping,
+    mapping: Mapping,
+    /// What is in use begins before this byte.
+    reached: AtomicU64,
+    /// Pages before this byte are ready, or were passed before they were.
+    ready: AtomicU64,
     _values: PhantomData<T>,
 }
 
@@ -23,11 +40,12 @@ unsafe impl<T: Send> Send for Table<T> {}
 unsafe impl<T: Sync> Sync for Table<T> {}
 
 impl<T: FromZeros> Table<T> {
-    /// A table of `len` values.
+    /// A table of `len` values. Those before `old` may all be used soon, whoever comes first: pages are
+    /// large there from the beginning.
     ///
     /// # Errors
     /// [`Error::Io`]: the system has no such address space.
-    pub fn new(len: usize) -> Result<Table<T>, Error> {
+    pub fn new(len: usize, old: usize) -> Result<Table<T>, Error> {
         const {
             assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>());
         }
@@ -35,8 +53,16 @@ impl<T: FromZeros> Table<T> {
         let mapping = Mapping::reserve(size, size)
             .and_then(|mapping| mapping.map(Backing::Anonymous, 0, size).map(|()| mapping))
             .map_err(|error| Error::io("map", std::path::Path::new("memory"), error))?;
-        mapping.want_large_pages();
-        Ok(Table { base: mapping.base(), len, _mapping: mapping, _values: PhantomData })
+        mapping.want_small_pages();
+        mapping.want_large_pages(LARGE_PAGE, (old.min(len) * size_of::<T>()) as u64);
+        Ok(Table {
+            base: mapping.base(),
+            len,
+            mapping,
+            reached: AtomicU64::new(0),
+            ready: AtomicU64::new(LARGE_PAGE),
+            _values: PhantomData,
+        })
     }
 
     /// The value of that number; `None` beyond the end.
@@ -50,17 +76,61 @@ impl<T: FromZeros> Table<T> {
         // dropped before the mapping.
         Some(unsafe { &*at.cast::<T>() })
     }
+
+    /// Says that the value of that number comes into use. Whether [`prepare`](Table::prepare) has
+    /// something to do.
+    #[inline]
+    pub fn reach(&self, index: usize) -> bool {
+        let reached = (index.min(self.len) * size_of::<T>()) as u64;
+        if reached > self.reached.load(Ordering::Relaxed) {
+            self.reached.fetch_max(reached, Ordering::Relaxed);
+        }
+        self.is_short()
+    }
+
+    /// Whether too little is ready behind what is in use.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.ready.load(Ordering::Relaxed) < self.wanted()
+    }
+
+    /// So far pages are to be ready.
+    #[inline]
+    fn wanted(&self) -> u64 {
+        let ahead = self.reached.load(Ordering::Relaxed) + AHEAD;
+        let end = (self.len * size_of::<T>()) as u64;
+        (ahead / LARGE_PAGE * LARGE_PAGE + LARGE_PAGE).min(end / LARGE_PAGE * LARGE_PAGE)
+    }
+
+    /// Makes ready what comes behind what is in use, by large pages where the system has them. `touch`
+    /// stores to a value without changing it, which others may do something with meanwhile.
+    pub fn prepare(&self, touch: impl Fn(&T)) {
+        let (ready, wanted) = (self.ready.load(Ordering::Relaxed), self.wanted());
+        // What has small pages already keeps them.
+        let passed = self.reached.load(Ordering::Relaxed).next_multiple_of(LARGE_PAGE);
+        let from = ready.max(passed);
+        if from < wanted {
+            self.mapping.want_large_pages(from, wanted);
+            // By touching and not by asking the system, which would keep the whole address space locked
+            // until it is done: others want to map.
+            let (first, last) =
+                (from.div_ceil(size_of::<T>() as u64), wanted / size_of::<T>() as u64);
+            let values = first as usize..last as usize;
+            let per_page = (PAGE as usize / size_of::<T>()).max(1);
+            values.step_by(per_page).filter_map(|index| self.get(index)).for_each(touch);
+        }
+        self.ready.fetch_max(wanted, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
     fn values_begin_as_zeros_and_stay_where_they_are() {
         // More than there is memory for.
-        let table = Table::<AtomicU64>::new(1 << 36).unwrap();
+        let table = Table::<AtomicU64>::new(1 << 36, 0).unwrap();
         for index in [0, 1, 511, 512, (1 << 36) - 1] {
             assert_eq!(table.get(index).unwrap().fetch_add(index as u64 + 1, Ordering::Relaxed), 0);
         }
@@ -68,11 +138,11 @@ mod tests {
             assert_eq!(table.get(index).unwrap().load(Ordering::Relaxed), index as u64 + 1);
         }
         assert!(table.get(1 << 36).is_none());
-        assert!(Table::<AtomicU64>::new(0).unwrap().get(0).is_none());
+        assert!(Table::<AtomicU64>::new(0, 0).unwrap().get(0).is_none());
     }
 
     #[test]
     fn what_cannot_be_reserved_is_an_error() {
-        assert!(Table::<AtomicU64>::new(1 << 58).is_err());
+        assert!(Table::<AtomicU64>::new(1 << 58, 0).is_err());
     }
 }

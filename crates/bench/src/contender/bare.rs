@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tembo_index::{
     Clock, DeadIntervals, Direction, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
@@ -49,6 +49,7 @@ impl Bare {
     pub(super) fn over(pool: Pool, size_max: u64, kind: IndexKind) -> Result<Bare, Error> {
         let pool = Arc::new(pool);
         let forest = Arc::new(Forest::new(pool.clone(), size_max)?);
+        prepare_beside(&forest);
         let (dead, retained, mut retired) = Default::default();
         let clock = Clock::new(0);
         let stamp = Stamp::grouped(clock.draw(), LANE);
@@ -184,6 +185,22 @@ impl Contender for Bare {
     fn used_bytes(&self) -> u64 {
         self.pool.usage().allocated_bytes
     }
+}
+
+/// A thread that makes memory ready for the forest while others work, as the store's own does. It ends
+/// with the forest.
+fn prepare_beside(forest: &Arc<Forest>) {
+    let (call, calls) = mpsc::sync_channel(1);
+    forest.call_to_prepare(move || {
+        // Full: he has been called.
+        let _ = call.try_send(());
+    });
+    let forest = Arc::downgrade(forest);
+    std::thread::spawn(move || {
+        while let (Ok(()), Some(forest)) = (calls.recv(), forest.upgrade()) {
+            forest.prepare();
+        }
+    });
 }
 
 /// The value that `put` has written.

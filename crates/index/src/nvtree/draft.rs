@@ -81,7 +81,7 @@ impl NvTree {
         draft: &mut Draft<'_>,
     ) -> Result<Leaf<'f>, Error> {
         let region = self.forest.region();
-        let right = Leaf::at(&self.forest, self.forest.leaf_id(draft.made[0])?)?;
+        let right = Leaf::at(&self.forest, self.forest.new_leaf_id(draft.made[0])?)?;
         let header = self.header_of(leaf, draft)?;
         // ORDER: the leaf is durable before it is linked.
         region

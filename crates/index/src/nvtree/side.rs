@@ -87,6 +87,12 @@ impl Side {
         prefetch(&self.order[0]);
     }
 
+    /// Stores to its memory without changing it.
+    pub(crate) fn touch(&self) {
+        // Succeeds or not: the processor stores in any case.
+        let _ = self.moment.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// When what is read next is read; `None` if it must first be made in this `era`.
     #[inline]
     pub(crate) fn begin(&self, era: u32) -> Option<Moment> {

@@ -33,14 +33,14 @@ struct Space {
 }
 
 impl Arena {
-    /// For the nodes above so many leaves.
+    /// For the nodes above so many leaves, of which `old` may be there already.
     ///
     /// # Errors
     /// [`Error::Pool`]: the system has no such address space.
-    pub(crate) fn new(leaf_count: usize) -> Result<Arena, Error> {
+    pub(crate) fn new(leaf_count: usize, old: usize) -> Result<Arena, Error> {
         let len =
             (leaf_count / LEAVES_PER_NODE).saturating_add(NODES_MIN).min(NodeId::MAX as usize);
-        let nodes = Table::new(len).map_err(tembo_pool::Error::from)?;
+        let nodes = Table::new(len, old / LEAVES_PER_NODE).map_err(tembo_pool::Error::from)?;
         Ok(Arena { nodes, len, space: Mutex::default() })
     }
 
@@ -68,7 +68,19 @@ impl Arena {
             return Err(tembo_pool::Error::PoolFull { size, recovering: false }.into());
         }
         space.frontier += 1;
+        self.nodes.reach(space.frontier);
         Ok((space.frontier - 1) as NodeId)
+    }
+
+    /// Whether too little memory is ready for the nodes that come next.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.nodes.is_short()
+    }
+
+    /// Makes memory ready for them.
+    pub(crate) fn prepare(&self) {
+        self.nodes.prepare(Node::touch);
     }
 
     /// Nobody uses these any more.

@@ -34,7 +34,7 @@ impl Inner {
     /// The inner nodes of one leaf.
     #[cfg(test)]
     pub(crate) fn new(first: LeafId) -> Result<Inner, Error> {
-        let arena = Arc::new(Arena::new(1 << 16)?);
+        let arena = Arc::new(Arena::new(1 << 16, 0)?);
         Inner::load(arena, std::iter::once(Ok((first, [].as_slice()))))
     }
 

@@ -343,6 +343,12 @@ impl Node {
         Ok(Content { level, prefix, entries })
     }
 
+    /// Stores to the node's memory without changing it.
+    pub(super) fn touch(&self) {
+        // Succeeds or not: the processor stores in any case.
+        let _ = self.front.state.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Keeps readers out; for writers, of whom there is one.
     pub(super) fn close(&self) {
         self.front.state.store(self.state(Ordering::Relaxed).next().0, Ordering::Relaxed);

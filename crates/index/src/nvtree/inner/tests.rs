@@ -94,7 +94,7 @@ const SHAPES: &[(&str, Shape)] = &[
 
 /// Inner nodes and what they should say.
 fn arena() -> Arc<Arena> {
-    Arc::new(Arena::new(1 << 16).unwrap())
+    Arc::new(Arena::new(1 << 16, 0).unwrap())
 }
 
 struct House {

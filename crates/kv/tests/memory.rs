@@ -1,0 +1,107 @@
+//! Memory beside the pool: who asks for large pages, and when.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tembo_kv::{Durability, IndexKind, Keyspace, Options, Store};
+use tembo_pool::Geometry;
+
+/// Ascending keys: so many that memory is made ready for what comes next, and so few that it is not.
+const MANY: u64 = 100_000;
+const FEW: u64 = 50_000;
+
+/// Kilobytes.
+const LARGE_PAGE: u64 = 2048;
+
+/// What is asked of the system is of all the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn store(background: bool) -> (Store, Keyspace) {
+    let mut options = Options { index: IndexKind::Nvtree, background, ..Options::default() };
+    options.pool.geometry = Geometry { chunk_size: 4096, node_size: 256 };
+    let store = Store::volatile(&options).unwrap();
+    let space = store.keyspace("a").unwrap();
+    (store, space)
+}
+
+fn put(store: &Store, space: Keyspace, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        store.put(space, &number.to_be_bytes(), &[1; 8], Durability::Buffered).unwrap();
+    }
+}
+
+/// Kilobytes of a line of a file of the process.
+fn kilobytes(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0 kB");
+    line.trim_end_matches("kB").trim().parse().unwrap()
+}
+
+/// Kilobytes for which large pages were asked, and how many of these are in memory.
+fn large() -> (u64, u64) {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut asked, mut there) = (0, 0);
+    let mut rest = smaps.as_str();
+    // The flags are what is told last of each mapping.
+    while let Some((mapping, after)) = rest.split_once("VmFlags:") {
+        let (flags, next) = after.split_once('\n').unwrap_or((after, ""));
+        if flags.split_whitespace().any(|flag| flag == "hg") {
+            asked += kilobytes(mapping, "Size:");
+            there += kilobytes(mapping, "Rss:");
+        }
+        rest = next;
+    }
+    (asked, there)
+}
+
+/// Whether the system knows large pages at all.
+fn has_large_pages() -> bool {
+    std::fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap()
+}
+
+#[test]
+fn a_small_store_takes_little_memory() {
+    let _alone = alone();
+    let anonymous = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        kilobytes(&status, "RssAnon:")
+    };
+    let before = anonymous();
+    let (store, space) = store(true);
+    put(&store, space, 0..100);
+    let taken = anonymous().saturating_sub(before);
+    assert!(taken < LARGE_PAGE, "{taken} KiB");
+    assert_eq!(large(), (0, 0));
+    put(&store, space, 100..FEW);
+    assert_eq!(large(), (0, 0));
+}
+
+#[test]
+fn the_thread_of_a_store_makes_large_pages_ready() {
+    let _alone = alone();
+    let (store, space) = store(true);
+    put(&store, space, 0..MANY);
+    let until = Instant::now() + Duration::from_secs(60);
+    while has_large_pages() && large().0 == 0 {
+        assert!(Instant::now() < until, "nobody has asked for large pages");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(store);
+    assert_eq!(large(), (0, 0));
+}
+
+#[test]
+fn who_maintains_a_store_without_a_thread_makes_them_ready() {
+    let _alone = alone();
+    let (store, space) = store(false);
+    put(&store, space, 0..MANY);
+    assert_eq!(large(), (0, 0));
+    store.maintain(1).unwrap();
+    let (asked, there) = large();
+    // Not left to who comes there first.
+    assert_eq!(asked, there);
+    assert!(asked > 0 || !has_large_pages());
+}

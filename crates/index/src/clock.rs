@@ -36,7 +36,17 @@ impl Clock {
         version
     }
 
-    /// For one change of whoever is the one writer.
+    /// As `draw`, of whom nobody else draws beside: it takes no atomic exchange, which would wait for the fences
+    /// before it.
+    #[inline]
+    fn draw_alone(&self) -> u64 {
+        let version = self.last.load(Ordering::Relaxed) + 1;
+        debug_assert!(version <= VERSION_MAX, "the store has looked before");
+        self.last.store(version, Ordering::Release);
+        version
+    }
+
+    /// For one change of whoever is the one writer: nobody else draws before it is dropped.
     #[inline]
     pub fn turn(&self) -> Turn<'_> {
         Turn { clock: self, below: None, drawn: Cell::new(0) }
@@ -72,19 +82,26 @@ impl Turn<'_> {
     }
 
     /// Draws the next version, which nobody else gets. What was drawn before in the same turn is not used.
-    #[inline]
+    #[inline(always)]
     pub fn draw(&self) -> u64 {
-        let Some(below) = self.below.filter(|_| self.drawn.get() == 0) else {
-            self.drawn.set(self.clock.draw());
-            return self.drawn.get();
+        let version = match self.below {
+            None => self.clock.draw_alone(),
+            Some(below) => self.draw_in_flight(below),
         };
+        self.drawn.set(version);
+        version
+    }
+
+    fn draw_in_flight(&self, below: &AtomicU64) -> u64 {
+        if self.drawn.get() != 0 {
+            return self.clock.draw();
+        }
         // Before the version is drawn, whose drawing releases it. And who finds it in the place of `AT_REST`
         // has to see what came to rest before.
         below.store(self.clock.last(), Ordering::Release);
         let version = self.clock.draw();
         // Others may have drawn in between: they need not wait.
         below.store(version - 1, Ordering::Release);
-        self.drawn.set(version);
         version
     }
 

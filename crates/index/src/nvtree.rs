@@ -83,6 +83,7 @@ use self::format::{CELL_MAGIC, CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell};
 use self::hint::Hinted;
 use self::inner::Inner;
 use self::leaf::Leaf;
+use self::lookup::Wanted;
 use self::open::Opening;
 use self::scan::Sought;
 use crate::error::damaged;
@@ -194,11 +195,17 @@ impl NvTree {
 
 impl VersionedIndex for NvTree {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
-        self.lookup(key, view, |leaf, _, element| leaf.copied_value(element))
+        let mut reached = None;
+        match self.get_usual(key, view.version, &mut reached).value() {
+            Some(value) => Ok(value),
+            None => self.lookup(Wanted::new(key), reached, view, |leaf, _, element| {
+                leaf.copied_value(element)
+            }),
+        }
     }
 
     fn get_at(&self, _place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
-        self.lookup(key, view, |leaf, at, element| leaf.value(at, element))
+        self.lookup(Wanted::new(key), None, view, |leaf, at, element| leaf.value(at, element))
     }
 
     fn look_ahead(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {

@@ -44,6 +44,14 @@ impl Counters {
         add(&BYTES, bytes);
     }
 
+    /// So many calls, each of which stored a word, and the flush of the line that all are in.
+    #[inline(always)]
+    pub(crate) fn stored_in_line(words: u64) {
+        add(&STORES, words);
+        add(&BYTES, 8 * words);
+        add(&LINES, 1);
+    }
+
     /// Lines flushed.
     #[inline(always)]
     pub(crate) fn flushed(lines: u64) {

@@ -35,7 +35,7 @@ pub use latch::{Latch, Latched};
 pub use memory::memory_max;
 pub use observer::{Observer, Stored};
 pub use prefetch::prefetch;
-pub use region::{BYPASS_MIN, Region, RegionOptions, Report, Section};
+pub use region::{BYPASS_MIN, LineStores, Region, RegionOptions, Report, Section};
 pub use table::Table;
 pub use wait::{Yield, lock, park, set_yield, wait, wait_in_round, write};
 pub use word::Word;

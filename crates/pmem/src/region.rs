@@ -6,6 +6,7 @@ mod copy;
 mod create;
 mod format_lines;
 mod grow;
+mod line_stores;
 mod logged;
 mod open;
 mod options;
@@ -34,6 +35,7 @@ use format_lines::FormatLines;
 use logged::Logged;
 
 pub(crate) use create::with_suffix;
+pub use line_stores::LineStores;
 pub use options::RegionOptions;
 pub use report::Report;
 
@@ -331,6 +333,15 @@ impl Region {
         }
     }
 
+    /// The flush of a line, which has been counted.
+    #[cold]
+    fn flush_observed(&self, name: &'static str, line: u64) {
+        if let Some(observer) = &self.observer {
+            observer.flush(name, line, LINE);
+        }
+        self.flush_lines(line, LINE);
+    }
+
     fn flush_lines(&self, offset: u64, len: u64) {
         match &self.backend {
             Backend::Volatile | Backend::Eadr => {}
@@ -361,6 +372,13 @@ impl Region {
             observer.fence(name);
         }
         Counters::fenced();
+        match &self.backend {
+            Backend::Flush(_) => store_fence(),
+            _ => self.fence_otherwise(),
+        }
+    }
+
+    fn fence_otherwise(&self) {
         match &self.backend {
             Backend::Volatile => {}
             Backend::Flush(_) | Backend::Eadr => store_fence(),

@@ -68,13 +68,15 @@ impl<T: FromZeros> Table<T> {
     /// The value of that number; `None` beyond the end.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
-        if index >= self.len {
-            return None;
-        }
-        let at = self.base.at((index * size_of::<T>()) as u64);
-        // SAFETY: in bounds, aligned (the mapping is, to 2 MiB), and zeros are a `T`; it is never moved or
-        // dropped before the mapping.
-        Some(unsafe { &*at.cast::<T>() })
+        self.as_slice().get(index)
+    }
+
+    /// All values.
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: the mapping has room for so many and is aligned, to 2 MiB; zeros are a `T`; they are never
+        // moved, or dropped before the mapping.
+        unsafe { std::slice::from_raw_parts(self.base.at(0).cast::<T>(), self.len) }
     }
 
     /// Says that the value of that number comes into use. Whether [`prepare`](Table::prepare) has

@@ -1,6 +1,6 @@
 //! Every step towards durability has a name and a reason.
 //!
-//! Rule, for calls of a region's `.flush(name, offset, len)`, `.fence(name)`,
+//! Rule, for calls of a region's `.flush(name, offset, len)`, `.flush(name, word)`, `.fence(name)`,
 //! `.commit(name, word, value)` and `.write(name, offset, parts)` (told from other methods of these
 //! names by their number of arguments) outside tests, below `src/` of the crates of [`ROOMS`]:
 //! - `name` is a string literal. In `crates/pmem`, which forwards names, calls without a literal
@@ -16,8 +16,13 @@ use super::source::Source;
 use super::{Finding, Tree};
 
 /// Each method with its number of arguments, and whether it needs its order explained.
-const METHODS: &[(&str, usize, bool)] =
-    &[("flush", 3, true), ("fence", 1, true), ("commit", 3, true), ("write", 3, false)];
+const METHODS: &[(&str, usize, bool)] = &[
+    ("flush", 3, true),
+    ("flush", 2, true),
+    ("fence", 1, true),
+    ("commit", 3, true),
+    ("write", 3, false),
+];
 
 /// The crates that hold a region.
 const ROOMS: &[&str] = &["pmem", "pool", "heap", "index", "array", "fs", "kv"];

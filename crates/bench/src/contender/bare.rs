@@ -2,11 +2,12 @@
 
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tembo_index::{
-    Clock, DeadIntervals, Direction, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
-    VersionedIndex, View, Writer,
+    AT_REST, Clock, DeadIntervals, Direction, Forest, Index, IndexKind, Op, Retained, Retired,
+    Stamp, VersionedIndex, View, Writer,
 };
 use tembo_pool::Pool;
 
@@ -128,7 +129,8 @@ impl Shared for Bare {
         let mut writer = Writer { stamp, dead, retained: &retained, retired: &mut retired };
         let section = self.pool.region().reserve(LINES)?;
         let op = Op::Put { key: &key, value: &[&value] };
-        let existed = self.index.apply_single(op, &self.clock.turn(), &mut writer)?;
+        let below = AtomicU64::new(AT_REST);
+        let existed = self.index.apply_single(op, &self.clock.turn_of(&below), &mut writer)?;
         drop(section);
         if !retired.is_empty() {
             let mut all = self.retired_by_many.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,8 +8,8 @@ use super::element::{Element, LONG, Meta};
 use super::format::DELTA_MAX;
 use super::history;
 use super::leaf::{Leaf, Placed, write};
-use super::lookup::{Found, Spot};
-use super::prints::{self, FREE, STALE, Slots, TOMB, line, print};
+use super::lookup::{Found, Spot, Wanted};
+use super::prints::{FREE, STALE, Slots, TOMB, line, print};
 use super::side::Guard;
 use super::usual::{Effect, SLACK, slot_for};
 use crate::error::damaged;
@@ -59,19 +59,13 @@ impl NvTree {
         how: How<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
-        let (Op::Put { key, .. } | Op::Remove { key }) = op;
-        let hash = prints::hash(key);
-        let usual = match op {
-            Op::Remove { .. } => self.change_usual(key, (Effect::Remove, hash), how, writer),
-            Op::Put { value, .. } => match eight(value) {
-                Some(word) => self.change_usual(key, (Effect::Put(word, 8), hash), how, writer),
-                None => None,
-            },
-        };
-        match usual {
-            Some(existed) => Ok(existed),
-            None => self.change_in_time(op, hash, how, writer),
+        if let Op::Put { key, value } = op
+            && let Some(word) = eight(value)
+            && let Some(existed) = self.put_usual(key, word, how, writer)
+        {
+            return Ok(existed);
         }
+        self.change_in_time(op, how, writer)
     }
 
     /// As `change`, if it takes more than one attempt.
@@ -79,22 +73,21 @@ impl NvTree {
     fn change_in_time(
         &self,
         op: Op<'_>,
-        hash: u64,
         how: How<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
         let (Op::Put { key, .. } | Op::Remove { key }) = op;
+        let wanted = Wanted::new(key);
         let effect = match op {
             Op::Remove { .. } => Some(Effect::Remove),
             Op::Put { value, .. } => short(value),
         };
         loop {
-            let usual =
-                effect.and_then(|effect| self.change_usual(key, (effect, hash), how, writer));
+            let usual = effect.and_then(|effect| self.change_usual(wanted, effect, how, writer));
             if let Some(existed) = usual {
                 return Ok(existed);
             }
-            if let Some(existed) = self.change_any(op, hash, how, writer)? {
+            if let Some(existed) = self.change_any(op, how, writer)? {
                 return Ok(existed);
             }
         }
@@ -105,14 +98,13 @@ impl NvTree {
     fn change_any(
         &self,
         op: Op<'_>,
-        hash: u64,
         how: How<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         let mut record = None;
         let changed = match op {
-            Op::Put { key, value } => self.put((key, hash), value, how, writer, &mut record),
-            Op::Remove { key } => self.remove((key, hash), how, writer, &mut record),
+            Op::Put { key, value } => self.put(key, value, how, writer, &mut record),
+            Op::Remove { key } => self.remove(key, how, writer, &mut record),
         };
         // What was written for an element that did not come to be.
         record.into_iter().for_each(|record| self.forest.pool().free(record));
@@ -121,15 +113,16 @@ impl NvTree {
 
     fn put(
         &self,
-        (key, hash): (&[u8], u64),
+        key: &[u8],
         value: &[&[u8]],
         how: How<'_>,
         writer: &mut Writer<'_>,
         record: &mut Option<Object>,
     ) -> Result<Option<bool>, Error> {
         let value_len = value.iter().map(|part| part.len()).sum::<usize>();
+        let wanted = Wanted::new(key);
         loop {
-            let spot = self.spot_to_change(key, hash, how, writer)?;
+            let spot = self.spot_to_change(wanted, how, writer)?;
             let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
             let shape = spot.placed.shape.with_value(if is_long { LONG } else { value_len });
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
@@ -143,7 +136,7 @@ impl NvTree {
                 self.write_record(size, key, value, how, record)?;
             }
             let payload = match record {
-                Some(record) if is_long => record.to_bits() | hash << 48,
+                Some(record) if is_long => record.to_bits() | wanted.hash << 48,
                 _ => inline(value),
             };
             let element = Element { key: spot.placed.word, payload, shape };
@@ -159,13 +152,14 @@ impl NvTree {
 
     fn remove(
         &self,
-        (key, hash): (&[u8], u64),
+        key: &[u8],
         how: How<'_>,
         writer: &mut Writer<'_>,
         record: &mut Option<Object>,
     ) -> Result<Option<bool>, Error> {
+        let wanted = Wanted::new(key);
         loop {
-            let spot = self.spot_to_change(key, hash, how, writer)?;
+            let spot = self.spot_to_change(wanted, how, writer)?;
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
             let Some(found) = old else { return Ok(Some(false)) };
             let Some(slot) = self.slot_for(&spot, old, how, writer)? else {
@@ -190,7 +184,7 @@ impl NvTree {
                     self.write_record(size, key, &[], how, record)?;
                 }
                 element.shape = spot.placed.shape.with_value(LONG);
-                element.payload = record.map_or(0, Object::to_bits) | hash << 48;
+                element.payload = record.map_or(0, Object::to_bits) | wanted.hash << 48;
             }
             let change = Change { spot: &spot, element, removed: true, old, slot };
             if self.perform(&change, how, writer)? {
@@ -204,13 +198,12 @@ impl NvTree {
     #[inline]
     fn spot_to_change<'f, 'k>(
         &'f self,
-        key: &'k [u8],
-        hash: u64,
+        wanted: Wanted<'k>,
         how: How<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Spot<'f, 'k>, Error> {
         loop {
-            let spot = self.spot(key, hash)?;
+            let spot = self.spot(wanted)?;
             if spot.leaf.side.newest() != ORPHANED {
                 return Ok(spot);
             }
@@ -414,12 +407,8 @@ pub(crate) fn is_shared(
 /// Tells the side-car.
 #[inline]
 fn note(guard: &Guard<'_>, change: &Change<'_, '_, '_>, stamp: Stamp) {
-    if let Some(old) = change.old {
-        guard.set_print(old.slot, STALE);
-    }
     let print = if change.removed { TOMB } else { print(change.spot.hash) };
-    guard.set_print(change.slot, print);
-    guard.set_newest(stamp.version());
+    guard.note(change.old.map(|old| old.slot), (change.slot, print), stamp.version());
 }
 
 /// A value of eight bytes in one part, as a word.

@@ -1,8 +1,8 @@
 //! Whether a key has changed since a version: what a transaction asks when it commits.
 
 use super::NvTree;
-use super::lookup::Spot;
-use super::{history, prints};
+use super::history;
+use super::lookup::{Spot, Wanted};
 use crate::{Error, Stamp, View};
 
 impl NvTree {
@@ -13,9 +13,9 @@ impl NvTree {
         since: u64,
         now: View<'_>,
     ) -> Result<Option<u64>, Error> {
-        let hash = prints::hash(key);
+        let wanted = Wanted::new(key);
         loop {
-            let spot = self.spot(key, hash)?;
+            let spot = self.spot(wanted)?;
             let newest = spot.leaf.side.newest();
             let changed = if newest <= since { Ok(None) } else { spot.changed_after(since, now) };
             if spot.leaf.side.still(spot.moment) {

@@ -3,7 +3,7 @@
 use super::NvTree;
 use super::contents::{Contents, Seen};
 use super::leaf::Leaf;
-use super::prints;
+use super::lookup::Wanted;
 use crate::changes::{Changed, Period, VisitChanged};
 use crate::error::damaged;
 use crate::{Error, Value};
@@ -31,7 +31,7 @@ impl NvTree {
         let mut start = from.to_vec();
         loop {
             // Found anew each time, since merges take leaves away.
-            let spot = self.spot(&start, prints::hash(&start))?;
+            let spot = self.spot(Wanted::new(&start))?;
             let leaf = &spot.leaf;
             let found = gather(leaf, period);
             let next = leaf.high().map(|high| high.map(<[u8]>::to_vec));

@@ -8,6 +8,7 @@ use super::contents::{Contents, Seen, make_locked};
 use super::element::{Element, Meta};
 use super::history::{self, Old};
 use super::leaf::{Leaf, write};
+use super::lookup::Wanted;
 use super::room::erase_slots;
 use super::side::Guard;
 use crate::{Error, Retired, Writer};
@@ -21,7 +22,7 @@ impl NvTree {
         // A leaf that the inner nodes lack could not be unlinked; nor one that the hint has yet to tell of.
         self.complete()?;
         let start = from.unwrap_or_default();
-        let spot = self.spot(start, super::prints::hash(start))?;
+        let spot = self.spot(Wanted::new(start))?;
         let leaf = &spot.leaf;
         let low_len = leaf.low()?.len() as u64;
         // A full pool is collected before any other.

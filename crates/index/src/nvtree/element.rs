@@ -22,13 +22,20 @@ impl Meta {
     /// The stamp over one of two bases, if it is above it and in reach.
     #[inline(always)]
     pub(crate) fn new(stamp: Stamp, removed: bool, which: usize, base: u64) -> Option<Meta> {
-        let delta = stamp.version().checked_sub(base)?;
-        if delta == 0 || delta > u64::from(DELTA_MAX) || stamp.lane() >= LANES {
-            return None;
+        let single = Meta::of_single(stamp.version(), removed, which, base)?;
+        if !stamp.is_grouped() {
+            return Some(single);
         }
-        let lane = if stamp.is_grouped() { u32::from(stamp.lane()) + 1 } else { 0 };
+        let lane = u32::from(stamp.lane()) + 1;
+        (stamp.lane() < LANES).then_some(Meta(single.0 | lane << META_LANE_SHIFT))
+    }
+
+    /// As `new`, of a change that commits by itself.
+    #[inline(always)]
+    pub(crate) fn of_single(version: u64, removed: bool, which: usize, base: u64) -> Option<Meta> {
+        let delta = version.wrapping_sub(base);
         let flags = if removed { META_REMOVED } else { 0 } | if which == 1 { META_BASE } else { 0 };
-        Some(Meta(flags | lane << META_LANE_SHIFT | delta as u32))
+        (1..=u64::from(DELTA_MAX)).contains(&delta).then_some(Meta(flags | delta as u32))
     }
 
     /// Of something that has no delta.
@@ -75,6 +82,12 @@ impl Shape {
         Shape(nibble(key_len) | nibble(value_len) << SHAPE_VALUE_SHIFT | odd)
     }
 
+    /// The key's part, of one that has the leaf's prefix and so many bytes behind it, at most eight.
+    #[inline]
+    pub(crate) fn of_plain_key(len: usize) -> Shape {
+        Shape(len as u32)
+    }
+
     /// Bytes of the key in its word, `None`: more than fit in.
     #[inline]
     pub(crate) fn key_len(self) -> Option<usize> {
@@ -87,6 +100,12 @@ impl Shape {
     pub(crate) fn value_len(self) -> Option<usize> {
         let len = self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG;
         (len <= 8).then_some(len as usize)
+    }
+
+    /// Bytes of key and value, if both are in their words and the key has the leaf's prefix.
+    #[inline]
+    pub(crate) fn plain_lens(self) -> Option<(usize, usize)> {
+        Some((self.key_len()?, self.value_len()?)).filter(|_| !self.is_odd())
     }
 
     #[inline]

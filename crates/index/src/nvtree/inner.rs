@@ -80,6 +80,8 @@ impl Ticket<'_> {
 pub(crate) struct Inner {
     root: AtomicU32,
     arena: Arc<Arena>,
+    /// How heads are compared, if the processor can do it.
+    all_at_once: Option<AllAtOnce>,
     changer: Mutex<Changer>,
 }
 
@@ -114,25 +116,26 @@ impl Inner {
     /// Those of `lows`.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Ticket<'_>), Error> {
-        match self.find_by_heads(key) {
+        match self.find_by_heads(head(key, 0)) {
             Some(found) => Ok(found),
             None => self.seek(Sought::At(key), lows),
         }
     }
 
-    /// As `find`, if nobody changes the nodes on the way and heads alone tell it.
+    /// As `find`, of a key with that head, if nobody changes the nodes on the way and heads alone tell it.
     #[inline(always)]
-    pub(crate) fn find_by_heads(&self, key: &[u8]) -> Option<(LeafId, Ticket<'_>)> {
-        match AllAtOnce::new() {
-            Some(all) => self.walk_by_heads(head(key, 0), all),
-            None => self.walk_by_heads(head(key, 0), OneByOne),
+    pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Ticket<'_>)> {
+        match self.all_at_once {
+            Some(all) => self.walk_by_heads(wanted, all),
+            None => self.walk_by_heads(wanted, OneByOne),
         }
     }
 
     #[inline(always)]
     fn walk_by_heads(&self, wanted: u64, count: impl Count) -> Option<(LeafId, Ticket<'_>)> {
+        let nodes = self.arena.nodes();
         let id = self.root.load(Ordering::Acquire);
-        let mut node = self.arena.get(id)?;
+        let mut node = nodes.get(id as usize)?;
         let mut state = node.begin_plain()?;
         if self.root.load(Ordering::Relaxed) != id {
             return None;
@@ -142,7 +145,7 @@ impl Inner {
             if state.level() == 0 {
                 return node.still(state).then_some((child, Ticket { node, state }));
             }
-            let below = self.arena.get(child)?;
+            let below = nodes.get(child as usize)?;
             let below_state = below.begin_plain()?;
             if !node.still(state) {
                 return None;
@@ -155,7 +158,7 @@ impl Inner {
     /// tell: a hint, which may be outdated.
     pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
         let mut behind = [None; COUNT];
-        if let Some((_, ticket)) = self.find_by_heads(key)
+        if let Some((_, ticket)) = self.find_by_heads(head(key, 0))
             && let Some(place) = ticket.node.place_by_heads(head(key, 0), OneByOne)
         {
             let leaves = ticket.node.children_from(place + 1);

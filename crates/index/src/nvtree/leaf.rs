@@ -329,30 +329,27 @@ pub(crate) fn has_record(line: &Line, at: usize) -> bool {
 #[inline(always)]
 pub(crate) fn write(region: &Region, line: &Line, at: usize, element: &Element, meta: Meta) {
     let (word, shift) = meta_word(line, at);
-    let rest = word.load() & !(u64::from(u32::MAX) << shift);
-    if rest != word.load() {
+    let mask = u64::from(u32::MAX) << shift;
+    let mut stores = region.line_stores();
+    let before = word.load();
+    if before & mask != 0 {
         // ORDER: after the fence of the link or the later element for which it counts no more.
-        region.commit("nvtree.element.reuse", word, rest);
+        stores.commit("nvtree.element.reuse", word, before & !mask);
     }
     let pair = &line.pairs[at];
-    region.store(&pair.key, element.key);
-    region.store(&pair.payload, element.payload);
+    stores.store(&pair.key, element.key);
+    stores.store(&pair.payload, element.payload);
+    let shift_of_shape = 32 + at as u32 * SHAPE_BITS;
     let tail = line.meta_and_shapes.load();
-    let shape_shift = 32 + at as u32 * SHAPE_BITS;
-    let shapes = tail & !(u64::from(SHAPE_MASK) << shape_shift);
-    let shaped = shapes | u64::from(element.shape.0) << shape_shift;
-    let rest = if at < 2 {
-        if shaped != tail {
-            region.store(&line.meta_and_shapes, shaped);
-        }
-        rest
-    } else {
-        shaped
-    };
+    let others = tail & !(u64::from(SHAPE_MASK) << shift_of_shape);
+    let shapes = others | u64::from(element.shape.0) << shift_of_shape;
+    if shapes != tail {
+        stores.store(&line.meta_and_shapes, shapes);
+    }
     // ORDER: after key, payload and shape: same line, store order.
-    region.commit("nvtree.element.publish", word, rest | u64::from(meta.0) << shift);
+    stores.commit("nvtree.element.publish", word, word.load() & !mask | u64::from(meta.0) << shift);
     // ORDER: durable before the fence of whoever commits it.
-    region.flush("nvtree.element.flush", region.offset_of(&line.pairs[0].key), LINE_SIZE);
+    stores.flush("nvtree.element.flush", word);
 }
 
 /// Gives an element other meta bits; not flushed.
@@ -377,11 +374,8 @@ pub(crate) fn erase(region: &Region, line: &Line, at: usize) {
 /// The word that has the meta bits of a place, and where in it they are.
 #[inline]
 fn meta_word(line: &Line, at: usize) -> (&Word, u32) {
-    match at {
-        0 => (&line.metas, 0),
-        1 => (&line.metas, 32),
-        _ => (&line.meta_and_shapes, 0),
-    }
+    let word = if at < 2 { &line.metas } else { &line.meta_and_shapes };
+    (word, 32 * (at as u32 & 1))
 }
 
 impl Lows for Forest {

@@ -4,15 +4,43 @@ use tembo_pmem::prefetch;
 
 use super::NvTree;
 use super::contents::{make, place_of};
-use super::element::{Element, Meta};
+use super::element::{Element, Meta, Shape};
+use super::format::Line;
 use super::leaf::{Leaf, Placed, read_of};
 use super::prints::{Prints, Slots, all_slots, line, print};
 use super::side::{Moment, Traits};
 use super::{history, prints};
+use crate::head::head;
 use crate::{Error, Stamp, View};
 
 /// Lines of a record that are asked for; of those that follow the processor thinks itself.
 const RECORD_LINES: usize = 4;
+
+/// A key that is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'k> {
+    pub(crate) key: &'k [u8],
+    /// Its first eight bytes.
+    head: u64,
+    pub(crate) hash: u64,
+}
+
+/// A key as the elements of a leaf have it, all of whose keys have the leaf's prefix, and behind it no more
+/// than a word.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain {
+    pub(crate) word: u64,
+    /// The key's part of it.
+    pub(crate) shape: Shape,
+}
+
+/// The leaf that a key belongs to, at a moment at which nobody changed it.
+#[derive(Clone, Copy)]
+pub(crate) struct Reached<'f> {
+    pub(crate) leaf: Leaf<'f>,
+    pub(crate) lines: &'f [Line],
+    pub(crate) moment: Moment,
+}
 
 /// A leaf at a moment, and what was read of its side-car then.
 #[derive(Clone, Copy)]
@@ -33,29 +61,67 @@ pub(crate) struct Found {
     pub(crate) meta: Meta,
 }
 
-impl NvTree {
-    /// The leaf that the key belongs to, at a moment at which nobody changed it.
+impl<'k> Wanted<'k> {
     #[inline(always)]
-    pub(crate) fn leaf_of(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
-        match self.leaf_at_once(key, hash) {
+    pub(crate) fn new(key: &'k [u8]) -> Wanted<'k> {
+        Wanted { key, head: head(key, 0), hash: prints::hash(key) }
+    }
+
+    /// As the elements of a leaf of that kind have it; `None`: they may have it otherwise.
+    #[inline(always)]
+    pub(crate) fn plain(&self, traits: Traits) -> Option<Plain> {
+        let prefix_len = usize::from(traits.prefix_len);
+        let rest = self.key.len().checked_sub(prefix_len)?;
+        if traits.guarded || rest > 8 {
+            return None;
+        }
+        let word = match self.key.len() {
+            // The head has all of it.
+            ..=8 => self.head.checked_shl(8 * prefix_len as u32).unwrap_or(0),
+            _ => head(self.key, prefix_len),
+        };
+        Some(Plain { word, shape: Shape::of_plain_key(rest) })
+    }
+}
+
+impl Plain {
+    /// The slot of the newest element of the key, and that: of those with the key's fingerprint.
+    #[inline(always)]
+    pub(crate) fn find(&self, mut matching: Slots, lines: &[Line]) -> Option<(usize, Element)> {
+        matching.find_map(|slot| {
+            let (number, at) = place_of(slot);
+            Some((slot, read_of(lines.get(number)?, at, self.word, self.shape)?))
+        })
+    }
+}
+
+impl NvTree {
+    /// The leaf that the key belongs to.
+    #[inline(always)]
+    pub(crate) fn leaf_of(&self, wanted: Wanted<'_>) -> Result<Reached<'_>, Error> {
+        match self.leaf_at_once(wanted) {
             Some(found) => Ok(found),
-            None => self.leaf_in_time(key, hash),
+            None => self.leaf_in_time(wanted.key, wanted.hash),
         }
     }
 
     /// As `leaf_of`, if nothing is in the way.
     #[inline(always)]
-    pub(crate) fn leaf_at_once(&self, key: &[u8], hash: u64) -> Option<(Leaf<'_>, Moment)> {
+    pub(crate) fn leaf_at_once(&self, wanted: Wanted<'_>) -> Option<Reached<'_>> {
         let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
-        let (id, ticket) = inner.find_by_heads(key)?;
+        let (id, ticket) = inner.find_by_heads(wanted.head)?;
         let leaf = Leaf::at(&self.forest, id).ok()?;
-        leaf.prefetch_line(line(hash, leaf.lines()));
+        let lines = leaf.all_lines().ok()?;
+        // Where its line is full, an element lies in the next.
+        let near = lines.as_ptr().wrapping_add(line(wanted.hash, lines.len()));
+        prefetch(near);
+        prefetch(near.wrapping_add(1));
         let moment = leaf.side.begin_now(self.forest.era())?;
-        ticket.still().then_some((leaf, moment))
+        ticket.still().then_some(Reached { leaf, lines, moment })
     }
 
     #[inline(never)]
-    fn leaf_in_time(&self, key: &[u8], hash: u64) -> Result<(Leaf<'_>, Moment), Error> {
+    fn leaf_in_time(&self, key: &[u8], hash: u64) -> Result<Reached<'_>, Error> {
         let inner = self.inner()?;
         loop {
             let was_whole = self.opening.is_whole();
@@ -67,16 +133,17 @@ impl NvTree {
                 continue;
             };
             if ticket.still() && (was_whole || self.covers(&leaf, moment, key)?) {
-                return Ok((leaf, moment));
+                return Ok(Reached { lines: leaf.all_lines()?, leaf, moment });
             }
         }
     }
 
     /// As `leaf_of`, with what the side-car says.
     #[inline]
-    pub(crate) fn spot<'f, 'k>(&'f self, key: &'k [u8], hash: u64) -> Result<Spot<'f, 'k>, Error> {
+    pub(crate) fn spot<'f, 'k>(&'f self, wanted: Wanted<'k>) -> Result<Spot<'f, 'k>, Error> {
+        let Wanted { key, hash, .. } = wanted;
         loop {
-            let (leaf, moment) = self.leaf_of(key, hash)?;
+            let Reached { leaf, moment, .. } = self.leaf_of(wanted)?;
             let (prints, traits) = leaf.side.prints();
             match leaf.place(key, traits) {
                 Ok(placed) => return Ok(Spot { leaf, moment, prints, traits, placed, hash }),
@@ -111,23 +178,27 @@ impl NvTree {
         Ok(())
     }
 
-    /// What `take` makes of the element that the view sees, with the place of its payload.
-    #[inline]
+    /// What `take` makes of the element that the view sees, with the place of its payload. The leaf may have
+    /// been reached before.
+    #[inline(never)]
     pub(crate) fn lookup<'f, T>(
         &'f self,
-        key: &[u8],
+        wanted: Wanted<'_>,
+        mut before: Option<Reached<'f>>,
         view: View<'_>,
         take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        let hash = prints::hash(key);
         loop {
-            let (leaf, moment) = self.leaf_of(key, hash)?;
-            let value = if leaf.side.newest() <= view.version {
-                newest(&leaf, key, hash, &take)
-            } else {
-                self.lookup_among_all(key, hash, view, &take)
+            let reached = match before.take() {
+                Some(reached) => reached,
+                None => self.leaf_of(wanted)?,
             };
-            if leaf.side.still(moment) {
+            let value = if reached.leaf.side.newest() <= view.version {
+                newest(&reached, wanted, &take)
+            } else {
+                self.lookup_among_all(wanted, view, &take)
+            };
+            if reached.leaf.side.still(reached.moment) {
                 return value;
             }
         }
@@ -137,13 +208,12 @@ impl NvTree {
     #[cold]
     fn lookup_among_all<'f, T>(
         &'f self,
-        key: &[u8],
-        hash: u64,
+        wanted: Wanted<'_>,
         view: View<'_>,
         take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
         loop {
-            let spot = self.spot(key, hash)?;
+            let spot = self.spot(wanted)?;
             let value = match spot.seen_among_all(view) {
                 Ok(Some((at, element))) => take(&spot.leaf, at, &element).map(Some),
                 Ok(None) => Ok(None),
@@ -158,21 +228,17 @@ impl NvTree {
 
 /// What `take` makes of the newest element of the key in a leaf, unless that is a removal. The key's record
 /// must be safe to read: its version pinned, or the caller the writer.
-#[inline(always)]
 fn newest<'f, T>(
-    leaf: &Leaf<'f>,
-    key: &[u8],
-    hash: u64,
+    Reached { leaf, lines, .. }: &Reached<'f>,
+    wanted: Wanted<'_>,
     take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
 ) -> Result<Option<T>, Error> {
     let (bytes, traits) = leaf.side.bytes();
-    let placed = leaf.place(key, traits)?;
-    let lines = leaf.all_lines()?;
-    for slot in Slots(bytes.equal(print(hash)) & all_slots(lines.len())) {
+    let placed = leaf.place(wanted.key, traits)?;
+    for slot in Slots(bytes.equal(print(wanted.hash)) & all_slots(lines.len())) {
         let (number, at) = place_of(slot);
-        let element =
-            lines.get(number).and_then(|line| read_of(line, at, placed.word, placed.shape));
-        if let Some(element) = element
+        let line = lines.get(number);
+        if let Some(element) = line.and_then(|line| read_of(line, at, placed.word, placed.shape))
             && leaf.is_of(&element, &placed)?
         {
             return take(leaf, leaf.payload_offset(slot), &element).map(Some);

@@ -11,7 +11,7 @@ use super::contents::{Contents, Seen, compare, is_needed, place_of, set};
 use super::element::Meta;
 use super::history::{self, Old};
 use super::leaf::{Leaf, publish, write};
-use super::lookup::Spot;
+use super::lookup::{Spot, Wanted};
 use super::prints::FREE;
 use super::room::erase_slots;
 use crate::error::damaged;
@@ -90,7 +90,7 @@ impl NvTree {
             let (own, late) = (meta_of(orphan.stamp, bases), meta_of(visible, bases));
             let Some(meta) = own.or(late) else {
                 drop(guard);
-                return self.rebase(&self.spot(spot.placed.key(), spot.hash)?, how, writer);
+                return self.rebase(&self.spot(Wanted::new(spot.placed.key()))?, how, writer);
             };
             if own.is_some() {
                 adopted.push(orphan);

@@ -7,11 +7,11 @@
 use std::ops::Bound;
 
 use super::NvTree;
-use super::contents::{Contents, make, make_order, place_of};
+use super::contents::{Contents, make, order_of, place_of};
 use super::element::Element;
 use super::format::SLOTS_MAX;
 use super::leaf::{Leaf, read};
-use super::prints;
+use super::lookup::Wanted;
 use super::side::Moment;
 use crate::error::damaged;
 use crate::range::Range;
@@ -111,7 +111,7 @@ impl NvTree {
             let (leaf, moment) = match spot.take() {
                 Some(spot) => spot,
                 None => {
-                    let spot = self.spot(&start, prints::hash(&start))?;
+                    let spot = self.spot(Wanted::new(&start))?;
                     (spot.leaf, spot.moment)
                 }
             };
@@ -247,12 +247,19 @@ impl Shown {
             self.read_all(leaf, view)?;
             return Ok(Some(moment));
         }
-        let Some(order) = leaf.side.order() else {
-            let Some(guard) = leaf.side.lock_at(moment) else { return Ok(None) };
-            let Err(error) = make_order(leaf, &guard) else { return Ok(None) };
-            // Damage, at this moment still.
-            guard.unchanged();
-            return Err(error);
+        let order = match leaf.side.order(moment) {
+            Some(order) => order,
+            None => {
+                let Some(guard) = leaf.side.lock_at(moment) else { return Ok(None) };
+                match order_of(leaf, &guard) {
+                    Ok(order) => guard.set_order(order),
+                    Err(error) => {
+                        // Damage, at this moment still.
+                        guard.unchanged();
+                        return Err(error);
+                    }
+                }
+            }
         };
         let lines = leaf.all_lines()?;
         let elements = order.iter().map(|slot| {
@@ -304,46 +311,37 @@ impl Shown {
             to = position(elements, |element| Ok(walk.range.ends_after(&leaf.key_of(element)?)))?;
         }
         let inside = elements.get(from..to).unwrap_or_default();
-        let mut show = |element: &Element| show(leaf, element, key, visit);
         match walk.direction {
-            Direction::Forward => all_shown(inside.iter(), &mut show),
-            Direction::Backward => all_shown(inside.iter().rev(), &mut show),
+            Direction::Forward => show(leaf, inside.iter(), key, visit),
+            Direction::Backward => show(leaf, inside.iter().rev(), key, visit),
         }
     }
 }
 
-/// Shows them until that is enough; whether it was not.
+/// Shows elements of a leaf until that is enough; whether it was not. In `key` is the leaf's prefix, and room
+/// for eight bytes behind it.
 #[inline]
-fn all_shown<'e>(
+fn show<'e>(
+    leaf: &Leaf<'_>,
     elements: impl Iterator<Item = &'e Element>,
-    show: &mut impl FnMut(&Element) -> Result<bool, Error>,
+    key: &mut [u8],
+    visit: &mut Visit<'_>,
 ) -> Result<bool, Error> {
+    let prefix_len = key.len().saturating_sub(8);
     for element in elements {
-        if !show(element)? {
+        let is_shown = match (element.shape.plain_lens(), key.last_chunk_mut::<8>()) {
+            (Some((key_len, value_len)), Some(rest)) => {
+                *rest = element.key.to_be_bytes();
+                let value = element.payload.to_le_bytes();
+                visit(key.get(..prefix_len + key_len).unwrap_or_default(), &value[..value_len])
+            }
+            _ => visit(&leaf.key_of(element)?, &leaf.copied_value(element)?),
+        };
+        if !is_shown {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// Shows one element of a leaf, with the leaf's prefix and room for eight bytes in `key`.
-#[inline]
-fn show(
-    leaf: &Leaf<'_>,
-    element: &Element,
-    key: &mut [u8],
-    visit: &mut Visit<'_>,
-) -> Result<bool, Error> {
-    let (key_len, value_len) = (element.shape.key_len(), element.shape.value_len());
-    if let (Some(key_len), Some(value_len), false) = (key_len, value_len, element.shape.is_odd())
-        && let Some(rest) = key.last_chunk_mut::<8>()
-    {
-        *rest = element.key.to_be_bytes();
-        let name_len = key.len() - 8 + key_len;
-        let value = element.payload.to_le_bytes();
-        return Ok(visit(&key[..name_len], &value[..value_len]));
-    }
-    Ok(visit(&leaf.key_of(element)?, &leaf.copied_value(element)?))
 }
 
 /// Which ends of the range may lie in a leaf.

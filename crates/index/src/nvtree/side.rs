@@ -4,10 +4,10 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use tembo_pmem::{prefetch, wait_in_round};
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::format::SLOTS_MAX;
-use super::prints::{Prints, WORDS};
+use super::prints::{Prints, STALE, WORDS};
 use crate::simd::Bytes48;
 
 /// The sequence's own bits; the era is above them.
@@ -15,9 +15,9 @@ const SEQUENCE_BITS: u32 = 32;
 const LOCKED: u64 = 1;
 /// In the last word of the prints: see [`Traits`].
 const TRAITS_SHIFT: u32 = 40;
-/// The last byte of the order says whether there is one.
-const ORDER_MADE: u64 = 1 << 56;
-const ORDER_COUNT_SHIFT: u32 = 48;
+/// The last word of the order: the sequence below, the number above it, and whether there ever was one.
+const ORDER_MADE: u64 = 1 << 63;
+const ORDER_COUNT_SHIFT: u32 = 32;
 const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6);
 
 /// Sequence and era at which something was read.
@@ -67,7 +67,8 @@ pub(crate) struct Side {
     newest: AtomicU64,
     /// Fingerprints by slot, and the traits in what the slots leave.
     prints: [AtomicU64; WORDS],
-    /// The slots of the newest elements in the order of their keys, how many, and whether it is made.
+    /// The slots of the newest elements in the order of their keys, their number, and the sequence at which
+    /// that is so: whoever changes the leaf need not touch it.
     order: [AtomicU64; WORDS + 1],
     /// The base of new elements.
     base: AtomicU64,
@@ -147,13 +148,12 @@ impl Side {
         (Bytes48::load(&self.prints), Traits::from_bits(last >> TRAITS_SHIFT))
     }
 
-    /// The slots of the newest elements in the order of their keys, if that was made.
+    /// The slots of the newest elements in the order of their keys at that moment, if somebody has made it.
     #[inline]
-    pub(crate) fn order(&self) -> Option<Order> {
-        let tail = self.order[WORDS].load(Ordering::Relaxed);
-        (tail & ORDER_MADE != 0).then(|| {
-            let word = |at: usize| self.order[at].load(Ordering::Relaxed).to_le_bytes();
-            let slots = std::array::from_fn(word);
+    pub(crate) fn order(&self, moment: Moment) -> Option<Order> {
+        let tail = self.order[WORDS].load(Ordering::Acquire);
+        (tail & ORDER_MADE != 0 && tail as u32 == moment.0 as u32).then(|| {
+            let slots = std::array::from_fn(|at| self.order[at].load(Ordering::Relaxed).to_le());
             Order { slots, count: (tail >> ORDER_COUNT_SHIFT & 0xff) as usize }
         })
     }
@@ -187,13 +187,14 @@ impl Side {
 /// Slots in the order of their keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Order {
-    slots: [[u8; 8]; WORDS],
+    /// Bytes, in the order of memory.
+    slots: [u64; WORDS],
     count: usize,
 }
 
 impl Order {
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
-        let slots = &self.slots.as_flattened()[..self.count.min(SLOTS_MAX)];
+        let slots = &self.slots.as_bytes()[..self.count.min(SLOTS_MAX)];
         slots.iter().map(|&slot| usize::from(slot))
     }
 
@@ -201,7 +202,7 @@ impl Order {
     pub(crate) fn of(slots: impl Iterator<Item = usize>) -> Order {
         let mut order = Order::default();
         for slot in slots.take(SLOTS_MAX) {
-            order.slots.as_flattened_mut()[order.count] = slot as u8;
+            order.slots.as_mut_bytes()[order.count] = slot as u8;
             order.count += 1;
         }
         order
@@ -223,24 +224,32 @@ impl Guard<'_> {
         self.side.prints()
     }
 
-    /// Replaces the fingerprints; the order is no longer known.
+    /// Replaces the fingerprints.
     #[inline]
     pub(crate) fn set_prints(&self, prints: &Prints, traits: Traits) {
         for (at, word) in self.side.prints.iter().enumerate() {
             let tail = if at == WORDS - 1 { traits.to_bits() << TRAITS_SHIFT } else { 0 };
             word.store(prints.word(at) | tail, Ordering::Relaxed);
         }
-        self.side.order[WORDS].store(0, Ordering::Relaxed);
     }
 
-    /// Replaces a fingerprint; the order is no longer known.
+    /// Replaces a fingerprint.
     #[inline]
     pub(crate) fn set_print(&self, slot: usize, print: u8) {
         let Some(word) = self.side.prints.get(slot / 8) else { return };
         let shift = slot % 8 * 8;
         let rest = word.load(Ordering::Relaxed) & !(0xff << shift);
         word.store(rest | u64::from(print) << shift, Ordering::Relaxed);
-        self.side.order[WORDS].store(0, Ordering::Relaxed);
+    }
+
+    /// Tells of an element of that version in a slot, with the fingerprint, which ends what is in `old`.
+    #[inline(always)]
+    pub(crate) fn note(&self, old: Option<usize>, (slot, print): (usize, u8), version: u64) {
+        if let Some(old) = old {
+            self.set_print(old, STALE);
+        }
+        self.set_print(slot, print);
+        self.set_newest(version);
     }
 
     #[inline]
@@ -254,12 +263,17 @@ impl Guard<'_> {
         self.side.base.store(base, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_order(&self, order: &Order) {
+    /// Says in which order the keys are, and lets go: nothing else was changed.
+    pub(crate) fn set_order(self, order: Order) -> Order {
         for (word, slots) in self.side.order.iter().zip(order.slots) {
-            word.store(u64::from_le_bytes(slots), Ordering::Relaxed);
+            word.store(u64::from_le(slots), Ordering::Relaxed);
         }
-        let tail = ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT;
-        self.side.order[WORDS].store(tail, Ordering::Relaxed);
+        let sequence = self.side.moment.load(Ordering::Relaxed) & !LOCKED & u64::from(u32::MAX);
+        let tail = ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT | sequence;
+        // Who finds the sequence finds the slots: no other sequence tells of them.
+        self.side.order[WORDS].store(tail, Ordering::Release);
+        self.unchanged();
+        order
     }
 
     /// Lets go of what was not changed: whoever has read it need not read it again.
@@ -287,8 +301,12 @@ impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         let moment = self.side.moment.load(Ordering::Relaxed);
-        let (era, sequence) = (moment >> SEQUENCE_BITS, moment as u32);
-        let next = era << SEQUENCE_BITS | u64::from(sequence.wrapping_add(1));
+        let sequence = (moment as u32).wrapping_add(1);
+        if sequence == 0 {
+            // From here on sequences come again.
+            self.side.order[WORDS].store(0, Ordering::Relaxed);
+        }
+        let next = moment >> SEQUENCE_BITS << SEQUENCE_BITS | u64::from(sequence);
         self.side.moment.store(next, Ordering::Release);
     }
 }

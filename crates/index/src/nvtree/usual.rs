@@ -1,19 +1,19 @@
-//! The usual change: key and value are short, nobody needs old versions of the leaf, and there is a
-//! slot. It is what `change.rs` does, without what that must be ready for; that and nothing else is
-//! why it is there twice: a fence takes as long as some hundred instructions, and a processor that
-//! comes to the end of one change early begins the next while the fence of the first lasts.
+//! The usual lookup and the usual change: key and value are short, nobody needs old versions of the leaf, and
+//! there is a slot. It is what `lookup.rs` and `change.rs` do, without what these must be ready for; that and
+//! nothing else is why it is there twice. A processor looks some four hundred instructions ahead: if a search
+//! takes fewer, the next one's lines are fetched while this one waits for its own. And it goes on behind a
+//! fence, with the next search, for as long as no more than about a hundred stores wait for the fence. So:
+//! few instructions, fewer stores, and what is kept in registers is not for what seldom happens.
 
 use super::NvTree;
 use super::change::How;
 use super::contents::place_of;
-use super::element::{Element, Meta, Shape};
-use super::format::{DELTA_MAX, Line};
-use super::leaf::{Leaf, has_record, read_of, write};
+use super::element::{Element, Meta};
+use super::format::DELTA_MAX;
+use super::leaf::{Leaf, has_record, write};
+use super::lookup::{Reached, Wanted};
 use super::prints::{FREE, STALE, Slots, TOMB, all_slots, line, print};
-use super::side::Traits;
-use crate::record::head;
-use crate::simd::Bytes48;
-use crate::{Retained, Stamp, Writer};
+use crate::{Value, Writer};
 
 // What is not above this mark is in a slot that nobody needs.
 const _: () = assert!(FREE < STALE && STALE < TOMB);
@@ -29,88 +29,135 @@ pub(crate) enum Effect {
     Remove,
 }
 
-/// A key in a leaf whose keys all have the prefix.
-struct Plain {
+/// What a usual lookup has found, in two registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Looked {
+    /// The value's bytes.
     word: u64,
-    shape: Shape,
-    hash: u64,
+    /// How many, or one of the following.
+    len: u8,
+}
+
+const MISSING: u8 = 9;
+const UNUSUAL: u8 = 10;
+
+impl Looked {
+    const NOTHING: Looked = Looked { word: 0, len: MISSING };
+    const UNUSUAL: Looked = Looked { word: 0, len: UNUSUAL };
+
+    /// The value, if there is one; `None`: the lookup is not usual.
+    #[inline(always)]
+    pub(crate) fn value<'f>(self) -> Option<Option<Value<'f>>> {
+        match self.len {
+            UNUSUAL => None,
+            MISSING => Some(None),
+            len => Some(Some(Value::copy(self.word, len.into()))),
+        }
+    }
 }
 
 impl NvTree {
+    /// The newest value of the key, if that is what a version sees. If not, the leaf may have been
+    /// `reached`.
+    #[inline(always)]
+    pub(crate) fn get_usual<'f>(
+        &'f self,
+        key: &[u8],
+        version: u64,
+        reached: &mut Option<Reached<'f>>,
+    ) -> Looked {
+        let wanted = Wanted::new(key);
+        let Some(at) = self.leaf_at_once(wanted) else { return Looked::UNUSUAL };
+        let Reached { leaf: Leaf { side, .. }, lines, moment } = at;
+        let (bytes, traits) = side.bytes();
+        let matching = bytes.equal(print(wanted.hash)) & all_slots(lines.len());
+        let looked = match wanted.plain(traits) {
+            Some(plain) if side.newest() <= version => match plain.find(Slots(matching), lines) {
+                None => Some(Looked::NOTHING),
+                Some((_, Element { payload, shape, .. })) => {
+                    shape.value_len().map(|len| Looked { word: payload, len: len as u8 })
+                }
+            },
+            _ => None,
+        };
+        match looked.filter(|_| side.still(moment)) {
+            Some(looked) => looked,
+            None => {
+                *reached = Some(at);
+                Looked::UNUSUAL
+            }
+        }
+    }
+
+    /// Puts eight bytes; as `change_usual`.
+    #[inline(never)]
+    pub(crate) fn put_usual(
+        &self,
+        key: &[u8],
+        value: u64,
+        how: How<'_>,
+        writer: &Writer<'_>,
+    ) -> Option<bool> {
+        self.change_usual(Wanted::new(key), Effect::Put(value, 8), how, writer)
+    }
+
     /// Performs the change if it is usual; whether the key was there. `None`: it is not, or somebody
     /// was quicker, and nothing has changed.
     #[inline(always)]
     pub(crate) fn change_usual(
         &self,
-        key: &[u8],
-        (effect, hash): (Effect, u64),
+        wanted: Wanted<'_>,
+        effect: Effect,
         how: How<'_>,
         writer: &Writer<'_>,
     ) -> Option<bool> {
-        let (leaf, moment) = self.leaf_at_once(key, hash)?;
-        leaf.side.prefetch_rest();
-        let (bytes, traits) = leaf.side.bytes();
-        let key_len = key.len().checked_sub(traits.prefix_len.into()).filter(|&len| len <= 8)?;
-        if !is_calm(&leaf, traits, writer.retained) {
+        let Reached { leaf: Leaf { side, .. }, lines, moment } = self.leaf_at_once(wanted)?;
+        side.prefetch_rest();
+        let (all, own) = (all_slots(lines.len()), print(wanted.hash));
+        let (bytes, traits) = side.bytes();
+        let (matching, usable) = (bytes.equal(own) & all, bytes.at_most(STALE) & all);
+        let plain = wanted.plain(traits)?;
+        if !writer.retained.needs_no_past(side.newest()) {
             return None;
         }
-        let (word, shape) = (head(key, traits.prefix_len), Shape::new(key_len, 0, false));
-        let lines = leaf.all_lines().ok()?;
-        let old = Plain { word, shape, hash }.find(bytes, lines);
-        let element = match (effect, old) {
+        let old = plain.find(Slots(matching), lines);
+        let (element, new, removed) = match (effect, old) {
             (Effect::Put(payload, len), _) => {
-                Element { key: word, payload, shape: shape.with_value(len) }
+                let shape = plain.shape.with_value(len);
+                (Element { key: plain.word, payload, shape }, own, false)
             }
-            (Effect::Remove, None) => return leaf.side.still(moment).then_some(false),
-            (Effect::Remove, Some((_, element))) => element,
+            (Effect::Remove, None) => return side.still(moment).then_some(false),
+            (Effect::Remove, Some((_, element))) => (element, TOMB, true),
         };
-        let slot =
-            slot_for(Slots(bytes.at_most(STALE) & all_slots(lines.len())), hash, lines.len())?;
+        let slot = slot_for(Slots(usable), wanted.hash, lines.len())?;
         let (number, at) = place_of(slot);
         let line = lines.get(number)?;
         if element.record().is_some() || has_record(line, at) {
             return None;
         }
-        let base = leaf.side.base();
+        let base = side.base();
         if how.version(writer).saturating_sub(base) > u64::from(DELTA_MAX) - SLACK {
             return None;
         }
         let region = self.forest.region();
         let _section = region.reserve(1).ok()?;
-        let guard = leaf.side.lock_at(moment)?;
-        let stamp = match how {
-            How::Grouped => writer.stamp,
-            How::Single(turn) => Stamp::single(turn.draw(), writer.stamp.lane()),
+        let guard = side.lock_at(moment)?;
+        let (version, meta) = match how {
+            How::Grouped => {
+                (writer.stamp.version(), Meta::new(writer.stamp, removed, traits.base, base)?)
+            }
+            How::Single(turn) => {
+                let version = turn.draw();
+                (version, Meta::of_single(version, removed, traits.base, base)?)
+            }
         };
-        let removed = matches!(effect, Effect::Remove);
-        let meta = Meta::new(stamp, removed, traits.base, base)?;
         write(region, line, at, &element, meta);
-        if let Some((old, _)) = old {
-            guard.set_print(old, STALE);
-        }
-        guard.set_print(slot, if removed { TOMB } else { print(hash) });
-        guard.set_newest(stamp.version());
+        guard.note(old.map(|(slot, _)| slot), (slot, new), version);
         if let How::Single(_) = how {
             // ORDER: durable before anybody is told, and before another writer comes.
             region.fence("nvtree.usual.fence");
         }
         Some(old.is_some())
-    }
-}
-
-/// Whether what was ended in the leaf is needed by nobody, and all its keys have the prefix.
-#[inline]
-fn is_calm(leaf: &Leaf<'_>, traits: Traits, retained: &Retained) -> bool {
-    !traits.guarded && retained.needs_no_past(leaf.side.newest())
-}
-
-impl Plain {
-    #[inline(always)]
-    fn find(&self, bytes: Bytes48, lines: &[Line]) -> Option<(usize, Element)> {
-        Slots(bytes.equal(print(self.hash)) & all_slots(lines.len())).find_map(|slot| {
-            let (number, at) = place_of(slot);
-            Some((slot, read_of(lines.get(number)?, at, self.word, self.shape)?))
-        })
     }
 }
 

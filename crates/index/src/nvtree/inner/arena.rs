@@ -48,6 +48,12 @@ impl Arena {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// All nodes by their ids, those that nobody uses included.
+    #[inline]
+    pub(super) fn nodes(&self) -> &[Node] {
+        self.nodes.as_slice()
+    }
+
     /// The node of that id; `None` if there can be none.
     #[inline]
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {

@@ -10,6 +10,7 @@ use super::node::WIDTH;
 use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
+use crate::simd::AllAtOnce;
 
 /// Children that a node is given: it takes some more before it splits.
 const FILL: usize = WIDTH * 3 / 4;
@@ -61,7 +62,8 @@ impl Inner {
             }
         };
         let changer = loader.changer;
-        Ok(Inner { root: AtomicU32::new(root), arena, changer: Mutex::new(changer) })
+        let all_at_once = AllAtOnce::new();
+        Ok(Inner { root: AtomicU32::new(root), arena, all_at_once, changer: Mutex::new(changer) })
     }
 }
 

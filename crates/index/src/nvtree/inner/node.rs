@@ -135,7 +135,7 @@ impl Shape {
 
 impl Heads {
     /// The place of the last one that is not above `wanted`; the first is taken to be so.
-    #[inline]
+    #[inline(always)]
     fn last_not_above(&self, wanted: u64, count: impl Count) -> usize {
         count.not_above(&self.0, wanted) % BLOCK
     }
@@ -227,15 +227,15 @@ impl Node {
 
     /// The place of the separator that is sought in a plain node, if heads can tell: `wanted` is the head of
     /// what is sought. Separator 0 is taken to be at or below it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place_by_heads(&self, wanted: u64, count: impl Count) -> Option<usize> {
         let place = self.place_of_head(wanted, count);
         // What stands behind the last child equals the head that finds it.
-        (place == 0 || self.head(place) != wanted).then_some(place)
+        (self.head(place) != wanted).then_some(place)
     }
 
     /// The last place whose head is not above `wanted`, children or none.
-    #[inline]
+    #[inline(always)]
     fn place_of_head(&self, wanted: u64, count: impl Count) -> usize {
         let block = self.samples.last_not_above(wanted, count) % BLOCKS;
         block * BLOCK + self.blocks[block].heads.last_not_above(wanted, count)

@@ -1,7 +1,11 @@
 //! What several threads do to one tree at the same time. Nothing that is unlinked is given back
 //! meanwhile, for nobody says what he reads.
 
-use tembo_index::{Clock, Op as Change, Retained, Retired, Stamp, VersionedIndex, View, Writer};
+use std::sync::atomic::AtomicU64;
+
+use tembo_index::{
+    AT_REST, Clock, Op as Change, Retained, Retired, Stamp, VersionedIndex, View, Writer,
+};
 use tembo_pmem::Region;
 
 use super::super::model::{Map, Write};
@@ -31,7 +35,9 @@ impl Shelf {
     ) -> Result<bool, String> {
         let stamp = Stamp::single(clock.last(), LANE);
         let mut writer = Writer { stamp, dead: &self.dead, retained, retired };
-        let existed = self.tree.apply_single(change, &clock.turn(), &mut writer).map_err(text)?;
+        let below = AtomicU64::new(AT_REST);
+        let turn = clock.turn_of(&below);
+        let existed = self.tree.apply_single(change, &turn, &mut writer).map_err(text)?;
         existed.ok_or_else(|| "a tree whose changes commit by themselves".to_owned())
     }
 

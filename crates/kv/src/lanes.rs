@@ -8,12 +8,23 @@
 //! while he has his lock: no change begins in a lane, none is under way, and what they have left is his.
 //! After so many changes every lane goes by his lock once, so that nothing stays for long.
 //!
+//! # Whose a lane is
+//! Most lanes have an owner, the thread of their [number](tembo_pmem::thread_number). After a few changes a lane is
+//! lent to him ([`Latch::lend`]), and he comes in by a store: the fence of his last change is still under way,
+//! and an atomic exchange would wait for it. Threads with greater numbers, and who comes to his lane while he is in
+//! it, share the other lanes.
+//!
 //! # Why nothing is missed when the lanes are closed
 //! A thread locks its lane, then looks whether the lanes are open. The writer shuts the gate, then locks each
 //! lane in turn. Of the two locks of a lane one is first: if the thread's, the writer waits for the end of
 //! its change; if the writer's, the thread finds the gate shut. Only lanes that have *joined* since the
 //! last time are locked: a thread joins before it looks at the gate, and the writer asks who has joined after
 //! he has shut it, all sequentially consistent; so he finds the lane, or the lane finds the gate shut.
+//! A lane is lent after it was let in, and taken back as it is locked: so who comes in by a store has joined and
+//! may go on, and needs not look at the gate.
+//!
+//! To take lanes back costs a call of the system, and where other threads run, some microseconds. So a lane is
+//! lent only after as many changes as take about that time, and no lane calls for the writer very often.
 //!
 //! # One thread alone
 //! If the writer finds that there were changes in one lane only since the last time, he opens that one: then
@@ -26,21 +37,26 @@ mod tests;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tembo_index::{IndexKind, Retained, Retired};
-use tembo_pmem::{Latch, Latched};
+use tembo_pmem::{Latch, Latched, thread_number};
 
 use crate::inner::{Current, Inner};
-use crate::reading::thread_number;
 use crate::visible::{Visible, bits};
 use crate::writer::WriterState;
 
 /// So many threads at a time; who comes then waits for one of them.
 pub(crate) const LANE_COUNT: usize = 64;
 
-/// Changes in a lane before one goes by the writer's lock.
-const CHANGES_MAX: u32 = 256;
+/// Lanes from the first on that have owners.
+const OWNED_COUNT: usize = 48;
 
-/// Unlinked objects in a lane before one goes by the writer's lock.
-const UNLINKED_MAX: usize = 32;
+/// Changes in a lane before it is lent to its owner.
+const CHANGES_BEFORE_LENT: u32 = 32;
+
+/// Changes in a lane before one goes by the writer's lock.
+const CHANGES_MAX: u32 = 4096;
+
+/// Bytes of unlinked objects in a lane before one goes by the writer's lock.
+const UNLINKED_MAX: u64 = 64 << 10;
 
 /// Versions that lanes may draw while one of them looks whether there are enough.
 pub(crate) const DRAWN_AT_ONCE: u64 = 16 * LANE_COUNT as u64;
@@ -65,7 +81,6 @@ pub(crate) struct Lanes {
 }
 
 /// Away from the lines of others.
-#[derive(Default)]
 #[repr(align(128))]
 struct Lane(Latch<LaneState>);
 
@@ -83,6 +98,7 @@ pub(crate) struct LaneState {
     pub(crate) retained: Retained,
     pub(crate) retained_uses: u32,
     pub(crate) unlinked: Vec<Retired>,
+    pub(crate) unlinked_bytes: u64,
     /// By keyspace.
     pub(crate) sums: Vec<Sum>,
     /// Hashes of keys that were removed, each with the version.
@@ -115,24 +131,42 @@ pub(crate) enum Refused {
 impl Lanes {
     /// Barred until the writer opens them.
     pub(crate) fn new() -> Lanes {
-        let lanes = (0..LANE_COUNT).map(|_| Lane::default()).collect();
+        let owned = (0..OWNED_COUNT).map(|owner| Latch::of(owner, LaneState::default()));
+        let shared = (OWNED_COUNT..LANE_COUNT).map(|_| Latch::default());
+        let lanes = owned.chain(shared).map(Lane).collect();
         let (gate, next) = (AtomicU8::new(BARRED), AtomicU8::new(OPEN));
         Lanes { gate, joined: AtomicU64::new(0), next, limit: AtomicU64::new(0), lanes }
     }
 
-    /// A lane for the thread, as good as its own.
+    /// A lane for the thread.
     #[inline]
     pub(crate) fn enter(&self, visible: &Visible) -> Result<Entered<'_>, Refused> {
+        let own = thread_number();
+        if let Some(lane) = self.lanes.get(own)
+            && let Some(state) = lane.0.reenter()
+        {
+            let number = state.is_beside_others.then_some(own);
+            return Ok(Entered { state, number });
+        }
+        self.enter_by_lock(visible, own)
+    }
+
+    #[inline(never)]
+    fn enter_by_lock(&self, visible: &Visible, own: usize) -> Result<Entered<'_>, Refused> {
         match self.gate.load(Ordering::Relaxed) {
             CLOSED => return Err(Refused::ForNow),
             BARRED => return Err(Refused::Barred),
             _ => {}
         }
-        let (number, state) = self.some_lane();
+        let (number, state) = self.some_lane(own);
         if !state.has_joined {
             self.join(number);
         }
-        self.admit(visible, number, state)
+        let mut entered = self.admit(visible, number, state)?;
+        if entered.state.changes >= CHANGES_BEFORE_LENT {
+            entered.state = self.lanes[number].0.lend(entered.state);
+        }
+        Ok(entered)
     }
 
     fn join(&self, number: usize) {
@@ -161,21 +195,13 @@ impl Lanes {
         Ok(Entered { state, number: others })
     }
 
-    /// A lane that nobody is in, and its number.
-    #[inline]
-    fn some_lane(&self) -> (usize, Latched<'_, LaneState>) {
-        let own = thread_number() % LANE_COUNT;
-        match self.lanes[own].0.try_lock() {
-            Some(state) => (own, state),
-            None => self.other_lane(own),
-        }
-    }
-
-    #[cold]
-    fn other_lane(&self, own: usize) -> (usize, Latched<'_, LaneState>) {
-        let mut others = (own + 1..LANE_COUNT).chain(0..own);
-        let free = others.find_map(|number| Some((number, self.lanes[number].0.try_lock()?)));
-        free.unwrap_or_else(|| (own, self.lanes[own].0.lock()))
+    /// A lane that nobody is in, and its number: the thread's own, or one that is shared.
+    fn some_lane(&self, own: usize) -> (usize, Latched<'_, LaneState>) {
+        let shared = OWNED_COUNT + own % (LANE_COUNT - OWNED_COUNT);
+        let own = (own < OWNED_COUNT).then_some(own);
+        let mut places = own.into_iter().chain(shared..LANE_COUNT).chain(OWNED_COUNT..shared);
+        let free = places.find_map(|number| Some((number, self.lanes[number].0.try_lock()?)));
+        free.unwrap_or_else(|| (shared, self.lanes[shared].0.lock()))
     }
 
     /// Whether a change may draw its version; by who is in a lane.
@@ -192,9 +218,9 @@ impl Lanes {
         if joined == 0 {
             return;
         }
-        for number in bits(joined) {
-            let mut state = self.lanes[number].0.lock();
-            tell(&mut state);
+        let lanes = bits(joined).map(|number| (number, &self.lanes[number].0));
+        Latch::lock_each(lanes, |number, state| {
+            tell(state);
             if std::mem::take(&mut state.is_beside_others) {
                 visible.leave(number);
             }
@@ -202,7 +228,7 @@ impl Lanes {
             // While nobody can be in the lane: who is next may join before the gate is open, and look at
             // the gate after it.
             self.joined.fetch_and(!(1 << number), Ordering::SeqCst);
-        }
+        });
         let is_one = joined.is_power_of_two();
         let next = if is_one { joined.trailing_zeros() as u8 } else { OPEN };
         self.next.store(next, Ordering::Relaxed);
@@ -220,7 +246,7 @@ impl LaneState {
     /// Whether the writer should hear of what was done.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.changes >= CHANGES_MAX || self.unlinked.len() >= UNLINKED_MAX
+        self.changes >= CHANGES_MAX || self.unlinked_bytes >= UNLINKED_MAX
     }
 
     /// As after the lanes were closed: what was left is the writer's.
@@ -230,6 +256,7 @@ impl LaneState {
         // What was written in lanes, an older answer holds for needed.
         (self.retained_uses, writer.retained_uses) = (0, 0);
         writer.retired.extend(&mut self.unlinked);
+        self.unlinked_bytes = 0;
         for (id, sum) in self.sums.drain(..).enumerate() {
             writer.trees[id].delta += sum.delta;
             if sum.removed > 0 {

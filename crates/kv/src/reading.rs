@@ -23,8 +23,10 @@
 //! in force after its pin needs none; otherwise it takes a snapshot. The same order makes the trees
 //! that it knows, if no others were told since, those of its version or later ones.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use tembo_pmem::thread_number;
 
 use crate::inner::Current;
 use crate::visible::Visible;
@@ -34,19 +36,6 @@ const SLOT_COUNT: usize = 32;
 
 /// Attempts to pin the visible version beside a writer that moves it on.
 const ATTEMPTS: usize = 16;
-
-/// Gives every thread a number.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Of the calling thread; nobody else's.
-#[inline]
-pub(crate) fn thread_number() -> usize {
-    THREAD.with(|&thread| thread)
-}
 
 /// Where a thread says what it reads; away from the lines of others.
 #[derive(Default)]

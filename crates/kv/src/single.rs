@@ -107,7 +107,7 @@ impl Inner {
         let drawn = turn.drawn();
         drop(turn);
         if state.unlinked.len() > before {
-            self.end(&mut state.unlinked[before..], drawn);
+            state.unlinked_bytes += self.end(&mut state.unlinked[before..], drawn);
         }
         // What changes nothing tells what others have done: it may be in flight.
         self.land(lane.number, if drawn != 0 { drawn } else { self.clock.last() });
@@ -132,11 +132,12 @@ impl Inner {
 
     /// Says of what was unlinked in a lane until when somebody may see it. Versions that others have drawn
     /// and made visible meanwhile do not tell who came before it was unlinked; the change's own does,
-    /// or else the next.
+    /// or else the next. Returns their bytes.
     #[cold]
-    fn end(&self, unlinked: &mut [Retired], drawn: u64) {
+    fn end(&self, unlinked: &mut [Retired], drawn: u64) -> u64 {
         let end = if drawn != 0 { drawn } else { self.clock.last() + 1 };
         unlinked.iter_mut().for_each(|retired| retired.end = end);
+        unlinked.iter().map(|retired| retired.object.size()).sum()
     }
 
     /// With one fence, of a sound state; `None`: not possible.

@@ -2,6 +2,7 @@
 //!
 //! Everything above knows *store*, *load*, *flush*, *fence* and *sync*, and nothing of the medium.
 
+mod barrier;
 mod counters;
 mod disk;
 mod domain;
@@ -15,6 +16,7 @@ mod log;
 mod mapping;
 mod memory;
 mod notes;
+mod number;
 mod observer;
 mod prefetch;
 mod region;
@@ -33,6 +35,7 @@ pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
 pub use latch::{Latch, Latched};
 pub use memory::memory_max;
+pub use number::{NO_NUMBER, thread_number};
 pub use observer::{Observer, Stored};
 pub use prefetch::prefetch;
 pub use region::{BYPASS_MIN, LineStores, Region, RegionOptions, Report, Section};

@@ -1,0 +1,117 @@
+//! Numbers of threads.
+//!
+//! What belongs to a thread in a table, as a lane or a slot, is found by its number. No two threads have the
+//! same at a time, and who begins gets the least that is free: so few numbers are in use where few threads are,
+//! however many there have been. A number goes back when its thread ends, and is given out under the same
+//! lock: so all that its thread did comes before all that its successor does.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Mutex, PoisonError};
+
+/// Of a thread that is about to end, and has none any more. Nobody is sent away for that.
+pub const NO_NUMBER: usize = usize::MAX;
+
+/// In a thread that has not asked yet.
+const UNKNOWN: usize = NO_NUMBER - 1;
+
+static FREE: Mutex<Free> = Mutex::new(Free { given_back: BinaryHeap::new(), next: 0 });
+
+struct Free {
+    given_back: BinaryHeap<Reverse<usize>>,
+    /// This and all above it were never given out.
+    next: usize,
+}
+
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
+    static LEASE: Lease = Lease::draw();
+}
+
+/// A thread's right to its number.
+struct Lease(usize);
+
+impl Lease {
+    fn draw() -> Lease {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = free.given_back.pop().map_or(free.next, |Reverse(least)| least);
+        free.next = free.next.max(number + 1);
+        Lease(number)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        NUMBER.set(NO_NUMBER);
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).given_back.push(Reverse(self.0));
+    }
+}
+
+/// Of the calling thread and, as long as it lives, of nobody else; or [`NO_NUMBER`].
+#[inline]
+pub fn thread_number() -> usize {
+    match NUMBER.get() {
+        UNKNOWN => draw(),
+        number => number,
+    }
+}
+
+#[cold]
+fn draw() -> usize {
+    let number = LEASE.try_with(|lease| lease.0).unwrap_or(NO_NUMBER);
+    NUMBER.set(number);
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_live_at_a_time_have_different_numbers_and_give_them_back() {
+        const AT_A_TIME: usize = 20;
+        let own = thread_number();
+        let mut greatest = 0;
+        for _ in 0..50 {
+            let all_have_one = Barrier::new(AT_A_TIME);
+            let numbers: Vec<usize> = std::thread::scope(|scope| {
+                let ask = || {
+                    let number = thread_number();
+                    all_have_one.wait();
+                    assert_eq!(thread_number(), number);
+                    number
+                };
+                let threads: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(ask)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let different: HashSet<usize> = numbers.iter().copied().chain([own]).collect();
+            assert_eq!(different.len(), AT_A_TIME + 1);
+            greatest = numbers.into_iter().fold(greatest, usize::max);
+        }
+        // Other tests of the process have some too.
+        assert!(greatest < 10 * AT_A_TIME, "{greatest}");
+    }
+
+    #[test]
+    fn a_thread_that_ends_has_no_number_and_asks_in_vain() {
+        struct Asks(std::sync::mpsc::Sender<usize>);
+        impl Drop for Asks {
+            fn drop(&mut self) {
+                self.0.send(thread_number()).unwrap();
+            }
+        }
+        thread_local!(static LAST: Cell<Option<Asks>> = const { Cell::new(None) });
+        let (tell, told) = std::sync::mpsc::channel();
+        let end = move || {
+            // What is set up first is dropped last.
+            LAST.set(Some(Asks(tell)));
+            assert_ne!(thread_number(), NO_NUMBER);
+        };
+        std::thread::spawn(end).join().unwrap();
+        assert_eq!(told.recv().unwrap(), NO_NUMBER);
+    }
+}

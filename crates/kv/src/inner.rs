@@ -302,10 +302,11 @@ impl Inner {
         if self.is_logged { self.durable.load(Ordering::Acquire) } else { self.pins.visible() }
     }
 
+    #[inline]
     pub(crate) fn make_durable(&self, durability: Durability) -> Result<(), Error> {
         match durability {
-            Durability::Strict | Durability::Group => self.sync(),
-            Durability::Buffered => Ok(()),
+            Durability::Strict | Durability::Group if self.is_logged => self.sync(),
+            _ => Ok(()),
         }
     }
 

@@ -94,9 +94,8 @@ pub(crate) struct LaneState {
     pub(crate) changes: u32,
     /// The trees; none before the first change after the lanes were closed.
     pub(crate) known: Current,
-    /// What was retained some time ago, and how many changes may still use it.
+    /// What was retained some time ago.
     pub(crate) retained: Retained,
-    pub(crate) retained_uses: u32,
     pub(crate) unlinked: Vec<Retired>,
     pub(crate) unlinked_bytes: u64,
     /// By keyspace.
@@ -138,27 +137,23 @@ impl Lanes {
         Lanes { gate, joined: AtomicU64::new(0), next, limit: AtomicU64::new(0), lanes }
     }
 
-    /// A lane for the thread.
+    /// The thread's own lane, if it was lent to it.
     #[inline]
-    pub(crate) fn enter(&self, visible: &Visible) -> Result<Entered<'_>, Refused> {
+    pub(crate) fn reenter(&self) -> Option<Entered<'_>> {
         let own = thread_number();
-        if let Some(lane) = self.lanes.get(own)
-            && let Some(state) = lane.0.reenter()
-        {
-            let number = state.is_beside_others.then_some(own);
-            return Ok(Entered { state, number });
-        }
-        self.enter_by_lock(visible, own)
+        let state = self.lanes.get(own)?.0.reenter()?;
+        let number = state.is_beside_others.then_some(own);
+        Some(Entered { state, number })
     }
 
-    #[inline(never)]
-    fn enter_by_lock(&self, visible: &Visible, own: usize) -> Result<Entered<'_>, Refused> {
+    /// A lane for the thread.
+    pub(crate) fn enter(&self, visible: &Visible) -> Result<Entered<'_>, Refused> {
         match self.gate.load(Ordering::Relaxed) {
             CLOSED => return Err(Refused::ForNow),
             BARRED => return Err(Refused::Barred),
             _ => {}
         }
-        let (number, state) = self.some_lane(own);
+        let (number, state) = self.some_lane();
         if !state.has_joined {
             self.join(number);
         }
@@ -174,7 +169,6 @@ impl Lanes {
     }
 
     /// Lets in who has joined, if the lanes are open.
-    #[inline]
     fn admit<'l>(
         &self,
         visible: &Visible,
@@ -196,7 +190,8 @@ impl Lanes {
     }
 
     /// A lane that nobody is in, and its number: the thread's own, or one that is shared.
-    fn some_lane(&self, own: usize) -> (usize, Latched<'_, LaneState>) {
+    fn some_lane(&self) -> (usize, Latched<'_, LaneState>) {
+        let own = thread_number();
         let shared = OWNED_COUNT + own % (LANE_COUNT - OWNED_COUNT);
         let own = (own < OWNED_COUNT).then_some(own);
         let mut places = own.into_iter().chain(shared..LANE_COUNT).chain(OWNED_COUNT..shared);
@@ -254,7 +249,7 @@ impl LaneState {
         self.known = Current::default();
         self.changes = 0;
         // What was written in lanes, an older answer holds for needed.
-        (self.retained_uses, writer.retained_uses) = (0, 0);
+        writer.retained_uses = 0;
         writer.retired.extend(&mut self.unlinked);
         self.unlinked_bytes = 0;
         for (id, sum) in self.sums.drain(..).enumerate() {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use tembo_index::{DeadIntervals, Op, Retired, Stamp, Value, VersionedIndex, View, Writer};
 
-use crate::inner::Inner;
+use crate::inner::{Current, Inner};
 use crate::lanes::{Entered, LaneState, Refused};
 use crate::ledger::LANE;
 use crate::reading::Reading;
@@ -40,7 +40,8 @@ impl Inner {
         op: Op<'_>,
         durability: Durability,
     ) -> Result<bool, Error> {
-        let existed = match self.change_beside_others(keyspace, op) {
+        let lane = self.lanes.reenter().or_else(|| self.enter_lane());
+        let existed = match lane.and_then(|lane| self.change_in_lane(lane, keyspace, op)) {
             Some(existed) => existed,
             None => self.change_by_lock(keyspace, op)?,
         };
@@ -48,6 +49,7 @@ impl Inner {
         Ok(existed)
     }
 
+    #[inline(never)]
     fn change_by_lock(&self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
         let mut state = self.lock_to_write();
         state.sound()?;
@@ -60,12 +62,12 @@ impl Inner {
         Ok(existed)
     }
 
-    /// In the thread's lane; `None`: it has to go by the writer's lock, and nothing has changed.
-    #[inline]
-    fn change_beside_others(&self, keyspace: Keyspace, op: Op<'_>) -> Option<bool> {
+    /// A lane for the thread; `None`: it has to go by the writer's lock.
+    #[inline(never)]
+    fn enter_lane(&self) -> Option<Entered<'_>> {
         for _ in 0..ATTEMPTS {
             match self.lanes.enter(&self.pins.visible) {
-                Ok(lane) => return self.change_in_lane(lane, keyspace, op),
+                Ok(lane) => return Some(lane),
                 Err(Refused::ForNow) => drop(self.wait_for_writer()),
                 Err(Refused::Barred) => return None,
             }
@@ -73,6 +75,7 @@ impl Inner {
         None
     }
 
+    /// `None`: it has to go by the writer's lock, and nothing has changed.
     #[inline]
     fn change_in_lane(
         &self,
@@ -85,8 +88,10 @@ impl Inner {
         if state.is_full() || !self.lanes.allow(last) {
             return None;
         }
+        if state.changes.is_multiple_of(RETAINED_USES) {
+            self.renew(state);
+        }
         state.changes += 1;
-        self.renew(state);
         let known = state.known.trees.get(keyspace.id as usize)?;
         if known.incarnation != keyspace.incarnation {
             return None;
@@ -116,18 +121,19 @@ impl Inner {
         Some(existed)
     }
 
-    /// What a lane knows, brought up to date if it is due.
-    #[inline]
+    /// Brings up to date what a lane knows.
+    #[cold]
     fn renew(&self, state: &mut LaneState) {
-        if state.retained_uses == 0 {
-            if state.known.told == 0 {
-                state.known = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-                state.sums.resize(state.known.trees.len(), Default::default());
-            }
-            self.pins.renew(&mut state.retained);
-            state.retained_uses = RETAINED_USES;
+        if state.known.told == 0 {
+            self.learn(&mut state.known);
+            state.sums.resize(state.known.trees.len(), Default::default());
         }
-        state.retained_uses -= 1;
+        self.pins.renew(&mut state.retained);
+    }
+
+    #[cold]
+    fn learn(&self, known: &mut Current) {
+        known.clone_from(&self.current.read().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Says of what was unlinked in a lane until when somebody may see it. Versions that others have drawn
@@ -219,14 +225,14 @@ impl Inner {
     }
 
     /// Pins the visible version for one read, with the trees of it; `None`: that takes a snapshot.
+    #[inline(always)]
     pub(crate) fn begin_reading(&self) -> Option<Reading<'_>> {
         let mut reading = self.pins.read_visible()?;
         if self.forest.has_dead() {
             return None;
         }
         if reading.known.told != self.told.load(Ordering::Acquire) {
-            let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-            *reading.known = current.clone();
+            self.learn(&mut reading.known);
         }
         // Trees of a version that is not visible yet may be others.
         (reading.known.since <= reading.version).then_some(reading)
@@ -236,21 +242,25 @@ impl Inner {
 impl LaneState {
     #[inline]
     fn count(&mut self, keyspace: Keyspace, op: Op<'_>, existed: bool, version: u64) {
-        let sum = &mut self.sums[keyspace.id as usize];
         match op {
-            Op::Put { .. } => sum.delta += i64::from(!existed),
-            Op::Remove { key } if existed => {
-                sum.delta -= 1;
-                sum.removed += 1;
-                self.gone.push((hash(keyspace, key), version));
-            }
+            Op::Put { .. } => self.sums[keyspace.id as usize].delta += i64::from(!existed),
+            Op::Remove { key } if existed => self.count_gone(keyspace, key, version),
             Op::Remove { .. } => {}
         }
+    }
+
+    #[inline(never)]
+    fn count_gone(&mut self, keyspace: Keyspace, key: &[u8], version: u64) {
+        let sum = &mut self.sums[keyspace.id as usize];
+        sum.delta -= 1;
+        sum.removed += 1;
+        self.gone.push((hash(keyspace, key), version));
     }
 }
 
 impl Reading<'_> {
     /// The value under `key`.
+    #[inline]
     pub(crate) fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let known = self.known.trees.get(keyspace.id as usize);
         let known = known

@@ -38,8 +38,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use crate::barrier::{barrier, has_barrier};
-use crate::number::NO_NUMBER;
-use crate::{thread_number, wait_in_round};
+use crate::number::{NO_NUMBER, has_number};
+use crate::wait_in_round;
 
 /// A value for one thread at a time. Who finds it taken spins.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ pub struct Latch<T> {
     value: UnsafeCell<T>,
 }
 
-/// No thread's number.
-const NOBODY: usize = NO_NUMBER - 1;
+/// No thread's number, not even one's that has none.
+const NOBODY: usize = NO_NUMBER - 2;
 
 // SAFETY: one thread at a time is at the value, and each sees what the one before did: see above.
 unsafe impl<T: Send> Sync for Latch<T> {}
@@ -81,7 +81,7 @@ impl<T> Latch<T> {
 
     /// That nobody has; it can be lent to the thread of that [number](crate::thread_number).
     pub const fn of(owner: usize, value: T) -> Latch<T> {
-        Latch::with_owner(if owner == NO_NUMBER { NOBODY } else { owner }, value)
+        Latch::with_owner(if owner < NOBODY { owner } else { NOBODY }, value)
     }
 
     const fn with_owner(owner: usize, value: T) -> Latch<T> {
@@ -97,7 +97,7 @@ impl<T> Latch<T> {
     /// The value, by the owner, if it is lent to him and he does not have it.
     #[inline]
     pub fn reenter(&self) -> Option<Latched<'_, T>> {
-        if thread_number() != self.owner || self.is_inside.load(Ordering::Relaxed) {
+        if !has_number(self.owner) || self.is_inside.load(Ordering::Relaxed) {
             return None;
         }
         self.is_inside.store(true, Ordering::Relaxed);
@@ -151,9 +151,8 @@ impl<T> Latch<T> {
 
     /// Lends the latch to its owner, if it is he who has taken it here.
     pub fn lend<'l>(&'l self, latched: Latched<'l, T>) -> Latched<'l, T> {
-        let is_his = thread_number() == self.owner
-            && std::ptr::eq(latched.flag, &self.is_taken)
-            && has_barrier();
+        let is_his =
+            has_number(self.owner) && std::ptr::eq(latched.flag, &self.is_taken) && has_barrier();
         if !is_his {
             return latched;
         }
@@ -194,7 +193,7 @@ impl<T> Latch<T> {
         if was_lent {
             self.is_lent.store(false, Ordering::Relaxed);
         }
-        was_lent && thread_number() != self.owner
+        was_lent && !has_number(self.owner)
     }
 
     /// Behind the barrier.

@@ -57,6 +57,12 @@ pub fn thread_number() -> usize {
     }
 }
 
+/// Whether the calling thread has asked and has that number.
+#[inline]
+pub(crate) fn has_number(number: usize) -> bool {
+    NUMBER.get() == number
+}
+
 #[cold]
 fn draw() -> usize {
     let number = LEASE.try_with(|lease| lease.0).unwrap_or(NO_NUMBER);

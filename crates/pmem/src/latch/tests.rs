@@ -2,6 +2,7 @@ use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 
 use super::*;
+use crate::thread_number;
 
 #[test]
 fn one_thread_at_a_time_is_at_the_value() {

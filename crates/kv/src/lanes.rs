@@ -56,7 +56,7 @@ const CHANGES_BEFORE_LENT: u32 = 32;
 const CHANGES_MAX: u32 = 4096;
 
 /// Bytes of unlinked objects in a lane before one goes by the writer's lock.
-const UNLINKED_MAX: u64 = 64 << 10;
+const UNLINKED_MAX: u64 = 128 << 10;
 
 /// Versions that lanes may draw while one of them looks whether there are enough.
 pub(crate) const DRAWN_AT_ONCE: u64 = 16 * LANE_COUNT as u64;

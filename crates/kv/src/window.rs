@@ -4,7 +4,8 @@
 //! to move on by itself. What is collected depends on where the window begins, and an open believes what
 //! it finds there; so the word moves durably before anything is collected that it kept. It moves in
 //! steps of an eighth of the window, each of one flush and one fence; the window has up to so many more
-//! versions than was asked for.
+//! versions than was asked for, and so many more as were drawn in [lanes](crate::lanes) since one of those last
+//! went by the writer's lock.
 //!
 //! Versions are numbers, and an open skips up to 65,536 of them. A window that counts versions waits
 //! after an open until so many were drawn as it is to keep, so that a restart does not empty it.

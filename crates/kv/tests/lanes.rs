@@ -223,6 +223,39 @@ fn lanes_with_nobody_beside_them_but_old_snapshots() {
 }
 
 #[test]
+fn threads_come_and_go_and_there_are_more_than_lanes() {
+    const AT_A_TIME: u64 = 80;
+    const WAVES: u64 = 3;
+    let steps = 60 * number("TEMBO_STRESS", 1);
+    let (store, space) = store(true, 256 << 20);
+    let key = |thread: u64, step: u64| [thread.to_be_bytes(), (step % 50).to_be_bytes()].concat();
+    for wave in 0..WAVES {
+        let all_have_begun = std::sync::Barrier::new(AT_A_TIME as usize);
+        let live = |thread: u64| {
+            for step in 0..steps {
+                if step == 1 {
+                    all_have_begun.wait();
+                }
+                let (key, value) = (key(thread, step), step.to_be_bytes());
+                let existed = store.put(space, &key, &value, Durability::Buffered).unwrap();
+                assert_eq!(existed, step >= 50);
+                assert_eq!(store.get(space, &key).unwrap().as_deref(), Some(&value[..]));
+            }
+        };
+        std::thread::scope(|scope| {
+            let live = &live;
+            for thread in 0..AT_A_TIME {
+                scope.spawn(move || live(wave * AT_A_TIME + thread));
+            }
+        });
+    }
+    let last = |step: u64| steps - 1 - (steps - 1 - step) % 50;
+    let left = (0..WAVES * AT_A_TIME).flat_map(|thread| (0..50).map(move |step| (thread, step)));
+    let expected = left.map(|(thread, n)| (key(thread, n), last(n).to_be_bytes().to_vec()));
+    compare(&store, space, &expected.collect());
+}
+
+#[test]
 fn what_was_rolled_back_is_gone_and_lanes_go_on() {
     let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 500 * number("TEMBO_STRESS", 1));
     let (store, space) = store(true, 256 << 20);

@@ -26,7 +26,9 @@
 //! *What one did is seen by the next*: `is_inside` and `is_taken` are cleared with release and looked at with
 //! acquire; where the owner follows himself, nothing is needed.
 //!
-//! Where the system has no such barrier no latch is ever lent.
+//! Where the system has no such barrier no latch is ever lent. Nor does who chooses schedules (threads that take turns
+//! on one thread of the system) see anything of this: there the owner meets only himself. What is between him
+//! and others is argued here, and tested by threads on processors.
 #![allow(unsafe_code)]
 
 #[cfg(test)]

@@ -127,6 +127,29 @@ fn what_is_told_to_be_gone_is_visibly_gone() {
 }
 
 #[test]
+fn a_lane_is_lent_to_who_uses_it_much_until_the_writer_takes_it_back() {
+    let own = Latch::of(thread_number(), ());
+    drop(own.lend(own.lock()));
+    let can_be_lent = own.reenter().is_some();
+    let (store, space) = store(IndexKind::Nvtree);
+    let lanes = &store.inner.lanes;
+    for _ in 0..3 {
+        for change in 0..2 * u64::from(CHANGES_BEFORE_LENT) {
+            let is_lent = can_be_lent && change > u64::from(CHANGES_BEFORE_LENT);
+            assert_eq!(lanes.reenter().is_some(), is_lent, "{change}");
+            put(&store, space, change);
+        }
+        drop(store.exclusive().unwrap());
+        assert!(lanes.reenter().is_none());
+    }
+    // Who is inside does not get in again.
+    (0..2 * u64::from(CHANGES_BEFORE_LENT)).for_each(|key| drop(put(&store, space, key)));
+    let first = lanes.reenter();
+    assert_eq!(first.is_some(), can_be_lent);
+    assert!(lanes.reenter().is_none());
+}
+
+#[test]
 fn lanes_are_barred_to_a_tree_for_one_writer_and_while_something_is_dead() {
     let (one, space) = store(IndexKind::Cdds);
     put(&one, space, 1);

@@ -143,7 +143,9 @@ fn a_lane_is_lent_to_who_uses_it_much_until_the_writer_takes_it_back() {
         assert!(lanes.reenter().is_none());
     }
     // Who is inside does not get in again.
-    (0..2 * u64::from(CHANGES_BEFORE_LENT)).for_each(|key| drop(put(&store, space, key)));
+    for key in 0..2 * u64::from(CHANGES_BEFORE_LENT) {
+        put(&store, space, key);
+    }
     let first = lanes.reenter();
     assert_eq!(first.is_some(), can_be_lent);
     assert!(lanes.reenter().is_none());

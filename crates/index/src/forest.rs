@@ -1,6 +1,6 @@
 //! What the trees of one pool share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tembo_pmem::{Region, Table, write};
@@ -37,6 +37,8 @@ pub struct Forest {
     has_dead: AtomicBool,
     /// What the trees keep for old versions only: see [`Forest::kept`].
     pub(crate) kept: AtomicU64,
+    /// Leaves of trees that were opened, as many as they had then.
+    old_leaves: AtomicUsize,
     /// Who prepares pages, if anybody does.
     preparer: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Whether he was called and has not yet begun.
@@ -65,7 +67,7 @@ impl Forest {
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
             nodes: Arc::new(Arena::new(len, old)?),
-            leaves: Table::new(len, old).map_err(tembo_pool::Error::from)?,
+            leaves: Table::new(len).map_err(tembo_pool::Error::from)?,
             leaf_bits,
             lines: lines_in(pool.geometry().node_size.into()),
             capacity: capacity(pool.geometry().node_size.into()),
@@ -74,6 +76,7 @@ impl Forest {
             horizon: RwLock::new(Horizon::default()),
             has_dead: AtomicBool::new(false),
             kept: AtomicU64::new(0),
+            old_leaves: AtomicUsize::new(0),
             preparer: OnceLock::new(),
             is_called: AtomicBool::new(false),
         })
@@ -115,6 +118,13 @@ impl Forest {
             Ok(id) => Ok(id),
             Err(_) => damaged(object.offset(), "a leaf whose number has 32 bits"),
         }
+    }
+
+    /// Says that a tree is opened that has so many leaves.
+    pub(crate) fn expect_leaves(&self, count: usize) {
+        let count = count + self.old_leaves.fetch_add(count, Ordering::Relaxed);
+        let end = self.pool.usage().frontier >> self.leaf_bits;
+        self.leaves.expect(count, end as usize);
     }
 
     /// The number of a leaf in the making.

@@ -20,17 +20,25 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn store(background: bool) -> (Store, Keyspace) {
+fn options(background: bool) -> Options {
     let mut options = Options { index: IndexKind::Nvtree, background, ..Options::default() };
     options.pool.geometry = Geometry { chunk_size: 4096, node_size: 256 };
-    let store = Store::volatile(&options).unwrap();
+    options
+}
+
+fn store(background: bool) -> (Store, Keyspace) {
+    let store = Store::volatile(&options(background)).unwrap();
     let space = store.keyspace("a").unwrap();
     (store, space)
 }
 
 fn put(store: &Store, space: Keyspace, numbers: std::ops::Range<u64>) {
+    put_values(store, space, numbers, &[1; 8]);
+}
+
+fn put_values(store: &Store, space: Keyspace, numbers: std::ops::Range<u64>, value: &[u8]) {
     for number in numbers {
-        store.put(space, &number.to_be_bytes(), &[1; 8], Durability::Buffered).unwrap();
+        store.put(space, &number.to_be_bytes(), value, Durability::Buffered).unwrap();
     }
 }
 
@@ -104,4 +112,33 @@ fn who_maintains_a_store_without_a_thread_makes_them_ready() {
     // Not left to who comes there first.
     assert_eq!(asked, there);
     assert!(asked > 0 || !has_large_pages());
+}
+
+#[test]
+fn a_store_of_large_values_asks_for_no_large_pages() {
+    let _alone = alone();
+    let (store, space) = store(false);
+    put_values(&store, space, 0..5000, &[1; 2000]);
+    store.maintain(1).unwrap();
+    assert_eq!(large(), (0, 0));
+}
+
+#[test]
+fn an_opened_store_has_large_pages_where_its_leaves_are() {
+    let _alone = alone();
+    for (keys, value, is_worth_it) in [(3 * MANY, &[1; 8][..], true), (5000, &[1; 2000], false)] {
+        let file = std::env::temp_dir().join(format!("tembo-memory-{}", std::process::id()));
+        let store = Store::create(&file, &options(false)).unwrap();
+        put_values(&store, store.keyspace("a").unwrap(), 0..keys, value);
+        store.close().unwrap();
+        let store = Store::open(&file, &options(false)).unwrap();
+        let space = store.keyspace("a").unwrap();
+        for key in 0..keys {
+            assert_eq!(store.get(space, &key.to_be_bytes()).unwrap().as_deref(), Some(value));
+        }
+        assert_eq!(large().1 > 0, is_worth_it && has_large_pages(), "{keys} keys");
+        drop(store);
+        std::fs::remove_file(&file).unwrap();
+        let _ = std::fs::remove_file(file.with_extension("log"));
+    }
 }

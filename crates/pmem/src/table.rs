@@ -7,8 +7,10 @@
 //! piece by piece. So nobody who works with the values is to be the first. Numbers are used about in their
 //! order; who uses one for the first time says so ([`Table::reach`]), and somebody with time to spare
 //! [prepares](Table::prepare) what comes next. Only there pages are large: whoever comes to where nothing was
-//! prepared touches a small page, because nobody has asked the system for large ones. The first large page's
-//! worth is always of small ones: who uses no more does not pay for a whole one.
+//! prepared touches a small page, because nobody has asked the system for large ones.
+//!
+//! Nobody pays for memory that he has no use for: the first large page's worth is always of small ones, and where
+//! few of the values are used, as when most of a region belongs to something else, all of them are small.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -22,6 +24,9 @@ use crate::mapping::{Backing, Base, LARGE_PAGE, Mapping, PAGE};
 /// So many bytes behind what is in use are to be ready.
 const AHEAD: u64 = LARGE_PAGE / 2;
 
+/// Of so many values at least one must be in use for large pages to be worth their memory.
+const SPARSE: u64 = 4;
+
 /// Values that begin as zeros and never move; those not touched cost address space only.
 pub struct Table<T> {
     base: Base,
@@ -29,6 +34,10 @@ pub struct Table<T> {
     mapping: Mapping,
     /// What is in use begins before this byte.
     reached: AtomicU64,
+    /// Where that was when pages were last prepared, or where it began; and bytes of values that have come
+    /// into use since.
+    before: AtomicU64,
+    since: AtomicU64,
     /// Pages before this byte are ready, or were passed before they were.
     ready: AtomicU64,
     _values: PhantomData<T>,
@@ -40,12 +49,11 @@ unsafe impl<T: Send> Send for Table<T> {}
 unsafe impl<T: Sync> Sync for Table<T> {}
 
 impl<T: FromZeros> Table<T> {
-    /// A table of `len` values. Those before `old` may all be used soon, whoever comes first: pages are
-    /// large there from the beginning.
+    /// A table of `len` values.
     ///
     /// # Errors
     /// [`Error::Io`]: the system has no such address space.
-    pub fn new(len: usize, old: usize) -> Result<Table<T>, Error> {
+    pub fn new(len: usize) -> Result<Table<T>, Error> {
         const {
             assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>());
         }
@@ -54,12 +62,13 @@ impl<T: FromZeros> Table<T> {
             .and_then(|mapping| mapping.map(Backing::Anonymous, 0, size).map(|()| mapping))
             .map_err(|error| Error::io("map", std::path::Path::new("memory"), error))?;
         mapping.want_small_pages();
-        mapping.want_large_pages(LARGE_PAGE, (old.min(len) * size_of::<T>()) as u64);
         Ok(Table {
             base: mapping.base(),
             len,
             mapping,
             reached: AtomicU64::new(0),
+            before: AtomicU64::new(0),
+            since: AtomicU64::new(0),
             ready: AtomicU64::new(LARGE_PAGE),
             _values: PhantomData,
         })
@@ -79,13 +88,27 @@ impl<T: FromZeros> Table<T> {
         unsafe { std::slice::from_raw_parts(self.base.at(0).cast::<T>(), self.len) }
     }
 
+    /// Says that `count` of the values before `end` are in use by now, and may be touched in any order: if
+    /// that is not too few, pages will be large there.
+    pub fn expect(&self, count: usize, end: usize) {
+        let bytes = |values: usize| (values.min(self.len) * size_of::<T>()) as u64;
+        if bytes(count) * SPARSE >= bytes(end) {
+            self.mapping.want_large_pages(LARGE_PAGE, bytes(end));
+        }
+    }
+
     /// Says that the value of that number comes into use. Whether [`prepare`](Table::prepare) has
     /// something to do.
     #[inline]
     pub fn reach(&self, index: usize) -> bool {
-        let reached = (index.min(self.len) * size_of::<T>()) as u64;
-        if reached > self.reached.load(Ordering::Relaxed) {
-            self.reached.fetch_max(reached, Ordering::Relaxed);
+        let at = (index.min(self.len) * size_of::<T>()) as u64;
+        let reached = self.reached.load(Ordering::Relaxed);
+        if at > reached {
+            if reached == 0 {
+                self.before.store(at, Ordering::Relaxed);
+            }
+            self.reached.fetch_max(at, Ordering::Relaxed);
+            self.since.fetch_add(size_of::<T>() as u64, Ordering::Relaxed);
         }
         self.is_short()
     }
@@ -108,10 +131,15 @@ impl<T: FromZeros> Table<T> {
     /// stores to a value without changing it, which others may do something with meanwhile.
     pub fn prepare(&self, touch: impl Fn(&T)) {
         let (ready, wanted) = (self.ready.load(Ordering::Relaxed), self.wanted());
+        if ready >= wanted {
+            return;
+        }
+        let reached = self.reached.load(Ordering::Relaxed);
+        let passed = reached - self.before.swap(reached, Ordering::Relaxed).min(reached);
+        let is_dense = self.since.swap(0, Ordering::Relaxed) * SPARSE >= passed;
         // What has small pages already keeps them.
-        let passed = self.reached.load(Ordering::Relaxed).next_multiple_of(LARGE_PAGE);
-        let from = ready.max(passed);
-        if from < wanted {
+        let from = ready.max(reached.next_multiple_of(LARGE_PAGE));
+        if is_dense && from < wanted {
             self.mapping.want_large_pages(from, wanted);
             // By touching and not by asking the system, which would keep the whole address space locked
             // until it is done: others want to map.
@@ -132,7 +160,7 @@ mod tests {
     #[test]
     fn values_begin_as_zeros_and_stay_where_they_are() {
         // More than there is memory for.
-        let table = Table::<AtomicU64>::new(1 << 36, 0).unwrap();
+        let table = Table::<AtomicU64>::new(1 << 36).unwrap();
         for index in [0, 1, 511, 512, (1 << 36) - 1] {
             assert_eq!(table.get(index).unwrap().fetch_add(index as u64 + 1, Ordering::Relaxed), 0);
         }
@@ -140,11 +168,11 @@ mod tests {
             assert_eq!(table.get(index).unwrap().load(Ordering::Relaxed), index as u64 + 1);
         }
         assert!(table.get(1 << 36).is_none());
-        assert!(Table::<AtomicU64>::new(0, 0).unwrap().get(0).is_none());
+        assert!(Table::<AtomicU64>::new(0).unwrap().get(0).is_none());
     }
 
     #[test]
     fn what_cannot_be_reserved_is_an_error() {
-        assert!(Table::<AtomicU64>::new(1 << 58, 0).is_err());
+        assert!(Table::<AtomicU64>::new(1 << 58).is_err());
     }
 }

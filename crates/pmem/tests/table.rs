@@ -2,103 +2,139 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_pmem::Table;
 
-const PAGE: usize = 4096;
-const LARGE_PAGE: usize = 2 << 20;
-/// Values in a page, in a large page.
-const IN_PAGE: usize = PAGE / 8;
-const IN_LARGE: usize = LARGE_PAGE / 8;
+/// Pages in a large page.
+const LARGE: usize = 512;
 
-type Words = Table<AtomicU64>;
+/// A table of pages.
+type Pages = Table<Page>;
+type Page = [AtomicU64; 512];
 
-fn touch(word: &AtomicU64) {
-    let _ = word.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+fn touch(page: &Page) {
+    let _ = page[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// How many of the pages that hold these values are in memory.
-fn pages_there(table: &Words, values: std::ops::Range<usize>) -> usize {
+/// How many of these pages are in memory.
+fn count(table: &Pages, pages: Range<usize>) -> usize {
     let pagemap = File::open("/proc/self/pagemap").unwrap();
     let is_there = |index: &usize| {
-        let page = std::ptr::from_ref(table.get(*index).unwrap()).addr() / PAGE;
+        let number = std::ptr::from_ref(table.get(*index).unwrap()).addr() / size_of::<Page>();
         let mut entry = [0; 8];
-        pagemap.read_exact_at(&mut entry, page as u64 * 8).unwrap();
+        pagemap.read_exact_at(&mut entry, number as u64 * 8).unwrap();
         u64::from_le_bytes(entry) >> 63 == 1
     };
-    values.step_by(IN_PAGE).filter(is_there).count()
+    pages.filter(is_there).count()
 }
 
-/// Uses values one after another; whoever prepares does so as soon as he is called. Gives the calls.
-fn use_in_order(table: &Words, values: std::ops::Range<usize>) -> usize {
+/// Uses pages one after another; whoever prepares does so as soon as he is called. Gives the calls.
+fn use_in_order(table: &Pages, pages: Range<usize>) -> usize {
     let mut calls = 0;
-    for index in values.step_by(IN_PAGE) {
+    for index in pages {
         if table.reach(index) {
             table.prepare(touch);
             calls += 1;
         }
         assert!(!table.is_short());
-        if index >= IN_LARGE {
-            let ahead = index..index + IN_LARGE / 2;
-            assert_eq!(pages_there(table, ahead.clone()), ahead.len() / IN_PAGE, "behind {index}");
+        if index >= LARGE {
+            assert_eq!(count(table, index..index + LARGE / 2), LARGE / 2, "behind {index}");
         }
-        table.get(index).unwrap().store(7, Ordering::Relaxed);
+        table.get(index).unwrap()[0].store(7, Ordering::Relaxed);
     }
     calls
 }
 
 #[test]
 fn what_comes_into_use_is_ready_before() {
-    let table = Words::new(8 * IN_LARGE, 0).unwrap();
-    assert_eq!(use_in_order(&table, 0..4 * IN_LARGE), 4);
+    let table = Pages::new(8 * LARGE).unwrap();
+    assert_eq!(use_in_order(&table, 0..4 * LARGE), 4);
     // Preparing changes nothing.
     table.prepare(touch);
-    let used = (0..4 * IN_LARGE).step_by(IN_PAGE);
-    assert!(used.map(|at| table.get(at).unwrap().load(Ordering::Relaxed)).all(|word| word == 7));
+    let mut used = (0..4 * LARGE).map(|at| table.get(at).unwrap()[0].load(Ordering::Relaxed));
+    assert!(used.all(|word| word == 7));
+}
+
+#[test]
+fn what_comes_into_use_in_an_old_table_is_ready_before() {
+    let table = Pages::new(8 * LARGE).unwrap();
+    table.expect(3 * LARGE, 3 * LARGE);
+    assert_eq!(count(&table, 0..8 * LARGE), 0);
+    assert!(!table.is_short());
+    // The rest of the large page in which the old ones end has small pages.
+    let from = 3 * LARGE + LARGE / 4;
+    for index in from..4 * LARGE {
+        if table.reach(index) {
+            table.prepare(touch);
+        }
+    }
+    assert_eq!(count(&table, 0..4 * LARGE), 0);
+    use_in_order(&table, 4 * LARGE..6 * LARGE);
 }
 
 #[test]
 fn nothing_is_prepared_for_who_uses_little_or_twice() {
-    let table = Words::new(8 * IN_LARGE, 0).unwrap();
-    assert_eq!(use_in_order(&table, 0..IN_LARGE / 2), 0);
+    let table = Pages::new(8 * LARGE).unwrap();
+    assert_eq!(use_in_order(&table, 0..LARGE / 2), 0);
     table.prepare(touch);
-    assert_eq!(pages_there(&table, 0..8 * IN_LARGE), IN_LARGE / 2 / IN_PAGE);
-    assert_eq!(use_in_order(&table, 0..3 * IN_LARGE / 2), 1);
-    let before = pages_there(&table, 0..8 * IN_LARGE);
-    assert_eq!(use_in_order(&table, 0..3 * IN_LARGE / 2), 0);
-    assert_eq!(pages_there(&table, 0..8 * IN_LARGE), before);
+    assert_eq!(count(&table, 0..8 * LARGE), LARGE / 2);
+    assert_eq!(use_in_order(&table, 0..3 * LARGE / 2), 1);
+    let before = count(&table, 0..8 * LARGE);
+    assert_eq!(use_in_order(&table, 0..3 * LARGE / 2), 0);
+    assert_eq!(count(&table, 0..8 * LARGE), before);
+}
+
+#[test]
+fn nothing_is_prepared_for_who_uses_few_among_many() {
+    for (step, is_worth_it) in [(3, true), (5, false)] {
+        let table = Pages::new(8 * LARGE).unwrap();
+        let used = (0..4 * LARGE).step_by(step);
+        for index in used.clone() {
+            if table.reach(index) {
+                table.prepare(touch);
+            }
+            touch(table.get(index).unwrap());
+            assert!(!table.is_short());
+        }
+        let expected = if is_worth_it { LARGE.div_ceil(step) + 4 * LARGE } else { used.len() };
+        assert_eq!(count(&table, 0..8 * LARGE), expected, "every {step}");
+    }
 }
 
 #[test]
 fn who_comes_where_nothing_was_prepared_takes_a_small_page() {
-    let table = Words::new(8 * IN_LARGE, 0).unwrap();
+    let table = Pages::new(8 * LARGE).unwrap();
     for large in [1, 2, 6] {
-        let at = large * IN_LARGE + 5 * IN_PAGE;
+        let at = large * LARGE + 5;
         assert!(table.reach(at));
         touch(table.get(at).unwrap());
-        assert_eq!(pages_there(&table, large * IN_LARGE..(large + 1) * IN_LARGE), 1);
+        assert_eq!(count(&table, large * LARGE..(large + 1) * LARGE), 1);
     }
     // What was passed is left; what comes next is made ready.
-    touch(table.get(6 * IN_LARGE + IN_LARGE / 2).unwrap());
-    assert!(table.reach(6 * IN_LARGE + IN_LARGE / 2));
+    (6 * LARGE..6 * LARGE + LARGE / 2).for_each(|index| {
+        table.reach(index);
+    });
     table.prepare(touch);
-    assert_eq!(pages_there(&table, IN_LARGE..7 * IN_LARGE), 4);
-    assert_eq!(pages_there(&table, 7 * IN_LARGE..8 * IN_LARGE), LARGE_PAGE / PAGE);
-    assert!(!table.is_short());
+    assert_eq!(count(&table, LARGE..7 * LARGE), 3);
+    table.reach(6 * LARGE + LARGE / 2);
+    table.prepare(touch);
+    assert_eq!((count(&table, LARGE..7 * LARGE), count(&table, 7 * LARGE..8 * LARGE)), (3, LARGE));
 }
 
 #[test]
 fn a_table_ends_where_it_ends() {
-    for len in [0, 1, IN_LARGE, 2 * IN_LARGE - 1, 2 * IN_LARGE, 2 * IN_LARGE + 1] {
-        let table = Words::new(len, len).unwrap();
-        for index in [0, len / 2, len, usize::MAX] {
+    for len in [0, 1, LARGE, 2 * LARGE - 1, 2 * LARGE, 2 * LARGE + 1] {
+        let table = Pages::new(len).unwrap();
+        table.expect(usize::MAX, usize::MAX);
+        for index in (0..len).chain([usize::MAX]) {
             table.reach(index);
             table.prepare(touch);
             assert!(!table.is_short(), "{index} of {len}");
         }
-        let ready = if len >= 2 * IN_LARGE { LARGE_PAGE / PAGE } else { 0 };
-        assert_eq!(pages_there(&table, 0..len), ready, "of {len}");
+        let ready = if len >= 2 * LARGE { LARGE } else { 0 };
+        assert_eq!(count(&table, 0..len), ready, "of {len}");
     }
 }

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::AtomicUsize;
 
 use tembo_pool::{Geometry, PoolOptions};
 

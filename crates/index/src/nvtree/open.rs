@@ -112,6 +112,7 @@ impl NvTree {
                 let inner =
                     Inner::load(self.forest.nodes.clone(), directory.firsts.iter().map(Ok))?;
                 self.hinted.set(directory.leaf_count as usize);
+                self.forest.expect_leaves(directory.leaf_count as usize);
                 let read = vec![false; directory.pages.len()];
                 *hint = Some(Unread { directory, read });
                 inner
@@ -119,6 +120,7 @@ impl NvTree {
             None => {
                 let inner =
                     Inner::load(self.forest.nodes.clone(), all_leaves(&self.forest, first.id)?)?;
+                self.forest.expect_leaves(inner.leaf_count());
                 self.opening.set_whole(&mut hint);
                 inner
             }

@@ -40,7 +40,8 @@ impl Arena {
     pub(crate) fn new(leaf_count: usize, old: usize) -> Result<Arena, Error> {
         let len =
             (leaf_count / LEAVES_PER_NODE).saturating_add(NODES_MIN).min(NodeId::MAX as usize);
-        let nodes = Table::new(len, old / LEAVES_PER_NODE).map_err(tembo_pool::Error::from)?;
+        let nodes = Table::new(len).map_err(tembo_pool::Error::from)?;
+        nodes.expect(old / LEAVES_PER_NODE, old / LEAVES_PER_NODE);
         Ok(Arena { nodes, len, space: Mutex::default() })
     }
 

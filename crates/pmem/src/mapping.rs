@@ -179,6 +179,19 @@ impl Mapping {
         self.advise(from, to, Advice::LinuxHugepage);
     }
 
+    /// Makes large pages of what lies in `from..to`, as far as whole ones do, now: it takes milliseconds, and
+    /// whoever touches them meanwhile waits. A hint: systems before Linux 6.1 do not know it, and of files
+    /// only those in memory can have large pages.
+    pub(crate) fn make_large_pages(&self, from: u64, to: u64) {
+        let (from, to) = (from.next_multiple_of(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        if from < to && to <= self.reserved {
+            let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+            // Of libc, for want of it in rustix.
+            // SAFETY: the range is this mapping's; what its pages hold does not change.
+            let _ = unsafe { libc::madvise(at, (to - from) as usize, libc::MADV_COLLAPSE) };
+        }
+    }
+
     /// Advises about whole pages, of which the content stays.
     fn advise(&self, from: u64, to: u64, advice: Advice) {
         if from < to && to <= self.reserved {

@@ -223,6 +223,15 @@ impl Region {
         }
     }
 
+    /// Makes large pages of `len` bytes at `offset`, as far as whole ones lie there, if the region is a file in
+    /// memory: what is looked up there is found quicker, by a third in gigabytes. Takes milliseconds a page, and
+    /// whoever touches one meanwhile waits: so before it is used. A hint, which changes nothing.
+    pub fn make_large_pages(&self, offset: u64, len: u64) {
+        if self.emulated && self.range(offset, len).is_ok() {
+            self.mapping.make_large_pages(offset, offset + len);
+        }
+    }
+
     /// Says that the line at `offset` will be looked at soon. A hint, of any offset.
     #[inline]
     pub fn prefetch(&self, offset: u64) {

@@ -68,6 +68,15 @@ impl Pool {
         Ok(())
     }
 
+    /// Grows a pool of `large` bytes or more to `size`; whether it has them now.
+    pub(crate) fn grow_ahead(&self, size: u64, large: u64) -> bool {
+        if self.region().size() < large.max(size / 2) {
+            return false;
+        }
+        let needed = self.layout().chunks_in(size);
+        self.grow_to(needed, 0).is_ok() && self.region().size() >= size
+    }
+
     /// Grows the pool until the chunk before `needed` is part of it; `size` is what was asked for.
     /// Durable when it returns, because the region's growth is. Others go on allocating meanwhile.
     pub(crate) fn grow_to(&self, needed: u32, size: u64) -> Result<(), Error> {

@@ -18,6 +18,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+mod ahead;
 mod allocator;
 mod census;
 mod chunk;

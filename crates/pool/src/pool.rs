@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tembo_pmem::{Region, RegionOptions, Section, Word};
 
+use crate::ahead::Ahead;
 use crate::allocator::{Allocator, Knowledge, Lack};
 use crate::class::class_for;
 use crate::geometry::Layout;
@@ -45,6 +46,7 @@ pub struct Pool {
     region: Region,
     shared: Arc<Shared>,
     growth: Mutex<()>,
+    ahead: Ahead,
     geometry: Geometry,
     generation: u64,
     size_max: u64,
@@ -160,6 +162,7 @@ impl Pool {
             region,
             shared: Arc::new(Shared::new(Allocator::new(layout, frontier, end))),
             growth: Mutex::new(()),
+            ahead: Ahead::new(found.frontier),
             geometry: found.geometry,
             generation: found.generation,
             size_max,
@@ -247,6 +250,22 @@ impl Pool {
                     allocator = self.shared.lock();
                 }
             }
+        }
+    }
+
+    /// Whether [`prepare`](Pool::prepare) has something to do.
+    #[inline]
+    pub fn wants_to_prepare(&self) -> bool {
+        self.region.is_emulated()
+            && self.ahead.is_short(self.layout().start(self.shared.frontier()))
+    }
+
+    /// Of a pool in memory: makes large pages of the space that will be used next, and grows a large pool for
+    /// it. For a thread that nobody waits for: a large page takes milliseconds. A hint; what cannot be is left
+    /// to those who come to use the space.
+    pub fn prepare(&self) {
+        if self.wants_to_prepare() {
+            self.ahead.prepare(self, self.layout().start(self.shared.frontier()));
         }
     }
 

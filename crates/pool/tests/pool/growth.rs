@@ -272,3 +272,60 @@ fn space_used_in_a_log_survives_with_its_frontier() {
     }
     assert_eq!(sweep.finish([]).objects, 16);
 }
+
+/// Objects filled beside somebody who prepares all the time.
+#[test]
+fn what_is_prepared_keeps_what_is_written_and_a_large_pool_grows_ahead_by_little() {
+    const SIZE: u64 = 64 << 20;
+    let file = File::new("ahead");
+    let region = RegionOptions {
+        domain: DomainRequest::Flush,
+        size_max: 2 * SIZE,
+        ..RegionOptions::default()
+    };
+    let options = PoolOptions { size: SIZE, region, ..PoolOptions::default() };
+    let pool = Pool::create(&file.0, &options).unwrap();
+    let (mut objects, step) = (Vec::new(), 16 << 10);
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                pool.prepare();
+            }
+        });
+        for number in 0..(SIZE + SIZE / 4) / step {
+            let _section = pool.reserve(step, step / 64).unwrap();
+            let object = pool.alloc(step).unwrap();
+            for word in pool.region().words(object.offset(), step as usize / 8).unwrap() {
+                pool.region().store(word, number);
+            }
+            objects.push(object);
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    for (number, object) in (0..).zip(&objects) {
+        let words = pool.region().words(object.offset(), step as usize / 8).unwrap();
+        assert!(words.iter().all(|word| word.load() == number), "object {number}");
+    }
+    pool.prepare();
+    assert!(!pool.wants_to_prepare());
+    let (size, frontier) = (pool.region().size(), pool.usage().frontier);
+    assert!(size >= frontier + (4 << 20) && size <= frontier + (7 << 20), "{size} {frontier}");
+}
+
+#[test]
+fn a_small_pool_does_not_grow_ahead_and_none_grows_past_its_bound() {
+    for (size, size_max, used) in [(8 << 20, 256 << 20, 7 << 20), (80 << 20, 81 << 20, 79 << 20)] {
+        let file = File::new("not-ahead");
+        let region = RegionOptions { domain: DomainRequest::Flush, size_max, ..Default::default() };
+        let options = PoolOptions { size, region, ..PoolOptions::default() };
+        let pool = Pool::create(&file.0, &options).unwrap();
+        for _ in 0..used / (64_u64 << 10) {
+            let _section = pool.reserve(64 << 10, 1).unwrap();
+            pool.alloc(64 << 10).unwrap();
+        }
+        pool.prepare();
+        assert!(!pool.wants_to_prepare());
+        assert_eq!(pool.region().size(), size);
+    }
+}

@@ -64,6 +64,7 @@ mod lookup;
 mod open;
 mod plain;
 mod prints;
+mod ranks;
 mod rebase;
 mod room;
 mod scan;

@@ -38,7 +38,7 @@ pub use memory::memory_max;
 pub use number::{NO_NUMBER, thread_number};
 pub use observer::{Observer, Stored};
 pub use prefetch::prefetch;
-pub use region::{BYPASS_MIN, LineStores, Region, RegionOptions, Report, Section};
+pub use region::{BYPASS_MIN, LineStores, LineWords, Region, RegionOptions, Report, Section};
 pub use table::Table;
 pub use wait::{Yield, lock, park, set_yield, wait, wait_in_round, write};
 pub use word::Word;

@@ -11,6 +11,7 @@ mod logged;
 mod open;
 mod options;
 mod report;
+mod write_node;
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub(crate) use create::with_suffix;
 pub use line_stores::LineStores;
 pub use options::RegionOptions;
 pub use report::Report;
+pub use write_node::LineWords;
 
 /// Writes of this many bytes and more go past the cache where flushing is by instruction.
 const STREAM_MIN: usize = 64;

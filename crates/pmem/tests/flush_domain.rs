@@ -48,6 +48,29 @@ fn what_was_stored_is_there_after_reopening_and_after_growing() {
 }
 
 #[test]
+fn of_a_node_those_lines_are_written_that_are_there() {
+    let path = pool("node");
+    let (offset, lines) = (HEADER_SIZE + 4096, [[1; 8], [2; 8], [3; 8], [4; 8]]);
+    let volatile = Region::volatile(1 << 20, &RegionOptions::default()).unwrap();
+    for region in [make(&path), volatile] {
+        let before = Counters::thread();
+        region.write_node("test.node", offset, &lines, 0b1_1010).unwrap();
+        region.fence("test.fence");
+        assert_eq!((Counters::thread() - before).lines, 2);
+        let words = region.words(offset, 32).unwrap();
+        for (number, line) in words.chunks(8).enumerate() {
+            let expected = if number % 2 == 1 { number as u64 + 1 } else { 0 };
+            assert!(line.iter().all(|word| word.load() == expected), "line {number}");
+        }
+        let refused = region.write_node("test.node", offset + 8, &lines, 1);
+        assert!(matches!(refused, Err(Error::Fault(_))), "not at a line");
+        let refused = region.write_node("test.node", (1 << 20) - 64, &lines, 1);
+        assert!(matches!(refused, Err(Error::Fault(_))), "beyond the end");
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn a_second_opener_is_told_who_holds_the_pool() {
     let path = pool("held");
     let region = make(&path);

@@ -22,6 +22,7 @@ const METHODS: &[(&str, usize, bool)] = &[
     ("fence", 1, true),
     ("commit", 3, true),
     ("write", 3, false),
+    ("write_node", 4, false),
 ];
 
 /// The crates that hold a region.

@@ -38,17 +38,28 @@ impl How<'_> {
             How::Single(turn) => turn.last() + 1,
         }
     }
+
+    /// The stamp of what is written.
+    #[inline]
+    pub(crate) fn stamp(self, writer: &Writer<'_>) -> Stamp {
+        match self {
+            How::Grouped => writer.stamp,
+            How::Single(turn) => Stamp::single(turn.draw(), writer.stamp.lane()),
+        }
+    }
 }
 
 /// What a change puts in the place of what was there.
-struct Change<'s, 'f, 'k> {
-    spot: &'s Spot<'f, 'k>,
-    element: Element,
+pub(crate) struct Change<'s, 'f, 'k> {
+    pub(crate) spot: &'s Spot<'f, 'k>,
+    pub(crate) element: Element,
     removed: bool,
     /// The newest element of the key.
     old: Option<Found>,
     /// The slot to use: one that is free, or in which something is that nobody needs.
-    slot: usize,
+    pub(crate) slot: usize,
+    /// It adds a key, and every other slot has the newest element of one.
+    fills: bool,
 }
 
 impl NvTree {
@@ -78,8 +89,10 @@ impl NvTree {
     ) -> Result<bool, Error> {
         let (Op::Put { key, .. } | Op::Remove { key }) = op;
         let wanted = Wanted::new(key);
+        // Eight bytes were tried before.
         let effect = match op {
             Op::Remove { .. } => Some(Effect::Remove),
+            Op::Put { value, .. } if eight(value).is_some() => None,
             Op::Put { value, .. } => short(value),
         };
         loop {
@@ -131,7 +144,20 @@ impl NvTree {
                 return Ok(None);
             };
             let size = if is_long { record_size(key.len(), value_len) } else { 0 };
-            let _section = self.reserve(if record.is_none() { size } else { 0 })?;
+            let room = if record.is_none() { size } else { 0 };
+            let structure = match old.is_none() && spot.is_last(slot) {
+                // Without it the leaf is full, and who comes next is told.
+                true => self.reserve_structure(key.len() as u64, room).ok(),
+                false => None,
+            };
+            let fills = structure.is_some();
+            if fills {
+                spot.leaf.prefetch_all();
+            }
+            let _section = match structure {
+                Some(section) => section,
+                None => self.reserve(room)?,
+            };
             if is_long && record.is_none() {
                 self.write_record(size, key, value, how, record)?;
             }
@@ -140,7 +166,7 @@ impl NvTree {
                 _ => inline(value),
             };
             let element = Element { key: spot.placed.word, payload, shape };
-            let change = Change { spot: &spot, element, removed: false, old, slot };
+            let change = Change { spot: &spot, element, removed: false, old, slot, fills };
             if self.perform(&change, how, writer)? {
                 if is_long {
                     *record = None;
@@ -186,7 +212,7 @@ impl NvTree {
                 element.shape = spot.placed.shape.with_value(LONG);
                 element.payload = record.map_or(0, Object::to_bits) | wanted.hash << 48;
             }
-            let change = Change { spot: &spot, element, removed: true, old, slot };
+            let change = Change { spot: &spot, element, removed: true, old, slot, fills: false };
             if self.perform(&change, how, writer)? {
                 *record = None;
                 return Ok(Some(true));
@@ -227,7 +253,12 @@ impl NvTree {
             return Ok(pool.reserve(0, 1)?);
         }
         let size = Object::size_for(size).unwrap_or(size);
-        Ok(pool.reserve(size, 1 + pool.region().write_lines(ALIGNED, size))?)
+        Ok(pool.reserve(size, 1 + self.lines_of_record(size))?)
+    }
+
+    /// Lines to reserve for a record of that size.
+    pub(crate) fn lines_of_record(&self, size: u64) -> u64 {
+        self.forest.region().write_lines(ALIGNED, size)
     }
 
     fn write_record(
@@ -357,12 +388,11 @@ impl NvTree {
         let (line, at) = place_of(change.slot);
         let line = leaf.line(line)?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(false) };
-        let before = spot.prints.get(change.slot);
-        let replaced = if before == FREE { None } else { self.replaced(change)? };
-        let stamp = match how {
-            How::Grouped => writer.stamp,
-            How::Single(turn) => Stamp::single(turn.draw(), writer.stamp.lane()),
-        };
+        if change.fills && self.put_and_halve(change, &guard, how, writer)? {
+            return Ok(true);
+        }
+        let replaced = self.replaced(change)?;
+        let stamp = how.stamp(writer);
         let meta = Meta::new(stamp, change.removed, spot.traits.base, base);
         let Some(meta) = meta else { return damaged(leaf.offset(), "a base in reach") };
         write(self.forest.region(), line, at, &change.element, meta);
@@ -379,8 +409,14 @@ impl NvTree {
 
     /// The record of the element that is about to be overwritten, and since when it was there; `None`
     /// if the removal of its key still tells its key by it, or old versions need it.
-    fn replaced(&self, change: &Change<'_, '_, '_>) -> Result<Option<(Object, u64)>, Error> {
+    pub(crate) fn replaced(
+        &self,
+        change: &Change<'_, '_, '_>,
+    ) -> Result<Option<(Object, u64)>, Error> {
         let leaf = &change.spot.leaf;
+        if change.spot.prints.get(change.slot) == FREE {
+            return Ok(None);
+        }
         let (element, meta) = leaf.element(change.slot)?;
         let Some(record) = element.record() else { return Ok(None) };
         let used = change.spot.prints.used(leaf.lines()).filter(|&other| other != change.slot);

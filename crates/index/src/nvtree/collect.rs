@@ -26,7 +26,7 @@ impl NvTree {
         let leaf = &spot.leaf;
         let low_len = leaf.low()?.len() as u64;
         // A full pool is collected before any other.
-        let _section = self.reserve_structure(low_len).or_else(|_| self.reserve_lines())?;
+        let _section = self.reserve_structure(low_len, 0).or_else(|_| self.reserve_lines())?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else {
             return Ok(Some(start.to_vec()));
         };

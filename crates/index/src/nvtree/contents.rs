@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use super::element::{Element, Meta};
 use super::format::{Line, SLOTS_MAX, SLOTS_PER_LINE};
-use super::halve::{Ranks, slot_of};
 use super::history::{self, Old};
 use super::leaf::{Leaf, Range, read};
 use super::plain::make_plain;
 use super::prints::{FREE, Prints, STALE, Slots, TOMB, hash, print};
+use super::ranks::{Ranks, slot_of};
 use super::side::{Guard, Order, Traits};
 use crate::error::damaged;
 use crate::record::{head, read_key};

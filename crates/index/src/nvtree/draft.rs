@@ -1,103 +1,113 @@
 //! A leaf in the making: what will be in it, where, and its way to media.
 
+use tembo_pmem::LineWords;
 use tembo_pool::Object;
 use zerocopy::IntoBytes;
 
 use super::NvTree;
+use super::contents::place_of;
 use super::element::{Element, Meta};
 use super::format::{LEAF_MAGIC, LINES_MAX, LOW_INLINE, SHAPE_BITS, SLOTS_MAX, SLOTS_PER_LINE};
-use super::leaf::Leaf;
-use super::prints::{Prints, line_of};
+use super::leaf::{Leaf, Range};
+use super::prints::{PrintBytes, Prints, line_of};
+use super::side::Traits;
 use crate::Error;
 
-/// Words in a line.
-const WORDS: usize = 8;
-type Words = [u64; WORDS];
-
-/// An element, and its mark or fingerprint.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Item {
-    pub(crate) element: Element,
-    pub(crate) meta: Meta,
-    pub(crate) print: u8,
-}
-
 /// A leaf that will be linked to the right of another.
-pub(crate) struct Draft<'k> {
-    pub(crate) low: &'k [u8],
+pub(crate) struct Draft {
+    /// The leaf itself.
+    pub(crate) object: Object,
+    pub(crate) low: Vec<u8>,
     pub(crate) prefix_len: u16,
-    pub(crate) items: Items,
     /// The first of its history leaves.
     pub(crate) older: u64,
-    /// Objects that it will own, the leaf itself first.
+    /// Other objects that it will own.
     pub(crate) made: Vec<Object>,
-    pub(crate) prints: Prints,
+    /// Marks and fingerprints by slot.
+    prints: PrintBytes,
+    /// The header, and the lines of elements.
+    lines: [LineWords; 1 + LINES_MAX],
+    /// Which of them are written: the header, and those in which elements are.
+    used: u64,
 }
 
-/// As many as a leaf has room for.
-#[derive(Clone, Copy)]
-pub(crate) struct Items {
-    all: [Item; SLOTS_MAX],
-    len: usize,
-}
-
-impl Items {
-    pub(crate) fn new() -> Items {
-        Items { all: [Item::default(); SLOTS_MAX], len: 0 }
+impl Draft {
+    /// Without elements, in that space.
+    #[inline]
+    pub(crate) fn new(object: Object, low: Vec<u8>, prefix_len: u16) -> Draft {
+        let (made, prints) = (Vec::new(), PrintBytes::default());
+        let lines = [[0; 8]; 1 + LINES_MAX];
+        Draft { object, low, prefix_len, older: 0, made, prints, lines, used: 1 }
     }
 
-    pub(crate) fn push(&mut self, item: Item) {
-        if let Some(place) = self.all.get_mut(self.len) {
-            *place = item;
-            self.len += 1;
-        }
+    /// Puts an element, and its mark or fingerprint, into a slot.
+    #[inline]
+    pub(crate) fn put(&mut self, slot: usize, (element, meta): (Element, Meta), print: u8) {
+        let (number, at) = place_of(slot);
+        let Some(words) = self.lines.get_mut(1 + number) else { return };
+        (words[2 * at], words[2 * at + 1]) = (element.key, element.payload);
+        words[6 + at / 2] |= u64::from(meta.0) << (at % 2 * 32);
+        words[7] |= u64::from(element.shape.0) << (32 + at as u32 * SHAPE_BITS);
+        self.used |= 2 << number;
+        self.prints.as_flattened_mut()[slot] = print;
     }
 
-    fn as_slice(&self) -> &[Item] {
-        &self.all[..self.len]
+    pub(crate) fn prints(&self) -> Prints {
+        Prints::of_bytes(&self.prints)
     }
-}
 
-impl<'k> Draft<'k> {
-    /// Without elements.
-    pub(crate) fn new(low: &'k [u8], prefix_len: u16) -> Draft<'k> {
-        let (items, prints) = (Items::new(), Prints::default());
-        Draft { low, prefix_len, items, older: 0, made: Vec::new(), prints }
+    /// What it is like, with the bases of the leaf to the left of which it comes, in its range.
+    #[inline]
+    pub(crate) fn traits(&self, bases: [u64; 2], high: Option<&[u8]>) -> Traits {
+        let range = Range { low: &self.low, high };
+        let (base, older) = (usize::from(bases[1] > bases[0]), self.older != 0);
+        let guarded = self.prefix_len > range.common_len();
+        Traits { prefix_len: self.prefix_len, guarded, base, older }
+    }
+
+    /// All that is to be given back if the leaf is not linked.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Object> {
+        std::iter::once(self.object).chain(self.made.iter().copied())
     }
 }
 
 impl NvTree {
-    /// Takes space for a leaf, to be given back with what else the draft has made if it is not linked.
-    pub(crate) fn begin_draft(&self, draft: &mut Draft<'_>) -> Result<(), Error> {
+    /// Takes space for a leaf, to be given back if it is not linked.
+    #[inline]
+    pub(crate) fn space_for_leaf(&self) -> Result<Object, Error> {
         let pool = self.forest.pool();
-        draft.made.push(pool.alloc(pool.geometry().node_size.into())?);
-        Ok(())
+        let object = pool.alloc(pool.geometry().node_size.into())?;
+        if let Some(side) = self.forest.leaves.get(self.forest.new_leaf_id(object)? as usize) {
+            side.prefetch();
+        }
+        Ok(object)
     }
 
     /// Writes and flushes the new leaf.
     pub(crate) fn write_draft<'f>(
         &'f self,
         leaf: &Leaf<'f>,
-        draft: &mut Draft<'_>,
+        draft: &mut Draft,
     ) -> Result<Leaf<'f>, Error> {
         let region = self.forest.region();
-        let right = Leaf::at(&self.forest, self.forest.new_leaf_id(draft.made[0])?)?;
-        let header = self.header_of(leaf, draft)?;
-        // ORDER: the leaf is durable before it is linked.
+        let right = Leaf::at(&self.forest, self.forest.leaf_id(draft.object)?)?;
+        let is_used = |used: u64, number: usize| used & 2 << number != 0;
+        (0..right.lines())
+            .filter(|&number| !is_used(draft.used, number))
+            .for_each(|number| right.prefetch_line(number));
+        draft.lines[0] = self.header_of(leaf, draft)?;
         region
-            .write("nvtree.draft.header", right.offset(), &[header.as_bytes()])
+            // ORDER: the leaf is durable before it is linked.
+            .write_node(
+                "nvtree.draft.lines",
+                right.offset(),
+                &draft.lines[..=right.lines()],
+                draft.used,
+            )
             .map_err(|error| Error::Pool(error.into()))?;
-        let (lines, used) = lay_out(draft, right.lines());
-        for (number, words) in lines.iter().enumerate().take(right.lines()) {
-            if used[number] > 0 {
-                // ORDER: as above.
-                region
-                    .write("nvtree.draft.line", right.line_offset(number), &[words.as_bytes()])
-                    .map_err(|error| Error::Pool(error.into()))?;
-                continue;
-            }
-            let line = right.line(number)?;
-            if line.metas.load() != 0 || line.meta_and_shapes.load() != 0 {
+        for (number, line) in right.all_lines()?.iter().enumerate() {
+            if !is_used(draft.used, number) && line.metas.load() | line.meta_and_shapes.load() != 0
+            {
                 region.store(&line.metas, 0);
                 region.store(&line.meta_and_shapes, 0);
                 // ORDER: durably without elements before the leaf is linked.
@@ -107,13 +117,13 @@ impl NvTree {
         Ok(right)
     }
 
-    fn header_of(&self, leaf: &Leaf<'_>, draft: &mut Draft<'_>) -> Result<Words, Error> {
+    fn header_of(&self, leaf: &Leaf<'_>, draft: &mut Draft) -> Result<LineWords, Error> {
         let (low_len, header) = (draft.low.len(), leaf.header()?);
         let mut low = [0; 3];
         if low_len <= LOW_INLINE {
-            low.as_mut_bytes()[..low_len].copy_from_slice(draft.low);
+            low.as_mut_bytes()[..low_len].copy_from_slice(&draft.low);
         } else {
-            low[0] = self.record_for(draft.low, &[], &mut draft.made)?.to_bits();
+            low[0] = self.record_for(&draft.low, &[], &mut draft.made)?.to_bits();
         }
         let lengths = u64::from(draft.prefix_len) << 16 | low_len as u64;
         let shape = u64::from(LEAF_MAGIC) << 32 | lengths;
@@ -126,74 +136,62 @@ impl NvTree {
         &self,
         leaf: &Leaf<'_>,
         element: &Element,
-        draft: &mut Draft<'_>,
+        draft: &mut Draft,
     ) -> Result<Element, Error> {
         let prefix = &draft.low[..usize::from(draft.prefix_len)];
         self.carry(leaf, element, prefix, &mut draft.made)
     }
 }
 
-/// The lines of a draft, and how many elements are in each: most elements in the line where a search
-/// looks first, and yet not all lines used.
-fn lay_out(draft: &mut Draft<'_>, lines: usize) -> ([Words; LINES_MAX], [usize; LINES_MAX]) {
-    let Draft { items, prints, .. } = draft;
-    let mut wanted = [0_u8; LINES_MAX];
-    items.as_slice().iter().for_each(|item| wanted[line_of(item.print, lines)] += 1);
-    let needed = items.len.div_ceil(SLOTS_PER_LINE);
+/// Slots for elements of a new leaf that have these marks or fingerprints: most in the line where a
+/// search looks first, and yet not all lines used. Without branches that depend on fingerprints, for
+/// nobody can predict these.
+pub(crate) fn slots_for(prints: &[u8], lines: usize) -> [u8; SLOTS_MAX] {
+    let (mut wanted, count) = ([0_u8; LINES_MAX + 1], prints.len());
+    for &print in prints {
+        wanted[line_of(print, lines) % (LINES_MAX + 1)] += 1;
+    }
+    let needed = usize::div_ceil(count, SLOTS_PER_LINE);
     let chosen = if needed == 0 { 0 } else { needed.max(lines * 2 / 3) };
-    let mut room = rooms(&wanted[..lines], chosen);
-    let mut words = [[0; WORDS]; LINES_MAX];
-    let mut used = [0; LINES_MAX];
-    let mut put = |item: &Item, line: usize| {
-        store(&mut words[line], used[line], item);
-        prints.set(line * SLOTS_PER_LINE + used[line], item.print);
-        used[line] += 1;
-    };
-    let mut others = [0_u8; SLOTS_MAX];
-    let mut other_count = 0;
-    for (number, item) in items.as_slice().iter().enumerate() {
-        let line = line_of(item.print, lines);
-        if room[line] > 0 {
-            room[line] -= 1;
-            put(item, line);
-        } else {
-            others[other_count] = number as u8;
-            other_count += 1;
-        }
+    let chosen = most_wanted(&wanted[..lines], chosen);
+    let mut room = std::array::from_fn::<u8, { LINES_MAX + 1 }, _>(|line| {
+        (chosen >> line & 1) as u8 * SLOTS_PER_LINE as u8
+    });
+    let mut slots = [0; SLOTS_MAX];
+    let (mut others, mut other_count) = ([0_u8; SLOTS_MAX], 0);
+    for (number, &print) in prints.iter().enumerate().take(SLOTS_MAX) {
+        let line = line_of(print, lines) % (LINES_MAX + 1);
+        let is_full = room[line] == 0;
+        slots[number] = (line * SLOTS_PER_LINE) as u8 + SLOTS_PER_LINE as u8 - room[line];
+        room[line] -= u8::from(!is_full);
+        others[other_count] = number as u8;
+        other_count += usize::from(is_full);
     }
     let mut line = 0;
     for &number in &others[..other_count] {
         while room[line] == 0 && line + 1 < lines {
             line += 1;
         }
+        slots[usize::from(number)] = ((line + 1) * SLOTS_PER_LINE) as u8 - room[line];
         room[line] = room[line].saturating_sub(1);
-        put(&items.all[usize::from(number)], line);
     }
-    (words, used)
+    slots
 }
 
-/// Room for elements in so many lines, those that most elements want.
-fn rooms(wanted: &[u8], chosen: usize) -> [usize; LINES_MAX] {
-    let mut room = [0; LINES_MAX];
-    let mut left = chosen;
-    for count in (0..=SLOTS_PER_LINE as u8).rev() {
-        for (line, &wants) in wanted.iter().enumerate() {
-            if left > 0 && wants.min(SLOTS_PER_LINE as u8) == count {
-                room[line] = SLOTS_PER_LINE;
-                left -= 1;
-            }
+/// So many lines, those that most elements want, as a set of bits.
+#[inline]
+fn most_wanted(wanted: &[u8], chosen: usize) -> u32 {
+    let mut lines_by_wants = [0_u32; SLOTS_PER_LINE + 1];
+    for (line, &wants) in wanted.iter().enumerate() {
+        lines_by_wants[usize::from(wants).min(SLOTS_PER_LINE)] |= 1 << line;
+    }
+    let (mut lines, mut left) = (0, chosen);
+    for mut others in lines_by_wants.into_iter().rev() {
+        while others != 0 && left > 0 {
+            lines |= others & others.wrapping_neg();
+            others &= others - 1;
+            left -= 1;
         }
     }
-    room
-}
-
-fn store(words: &mut Words, at: usize, item: &Item) {
-    (words[2 * at], words[2 * at + 1]) = (item.element.key, item.element.payload);
-    let meta = u64::from(item.meta.0);
-    match at {
-        0 => words[6] |= meta,
-        1 => words[6] |= meta << 32,
-        _ => words[7] |= meta,
-    }
-    words[7] |= u64::from(item.element.shape.0) << (32 + at as u32 * SHAPE_BITS);
+    lines
 }

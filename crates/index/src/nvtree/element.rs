@@ -3,8 +3,8 @@
 use tembo_pool::Object;
 
 use super::format::{
-    DELTA_MAX, META_BASE, META_LANE_MASK, META_LANE_SHIFT, META_REMOVED, SHAPE_LONG, SHAPE_ODD,
-    SHAPE_VALUE_SHIFT,
+    DELTA_MAX, META_BASE, META_LANE_MASK, META_LANE_SHIFT, META_REMOVED, SHAPE_BITS, SHAPE_LONG,
+    SHAPE_ODD, SHAPE_VALUE_SHIFT,
 };
 use crate::Stamp;
 
@@ -137,6 +137,45 @@ impl Shape {
     }
 }
 
+/// The shapes of the elements of a line.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Shapes(u32);
+
+impl Shapes {
+    /// The lowest bit of each shape.
+    const LOWEST: u32 = 1 | 1 << SHAPE_BITS | 1 << (2 * SHAPE_BITS);
+
+    /// Those in the last word of a line.
+    #[inline]
+    pub(crate) fn of(tail: u64) -> Shapes {
+        Shapes((tail >> 32) as u32)
+    }
+
+    /// A bit for each key that does not stand in its word, behind the leaf's prefix.
+    #[inline]
+    pub(crate) fn unusual_keys(self) -> u64 {
+        Shapes::gathered(Shapes::long(self.0) | (self.0 / SHAPE_ODD))
+    }
+
+    /// A bit for each value that lies in a record.
+    #[inline]
+    pub(crate) fn long_values(self) -> u64 {
+        Shapes::gathered(Shapes::long(self.0 >> SHAPE_VALUE_SHIFT))
+    }
+
+    /// The lowest bit of each shape is set if its lowest four are a number above eight.
+    #[inline]
+    fn long(nibbles: u32) -> u32 {
+        nibbles >> 3 & (nibbles | nibbles >> 1 | nibbles >> 2)
+    }
+
+    #[inline]
+    fn gathered(bits: u32) -> u64 {
+        let bits = bits & Shapes::LOWEST;
+        u64::from(bits | bits >> (SHAPE_BITS - 1) | bits >> (2 * SHAPE_BITS - 2)) & 0b111
+    }
+}
+
 /// Key and value, in two words or with their help.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Element {
@@ -197,6 +236,22 @@ mod tests {
                     assert!(shape.same_key(shape.with_value(9)));
                     assert!(!shape.same_key(Shape::new(key, value, !odd)));
                 }
+            }
+        }
+    }
+    #[test]
+    fn the_shapes_of_a_line_tell_of_each() {
+        let shapes = (0..1 << SHAPE_BITS).map(Shape);
+        for (number, shape) in shapes.enumerate() {
+            let others = [Shape(number as u32 * 7 % 512), Shape(number as u32 * 31 % 512)];
+            let three = [others[0], shape, others[1]];
+            let tail =
+                three.iter().rev().fold(0, |tail, shape| tail << SHAPE_BITS | u64::from(shape.0));
+            let shapes = Shapes::of(tail << 32 | 0xffff_ffff);
+            for (at, shape) in three.iter().enumerate() {
+                let is_unusual = shape.key_len().is_none() || shape.is_odd();
+                assert_eq!(shapes.unusual_keys() >> at & 1 == 1, is_unusual);
+                assert_eq!(shapes.long_values() >> at & 1 == 1, shape.value_len().is_none());
             }
         }
     }

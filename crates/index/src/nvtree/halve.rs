@@ -1,149 +1,272 @@
-//! The usual split: a leaf in which every slot has the newest element of a key, all keys short and
-//! with the leaf's prefix. Then the words tell the order, and halves are found without sorting.
+//! The usual split: a put takes the last slot of a leaf in which every other slot has the newest
+//! element of a key, all keys short and with the leaf's prefix. Then the words tell the order, a key in
+//! the middle is found without sorting, and what is put comes to be with the split: under its fences.
 
 use super::NvTree;
-use super::contents::{place_of, set_within};
-use super::draft::{Draft, Item};
-use super::element::{Element, Shape};
-use super::format::SLOTS_MAX;
-use super::leaf::{Leaf, Range, read};
+use super::change::{Change, How};
+use super::contents::place_of;
+use super::draft::{Draft, slots_for};
+use super::element::{Element, LONG, Meta, Shape, Shapes};
+use super::format::{Line, SLOTS_MAX, SLOTS_PER_LINE};
+use super::leaf::{read, write};
 use super::lookup::Spot;
-use super::prints::FREE;
+use super::prints::{FREE, Prints, Slots, all_slots, print};
 use super::room::erase_slots;
 use super::side::Guard;
 use super::split::{Bounds, check_between};
-use crate::Error;
+use crate::error::damaged;
+use crate::{Error, Retired, Stamp, Writer};
 
-/// A key and its slot in one number, by which keys are in order: word, length, slot.
-type Ranked = u128;
-
-/// The slots of a leaf that live, each with its key as a number; `None`: not all are that simple.
-pub(crate) struct Ranks {
-    all: [Ranked; SLOTS_MAX],
-    len: usize,
+/// The keys of a leaf.
+struct Keys {
+    /// Their words, by slot.
+    words: [u64; SLOTS_MAX],
+    slots: usize,
+    /// Those of which the word and its length do not tell all.
+    unusual: Slots,
+    /// Those whose elements have records.
+    owners: Slots,
 }
 
-impl Ranks {
-    /// Of these slots.
+impl Keys {
     #[inline]
-    pub(crate) fn of(
-        leaf: &Leaf<'_>,
-        slots: impl Iterator<Item = usize>,
-    ) -> Result<Option<Ranks>, Error> {
-        let lines = leaf.all_lines()?;
-        let mut ranks = Ranks { all: [0; SLOTS_MAX], len: 0 };
-        for slot in slots {
-            let (number, at) = place_of(slot);
-            let Some(line) = lines.get(number) else { return Ok(None) };
-            let (element, _) = read(line, at);
-            let (Some(len), false) = (element.shape.key_len(), element.shape.is_odd()) else {
-                return Ok(None);
-            };
-            let Some(rank) = ranks.all.get_mut(ranks.len) else { return Ok(None) };
-            *rank = Ranked::from(element.key) << 16 | (len as u128) << 8 | slot as u128;
-            ranks.len += 1;
+    fn of(lines: &[Line]) -> Keys {
+        let slots = (lines.len() * SLOTS_PER_LINE).min(SLOTS_MAX);
+        let mut keys = Keys { words: [0; SLOTS_MAX], slots, unusual: Slots(0), owners: Slots(0) };
+        let words = keys.words.chunks_exact_mut(SLOTS_PER_LINE);
+        let (mut shapes, mut unusual, mut owners) = (Shapes::default(), 0, 0);
+        for (number, (line, words)) in lines.iter().zip(words).enumerate() {
+            let own = Shapes::of(line.meta_and_shapes.load());
+            if own != shapes {
+                // In most leaves all lines are alike.
+                (shapes, unusual, owners) = (own, own.unusual_keys(), own.long_values());
+            }
+            keys.unusual.0 |= unusual << (number * SLOTS_PER_LINE);
+            keys.owners.0 |= owners << (number * SLOTS_PER_LINE);
+            words.iter_mut().zip(&line.pairs).for_each(|(word, pair)| *word = pair.key.load());
         }
-        Ok(Some(ranks))
+        keys
     }
 
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [Ranked] {
-        &mut self.all[..self.len]
+    /// The slots of keys with a lower word.
+    #[inline]
+    fn below(&self, pivot: u64) -> Slots {
+        let words = self.words[..self.slots].iter().rev();
+        Slots(words.fold(0, |slots, &word| slots << 1 | u64::from(word < pivot)))
+    }
+
+    /// The greatest lower word.
+    #[inline]
+    fn before(&self, pivot: u64) -> u64 {
+        let words = self.words[..self.slots].iter();
+        // Without branches: nobody can predict what is lower.
+        words.fold(0, |last, &word| last.max(word & u64::from(word < pivot).wrapping_neg()))
+    }
+
+    #[inline]
+    fn median(&self, slots: [usize; 3]) -> usize {
+        let words = slots.map(|slot| self.words[slot]);
+        let (low, high) = (words[0].min(words[1]), words[0].max(words[1]));
+        let median = low.max(high.min(words[2]));
+        slots[words.iter().position(|&word| word == median).unwrap_or(0)]
+    }
+
+    /// A key near the middle, and the slots of those below it (Hoare's FIND, CACM 4, 1961, with a median
+    /// of three); `None`: there is none whose word is not that of others there.
+    #[inline]
+    fn middle(&self) -> Option<(usize, Slots)> {
+        let (half, slack) = (self.slots / 2, self.slots / 16);
+        let mut among = Slots((1 << self.slots) - 1);
+        while let Some(first) = among.first() {
+            let last = among.0.ilog2() as usize;
+            let third = Slots(among.0 & u64::MAX << ((first + last) / 2)).first().unwrap_or(last);
+            let slot = self.median([first, third, last]);
+            let below = self.below(self.words[slot]);
+            let count = below.0.count_ones() as usize;
+            if count.abs_diff(half) <= slack {
+                return Some((slot, below));
+            }
+            among.0 &= if count < half { !(below.0 | 1 << slot) } else { below.0 };
+        }
+        None
     }
 }
 
-/// The slot of a key.
-pub(crate) fn slot_of(ranked: Ranked) -> usize {
-    ranked as usize & 0xff
+impl Spot<'_, '_> {
+    /// Whether every other slot of the leaf has the newest element of a key.
+    #[inline]
+    pub(crate) fn is_last(&self, slot: usize) -> bool {
+        let lines = self.leaf.lines();
+        self.prints.live(lines).0 | 1 << slot == all_slots(lines)
+    }
+}
+
+/// Where a leaf is cut.
+struct Cut<'f> {
+    moved: Slots,
+    /// Of what moves, the slots of elements that have records.
+    owners: Slots,
+    /// Of the new leaf.
+    low: Vec<u8>,
+    high: Option<&'f [u8]>,
+    prefix_len: u16,
 }
 
 impl NvTree {
-    /// Splits a full leaf if that is simple. The caller holds the lock and has reserved. Durable when
-    /// it returns; on an error nothing has changed.
-    pub(crate) fn halve(
+    /// Performs a put that takes a leaf's last slot, and splits the leaf, if that is simple; false: nothing
+    /// has changed. The caller holds the lock and has reserved. Durable when it returns; on an error
+    /// nothing has changed.
+    pub(crate) fn put_and_halve(
         &self,
-        spot: &Spot<'_, '_>,
+        change: &Change<'_, '_, '_>,
         guard: &Guard<'_>,
-        range: Range<'_>,
+        how: How<'_>,
+        writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
-        let leaf = &spot.leaf;
-        let slots = leaf.slots();
-        let live = spot.prints.live(leaf.lines());
-        if live.0 != (1 << slots) - 1 || spot.traits.guarded || spot.traits.older {
-            return Ok(false);
-        }
-        let Some(mut ranks) = Ranks::of(leaf, live)? else { return Ok(false) };
-        let ranks = ranks.as_mut_slice();
-        let last = match range.high {
-            None => ranks.iter().max().copied().unwrap_or_default(),
-            Some(_) => 0,
-        };
-        let is_last = range.high.is_none() && *spot.placed.key() > *key_of(leaf, last)?;
-        let (left, right, moved): (Vec<u8>, Vec<u8>, &[Ranked]) = if is_last {
-            (key_of(leaf, last)?, spot.placed.key().to_vec(), &[])
-        } else {
-            let (below, middle, _) = ranks.select_nth_unstable(slots / 2);
-            let (left, middle) = (below.iter().max().copied().unwrap_or_default(), *middle);
-            (key_of(leaf, left)?, key_of(leaf, middle)?, &ranks[slots / 2..])
-        };
-        let bounds = Bounds::between(range, &left, &right);
-        if bounds.prefix_len < spot.traits.prefix_len || is_last && right.len() > 8 {
-            return Ok(false);
-        }
-        let mut draft = Draft::new(&right[..bounds.low_len], bounds.prefix_len);
-        check_between(leaf, range, draft.low)?;
-        let owners = self.fill(spot, moved, &mut draft)?;
-        let linked = self.begin_draft(&mut draft).and_then(|()| self.write_draft(leaf, &mut draft));
-        let right = match linked {
-            Ok(right) => right,
-            Err(error) => {
-                self.forest.pool().free_all(draft.made);
-                return Err(error);
+        let (spot, leaf, pool) = (change.spot, &change.spot.leaf, self.forest.pool());
+        let header = leaf.header()?;
+        let (number, at) = place_of(change.slot);
+        let line = leaf.line(number)?;
+        let replaced = self.replaced(change)?;
+        // Without room for a leaf the put is as any other.
+        let Ok(object) = self.space_for_leaf() else { return Ok(false) };
+        let cut = match self.cut(change) {
+            Ok(Some(cut)) => cut,
+            simple => {
+                pool.free(object);
+                return simple.map(|_| false);
             }
         };
-        self.link_right(leaf, right, &draft, range)?;
-        if !owners.is_empty() {
-            erase_slots(leaf, &owners)?;
+        let moved = cut.moved;
+        let others = Slots(moved.0 & !(1 << change.slot));
+        let stamp = how.stamp(writer);
+        let newest = leaf.side.newest().max(stamp.version());
+        let mut draft = Draft::new(object, cut.low, cut.prefix_len);
+        let told = self.fill(change, (moved, others), stamp, &mut draft).and_then(|meta| {
+            let right = self.write_draft(leaf, &mut draft)?;
+            Ok((meta, self.tell_of_right((leaf, newest), &right, &draft, cut.high)?))
+        });
+        let (meta, _new) = match told {
+            Ok(told) => told,
+            Err(error) => {
+                pool.free_all(draft.objects());
+                return if matches!(error, Error::Pool(_)) { Ok(false) } else { Err(error) };
+            }
+        };
+        let mut prints = spot.prints.to_bytes();
+        moved.for_each(|slot| prints.as_flattened_mut()[slot] = FREE);
+        let mut erased = cut.owners;
+        if moved == others {
+            write(self.forest.region(), line, at, &change.element, meta);
+            prints.as_flattened_mut()[change.slot] = print(spot.hash);
+            guard.set_newest(stamp.version());
+        } else if replaced.is_some() {
+            erased.0 |= 1 << change.slot;
         }
-        let mut prints = spot.prints;
-        moved.iter().for_each(|&ranked| prints.set(slot_of(ranked), FREE));
-        set_within(leaf, guard, &prints, Range { high: Some(draft.low), ..range })?;
+        guard.set_prints(&Prints::of_bytes(&prints), spot.traits);
+        self.link_right(header, &draft);
+        if erased.0 != 0 {
+            erase_slots(leaf, &erased.collect::<Vec<usize>>())?;
+        }
+        let end = stamp.version();
+        let retired = replaced.map(|(object, start)| Retired { object, start, end });
+        writer.retired.extend(retired);
         Ok(true)
     }
 
-    /// Fills a draft with elements whose prefix does not become shorter; the slots of those that have
-    /// records.
+    /// Where a leaf is cut whose last slot a put will take.
+    #[inline]
+    fn cut<'f>(&self, change: &Change<'_, 'f, '_>) -> Result<Option<Cut<'f>>, Error> {
+        let (spot, leaf) = (change.spot, &change.spot.leaf);
+        if spot.traits.guarded || spot.traits.older {
+            return Ok(None);
+        }
+        let next = leaf.next_object()?;
+        if let Some(next) = next {
+            leaf.region().prefetch(next.offset());
+        }
+        let mut keys = Keys::of(leaf.all_lines()?);
+        let own = 1 << change.slot;
+        if keys.unusual.0 & !own != 0 || change.element.shape.key_len().is_none() {
+            return Ok(None);
+        }
+        keys.words[change.slot] = change.element.key;
+        let others = Slots(all_slots(leaf.lines()) & !own);
+        let middle = match next {
+            None if keys.below(change.element.key) == others => Some((change.slot, others)),
+            _ => keys.middle(),
+        };
+        let Some((first, below)) = middle else { return Ok(None) };
+        let first_word = keys.words[first];
+        let mut right = match first == change.slot {
+            true => spot.placed.key().to_vec(),
+            false => leaf.key_of(&leaf.element(first)?.0)?,
+        };
+        let range = leaf.range()?;
+        let alike = (first_word ^ keys.before(first_word)).leading_zeros() as usize / 8;
+        let low_len = usize::from(spot.traits.prefix_len) + alike + 1;
+        let bounds = Bounds::of(range, &right, low_len);
+        if bounds.prefix_len < spot.traits.prefix_len {
+            return Ok(None);
+        }
+        right.truncate(bounds.low_len);
+        check_between(leaf, range, &right)?;
+        let moved = Slots(all_slots(leaf.lines()) & !below.0);
+        let owners = Slots(keys.owners.0 & moved.0 & !own);
+        let Bounds { prefix_len, .. } = bounds;
+        Ok(Some(Cut { moved, owners, low: right, high: range.high, prefix_len }))
+    }
+
+    /// Fills a draft, under a prefix that does not become shorter; the meta bits of what is put.
+    #[inline]
     fn fill(
         &self,
-        spot: &Spot<'_, '_>,
-        moved: &[Ranked],
-        draft: &mut Draft<'_>,
-    ) -> Result<Vec<usize>, Error> {
-        let mut owners = Vec::new();
+        change: &Change<'_, '_, '_>,
+        (moved, others): (Slots, Slots),
+        stamp: Stamp,
+        draft: &mut Draft,
+    ) -> Result<Meta, Error> {
+        let spot = change.spot;
+        let (lines, base) = (spot.leaf.all_lines()?, spot.leaf.side.base());
+        let Some(meta) = Meta::new(stamp, false, spot.traits.base, base) else {
+            return damaged(spot.leaf.offset(), "a base in reach");
+        };
         let grown = usize::from(draft.prefix_len - spot.traits.prefix_len);
-        let lines = spot.leaf.all_lines()?;
-        for &ranked in moved {
-            let slot = slot_of(ranked);
-            let (number, at) = place_of(slot);
-            let Some(line) = lines.get(number) else { continue };
-            let (element, meta) = read(line, at);
-            let element = if grown == 0 { element } else { shortened(&element, grown) };
-            if element.record().is_some() {
-                owners.push(slot);
-            }
-            draft.items.push(Item { element, meta, print: spot.prints.get(slot) });
+        let before = spot.prints.to_bytes();
+        let (mut from, mut prints, mut count) = ([0_u8; SLOTS_MAX], [0_u8; SLOTS_MAX], 0);
+        // What is put comes last.
+        for slot in others.chain((moved != others).then_some(change.slot)) {
+            (from[count], prints[count]) = (slot as u8, before.as_flattened()[slot]);
+            count += 1;
         }
-        Ok(owners)
+        if moved != others {
+            prints[count - 1] = print(spot.hash);
+        }
+        let slots = slots_for(&prints[..count], lines.len());
+        for (number, (&slot, &to)) in from.iter().zip(&slots).enumerate().take(count) {
+            let (line, at) = place_of(slot.into());
+            let Some(line) = lines.get(line) else { continue };
+            let placed = match usize::from(slot) == change.slot {
+                true => (shortened(&change.element, grown), meta),
+                false => {
+                    let (element, meta) = read(line, at);
+                    (shortened(&element, grown), meta)
+                }
+            };
+            draft.put(to.into(), placed, prints[number]);
+        }
+        Ok(meta)
     }
 }
 
 /// The element under a prefix that is longer by so many bytes of its key.
+#[inline]
 fn shortened(element: &Element, bytes: usize) -> Element {
+    if bytes == 0 {
+        return *element;
+    }
     let key = element.key.checked_shl(8 * bytes as u32).unwrap_or(0);
     let key_len = element.shape.key_len().unwrap_or(0).saturating_sub(bytes);
-    let value_len = element.shape.value_len().unwrap_or(super::element::LONG);
+    let value_len = element.shape.value_len().unwrap_or(LONG);
     Element { key, payload: element.payload, shape: Shape::new(key_len, value_len, false) }
-}
-
-fn key_of(leaf: &Leaf<'_>, ranked: Ranked) -> Result<Vec<u8>, Error> {
-    leaf.key_of(&leaf.element(slot_of(ranked))?.0)
 }

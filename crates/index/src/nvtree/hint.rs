@@ -35,6 +35,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use self::entries::{Entries, Page, read};
 use super::NvTree;
+use super::element::LANES;
 use super::format::{CELL_SIZE, HINT_MAGIC, HintHeader, HintPage, TreeCell};
 use super::leaf::Leaf;
 use crate::error::damaged;
@@ -195,7 +196,8 @@ impl NvTree {
             count += 1;
             pages.push(&leaf)?;
         }
-        if count < known {
+        // Of a leaf that is about to be linked the inner nodes know before: one of each lane.
+        if count + usize::from(LANES) < known {
             // A hint of the others would be outgrown for ever.
             return damaged(self.cell, "as many leaves in the list as the inner nodes know");
         }

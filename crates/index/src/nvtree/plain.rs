@@ -5,9 +5,9 @@
 use super::contents::{place_of, set};
 use super::element::{Element, Meta};
 use super::format::{Line, SLOTS_MAX};
-use super::halve::{Ranks, slot_of};
 use super::leaf::{Leaf, read};
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
+use super::ranks::{Ranks, slot_of};
 use super::side::Guard;
 use super::survey::Reached;
 use crate::record::head;

@@ -76,6 +76,12 @@ impl Slots {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
+    /// Whether there is at most one.
+    #[inline]
+    pub(crate) fn is_last(self) -> bool {
+        self.0 & self.0.wrapping_sub(1) == 0
+    }
+
     /// From `line` on, then from the first on: the one to take.
     #[inline]
     pub(crate) fn near(self, line: usize) -> Option<usize> {
@@ -105,7 +111,20 @@ pub(crate) fn all_slots(lines: usize) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prints(pub(crate) [u64; WORDS]);
 
+/// The same, byte by byte.
+pub(crate) type PrintBytes = [[u8; 8]; WORDS];
+
 impl Prints {
+    #[inline]
+    pub(crate) fn of_bytes(bytes: &PrintBytes) -> Prints {
+        Prints(bytes.map(u64::from_le_bytes))
+    }
+
+    #[inline]
+    pub(crate) fn to_bytes(self) -> PrintBytes {
+        self.0.map(u64::to_le_bytes)
+    }
+
     #[inline]
     pub(crate) fn set(&mut self, slot: usize, print: u8) {
         let (word, shift) = (slot / 8, slot % 8 * 8);

@@ -27,7 +27,7 @@ impl NvTree {
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
         let leaf = &spot.leaf;
-        let _section = self.reserve_structure(0)?;
+        let _section = self.reserve_structure(0, 0)?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
         let version = how.version(writer);
         let contents = Contents::read(leaf, writer.dead)?;
@@ -71,7 +71,7 @@ impl NvTree {
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
         let leaf = &spot.leaf;
-        let _section = self.reserve_structure(spot.placed.key().len() as u64)?;
+        let _section = self.reserve_structure(spot.placed.key().len() as u64, 0)?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
         let contents = Contents::read(leaf, writer.dead)?;
         let orphans = contents.orphans(leaf)?;

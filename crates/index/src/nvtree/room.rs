@@ -29,19 +29,15 @@ impl NvTree {
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
         let leaf = &spot.leaf;
-        let section = self.reserve_structure(spot.placed.key().len() as u64);
+        let section = self.reserve_structure(spot.placed.key().len() as u64, 0);
         // In a full pool a leaf can still be cleaned.
         let (_section, refused) = match section {
             Ok(section) => (section, None),
             Err(error) => (self.reserve_lines()?, Some(error)),
         };
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
-        let range = leaf.range()?;
-        if !range.covers(spot.placed.key()) {
+        if !leaf.range()?.covers(spot.placed.key()) {
             return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
-        }
-        if refused.is_none() && self.halve(spot, &guard, range)? {
-            return Ok(());
         }
         let contents = Contents::read(leaf, writer.dead)?;
         let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
@@ -69,14 +65,18 @@ impl NvTree {
         }
     }
 
-    /// Room for what a change of the structure writes.
-    pub(crate) fn reserve_structure(&self, key_len: u64) -> Result<tembo_pmem::Section<'_>, Error> {
+    /// Room for what a change of the structure writes, and for a record if that has a size.
+    pub(crate) fn reserve_structure(
+        &self,
+        key_len: u64,
+        size: u64,
+    ) -> Result<tembo_pmem::Section<'_>, Error> {
         let pool = self.forest.pool();
         let node_size = u64::from(pool.geometry().node_size);
         let slots = (self.forest.lines * SLOTS_PER_LINE) as u64;
         // New leaves, their low keys, records of keys that lose their prefix.
-        let bytes = 2 * node_size + 2 * (key_len + 64) + slots * 128;
-        let lines = self.lines_of_structure() + (key_len / 64 + 4) * 2;
+        let bytes = 2 * node_size + 2 * (key_len + 64) + slots * 128 + size;
+        let lines = self.lines_of_structure() + (key_len / 64 + 4) * 2 + self.lines_of_record(size);
         Ok(pool.reserve(bytes, lines)?)
     }
 

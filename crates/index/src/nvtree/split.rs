@@ -5,9 +5,10 @@
 //! not above it. Only elements with records are erased: nobody may read a record that has a new owner.
 
 use super::NvTree;
-use super::contents::{Contents, NO_SLOT, Seen, set, set_within};
-use super::draft::{Draft, Item};
-use super::element::Element;
+use super::contents::{Contents, NO_SLOT, Seen, set};
+use super::draft::{Draft, slots_for};
+use super::element::{Element, Meta};
+use super::format::LeafHeader;
 use super::history::{self, Old};
 use super::leaf::{Leaf, Range};
 use super::prints::{FREE, STALE, TOMB, hash, print};
@@ -16,6 +17,13 @@ use super::side::Guard;
 use crate::error::damaged;
 use crate::record::common;
 use crate::{Error, Retired};
+
+/// An element, and its mark or fingerprint.
+struct Item {
+    element: Element,
+    meta: Meta,
+    print: u8,
+}
 
 impl NvTree {
     /// Splits a full leaf so that there is room for `key`. The caller holds the lock and has reserved.
@@ -46,19 +54,27 @@ impl NvTree {
         let range = leaf.range()?;
         let bounds = Bounds::between(range, &left, &right);
         let bounds = shorten(bounds, leaf, (&left, &right), moved)?;
-        let mut draft = Draft::new(&right[..bounds.low_len], bounds.prefix_len);
-        check_between(leaf, range, draft.low)?;
-        let (moved_old, stays) = divide(leaf, &kept.old, draft.low)?;
+        let low = &right[..bounds.low_len];
+        check_between(leaf, range, low)?;
+        let (moved_old, stays) = divide(leaf, &kept.old, low)?;
         // All that takes space comes before the link: then nothing is left half done.
         let stays = history::make(leaf, if moved_old.is_empty() { &[] } else { &stays }, 0)?;
-        let right = match self.write_right(leaf, moved, &moved_old, &mut draft) {
-            Ok(right) => right,
+        let pool = self.forest.pool();
+        let object = self.space_for_leaf().inspect_err(|_| pool.free_all(stays.iter().copied()))?;
+        let mut draft = Draft::new(object, low.to_vec(), bounds.prefix_len);
+        let header = leaf.header()?;
+        let newest = leaf.side.newest();
+        let told = self
+            .write_right(leaf, moved, &moved_old, &mut draft)
+            .and_then(|right| self.tell_of_right((leaf, newest), &right, &draft, range.high));
+        let _new = match told {
+            Ok(new) => new,
             Err(error) => {
-                self.forest.pool().free_all(draft.made.into_iter().chain(stays));
+                pool.free_all(draft.objects().chain(stays));
                 return Err(error);
             }
         };
-        self.link_right(leaf, right, &draft, range)?;
+        self.link_right(header, &draft);
         let is_owner = |seen: &&Seen| seen.element.record().is_some();
         let in_slots = moved.iter().copied().flatten().filter(|seen| seen.slot != NO_SLOT);
         let owners: Vec<usize> = in_slots.clone().filter(is_owner).map(|seen| seen.slot).collect();
@@ -103,13 +119,18 @@ impl NvTree {
         leaf: &Leaf<'f>,
         moved: &[&[Seen]],
         moved_old: &[Old],
-        draft: &mut Draft<'_>,
+        draft: &mut Draft,
     ) -> Result<Leaf<'f>, Error> {
-        self.begin_draft(draft)?;
+        let mut items = Vec::with_capacity(leaf.slots());
         for key in moved {
             for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.slot != NO_SLOT) {
-                self.add(leaf, seen, at == 0, draft)?;
+                items.push(self.item(leaf, seen, at == 0, draft)?);
             }
+        }
+        let prints: Vec<u8> = items.iter().map(|item| item.print).collect();
+        let slots = slots_for(&prints, leaf.lines());
+        for (item, slot) in items.iter().zip(slots) {
+            draft.put(slot.into(), (item.element, item.meta), item.print);
         }
         let mut old = moved_old.to_vec();
         for old in &mut old {
@@ -121,14 +142,14 @@ impl NvTree {
         self.write_draft(leaf, draft)
     }
 
-    /// Adds an element of the old leaf as it stands in the new one.
-    fn add(
+    /// An element of the old leaf as it stands in the new one.
+    fn item(
         &self,
         leaf: &Leaf<'_>,
         seen: &Seen,
         is_newest: bool,
-        draft: &mut Draft<'_>,
-    ) -> Result<(), Error> {
+        draft: &mut Draft,
+    ) -> Result<Item, Error> {
         let before = leaf.side.prints().0.get(seen.slot);
         let element = if leaf.prefix_len()? == draft.prefix_len && !seen.element.shape.is_odd() {
             seen.element
@@ -141,33 +162,41 @@ impl NvTree {
             FREE | STALE | TOMB => print(hash(&leaf.key_of(&seen.element)?)),
             print => print,
         };
-        draft.items.push(Item { element, meta: seen.meta, print });
-        Ok(())
+        Ok(Item { element, meta: seen.meta, print })
     }
 
-    /// Links the new leaf, and tells the inner nodes.
-    pub(crate) fn link_right(
+    /// Tells the side-car of the new leaf, and the inner nodes; on an error nothing has changed. Nobody
+    /// reads that leaf until the caller, who links it, lets go of it.
+    pub(crate) fn tell_of_right<'r>(
         &self,
-        leaf: &Leaf<'_>,
-        right: Leaf<'_>,
-        draft: &Draft<'_>,
-        range: Range<'_>,
-    ) -> Result<(), Error> {
-        let (region, header) = (self.forest.region(), leaf.header()?);
+        (leaf, newest): (&Leaf<'_>, u64),
+        right: &Leaf<'r>,
+        draft: &Draft,
+        high: Option<&[u8]>,
+    ) -> Result<Guard<'r>, Error> {
+        let bases = leaf.bases()?;
         // What the space was before may have left a side-car.
         let new = right.side.lock();
+        let traits = draft.traits(bases, high);
+        new.set_prints(&draft.prints(), traits);
+        new.set_base(bases[traits.base]);
+        new.made(self.forest.era(), newest);
+        self.tell(&draft.low, right.id)?;
+        Ok(new)
+    }
+
+    /// Links a new leaf of which the inner nodes know: whoever waits for it comes upon what is durable.
+    /// All that takes the processor long is behind when the first fence begins.
+    pub(crate) fn link_right(&self, header: &LeafHeader, draft: &Draft) {
+        let region = self.forest.region();
         // ORDER: the new leaf is durable before it is linked.
         region.fence("nvtree.split.fence");
-        let object = draft.made[0];
         // ORDER: after the new leaf, as above: from here on what has moved counts there.
-        region.commit("nvtree.split.link", &header.next, object.to_bits());
+        region.commit("nvtree.split.link", &header.next, draft.object.to_bits());
         // ORDER: linked before anybody is told of what is written into the new leaf.
         region.flush("nvtree.split.link.flush", region.offset_of(&header.next), 8);
         // ORDER: as above, by whichever thread.
         region.fence("nvtree.split.link.fence");
-        set_within(&right, &new, &draft.prints, Range { low: draft.low, ..range })?;
-        new.made(self.forest.era(), leaf.side.newest());
-        self.tell(draft.low, right.id)
     }
 }
 
@@ -199,8 +228,13 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// The shortest low key that separates, and the prefix that the range gives.
     pub(crate) fn between(range: Range<'_>, left: &[u8], right: &[u8]) -> Bounds {
+        Bounds::of(range, right, usize::from(common(left, right)) + 1)
+    }
+
+    /// A low key of that length, and the prefix that the range gives.
+    pub(crate) fn of(range: Range<'_>, right: &[u8], low_len: usize) -> Bounds {
         let prefix_len = range.high.map_or(0, |high| common(right, high));
-        Bounds { low_len: usize::from(common(left, right)) + 1, prefix_len }.within(right)
+        Bounds { low_len, prefix_len }.within(right)
     }
 
     /// With a longer prefix, which all keys have by now.

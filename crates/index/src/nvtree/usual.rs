@@ -129,6 +129,10 @@ impl NvTree {
             (Effect::Remove, None) => return side.still(moment).then_some(false),
             (Effect::Remove, Some((_, element))) => (element, TOMB, true),
         };
+        if old.is_none() && Slots(usable).is_last() {
+            // The leaf is split.
+            return None;
+        }
         let slot = slot_for(Slots(usable), wanted.hash, lines.len())?;
         let (number, at) = place_of(slot);
         let line = lines.get(number)?;

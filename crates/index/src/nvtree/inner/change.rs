@@ -12,7 +12,7 @@ use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
 use crate::head::head;
-use crate::simd::OneByOne;
+use crate::simd::{AllAtOnce, Count, OneByOne};
 
 /// What belongs to whoever may change the tree.
 #[derive(Default)]
@@ -76,7 +76,11 @@ impl Inner {
         lows: &impl Lows,
     ) -> Result<(), Error> {
         let mut changer = self.changer();
-        if self.add_in_place(head(low, 0), leaf).is_some() {
+        let added = match AllAtOnce::new() {
+            Some(all) => self.add_in_place(head(low, 0), leaf, all),
+            None => self.add_in_place(head(low, 0), leaf, OneByOne),
+        };
+        if added.is_some() {
             changer.leaves += 1;
             return Ok(());
         }
@@ -90,12 +94,12 @@ impl Inner {
     }
 
     /// Adds a leaf if the node that it belongs to has room and heads tell where. For writers.
-    fn add_in_place(&self, wanted: u64, leaf: LeafId) -> Option<()> {
+    fn add_in_place(&self, wanted: u64, leaf: LeafId, count: impl Count) -> Option<()> {
         let mut id = self.root.load(Ordering::Relaxed);
         loop {
             let node = self.arena.get(id)?;
             let state = node.begin_plain()?;
-            let place = node.place_by_heads(wanted, OneByOne)?;
+            let place = node.place_by_heads(wanted, count)?;
             if state.level() == 0 {
                 return node.insert(place + 1, wanted, leaf).then_some(());
             }

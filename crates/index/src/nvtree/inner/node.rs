@@ -105,6 +105,35 @@ struct Block {
     lows: [AtomicU32; BLOCK],
 }
 
+impl Block {
+    #[inline]
+    fn entry(&self, at: usize) -> Entry {
+        Entry {
+            head: self.heads.0[at].load(Ordering::Relaxed),
+            child: self.children[at].load(Ordering::Relaxed),
+            low: self.lows[at].load(Ordering::Relaxed),
+        }
+    }
+
+    #[inline]
+    fn set(&self, at: usize, entry: Entry) {
+        self.heads.0[at].store(entry.head, Ordering::Relaxed);
+        self.children[at].store(entry.child, Ordering::Relaxed);
+        self.lows[at].store(entry.low, Ordering::Relaxed);
+    }
+
+    /// Puts an entry at a place; the last one, for which there is no more room.
+    #[inline]
+    fn push(&self, place: usize, entry: Entry) -> Entry {
+        let last = self.entry(BLOCK - 1);
+        for at in (1..BLOCK).rev().take_while(|&at| at > place) {
+            self.set(at, self.entry(at - 1));
+        }
+        self.set(place % BLOCK, entry);
+        last
+    }
+}
+
 /// A node of the tree.
 #[derive(FromZeros)]
 pub(super) struct Node {
@@ -369,13 +398,13 @@ impl Node {
             return false;
         }
         self.close();
-        for at in (place..count).rev() {
-            self.set(
-                at + 1,
-                Entry { head: self.head(at), child: self.child(at), low: self.low(at) },
-            );
+        let (mut pushed, mut at) = (Entry { head, child: leaf, low: leaf }, place % BLOCK);
+        let blocks = self.blocks.iter().zip(&self.samples.0);
+        for (block, sample) in blocks.take(count / BLOCK + 1).skip(place / BLOCK) {
+            pushed = block.push(at, pushed);
+            sample.store(block.heads.0[0].load(Ordering::Relaxed), Ordering::Relaxed);
+            at = 0;
         }
-        self.set(place, Entry { head, child: leaf, low: leaf });
         let state =
             self.state(Ordering::Relaxed).with_shape(&Shape { count: shape.count + 1, ..shape });
         self.front.state.store(state.0, Ordering::Relaxed);
@@ -385,9 +414,7 @@ impl Node {
 
     fn set(&self, place: usize, entry: Entry) {
         let (block, at) = (self.block(place), place % BLOCK);
-        block.heads.0[at].store(entry.head, Ordering::Relaxed);
-        block.children[at].store(entry.child, Ordering::Relaxed);
-        block.lows[at].store(entry.low, Ordering::Relaxed);
+        block.set(at, entry);
         if at == 0 {
             self.samples.0[place / BLOCK % BLOCKS].store(entry.head, Ordering::Relaxed);
         }

@@ -39,8 +39,8 @@
 //!
 //! # Cost
 //! Of a key and a value of up to eight bytes: one line and one fence for an insert, an update, a
-//! removal that commits by itself; one line in a group. A split costs two fences, and lines for what
-//! moves, the header and the link.
+//! removal that commits by itself; one line in a group. The insert that takes a leaf's last slot splits it
+//! (`halve.rs`): it costs two fences, and lines for what moves, the header and the link.
 
 mod carry;
 mod change;

@@ -282,8 +282,8 @@ impl Region {
     }
 
     /// Writes the parts one after another into space that nobody reads yet, and flushes it: durable
-    /// after the thread's next fence. Nobody may be told the offset before that fence either: the
-    /// bytes may go past the caches, and then they come into order only there.
+    /// after the thread's next fence. Nobody may be told the offset before that fence, or an atomic
+    /// read-modify-write: the bytes may go past the caches, and then they come into order only there.
     ///
     /// # Errors
     /// [`Error::Fault`] when the range is not in the region or in its header, and when a part lies in

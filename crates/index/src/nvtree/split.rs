@@ -175,7 +175,8 @@ impl NvTree {
         high: Option<&[u8]>,
     ) -> Result<Guard<'r>, Error> {
         let bases = leaf.bases()?;
-        // What the space was before may have left a side-car.
+        // What the space was before may have left a side-car. From here on others can read what was
+        // written past the caches, its low key: taking a lock waits for that.
         let new = right.side.lock();
         let traits = draft.traits(bases, high);
         new.set_prints(&draft.prints(), traits);

@@ -11,7 +11,7 @@ use super::contents::{Contents, make, order_of, place_of};
 use super::element::Element;
 use super::format::SLOTS_MAX;
 use super::leaf::{Leaf, read};
-use super::lookup::Wanted;
+use super::lookup::{Reached, Wanted};
 use super::side::Moment;
 use crate::error::damaged;
 use crate::range::Range;
@@ -108,11 +108,13 @@ impl NvTree {
         // Past the first leaf there is nothing below the range, but for what was merged with it.
         let mut is_inside = matches!(walk.range.from, Bound::Unbounded);
         loop {
+            // Of a leaf that came next `start` is the low key.
+            let is_next = spot.is_some();
             let (leaf, moment) = match spot.take() {
                 Some(spot) => spot,
                 None => {
-                    let spot = self.spot(Wanted::new(&start))?;
-                    (spot.leaf, spot.moment)
+                    let Reached { leaf, moment, .. } = self.leaf_of(Wanted::new(&start))?;
+                    (leaf, moment)
                 }
             };
             if ahead == 0 {
@@ -134,14 +136,13 @@ impl NvTree {
                 None => !matches!(walk.range.to, Bound::Unbounded),
             };
             let from = if is_inside { Bound::Included(&start[..]) } else { walk.range.from };
-            let first = !is_inside || leaf.low()? < &start[..];
+            let first = !is_inside || !is_next && leaf.low()? < &start[..];
             let rest = Walk { range: Range { from, ..walk.range }, ..*walk };
             if !shown.visit(&leaf, &rest, Ends { first, last }, visit)? {
                 return Ok(());
             }
             is_inside = true;
-            let Some(next) = next else { return Ok(()) };
-            let low = next.low()?;
+            let (Some(next), Some(low)) = (next, high) else { return Ok(()) };
             if walk.is_below(low) {
                 return Ok(());
             }
@@ -305,16 +306,35 @@ impl Shown {
         let Shown { elements, key } = self;
         let (mut from, mut to) = (0, elements.len());
         if ends.first {
-            from = position(elements, |element| Ok(!walk.range.begins_at(&leaf.key_of(element)?)))?;
+            let is_below = |name: &[u8]| !walk.range.begins_at(name);
+            from = position(elements, |element| named(leaf, element, key, is_below))?;
         }
         if ends.last {
-            to = position(elements, |element| Ok(walk.range.ends_after(&leaf.key_of(element)?)))?;
+            let is_inside = |name: &[u8]| walk.range.ends_after(name);
+            to = position(elements, |element| named(leaf, element, key, is_inside))?;
         }
         let inside = elements.get(from..to).unwrap_or_default();
         match walk.direction {
             Direction::Forward => show(leaf, inside.iter(), key, visit),
             Direction::Backward => show(leaf, inside.iter().rev(), key, visit),
         }
+    }
+}
+
+/// What `with` says of the key of an element of a leaf. `key` is as for [`show`].
+fn named(
+    leaf: &Leaf<'_>,
+    element: &Element,
+    key: &mut [u8],
+    with: impl FnOnce(&[u8]) -> bool,
+) -> Result<bool, Error> {
+    let prefix_len = key.len().saturating_sub(8);
+    match (element.shape.key_len(), key.last_chunk_mut::<8>()) {
+        (Some(key_len), Some(rest)) if !element.shape.is_odd() => {
+            *rest = element.key.to_be_bytes();
+            Ok(with(key.get(..prefix_len + key_len).unwrap_or_default()))
+        }
+        _ => Ok(with(&leaf.key_of(element)?)),
     }
 }
 

@@ -77,8 +77,10 @@ impl NvTree {
     pub(crate) fn space_for_leaf(&self) -> Result<Object, Error> {
         let pool = self.forest.pool();
         let object = pool.alloc(pool.geometry().node_size.into())?;
-        if let Some(side) = self.forest.leaves.get(self.forest.new_leaf_id(object)? as usize) {
-            side.prefetch();
+        if let Ok(leaf) = Leaf::at(&self.forest, self.forest.new_leaf_id(object)?) {
+            // What is in the lines that will not be written is asked when the others are.
+            leaf.prefetch_all();
+            leaf.side.prefetch();
         }
         Ok(object)
     }
@@ -91,10 +93,6 @@ impl NvTree {
     ) -> Result<Leaf<'f>, Error> {
         let region = self.forest.region();
         let right = Leaf::at(&self.forest, self.forest.leaf_id(draft.object)?)?;
-        let is_used = |used: u64, number: usize| used & 2 << number != 0;
-        (0..right.lines())
-            .filter(|&number| !is_used(draft.used, number))
-            .for_each(|number| right.prefetch_line(number));
         draft.lines[0] = self.header_of(leaf, draft)?;
         region
             // ORDER: the leaf is durable before it is linked.
@@ -106,7 +104,7 @@ impl NvTree {
             )
             .map_err(|error| Error::Pool(error.into()))?;
         for (number, line) in right.all_lines()?.iter().enumerate() {
-            if !is_used(draft.used, number) && line.metas.load() | line.meta_and_shapes.load() != 0
+            if draft.used & 2 << number == 0 && line.metas.load() | line.meta_and_shapes.load() != 0
             {
                 region.store(&line.metas, 0);
                 region.store(&line.meta_and_shapes, 0);

@@ -234,26 +234,25 @@ impl NvTree {
         let grown = usize::from(draft.prefix_len - spot.traits.prefix_len);
         let before = spot.prints.to_bytes();
         let (mut from, mut prints, mut count) = ([0_u8; SLOTS_MAX], [0_u8; SLOTS_MAX], 0);
-        // What is put comes last.
-        for slot in others.chain((moved != others).then_some(change.slot)) {
+        for slot in others {
             (from[count], prints[count]) = (slot as u8, before.as_flattened()[slot]);
             count += 1;
         }
-        if moved != others {
-            prints[count - 1] = print(spot.hash);
+        // What is put comes last.
+        let own = (moved != others).then_some(count);
+        if let Some(own) = own {
+            prints[own] = print(spot.hash);
         }
-        let slots = slots_for(&prints[..count], lines.len());
-        for (number, (&slot, &to)) in from.iter().zip(&slots).enumerate().take(count) {
-            let (line, at) = place_of(slot.into());
-            let Some(line) = lines.get(line) else { continue };
-            let placed = match usize::from(slot) == change.slot {
-                true => (shortened(&change.element, grown), meta),
-                false => {
-                    let (element, meta) = read(line, at);
-                    (shortened(&element, grown), meta)
-                }
-            };
-            draft.put(to.into(), placed, prints[number]);
+        let slots = slots_for(&prints[..count + usize::from(own.is_some())], lines.len());
+        for ((&slot, &print), &to) in from[..count].iter().zip(&prints).zip(&slots) {
+            let (number, at) = place_of(slot.into());
+            let Some(line) = lines.get(number) else { continue };
+            let (element, meta) = read(line, at);
+            draft.put(to.into(), (shortened(&element, grown), meta), print);
+        }
+        if let Some(own) = own {
+            let placed = (shortened(&change.element, grown), meta);
+            draft.put(slots[own].into(), placed, prints[own]);
         }
         Ok(meta)
     }

@@ -5,11 +5,13 @@
 //! fence, with the next search, for as long as no more than about a hundred stores wait for the fence. So:
 //! few instructions, fewer stores, and what is kept in registers is not for what seldom happens.
 
+use tembo_pmem::prefetch;
+
 use super::NvTree;
 use super::change::How;
 use super::contents::place_of;
 use super::element::{Element, Meta};
-use super::format::DELTA_MAX;
+use super::format::{DELTA_MAX, Line};
 use super::leaf::{Leaf, has_record, write};
 use super::lookup::{Reached, Wanted};
 use super::prints::{FREE, STALE, Slots, TOMB, all_slots, line, print};
@@ -130,7 +132,7 @@ impl NvTree {
             (Effect::Remove, Some((_, element))) => (element, TOMB, true),
         };
         if old.is_none() && Slots(usable).is_last() {
-            // The leaf is split.
+            ask_for_all(lines);
             return None;
         }
         let slot = slot_for(Slots(usable), wanted.hash, lines.len())?;
@@ -163,6 +165,14 @@ impl NvTree {
         }
         Some(old.is_some())
     }
+}
+
+/// Says that all of a leaf will be read soon: it is split.
+#[cold]
+fn ask_for_all(lines: &[Line]) {
+    // The header lies before them.
+    prefetch(lines.as_ptr().wrapping_sub(1));
+    lines.iter().for_each(|line| prefetch(line));
 }
 
 /// Of slots in which something is that was ended, or nothing, the one to use: best in the line where a

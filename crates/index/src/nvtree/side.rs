@@ -310,3 +310,43 @@ impl Drop for Guard<'_> {
         self.side.moment.store(next, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(slots: &[usize]) -> Order {
+        Order::of(slots.iter().copied())
+    }
+
+    fn seen(side: &Side, moment: Moment) -> Option<Vec<usize>> {
+        Some(side.order(moment)?.iter().collect())
+    }
+
+    #[test]
+    fn an_order_is_valid_at_its_moment_and_at_no_other() {
+        let side = Side::new_zeroed();
+        let now = || side.begin(0).unwrap();
+        assert_eq!(seen(&side, now()), None);
+        let before = now();
+        side.lock_at(before).unwrap().set_order(order(&[2, 0, 44]));
+        assert_eq!(now(), before);
+        assert_eq!(seen(&side, now()), Some(vec![2, 0, 44]));
+        side.lock().note(Some(2), (3, 77), 9);
+        assert_eq!((seen(&side, now()), side.newest()), (None, 9));
+        side.lock().set_order(order(&[3, 0]));
+        assert_eq!((seen(&side, now()), seen(&side, before)), (Some(vec![3, 0]), None));
+    }
+
+    #[test]
+    fn no_order_comes_back_when_the_sequence_does() {
+        let side = Side::new_zeroed();
+        let moment = side.begin(0).unwrap();
+        side.lock_at(moment).unwrap().set_order(order(&[1]));
+        // The last even one.
+        side.moment.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
+        drop(side.lock());
+        assert_eq!(side.begin(0), Some(moment));
+        assert_eq!(seen(&side, moment), None);
+    }
+}

@@ -49,8 +49,12 @@ pub(crate) const LANE_COUNT: usize = 64;
 /// Lanes from the first on that have owners.
 const OWNED_COUNT: usize = 48;
 
-/// Changes in a lane before it is lent to its owner.
+/// Changes in a lane before it is lent to its owner, where it was worth it the last time.
 const CHANGES_BEFORE_LENT: u32 = 32;
+
+/// Changes in a lane for which lending it was worth it: to take it back costs as much as some hundred
+/// atomic exchanges.
+const CHANGES_WORTH_LENDING: u32 = 1024;
 
 /// Changes in a lane before one goes by the writer's lock.
 const CHANGES_MAX: u32 = 4096;
@@ -92,6 +96,8 @@ pub(crate) struct LaneState {
     is_beside_others: bool,
     /// Changes since the lanes were closed.
     pub(crate) changes: u32,
+    /// How often in a row it was lent for too few changes: each time it is lent later.
+    vain: u32,
     /// The trees; none before the first change after the lanes were closed.
     pub(crate) known: Current,
     /// What was retained some time ago.
@@ -158,7 +164,7 @@ impl Lanes {
             self.join(number);
         }
         let mut entered = self.admit(visible, number, state)?;
-        if entered.state.changes >= CHANGES_BEFORE_LENT {
+        if entered.state.changes >= CHANGES_BEFORE_LENT << entered.state.vain {
             entered.state = self.lanes[number].0.lend(entered.state);
         }
         Ok(entered)
@@ -247,6 +253,11 @@ impl LaneState {
     /// As after the lanes were closed: what was left is the writer's.
     fn tell(&mut self, inner: &Inner, writer: &mut WriterState) {
         self.known = Current::default();
+        if self.changes >= CHANGES_WORTH_LENDING {
+            self.vain = 0;
+        } else if self.changes >= CHANGES_BEFORE_LENT << self.vain {
+            self.vain += 1;
+        }
         self.changes = 0;
         // What was written in lanes, an older answer holds for needed.
         writer.retained_uses = 0;

@@ -35,7 +35,6 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use self::entries::{Entries, Page, read};
 use super::NvTree;
-use super::element::LANES;
 use super::format::{CELL_SIZE, HINT_MAGIC, HintHeader, HintPage, TreeCell};
 use super::leaf::Leaf;
 use crate::error::damaged;
@@ -49,6 +48,8 @@ const LOW_MAX: usize = 256;
 const LEAVES_MIN: usize = 64;
 /// Any offset at which an object may lie.
 const ALIGNED: u64 = 1 << 30;
+/// More threads than ever split leaves at a time.
+const WRITERS_MAX: usize = 256;
 
 /// The first leaf of each page, and the pages.
 pub(crate) struct Directory {
@@ -196,8 +197,8 @@ impl NvTree {
             count += 1;
             pages.push(&leaf)?;
         }
-        // Of a leaf that is about to be linked the inner nodes know before: one of each lane.
-        if count + usize::from(LANES) < known {
+        // Of a leaf that is about to be linked the inner nodes know before.
+        if count + WRITERS_MAX < known {
             // A hint of the others would be outgrown for ever.
             return damaged(self.cell, "as many leaves in the list as the inner nodes know");
         }

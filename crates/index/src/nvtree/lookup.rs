@@ -112,10 +112,7 @@ impl NvTree {
         let (id, ticket) = inner.find_by_heads(wanted.head)?;
         let leaf = Leaf::at(&self.forest, id).ok()?;
         let lines = leaf.all_lines().ok()?;
-        // Where its line is full, an element lies in the next.
-        let near = lines.as_ptr().wrapping_add(line(wanted.hash, lines.len()));
-        prefetch(near);
-        prefetch(near.wrapping_add(1));
+        prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len())));
         let moment = leaf.side.begin_now(self.forest.era())?;
         ticket.still().then_some(Reached { leaf, lines, moment })
     }

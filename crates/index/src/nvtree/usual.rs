@@ -115,6 +115,8 @@ impl NvTree {
     ) -> Option<bool> {
         let Reached { leaf: Leaf { side, .. }, lines, moment } = self.leaf_at_once(wanted)?;
         side.prefetch_rest();
+        // Where its line is full, an element lies in the next, and the new one will.
+        prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len()) + 1));
         let (all, own) = (all_slots(lines.len()), print(wanted.hash));
         let (bytes, traits) = side.bytes();
         let (matching, usable) = (bytes.equal(own) & all, bytes.at_most(STALE) & all);
@@ -137,8 +139,8 @@ impl NvTree {
         }
         let slot = slot_for(Slots(usable), wanted.hash, lines.len())?;
         let (number, at) = place_of(slot);
-        let line = lines.get(number)?;
-        if element.record().is_some() || has_record(line, at) {
+        let target = lines.get(number)?;
+        if element.record().is_some() || has_record(target, at) {
             return None;
         }
         let base = side.base();
@@ -157,7 +159,7 @@ impl NvTree {
                 (version, Meta::of_single(version, removed, traits.base, base)?)
             }
         };
-        write(region, line, at, &element, meta);
+        write(region, target, at, &element, meta);
         guard.note(old.map(|(slot, _)| slot), (slot, new), version);
         if let How::Single(_) = how {
             // ORDER: durable before anybody is told, and before another writer comes.

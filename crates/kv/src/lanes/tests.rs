@@ -133,15 +133,21 @@ fn a_lane_is_lent_to_who_uses_it_much_until_the_writer_takes_it_back() {
     let can_be_lent = own.reenter().is_some();
     let (store, space) = store(IndexKind::Nvtree);
     let lanes = &store.inner.lanes;
-    for _ in 0..3 {
-        for change in 0..2 * u64::from(CHANGES_BEFORE_LENT) {
-            let is_lent = can_be_lent && change > u64::from(CHANGES_BEFORE_LENT);
-            assert_eq!(lanes.reenter().is_some(), is_lent, "{change}");
+    let (few, many) = (u64::from(CHANGES_BEFORE_LENT), u64::from(CHANGES_WORTH_LENDING));
+    // Where it was taken back soon it is lent later, until it was worth it.
+    for (before, changes) in [(few, 2 * few), (2 * few, 4 * few), (4 * few, many), (few, 2 * few)] {
+        for change in 0..changes {
+            let is_lent = can_be_lent && change > before;
+            assert_eq!(lanes.reenter().is_some(), is_lent, "{before}: {change}");
             put(&store, space, change);
         }
         drop(store.exclusive().unwrap());
         assert!(lanes.reenter().is_none());
     }
+    for change in 0..many {
+        put(&store, space, change);
+    }
+    drop(store.exclusive().unwrap());
     // Who is inside does not get in again.
     for key in 0..2 * u64::from(CHANGES_BEFORE_LENT) {
         put(&store, space, key);

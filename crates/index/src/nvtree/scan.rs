@@ -248,12 +248,12 @@ impl Shown {
             self.read_all(leaf, view)?;
             return Ok(Some(moment));
         }
-        let order = match leaf.side.order(moment) {
-            Some(order) => order,
+        let (order, moment) = match leaf.side.order(moment) {
+            Some(order) => (order, moment),
             None => {
                 let Some(guard) = leaf.side.lock_at(moment) else { return Ok(None) };
                 match order_of(leaf, &guard) {
-                    Ok(order) => guard.set_order(order),
+                    Ok(order) => (order, guard.set_order(&order)),
                     Err(error) => {
                         // Damage, at this moment still.
                         guard.unchanged();

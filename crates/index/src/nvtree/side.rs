@@ -263,17 +263,25 @@ impl Guard<'_> {
         self.side.base.store(base, Ordering::Relaxed);
     }
 
-    /// Says in which order the keys are, and lets go: nothing else was changed.
-    pub(crate) fn set_order(self, order: Order) -> Order {
+    /// Says in which order the keys are, and lets go; the moment from which on that holds.
+    pub(crate) fn set_order(self, order: &Order) -> Moment {
         for (word, slots) in self.side.order.iter().zip(order.slots) {
             word.store(u64::from_le(slots), Ordering::Relaxed);
         }
-        let sequence = self.side.moment.load(Ordering::Relaxed) & !LOCKED & u64::from(u32::MAX);
-        let tail = ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT | sequence;
+        let next = self.next();
+        let tail =
+            ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT | u64::from(next.0 as u32);
         // Who finds the sequence finds the slots: no other sequence tells of them.
         self.side.order[WORDS].store(tail, Ordering::Release);
-        self.unchanged();
-        order
+        next
+    }
+
+    /// When the lock is given back.
+    #[inline]
+    fn next(&self) -> Moment {
+        let moment = self.side.moment.load(Ordering::Relaxed);
+        let sequence = (moment as u32).wrapping_add(1);
+        Moment(moment >> SEQUENCE_BITS << SEQUENCE_BITS | u64::from(sequence))
     }
 
     /// Lets go of what was not changed: whoever has read it need not read it again.
@@ -300,13 +308,11 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let moment = self.side.moment.load(Ordering::Relaxed);
-        let sequence = (moment as u32).wrapping_add(1);
-        if sequence == 0 {
+        let Moment(next) = self.next();
+        if next as u32 == 0 {
             // From here on sequences come again.
             self.side.order[WORDS].store(0, Ordering::Relaxed);
         }
-        let next = moment >> SEQUENCE_BITS << SEQUENCE_BITS | u64::from(sequence);
         self.side.moment.store(next, Ordering::Release);
     }
 }
@@ -328,24 +334,23 @@ mod tests {
         let side = Side::new_zeroed();
         let now = || side.begin(0).unwrap();
         assert_eq!(seen(&side, now()), None);
-        let before = now();
-        side.lock_at(before).unwrap().set_order(order(&[2, 0, 44]));
+        let before = side.lock_at(now()).unwrap().set_order(&order(&[2, 0, 44]));
         assert_eq!(now(), before);
         assert_eq!(seen(&side, now()), Some(vec![2, 0, 44]));
         side.lock().note(Some(2), (3, 77), 9);
         assert_eq!((seen(&side, now()), side.newest()), (None, 9));
-        side.lock().set_order(order(&[3, 0]));
+        side.lock().set_order(&order(&[3, 0]));
         assert_eq!((seen(&side, now()), seen(&side, before)), (Some(vec![3, 0]), None));
     }
 
     #[test]
     fn no_order_comes_back_when_the_sequence_does() {
         let side = Side::new_zeroed();
-        let moment = side.begin(0).unwrap();
-        side.lock_at(moment).unwrap().set_order(order(&[1]));
+        let moment = side.lock().set_order(&order(&[1]));
+        assert!(seen(&side, moment).is_some());
         // The last even one.
         side.moment.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
-        drop(side.lock());
+        (0..2).for_each(|_| drop(side.lock()));
         assert_eq!(side.begin(0), Some(moment));
         assert_eq!(seen(&side, moment), None);
     }

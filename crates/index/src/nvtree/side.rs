@@ -20,7 +20,8 @@ const ORDER_MADE: u64 = 1 << 63;
 const ORDER_COUNT_SHIFT: u32 = 32;
 const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6);
 
-/// Sequence and era at which something was read.
+/// Sequence and era at which something was read. One that has passed never comes back: whoever has found in
+/// between that it is not, and has left something out for that, finds it out in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(u64);
 
@@ -284,7 +285,8 @@ impl Guard<'_> {
         Moment(moment >> SEQUENCE_BITS << SEQUENCE_BITS | u64::from(sequence))
     }
 
-    /// Lets go of what was not changed: whoever has read it need not read it again.
+    /// Lets go of a leaf that turned out to be damaged, so that its reader can say of this moment that it
+    /// is. The one way in which a moment comes back: of such a leaf nobody is promised anything.
     pub(crate) fn unchanged(self) {
         let moment = self.side.moment.load(Ordering::Relaxed);
         self.side.moment.store(moment & !LOCKED, Ordering::Release);

@@ -197,7 +197,7 @@ impl NvTree {
 impl VersionedIndex for NvTree {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
         let mut reached = None;
-        match self.get_usual(key, view.version, &mut reached).value() {
+        match self.get_usual(key, view.version, &mut reached) {
             Some(value) => Ok(value),
             None => self.lookup(Wanted::new(key), reached, view, |leaf, _, element| {
                 leaf.copied_value(element)

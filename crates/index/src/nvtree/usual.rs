@@ -31,64 +31,35 @@ pub(crate) enum Effect {
     Remove,
 }
 
-/// What a usual lookup has found, in two registers.
-#[derive(Clone, Copy)]
-pub(crate) struct Looked {
-    /// The value's bytes.
-    word: u64,
-    /// How many, or one of the following.
-    len: u8,
-}
-
-const MISSING: u8 = 9;
-const UNUSUAL: u8 = 10;
-
-impl Looked {
-    const NOTHING: Looked = Looked { word: 0, len: MISSING };
-    const UNUSUAL: Looked = Looked { word: 0, len: UNUSUAL };
-
-    /// The value, if there is one; `None`: the lookup is not usual.
-    #[inline(always)]
-    pub(crate) fn value<'f>(self) -> Option<Option<Value<'f>>> {
-        match self.len {
-            UNUSUAL => None,
-            MISSING => Some(None),
-            len => Some(Some(Value::copy(self.word, len.into()))),
-        }
-    }
-}
-
 impl NvTree {
-    /// The newest value of the key, if that is what a version sees. If not, the leaf may have been
-    /// `reached`.
+    /// The newest value of the key, if that is what a version sees; `None`: it is not usual, and the leaf may
+    /// have been `reached`.
     #[inline(always)]
     pub(crate) fn get_usual<'f>(
         &'f self,
         key: &[u8],
         version: u64,
         reached: &mut Option<Reached<'f>>,
-    ) -> Looked {
+    ) -> Option<Option<Value<'f>>> {
         let wanted = Wanted::new(key);
-        let Some(at) = self.leaf_at_once(wanted) else { return Looked::UNUSUAL };
+        let at = self.leaf_at_once(wanted)?;
         let Reached { leaf: Leaf { side, .. }, lines, moment } = at;
         let (bytes, traits) = side.bytes();
         let matching = bytes.equal(print(wanted.hash)) & all_slots(lines.len());
         let looked = match wanted.plain(traits) {
             Some(plain) if side.newest() <= version => match plain.find(Slots(matching), lines) {
-                None => Some(Looked::NOTHING),
+                None => Some(None),
                 Some((_, Element { payload, shape, .. })) => {
-                    shape.value_len().map(|len| Looked { word: payload, len: len as u8 })
+                    shape.value_len().map(|len| Some(Value::copy(payload, len)))
                 }
             },
             _ => None,
         };
-        match looked.filter(|_| side.still(moment)) {
-            Some(looked) => looked,
-            None => {
-                *reached = Some(at);
-                Looked::UNUSUAL
-            }
+        let looked = looked.filter(|_| side.still(moment));
+        if looked.is_none() {
+            *reached = Some(at);
         }
+        looked
     }
 
     /// Puts eight bytes; as `change_usual`.

@@ -12,7 +12,7 @@ use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
 use crate::head::head;
-use crate::simd::{AllAtOnce, Count, OneByOne};
+use crate::simd::{Count, OneByOne};
 
 /// What belongs to whoever may change the tree.
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl Inner {
         lows: &impl Lows,
     ) -> Result<(), Error> {
         let mut changer = self.changer();
-        let added = match AllAtOnce::new() {
+        let added = match self.all_at_once {
             Some(all) => self.add_in_place(head(low, 0), leaf, all),
             None => self.add_in_place(head(low, 0), leaf, OneByOne),
         };

@@ -1,4 +1,5 @@
-//! Turns that fail: what the clients are told, and what becomes of the server.
+//! Turns stepped by hand: what they cost, and when they fail, what the clients are told and what
+//! becomes of the server.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -67,6 +68,43 @@ fn received(client: &mut TcpStream) -> (String, bool) {
         closed = matches!(client.read(&mut bytes), Ok(0));
     }
     (text, closed)
+}
+
+/// Waits until the one client's bytes are all there, so that one turn gets them.
+fn arrived_whole(event_loop: &mut EventLoop<'_>, size: usize) {
+    let (mut bytes, began) = (vec![0; size], Instant::now());
+    loop {
+        let (_, connection) = event_loop.clients.iter_mut().next().unwrap();
+        let count = connection.socket.peek(&mut bytes).unwrap_or(0);
+        if count == size {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{count} of {size} bytes are there");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn pipelined_writes_cost_one_commit() {
+    with_loop(|event_loop, address| {
+        let mut client = connect(address);
+        while event_loop.clients.count() == 0 {
+            event_loop.step().unwrap();
+        }
+        let sets = (0..500).map(|number| words(&["SET", &format!("key:{number}"), "v"]));
+        let request = sets.collect::<String>();
+        for _ in 0..2 {
+            client.write_all(request.as_bytes()).unwrap();
+            arrived_whole(event_loop, request.len());
+            let before = (event_loop.data.store().visible(), event_loop.shared.stats.turns);
+            event_loop.step().unwrap();
+            let after = (event_loop.data.store().visible(), event_loop.shared.stats.turns);
+            assert_eq!(after, (before.0 + 1, before.1 + 1), "500 writes are one turn, one commit");
+            let mut answer = vec![0; 5 * 500];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, b"+OK\r\n".repeat(500));
+        }
+    });
 }
 
 #[test]

@@ -15,30 +15,27 @@ fn turns(client: &mut Client) -> u64 {
     line.split(':').nth(1).unwrap().parse().unwrap()
 }
 
+/// How the bytes fall into turns is the network's business; that a turn costs one commit is ours.
 #[test]
-fn pipelined_writes_cost_one_commit() {
+fn a_turn_costs_at_most_one_commit() {
     let store = tembo_kv::Store::volatile(&tembo_kv::Options::default()).unwrap();
     let server = Running::over(store, Default::default());
     let mut client = server.client();
     assert_eq!(client.call("PING"), "+PONG\r\n");
-    let before_turns = turns(&mut client);
     let mut bytes = Vec::new();
     for number in 0..500 {
         let key = format!("key:{number}");
         bytes.extend(encode(&[b"SET", key.as_bytes(), b"v"]));
     }
+    let (commits_before, turns_before) = (visible(&mut client), turns(&mut client));
     client.send(&bytes);
     for _ in 0..500 {
         assert_eq!(client.reply(), "+OK\r\n");
     }
-    // One turn for the writes, none for a read of the counters but its own, not yet counted.
-    assert_eq!(turns(&mut client) - before_turns, 2);
-    let before = visible(&mut client);
-    client.send(&bytes);
-    for _ in 0..500 {
-        assert_eq!(client.reply(), "+OK\r\n");
-    }
-    assert_eq!(visible(&mut client) - before, 1, "500 writes in one piece are one commit");
+    // Of the turns counted between, one only showed the counter.
+    let turns = turns(&mut client) - turns_before - 1;
+    let commits = visible(&mut client) - commits_before;
+    assert!((1..=turns).contains(&commits), "{commits} commits in {turns} turns");
     let (store, result) = server.stop();
     result.unwrap();
     assert_eq!(store.durable(), store.visible());

@@ -1,7 +1,7 @@
 //! A server of our own, a client that shows replies as they came over the wire, and patience.
 
 use std::fmt::Debug;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tembo_kv::{Options, Store};
 use tembo_server::{Config, Error, Server};
 
-/// Longer than anything here takes on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Many times what anything here takes on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in a thread; it is stopped when this is dropped.
 pub struct Running {
@@ -140,10 +140,12 @@ impl Client {
         Some(line)
     }
 
-    /// Whether the server has closed the connection.
+    /// Whether the server closes the connection and sends nothing more.
     pub fn is_closed(&mut self) -> bool {
-        let mut byte = [0];
-        !matches!(self.stream.read(&mut byte), Ok(count) if count > 0)
+        match self.stream.read(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
     }
 }
 

@@ -136,8 +136,8 @@ fn settings() {
     let mut client = server.client();
     assert_eq!(client.call("CONFIG GET save"), "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
     assert_eq!(client.call("CONFIG GET maxmem*").lines().next(), Some("*4"));
-    assert_eq!(client.call("CONFIG SET timeout 5 maxclients 7"), "+OK\r\n");
-    assert_eq!(client.call("CONFIG GET timeout"), "*2\r\n$7\r\ntimeout\r\n$1\r\n5\r\n");
+    assert_eq!(client.call("CONFIG SET timeout 5000 maxclients 7"), "+OK\r\n");
+    assert_eq!(client.call("CONFIG GET timeout"), "*2\r\n$7\r\ntimeout\r\n$4\r\n5000\r\n");
     assert_eq!(
         client.call("CONFIG SET nosuch 1"),
         "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'\r\n"
@@ -146,7 +146,7 @@ fn settings() {
         client.call("CONFIG SET timeout 9 port 1"),
         "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config\r\n"
     );
-    assert_eq!(client.call("CONFIG GET timeout"), "*2\r\n$7\r\ntimeout\r\n$1\r\n5\r\n");
+    assert_eq!(client.call("CONFIG GET timeout"), "*2\r\n$7\r\ntimeout\r\n$4\r\n5000\r\n");
     client.call("CONFIG SET requirepass secret");
     assert!(server.client().call("PING").starts_with("-NOAUTH"));
     assert_eq!(client.call("PING"), "+PONG\r\n");

@@ -62,6 +62,8 @@ struct State {
     last: u64,
     visible: u64,
     durable: u64,
+    /// The last snapshot of a reader who was answered.
+    seen: u64,
     crashed: bool,
     /// What was acknowledged and is not there yet.
     owed: Option<(Key, Value)>,
@@ -96,6 +98,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Lets others see what they should not, also where one processor serves them all.
+fn be_seen() {
+    (0..20).for_each(|_| yield_now());
+}
+
 impl Toy {
     /// An empty store with that fault.
     pub fn new(fault: Option<Fault>) -> Toy {
@@ -109,6 +116,12 @@ impl Toy {
         state.crashed = true;
         let read = |&key: &Key| (key, state.read(key, state.durable));
         state.keys.keys().map(read).filter(|entry| entry.1 != ABSENT).collect()
+    }
+
+    /// Whether a crash at this moment loses what somebody has seen who was answered.
+    pub fn can_lose(&self) -> bool {
+        let state = lock(&self.state);
+        state.seen > state.durable
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
@@ -253,7 +266,9 @@ impl Transact for ToyTransaction<'_> {
             // Nothing above `durable` leaves the process: the one before has to end.
             let _committing =
                 (fault != Some(Fault::VisibleBeforeDurable)).then(|| lock(&self.toy.committing));
-            return self.toy.state().map(|_| self.snapshot);
+            let mut state = self.toy.state()?;
+            state.seen = state.seen.max(self.snapshot);
+            return Ok(self.snapshot);
         }
         let _committing = lock(&self.toy.committing);
         let version = {
@@ -274,10 +289,13 @@ impl Transact for ToyTransaction<'_> {
             }
             if fault == Some(Fault::HalfVisible) && at == half {
                 state.visible = version;
+                drop(state);
+                be_seen();
             }
         }
         if fault == Some(Fault::VisibleBeforeDurable) {
             self.toy.state()?.visible = version;
+            be_seen();
         }
         yield_now();
         self.toy.state()?.durable = version;

@@ -10,8 +10,11 @@ use tembo_sim::{Chooser, Rest, SimDisk, Slip};
 use super::judge::{Crash, look};
 use super::life::{LOG, Life, Op, Promise, Setup};
 
-/// How long a thread may take for what it does within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a thread may take for what it does within milliseconds: many times what it takes on a machine
+/// that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The same where a step is missed on purpose, and it may wait in vain: then that is what is hoped for.
+const PATIENCE_IN_VAIN: Duration = Duration::from_secs(3);
 /// Bytes of the log's ring.
 const RING: u64 = 64 << 10;
 /// Sectors of its file.
@@ -43,10 +46,11 @@ fn created(setup: &Setup) -> Result<Life, String> {
 }
 
 /// Waits until something is so.
-fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+fn wait_for(what: &str, setup: &Setup, is_so: impl Fn() -> bool) -> Result<(), String> {
+    let patience = if setup.slip.is_none() { PATIENCE } else { PATIENCE_IN_VAIN };
     let began = Instant::now();
     while !is_so() {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > patience {
             return Err(format!("waited in vain for {what}"));
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -67,7 +71,7 @@ fn has_a_whole_log(setup: &Setup) -> Result<(), String> {
     }
     let unwritten = || life.disk.unwritten(Path::new(LOG), HEADER);
     if setup.background {
-        wait_for("zeroes ahead of the log", || unwritten() == 0)
+        wait_for("zeroes ahead of the log", setup, || unwritten() == 0)
     } else if unwritten() > 0 {
         Err(format!("{} sectors of the log were never written", unwritten()))
     } else {
@@ -80,7 +84,7 @@ fn syncs_at_intervals(setup: &Setup) -> Result<(), String> {
     let mut life = created(setup)?;
     life.run(Op::Group(3))?.map_err(|error| error.to_string())?;
     let syncs = || life.region.as_ref().map_or(0, |region| region.report().log_syncs);
-    wait_for("the sync of an interval", || syncs() > 0)?;
+    wait_for("the sync of an interval", setup, || syncs() > 0)?;
     let state = life.past.states.len() - 1;
     let promise = Promise { power: state, ..life.promised() };
     let disk = life.disk.snapshot().after_power_loss(Chooser::new(Rest::Old));

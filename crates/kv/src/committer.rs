@@ -390,6 +390,8 @@ mod tests {
     #[test]
     fn versions_of_a_batch_are_one_for_each_and_its_sync_is_one() {
         let folder = std::env::temp_dir().join(format!("tembo-committer-{}", std::process::id()));
+        // What an earlier run of the same process number left.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let mut options = Options { background: false, ..Options::default() };
         options.pool.size = 16 << 20;

@@ -212,11 +212,14 @@ mod tests {
             for version in 2..=VERSIONS {
                 pins.publish(version);
                 kept.push(version - 1);
-                if version % 1000 == 0 {
+                if version % 1000 == 0 && version < VERSIONS {
                     // Where there are fewer processors than threads, readers need to have their turn.
                     let before = reads.load(Ordering::Relaxed);
-                    let idle = || reads.load(Ordering::Relaxed) == before;
-                    (0..1000).take_while(|_| idle()).for_each(|_| std::thread::yield_now());
+                    let began = std::time::Instant::now();
+                    while reads.load(Ordering::Relaxed) == before {
+                        assert!(began.elapsed().as_secs() < 60, "nobody reads");
+                        std::thread::yield_now();
+                    }
                 }
                 if version % 3 == 0 {
                     pins.renew(&mut retained);
@@ -234,7 +237,6 @@ mod tests {
             let readers = [scope.spawn(read), scope.spawn(read)];
             let kept = write();
             readers.into_iter().for_each(|reader| reader.join().unwrap());
-            assert!(reads.load(Ordering::Relaxed) > 0);
             kept
         });
         // A reader may be in the middle of a read when the last one is asked for; no more than that.

@@ -1,6 +1,7 @@
 //! Memory beside the pool: who asks for large pages, and when.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,13 @@ fn large() -> (u64, u64) {
         rest = next;
     }
     (asked, there)
+}
+
+/// What there is of a pool, be it of an earlier run of the same process number.
+fn remove(pool: &Path) {
+    for end in ["", ".log"] {
+        let _ = std::fs::remove_file(format!("{}{end}", pool.display()));
+    }
 }
 
 /// Whether the system knows large pages at all.
@@ -128,6 +136,7 @@ fn an_opened_store_has_large_pages_where_its_leaves_are() {
     let _alone = alone();
     for (keys, value, is_worth_it) in [(3 * MANY, &[1; 8][..], true), (5000, &[1; 2000], false)] {
         let file = std::env::temp_dir().join(format!("tembo-memory-{}", std::process::id()));
+        remove(&file);
         let store = Store::create(&file, &options(false)).unwrap();
         put_values(&store, store.keyspace("a").unwrap(), 0..keys, value);
         store.close().unwrap();
@@ -138,7 +147,6 @@ fn an_opened_store_has_large_pages_where_its_leaves_are() {
         }
         assert_eq!(large().1 > 0, is_worth_it && has_large_pages(), "{keys} keys");
         drop(store);
-        std::fs::remove_file(&file).unwrap();
-        let _ = std::fs::remove_file(file.with_extension("log"));
+        remove(&file);
     }
 }

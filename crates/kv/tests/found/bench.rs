@@ -76,17 +76,15 @@ pub(crate) fn expect(store: &Store, space: Keyspace, map: &Map, what: &str) {
 }
 
 /// Runs `work` in a thread of its own; it must end in time, and not by a panic.
-pub(crate) fn ends<T: Send + 'static>(
-    what: &str,
-    seconds: u64,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> T {
+pub(crate) fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    // Many times what any of it takes on a machine that is busy with something else.
+    const PATIENCE: Duration = Duration::from_secs(120);
     let (sender, receiver) = mpsc::channel();
     let name = what.to_owned();
     std::thread::Builder::new().name(name).spawn(move || drop(sender.send(work()))).unwrap();
-    match receiver.recv_timeout(Duration::from_secs(seconds)) {
+    match receiver.recv_timeout(PATIENCE) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: no end after {seconds} s"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: no end after {PATIENCE:?}"),
         Err(mpsc::RecvTimeoutError::Disconnected) => panic!("{what}: a panic"),
     }
 }

@@ -10,7 +10,7 @@ use super::image::{ROOT_WORD, closed, judge, object, patch, word};
 fn after(what: &str, damage: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {
     let mut image = closed();
     damage(&mut image);
-    ends(what, 20, move || judge(&image)).unwrap_or_else(|panic| panic!("{what}: {panic}"))
+    ends(what, move || judge(&image)).unwrap_or_else(|panic| panic!("{what}: {panic}"))
 }
 
 fn refused(what: &str, damage: impl FnOnce(&mut Vec<u8>)) {
@@ -137,7 +137,7 @@ fn nodes_too_small_for_a_tree_are_refused_and_others_work() {
             let there = |i: &u64| store.get(space, &key(*i)).is_ok_and(|value| value.is_some());
             Ok((0..200).filter(there).count())
         };
-        match ends(&what, 20, work) {
+        match ends(&what, work) {
             Ok(count) => assert_eq!(count, 200, "{what}"),
             Err(error) => assert!(node_size < 192, "{what}: {error}"),
         }

@@ -86,6 +86,8 @@ fn fill(store: &Store, keys: std::ops::Range<u32>) -> Transaction<'_> {
 #[test]
 fn a_transaction_may_be_larger_than_the_log_and_than_its_memory() {
     let folder = std::env::temp_dir().join(format!("tembo-tx-{}", std::process::id()));
+    // What an earlier run of the same process number left.
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     for kind in IndexKind::ALL {
         for memory in [64 << 10, 1 << 30] {

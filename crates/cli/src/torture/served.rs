@@ -1,7 +1,7 @@
 //! Histories over sockets: another process of this binary serves, and is killed if asked for.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,7 +76,8 @@ fn run_and_kill(
     let pool = pool.to_str().context("the path of the pool is no text")?;
     let sync = clap::ValueEnum::to_possible_value(&args.sync);
     let sync = sync.as_ref().map_or("always", |sync| sync.get_name());
-    let words = ["--pool", pool, "--index", index.name(), "--sync", sync];
+    let bind = own_address().to_string();
+    let words = ["--pool", pool, "--index", index.name(), "--sync", sync, "--bind", &bind];
     let first = start(&words, 0)?;
     let address = first.address;
     let (served, done) = (Served::new(address, ABSENCE), AtomicU64::new(0));
@@ -100,6 +101,12 @@ fn run_and_kill(
             Err(_) => bail!("a thread has panicked"),
         }
     })
+}
+
+/// An address of this machine for this process alone: while its server is gone, nobody takes the port.
+fn own_address() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 1 + high % 63, middle, low.max(1))
 }
 
 /// Starts a server and waits until it is ready.

@@ -1,9 +1,10 @@
 //! What clients of a server are told, on connections of their own, judged by linearisability.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tembo_torture::history::{
     Broken, Calls, End, History, Isolation, Plan, Served, check_registers,
@@ -16,6 +17,7 @@ const PLAN: Plan =
 
 /// How long a killed server may be gone.
 const ABSENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_micros(100);
 
 fn judge(calls: &Calls) {
     let judged = check_registers(calls);
@@ -40,13 +42,32 @@ fn what_clients_of_a_server_are_told_is_linearisable() {
     }
 }
 
+/// An address of this machine that no other test listens at: while a server is gone, nobody takes its port.
+fn own_address() -> String {
+    static COUNT: AtomicU8 = AtomicU8::new(1);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    Ipv4Addr::new(127, count << 6 | high & 63, middle, low.max(1)).to_string()
+}
+
 /// Kills the server so many times while clients call, and calls `meanwhile` before each start.
 fn run_and_kill(mut setup: Setup, kills: u64, meanwhile: impl Fn(&Setup)) -> Calls {
+    setup.words.extend(["--bind".to_owned(), own_address()]);
     let first = setup.start();
     setup.port = first.address.port();
-    let (served, done) = (Served::new(first.address, ABSENCE), AtomicU64::new(0));
+    let served = Served::new(first.address, ABSENCE);
+    let (done, killed) = (AtomicU64::new(0), AtomicU64::new(0));
     let advance = |count| {
         done.fetch_max(count, Ordering::Relaxed);
+        // Half way to the kill after it, a kill that is late is waited for.
+        let is_ahead = || {
+            let killed = killed.load(Ordering::Relaxed);
+            killed < kills && count > PLAN.operations * (2 * killed + 3) / (2 * (kills + 1))
+        };
+        let began = Instant::now();
+        while is_ahead() && began.elapsed() < ABSENCE {
+            sleep(PAUSE);
+        }
     };
     let (calls, last) = scope(|threads| {
         let mut server = first;
@@ -54,9 +75,10 @@ fn run_and_kill(mut setup: Setup, kills: u64, meanwhile: impl Fn(&Setup)) -> Cal
         for kill in 1..=kills {
             while done.load(Ordering::Relaxed) < PLAN.operations * kill / (kills + 1) {
                 assert!(!running.is_finished(), "it has ended before kill {kill}");
-                sleep(Duration::from_micros(100));
+                sleep(PAUSE);
             }
             server.kill();
+            killed.store(kill, Ordering::Relaxed);
             meanwhile(&setup);
             server = setup.start();
         }

@@ -16,7 +16,7 @@ trap 'kill -9 "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT INT TERM
 tries=0
 until grep -q 'ready at' "$folder/ready"; do
     tries=$((tries + 1))
-    if [ "$tries" -gt 300 ]; then
+    if [ "$tries" -gt 1200 ]; then
         echo "the server is not ready" >&2
         exit 1
     fi

@@ -37,7 +37,7 @@ mod tests;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tembo_index::{IndexKind, Retained, Retired};
-use tembo_pmem::{Latch, Latched, thread_number};
+use tembo_pmem::{Latch, Latched, thread_number, wait_in_round};
 
 use crate::inner::{Current, Inner};
 use crate::visible::{Visible, bits};
@@ -61,6 +61,9 @@ const CHANGES_MAX: u32 = 4096;
 
 /// Bytes of unlinked objects in a lane before one goes by the writer's lock.
 const UNLINKED_MAX: u64 = 128 << 10;
+
+/// Looks at whether the lanes are open, before a thread sleeps until they are: some tens of microseconds.
+const ROUNDS_MAX: usize = 240;
 
 /// Versions that lanes may draw while one of them looks whether there are enough.
 pub(crate) const DRAWN_AT_ONCE: u64 = 16 * LANE_COUNT as u64;
@@ -168,6 +171,18 @@ impl Lanes {
             entered.state = self.lanes[number].0.lend(entered.state);
         }
         Ok(entered)
+    }
+
+    /// Waits while the writer is at work; whether that was not long. To sleep and be woken takes longer than
+    /// most of what he does.
+    pub(crate) fn open_soon(&self) -> bool {
+        (0..ROUNDS_MAX).any(|round| {
+            let is_closed = self.gate.load(Ordering::Relaxed) == CLOSED;
+            if is_closed {
+                wait_in_round(round);
+            }
+            !is_closed
+        })
     }
 
     fn join(&self, number: usize) {

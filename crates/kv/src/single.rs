@@ -68,6 +68,7 @@ impl Inner {
         for _ in 0..ATTEMPTS {
             match self.lanes.enter(&self.pins.visible) {
                 Ok(lane) => return Some(lane),
+                Err(Refused::ForNow) if self.lanes.open_soon() => {}
                 Err(Refused::ForNow) => drop(self.wait_for_writer()),
                 Err(Refused::Barred) => return None,
             }

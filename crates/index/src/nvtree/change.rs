@@ -419,8 +419,9 @@ impl NvTree {
         }
         let (element, meta) = leaf.element(change.slot)?;
         let Some(record) = element.record() else { return Ok(None) };
-        let used = change.spot.prints.used(leaf.lines()).filter(|&other| other != change.slot);
-        let shared = change.element.record() == Some(record) || is_shared(leaf, used, record)?;
+        // Records are of one key, and of its elements no more than a removal and what that ended share one.
+        let ended = change.spot.prints.ended(leaf.lines()).filter(|&other| other != change.slot);
+        let shared = change.element.record() == Some(record) || is_shared(leaf, ended, record)?;
         Ok(if shared { None } else { Some((record, meta.stamp(leaf.bases()?).version())) })
     }
 }

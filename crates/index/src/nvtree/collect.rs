@@ -4,14 +4,17 @@
 use tembo_pool::Object;
 
 use super::NvTree;
-use super::contents::{Contents, Seen, make_locked};
+use super::contents::{Contents, Seen, make_locked, place_of};
 use super::element::{Element, Meta};
 use super::history::{self, Old};
-use super::leaf::{Leaf, write};
-use super::lookup::Wanted;
+use super::leaf::{Leaf, has_record, write};
+use super::lookup::{Spot, Wanted};
 use super::room::erase_slots;
 use super::side::Guard;
 use crate::{Error, Retired, Writer};
+
+/// Leaves that a step passes at most because they are not worth it.
+const PASSED_MAX: usize = 16;
 
 impl NvTree {
     pub(crate) fn collect_step(
@@ -21,14 +24,28 @@ impl NvTree {
     ) -> Result<Option<Vec<u8>>, Error> {
         // A leaf that the inner nodes lack could not be unlinked; nor one that the hint has yet to tell of.
         self.complete()?;
-        let start = from.unwrap_or_default();
-        let spot = self.spot(Wanted::new(start))?;
+        let mut start = from.unwrap_or_default().to_vec();
+        let mut passed = 0;
+        let spot = loop {
+            let spot = self.spot(Wanted::new(&start))?;
+            if passed == PASSED_MAX {
+                return Ok(Some(start));
+            }
+            if is_worth_it(&spot)? {
+                break spot;
+            }
+            passed += 1;
+            match spot.leaf.high()? {
+                Some(high) => start = high.to_vec(),
+                None => return Ok(None),
+            }
+        };
         let leaf = &spot.leaf;
         let low_len = leaf.low()?.len() as u64;
         // A full pool is collected before any other.
         let _section = self.reserve_structure(low_len, 0).or_else(|_| self.reserve_lines())?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else {
-            return Ok(Some(start.to_vec()));
+            return Ok(Some(start));
         };
         let collected = self.collect_leaf(leaf, &guard, writer);
         guard.forget();
@@ -36,7 +53,7 @@ impl NvTree {
         make_locked(leaf, &guard)?;
         if merged {
             // The leaf that comes next may be small too.
-            return Ok(Some(start.to_vec()));
+            return Ok(Some(start));
         }
         Ok(leaf.high()?.map(<[u8]>::to_vec))
     }
@@ -135,9 +152,7 @@ impl NvTree {
         make_locked(right, &right_guard)?;
         let contents = Contents::read(right, writer.dead)?;
         let contents = self.clean(right, &right_guard, &contents, version, writer)?;
-        let both = kept.seen.len() + contents.seen.len();
-        // An empty leaf goes into one that is full too.
-        let fits = contents.seen.is_empty() || both * 4 <= leaf.slots() * 3;
+        let fits = fit_together(leaf, kept.seen.len(), contents.seen.len());
         if !fits || !kept.old.is_empty() || !contents.old.is_empty() {
             return Ok(false);
         }
@@ -148,7 +163,7 @@ impl NvTree {
         // What a split has left behind would count again.
         erase_slots(leaf, &free)?;
         for ((element, meta), slot) in elements.iter().zip(free) {
-            let (number, at) = super::contents::place_of(slot);
+            let (number, at) = place_of(slot);
             write(self.forest.region(), leaf.line(number)?, at, element, *meta);
         }
         let (region, header) = (self.forest.region(), leaf.header()?);
@@ -205,4 +220,28 @@ impl NvTree {
         }
         Ok(Some(elements.into_iter().zip(metas).collect()))
     }
+}
+
+/// Whether a step would give space back: a history, or the record of something that was ended, or by a merge.
+/// Slots alone are used again without it.
+fn is_worth_it(Spot { leaf, prints, traits, .. }: &Spot<'_, '_>) -> Result<bool, Error> {
+    let lines = leaf.all_lines()?;
+    let has_record = |slot: usize| {
+        let (number, at) = place_of(slot);
+        lines.get(number).is_some_and(|line| has_record(line, at))
+    };
+    if traits.older || prints.ended(lines.len()).any(has_record) {
+        return Ok(true);
+    }
+    let Some(right) = leaf.next()? else { return Ok(false) };
+    let is_made = right.side.begin(leaf.forest.era()).is_some();
+    let [left, right] =
+        [*prints, right.side.prints().0].map(|prints| prints.live(lines.len()).count());
+    Ok(!is_made || fit_together(leaf, left, right))
+}
+
+/// Whether one leaf is to have what two have, the right one so much.
+fn fit_together(leaf: &Leaf<'_>, left: usize, right: usize) -> bool {
+    // An empty leaf goes into one that is full too.
+    right == 0 || (left + right) * 4 <= leaf.slots() * 3
 }

@@ -158,9 +158,12 @@ impl Prints {
 
     /// The slots of elements that live.
     pub(crate) fn live(&self, lines: usize) -> Slots {
-        let none = [FREE, STALE, TOMB].map(|print| self.matching(print, lines).0);
-        let slots = lines.min(LINES_MAX) * SLOTS_PER_LINE;
-        Slots(((1 << slots) - 1) & !(none[0] | none[1] | none[2]))
+        Slots(self.used(lines).0 & !self.ended(lines).0)
+    }
+
+    /// The slots of elements that were ended, and of what says that they were.
+    pub(crate) fn ended(&self, lines: usize) -> Slots {
+        Slots(self.matching(STALE, lines).0 | self.matching(TOMB, lines).0)
     }
 }
 

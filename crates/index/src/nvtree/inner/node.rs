@@ -1,8 +1,9 @@
 //! One inner node: words that readers look at while a writer may be at them, and the sequence that
 //! tells them whether one was.
 //!
-//! The heads lie eight to a line, with what belongs to them in the next. A line of samples, the first
-//! head of each such block, says which block to look at: a search reads four lines, two and two.
+//! The heads lie eight to a line, with what belongs to them in the next. The first line has the sequence and
+//! samples, the first head of each such block but the first, which say which block to look at: a search
+//! reads three lines, the last two at once.
 
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -20,7 +21,7 @@ use crate::simd::{Count, OneByOne};
 pub(super) const WIDTH: usize = 64;
 const BLOCK: usize = 8;
 const BLOCKS: usize = WIDTH / BLOCK;
-const PREFIX_WORDS: usize = 7;
+const PREFIX_WORDS: usize = 8;
 /// Bytes of the prefix that lie in the node. Of a longer one the rest is read where separator 1 is.
 const PREFIX_INLINE: usize = 8 * PREFIX_WORDS;
 /// Looks at an odd sequence before the processor is left to the writer, who may be waiting for it.
@@ -53,13 +54,11 @@ impl Sought<'_> {
 #[repr(align(64))]
 struct Heads([AtomicU64; BLOCK]);
 
+/// What a search reads first, in one line. The first word is the sequence (32 bits), odd while the node changes,
+/// below the [`Shape`], packed; each other one is the first head of the block of that number.
 #[derive(FromZeros)]
 #[repr(align(64))]
-struct Front {
-    /// The sequence (32 bits), odd while the node changes, below the [`Shape`], packed.
-    state: AtomicU64,
-    prefix: [AtomicU64; PREFIX_WORDS],
-}
+struct Front([AtomicU64; BLOCKS]);
 
 /// A node's sequence and what it is like, as they were at one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,7 +137,7 @@ impl Block {
 #[derive(FromZeros)]
 pub(super) struct Node {
     front: Front,
-    samples: Heads,
+    prefix: [AtomicU64; PREFIX_WORDS],
     blocks: [Block; BLOCKS],
 }
 
@@ -162,6 +161,20 @@ impl Shape {
     }
 }
 
+impl Front {
+    /// The last block whose first head is not above `wanted`; that of the first is taken to be so.
+    #[inline(always)]
+    fn last_not_above(&self, wanted: u64, count: impl Count) -> usize {
+        count.not_above(&self.0, wanted) % BLOCKS
+    }
+
+    fn sample(&self, block: usize, head: u64) {
+        if block > 0 {
+            self.0[block % BLOCKS].store(head, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Heads {
     /// The place of the last one that is not above `wanted`; the first is taken to be so.
     #[inline(always)]
@@ -175,7 +188,6 @@ impl Node {
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(&self.front);
-        prefetch(&self.samples);
     }
 
     /// The state at which reading begins; waits for a writer.
@@ -193,7 +205,7 @@ impl Node {
 
     #[inline]
     fn state(&self, order: Ordering) -> State {
-        State(self.front.state.load(order))
+        State(self.front.0[0].load(order))
     }
 
     #[cold]
@@ -266,8 +278,10 @@ impl Node {
     /// The last place whose head is not above `wanted`, children or none.
     #[inline(always)]
     fn place_of_head(&self, wanted: u64, count: impl Count) -> usize {
-        let block = self.samples.last_not_above(wanted, count) % BLOCKS;
-        block * BLOCK + self.blocks[block].heads.last_not_above(wanted, count)
+        let number = self.front.last_not_above(wanted, count);
+        let block = &self.blocks[number];
+        prefetch(&block.children);
+        number * BLOCK + block.heads.last_not_above(wanted, count)
     }
 
     /// The place of the separator that is sought. Separator 0 is taken to be at or below it.
@@ -327,7 +341,7 @@ impl Node {
         len: usize,
         lows: &impl Lows,
     ) -> Result<Order, Error> {
-        for (index, word) in self.front.prefix.iter().enumerate().take(len.div_ceil(8)) {
+        for (index, word) in self.prefix.iter().enumerate().take(len.div_ceil(8)) {
             let bytes_left = (len - 8 * index).min(8) as u32;
             let mask = u64::MAX << (u64::BITS - 8 * bytes_left);
             match (head(key, 8 * index) & mask).cmp(&word.load(Ordering::Relaxed)) {
@@ -359,7 +373,7 @@ impl Node {
         let prefix = if len > PREFIX_INLINE {
             lows.low(self.low(1))?.get(..len).unwrap_or_default().to_vec()
         } else {
-            let words = self.front.prefix.iter().map(|word| word.load(Ordering::Relaxed));
+            let words = self.prefix.iter().map(|word| word.load(Ordering::Relaxed));
             words.flat_map(u64::to_be_bytes).take(len).collect()
         };
         let entry = |place| Entry {
@@ -375,18 +389,18 @@ impl Node {
     /// Stores to the node's memory without changing it.
     pub(super) fn touch(&self) {
         // Succeeds or not: the processor stores in any case.
-        let _ = self.front.state.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.front.0[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Keeps readers out; for writers, of whom there is one.
     pub(super) fn close(&self) {
-        self.front.state.store(self.state(Ordering::Relaxed).next().0, Ordering::Relaxed);
+        self.front.0[0].store(self.state(Ordering::Relaxed).next().0, Ordering::Relaxed);
         fence(Ordering::Release);
     }
 
     /// Lets readers in again.
     pub(super) fn open(&self) {
-        self.front.state.store(self.state(Ordering::Relaxed).next().0, Ordering::Release);
+        self.front.0[0].store(self.state(Ordering::Relaxed).next().0, Ordering::Release);
     }
 
     /// Puts a leaf with that head, which no other separator has, at `place`, which is not the first, into a
@@ -399,15 +413,15 @@ impl Node {
         }
         self.close();
         let (mut pushed, mut at) = (Entry { head, child: leaf, low: leaf }, place % BLOCK);
-        let blocks = self.blocks.iter().zip(&self.samples.0);
-        for (block, sample) in blocks.take(count / BLOCK + 1).skip(place / BLOCK) {
+        let blocks = self.blocks.iter().enumerate();
+        for (number, block) in blocks.take(count / BLOCK + 1).skip(place / BLOCK) {
             pushed = block.push(at, pushed);
-            sample.store(block.heads.0[0].load(Ordering::Relaxed), Ordering::Relaxed);
+            self.front.sample(number, block.heads.0[0].load(Ordering::Relaxed));
             at = 0;
         }
         let state =
             self.state(Ordering::Relaxed).with_shape(&Shape { count: shape.count + 1, ..shape });
-        self.front.state.store(state.0, Ordering::Relaxed);
+        self.front.0[0].store(state.0, Ordering::Relaxed);
         self.open();
         true
     }
@@ -416,7 +430,7 @@ impl Node {
         let (block, at) = (self.block(place), place % BLOCK);
         block.set(at, entry);
         if at == 0 {
-            self.samples.0[place / BLOCK % BLOCKS].store(entry.head, Ordering::Relaxed);
+            self.front.sample(place / BLOCK, entry.head);
         }
     }
 
@@ -428,8 +442,8 @@ impl Node {
         let (count, prefix_len) = (entries.len() as u8, prefix.len() as u16);
         let shape = Shape { count, level: *level, prefix_len };
         let state = self.state(Ordering::Relaxed).with_shape(&shape);
-        self.front.state.store(state.0, Ordering::Relaxed);
-        for (index, word) in self.front.prefix.iter().enumerate() {
+        self.front.0[0].store(state.0, Ordering::Relaxed);
+        for (index, word) in self.prefix.iter().enumerate() {
             let inline = &prefix[..prefix.len().min(PREFIX_INLINE)];
             word.store(head(inline, 8 * index), Ordering::Relaxed);
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use tembo_kv::{Durability, IndexKind, Keyspace, Options, Progress, Store};
+use tembo_pmem::Counters;
 
 #[path = "driver/wait.rs"]
 mod wait;
@@ -152,5 +153,27 @@ fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
             assert!(used() < enough, "{index:?} {before} {held} {}", used());
             assert_eq!(store.check().unwrap().leaked, 0);
         }
+    }
+}
+
+/// Short keys are removed evenly, one in six: no two leaves become small enough for one.
+#[test]
+fn a_walk_writes_only_where_it_gives_space_back() {
+    for (len, gives_back) in [(8, false), (100, true)] {
+        let (store, space) = store(false);
+        for i in 0..KEYS {
+            store.put(space, &key(i)[4..], &vec![7; len], Durability::Buffered).unwrap();
+        }
+        idle(&store);
+        for i in 0..KEYS / 6 {
+            assert!(store.remove(space, &key(i)[4..], Durability::Buffered).unwrap());
+        }
+        let (before, counted) = (store.report().used_bytes, Counters::thread());
+        idle(&store);
+        let lines = (Counters::thread() - counted).lines;
+        assert_eq!(store.report().collections, 1);
+        assert_eq!(lines > 0, gives_back, "{lines} lines for values of {len} bytes");
+        assert_eq!(store.report().used_bytes < before, gives_back, "values of {len} bytes");
+        assert_eq!(store.check().unwrap().leaked, 0);
     }
 }

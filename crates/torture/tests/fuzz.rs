@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use tembo_torture::fuzz::{Campaign, Case, Kind, Tally, repair_log, repair_pool, seeds, whole};
@@ -11,12 +12,19 @@ use tembo_torture::fuzz::{Campaign, Case, Kind, Tally, repair_log, repair_pool, 
 /// Where the seeds begin if nobody says otherwise.
 const SEED: u64 = 20_261_121;
 
+/// The most memory that there was is told of the process, and so counts for every case that is under way: who
+/// may take much is alone.
+static MEMORY: RwLock<()> = RwLock::new(());
+
 fn offer(kind: Kind, cases: impl Iterator<Item = Case> + Send + 'static) -> Tally {
+    let alone =
+        (kind == Kind::Resp).then(|| MEMORY.write().unwrap_or_else(PoisonError::into_inner));
+    let _beside = alone.is_none().then(|| MEMORY.read().unwrap_or_else(PoisonError::into_inner));
     let campaign = Campaign {
         kind,
         time: Duration::from_secs(600),
         case_time: Duration::from_secs(180),
-        // A legal value takes 512 MiB, and the faces share a process.
+        // A legal value takes 512 MiB.
         growth_max: if kind == Kind::Resp { 2 << 30 } else { 256 << 20 },
     };
     let tally = campaign.run(cases).unwrap();

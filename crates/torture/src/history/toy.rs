@@ -100,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Lets others see what they should not, also where one processor serves them all.
 fn be_seen() {
-    (0..20).for_each(|_| yield_now());
+    (0..5).for_each(|_| yield_now());
 }
 
 impl Toy {

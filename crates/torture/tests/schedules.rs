@@ -60,12 +60,12 @@ fn hold(cast: Cast, plans: u64) {
 
 #[test]
 fn writers_of_a_tree_that_was_just_opened() {
-    hold(Cast::Opening, 60);
+    hold(Cast::Opening, 600);
 }
 
 #[test]
 fn writers_of_a_tree() {
-    hold(Cast::Writers, 60);
+    hold(Cast::Writers, 600);
 }
 
 #[test]

@@ -139,7 +139,9 @@ impl NvTree {
             let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
             let shape = spot.placed.shape.with_value(if is_long { LONG } else { value_len });
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
-            let Some(slot) = self.slot_for(&spot, old, how, writer)? else {
+            let slot = self.slot_for(&spot, old, how, writer);
+            let Some(slot) = self.still(&spot, slot)? else { continue };
+            let Some(slot) = slot else {
                 self.make_room(&spot, how, writer)?;
                 return Ok(None);
             };
@@ -188,7 +190,9 @@ impl NvTree {
             let spot = self.spot_to_change(wanted, how, writer)?;
             let Some(old) = self.still(&spot, spot.newest())? else { continue };
             let Some(found) = old else { return Ok(Some(false)) };
-            let Some(slot) = self.slot_for(&spot, old, how, writer)? else {
+            let slot = self.slot_for(&spot, old, how, writer);
+            let Some(slot) = self.still(&spot, slot)? else { continue };
+            let Some(slot) = slot else {
                 self.make_room(&spot, how, writer)?;
                 return Ok(None);
             };

@@ -62,8 +62,8 @@ const CHANGES_MAX: u32 = 4096;
 /// Bytes of unlinked objects in a lane before one goes by the writer's lock.
 const UNLINKED_MAX: u64 = 128 << 10;
 
-/// Looks at whether the lanes are open, before a thread sleeps until they are: some tens of microseconds.
-const ROUNDS_MAX: usize = 240;
+/// Looks at whether the lanes are open, before a thread sleeps until they are: about a hundred microseconds.
+const ROUNDS_MAX: usize = 400;
 
 /// Versions that lanes may draw while one of them looks whether there are enough.
 pub(crate) const DRAWN_AT_ONCE: u64 = 16 * LANE_COUNT as u64;

@@ -14,7 +14,7 @@ use super::side::Guard;
 use crate::{Error, Retired, Writer};
 
 /// Leaves that a step passes at most because they are not worth it.
-const PASSED_MAX: usize = 16;
+const PASSED_MAX: usize = 4;
 
 impl NvTree {
     pub(crate) fn collect_step(

@@ -39,7 +39,7 @@ pub use experiment::{EXPERIMENTS, Experiment, Setting, Watch, experiments};
 pub use finding::{Chart, Claim, Duel, Finding, Missing, Point, Report, Series, Shape};
 pub use machine::Machine;
 pub use operation::Operation;
-pub use outcome::{Cell, Cost, Latency, Outcome, Spread};
+pub use outcome::{Cell, Cost, Latency, Outcome, Space, Spread};
 pub use page::{html, markdown, plots};
 pub use pair::Pair;
 pub use records::{Rate, Records, records};

@@ -60,10 +60,10 @@ pub struct Cell {
 pub struct Cost {
     /// Who.
     pub contender: Kind,
-    /// Bytes in the pool for each entry, after the insertion in random order.
-    pub pool_bytes_per_entry: f64,
-    /// Bytes of other memory for each entry, after the same.
-    pub memory_bytes_per_entry: f64,
+    /// After the insertion in random order.
+    pub inserted: Space,
+    /// After as many updates.
+    pub updated: Option<Space>,
     /// Insertion in random order, each timed by itself.
     pub insert: Option<Latency>,
     /// Insertion of ascending keys, each timed by itself.
@@ -72,6 +72,15 @@ pub struct Cost {
     pub rebuilds: Option<Rebuilds>,
     /// Rebuilds of inner nodes during the insertion of ascending keys.
     pub sequential_rebuilds: Option<Rebuilds>,
+}
+
+/// Space that a contender takes, in bytes for each entry.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Space {
+    /// In the pool.
+    pub pool: f64,
+    /// Of other memory.
+    pub memory: f64,
 }
 
 /// Thread CPU time of single operations, in nanoseconds.

@@ -7,10 +7,11 @@ use tempfile::TempDir;
 use crate::contender::Size;
 use crate::drive::Driven;
 use crate::keys::{Keys, Zipf};
+use crate::nvtree_paper::Rebuilds;
 use crate::operation::THETA;
 use crate::outcome::Turns;
 use crate::pair::{self, Structures};
-use crate::{Cost, Error, Kind, Latency, Operation, Outcome, Pair, Watch};
+use crate::{Cost, Error, Kind, Latency, Operation, Outcome, Pair, Space, Watch};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -42,7 +43,6 @@ const TIMED: [Operation; 2] = [Operation::Insert, Operation::SequentialInsert];
 
 /// A contender in its folder, which goes with it.
 struct Entrant {
-    kind: Kind,
     contender: Box<dyn Driven>,
     _folder: TempDir,
 }
@@ -52,7 +52,7 @@ impl Entrant {
         let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(parent);
         let folder = folder.map_err(|source| Error::Folder { path: parent.to_owned(), source })?;
         let contender = kind.make(folder.path(), size)?;
-        Ok(Entrant { kind, contender, _folder: folder })
+        Ok(Entrant { contender, _folder: folder })
     }
 }
 
@@ -167,14 +167,10 @@ impl Run<'_> {
                 }
                 turns.push((operation, kind, turn));
                 let rebuilds = entrant.contender.rebuilds();
-                if round == 1 && operation == Operation::Insert {
-                    self.cost(entrant, memory);
-                }
-                if round == 1 && operation == Operation::SequentialInsert {
-                    let mut costs = self.costs.iter_mut();
-                    if let Some(cost) = costs.find(|cost| cost.contender == kind) {
-                        cost.sequential_rebuilds = rebuilds;
-                    }
+                if round == 1 {
+                    let grown = memory_bytes() as f64 - memory as f64;
+                    let used = entrant.contender.used_bytes();
+                    self.note_cost((kind, operation), (used, grown), rebuilds);
                 }
             }
         }
@@ -233,18 +229,36 @@ impl Run<'_> {
         told
     }
 
-    /// Notes what a contender that has all keys takes; `memory` is from before it was made.
-    fn cost(&mut self, entrant: &Entrant, memory: u64) {
-        let per_entry = |bytes: u64| bytes as f64 / self.config.keys as f64;
-        self.costs.push(Cost {
-            contender: entrant.kind,
-            pool_bytes_per_entry: per_entry(entrant.contender.used_bytes()),
-            memory_bytes_per_entry: per_entry(memory_bytes().saturating_sub(memory)),
-            insert: None,
-            sequential_insert: None,
-            rebuilds: entrant.contender.rebuilds(),
-            sequential_rebuilds: None,
-        });
+    /// Notes what a contender that has all keys takes: bytes used in its pool, and by how many its memory has
+    /// grown by the operation.
+    fn note_cost(
+        &mut self,
+        (contender, operation): (Kind, Operation),
+        (used, grown): (u64, f64),
+        rebuilds: Option<Rebuilds>,
+    ) {
+        let keys = self.config.keys as f64;
+        let space = |before: f64| Space {
+            pool: used as f64 / keys,
+            memory: (before + grown / keys).max(0.0),
+        };
+        if operation == Operation::Insert {
+            return self.costs.push(Cost {
+                contender,
+                inserted: space(0.0),
+                updated: None,
+                insert: None,
+                sequential_insert: None,
+                rebuilds,
+                sequential_rebuilds: None,
+            });
+        }
+        let cost = self.costs.iter_mut().find(|cost| cost.contender == contender);
+        match (cost, operation) {
+            (Some(cost), Operation::Update) => cost.updated = Some(space(cost.inserted.memory)),
+            (Some(cost), Operation::SequentialInsert) => cost.sequential_rebuilds = rebuilds,
+            _ => {}
+        }
     }
 
     /// Insertions again, each timed by itself; apart, for asking the clock slows them.

@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell as Field, CellAlignment, Table};
 
 use crate::nvtree_paper::Rebuilds;
-use crate::{Cell, Kind, Latency, Operation, Outcome, Pair, Spread};
+use crate::{Cell, Kind, Latency, Operation, Outcome, Pair, Space, Spread};
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,8 +81,8 @@ impl Outcome {
             return Ok(());
         }
         let columns = [
-            "pool bytes / entry",
-            "memory bytes / entry",
+            "bytes / entry: pool, memory",
+            "after updates",
             "insert ns: median, 99 %, 99.9 %, longest",
             "sequential insert ns: the same",
             "rebuilds: random, sequential",
@@ -92,20 +92,24 @@ impl Outcome {
             let Some(cost) = self.costs.iter().find(|cost| cost.contender == *kind) else {
                 continue;
             };
+            let space = |space: Space| format!("{:.1}, {:.1}", space.pool, space.memory);
             let latency = |latency: Option<Latency>| {
                 let Latency { median_ns, p99_ns, p999_ns, max_ns } = latency?;
                 Some(format!("{median_ns}, {p99_ns}, {p999_ns}, {max_ns}"))
             };
             let texts = [
-                Some(format!("{:.1}", cost.pool_bytes_per_entry)),
-                Some(format!("{:.1}", cost.memory_bytes_per_entry)),
+                Some(space(cost.inserted)),
+                cost.updated.map(space),
                 latency(cost.insert),
                 latency(cost.sequential_insert),
                 rebuilds(cost.rebuilds, cost.sequential_rebuilds),
             ];
             table.add_row(row(kind.name(), texts));
         }
-        writeln!(f, "\nspace after insertion, and single insertions in thread CPU time\n{table}")
+        writeln!(
+            f,
+            "\nspace after insertions and after as many updates, and single insertions in thread CPU time\n{table}"
+        )
     }
 }
 

@@ -4,7 +4,7 @@
 use tembo_pool::Object;
 
 use super::NvTree;
-use super::contents::{Contents, Seen, make_locked, place_of};
+use super::contents::{Contents, ORPHANED, Seen, make_locked, place_of};
 use super::element::{Element, Meta};
 use super::history::{self, Old};
 use super::leaf::{Leaf, has_record, write};
@@ -222,7 +222,7 @@ impl NvTree {
     }
 }
 
-/// Whether a step would give space back: a history, or the record of something that was ended, or by a merge.
+/// Whether a step may give space back: a history, or the record of something that was ended, or by a merge.
 /// Slots alone are used again without it.
 fn is_worth_it(Spot { leaf, prints, traits, .. }: &Spot<'_, '_>) -> Result<bool, Error> {
     let lines = leaf.all_lines()?;
@@ -230,7 +230,8 @@ fn is_worth_it(Spot { leaf, prints, traits, .. }: &Spot<'_, '_>) -> Result<bool,
         let (number, at) = place_of(slot);
         lines.get(number).is_some_and(|line| has_record(line, at))
     };
-    if traits.older || prints.ended(lines.len()).any(has_record) {
+    let is_known = leaf.side.newest() != ORPHANED;
+    if traits.older || !is_known || prints.ended(lines.len()).any(has_record) {
         return Ok(true);
     }
     let Some(right) = leaf.next()? else { return Ok(false) };

@@ -58,6 +58,7 @@ mod hint;
 mod history;
 pub(crate) mod inner;
 mod kept;
+mod keys;
 mod leaf;
 mod list;
 mod lookup;

@@ -37,6 +37,27 @@ impl Bytes48 {
     }
 }
 
+/// Words of the most slots that a leaf has, and some that say nothing.
+pub(crate) const RANKED: usize = 48;
+
+/// Adds to each rank how many words, of those that the bits of `among` name, are below its word.
+#[inline]
+pub(crate) fn rank(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
+    imp::rank(words, among, ranks);
+}
+
+/// The one source of [`rank`], of which compilers make what a processor can.
+#[inline(always)]
+fn rank_in_turn(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
+    let mut rest = among & ((1 << RANKED) - 1);
+    while rest != 0 {
+        let pivot = words[rest.trailing_zeros() as usize];
+        rest &= rest - 1;
+        // Without branches: nobody can predict what is above.
+        ranks.iter_mut().zip(words).for_each(|(rank, &word)| *rank += u64::from(word > pivot));
+    }
+}
+
 /// A way to count the words of a line that are not above a number.
 pub(crate) trait Count: Copy {
     /// How many of eight words but the first are not above `wanted`.
@@ -81,6 +102,8 @@ mod imp {
         __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8,
     };
     use std::sync::atomic::AtomicU64;
+
+    use super::{RANKED, rank_in_turn};
 
     pub(super) type Loaded = [__m128i; 3];
 
@@ -137,6 +160,21 @@ mod imp {
         bits[0] | bits[1] << 16 | bits[2] << 32
     }
 
+    #[inline]
+    pub(super) fn rank(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has it.
+            unsafe { rank_by_256(words, among, ranks) }
+        } else {
+            rank_in_turn(words, among, ranks);
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn rank_by_256(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
+        rank_in_turn(words, among, ranks);
+    }
+
     /// The processor has AVX-512 (F, DQ) and POPCNT.
     #[derive(Clone, Copy)]
     pub(super) struct Wide(());
@@ -180,6 +218,8 @@ mod imp {
 #[cfg(not(target_arch = "x86_64"))]
 mod imp {
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    pub(super) use super::rank_in_turn as rank;
 
     pub(super) type Loaded = [u64; 6];
 
@@ -244,6 +284,26 @@ mod tests {
                     assert_eq!(bytes.equal(byte), portable(&words, |other| other == byte));
                     assert_eq!(bytes.at_most(byte), portable(&words, |other| other <= byte));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_are_counts_of_the_words_below() {
+        let mut seed = 1;
+        for _ in 0..2_000 {
+            // Some equal, some with the highest bit.
+            let words = std::array::from_fn(|_| random(&mut seed) >> (seed % 61) << (seed % 63));
+            let among = random(&mut seed) >> (seed % 64);
+            let count = |word| {
+                let below = |&at: &usize| among >> at & 1 == 1 && words[at] < word;
+                (0..RANKED).filter(below).count() as u64
+            };
+            let expected = words.map(|word| 3 + count(word));
+            for rank in [rank, rank_in_turn] {
+                let mut ranks = [3; RANKED];
+                rank(&words, among, &mut ranks);
+                assert_eq!(ranks, expected);
             }
         }
     }

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use super::element::{Element, Meta};
-use super::format::{Line, SLOTS_MAX, SLOTS_PER_LINE};
+use super::format::SLOTS_PER_LINE;
 use super::history::{self, Old};
-use super::leaf::{Leaf, Range, read};
+use super::keys::Keys;
+use super::leaf::{Leaf, Range};
 use super::plain::make_plain;
-use super::prints::{FREE, Prints, STALE, Slots, TOMB, hash, print};
-use super::ranks::{Ranks, slot_of};
+use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::side::{Guard, Order, Traits};
 use crate::error::damaged;
 use crate::record::{head, read_key};
@@ -315,38 +315,16 @@ pub(crate) fn set_within(
 /// The slots of the newest elements in the order of their keys.
 pub(crate) fn order_of(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Error> {
     let (prints, _) = guard.prints();
-    if let Some(order) = order_by_words(leaf.all_lines()?, prints.live(leaf.lines())) {
+    let slots = prints.live(leaf.lines());
+    if let Some(order) = Keys::of(leaf.all_lines()?).order(slots) {
         return Ok(order);
     }
-    if let Some(mut ranks) = Ranks::of(leaf, prints.live(leaf.lines()))? {
-        ranks.as_mut_slice().sort_unstable();
-        return Ok(Order::of(ranks.as_mut_slice().iter().map(|&ranked| slot_of(ranked))));
-    }
     let mut live = Contents::default();
-    for slot in prints.live(leaf.lines()) {
+    for slot in slots {
         let (element, meta) = leaf.element(slot)?;
         live.insert(leaf, Seen { slot, element, meta, stamp: Stamp::NONE })?;
     }
     Ok(Order::of(live.seen.iter().map(|seen| seen.slot)))
-}
-
-/// The order of slots whose keys are short, have the leaf's prefix, and differ before the last bits of their
-/// words, in whose place the slots' numbers are sorted with them; `None`: there are others.
-fn order_by_words(lines: &[Line], slots: Slots) -> Option<Order> {
-    const SLOT: u64 = 0x3f;
-    const _: () = assert!(SLOTS_MAX <= SLOT as usize);
-    let (mut words, mut len) = ([0; SLOTS_MAX], 0);
-    for slot in slots {
-        let (number, at) = place_of(slot);
-        let Element { key, shape, .. } = read(lines.get(number)?, at).0;
-        shape.key_len().filter(|_| !shape.is_odd())?;
-        *words.get_mut(len)? = key & !SLOT | slot as u64;
-        len += 1;
-    }
-    let words = &mut words[..len];
-    words.sort_unstable();
-    let differ = words.windows(2).all(|pair| pair[0] | SLOT < pair[1]);
-    differ.then(|| Order::of(words.iter().map(|word| (word & SLOT) as usize)))
 }
 
 /// The line and the place in it.

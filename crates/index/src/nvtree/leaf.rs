@@ -297,6 +297,14 @@ pub(crate) fn read(line: &Line, at: usize) -> (Element, Meta) {
     (element, Meta(meta))
 }
 
+/// As [`read`], without the meta bits.
+#[inline]
+pub(crate) fn read_element(line: &Line, at: usize) -> Element {
+    let pair = &line.pairs[at];
+    let shape = shape_in(line.meta_and_shapes.load(), at);
+    Element { key: pair.key.load(), payload: pair.payload.load(), shape }
+}
+
 /// The shape of the element at a place of a line whose last word this is.
 #[inline]
 fn shape_in(tail: u64, at: usize) -> Shape {

@@ -4,21 +4,21 @@
 //! goes on from a key, never from a leaf, and of the leaf in which it finds that key it shows only what it
 //! has not shown.
 
+mod ahead;
+
 use std::ops::Bound;
 
+use self::ahead::Ahead;
 use super::NvTree;
 use super::contents::{Contents, make, order_of, place_of};
 use super::element::Element;
 use super::format::SLOTS_MAX;
-use super::leaf::{Leaf, read};
+use super::leaf::{Leaf, read_element};
 use super::lookup::{Reached, Wanted};
 use super::side::Moment;
 use crate::error::damaged;
 use crate::range::Range;
 use crate::{Direction, Error, View, Visit};
-
-/// Leaves that a walk asks for at once.
-const AHEAD: usize = 4;
 
 /// Which keys a walk shows, which way, and of what.
 #[derive(Clone, Copy)]
@@ -103,8 +103,7 @@ impl NvTree {
             Bound::Unbounded => Vec::new(),
         };
         let mut spot: Option<(Leaf<'_>, Moment)> = None;
-        // Leaves that were asked for and not come to.
-        let mut ahead = 0;
+        let mut ahead = Ahead::new(self);
         // Past the first leaf there is nothing below the range, but for what was merged with it.
         let mut is_inside = matches!(walk.range.from, Bound::Unbounded);
         loop {
@@ -117,11 +116,10 @@ impl NvTree {
                     (leaf, moment)
                 }
             };
-            if ahead == 0 {
-                self.bring_leaves_near(&start);
-                ahead = AHEAD;
+            match is_next {
+                true => ahead.go_on(&start),
+                false => ahead.begin(&leaf, &start),
             }
-            ahead -= 1;
             let read = shown
                 .read(&leaf, moment, (view, walk.sought))
                 .and_then(|moment| leaf.next().map(|next| (moment, next)));
@@ -157,18 +155,6 @@ impl NvTree {
             // What came next when the leaf was read still does.
             if leaf.side.still(moment) {
                 spot = Some((next, next_moment));
-            }
-        }
-    }
-
-    /// Asks for the leaves behind the one that covers the key: side by side, where one after the other
-    /// each would have to be waited for.
-    fn bring_leaves_near(&self, key: &[u8]) {
-        let Ok(inner) = self.inner() else { return };
-        for id in inner.behind::<AHEAD>(key).into_iter().flatten() {
-            if let Ok(leaf) = Leaf::at(&self.forest, id) {
-                leaf.side.prefetch();
-                leaf.prefetch_all();
             }
         }
     }
@@ -263,9 +249,9 @@ impl Shown {
             }
         };
         let lines = leaf.all_lines()?;
-        let elements = order.iter().map(|slot| {
-            let (number, at) = place_of(slot);
-            lines.get(number).map_or(Element::default(), |line| read(line, at).0)
+        let elements = order.slots().iter().map(|&slot| {
+            let (number, at) = place_of(slot.into());
+            lines.get(number).map_or(Element::default(), |line| read_element(line, at))
         });
         self.elements.extend(elements);
         Ok(Some(moment))

@@ -7,8 +7,8 @@ use tembo_pmem::{prefetch, wait_in_round};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::format::SLOTS_MAX;
-use super::prints::{Prints, STALE, WORDS};
-use crate::simd::Bytes48;
+use super::prints::{Prints, STALE, Slots, WORDS};
+use crate::simd::{Bytes48, RANKED};
 
 /// The sequence's own bits; the era is above them.
 const SEQUENCE_BITS: u32 = 32;
@@ -18,7 +18,7 @@ const TRAITS_SHIFT: u32 = 40;
 /// The last word of the order: the sequence below, the number above it, and whether there ever was one.
 const ORDER_MADE: u64 = 1 << 63;
 const ORDER_COUNT_SHIFT: u32 = 32;
-const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6);
+const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6 && RANKED == 8 * WORDS);
 
 /// Sequence and era at which something was read. One that has passed never comes back: whoever has found in
 /// between that it is not, and has left something out for that, finds it out in the end.
@@ -194,9 +194,21 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
-        let slots = &self.slots.as_bytes()[..self.count.min(SLOTS_MAX)];
-        slots.iter().map(|&slot| usize::from(slot))
+    pub(crate) fn slots(&self) -> &[u8] {
+        &self.slots.as_bytes()[..self.count.min(SLOTS_MAX)]
+    }
+
+    /// These, each at its rank; `None`: two have the same.
+    #[inline]
+    pub(crate) fn of_ranks(slots: Slots, ranks: &[u64; RANKED]) -> Option<Order> {
+        let (mut order, mut taken) = (Order::default(), 0_u64);
+        for slot in slots {
+            let rank = ranks[slot];
+            *order.slots.as_mut_bytes().get_mut(rank as usize)? = slot as u8;
+            taken |= 1 << rank;
+            order.count += 1;
+        }
+        (taken == (1 << order.count) - 1).then_some(order)
     }
 
     /// These, in this order.
@@ -328,7 +340,7 @@ mod tests {
     }
 
     fn seen(side: &Side, moment: Moment) -> Option<Vec<usize>> {
-        Some(side.order(moment)?.iter().collect())
+        Some(side.order(moment)?.slots().iter().map(|&slot| slot.into()).collect())
     }
 
     #[test]

@@ -14,9 +14,10 @@ pub(crate) struct StoreRoot {
     pub(crate) catalogue: Word,
     /// No version above it has been used. Raised in steps; open goes on above it.
     pub(crate) version_limit: Word,
-    /// Everything since this version is kept; 0: there is no such window.
+    /// Everything since this version is kept, with [`WINDOW_FIXED`] if the window does not move on; 0: there is
+    /// no such window.
     pub(crate) window_from: Word,
-    /// How many versions a window that moves on keeps; 0: it does not move.
+    /// How many versions a window keeps that moves on; 0: it does not. Of a fixed one it says nothing.
     pub(crate) window_count: Word,
     /// Versions above it ...
     pub(crate) void_from: Word,
@@ -27,6 +28,9 @@ pub(crate) struct StoreRoot {
     pub(crate) dead: [DeadSlot; DEAD_COUNT],
     pub(crate) snapshots: [SnapshotSlot; SNAPSHOT_COUNT],
 }
+
+/// In [`StoreRoot::window_from`], so that one word makes a window a fixed one, or one that moves on.
+pub(crate) const WINDOW_FIXED: u64 = 1 << 63;
 
 /// A lane's commit word, alone in its line.
 #[derive(Debug, FromBytes, KnownLayout)]

@@ -57,9 +57,9 @@ pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
     }
     let pins = Pins::new(before);
     named.iter().for_each(|(_, version)| pins.pin(*version));
-    let (window, count) = ledger.window(region)?;
+    let (window, retention) = ledger.window(region)?;
     remember(&pins, window, ledger.void(region)?, &dead);
-    let window = Window::found(window, count, before);
+    let window = Window::found(window, retention, before);
     forest.set_retained(pins.retained());
     let trees = trees(&forest, &catalogue, view)?;
     region.sync()?;

@@ -1,7 +1,8 @@
 //! The window: versions that stay readable though nobody holds them, durably.
 //!
 //! Two words of the root say it: since when everything is kept, and how many versions, if the window is
-//! to move on by itself. What is collected depends on where the window begins, and an open believes what
+//! to move on by itself. The first says whether the second counts, so that each change of the window is one
+//! store of one of them. What is collected depends on where the window begins, and an open believes what
 //! it finds there; so the word moves durably before anything is collected that it kept. It moves in
 //! steps of an eighth of the window, each of one flush and one fence; the window has up to so many more
 //! versions than was asked for, and so many more as were drawn in [lanes](crate::lanes) since one of those last
@@ -17,6 +18,7 @@
 use tembo_index::{DeadInterval, VERSION_MAX};
 use tembo_pmem::Region;
 
+use crate::format::WINDOW_FIXED;
 use crate::inner::Inner;
 use crate::ledger::Ledger;
 use crate::writer::WriterState;
@@ -50,12 +52,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// As an open at a version finds it.
-    pub(crate) fn found(from: Option<u64>, count: u64, opened_at: u64) -> Window {
-        let retention = match (from, count) {
-            (None, _) => Retention::Nothing,
-            (Some(from), 0) => Retention::Since(from),
-            (Some(_), count) => Retention::Versions(count),
-        };
+    pub(crate) fn found(from: Option<u64>, retention: Retention, opened_at: u64) -> Window {
         Window { retention, opened_at, inherited: from.map(|from| (from, opened_at)) }
     }
 
@@ -84,19 +81,36 @@ impl Window {
 }
 
 impl Ledger {
-    /// Since when everything is kept, and how many versions it is to be, 0: all.
-    pub(crate) fn window(&self, region: &Region) -> Result<(Option<u64>, u64), Error> {
+    /// Since when everything is kept, and what was asked for.
+    pub(crate) fn window(&self, region: &Region) -> Result<(Option<u64>, Retention), Error> {
         let media = self.media(region)?;
-        let from = media.window_from.load();
-        Ok(((from != 0).then_some(from), media.window_count.load()))
+        let (word, count) = (media.window_from.load(), media.window_count.load());
+        let from = word & !WINDOW_FIXED;
+        Ok(match (word, count) {
+            (0, _) => (None, Retention::Nothing),
+            (_, count) if word == from && count > 0 => (Some(from), Retention::Versions(count)),
+            _ => (Some(from), Retention::Since(from)),
+        })
     }
 
-    /// Durable when it returns.
-    fn set_window(&self, region: &Region, from: Option<u64>, count: u64) -> Result<(), Error> {
+    /// Durable when it returns; before, a crash leaves the window of before or this one.
+    fn set_window(
+        &self,
+        region: &Region,
+        from: Option<u64>,
+        retention: Retention,
+    ) -> Result<(), Error> {
         let media = self.media(region)?;
-        region.store(&media.window_count, count);
-        // ORDER: after the count: same line, store order.
-        region.commit("kv.window.move", &media.window_from, from.unwrap_or(0));
+        let word = match (from, retention) {
+            (None, _) => 0,
+            (Some(from), Retention::Versions(count)) => {
+                region.store(&media.window_count, count);
+                from
+            }
+            (Some(from), _) => from | WINDOW_FIXED,
+        };
+        // ORDER: after the count, which from here on may count: same line, store order.
+        region.commit("kv.window.move", &media.window_from, word);
         // ORDER: moved before anything is collected that the window kept, or counted on by the caller.
         region.flush("kv.window.flush", region.offset_of(&media.window_from), 16);
         // ORDER: as above.
@@ -129,9 +143,10 @@ impl Ledger {
         let media = self.media(region)?;
         let limit = media.version_limit.load();
         let (from, to) = (media.void_from.load(), media.void_to.load());
-        let count_max = VERSION_MAX;
-        Ok(media.window_from.load() <= limit
-            && media.window_count.load() <= count_max
+        let window = media.window_from.load();
+        Ok(window != WINDOW_FIXED
+            && window & !WINDOW_FIXED <= limit
+            && media.window_count.load() <= VERSION_MAX
             && to <= limit
             && (to == 0 || from <= to))
     }
@@ -158,9 +173,8 @@ impl Inner {
         from: Option<u64>,
         retention: Retention,
     ) -> Result<(), Error> {
-        let count = if let Retention::Versions(count) = retention { count } else { 0 };
         let section = self.region().reserve(2)?;
-        self.ledger.set_window(self.region(), from, count)?;
+        self.ledger.set_window(self.region(), from, retention)?;
         drop(section);
         self.pins.with_past(|past, _| past.set_window(from));
         state.window.retention = retention;

@@ -107,9 +107,14 @@ pub(super) fn all() -> Vec<Script<Op>> {
     list
 }
 
-/// Windows that move or are given up, and rollbacks inside of them.
+/// Windows that move, become others or are given up, and rollbacks inside of them.
 fn windows() -> Vec<Script<Op>> {
     let mut list = Vec::new();
+    // From each kind to each other, and to itself.
+    let (keep, retain, forget) = (Op::Keep, Op::Retain, Op::Forget);
+    let kinds = [&keep, &retain, &keep, &forget, &retain, &forget, &keep, &keep, &retain, &retain];
+    let ops = kinds.into_iter().flat_map(|kind| [kind.clone(), Op::Put(3, 5)]).collect();
+    list.push(Script::new("window-kinds", 1, ops));
     // A window that moves, or is given up: then what it kept is overwritten.
     for (number, end) in [Op::Retain, Op::Forget].into_iter().enumerate() {
         let puts = |len| (0..9).map(move |_| Op::Put(3, len));

@@ -78,7 +78,8 @@ fn table(out: &mut String, chart: &Chart) {
     if places.len() > 40 {
         return;
     }
-    let _ = write!(out, "\n{}, {}:\n\n| |", chart.title, chart.y);
+    let unit = if chart.y.is_empty() { String::new() } else { format!(", {}", chart.y) };
+    let _ = write!(out, "\n{}{unit}:\n\n| |", chart.title);
     for place in &places {
         let _ = write!(out, " {} |", cell(place));
     }

@@ -13,14 +13,17 @@ const IMAGES: &str = "3000000";
 /// Times as many plans as in the tests.
 const SCHEDULES: &str = "200";
 
+/// Times as many sequences of operations by chance.
+const SEQUENCES: &str = "50";
+
 /// Times as many changes by threads beside each other.
 const STRESS: &str = "10";
 
 /// The bank on a disk makes fewer transfers: each waits for the disk.
 const DISK_TRANSFERS: &str = "100000";
 
-/// Runs the kill test with `rounds` rounds in each domain, then schedules of threads, threads under stress, the
-/// bank and the histories, then the long crash test.
+/// Runs the kill test with `rounds` rounds in each domain, then schedules of threads, sequences by
+/// chance, threads under stress, the bank and the histories, then the long crash test.
 pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
     let rounds = rounds.unwrap_or(ROUNDS);
     rounds.parse::<u32>().with_context(|| format!("`{rounds}` is no number of rounds"))?;
@@ -36,6 +39,19 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>) -> anyhow::Result<()> {
         .env("TEMBO_SCHEDULES", SCHEDULES)
         .current_dir(root);
     crate::ci::step("schedules", &mut test)?;
+    let mut test = Command::new("cargo");
+    test.args([
+        "test",
+        "--release",
+        "--package",
+        "tembo-torture",
+        "--test",
+        "crashes",
+        "sequences",
+    ])
+    .env("TEMBO_SEQUENCES", SEQUENCES)
+    .current_dir(root);
+    crate::ci::step("sequences", &mut test)?;
     let mut test = Command::new("cargo");
     test.args(["test", "--release", "--package", "tembo-kv", "--test", "lanes"])
         .env("TEMBO_STRESS", STRESS)

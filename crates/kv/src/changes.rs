@@ -17,6 +17,7 @@ use tembo_index::Period;
 
 use crate::inner::Inner;
 use crate::lineage::Reign;
+use crate::past::Heard;
 use crate::{Error, Snapshot, Store};
 
 /// Memory for changes that wait to be told, in bytes.
@@ -71,6 +72,8 @@ pub struct Changes<'s> {
     inner: &'s Inner,
     /// Everything up to it was told; everything after it is retained.
     after: u64,
+    /// It knows of these rollbacks.
+    heard: Heard,
     /// What waits is of versions up to this one: all of them.
     until: u64,
     waiting: VecDeque<Change>,
@@ -95,9 +98,10 @@ impl Earliest {
         self.size += change.size();
         self.by_version.entry(version).or_default().push(change);
         while self.size > self.budget && self.by_version.len() > 1 {
-            let Some((last, changes)) = self.by_version.pop_last() else { break };
+            let Some((_, changes)) = self.by_version.pop_last() else { break };
             self.size -= changes.iter().map(Change::size).sum::<usize>();
-            self.until = last - 1;
+            // A version that happened: whoever begins there again must find it.
+            self.until = self.by_version.last_key_value().map_or(self.until, |(last, _)| *last);
         }
     }
 }
@@ -147,7 +151,7 @@ impl<'s> Changes<'s> {
         let inner = self.inner;
         // While it lives there is no rollback to before what is being read.
         let snapshot = Snapshot::of(inner, inner.durable())?;
-        inner.pins.with_past(|past, _| past.check(self.after))?;
+        self.heard = inner.pins.with_past(|past, _| past.hear(self.heard, self.after))?;
         let (until, budget) = (snapshot.version(), self.budget);
         let mut earliest = Earliest { by_version: BTreeMap::new(), until, size: 0, budget };
         let period = Period { after: self.after, until, dead: snapshot.dead() };
@@ -203,7 +207,8 @@ impl Store {
     /// [`Error::HistoryGone`], [`Error::RolledBack`].
     pub fn changes(&self, after: u64) -> Result<Changes<'_>, Error> {
         let inner = &*self.inner;
-        inner.pins.with_past(|past, visible| past.follow(after, visible))?;
-        Ok(Changes { inner, after, until: after, waiting: VecDeque::new(), budget: BUDGET })
+        let heard = inner.pins.with_past(|past, visible| past.follow(after, visible))?;
+        let waiting = VecDeque::new();
+        Ok(Changes { inner, after, heard, until: after, waiting, budget: BUDGET })
     }
 }

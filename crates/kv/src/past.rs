@@ -14,7 +14,13 @@ pub(crate) struct Past {
     followers: BTreeMap<u64, usize>,
     /// Versions in `(from, to]` that were rolled back: the hull of them all.
     void: Option<(u64, u64)>,
+    /// Where each rollback went back to that this process knows of.
+    rollbacks: Vec<u64>,
 }
+
+/// How many rollbacks somebody has heard of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard(usize);
 
 impl Past {
     /// Everything since this version is retained.
@@ -40,15 +46,21 @@ impl Past {
     /// Somebody follows the changes after a version.
     ///
     /// # Errors
-    /// [`Error::HistoryGone`], [`Error::RolledBack`].
-    pub(crate) fn follow(&mut self, after: u64, visible: u64) -> Result<(), Error> {
-        self.check(after)?;
+    /// [`Error::HistoryGone`]; [`Error::RolledBack`], if what came up to the version may not be all that came
+    /// to be.
+    pub(crate) fn follow(&mut self, after: u64, visible: u64) -> Result<Heard, Error> {
+        if let Some((from, to)) = self.void
+            && from < after
+            && after <= to
+        {
+            return Err(Error::RolledBack { version: after, to: from });
+        }
         let oldest = self.since(visible);
         if after < oldest || after > visible {
             return Err(Error::HistoryGone { version: after, oldest });
         }
         *self.followers.entry(after).or_default() += 1;
-        Ok(())
+        Ok(Heard(self.rollbacks.len()))
     }
 
     /// Whoever followed from one version follows from a later one.
@@ -74,16 +86,19 @@ impl Past {
     pub(crate) fn rolled_back(&mut self, from: u64, to: u64) {
         let before = self.void.unwrap_or((from, to));
         self.void = Some((before.0.min(from), before.1.max(to)));
+        self.rollbacks.push(from);
     }
 
+    /// What a follower has heard of by now, to whom everything up to a version was told. What was rolled back
+    /// before he came was not told him: so what he is told may end between two rollbacks.
+    ///
     /// # Errors
-    /// [`Error::RolledBack`], if what came up to `version` is not all that came to be.
-    pub(crate) fn check(&self, version: u64) -> Result<(), Error> {
-        match self.void {
-            Some((from, to)) if from < version && version <= to => {
-                Err(Error::RolledBack { version, to: from })
-            }
-            _ => Ok(()),
+    /// [`Error::RolledBack`], if he was told what has been rolled back since.
+    pub(crate) fn hear(&self, heard: Heard, told: u64) -> Result<Heard, Error> {
+        let new = self.rollbacks.get(heard.0..).unwrap_or_default();
+        match new.iter().min() {
+            Some(&to) if to < told => Err(Error::RolledBack { version: told, to }),
+            _ => Ok(Heard(self.rollbacks.len())),
         }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! Two more words say what was rolled back: whoever has followed the changes into it learns that it did
 //! not happen. A rollback needs them not, its dead interval says the same; they are written before that is
-//! forgotten. They hold the hull of all rollbacks: between two of them it is void too, for who follows.
+//! forgotten. They hold the hull of all rollbacks: between two of them it is void too, for who begins to follow there.
 
 use tembo_index::{DeadInterval, VERSION_MAX};
 use tembo_pmem::Region;

@@ -266,10 +266,12 @@ fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
         let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
         let mut past = Past::new(store, 31);
         past.store.retain(Retention::Since(past.store.visible())).unwrap();
-        for _ in 0..6 {
+        for round in 0..8 {
             (0..60).for_each(|_| past.step());
             let (from, to) = (past.store.oldest(), past.store.visible());
-            let version = from + past.random.below(to - from);
+            // To long ago, and to what happened since the last rollback.
+            let reach = if round % 2 == 0 { to - from } else { 50 };
+            let version = to - 1 - past.random.below(reach);
             let mut ahead = past.store.changes(to).unwrap();
             let mut behind = past.store.changes(from).unwrap();
             past.store.rollback(version).unwrap();
@@ -288,7 +290,9 @@ fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
             drop((ahead, behind));
             idle(&past.store);
             past.read_all();
+            // In one pass, and in many, which end between what was rolled back before.
             past.follow(from, 1 << 20);
+            past.follow(from, 300);
         }
         assert_eq!(past.store.check().unwrap().leaked, 0);
     }

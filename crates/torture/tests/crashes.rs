@@ -1,5 +1,6 @@
 //! A bounded exploration of every structure, and the proof that no step of pool, index and store can
-//! be missed. `TEMBO_CRASH_IMAGES=n` looks at n images of each structure.
+//! be missed. `TEMBO_CRASH_IMAGES=n` looks at n images of each structure; `TEMBO_SEQUENCES` is a factor for the
+//! number of sequences by chance, `TEMBO_SEQUENCE_SEED` where chance begins.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeSet;
@@ -10,8 +11,12 @@ use tembo_torture::{
     harmless, mutations, prove,
 };
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 fn images(usually: u64) -> u64 {
-    std::env::var("TEMBO_CRASH_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(usually)
+    number("TEMBO_CRASH_IMAGES").unwrap_or(usually)
 }
 
 fn survives(structure: Structure, model: Model, usually: u64) {
@@ -134,10 +139,12 @@ fn every_named_step_above_the_waist_is_tried() {
 mod sequences {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: 12,
+            cases: 200 * number("TEMBO_SEQUENCES").unwrap_or(1) as u32,
+            rng_seed: RngSeed::Fixed(number("TEMBO_SEQUENCE_SEED").unwrap_or(1)),
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

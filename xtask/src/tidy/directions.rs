@@ -1,33 +1,34 @@
 //! Which room of the house may import which.
 //!
 //! Rule: the `[dependencies]` and `[build-dependencies]` of a crate, for every target, name of our
-//! crates only those in [`MAY_IMPORT`]. `[dev-dependencies]` may add `sim` and `torture`, and the
-//! crate itself. A room that the table does not know is a finding.
+//! crates only those in [`MAY_IMPORT`]. `[dev-dependencies]` of a product crate may add what judges it
+//! (`sim`, `torture`) and the crate itself. A room that the table does not know is a finding.
 
 use toml::{Table, Value};
 
 use super::{Finding, Page, Tree};
 
-/// DESIGN's table of directions, by folder below `crates/`. `None`: anything.
+/// DESIGN's table of directions, by folder. `None`: anything.
 const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[
-    ("pmem", Some(&[])),
-    ("sim", Some(&["pmem"])),
-    ("pool", Some(&["pmem"])),
-    ("heap-derive", Some(&[])),
-    ("heap", Some(&["pmem", "pool", "heap-derive"])),
-    ("index", Some(&["pmem", "pool"])),
-    ("array", Some(&["pmem", "pool"])),
-    ("fs", Some(&["pmem", "pool"])),
-    ("fs-fuse", Some(&["fs"])),
-    ("fs-preload", Some(&["fs"])),
-    ("kv", Some(&["pmem", "pool", "index"])),
-    ("server", Some(&["kv"])),
-    ("cluster", Some(&["kv"])),
-    ("lang", Some(&["heap"])),
-    ("tembo", Some(&["kv", "heap"])),
-    ("cli", None),
-    ("bench", None),
-    ("torture", None),
+    ("crates/pmem", Some(&[])),
+    ("crates/pool", Some(&["pmem"])),
+    ("crates/heap-derive", Some(&[])),
+    ("crates/heap", Some(&["pmem", "pool", "heap-derive"])),
+    ("crates/index", Some(&["pmem", "pool"])),
+    ("crates/kv", Some(&["pmem", "pool", "index"])),
+    ("crates/array", Some(&["kv"])),
+    ("crates/fs", Some(&["kv"])),
+    ("crates/fs-fuse", Some(&["fs"])),
+    ("crates/sqlite", Some(&["array", "kv"])),
+    ("crates/server", Some(&["kv"])),
+    ("crates/cluster", Some(&["kv"])),
+    ("crates/lang", Some(&["heap"])),
+    ("crates/tembo", Some(&["kv", "heap", "array", "fs"])),
+    ("crates/cli", None),
+    ("lab/sim", Some(&["pmem"])),
+    ("lab/torture", None),
+    ("lab/bench", None),
+    ("lab/cli", None),
 ];
 
 const FIX: &str = "turn the dependency round, or move the code to where it may be used";
@@ -52,9 +53,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         };
         let Some(allowed) = allowed else { continue };
         for (kind, import) in imports(&table) {
+            let name = room.rsplit('/').next().unwrap_or_default();
             let fine = allowed.contains(&import.as_str())
                 || (kind == "dev-dependencies"
-                    && ["sim", "torture", room].contains(&import.as_str()));
+                    && ["sim", "torture", name].contains(&import.as_str()));
             if !fine {
                 let what = format!("`{room}` may not import `{import}` ({kind})");
                 findings.push(finding(manifest, &import, what, FIX));
@@ -69,9 +71,10 @@ fn finding(manifest: &Page, word: &str, what: String, fix: &'static str) -> Find
     Finding { path: manifest.path.clone(), line: line.map_or(1, |at| at + 1), what, fix }
 }
 
-/// `kv` for `crates/kv/Cargo.toml`.
+/// `crates/kv` for `crates/kv/Cargo.toml`.
 fn room(path: &str) -> Option<&str> {
-    path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")
+    let room = path.strip_suffix("/Cargo.toml")?;
+    ["crates/", "lab/"].iter().any(|folder| room.starts_with(folder)).then_some(room)
 }
 
 /// Our crates among the dependencies, as rooms, each with the kind of the dependency.
@@ -111,6 +114,7 @@ mod tests {
         assert_eq!(check_one("crates/index/Cargo.toml", text), []);
         assert_eq!(check_one("crates/cli/Cargo.toml", "[dependencies]\ntembo-kv = \"1\"\n"), []);
         assert_eq!(check_one("xtask/Cargo.toml", "[dependencies]\n"), []);
+        assert_eq!(check_one("lab/bench/Cargo.toml", "[dependencies]\ntembo-kv = \"1\"\n"), []);
     }
 
     #[test]
@@ -119,11 +123,17 @@ mod tests {
             check_one("crates/pool/Cargo.toml", "[dependencies]\ntembo-kv.workspace = true\n");
         assert_eq!(
             found[0].to_string(),
-            format!("crates/pool/Cargo.toml:2: `pool` may not import `kv` (dependencies) — {FIX}")
+            format!(
+                "crates/pool/Cargo.toml:2: `crates/pool` may not import `kv` (dependencies) — {FIX}"
+            )
         );
         let renamed = "[target.'cfg(unix)'.dependencies]\nx = { package = \"tembo-server\" }\n";
         assert_eq!(check_one("crates/kv/Cargo.toml", renamed).len(), 1);
         assert_eq!(check_one("crates/attic/Cargo.toml", "").len(), 1);
+        assert_eq!(
+            check_one("lab/sim/Cargo.toml", "[dependencies]\ntembo-pool = \"1\"\n").len(),
+            1
+        );
         assert_eq!(
             check_one("crates/pmem/Cargo.toml", "[dependencies]\ntembo-sim = \"1\"\n").len(),
             1

@@ -19,7 +19,7 @@ use super::source::Source;
 use super::{Finding, Tree};
 
 /// The list that the adversary reads.
-pub(super) const LIST: &str = "crates/torture/src/steps.rs";
+pub(super) const LIST: &str = "lab/torture/src/steps.rs";
 
 /// A function that takes names of steps.
 struct StepFunction<'s> {

@@ -13,9 +13,9 @@ const PLACES: &[&str] = &[
     "crates/pmem/src/",
     "crates/index/src/simd.rs",
     // C boundaries of rivals.
-    "crates/bench/src/rival/berkeley.rs",
-    "crates/bench/src/rival/lmdb.rs",
-    "crates/bench/src/rival/rocksdb.rs",
+    "lab/bench/src/rival/berkeley.rs",
+    "lab/bench/src/rival/lmdb.rs",
+    "lab/bench/src/rival/rocksdb.rs",
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -13,7 +13,7 @@ use crate::exit::{Exit, refuse};
 #[derive(Debug, clap::Args)]
 pub(super) struct Guard {
     /// The counts that are kept
-    #[arg(long, value_name = "FILE", default_value = "crates/bench/guard.json")]
+    #[arg(long, value_name = "FILE", default_value = "lab/bench/guard.json")]
     counts: PathBuf,
     /// Keep what is counted now
     #[arg(long)]

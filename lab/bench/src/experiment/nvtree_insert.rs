@@ -144,7 +144,7 @@ pub(super) fn cost(context: &mut Context<'_>) -> Result<Finding, Error> {
         lines(Kind::CddsPaper),
         lines(Kind::Cdds)
     );
-    finding.note("1b counts misses of the last cache by the processor's counters, which a guest does not have: nvtree-6 has them by simulation. Baselines are told in crates/bench/src/bplus.rs; keys and values have 8 bytes.");
+    finding.note("1b counts misses of the last cache by the processor's counters, which a guest does not have: nvtree-6 has them by simulation. Baselines are told in lab/bench/src/bplus.rs; keys and values have 8 bytes.");
     Ok(finding)
 }
 

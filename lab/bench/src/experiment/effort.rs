@@ -89,7 +89,7 @@ const PARTS: [(&str, &[&str], &str); 6] = [
     ("NV-Tree", &["crates/index/src/nvtree.rs", "crates/index/src/nvtree"], "–"),
     ("store", &["crates/kv/src"], "–"),
     ("server", &["crates/server/src"], "321 (and Redis 18,539)"),
-    ("simulator and torture", &["crates/sim/src", "crates/torture/src"], "–"),
+    ("simulator and torture", &["lab/sim/src", "lab/torture/src"], "–"),
 ];
 
 pub(super) fn code(context: &mut Context<'_>) -> Result<Finding, Error> {

@@ -92,9 +92,6 @@ use crate::{
     Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
-/// Longest key, in bytes: a node's prefix length has sixteen bits.
-pub const KEY_SIZE_MAX: usize = u16::MAX as usize;
-
 /// A CDDS B-Tree. See the [module](self).
 pub struct Cdds {
     forest: Arc<Forest>,
@@ -216,6 +213,7 @@ impl VersionedIndex for Cdds {
         turn: &Turn<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
+        op.key()?;
         match op {
             // An update has two lines, which are durable in any order: only a group commits both.
             Op::Put { .. } => Ok(None),

@@ -2,6 +2,8 @@
 
 use tembo_pmem::Fault;
 
+use crate::KEY_SIZE_MAX;
+
 /// Errors of an index operation. Before its first store an operation either has everything that it
 /// needs or fails with [`Error::Pool`]; later only damage can stop it.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +15,12 @@ pub enum Error {
     /// An offset on media led outside the pool.
     #[error("damaged index: {0}")]
     Fault(#[from] Fault),
+    /// Nothing was written: use a shorter key.
+    #[error("a key of {size} bytes is longer than {KEY_SIZE_MAX}")]
+    KeyTooLong {
+        /// Its length, in bytes.
+        size: usize,
+    },
     /// The surveyor wanted no more.
     #[error("the survey was stopped")]
     Stopped,

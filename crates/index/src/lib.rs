@@ -33,6 +33,6 @@ pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use value::Value;
 pub use versioned::{
-    CheckReport, Direction, KeyValue, Op, Place, Range, Retired, Surveyor, VersionedIndex, View,
-    Visit, VisitKey, Writer,
+    CheckReport, Direction, KEY_SIZE_MAX, KeyValue, Op, Place, Range, Retired, Surveyor,
+    VersionedIndex, View, Visit, VisitKey, Writer,
 };

@@ -5,6 +5,9 @@ use std::ops::Bound;
 use crate::{DeadIntervals, Error, Retained, Stamp, Turn, Value};
 use tembo_pool::Object;
 
+/// Longest key, in bytes: the length of a prefix, and of the least key of a leaf, have sixteen bits on media.
+pub const KEY_SIZE_MAX: usize = u16::MAX as usize;
+
 /// A point in the history of the store, from which one reads.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'d> {
@@ -49,6 +52,21 @@ pub enum Op<'a> {
         /// The key.
         key: &'a [u8],
     },
+}
+
+impl<'a> Op<'a> {
+    /// The key.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`].
+    #[inline]
+    pub(crate) fn key(&self) -> Result<&'a [u8], Error> {
+        let (Op::Put { key, .. } | Op::Remove { key }) = *self;
+        if key.len() > KEY_SIZE_MAX {
+            return Err(Error::KeyTooLong { size: key.len() });
+        }
+        Ok(key)
+    }
 }
 
 /// Where the one writer has found a key. It is good for that key only and for that index. When it is
@@ -153,7 +171,8 @@ pub trait VersionedIndex: Send + Sync {
     /// and sees what was applied before.
     ///
     /// Durability point: none; everything is flushed, and durable after the caller's next fence.
-    /// On an error nothing has changed, unless it is damage.
+    /// On an error nothing has changed, unless it is damage. A key of more than [`KEY_SIZE_MAX`] bytes is
+    /// [`Error::KeyTooLong`].
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
 
     /// As `apply`, to a key whose place is known.

@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained,
-    Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
+    Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, KEY_SIZE_MAX,
+    Op, Retained, Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
 };
 use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
@@ -54,7 +54,7 @@ impl Surveyor for Found {
 impl House {
     fn new(kind: IndexKind, node_size: u32) -> House {
         let geometry = Geometry { chunk_size: 4096, node_size };
-        let options = PoolOptions { size: 16 << 20, geometry, ..PoolOptions::default() };
+        let options = PoolOptions { size: 64 << 20, geometry, ..PoolOptions::default() };
         let pool = Arc::new(Pool::volatile(&options).unwrap());
         let forest = Arc::new(Forest::new(pool.clone(), 1 << 30).unwrap());
         let mut retired = Vec::new();
@@ -328,6 +328,9 @@ impl Random {
     }
 }
 
+/// A style of keys: at the bound of their length.
+const LONGEST: u64 = 4;
+
 fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
     let n = random.below(space);
     match style {
@@ -338,6 +341,13 @@ fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
             .into_iter()
             .chain((n as u16).to_be_bytes())
             .collect(),
+        LONGEST => {
+            // Of the longest keys, and of some a little shorter, only the last bytes differ.
+            let mut key = vec![b'k'; KEY_SIZE_MAX - n as usize % 4];
+            let end = key.len() - 2;
+            key[end..].copy_from_slice(&(n as u16).to_be_bytes());
+            key
+        }
         _ => n.to_be_bytes()[8 - (n as usize % 8 + 1)..].to_vec(),
     }
 }
@@ -345,7 +355,7 @@ fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
 fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize, aborts: bool) {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let mut house = House::new(kind, node_size);
-    let space = [4, 40, 400][random.below(3) as usize];
+    let space = [4, 40, 400][random.below(if style == LONGEST { 2 } else { 3 }) as usize];
     for turn in 0..turns {
         let count = 1 + random.below(6);
         let ops: Vec<_> = (0..count)
@@ -424,4 +434,44 @@ fn every_retained_version_answers_on_full_size_nodes() {
     IndexKind::ALL
         .iter()
         .for_each(|&kind| run_all(kind, 1024, 10, 400, |seed| seed.is_multiple_of(2)));
+}
+
+#[test]
+fn every_retained_version_answers_of_the_longest_keys() {
+    for kind in IndexKind::ALL {
+        for seed in 1..5 {
+            run(kind, (seed, [192, 1024][seed as usize % 2], LONGEST), 60, seed.is_multiple_of(2));
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_too_long_changes_nothing() {
+    for kind in IndexKind::ALL {
+        let mut house = House::new(kind, 192);
+        for n in 0..60_u8 {
+            // Without a bound the length of what these have in common would run into another field.
+            let mut key = vec![b'k'; KEY_SIZE_MAX + 64];
+            key.push(n);
+            let (dead, retained, clock) =
+                (house.dead.clone(), house.retained(), Clock::new(house.version));
+            let mut writer = Writer {
+                stamp: Stamp::grouped(house.version + 1, 0),
+                dead: &dead,
+                retained: &retained,
+                retired: &mut house.retired,
+            };
+            let size = key.len();
+            for op in [Op::Put { key: &key, value: &[b"12345678"] }, Op::Remove { key: &key }] {
+                let error = house.tree.apply(op, &mut writer).unwrap_err();
+                assert!(matches!(error, Error::KeyTooLong { size: told } if told == size));
+                let error = house.tree.apply_single(op, &clock.turn(), &mut writer).unwrap_err();
+                assert!(matches!(error, Error::KeyTooLong { .. }));
+            }
+            house.turn(&[(vec![n], Some(vec![n; 9]))], true);
+        }
+        house.verify();
+        house.reopen();
+        house.verify();
+    }
 }

@@ -53,6 +53,7 @@ impl Cdds {
         place: Place,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
+        op.key()?;
         let mark = writer.retired.len();
         let mut fresh = Fresh::default();
         let changed = match op {

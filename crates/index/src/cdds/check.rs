@@ -9,7 +9,7 @@ use super::node::{Node, compare_high};
 use super::side::Order;
 use crate::error::damaged;
 use crate::record::{head, read_record};
-use crate::{CheckReport, DeadIntervals, Error, Retained, Stamp, View};
+use crate::{CheckReport, DeadIntervals, Error, KEY_SIZE_MAX, Retained, Stamp, View};
 
 impl Cdds {
     pub(crate) fn verify(
@@ -62,6 +62,9 @@ impl Cdds {
                 0 => Some(read_record(self.forest.region(), target)?.0),
                 _ => node.high_of(target)?,
             };
+            if key.is_some_and(|key| key.len() > KEY_SIZE_MAX) {
+                return damaged(offset, "keys of at most 65,535 bytes");
+            }
             let above = low.is_none_or(|low| key.is_none_or(|key| key > low));
             let guarded = key.is_none_or(|key| key.starts_with(bounds.prefix));
             if !above || !guarded || compare_high(key, range.high).is_gt() {

@@ -70,6 +70,7 @@ impl NvTree {
         how: How<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
+        op.key()?;
         if let Op::Put { key, value } = op
             && let Some(word) = eight(value)
             && let Some(existed) = self.put_usual(key, word, how, writer)

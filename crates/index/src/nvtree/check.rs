@@ -16,7 +16,7 @@ use super::prints::hash;
 use super::side::Traits;
 use crate::error::damaged;
 use crate::record::read_record;
-use crate::{CheckReport, DeadIntervals, Error, Retained};
+use crate::{CheckReport, DeadIntervals, Error, KEY_SIZE_MAX, Retained};
 
 /// What a check knows and has found.
 struct Checking<'c> {
@@ -103,6 +103,9 @@ impl Checking<'_> {
             let key = key?;
             self.versions(leaf, key)?;
             let name = leaf.key_of(&key[0].element)?;
+            if name.len() > KEY_SIZE_MAX {
+                return damaged(leaf.offset(), "keys of at most 65,535 bytes");
+            }
             range.holds(&name)?;
             key.iter().try_for_each(|seen| range.is_well_placed(&name, seen))?;
             self.report.entry_count += u64::from(!key[0].meta.is_removed());

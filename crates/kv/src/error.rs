@@ -3,7 +3,7 @@
 use tembo_pmem as pmem;
 use tembo_pool as pool;
 
-use crate::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+use crate::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Errors of a store. After [`Error::Full`] and the size errors the store goes on as before.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,12 @@ pub enum Error {
     /// Nothing was written.
     #[error("a value of {size} bytes is longer than {VALUE_SIZE_MAX}")]
     ValueTooLong {
+        /// Its length, in bytes.
+        size: usize,
+    },
+    /// Nothing was written: choose a shorter name.
+    #[error("a keyspace name of {size} bytes is longer than {KEYSPACE_NAME_SIZE_MAX}")]
+    KeyspaceName {
         /// Its length, in bytes.
         size: usize,
     },

@@ -13,7 +13,8 @@ use crate::uncommitted::check_sizes;
 use crate::wake::Wake;
 use crate::writer::{Recovery, Tree};
 use crate::{
-    Durability, Error, Exclusive, Isolation, Keyspace, Progress, Snapshot, Transaction, open,
+    Durability, Error, Exclusive, Isolation, KEYSPACE_NAME_SIZE_MAX, Keyspace, Progress, Snapshot,
+    Transaction, open,
 };
 
 /// What a transaction keeps in memory unless told otherwise.
@@ -123,11 +124,17 @@ impl Store {
     }
 
     /// The keyspace of that name, created (durable with the next sync) if there is none.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceName`]: the name has more than [`KEYSPACE_NAME_SIZE_MAX`] bytes; and those of a commit.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
         let mut state = self.inner.lock();
         let known = state.trees.iter().enumerate().find(|(_, tree)| tree.name == name);
         if let Some((id, tree)) = known {
             return Ok(Keyspace { id: id as u32, incarnation: tree.incarnation });
+        }
+        if name.len() > KEYSPACE_NAME_SIZE_MAX {
+            return Err(Error::KeyspaceName { size: name.len() });
         }
         let state = &mut *state;
         let id = state.trees.len() as u64;

@@ -25,6 +25,7 @@ mod cdds {
     mod full;
     mod image;
     mod large;
+    mod names;
     mod orders;
     mod rollback;
     mod scrub;
@@ -43,6 +44,7 @@ mod nvtree {
     #[allow(dead_code)]
     mod image;
     mod large;
+    mod names;
     mod orders;
     mod rollback;
     mod scrub;

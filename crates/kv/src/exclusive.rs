@@ -6,7 +6,7 @@ use tembo_index::{Direction, Op, VersionedIndex, Visit};
 
 use crate::ahead::Ahead;
 use crate::inner::Inner;
-use crate::uncommitted::{Uncommitted, check_sizes};
+use crate::uncommitted::{Point, Uncommitted, check_sizes};
 use crate::writer::{Tree, Writing};
 use crate::{Durability, Error, Keyspace};
 
@@ -20,6 +20,7 @@ pub struct Exclusive<'s> {
     state: Writing<'s>,
     changes: Uncommitted,
     ahead: Ahead,
+    saved: Option<Point>,
 }
 
 impl<'s> Exclusive<'s> {
@@ -31,7 +32,8 @@ impl<'s> Exclusive<'s> {
 
     /// Of a sound state.
     pub(crate) fn of(inner: &'s Inner, state: Writing<'s>) -> Self {
-        Exclusive { changes: Uncommitted::begin(inner), inner, state, ahead: Ahead::default() }
+        let (changes, ahead) = (Uncommitted::begin(inner), Ahead::default());
+        Exclusive { changes, inner, state, ahead, saved: None }
     }
 
     fn tree(&self, keyspace: Keyspace) -> Result<&Tree, Error> {
@@ -94,6 +96,26 @@ impl<'s> Exclusive<'s> {
         self.changes.clear(self.inner, &mut self.state, keyspace)?;
         self.ahead.forget();
         Ok(())
+    }
+
+    /// Remembers the changes made so far, so that [`Exclusive::rollback_to_savepoint`] comes back to them.
+    /// There is one savepoint: a later one replaces it. The changes that follow have a version of their
+    /// own; all become visible with the last. Costs no flush and no fence.
+    pub fn savepoint(&mut self) {
+        self.saved = Some(self.changes.point(self.inner));
+    }
+
+    /// Takes back what was changed after the savepoint, which stays.
+    ///
+    /// Durability point: what it takes back is durably void when it returns. One fence.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSavepoint`]. [`Error::TooManyAborts`], [`Error::Full`], [`Error::Poisoned`]: nothing
+    /// is taken back; drop the writer.
+    pub fn rollback_to_savepoint(&mut self) -> Result<(), Error> {
+        let Some(point) = &self.saved else { return Err(Error::NoSuchSavepoint) };
+        self.ahead.forget();
+        self.changes.take_back(self.inner, &mut self.state, point)
     }
 
     /// True while nothing has been written.

@@ -47,6 +47,7 @@ pub(crate) struct Point {
     last: Option<u64>,
     sums: Sums,
     gone: usize,
+    cleared: usize,
 }
 
 impl Uncommitted {
@@ -198,8 +199,9 @@ impl Uncommitted {
     /// Where the changes are; those that follow have a version of their own.
     pub(crate) fn point(&mut self, inner: &Inner) -> Point {
         self.version = None;
-        let (version, gone) = (self.newest(inner), self.gone.len());
-        Point { version, last: self.last, sums: self.sums.clone(), gone }
+        let (gone, cleared) = (self.gone.len(), self.cleared.len());
+        let sums = self.sums.clone();
+        Point { version: self.newest(inner), last: self.last, sums, gone, cleared }
     }
 
     /// Takes back what was changed after a point. On an error nothing has changed.
@@ -211,8 +213,16 @@ impl Uncommitted {
     ) -> Result<(), Error> {
         self.version = None;
         let Some(last) = self.last.filter(|&last| last > point.version) else { return Ok(()) };
-        inner.kill_grouped(state, point.version, last)?;
+        // Where nothing is kept, all groups since the last commit are void: one interval holds them.
+        let from = match point.last {
+            Some(_) => point.version,
+            None => inner.ledger.committed(inner.region())?,
+        };
+        inner.kill_grouped(state, from, last)?;
         self.dead = inner.forest.dead();
+        for (id, tree) in self.cleared.drain(point.cleared..).rev() {
+            state.trees[id] = tree;
+        }
         self.forget_unlinked(state, point.sums.unlinked);
         self.last = point.last;
         self.gone.truncate(point.gone);

@@ -70,7 +70,22 @@ impl Twin {
         let spaces = NAMES.map(|name| store.keyspace(name).unwrap());
         let mut next = self.now.clone();
         let mut tx = store.exclusive().unwrap();
+        assert!(matches!(tx.rollback_to_savepoint(), Err(Error::NoSuchSavepoint)));
+        let mut saved = None;
         for _ in 0..self.random.below(20) {
+            match self.random.below(60) {
+                0 => {
+                    tx.savepoint();
+                    saved = Some(next.clone());
+                }
+                1..4 if saved.is_some() => match tx.rollback_to_savepoint() {
+                    Ok(()) => next = saved.clone().unwrap(),
+                    // The background work of an open has not ended: the writer is dropped.
+                    Err(Error::TooManyAborts) => return,
+                    Err(error) => panic!("{error}"),
+                },
+                _ => {}
+            }
             let which = self.random.below(2) as usize;
             let (map, space) = (&mut next[which], spaces[which]);
             let key = format!("key:{:08}", self.random.below(500)).into_bytes();
@@ -274,6 +289,40 @@ fn is_read_beside_the_writer(kind: IndexKind) {
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     store.check().unwrap();
+}
+
+#[test]
+fn a_writer_goes_back_to_its_savepoint_more_often_than_voids_can_be_noted() {
+    for kind in KINDS {
+        let store = Store::volatile(&memory(*kind)).unwrap();
+        let [one, two] = ["one", "two"].map(|name| store.keyspace(name).unwrap());
+        store.put(one, b"kept", b"0", Durability::Strict).unwrap();
+        store.put(two, b"kept", b"0", Durability::Strict).unwrap();
+        for round in 0..300u32 {
+            let mut tx = store.exclusive().unwrap();
+            let name = round.to_be_bytes();
+            tx.put(one, &name, &[b"before"]).unwrap();
+            tx.savepoint();
+            for _ in 0..2 {
+                tx.put(one, b"kept", &[b"1"]).unwrap();
+                tx.put(one, &name, &[b"after"]).unwrap();
+                tx.clear(two).unwrap();
+                tx.put(two, b"new", &[b"1"]).unwrap();
+                tx.rollback_to_savepoint().unwrap();
+                assert_eq!(tx.get(one, b"kept").unwrap(), Some(&b"0"[..]));
+                assert_eq!(tx.get(two, b"kept").unwrap(), Some(&b"0"[..]));
+                assert_eq!(tx.get(two, b"new").unwrap(), None);
+                assert_eq!(tx.get(one, &name).unwrap(), Some(&b"before"[..]));
+            }
+            assert_eq!(tx.count(one), Some(u64::from(round) + 2));
+            assert_eq!(tx.count(two), Some(1));
+            tx.commit(Durability::Strict).unwrap();
+        }
+        store.check().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        assert_eq!(all(&snapshot, one).len(), 301);
+        assert_eq!(all(&snapshot, two).len(), 1);
+    }
 }
 
 #[test]

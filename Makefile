@@ -17,8 +17,8 @@ build:
 test:
 	scripts/setup.sh </dev/null
 	cargo xtask ci </dev/null
-	$(MAKE) --no-print-directory build
-	$(TARGET)/release/tembo bench guard </dev/null
+	cargo build --release --package tembo-cli --package tembo-lab
+	$(TARGET)/release/tembo-lab guard </dev/null
 	scripts/clients.sh $(TARGET)/release/tembo </dev/null
 
 fmt:
@@ -33,8 +33,8 @@ bench: build
 # The documents' experiments and today's rivals: a page in target/bench. QUICK=--quick for a short one.
 experiments:
 	scripts/bench/rivals.sh
-	cargo build --release --package tembo-cli --features rivals,rivals-debian
-	$(TARGET)/release/tembo bench all $(QUICK) --out target/bench
+	cargo build --release --package tembo-cli --package tembo-lab --features tembo-lab/rivals,tembo-lab/rivals-debian
+	$(TARGET)/release/tembo-lab bench all $(QUICK) --out target/bench
 
 # The kill test, 200 rounds in each domain, and the long crash test.
 torture:

@@ -3,9 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{
-    backup, bench, check, completions, crashtest, doctor, dump, exit, load, serve, stat, torture,
-};
+use crate::{backup, check, completions, doctor, dump, exit, load, serve, stat};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -33,12 +31,6 @@ pub(crate) enum Command {
     Restore(backup::RestoreArgs),
     /// Say what this machine offers, and what durability costs here
     Doctor(doctor::Args),
-    /// Look at what a crash could leave of every structure
-    Crashtest(crashtest::Args),
-    /// Judge what several threads are told, and what SIGKILL leaves of their work
-    Torture(torture::Args),
-    /// Measure side by side, in one interleaved run
-    Bench(bench::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
 }
@@ -54,9 +46,6 @@ impl Command {
             Command::Backup(args) => backup::run(&args),
             Command::Restore(args) => backup::restore(&args),
             Command::Doctor(args) => doctor::run(&args),
-            Command::Crashtest(args) => crashtest::run(&args),
-            Command::Torture(args) => torture::run(&args),
-            Command::Bench(args) => bench::run(&args),
             Command::Completions(args) => completions::run(&args),
         }
     }

@@ -33,8 +33,6 @@ pub(crate) enum Exit {
     LogOrphaned,
     Unsupported,
     BadLine,
-    Violated,
-    NotMissed,
     BackupDamaged,
     NotInARow,
     Exists,
@@ -150,18 +148,7 @@ const TABLE: &[Row] = &[
         "leave --domain out, or see `tembo doctor PATH`",
     ),
     (Exit::BadLine, 23, "the input to load is malformed", "mend the line; those before it are in"),
-    (
-        Exit::Violated,
-        24,
-        "a test has found a promise broken",
-        "please report it, with the line `replay` or the pool that was kept",
-    ),
-    (
-        Exit::NotMissed,
-        25,
-        "a step towards durability is not missed",
-        "the step is not needed, or no workload needs it: look at it, and at the workloads",
-    ),
+    // 24 and 25 are of `tembo-lab`.
     (
         Exit::BackupDamaged,
         26,

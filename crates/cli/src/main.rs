@@ -2,11 +2,9 @@
 
 mod args;
 mod backup;
-mod bench;
 mod bytes;
 mod check;
 mod completions;
-mod crashtest;
 mod doctor;
 mod dump;
 mod entries;
@@ -20,7 +18,6 @@ mod serve;
 mod signals;
 mod stat;
 mod store;
-mod torture;
 
 use std::process::ExitCode;
 

@@ -29,31 +29,6 @@ pub(crate) fn bytes(size: Option<u64>) -> ProgressBar {
     styled(ProgressBar::new(size), template)
 }
 
-/// Counts towards `count` what is done with `what`, if somebody looks.
-pub(crate) fn images(count: u64, what: &'static str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let template = "{msg:8} {bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left";
-    styled(ProgressBar::new(count), template).with_message(what)
-}
-
-/// Counts towards `count` what threads do, if somebody looks.
-pub(crate) fn operations(count: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    styled(ProgressBar::new(count), "{bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left")
-}
-
-/// Counts towards `count` the turns of an experiment, if somebody looks.
-pub(crate) fn turns(count: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    styled(ProgressBar::new(count), "{bar:40} {pos} of {len}, {eta} left, {msg}")
-}
-
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),

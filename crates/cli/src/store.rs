@@ -60,13 +60,6 @@ impl Default for Index {
 }
 
 impl Index {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Index::Cdds => "cdds",
-            Index::Nvtree => "nvtree",
-        }
-    }
-
     pub(crate) fn kind(self) -> IndexKind {
         match self {
             Index::Cdds => IndexKind::Cdds,

@@ -38,8 +38,10 @@ pub struct Setting {
     pub memory: PathBuf,
     /// A folder on a disk.
     pub disk: PathBuf,
+    /// The binary `tembo-lab`, which runs its `guard` under callgrind.
+    pub lab: PathBuf,
     /// The binary `tembo`, for servers.
-    pub program: PathBuf,
+    pub tembo: PathBuf,
     /// Few keys and rounds: to see that everything works, and about how fast it is.
     pub quick: bool,
     /// Rounds; `None`: what the kind of run has.
@@ -61,7 +63,7 @@ pub struct Experiment {
     run: fn(&mut Context<'_>) -> Result<Finding, Error>,
 }
 
-/// Everything that `tembo bench all` does, in its order.
+/// Everything that `tembo-lab bench all` does, in its order.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "micro", title: micro::TITLE, run: micro::micro },
     Experiment { name: "micro-disk", title: micro::TITLE_DISK, run: micro::micro_disk },
@@ -205,9 +207,9 @@ impl Context<'_> {
         }
     }
 
-    /// The binary `tembo`.
-    pub(crate) fn program(&self) -> &Path {
-        &self.setting.program
+    /// The binary `tembo-lab`.
+    pub(crate) fn lab(&self) -> &Path {
+        &self.setting.lab
     }
 
     /// An empty folder, gone when it is dropped.
@@ -222,7 +224,7 @@ impl Context<'_> {
 
     /// A place for a store.
     pub(crate) fn place<'p>(&'p self, folder: &'p Path, medium: Medium) -> Place<'p> {
-        Place { folder, medium, program: &self.setting.program }
+        Place { folder, medium, tembo: &self.setting.tembo }
     }
 }
 

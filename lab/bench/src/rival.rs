@@ -167,7 +167,7 @@ pub(crate) struct Place<'p> {
     pub(crate) folder: &'p Path,
     pub(crate) medium: Medium,
     /// The binary `tembo`, for servers.
-    pub(crate) program: &'p Path,
+    pub(crate) tembo: &'p Path,
 }
 
 /// What went wrong in a rival.

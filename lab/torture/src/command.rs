@@ -1,4 +1,4 @@
-//! The words of `tembo crashtest`, in which a violation says how it is seen again.
+//! The words of `tembo-lab crashtest`, in which a violation says how it is seen again.
 
 use tembo_sim::Cache;
 
@@ -86,7 +86,7 @@ pub(crate) fn replay(
 ) -> String {
     let Target { structure, model } = target;
     let mut line = format!(
-        "tembo crashtest --structure {} --model {} --seed {} --images {}",
+        "tembo-lab crashtest --structure {} --model {} --seed {} --images {}",
         structure.name(),
         model.name(),
         effort.seed,

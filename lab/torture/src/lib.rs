@@ -1,6 +1,6 @@
 //! Workloads, and oracles that judge what a crash leaves of them.
 //!
-//! `explore` is the one entrance: the command `tembo crashtest`, the tests and `cargo xtask
+//! `explore` is the one entrance: the command `tembo-lab crashtest`, the tests and `cargo xtask
 //! torture` all come through it.
 
 pub mod bank;

@@ -49,6 +49,6 @@ pub struct Violation {
     pub what: String,
     /// The workload that showed it.
     pub workload: String,
-    /// Arguments of `tembo crashtest` that show it again.
+    /// Arguments of `tembo-lab crashtest` that show it again.
     pub replay: String,
 }

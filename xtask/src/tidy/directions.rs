@@ -24,11 +24,17 @@ const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[
     ("crates/cluster", Some(&["kv"])),
     ("crates/lang", Some(&["heap"])),
     ("crates/tembo", Some(&["kv", "heap", "array", "fs"])),
-    ("crates/cli", None),
+    ("crates/cli", Some(PRODUCT)),
     ("lab/sim", Some(&["pmem"])),
     ("lab/torture", None),
     ("lab/bench", None),
     ("lab/cli", None),
+];
+
+/// The crates of the product: all that the binary `tembo` may link.
+const PRODUCT: &[&str] = &[
+    "pmem", "pool", "heap", "index", "kv", "array", "fs", "fs-fuse", "sqlite", "server", "cluster",
+    "lang",
 ];
 
 const FIX: &str = "turn the dependency round, or move the code to where it may be used";
@@ -134,6 +140,10 @@ mod tests {
             check_one("lab/sim/Cargo.toml", "[dependencies]\ntembo-pool = \"1\"\n").len(),
             1
         );
+        for lab in ["sim", "torture", "bench", "lab"] {
+            let text = format!("[dependencies]\ntembo-{lab}.workspace = true\n");
+            assert_eq!(check_one("crates/cli/Cargo.toml", &text).len(), 1, "{lab}");
+        }
         assert_eq!(
             check_one("crates/pmem/Cargo.toml", "[dependencies]\ntembo-sim = \"1\"\n").len(),
             1

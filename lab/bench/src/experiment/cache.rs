@@ -39,7 +39,7 @@ fn simulate(
     let mut command = Command::new("valgrind");
     command.args(guard::CALLGRIND).args(["--cache-sim=yes", LAST_CACHE]);
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(context.program()).args(["bench", "guard", "--run", "--tree", kind.name()]);
+    command.arg(context.lab()).args(["guard", "--run", "--tree", kind.name()]);
     command.arg("--keys").arg(keys.to_string()).arg("--node-size").arg(node_size.to_string());
     let output = command.output().map_err(|_| Error::Absent("valgrind is not installed"))?;
     if !output.status.success() {

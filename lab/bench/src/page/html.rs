@@ -92,7 +92,7 @@ fn section(out: &mut String, finding: &Finding) {
     let (name, title) = (escape(name), escape(title));
     let _ = write!(
         out,
-        r#"<h2 id="{name}">{title}</h2><p class=faint>{} · <code>tembo bench {name}</code></p><p class=sentence>{}</p>"#,
+        r#"<h2 id="{name}">{title}</h2><p class=faint>{} · <code>tembo-lab bench {name}</code></p><p class=sentence>{}</p>"#,
         escape(source),
         escape(sentence),
     );

@@ -25,7 +25,7 @@ pub fn markdown(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        "# The documents' experiments, and today's rivals\n\nWritten by `tembo bench all`; not by hand. {}: {}.\n{kind}, seed {}. Ratios are of turns in the same round: median (least–greatest).\n",
+        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}: {}.\n{kind}, seed {}. Ratios are of turns in the same round: median (least–greatest).\n",
         date(report.time_s),
         report.machine,
         report.seed,
@@ -57,7 +57,7 @@ fn duels(out: &mut String, report: &Report) {
 
 fn section(out: &mut String, finding: &Finding) {
     let Finding { name, title, source, sentence, charts, claims, notes, .. } = finding;
-    let _ = write!(out, "\n## {title}\n\n{source}. `tembo bench {name}`\n\n{sentence}\n");
+    let _ = write!(out, "\n## {title}\n\n{source}. `tembo-lab bench {name}`\n\n{sentence}\n");
     if !claims.is_empty() {
         out.push_str("\n| | the document | here |\n|---|---|---|\n");
         for Claim { what, document, here } in claims {

@@ -89,7 +89,7 @@ impl Rival for Server {
 /// Tembo's own server.
 pub(super) fn tembo(place: Place<'_>, kind: TemboServer) -> Result<Option<Box<dyn Rival>>, Error> {
     let port = free_port()?;
-    let mut command = Command::new(place.program);
+    let mut command = Command::new(place.tembo);
     command.arg("serve").arg("--pool").arg(place.folder.join("tembo.pool"));
     command.arg("--port").arg(port.to_string());
     command.arg("--domain").arg(match place.medium {

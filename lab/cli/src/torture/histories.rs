@@ -1,4 +1,4 @@
-//! `tembo torture histories`.
+//! `tembo-lab torture histories`.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! `tembo bench NAME...`: the documents' experiments and today's rivals, as JSON, a page and tables.
+//! `tembo-lab bench NAME...`: the documents' experiments and today's rivals, as JSON, a page and tables.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,6 +9,7 @@ use tembo_bench::{EXPERIMENTS, Experiment, Report, Setting};
 
 use super::turns::Turns;
 use crate::exit::{Exit, refuse};
+use crate::program::ProgramArgs;
 
 /// Does all of them.
 const ALL: &str = "all";
@@ -40,6 +41,8 @@ pub(super) struct Named {
     /// experiments is kept
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
+    #[command(flatten)]
+    program: ProgramArgs,
 }
 
 /// All experiments, a line each.
@@ -94,7 +97,8 @@ fn measured(args: &Named, chosen: &[Experiment]) -> anyhow::Result<Report> {
     let setting = Setting {
         memory: args.memory.clone(),
         disk: args.disk.clone(),
-        program: std::env::current_exe().context("finding this program")?,
+        lab: std::env::current_exe().context("finding this program")?,
+        tembo: args.program.path()?,
         quick: args.quick,
         rounds: args.rounds,
         seed: args.seed,

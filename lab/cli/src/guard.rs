@@ -1,4 +1,4 @@
-//! `tembo bench guard`: instructions, fences and lines of the hot paths against what the repository has.
+//! `tembo-lab guard`: instructions, fences and lines of the hot paths against what the repository has.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,10 +8,11 @@ use anyhow::Context;
 use tembo_bench::Kind;
 use tembo_bench::guard::{self, Change, Counts};
 
+use crate::contender;
 use crate::exit::{Exit, refuse};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Guard {
+pub(crate) struct Args {
     /// The counts that are kept
     #[arg(long, value_name = "FILE", default_value = "lab/bench/guard.json")]
     counts: PathBuf,
@@ -22,7 +23,7 @@ pub(super) struct Guard {
     #[arg(long, hide = true)]
     run: bool,
     /// With --run: insert into this tree
-    #[arg(long, hide = true, value_parser = super::kind)]
+    #[arg(long, hide = true, value_parser = contender::parse)]
     tree: Option<Kind>,
     #[arg(long, hide = true, default_value_t = 10_000)]
     keys: u64,
@@ -30,7 +31,7 @@ pub(super) struct Guard {
     node_size: u32,
 }
 
-pub(super) fn run(args: &Guard) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     if let (true, Some(kind)) = (args.run, args.tree) {
         guard::insert(kind, args.keys, args.node_size)?;
@@ -42,7 +43,7 @@ pub(super) fn run(args: &Guard) -> anyhow::Result<Exit> {
     }
     let program = std::env::current_exe().context("finding this program")?;
     let read = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
-    let (counted, has_valgrind) = guard::count(&program, &["bench", "guard", "--run"], &read)?;
+    let (counted, has_valgrind) = guard::count(&program, &["guard", "--run"], &read)?;
     if !has_valgrind {
         writeln!(out, "instructions: SKIPPED, for there is no valgrind")?;
     }
@@ -64,7 +65,6 @@ pub(super) fn run(args: &Guard) -> anyhow::Result<Exit> {
         writeln!(out, "guard: {} cases cost no more than they did", stored.len())?;
         return Ok(Exit::Done);
     }
-    let what =
-        "hot paths cost more; if that is meant, `tembo bench guard --write` keeps the counts";
+    let what = "hot paths cost more; if that is meant, `tembo-lab guard --write` keeps the counts";
     refuse(Exit::Other, what)
 }

@@ -1,4 +1,4 @@
-//! `tembo torture`: long tests of the store under several threads, and under SIGKILL.
+//! `tembo-lab torture`: long tests of the store under several threads, and under SIGKILL.
 
 mod bank;
 mod histories;

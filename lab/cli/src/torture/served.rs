@@ -1,4 +1,4 @@
-//! Histories over sockets: another process of this binary serves, and is killed if asked for.
+//! Histories over sockets: a process of `tembo` serves, and is killed if asked for.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tembo_torture::history::{Calls, Plan, Progress, Served};
 
+use crate::program::ProgramArgs;
 use crate::store::{Index, Sync};
 
 /// How long a killed server may be gone.
@@ -28,6 +29,8 @@ pub(super) struct ServedArgs {
     /// When the redo log of a server that is killed is synced
     #[arg(long, value_enum, default_value_t)]
     sync: Sync,
+    #[command(flatten)]
+    program: ProgramArgs,
 }
 
 /// A server, which is killed when it is forgotten.
@@ -51,15 +54,16 @@ pub(super) fn record(
     index: Index,
     advance: &Progress<'_>,
 ) -> anyhow::Result<(Calls, Option<PathBuf>)> {
+    let tembo = args.program.existing()?;
     if args.kills == 0 {
-        let process = start(&["--domain", "volatile", "--index", index.name()], 0)?;
+        let process = start(&tembo, &["--domain", "volatile", "--index", index.name()], 0)?;
         let served = Served::new(process.address, Duration::ZERO);
         let calls = plan.run_calls(&served, advance).map_err(anyhow::Error::msg)?;
         return Ok((calls, None));
     }
     let folder = args.path.join(format!("tembo-history-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    let calls = run_and_kill(plan, args, index, &folder, advance);
+    let calls = run_and_kill(plan, args, index, &tembo, &folder, advance);
     let calls = calls.with_context(|| format!("kept: {}", folder.display()))?;
     Ok((calls, Some(folder)))
 }
@@ -69,6 +73,7 @@ fn run_and_kill(
     plan: &Plan,
     args: &ServedArgs,
     index: Index,
+    tembo: &Path,
     folder: &Path,
     advance: &Progress<'_>,
 ) -> anyhow::Result<Calls> {
@@ -78,7 +83,7 @@ fn run_and_kill(
     let sync = sync.as_ref().map_or("always", |sync| sync.get_name());
     let bind = own_address().to_string();
     let words = ["--pool", pool, "--index", index.name(), "--sync", sync, "--bind", &bind];
-    let first = start(&words, 0)?;
+    let first = start(tembo, &words, 0)?;
     let address = first.address;
     let (served, done) = (Served::new(address, ABSENCE), AtomicU64::new(0));
     let count = |operations| {
@@ -94,7 +99,7 @@ fn run_and_kill(
                 sleep(Duration::from_micros(100));
             }
             drop(process);
-            process = start(&words, address.port())?;
+            process = start(tembo, &words, address.port())?;
         }
         match running.join() {
             Ok(calls) => calls.map_err(anyhow::Error::msg),
@@ -110,9 +115,8 @@ fn own_address() -> Ipv4Addr {
 }
 
 /// Starts a server and waits until it is ready.
-fn start(words: &[&str], port: u16) -> anyhow::Result<Process> {
-    let binary = std::env::current_exe().context("looking for this binary")?;
-    let mut command = Command::new(binary);
+fn start(tembo: &Path, words: &[&str], port: u16) -> anyhow::Result<Process> {
+    let mut command = Command::new(tembo);
     command.args(["serve", "--json", "--port", &port.to_string()]).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;

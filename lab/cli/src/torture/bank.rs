@@ -1,4 +1,4 @@
-//! `tembo torture bank`: this process audits, another one of the same binary serves and is killed.
+//! `tembo-lab torture bank`: this process audits, another one of the same binary serves and is killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use indicatif::HumanBytes;
 use serde::Serialize;
 use tembo_torture::Random;
 use tembo_torture::bank::{Audit, Bank};
 
-use crate::bytes::Bytes;
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
 use crate::progress;
@@ -97,8 +97,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let Audited { transfers, acknowledged, kills, .. } = audited;
     lines.add("transfers", format!("{transfers}, {acknowledged} of them acknowledged"));
     lines.add("kills", kills);
-    lines.add("pool", Bytes(audited.pool_bytes));
-    lines.add("objects in it", Bytes(audited.object_bytes));
+    lines.add("pool", HumanBytes(audited.pool_bytes));
+    lines.add("objects in it", HumanBytes(audited.object_bytes));
     lines.add("time", format!("{:.1} s", audited.seconds));
     lines.add("result", "every acknowledged transfer is there, and the total is what it was");
     print(args.json, &audited, &lines)?;

@@ -1,12 +1,12 @@
-//! `tembo bench snapshot-held`.
+//! `tembo-lab bench snapshot-held`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use indicatif::HumanBytes;
 use tembo_bench::{Latencies, SnapshotHeld};
 
 use super::turns::Turns;
-use crate::bytes::Bytes;
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     writeln!(out, "updates: thousand a second, then ns: half, 99 %, 99.9 %, longest")?;
     for held in &all {
         let which = if held.is_held { "snapshot held" } else { "no snapshot" };
-        let [before, during, after] = held.used_bytes.map(Bytes);
+        let [before, during, after] = held.used_bytes.map(HumanBytes);
         writeln!(out, "round {}: {}, {which}", held.round, held.index)?;
         writeln!(out, "  updates     {}", line(&held.updates))?;
         writeln!(out, "  afterwards  {}", line(&held.afterwards))?;

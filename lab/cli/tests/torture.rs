@@ -1,4 +1,4 @@
-//! `tembo torture`, briefly: `cargo xtask torture` takes longer.
+//! `tembo-lab torture`, briefly: `cargo xtask torture` takes longer.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Runs it with these words; what it prints as JSON.
 fn torture(words: &[&str]) -> serde_json::Value {
-    let binary = env!("CARGO_BIN_EXE_tembo");
+    let binary = env!("CARGO_BIN_EXE_tembo-lab");
     let output = Command::new(binary).arg("torture").args(words).arg("--json").output().unwrap();
     assert!(output.status.success(), "{words:?}: {output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -50,6 +50,7 @@ fn histories_are_judged() {
     }
 }
 
+/// The server is the binary `tembo`, which `cargo test --workspace` builds before this runs.
 #[test]
 fn histories_of_a_server_are_judged() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

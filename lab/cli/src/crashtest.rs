@@ -1,4 +1,4 @@
-//! `tembo crashtest`: what a crash could leave of every structure, and the proof that each step
+//! `tembo-lab crashtest`: what a crash could leave of every structure, and the proof that each step
 //! towards durability is missed when it is not done.
 
 mod report;

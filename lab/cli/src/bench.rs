@@ -1,7 +1,6 @@
-//! `tembo bench`: experiments, each by its name.
+//! `tembo-lab bench`: experiments, each by its name.
 
 mod experiments;
-mod guard;
 mod snapshot_held;
 mod turns;
 
@@ -12,6 +11,7 @@ use clap::Subcommand;
 use tembo_bench::{Config, Kind};
 
 use self::turns::Turns;
+use crate::contender;
 use crate::exit::{Exit, refuse};
 
 #[derive(Debug, clap::Args)]
@@ -31,8 +31,6 @@ enum Experiment {
     Records(Sizes),
     /// A snapshot held open while everything is overwritten
     SnapshotHeld(snapshot_held::Args),
-    /// Instructions, fences and lines of the hot paths, against what the repository has
-    Guard(guard::Guard),
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,8 +66,8 @@ struct Nvtree {
     /// Rounds, each with structures of its own
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Who takes part, with commas between; everybody unless given
-    #[arg(long, value_delimiter = ',', value_parser = kind, default_values = names())]
+    /// The contenders, with commas between; all of them unless given
+    #[arg(long, value_delimiter = ',', value_parser = contender::parse, default_values = contender::names())]
     contenders: Vec<Kind>,
     /// Folder for the pools, which are kept with flush instructions whatever the medium
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
@@ -91,14 +89,6 @@ struct Nvtree {
 const QUICK_KEYS: u64 = 10_000;
 const QUICK_ROUNDS: u32 = 2;
 
-fn names() -> [&'static str; Kind::ALL.len()] {
-    Kind::ALL.map(Kind::name)
-}
-
-fn kind(name: &str) -> Result<Kind, String> {
-    Kind::named(name).ok_or_else(|| format!("known are {}", names().join(", ")))
-}
-
 fn node_size(text: &str) -> Result<u32, String> {
     let known = [256, 512, 1024, 2048, 4096];
     let size = text.parse().ok().filter(|size| known.contains(size));
@@ -110,9 +100,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         (Some(Experiment::Nvtree(args)), _) => nvtree(args),
         (Some(Experiment::Records(args)), _) => records(args),
         (Some(Experiment::SnapshotHeld(args)), _) => snapshot_held::run(args),
-        (Some(Experiment::Guard(args)), _) => guard::run(args),
         (None, Some(args)) => experiments::run(args),
-        (None, None) => refuse(Exit::Usage, "tell an experiment; `tembo bench --help` names them"),
+        (None, None) => {
+            refuse(Exit::Usage, "tell an experiment; `tembo-lab bench --help` names them")
+        }
     }
 }
 

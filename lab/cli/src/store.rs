@@ -1,0 +1,128 @@
+//! The options of the tests that open a store.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use parse_size::Config;
+use tembo_kv::{IndexKind, Options, Store};
+use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
+use tembo_pool::PoolOptions;
+
+/// What makes the bytes durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Domain {
+    /// Probe the medium: persistent memory if it is, else a redo log
+    #[default]
+    Auto,
+    /// Flush instructions; emulated where the medium is not persistent memory
+    Flush,
+    /// As flush, with caches that survive a power failure
+    Eadr,
+    /// A redo log beside an ordinary file
+    Logged,
+}
+
+/// When the log reaches the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sync {
+    /// Before any reply
+    #[default]
+    Always,
+    /// Every second
+    Interval,
+    /// When the system likes: survives the process, not the power
+    Os,
+}
+
+/// Which index holds the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Index {
+    /// The CDDS B-Tree: every node is persistent
+    Cdds,
+    /// The NV-Tree: only its leaves are
+    Nvtree,
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        match IndexKind::default() {
+            IndexKind::Cdds => Index::Cdds,
+            IndexKind::Nvtree => Index::Nvtree,
+        }
+    }
+}
+
+impl Index {
+    pub(crate) fn name(self) -> &'static str {
+        self.kind().name()
+    }
+
+    pub(crate) fn kind(self) -> IndexKind {
+        match self {
+            Index::Cdds => IndexKind::Cdds,
+            Index::Nvtree => IndexKind::Nvtree,
+        }
+    }
+}
+
+/// The options of a store that a test makes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StoreArgs {
+    /// What makes the bytes durable
+    #[arg(long, value_enum, default_value_t)]
+    domain: Domain,
+    /// When the redo log is synced, in the domain `logged`
+    #[arg(long, value_enum, default_value_t)]
+    sync: Sync,
+    /// Index of the pool
+    #[arg(long, value_enum, default_value_t)]
+    index: Index,
+    /// Size of the pool at first, in bytes or with K, M, G or T (powers of 1024); it grows as needed
+    #[arg(long, value_parser = size, default_value = "64M", value_name = "SIZE")]
+    size: u64,
+    /// Capacity of the redo log, as --size
+    #[arg(long, value_parser = size, default_value = "64M", value_name = "SIZE")]
+    log_size: u64,
+}
+
+/// How often the log is synced under `--sync interval`.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+fn size(text: &str) -> Result<u64, parse_size::Error> {
+    Config::new().with_binary().parse_size(text)
+}
+
+impl StoreArgs {
+    fn options(&self) -> Options {
+        let domain = match self.domain {
+            Domain::Auto => DomainRequest::Auto,
+            Domain::Flush => DomainRequest::Flush,
+            Domain::Eadr => DomainRequest::Eadr,
+            Domain::Logged => DomainRequest::Logged,
+        };
+        let sync = match self.sync {
+            Sync::Always => SyncPolicy::Always,
+            Sync::Interval => SyncPolicy::Interval(SYNC_INTERVAL),
+            Sync::Os => SyncPolicy::Os,
+        };
+        let pool = Options::default().pool;
+        let region = RegionOptions { domain, sync, log_size: self.log_size, ..pool.region };
+        let pool = PoolOptions { size: self.size, region, ..pool };
+        Options { pool, index: self.index.kind(), ..Options::default() }
+    }
+
+    /// Opens the store at `path`, or creates it where there is nothing.
+    pub(crate) fn open_or_create(&self, path: &Path) -> anyhow::Result<Store> {
+        if path.try_exists().with_context(|| format!("looking for {}", path.display()))? {
+            return self.open(path);
+        }
+        Store::create(path, &self.options()).with_context(|| format!("creating {}", path.display()))
+    }
+
+    /// Opens the store at `path`, which is there.
+    pub(crate) fn open(&self, path: &Path) -> anyhow::Result<Store> {
+        Store::open(path, &self.options()).with_context(|| format!("opening {}", path.display()))
+    }
+}

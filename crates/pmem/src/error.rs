@@ -137,6 +137,14 @@ pub enum Error {
         /// The file that could not be written.
         path: PathBuf,
     },
+    /// More bytes were asked for than there can be.
+    #[error("{size} bytes are asked for, and there can be at most {size_max}")]
+    Oversize {
+        /// Bytes asked for.
+        size: u64,
+        /// Bytes at most.
+        size_max: u64,
+    },
     /// An operation asked for more of the log than one may have.
     #[error("an operation of {lines} lines is too large: the log grants {lines_max}")]
     TooLarge {

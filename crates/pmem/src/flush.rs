@@ -1,10 +1,10 @@
 //! Cache lines: the one place that splits a range into lines, and the instructions that flush them.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod stream;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) use stream::stream_line;
 
 use crate::LINE;
@@ -42,8 +42,13 @@ impl FlushInstruction {
         detect()
     }
 
-    /// Flushes the lines that hold `len` bytes at `at`.
-    #[cfg(target_arch = "x86_64")]
+    /// Whether this processor has the instruction.
+    pub fn is_supported(self) -> bool {
+        is_supported(self)
+    }
+
+    /// Flushes the lines that hold `len` bytes at `at`. The instruction is supported.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(crate) fn flush(self, at: *const u8, len: u64) {
         let start = at.addr() as u64;
         for line in lines(start, len) {
@@ -51,13 +56,13 @@ impl FlushInstruction {
         }
     }
 
-    /// Flushes the line of a byte of the region.
-    #[cfg(target_arch = "x86_64")]
+    /// Flushes the line of a byte that is mapped. The instruction is supported.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline]
     pub(crate) fn flush_line(self, at: *const u8) {
         use std::arch::asm;
-        // SAFETY: flushing changes no byte and cannot fault on memory that is mapped; the caller passes a
-        // byte of the region.
+        // SAFETY: flushing changes no byte and cannot fault on memory that is mapped; regions take no instruction
+        // that is not supported.
         unsafe {
             match self {
                 Self::Clwb => asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags)),
@@ -72,42 +77,45 @@ impl FlushInstruction {
     }
 
     /// No flush instruction is known here, and `detect` says so.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(miri, not(target_arch = "x86_64")))]
     pub(crate) fn flush(self, _at: *const u8, _len: u64) {}
 
     /// As `flush`.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(miri, not(target_arch = "x86_64")))]
     pub(crate) fn flush_line(self, _at: *const u8) {}
 }
 
 /// Orders flushes and streaming stores before every later store.
 #[inline]
 pub(crate) fn store_fence() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 processor has sfence.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(miri, not(target_arch = "x86_64")))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-#[cfg(target_arch = "x86_64")]
 fn detect() -> Option<FlushInstruction> {
-    use std::arch::x86_64::__cpuid_count;
-    const CLFLUSHOPT: u32 = 1 << 23;
-    const CLWB: u32 = 1 << 24;
-    let features = __cpuid_count(7, 0).ebx;
-    Some(match features {
-        f if f & CLWB != 0 => FlushInstruction::Clwb,
-        f if f & CLFLUSHOPT != 0 => FlushInstruction::Clflushopt,
-        _ => FlushInstruction::Clflush,
-    })
+    use FlushInstruction::{Clflush, Clflushopt, Clwb};
+    [Clwb, Clflushopt, Clflush].into_iter().find(|instruction| instruction.is_supported())
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn detect() -> Option<FlushInstruction> {
-    None
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn is_supported(instruction: FlushInstruction) -> bool {
+    use std::arch::x86_64::__cpuid_count;
+    let features = __cpuid_count(7, 0).ebx;
+    match instruction {
+        FlushInstruction::Clwb => features & 1 << 24 != 0,
+        FlushInstruction::Clflushopt => features & 1 << 23 != 0,
+        FlushInstruction::Clflush => true,
+    }
+}
+
+#[cfg(any(miri, not(target_arch = "x86_64")))]
+fn is_supported(_instruction: FlushInstruction) -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -99,7 +99,9 @@ impl<T> Latch<T> {
     /// The value, by the owner, if it is lent to him and he does not have it.
     #[inline]
     pub fn reenter(&self) -> Option<Latched<'_, T>> {
-        if !has_number(self.owner) || self.is_inside.load(Ordering::Relaxed) {
+        // Acquire: a guard of an earlier thread of this number may outlive the number, in another of its
+        // thread's locals.
+        if !has_number(self.owner) || self.is_inside.load(Ordering::Acquire) {
             return None;
         }
         self.is_inside.store(true, Ordering::Relaxed);

@@ -14,17 +14,18 @@ mod header;
 mod latch;
 mod log;
 mod mapping;
+mod media;
 mod memory;
 mod notes;
 mod number;
 mod observer;
 mod prefetch;
+mod racy;
 mod region;
 mod runs;
 mod table;
 mod wait;
 mod watched;
-mod word;
 
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, OsDisk};
@@ -33,7 +34,9 @@ pub use emulation::Emulation;
 pub use error::{Error, Fault};
 pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
+pub use mapping::SIZE_MAX;
 pub use latch::{Latch, Latched};
+pub use media::{Media, MediaBytes, Word};
 pub use memory::memory_max;
 pub use number::{NO_NUMBER, thread_number};
 pub use observer::{Observer, Stored};
@@ -41,7 +44,9 @@ pub use prefetch::prefetch;
 pub use region::{BYPASS_MIN, LineStores, LineWords, Region, RegionOptions, Report, Section};
 pub use table::Table;
 pub use wait::{Yield, lock, park, set_yield, wait, wait_in_round, write};
-pub use word::Word;
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.
 pub const LINE: u64 = 64;
+
+// Offsets are addresses' differences, and words on media are little-endian.
+const _: () = assert!(size_of::<usize>() == 8 && cfg!(target_endian = "little"));

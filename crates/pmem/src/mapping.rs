@@ -13,6 +13,10 @@ pub(crate) const PAGE: u64 = 4096;
 /// Bytes in a large page: the base is aligned so that they can be used.
 pub(crate) const LARGE_PAGE: u64 = 2 << 20;
 
+/// Bytes that a region, its log and a table have at most: far more than can be addressed, and so little that
+/// sums of a few sizes do not wrap.
+pub const SIZE_MAX: u64 = 1 << 56;
+
 /// How a range is backed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Backing<'a> {
@@ -58,9 +62,15 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Reserves `size_max` bytes, or fewer where the system does not give as many, but `size`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, also of more than [`SIZE_MAX`].
     pub(crate) fn reserve(size: u64, size_max: u64) -> io::Result<Mapping> {
+        if size > SIZE_MAX {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let size = size.max(1).next_multiple_of(PAGE);
-        let mut wanted = size_max.max(size).next_multiple_of(PAGE);
+        let mut wanted = size_max.min(SIZE_MAX).max(size).next_multiple_of(PAGE);
         loop {
             match Self::reserve_exactly(wanted) {
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory && wanted > size => {
@@ -99,10 +109,9 @@ impl Mapping {
 
     /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
     pub(crate) fn map(&self, backing: Backing<'_>, from: u64, to: u64) -> io::Result<()> {
-        let to = to.next_multiple_of(PAGE);
-        if !from.is_multiple_of(PAGE) || to > self.reserved || from > to {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
+        let to = to.checked_next_multiple_of(PAGE).filter(|to| *to <= self.reserved);
+        let to = to.filter(|to| from.is_multiple_of(PAGE) && from <= *to);
+        let to = to.ok_or(io::ErrorKind::OutOfMemory)?;
         if from == to {
             return Ok(());
         }
@@ -134,7 +143,8 @@ impl Mapping {
         if !from.is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) || len == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mapping = Mapping::reserve(2 * len, 2 * len)?;
+        let twice = len.checked_mul(2).ok_or(io::ErrorKind::InvalidInput)?;
+        let mapping = Mapping::reserve(twice, twice)?;
         for at in [0, len] {
             let at = mapping.base.as_ptr().wrapping_add(at as usize).cast();
             // SAFETY: the range lies in what this mapping reserved, and nothing lives there yet.
@@ -150,10 +160,9 @@ impl Mapping {
     /// Brings `at..at + len` into memory. What cannot be read is an error here; without this call
     /// it would be a signal at the first load.
     pub(crate) fn populate(&self, at: u64, len: u64) -> io::Result<()> {
-        let (from, to) = (at / PAGE * PAGE, (at + len).next_multiple_of(PAGE));
-        if to > self.reserved {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        let to = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE));
+        let to = to.filter(|to| *to <= self.reserved).ok_or(io::ErrorKind::InvalidInput)?;
+        let from = at / PAGE * PAGE;
         let start = self.base.as_ptr().wrapping_add(from as usize).cast();
         // SAFETY: the range is this mapping's; its pages are read, nothing is changed.
         unsafe { madvise(start, (to - from) as usize, Advice::LinuxPopulateRead) }?;
@@ -163,7 +172,7 @@ impl Mapping {
     /// Makes the whole pages of `from..to` ready to be stored to. A hint: what fails here is met again
     /// by the stores, or was too much to ask of an old system.
     pub(crate) fn prepare(&self, from: u64, to: u64) {
-        let (from, to) = (from.next_multiple_of(PAGE), to / PAGE * PAGE);
+        let (from, to) = (from.div_ceil(PAGE).saturating_mul(PAGE), to / PAGE * PAGE);
         self.advise(from, to, Advice::LinuxPopulateWrite);
     }
 
@@ -175,7 +184,7 @@ impl Mapping {
     /// Says that pages are to be large in `from..to`, as far as whole ones lie there. A hint, which the
     /// system may refuse: then they are small.
     pub(crate) fn want_large_pages(&self, from: u64, to: u64) {
-        let (from, to) = (from.next_multiple_of(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        let (from, to) = (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
         self.advise(from, to, Advice::LinuxHugepage);
     }
 
@@ -183,7 +192,7 @@ impl Mapping {
     /// whoever touches them meanwhile waits. A hint: systems before Linux 6.1 do not know it, and of files
     /// only those in memory can have large pages.
     pub(crate) fn make_large_pages(&self, from: u64, to: u64) {
-        let (from, to) = (from.next_multiple_of(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        let (from, to) = (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
         if from < to && to <= self.reserved {
             let at = self.base.as_ptr().wrapping_add(from as usize).cast();
             // Of libc, for want of it in rustix.

@@ -19,8 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use zerocopy::{FromBytes, KnownLayout};
-
 use crate::emulation::SlowMedium;
 use crate::flush::{FlushInstruction, line_count, store_fence};
 use crate::format::MediaHeader;
@@ -29,7 +27,8 @@ use crate::log::Pending;
 use crate::mapping::{Backing, Base, Mapping, PAGE};
 use crate::prefetch::prefetch;
 use crate::{
-    Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Observer, Stored, SyncPolicy, Word,
+    Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Media, MediaBytes, Observer, Stored,
+    SyncPolicy, Word,
 };
 use copy::{copy_parts, overlaps};
 use format_lines::FormatLines;
@@ -63,7 +62,7 @@ enum Backend {
 }
 
 /// The file under a region.
-struct Media {
+struct File {
     path: PathBuf,
     header: Mutex<Slots<MediaHeader>>,
 }
@@ -85,7 +84,9 @@ pub struct Region {
     sync_policy: SyncPolicy,
     emulated: bool,
     recovery: Duration,
-    media: Option<Media>,
+    media: Option<File>,
+    /// One growth at a time, of regions without a file.
+    growth: Mutex<()>,
 }
 
 /// Space reserved for the stores of one operation; back-pressure and errors happen when it is
@@ -108,7 +109,11 @@ impl Drop for Section<'_> {
 
 impl Region {
     /// A region in memory only. Nothing is durable; nothing is a file.
+    ///
+    /// # Errors
+    /// [`Error::Oversize`]; [`Error::Io`] when the system does not have the address space.
     pub fn volatile(size: u64, options: &RegionOptions) -> Result<Region, Error> {
+        options.check_sizes(size)?;
         let backing = Backing::Anonymous;
         let mapping = Mapping::reserve(size, options.size_max)
             .and_then(|mapping| mapping.map(backing, 0, size).map(|()| mapping))
@@ -125,10 +130,14 @@ impl Region {
             emulated: false,
             recovery: Duration::ZERO,
             media: None,
+            growth: Mutex::default(),
         })
     }
 
     /// A region in memory only that begins with the bytes of `image`.
+    ///
+    /// # Errors
+    /// As of [`volatile`](Region::volatile).
     pub fn from_image(image: &[u8], options: &RegionOptions) -> Result<Region, Error> {
         let region = Region::volatile((image.len() as u64).next_multiple_of(8), options)?;
         // Fresh memory is zero: pages of zeros need not be touched.
@@ -163,18 +172,20 @@ impl Region {
         self.emulated
     }
 
-    /// A typed view of the bytes at `offset`. Fields that change after publication are [`Word`]s.
+    /// A typed view of the bytes at `offset`, which may change at any time: its fields are [`Word`]s.
     ///
     /// # Errors
     /// [`Fault`] when the range is not in the region or not aligned for `T`.
     #[inline]
-    pub fn get<T: FromBytes + KnownLayout>(&self, offset: u64) -> Result<&T, Fault> {
+    pub fn get<T: Media>(&self, offset: u64) -> Result<&T, Fault> {
+        const { assert!(align_of::<T>() <= PAGE as usize) };
         let len = size_of::<T>() as u64;
         if !offset.is_multiple_of(align_of::<T>() as u64) {
             return Err(self.fault(offset, len));
         }
         let at = self.address(offset, len)?;
-        // SAFETY: in bounds and aligned (the base is, to 2 MiB); T accepts any bit pattern.
+        // SAFETY: in bounds and aligned (the base is, to 2 MiB); `T` is `Media`: any bit pattern is valid, and may
+        // change.
         Ok(unsafe { &*at.cast::<T>() })
     }
 
@@ -183,17 +194,15 @@ impl Region {
     /// # Errors
     /// [`Fault`] when the range is not in the region or not aligned for `T`.
     #[inline(always)]
-    pub fn slice<T: FromBytes + KnownLayout>(
-        &self,
-        offset: u64,
-        count: usize,
-    ) -> Result<&[T], Fault> {
+    pub fn slice<T: Media>(&self, offset: u64, count: usize) -> Result<&[T], Fault> {
+        const { assert!(align_of::<T>() <= PAGE as usize) };
         let len = (count as u64).saturating_mul(size_of::<T>() as u64);
         if !offset.is_multiple_of(align_of::<T>() as u64) {
             return Err(self.fault(offset, len));
         }
         let at = self.address(offset, len)?;
-        // SAFETY: in bounds and aligned (the base is, to 2 MiB); T accepts any bit pattern.
+        // SAFETY: in bounds and aligned (the base is, to 2 MiB); `T` is `Media`: any bit pattern is valid, and may
+        // change.
         Ok(unsafe { std::slice::from_raw_parts(at.cast::<T>(), count) })
     }
 
@@ -204,6 +213,17 @@ impl Region {
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Result<&[Word], Fault> {
         self.slice(offset, count)
+    }
+
+    /// The `len` bytes at `offset`, which may change at any time.
+    ///
+    /// # Errors
+    /// [`Fault`] when the range is not in the region.
+    #[inline]
+    pub fn media_bytes(&self, offset: u64, len: u64) -> Result<MediaBytes<'_>, Fault> {
+        let at = self.address(offset, len)?;
+        // SAFETY: in bounds; the region begins and ends at a word, and is borrowed.
+        Ok(unsafe { MediaBytes::new(at, len as usize) })
     }
 
     /// The bytes of a record that nobody changes any more.
@@ -240,10 +260,10 @@ impl Region {
         prefetch(self.base.at(offset));
     }
 
-    /// Where a word of this region lies.
+    /// Where a word of this region lies. Of a word that lies elsewhere: an offset that is not in the region.
     #[inline]
     pub fn offset_of(&self, word: &Word) -> u64 {
-        std::ptr::from_ref(word).addr() as u64 - self.base.at(0).addr() as u64
+        (std::ptr::from_ref(word).addr() as u64).wrapping_sub(self.base.at(0).addr() as u64)
     }
 
     /// Stores a word (release). Durable after a flush of its line and a fence.
@@ -290,7 +310,8 @@ impl Region {
     /// it, which a damaged pool may bring about; in the `logged` domain, for 64 KiB and more at a page's start, also what writing beside the log met
     /// ([`Error::Poisoned`], [`Error::DiskFull`], [`Error::Io`]).
     pub fn write(&self, name: &'static str, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
-        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
+        let len = sum.ok_or_else(|| self.fault(offset, u64::MAX))?;
         if offset < HEADER_SIZE && self.media.is_some() {
             return Err(self.fault(offset, len as u64).into());
         }
@@ -320,7 +341,7 @@ impl Region {
                 logged.write_beside(at, offset, len as u64, parts)?;
             }
             _ => {
-                // SAFETY: `range` found room for all parts; the space is the caller's alone.
+                // SAFETY: `range` found room for all parts, and none of them lies there.
                 unsafe { copy_parts(at, parts) };
                 self.flush_lines(offset, len as u64);
             }
@@ -366,7 +387,11 @@ impl Region {
                     medium.flush(self.base.at(offset), len);
                 }
             }
-            Backend::Format(lines) => lines.note(offset, len),
+            Backend::Format(lines) => {
+                if self.range(offset, len).is_ok() {
+                    lines.note(offset, len);
+                }
+            }
             Backend::Logged(logged) => {
                 if self.range(offset, len).is_ok() {
                     logged.note(offset, len);
@@ -435,7 +460,7 @@ impl Region {
         match &self.backend {
             Backend::Logged(_) if is_bypass(offset, len) => {
                 let whole = len / PAGE * PAGE;
-                1 + line_count(offset + whole, len - whole)
+                1 + line_count(offset.saturating_add(whole), len - whole)
             }
             _ => line_count(offset, len),
         }
@@ -472,7 +497,8 @@ impl Region {
     /// Checks a range that may be out of the region, and may wait for lines of the log.
     #[cold]
     fn look_again(&self, offset: u64, len: u64) -> Result<(), Fault> {
-        let size = self.size();
+        // Of a growth, its mapping comes before its size.
+        let size = self.size.load(Ordering::Acquire);
         if offset.checked_add(len).is_none_or(|end| end > size) {
             return Err(self.fault(offset, len));
         }

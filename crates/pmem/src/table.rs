@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::FromZeros;
 
 use crate::Error;
-use crate::mapping::{Backing, Base, LARGE_PAGE, Mapping, PAGE};
+use crate::mapping::{Backing, Base, LARGE_PAGE, Mapping, PAGE, SIZE_MAX};
 
 /// So many bytes behind what is in use are to be ready.
 const AHEAD: u64 = LARGE_PAGE / 2;
@@ -52,12 +52,15 @@ impl<T: FromZeros> Table<T> {
     /// A table of `len` values.
     ///
     /// # Errors
-    /// [`Error::Io`]: the system has no such address space.
+    /// [`Error::Io`]: the system has no such address space; [`Error::Oversize`]: no system has.
     pub fn new(len: usize) -> Result<Table<T>, Error> {
         const {
-            assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>());
+            assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>() && size_of::<T>() > 0);
         }
         let size = (len as u64).saturating_mul(size_of::<T>() as u64).max(1);
+        if size > SIZE_MAX {
+            return Err(Error::Oversize { size, size_max: SIZE_MAX });
+        }
         let mapping = Mapping::reserve(size, size)
             .and_then(|mapping| mapping.map(Backing::Anonymous, 0, size).map(|()| mapping))
             .map_err(|error| Error::io("map", std::path::Path::new("memory"), error))?;
@@ -173,6 +176,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_reserved_is_an_error() {
-        assert!(Table::<AtomicU64>::new(1 << 58).is_err());
+        for bits in 46..64 {
+            assert!(Table::<AtomicU64>::new(1 << bits).is_err(), "2^{bits}");
+            assert!(Table::<AtomicU64>::new(usize::MAX - (1 << (bits - 4))).is_err());
+        }
+        let too_many = Table::<AtomicU64>::new(1 << 61);
+        assert!(matches!(too_many, Err(Error::Oversize { .. })));
     }
 }

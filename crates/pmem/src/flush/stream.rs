@@ -1,8 +1,8 @@
-//! Stores that go past the cache, a whole line at a time.
+//! Stores that go past the cache, a whole line at a time. As of [`racy`](crate::racy) stores, other threads may
+//! look at the memory meanwhile.
 
-use std::arch::x86_64::{
-    __m128i, __m512i, _mm_loadu_si128, _mm_stream_si128, _mm512_loadu_si512, _mm512_stream_si512,
-};
+use std::arch::asm;
+use std::arch::x86_64::{__m128i, __m512i, _mm_loadu_si128, _mm512_loadu_si512};
 
 /// Stores 64 bytes past the cache: in order with nothing until the next store fence.
 ///
@@ -23,7 +23,11 @@ pub(crate) unsafe fn stream_line(from: *const u8, to: *mut u8) {
 #[target_feature(enable = "avx512f")]
 unsafe fn stream_512(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise; the load is unaligned, the store's target aligned.
-    unsafe { _mm512_stream_si512(to.cast::<__m512i>(), _mm512_loadu_si512(from.cast())) }
+    unsafe {
+        let line: __m512i = _mm512_loadu_si512(from.cast());
+        asm!("vmovntdq zmmword ptr [{0}], {1}", in(reg) to, in(zmm_reg) line,
+            options(nostack, preserves_flags));
+    }
 }
 
 // SAFETY: to be called with an aligned `to` of 64 bytes and a readable `from`.
@@ -31,10 +35,9 @@ unsafe fn stream_128(from: *const u8, to: *mut u8) {
     for at in [0, 16, 32, 48] {
         // SAFETY: the caller's promise, for each quarter of the line.
         unsafe {
-            _mm_stream_si128(
-                to.add(at).cast::<__m128i>(),
-                _mm_loadu_si128(from.add(at).cast::<__m128i>()),
-            );
+            let quarter: __m128i = _mm_loadu_si128(from.add(at).cast());
+            asm!("movntdq xmmword ptr [{0}], {1}", in(reg) to.add(at), in(xmm_reg) quarter,
+                options(nostack, preserves_flags));
         }
     }
 }

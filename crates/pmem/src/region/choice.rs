@@ -38,6 +38,11 @@ impl Choice {
 
     /// What flushes, in the domains that store into the file.
     pub(super) fn backend(&self, options: &RegionOptions) -> Result<Backend, Error> {
+        let asked = options.emulation.and_then(|emulation| emulation.flush);
+        if asked.is_some_and(|instruction| !instruction.is_supported()) {
+            let what = "this processor does not have the flush instruction asked for";
+            return Err(Error::Unsupported { path: "".into(), what });
+        }
         match (self.domain, FlushInstruction::detect()) {
             (Domain::Flush, Some(instruction)) => Ok(match options.emulation {
                 None => Backend::Flush(instruction),

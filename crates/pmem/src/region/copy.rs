@@ -1,15 +1,16 @@
 //! How the bytes of a record get into the region.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::Backend;
 use super::Region;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::LINE;
+use crate::racy;
 
 impl Region {
     /// Writes the parts past the cache, whole lines at a time; head and tail through it.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(super) fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
         let mut line = [0_u8; LINE as usize];
         let mut filled = 0;
@@ -37,24 +38,24 @@ impl Region {
     }
 
     /// Stores a piece of one line, past the cache if it is all of the line.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     fn put_piece(&self, piece: &[u8], to: *mut u8) {
         if piece.len() == LINE as usize {
             // SAFETY: a piece of a whole line begins at the line; the range was checked.
             unsafe { crate::flush::stream_line(piece.as_ptr(), to) };
             return;
         }
-        // SAFETY: the range was checked, and is the caller's alone.
-        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len()) };
+        // SAFETY: the range was checked, and is the region's.
+        unsafe { racy::write(piece.as_ptr(), to, piece.len()) };
         if let Backend::Flush(instruction) = &self.backend {
             instruction.flush(to, piece.len() as u64);
         }
     }
 
     /// There is no flush domain here.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(miri, not(target_arch = "x86_64")))]
     pub(super) fn stream(&self, at: *mut u8, parts: &[&[u8]]) {
-        // SAFETY: the range was checked, and is the caller's alone.
+        // SAFETY: the range was checked, and is the region's.
         unsafe { copy_parts(at, parts) };
     }
 }
@@ -72,11 +73,11 @@ pub(super) fn overlaps(at: *const u8, len: usize, parts: &[&[u8]]) -> bool {
 /// Copies the parts one after another.
 ///
 /// # Safety
-/// There is room for all of them at `at`, none of them lies there, and nobody else uses it.
+/// There is room for all of them at `at`, in a region, and none of them lies there.
 pub(super) unsafe fn copy_parts(mut at: *mut u8, parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len()) };
+        unsafe { racy::write(part.as_ptr(), at, part.len()) };
         at = at.wrapping_add(part.len());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::choice::{Choice, choose};
 use super::format_lines::FormatLines;
-use super::{Backend, Media, Region, RegionOptions};
+use super::{Backend, File, Region, RegionOptions};
 use crate::format::{FLAG_EMULATED, HEADER_SIZE, MediaHeader};
 use crate::header::Slots;
 use crate::mapping::{Backing, Mapping, PAGE};
@@ -25,7 +25,7 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Held`] when somebody is creating the same pool,
-    /// [`Error::DiskFull`], [`Error::Io`]; what `format` says.
+    /// [`Error::DiskFull`], [`Error::Io`], [`Error::Oversize`]; what `format` says.
     pub fn create<E: From<Error>>(
         path: &Path,
         size: u64,
@@ -46,6 +46,7 @@ impl Region {
         options: &RegionOptions,
         format: impl FnOnce(Region) -> Result<R, E>,
     ) -> Result<Region, E> {
+        options.check_sizes(size)?;
         let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE);
         if options.disk.open(path).is_ok() {
             return Err(Error::Exists { path: path.to_owned() }.into());
@@ -131,7 +132,8 @@ fn draft_region(
         sync_policy: options.sync,
         emulated: choice.emulated,
         recovery: Duration::ZERO,
-        media: Some(Media { path: draft_path.to_owned(), header: Mutex::new(slots) }),
+        media: Some(File { path: draft_path.to_owned(), header: Mutex::new(slots) }),
+        growth: Mutex::default(),
     })
 }
 
@@ -160,8 +162,10 @@ fn write_lines(
     let mut runs = Runs::new(draft.as_ref(), "create.format_write");
     for line in lines.take() {
         if line >= HEADER_SIZE {
-            let bytes = region.bytes(line, LINE).map_err(|fault: Fault| Error::from(fault))?;
-            runs.put(line, bytes).map_err(|e| Error::io("write", draft_path, e))?;
+            let mut bytes = [0; LINE as usize];
+            let found = region.media_bytes(line, LINE);
+            found.map_err(|fault: Fault| Error::from(fault))?.copy_to(&mut bytes);
+            runs.put(line, &bytes).map_err(|e| Error::io("write", draft_path, e))?;
         }
     }
     runs.finish().map(drop).map_err(|e| Error::io("write", draft_path, e))

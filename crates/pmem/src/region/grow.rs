@@ -30,6 +30,7 @@ impl Region {
     }
 
     fn grow_memory(&self, size: u64) -> Result<(), Error> {
+        let _turn = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.size();
         if size > old {
             let from = old.next_multiple_of(PAGE);

@@ -81,7 +81,7 @@ impl Logged {
             .collect();
         let from = if self.log.pool_is_simulated() { 0 } else { whole };
         // SAFETY: the region has room for all parts at `at` (the caller checked), of which the
-        // first `from` bytes are left out; the space is the caller's alone.
+        // first `from` bytes are left out.
         unsafe { copy_parts(at.wrapping_add(from as usize), &rest) };
         self.note(offset + whole, len - whole);
         Ok(())

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::choice::{Choice, choose};
-use super::{Backend, Logged, Media, Region, RegionOptions};
+use super::{Backend, File, Logged, Region, RegionOptions};
 use crate::format::{FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, HEADER_SIZE, MediaHeader};
 use crate::header::Slots;
 use crate::log::{self, Pending};
-use crate::mapping::{Backing, Mapping, PAGE};
+use crate::mapping::{Backing, Mapping, PAGE, SIZE_MAX};
 use crate::runs::Runs;
 use crate::watched::WatchedFile;
 use crate::{DiskFile, Domain, Error};
@@ -28,7 +28,7 @@ impl Region {
     /// [`Error::Held`], [`Error::NotAPool`], [`Error::Damaged`], [`Error::Truncated`],
     /// [`Error::NewerVersion`], [`Error::UnknownFeatures`], [`Error::LogMissing`],
     /// [`Error::LogForeign`], [`Error::LogDamaged`], [`Error::EmulationLost`],
-    /// [`Error::Unsupported`], [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::Unsupported`], [`Error::Oversize`], [`Error::DiskFull`], [`Error::Io`].
     pub fn open(path: &Path, options: &RegionOptions) -> Result<Region, Error> {
         Region::open_checked(path, options, |_| Ok(()))
     }
@@ -43,6 +43,7 @@ impl Region {
         options: &RegionOptions,
         check: impl FnOnce(&Region) -> Result<(), E>,
     ) -> Result<Region, E> {
+        options.check_sizes(0)?;
         let io = |action, e: io::Error| Error::io(action, path, e);
         let file = options.disk.open(path).map_err(|e| io("open", e))?;
         if !file.lock().map_err(|e| io("lock", e))? {
@@ -90,7 +91,8 @@ impl Region {
             sync_policy: options.sync,
             emulated: choice.emulated,
             recovery: began.elapsed(),
-            media: Some(Media { path: path.to_owned(), header: Mutex::new(slots) }),
+            media: Some(File { path: path.to_owned(), header: Mutex::new(slots) }),
+            growth: Mutex::default(),
         })
     }
 
@@ -200,6 +202,7 @@ impl Place<'_> {
             emulated: choice.emulated,
             recovery: Duration::ZERO,
             media: None,
+            growth: Mutex::default(),
         };
         check(&region)?;
         Ok((old, pending))
@@ -291,7 +294,7 @@ fn check_header(header: &MediaHeader, file: &dyn DiskFile, path: &Path) -> Resul
         return Err(Error::UnknownFeatures { path: path.to_owned(), bits: unknown });
     }
     let size = header.size.get();
-    if !size.is_multiple_of(PAGE) || !(2 * HEADER_SIZE..=1 << 56).contains(&size) {
+    if !size.is_multiple_of(PAGE) || !(2 * HEADER_SIZE..=SIZE_MAX).contains(&size) {
         return Err(Error::Damaged { path: path.to_owned(), what: "impossible size" });
     }
     let len = file.len().map_err(|e| Error::io("measure", path, e))?;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::{Disk, DomainRequest, Emulation, Observer, OsDisk, SyncPolicy};
+use crate::mapping::SIZE_MAX;
+use crate::{Disk, DomainRequest, Emulation, Error, Observer, OsDisk, SyncPolicy};
 
 /// How a region is created or opened.
 #[derive(Clone)]
@@ -11,9 +12,10 @@ pub struct RegionOptions {
     pub domain: DomainRequest,
     /// What a sync waits for in the `logged` domain.
     pub sync: SyncPolicy,
-    /// Address space reserved: the region never grows beyond this many bytes.
+    /// Address space reserved: the region never grows beyond this many bytes. More than
+    /// [`SIZE_MAX`](crate::SIZE_MAX) counts as that, more than the system gives as what it gives.
     pub size_max: u64,
-    /// Capacity of the redo log, in bytes.
+    /// Capacity of the redo log, in bytes; at most [`SIZE_MAX`](crate::SIZE_MAX).
     pub log_size: u64,
     /// Watches the region.
     pub observer: Option<Arc<dyn Observer>>,
@@ -29,6 +31,16 @@ pub struct RegionOptions {
     pub private_max: u64,
     /// A slower medium than there is, in the `flush` domain: for experiments only.
     pub emulation: Option<Emulation>,
+}
+
+impl RegionOptions {
+    /// Whether a region of `size` bytes, and a log of the size that is asked for, can be.
+    pub(super) fn check_sizes(&self, size: u64) -> Result<(), Error> {
+        match size.max(self.log_size) {
+            0..=SIZE_MAX => Ok(()),
+            size => Err(Error::Oversize { size, size_max: SIZE_MAX }),
+        }
+    }
 }
 
 impl Default for RegionOptions {

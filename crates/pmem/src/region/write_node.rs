@@ -6,6 +6,9 @@ use zerocopy::IntoBytes;
 use super::{Backend, Region};
 use crate::{Counters, Error, HEADER_SIZE, LINE};
 
+/// Lines that a node has at most: there is a bit for each.
+const LINES_MAX: usize = u64::BITS as usize;
+
 /// A cache line.
 pub type LineWords = [u64; (LINE / 8) as usize];
 
@@ -14,7 +17,8 @@ impl Region {
     /// lies at `offset`.
     ///
     /// # Errors
-    /// As of [`write`](Region::write), and [`Error::Fault`] when `offset` is not that of a line.
+    /// As of [`write`](Region::write), and [`Error::Fault`] when `offset` is not that of a line, or there are more
+    /// than 64 lines.
     #[inline]
     pub fn write_node(
         &self,
@@ -29,11 +33,14 @@ impl Region {
             return Err(self.fault(offset, len).into());
         }
         debug_assert!(self.may_store(), "a record outside a section");
+        if lines.len() > LINES_MAX {
+            return Err(self.fault(offset, len).into());
+        }
         let at = self.range(offset, len)?;
         let which = which & low_bits(lines.len());
         let is_apart = !super::copy::overlaps(at, len as usize, &[lines.as_bytes()]);
         match &self.backend {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             Backend::Flush(_) | Backend::Eadr if self.observer.is_none() && is_apart => {
                 let count = u64::from(which.count_ones());
                 Counters::stored(count * LINE);
@@ -41,7 +48,7 @@ impl Region {
                 for (number, line) in lines.iter().enumerate() {
                     if which >> number & 1 == 1 {
                         let to = at.wrapping_add(number * LINE as usize);
-                        // SAFETY: the range was checked, and begins at a line; it is the caller's alone.
+                        // SAFETY: the range was checked, and begins at a line; it is the region's.
                         unsafe { crate::flush::stream_line(line.as_ptr().cast(), to) };
                     }
                 }

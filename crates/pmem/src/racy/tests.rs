@@ -1,0 +1,97 @@
+//! Both implementations, against slices.
+
+use std::cmp::Ordering;
+
+use super::*;
+
+const SIZES: usize = 300;
+
+/// Bytes that begin at a word, with `shift` of them before those that count.
+fn range(words: &[u64], shift: usize) -> *const u8 {
+    words.as_ptr().cast::<u8>().wrapping_add(shift)
+}
+
+/// An implementation.
+struct Access {
+    read: unsafe fn(*const u8, *mut u8, usize),
+    write: unsafe fn(*const u8, *mut u8, usize),
+    equals: unsafe fn(*const u8, &[u8]) -> bool,
+    mismatch: unsafe fn(*const u8, &[u8]) -> Option<Mismatch>,
+    load_byte: unsafe fn(*const u8) -> u8,
+}
+
+fn each() -> [Access; 2] {
+    use super::portable as p;
+    [
+        Access { read, write, equals, mismatch, load_byte },
+        Access {
+            read: p::read,
+            write: p::write,
+            equals: p::equals,
+            mismatch: p::mismatch,
+            load_byte: p::load_byte,
+        },
+    ]
+}
+
+fn lens() -> impl Iterator<Item = usize> {
+    let most = if cfg!(miri) { 40 } else { SIZES };
+    (0..most).chain([1023, 1024, 1025, 5000])
+}
+
+#[test]
+fn a_copy_is_exactly_what_was_there() {
+    for access in each() {
+        for len in lens() {
+            for shift in [0, 1, 3, 7] {
+                let source: Vec<u8> = (0..len).map(|i| (i * 7 + shift) as u8).collect();
+                let mut words = vec![!0_u64; (shift + len).div_ceil(8) + 2];
+                let to = words.as_mut_ptr().cast::<u8>().wrapping_add(shift);
+                let mut copy = vec![0xee; len + 2];
+                // SAFETY: `words` has room for `shift + len` bytes, `copy` for `len` behind the first.
+                unsafe {
+                    (access.write)(source.as_ptr(), to, len);
+                    (access.read)(to, copy.as_mut_ptr().add(1), len);
+                    if len > 0 {
+                        assert_eq!((access.load_byte)(to), source[0]);
+                    }
+                }
+                assert_eq!(copy[1..=len], source);
+                assert_eq!((copy[0], copy[len + 1]), (0xee, 0xee));
+                let all: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                assert_eq!(all[shift..shift + len], source);
+                let around = [&all[..shift], &all[shift + len..]];
+                assert!(around.concat().iter().all(|byte| *byte == 0xff), "{len} {shift}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_byte_that_differs_is_found() {
+    for access in each() {
+        for len in lens() {
+            let mut words = vec![0_u64; len.div_ceil(8) + 2];
+            let plain: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let at = words.as_mut_ptr().cast::<u8>().wrapping_add(3);
+            // SAFETY: `words` has room for `3 + len` bytes.
+            unsafe {
+                (access.write)(plain.as_ptr(), at, len);
+                let at = range(&words, 3);
+                assert!((access.equals)(at, &plain), "{len}");
+                assert_eq!((access.mismatch)(at, &plain), None);
+                for index in (0..len).step_by(if len > SIZES { 97 } else { 1 }) {
+                    let mut other = plain.clone();
+                    other[index] ^= 0x80;
+                    // A later difference must not be taken for the first.
+                    other[len - 1] = !plain[len - 1];
+                    let byte = plain[index];
+                    assert!(!(access.equals)(at, &other), "{len} {index}");
+                    assert_eq!((access.mismatch)(at, &other), Some(Mismatch { index, byte }));
+                    assert_eq!(plain[..].cmp(&other), byte.cmp(&other[index]));
+                    assert_ne!(byte.cmp(&other[index]), Ordering::Equal);
+                }
+            }
+        }
+    }
+}

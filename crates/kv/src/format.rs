@@ -1,70 +1,74 @@
 //! What the store itself has on media: its root and the entries of the catalogue.
 
-use tembo_pmem::Word;
+use tembo_pmem::{Word, media};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The root of a store, named by [`ROOT_SLOT`] of the pool.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct StoreRoot {
-    /// [`STORE_MAGIC`].
-    pub(crate) magic: Word,
-    /// Object of the root cell of the catalogue.
-    pub(crate) catalogue: Word,
-    /// No version above it has been used. Raised in steps; open goes on above it.
-    pub(crate) version_limit: Word,
-    /// Everything since this version is kept, with [`WINDOW_FIXED`] if the window does not move on; 0: there is
-    /// no such window.
-    pub(crate) window_from: Word,
-    /// How many versions a window keeps that moves on; 0: it does not. Of a fixed one it says nothing.
-    pub(crate) window_count: Word,
-    /// Versions above it ...
-    pub(crate) void_from: Word,
-    /// ... up to and including it were rolled back, some of them; 0: none. Dead intervals can say more.
-    pub(crate) void_to: Word,
-    pub(crate) reserved: Word,
-    pub(crate) lanes: [Lane; LANE_COUNT],
-    pub(crate) dead: [DeadSlot; DEAD_COUNT],
-    pub(crate) snapshots: [SnapshotSlot; SNAPSHOT_COUNT],
+media! {
+    /// The root of a store, named by [`ROOT_SLOT`] of the pool.
+    #[derive(Debug)]
+    pub(crate) struct StoreRoot {
+        /// [`STORE_MAGIC`].
+        pub(crate) magic: Word,
+        /// Object of the root cell of the catalogue.
+        pub(crate) catalogue: Word,
+        /// No version above it has been used. Raised in steps; open goes on above it.
+        pub(crate) version_limit: Word,
+        /// Everything since this version is kept, with [`WINDOW_FIXED`] if the window does not move on; 0: there is
+        /// no such window.
+        pub(crate) window_from: Word,
+        /// How many versions a window keeps that moves on; 0: it does not. Of a fixed one it says nothing.
+        pub(crate) window_count: Word,
+        /// Versions above it ...
+        pub(crate) void_from: Word,
+        /// ... up to and including it were rolled back, some of them; 0: none. Dead intervals can say more.
+        pub(crate) void_to: Word,
+        pub(crate) reserved: Word,
+        pub(crate) lanes: [Lane; LANE_COUNT],
+        pub(crate) dead: [DeadSlot; DEAD_COUNT],
+        pub(crate) snapshots: [SnapshotSlot; SNAPSHOT_COUNT],
+    }
 }
 
 /// In [`StoreRoot::window_from`], so that one word makes a window a fixed one, or one that moves on.
 pub(crate) const WINDOW_FIXED: u64 = 1 << 63;
 
-/// A lane's commit word, alone in its line.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Lane {
-    /// Grouped stamps of this lane are committed up to this version, unless dead.
-    pub(crate) committed: Word,
-    pub(crate) reserved: [Word; 7],
+media! {
+    /// A lane's commit word, alone in its line.
+    #[derive(Debug)]
+    pub(crate) struct Lane {
+        /// Grouped stamps of this lane are committed up to this version, unless dead.
+        pub(crate) committed: Word,
+        pub(crate) reserved: [Word; 7],
+    }
 }
 
-/// A dead interval: half a line; `kind` is stored last, and vouches for the others.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct DeadSlot {
-    /// Versions above it ...
-    pub(crate) from: Word,
-    /// ... up to and including it ...
-    pub(crate) to: Word,
-    pub(crate) reserved: Word,
-    /// ... are void: 0 none (an empty slot), [`KIND_ALL`] all, else grouped ones of lane `kind - 1`.
-    pub(crate) kind: Word,
+media! {
+    /// A dead interval: half a line; `kind` is stored last, and vouches for the others.
+    #[derive(Debug)]
+    pub(crate) struct DeadSlot {
+        /// Versions above it ...
+        pub(crate) from: Word,
+        /// ... up to and including it ...
+        pub(crate) to: Word,
+        pub(crate) reserved: Word,
+        /// ... are void: 0 none (an empty slot), [`KIND_ALL`] all, else grouped ones of lane `kind - 1`.
+        pub(crate) kind: Word,
+    }
 }
 
-/// A named snapshot: one line; `len` is stored last, and vouches for the name. Not in the catalogue,
-/// since a rollback must not bring back a name whose version has been given up.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct SnapshotSlot {
-    /// The version that is kept; changes in one store when the name is given again.
-    pub(crate) version: Word,
-    /// The name's bytes, padded with zeros.
-    pub(crate) name: [Word; SNAPSHOT_NAME_SIZE / 8],
-    /// Length of the name plus 1; 0: an empty slot.
-    pub(crate) len: Word,
+media! {
+    /// A named snapshot: one line; `len` is stored last, and vouches for the name. Not in the catalogue,
+    /// since a rollback must not bring back a name whose version has been given up.
+    #[derive(Debug)]
+    pub(crate) struct SnapshotSlot {
+        /// The version that is kept; changes in one store when the name is given again.
+        pub(crate) version: Word,
+        /// The name's bytes, padded with zeros.
+        pub(crate) name: [Word; SNAPSHOT_NAME_SIZE / 8],
+        /// Length of the name plus 1; 0: an empty slot.
+        pub(crate) len: Word,
+    }
 }
 
 pub(crate) const SNAPSHOT_COUNT: usize = 64;

@@ -109,7 +109,7 @@ mod tests {
         let elapsed = start.elapsed();
         let cost = Counters::thread() - before;
         assert_eq!((cost.lines, cost.fences), (10, 1));
-        assert_eq!(region.bytes(8192, 640).unwrap(), [7; 640]);
+        assert_eq!(region.media_bytes(8192, 640).unwrap().to_vec(), [7; 640]);
         // A lower bound is not a matter of speed.
         assert!(elapsed.as_micros() >= 1_250, "{elapsed:?}");
     }

@@ -184,7 +184,8 @@ impl Mapping {
     /// Says that pages are to be large in `from..to`, as far as whole ones lie there. A hint, which the
     /// system may refuse: then they are small.
     pub(crate) fn want_large_pages(&self, from: u64, to: u64) {
-        let (from, to) = (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        let (from, to) =
+            (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
         self.advise(from, to, Advice::LinuxHugepage);
     }
 
@@ -192,7 +193,8 @@ impl Mapping {
     /// whoever touches them meanwhile waits. A hint: systems before Linux 6.1 do not know it, and of files
     /// only those in memory can have large pages.
     pub(crate) fn make_large_pages(&self, from: u64, to: u64) {
-        let (from, to) = (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        let (from, to) =
+            (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
         if from < to && to <= self.reserved {
             let at = self.base.as_ptr().wrapping_add(from as usize).cast();
             // Of libc, for want of it in rustix.

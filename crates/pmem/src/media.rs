@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod bytes;
+mod format;
 mod word;
 
 pub use bytes::MediaBytes;
@@ -32,6 +33,7 @@ pub use word::Word;
     message = "`{Self}` cannot be lent out of a region",
     note = "declare a struct of `Word`s with `tembo_pmem::media!`, or copy bytes with `Region::media_bytes`"
 )]
+// SAFETY: what an implementation promises stands above; `media!` shows it of each.
 pub unsafe trait Media: Sync {}
 
 // SAFETY: an atomic, of which every bit pattern is valid.
@@ -39,56 +41,3 @@ unsafe impl Media for Word {}
 
 // SAFETY: as of its elements; an array has no other bytes.
 unsafe impl<T: Media, const N: usize> Media for [T; N] {}
-
-/// Declares a struct of words on media, in the order of its fields: `#[repr(C)]`, [`Media`]. Other fields than
-/// `Media` ones do not compile:
-///
-/// ```
-/// #![forbid(unsafe_code)]
-/// tembo_pmem::media! {
-///     /// An entry.
-///     #[derive(Debug)]
-///     pub struct Entry {
-///         /// Stored last.
-///         pub version: tembo_pmem::Word,
-///         value: [tembo_pmem::Word; 3],
-///     }
-/// }
-/// assert_eq!(size_of::<Entry>(), 32);
-/// ```
-/// ```compile_fail,E0277
-/// tembo_pmem::media! { struct Entry { version: tembo_pmem::Word, value: u64 } }
-/// ```
-/// ```compile_fail,E0080
-/// tembo_pmem::media! { #[repr(align(64))] struct Entry { version: tembo_pmem::Word } }
-/// ```
-#[macro_export]
-macro_rules! media {
-    ($(
-        $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident {
-            $( $(#[$field_attribute:meta])* $field_visibility:vis $field:ident : $type:ty ),* $(,)?
-        }
-    )*) => {$(
-        $(#[$attribute])*
-        #[repr(C)]
-        $visibility struct $name {
-            $( $(#[$field_attribute])* $field_visibility $field: $type ),*
-        }
-
-        const _: () = {
-            // Takes the struct as it is, whatever an attribute has made of it: there are no other fields, and
-            // each is `Media`.
-            fn all_fields_are_media(value: &$name) {
-                fn is_media<T: $crate::Media>(_: &T) {}
-                let $name { $($field),* } = value;
-                $( is_media($field); )*
-            }
-            let _ = all_fields_are_media;
-            assert!(align_of::<$name>() == align_of::<$crate::Word>());
-
-            // SAFETY: its fields are `Media`, as shown above, and it has no others; its alignment is theirs.
-            unsafe impl $crate::Media for $name {}
-        };
-    )*};
-}

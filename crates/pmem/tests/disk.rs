@@ -62,7 +62,7 @@ fn image(region: &Region) -> Image {
         region.words(HEADER_SIZE, (WORDS / 8) as usize).unwrap().iter().map(|w| w.load()).collect();
     let linked = words[1];
     let large = (linked != 0).then(|| {
-        let bytes = region.bytes(LARGE, LARGE_LEN as u64).unwrap();
+        let bytes = region.media_bytes(LARGE, LARGE_LEN as u64).unwrap().to_vec();
         assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a linked record is whole");
         assert_eq!(u64::from(bytes[0]), linked, "a linked record is the one that was linked");
         bytes[0]

@@ -184,12 +184,12 @@ fn large_records_go_beside_the_log() {
             region.checkpoint().unwrap();
         }
         region.sync().unwrap();
-        assert_eq!(region.bytes(at, 100_000).unwrap(), record);
+        assert_eq!(region.media_bytes(at, 100_000).unwrap().to_vec(), record);
     }
     assert!(region.report().log_bytes_written < 200_000);
     drop(region);
     let region = Region::open(&path, &options).unwrap();
-    assert!(region.bytes(at, 100_000).unwrap().iter().all(|byte| *byte == 4));
+    assert!(region.media_bytes(at, 100_000).unwrap().to_vec().iter().all(|byte| *byte == 4));
     assert_eq!(get(&region, 3), 3);
     drop(region);
     remove(&path);

@@ -99,7 +99,7 @@ impl Model {
     }
 
     fn check_large(&self, region: &Region) {
-        let bytes = region.bytes(LARGE, LARGE_LEN).unwrap();
+        let bytes = region.media_bytes(LARGE, LARGE_LEN).unwrap().to_vec();
         assert!(bytes.iter().all(|byte| *byte == self.large));
     }
 

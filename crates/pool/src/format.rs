@@ -1,7 +1,7 @@
 //! What a pool has on media: the superblock. Everything else is chunks, without any allocation
 //! metadata. See `docs/formats/superblock.md`.
 
-use tembo_pmem::{HEADER_SIZE, LINE, Word};
+use tembo_pmem::{HEADER_SIZE, LINE, Word, media};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -43,20 +43,20 @@ pub(crate) struct Label {
     pub(crate) reserved: [u8; 16],
 }
 
-/// The superblock. What changes is a word; the three sealed ones (see [`seal`]) share a line.
-#[derive(FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Superblock {
-    pub(crate) label: [Word; 8],
-    /// Sealed: how often the pool has been opened.
-    pub(crate) generation: Word,
-    /// Sealed: pages of 4 KiB in the pool.
-    pub(crate) size: Word,
-    /// Sealed: pages of 4 KiB below which space may have been handed out.
-    pub(crate) frontier: Word,
-    pub(crate) reserved: [Word; 5],
-    pub(crate) roots: [Word; ROOT_COUNT],
-    pub(crate) reserved_tail: [Word; 480],
+media! {
+    /// The superblock. What changes is a word; the three sealed ones (see [`seal`]) share a line.
+    pub(crate) struct Superblock {
+        pub(crate) label: [Word; 8],
+        /// Sealed: how often the pool has been opened.
+        pub(crate) generation: Word,
+        /// Sealed: pages of 4 KiB in the pool.
+        pub(crate) size: Word,
+        /// Sealed: pages of 4 KiB below which space may have been handed out.
+        pub(crate) frontier: Word,
+        pub(crate) reserved: [Word; 5],
+        pub(crate) roots: [Word; ROOT_COUNT],
+        pub(crate) reserved_tail: [Word; 480],
+    }
 }
 
 const _: () = {

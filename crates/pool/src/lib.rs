@@ -14,7 +14,7 @@
 //!     Ok(())
 //! })?;
 //! drop(section);
-//! assert_eq!(pool.region().bytes(object.offset(), 5)?, b"hello");
+//! assert_eq!(pool.region().media_bytes(object.offset(), 5)?.to_vec(), b"hello");
 //! # Ok::<(), Error>(())
 //! ```
 

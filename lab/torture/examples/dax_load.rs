@@ -49,7 +49,7 @@ fn probe(folder: &Path) -> Outcome {
     region.fence("probe.fence");
     drop(region);
     let region = Region::open(&path, &options)?;
-    if region.bytes(1 << 20, bytes.len() as u64)? != bytes {
+    if !region.media_bytes(1 << 20, bytes.len() as u64)?.eq_bytes(&bytes) {
         return Err("what was stored is not there".into());
     }
     let report = region.report();

@@ -56,14 +56,14 @@ fn found(pool: &Pool, slot: usize) -> Result<Option<(Object, [u64; 3])>, String>
         return Ok(None);
     }
     pool.valid(object).map_err(text)?;
-    let bytes = |len| pool.region().bytes(object.offset(), len).map_err(text);
+    let bytes = |len| pool.region().media_bytes(object.offset(), len).map_err(text);
     let mut header = [0; 3];
-    for (word, bytes) in header.iter_mut().zip(bytes(HEADER)?.as_chunks().0) {
+    for (word, bytes) in header.iter_mut().zip(bytes(HEADER)?.to_vec().as_chunks().0) {
         *word = u64::from_le_bytes(*bytes);
     }
     let [len, serial, generation] = header;
     expect((HEADER..=object.size()).contains(&len), "an object is not as long as it says")?;
-    expect(bytes(len)? == content(len, serial, generation), "an object is not whole")?;
+    expect(bytes(len)?.eq_bytes(&content(len, serial, generation)), "an object is not whole")?;
     Ok(Some((object, header)))
 }
 

@@ -1,6 +1,6 @@
 //! Byte layout is declared in one place a crate.
 //!
-//! Rule: `#[repr(C…)]` and `#[repr(packed…)]` stand only in files named `format.rs`
+//! Rule: `#[repr(C…)]`, `#[repr(packed…)]` and `pmem`'s `media! { … }` stand only in files named `format.rs`
 //! (`repr(transparent)`, which `pmem`'s `Word` has, lays out nothing). Tests are exempt.
 
 use super::{Finding, Tree};
@@ -9,13 +9,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in tree.sources.iter().filter(|source| source.stem() != "format") {
         for (index, token) in source.tokens.iter().enumerate() {
-            let Some(close) = source.tokens.get(index + 1).and_then(|open| open.close) else {
-                continue;
-            };
-            let lays_out = source.matches(index, &["repr", "("])
-                && source.tokens[index..close]
-                    .iter()
-                    .any(|token| token.text == "C" || token.text == "packed");
+            let close = source.tokens.get(index + 1).and_then(|open| open.close);
+            let has_repr = source.matches(index, &["repr", "("])
+                && close.is_some_and(|close| {
+                    let mut inside = source.tokens[index..close].iter();
+                    inside.any(|token| token.text == "C" || token.text == "packed")
+                });
+            let lays_out = has_repr || source.matches(index, &["media", "!", "{"]);
             if lays_out && !source.is_test(token.line) {
                 findings.push(Finding {
                     path: source.path.clone(),
@@ -46,5 +46,7 @@ mod tests {
     fn bad() {
         let text = "#[repr(C, align(64))]\nstruct S {}\n#[repr(packed)]\nstruct P;\n";
         assert_eq!(lines(&check(&Tree::of(&[("crates/pool/src/pool.rs", text)]))), [1, 3]);
+        let text = "media! {\n    struct S { word: Word }\n}\n";
+        assert_eq!(lines(&check(&Tree::of(&[("crates/pool/src/pool.rs", text)]))), [1]);
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes and their bounds as they stand on media.
 
-use tembo_pmem::Word;
+use tembo_pmem::{Word, media};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Head of the record of a node's bounds; the bytes of the low key, the high key and the
@@ -22,44 +22,46 @@ pub(crate) const UNBOUNDED: u32 = u32::MAX;
 pub(crate) const BOUNDS_HEADER: u64 = size_of::<BoundsHeader>() as u64;
 const _: () = assert!(BOUNDS_HEADER == 16);
 
-/// Head of a node: one cache line, written before the node is published. Later only the two words of the
-/// root chain change, while the node becomes the root, and `death`, when it is replaced.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct NodeHeader {
-    /// [`NODE_MAGIC`] in the high half, then prefix length (16 bits), capacity (8), guarded (1)
-    /// and level (7).
-    pub(crate) shape: Word,
-    /// Stamp of the version that made the node.
-    pub(crate) birth: Word,
-    /// Object of the bounds record, 0 for a node without bounds.
-    pub(crate) bounds: Word,
-    /// Stamp since which the node is the root.
-    pub(crate) root_since: Word,
-    /// Object of the root before, for readers of older versions.
-    pub(crate) older_root: Word,
-    /// Stamp of the version that replaced the node; 0: none. It ends every entry that has no end.
-    pub(crate) death: Word,
-    pub(crate) reserved: [Word; 2],
+media! {
+    /// Head of a node: one cache line, written before the node is published. Later only the two words of the
+    /// root chain change, while the node becomes the root, and `death`, when it is replaced.
+    #[derive(Debug)]
+    pub(crate) struct NodeHeader {
+        /// [`NODE_MAGIC`] in the high half, then prefix length (16 bits), capacity (8), guarded (1)
+        /// and level (7).
+        pub(crate) shape: Word,
+        /// Stamp of the version that made the node.
+        pub(crate) birth: Word,
+        /// Object of the bounds record, 0 for a node without bounds.
+        pub(crate) bounds: Word,
+        /// Stamp since which the node is the root.
+        pub(crate) root_since: Word,
+        /// Object of the root before, for readers of older versions.
+        pub(crate) older_root: Word,
+        /// Stamp of the version that replaced the node; 0: none. It ends every entry that has no end.
+        pub(crate) death: Word,
+        pub(crate) reserved: [Word; 2],
+    }
 }
 
 pub(crate) const NODE_MAGIC: u32 = u32::from_le_bytes(*b"CDDS");
 pub(crate) const NODE_HEADER: u64 = size_of::<NodeHeader>() as u64;
 const _: () = assert!(NODE_HEADER == 64);
 
-/// An entry: half a cache line, so that none straddles two. `start` is stored last, so by the order
-/// of stores within a line a durable `start` vouches for the other words.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Entry {
-    /// The eight key bytes after the node's prefix, big-endian, padded with zeros.
-    pub(crate) head: Word,
-    /// Object of the record (leaf) or child (inner); in a leaf the key's fingerprint above it.
-    pub(crate) target: Word,
-    /// Stamp of the version that ended the entry; 0: none.
-    pub(crate) end: Word,
-    /// Stamp of the version that began the entry; 0: the slot is empty.
-    pub(crate) start: Word,
+media! {
+    /// An entry: half a cache line, so that none straddles two. `start` is stored last, so by the order
+    /// of stores within a line a durable `start` vouches for the other words.
+    #[derive(Debug)]
+    pub(crate) struct Entry {
+        /// The eight key bytes after the node's prefix, big-endian, padded with zeros.
+        pub(crate) head: Word,
+        /// Object of the record (leaf) or child (inner); in a leaf the key's fingerprint above it.
+        pub(crate) target: Word,
+        /// Stamp of the version that ended the entry; 0: none.
+        pub(crate) end: Word,
+        /// Stamp of the version that began the entry; 0: the slot is empty.
+        pub(crate) start: Word,
+    }
 }
 
 pub(crate) const ENTRY_SIZE: u64 = size_of::<Entry>() as u64;
@@ -89,15 +91,16 @@ pub(crate) fn shape(level: u8, capacity: usize, prefix_len: u16, guarded: bool) 
         | u64::from(level)
 }
 
-/// The durable cell that a tree hangs on: one cache line.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct RootCell {
-    /// Object of the root node.
-    pub(crate) root: Word,
-    /// [`CELL_MAGIC`].
-    pub(crate) magic: Word,
-    pub(crate) reserved: [Word; 6],
+media! {
+    /// The durable cell that a tree hangs on: one cache line.
+    #[derive(Debug)]
+    pub(crate) struct RootCell {
+        /// Object of the root node.
+        pub(crate) root: Word,
+        /// [`CELL_MAGIC`].
+        pub(crate) magic: Word,
+        pub(crate) reserved: [Word; 6],
+    }
 }
 
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"CDDSCELL");

@@ -154,7 +154,7 @@ impl Cdds {
         let mut items = Vec::with_capacity(step.order.len() + 1);
         for slot in step.order.iter() {
             let object = Object::from_bits(step.node.entry(slot)?.target.load());
-            prefetch(self.forest.region().get::<u64>(object.offset())?);
+            prefetch(self.forest.region().get::<tembo_pmem::Word>(object.offset())?);
         }
         for slot in step.order.iter().filter(|&slot| except.iter().all(|other| other != slot)) {
             let seen = step.node.seen(slot)?;

@@ -2,25 +2,26 @@
 
 use std::mem::offset_of;
 
-use tembo_pmem::Word;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use tembo_pmem::{Word, media};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Head of a leaf: one cache line. Shape and low key are written before the leaf is linked and never
-/// change.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct LeafHeader {
-    /// [`LEAF_MAGIC`] in the high half, then the prefix length and the length of the low key, 16
-    /// bits each.
-    pub(crate) shape: Word,
-    /// Object of the next leaf, 0: the last. Stored once by each split and merge.
-    pub(crate) next: Word,
-    /// Object of the first history leaf, 0: none.
-    pub(crate) older: Word,
-    /// Versions that the deltas of elements are counted from.
-    pub(crate) bases: [Word; 2],
-    /// The low key's bytes if they fit in, else the object of a record that has it as its key.
-    pub(crate) low: [Word; 3],
+media! {
+    /// Head of a leaf: one cache line. Shape and low key are written before the leaf is linked and never
+    /// change.
+    #[derive(Debug)]
+    pub(crate) struct LeafHeader {
+        /// [`LEAF_MAGIC`] in the high half, then the prefix length and the length of the low key, 16
+        /// bits each.
+        pub(crate) shape: Word,
+        /// Object of the next leaf, 0: the last. Stored once by each split and merge.
+        pub(crate) next: Word,
+        /// Object of the first history leaf, 0: none.
+        pub(crate) older: Word,
+        /// Versions that the deltas of elements are counted from.
+        pub(crate) bases: [Word; 2],
+        /// The low key's bytes if they fit in, else the object of a record that has it as its key.
+        pub(crate) low: [Word; 3],
+    }
 }
 
 pub(crate) const LEAF_MAGIC: u32 = u32::from_le_bytes(*b"NVTL");
@@ -29,27 +30,29 @@ pub(crate) const HEADER_SIZE: u64 = size_of::<LeafHeader>() as u64;
 pub(crate) const LOW_INLINE: usize = 24;
 const _: () = assert!(HEADER_SIZE == 64 && size_of::<[Word; 3]>() == LOW_INLINE);
 
-/// Three elements in a cache line, each of which becomes valid by its meta bits, stored last: by the
-/// order of stores within a line they vouch for the rest.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Line {
-    pub(crate) pairs: [Pair; SLOTS_PER_LINE],
-    /// Meta bits (32) of the first element and, above them, of the second.
-    pub(crate) metas: Word,
-    /// Meta bits of the third and, above them, ten bits of shape for each.
-    pub(crate) meta_and_shapes: Word,
+media! {
+    /// Three elements in a cache line, each of which becomes valid by its meta bits, stored last: by the
+    /// order of stores within a line they vouch for the rest.
+    #[derive(Debug)]
+    pub(crate) struct Line {
+        pub(crate) pairs: [Pair; SLOTS_PER_LINE],
+        /// Meta bits (32) of the first element and, above them, of the second.
+        pub(crate) metas: Word,
+        /// Meta bits of the third and, above them, ten bits of shape for each.
+        pub(crate) meta_and_shapes: Word,
+    }
 }
 
-/// The key word and the payload word of an element.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Pair {
-    /// The key's bytes after the leaf's prefix, big-endian, padded with zeros; the first eight.
-    pub(crate) key: Word,
-    /// The value's bytes, or the object of a record of key and value with the key's fingerprint
-    /// above it.
-    pub(crate) payload: Word,
+media! {
+    /// The key word and the payload word of an element.
+    #[derive(Debug)]
+    pub(crate) struct Pair {
+        /// The key's bytes after the leaf's prefix, big-endian, padded with zeros; the first eight.
+        pub(crate) key: Word,
+        /// The value's bytes, or the object of a record of key and value with the key's fingerprint
+        /// above it.
+        pub(crate) payload: Word,
+    }
 }
 
 pub(crate) const SLOTS_PER_LINE: usize = 3;
@@ -80,27 +83,29 @@ pub(crate) const SHAPE_ODD: u32 = 1 << 8;
 /// A length that says: longer than a word, look into the record.
 pub(crate) const SHAPE_LONG: u32 = 0xf;
 
-/// An entry of a history leaf, which is written once and holds what old versions need: half a line.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct OldEntry {
-    /// As in the leaf that the history belongs to.
-    pub(crate) pair: Pair,
-    /// The whole stamp; 0: no entry.
-    pub(crate) stamp: Word,
-    /// The shape, and [`META_REMOVED`].
-    pub(crate) shape: Word,
+media! {
+    /// An entry of a history leaf, which is written once and holds what old versions need: half a line.
+    #[derive(Debug)]
+    pub(crate) struct OldEntry {
+        /// As in the leaf that the history belongs to.
+        pub(crate) pair: Pair,
+        /// The whole stamp; 0: no entry.
+        pub(crate) stamp: Word,
+        /// The shape, and [`META_REMOVED`].
+        pub(crate) shape: Word,
+    }
 }
 
-/// Head of a history leaf: one cache line; entries follow.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct HistoryHeader {
-    /// [`HISTORY_MAGIC`] in the high half.
-    pub(crate) shape: Word,
-    /// Object of the next history leaf, 0: none.
-    pub(crate) older: Word,
-    pub(crate) reserved: [Word; 6],
+media! {
+    /// Head of a history leaf: one cache line; entries follow.
+    #[derive(Debug)]
+    pub(crate) struct HistoryHeader {
+        /// [`HISTORY_MAGIC`] in the high half.
+        pub(crate) shape: Word,
+        /// Object of the next history leaf, 0: none.
+        pub(crate) older: Word,
+        pub(crate) reserved: [Word; 6],
+    }
 }
 
 pub(crate) const HISTORY_MAGIC: u32 = u32::from_le_bytes(*b"NVTH");
@@ -112,19 +117,20 @@ pub(crate) fn old_entries_in(node_size: u64) -> usize {
     (node_size.saturating_sub(HEADER_SIZE) / OLD_ENTRY_SIZE) as usize
 }
 
-/// The durable cell of a tree: one cache line.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(crate) struct TreeCell {
-    /// Object of the first leaf; never changes.
-    pub(crate) first: Word,
-    /// [`CELL_MAGIC`].
-    pub(crate) magic: Word,
-    /// Object of the hint's directory, 0: there is no hint. Stored after `hint_check`, in one line.
-    pub(crate) hint: Word,
-    /// Bytes of the directory (the high half) and their CRC-32C.
-    pub(crate) hint_check: Word,
-    pub(crate) reserved: [Word; 4],
+media! {
+    /// The durable cell of a tree: one cache line.
+    #[derive(Debug)]
+    pub(crate) struct TreeCell {
+        /// Object of the first leaf; never changes.
+        pub(crate) first: Word,
+        /// [`CELL_MAGIC`].
+        pub(crate) magic: Word,
+        /// Object of the hint's directory, 0: there is no hint. Stored after `hint_check`, in one line.
+        pub(crate) hint: Word,
+        /// Bytes of the directory (the high half) and their CRC-32C.
+        pub(crate) hint_check: Word,
+        pub(crate) reserved: [Word; 4],
+    }
 }
 
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CELL");

@@ -27,7 +27,7 @@ fn golden() -> Vec<u8> {
 fn a_new_pool_has_these_bytes() {
     let region = Region::volatile(128 << 10, &RegionOptions::default()).unwrap();
     Pool::format(&region, Geometry::TINY).unwrap();
-    let bytes = region.bytes(4096, (128 << 10) - 4096).unwrap();
+    let bytes = region.media_bytes(4096, (128 << 10) - 4096).unwrap().to_vec();
     let golden = golden();
     assert_eq!(bytes[..88], golden[..88]);
     assert!(bytes == golden);

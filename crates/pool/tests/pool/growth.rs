@@ -147,7 +147,10 @@ fn find_again(domain: DomainRequest) {
         let found = Object::from_bits(pool.root(0).unwrap().load());
         assert_eq!(found, object);
         pool.valid(found).unwrap();
-        assert_eq!(pool.region().bytes(found.offset(), 18).unwrap(), b"it does not forget");
+        assert_eq!(
+            pool.region().media_bytes(found.offset(), 18).unwrap().to_vec(),
+            b"it does not forget"
+        );
         // Not published: the next open finds it free.
         let section = pool.reserve(64, 1).unwrap();
         assert!(pool.alloc(64).unwrap().offset() >= frontier);
@@ -200,7 +203,7 @@ fn what_a_creation_formats_is_there_with_the_file_or_there_is_no_file() {
             assert_eq!(pool.generation(), generation);
             let object = Object::from_bits(pool.root(3).unwrap().load());
             pool.valid(object).unwrap();
-            assert_eq!(pool.region().bytes(object.offset(), 64).unwrap(), [7; 64]);
+            assert_eq!(pool.region().media_bytes(object.offset(), 64).unwrap().to_vec(), [7; 64]);
         };
         let pool = Pool::create_with(&file.0, &options, format).unwrap();
         holds(&pool, 1);

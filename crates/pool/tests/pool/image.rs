@@ -25,7 +25,7 @@ pub(crate) fn region(bytes: &[u8]) -> Region {
 /// The bytes of a pool behind its region's header.
 pub(crate) fn bytes(pool: &Pool) -> Vec<u8> {
     let region = pool.region();
-    region.bytes(HEADER_SIZE, region.size() - HEADER_SIZE).unwrap().to_vec()
+    region.media_bytes(HEADER_SIZE, region.size() - HEADER_SIZE).unwrap().to_vec()
 }
 
 /// Opens a copy of a pool, which itself goes on.

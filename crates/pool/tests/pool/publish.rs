@@ -24,7 +24,7 @@ fn alloc_into_costs_two_fences_and_one_line_beside_the_content() {
         let cost = Counters::thread() - before;
         assert_eq!((cost.fences, cost.lines), (2, 3 + 1));
         assert_eq!(slot.load(), object.to_bits());
-        assert_eq!(pool.region().bytes(object.offset(), 192).unwrap(), [7; 192]);
+        assert_eq!(pool.region().media_bytes(object.offset(), 192).unwrap().to_vec(), [7; 192]);
     }
 }
 

@@ -1,44 +1,45 @@
 //! What the paper's tree has on media. Offsets in the pool and plain words; the layout of inner nodes
 //! is [`super::block`]'s, for it is one array of words.
 
-use tembo_pmem::{LINE, Word};
-use zerocopy::{FromBytes, KnownLayout};
+use tembo_pmem::{LINE, Word, media};
 
 pub(super) const ROOT_MAGIC: u64 = u64::from_le_bytes(*b"NVTroot1");
 pub(super) const LEAF_MAGIC: u32 = u32::from_le_bytes(*b"NVLN");
 
-/// The reserved position (section 4.6): one line.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(super) struct TreeRoot {
-    /// [`ROOT_MAGIC`].
-    pub(super) magic: Word,
-    /// Object of the first leaf; 0 while the tree is empty.
-    pub(super) head: Word,
-    /// Bytes in a leaf that nothing has resized.
-    pub(super) leaf_size: Word,
-    /// Object of the block of inner nodes, as of the last clean stop.
-    pub(super) block: Word,
-    /// Units of PLNs in it.
-    pub(super) units: Word,
-    /// Leaves in the list then.
-    pub(super) leaves: Word,
-    /// 1: the three words above hold, and so does the block.
-    pub(super) clean: Word,
-    pub(super) reserved: Word,
+media! {
+    /// The reserved position (section 4.6): one line.
+    #[derive(Debug)]
+    pub(super) struct TreeRoot {
+        /// [`ROOT_MAGIC`].
+        pub(super) magic: Word,
+        /// Object of the first leaf; 0 while the tree is empty.
+        pub(super) head: Word,
+        /// Bytes in a leaf that nothing has resized.
+        pub(super) leaf_size: Word,
+        /// Object of the block of inner nodes, as of the last clean stop.
+        pub(super) block: Word,
+        /// Units of PLNs in it.
+        pub(super) units: Word,
+        /// Leaves in the list then.
+        pub(super) leaves: Word,
+        /// 1: the three words above hold, and so does the block.
+        pub(super) clean: Word,
+        pub(super) reserved: Word,
+    }
 }
 
-/// Head of a leaf (LN): one line.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C)]
-pub(super) struct LeafHeader {
-    /// `nElement`: elements beyond it are invisible.
-    pub(super) count: Word,
-    /// Object of the next leaf in key order; 0: there is none.
-    pub(super) next: Word,
-    /// [`LEAF_MAGIC`] above the leaf's size in bytes, header included.
-    pub(super) shape: Word,
-    pub(super) reserved: [Word; 5],
+media! {
+    /// Head of a leaf (LN): one line.
+    #[derive(Debug)]
+    pub(super) struct LeafHeader {
+        /// `nElement`: elements beyond it are invisible.
+        pub(super) count: Word,
+        /// Object of the next leaf in key order; 0: there is none.
+        pub(super) next: Word,
+        /// [`LEAF_MAGIC`] above the leaf's size in bytes, header included.
+        pub(super) shape: Word,
+        pub(super) reserved: [Word; 5],
+    }
 }
 
 /// Words in the head of a leaf.

@@ -32,7 +32,7 @@ fn pool() -> Arc<Pool> {
 /// What is left when everything volatile is lost.
 fn image(tree: &NvTree) -> Vec<u8> {
     let region = tree.pool().region();
-    region.bytes(0, region.size()).unwrap().to_vec()
+    region.media_bytes(0, region.size()).unwrap().to_vec()
 }
 
 fn pool_of(image: &[u8]) -> Arc<Pool> {

@@ -87,7 +87,7 @@ impl Model {
             }
         }
         if let Some(link) = model.words.get(&LINK) {
-            let record = region.bytes(RECORD, RECORD_LEN).map_err(text)?;
+            let record = region.media_bytes(RECORD, RECORD_LEN).map_err(text)?.to_vec();
             if let Some(at) = record.iter().position(|byte| u64::from(*byte) != *link) {
                 return Err(format!("the record linked as {link} has {} at {at}", record[at]));
             }

@@ -26,7 +26,7 @@ fn after_a_clean_stop_the_inner_nodes_are_taken_over_once() {
     let (tree, map) = run(7, 3000, 3000, &TINY);
     let (pool, shape) = (tree.pool().clone(), tree.block.unwrap().shape);
     tree.stop().unwrap();
-    let image = pool.region().bytes(0, pool.region().size()).unwrap().to_vec();
+    let image = pool.region().media_bytes(0, pool.region().size()).unwrap().to_vec();
     let (tree, recovery) = NvTree::open(pool_of(&image), &TINY).unwrap();
     assert_eq!(recovery, Recovery::Instant);
     assert_eq!(tree.block.unwrap().shape, shape);

@@ -3,14 +3,21 @@
 //! One file a check; each says its exact rule and what it does not see. A check is a function from
 //! the [`Tree`] to findings, and is tested with a good and a bad snippet.
 
+mod circles;
+mod comments;
 mod directions;
+mod folders;
 mod formats;
+mod leftovers;
 mod lengths;
 mod links;
 mod manifests;
+mod modules;
 mod names;
 mod orders;
+mod pending;
 mod purity;
+mod scopes;
 mod sizes;
 mod source;
 mod steps;
@@ -61,9 +68,14 @@ struct Tree {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
+/// Checks that some crates and pages do not pass yet: by the name that `pending.rs` knows.
+const PENDING: &[(&str, Check)] =
+    &[("circles", circles::check), ("folders", folders::check), ("words", words::check)];
+
 const CHECKS: &[Check] = &[
     directions::check,
     formats::check,
+    leftovers::check,
     lengths::check,
     links::check,
     manifests::check,
@@ -73,7 +85,6 @@ const CHECKS: &[Check] = &[
     sizes::check,
     steps::check,
     unsafety::check,
-    words::check,
 ];
 
 /// Runs every check over the repository and prints what it finds.
@@ -84,7 +95,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     match findings.len() {
         0 => {
-            println!("==> tidy: {} checks, nothing found", CHECKS.len());
+            println!("==> tidy: {} checks, nothing found", CHECKS.len() + PENDING.len());
             Ok(())
         }
         count => bail!("tidy found {count} (see STYLE.md)"),
@@ -105,6 +116,9 @@ fn findings(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let tree = Tree::read(root, &mut findings)?;
     for check in CHECKS {
         findings.extend(check(&tree));
+    }
+    for (name, check) in PENDING {
+        findings.extend(pending::apply(&tree, name, check(&tree)));
     }
     findings.sort();
     Ok(findings)

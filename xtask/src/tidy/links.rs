@@ -58,7 +58,7 @@ fn join(path: &str, target: &str) -> String {
 }
 
 /// The lines of a page that are not inside a fenced block of code, numbered from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
         let fence = line.trim_start().starts_with("```");

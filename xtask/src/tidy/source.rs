@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::Finding;
+use super::comments::comments;
 
 /// A token; a group's delimiters are tokens of their own.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(super) struct Source {
     pub(super) path: String,
     pub(super) text: String,
     pub(super) tokens: Vec<Token>,
+    /// Every line of a comment, with its number.
+    pub(super) comments: Vec<(usize, String)>,
     tests: Vec<RangeInclusive<usize>>,
 }
 
@@ -40,9 +43,11 @@ impl Source {
             what: "this is not Rust".into(),
             fix: "let it compile first",
         })?;
+        let mut tokens = Vec::new();
+        flatten(stream.clone(), &mut tokens);
+        let comments = comments(&text, stream);
         let mut source =
-            Source { path: path.to_owned(), text, tokens: Vec::new(), tests: Vec::new() };
-        flatten(stream, &mut source.tokens);
+            Source { path: path.to_owned(), text, tokens, comments, tests: Vec::new() };
         source.tests = source.find_tests();
         Ok(source)
     }
@@ -56,6 +61,17 @@ impl Source {
     pub(super) fn stem(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         name.strip_suffix(".rs").unwrap_or(name)
+    }
+
+    /// The folder of its crate: `crates/kv`, `lab/sim`, `xtask`; none for what lies elsewhere.
+    pub(super) fn place(&self) -> Option<&str> {
+        let mut ends = self.path.match_indices('/').map(|(at, _)| at);
+        let end = match ["crates/", "lab/"].iter().any(|folder| self.path.starts_with(folder)) {
+            true => ends.nth(1)?,
+            false if self.path.starts_with("xtask/") => ends.next()?,
+            false => return None,
+        };
+        Some(&self.path[..end])
     }
 
     /// The folder of its crate below `crates/`, if it lies there.
@@ -109,15 +125,30 @@ impl Source {
         None
     }
 
+    /// From the start of an item: the index of its last token, a closing brace or a `;`.
+    fn end(&self, start: usize) -> Option<usize> {
+        let mut index = start;
+        while let Some(token) = self.tokens.get(index) {
+            match (token.text.as_str(), token.close) {
+                ("{", close) => return close,
+                (";", _) => return Some(index),
+                ("}", _) => return None,
+                (_, Some(close)) => index = close + 1,
+                _ => index += 1,
+            }
+        }
+        None
+    }
+
     fn find_tests(&self) -> Vec<RangeInclusive<usize>> {
         let marks: [&[&str]; 2] =
             [&["#", "[", "cfg", "(", "test", ")", "]"], &["#", "[", "test", "]"]];
         let mut found = Vec::new();
         for (index, token) in self.tokens.iter().enumerate() {
             if let Some(mark) = marks.iter().find(|mark| self.matches(index, mark))
-                && let Some(body) = self.body(index + mark.len())
+                && let Some(end) = self.end(index + mark.len())
             {
-                found.push(token.line..=self.tokens[body].line);
+                found.push(token.line..=self.tokens[end].line);
             }
         }
         found

@@ -3,7 +3,7 @@
 use std::arch::asm;
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_storeu_si128,
-    _mm256_loadu_si256, _mm256_storeu_si256,
+    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_storeu_si256,
 };
 
 use super::Mismatch;
@@ -121,15 +121,18 @@ pub(crate) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
 /// As of [`read`].
 #[inline(never)]
 unsafe fn read_long(from: *const u8, to: *mut u8, len: usize) {
+    let (third, last) = (len - 32, len - 16);
     // SAFETY: the caller's promise; the processor has what is asked of it.
     unsafe {
         match len {
-            33..=64 => {
-                let at = [0, 16, len - 32, len - 16];
-                let pieces = at.map(|at| load_16(from.wrapping_add(at)));
-                for (at, piece) in at.into_iter().zip(pieces) {
-                    _mm_storeu_si128(to.wrapping_add(at).cast(), piece);
-                }
+            0..=64 => {
+                let (a, b) = (load_16(from), load_16(from.wrapping_add(16)));
+                let c = load_16(from.wrapping_add(third));
+                let d = load_16(from.wrapping_add(last));
+                _mm_storeu_si128(to.cast(), a);
+                _mm_storeu_si128(to.wrapping_add(16).cast(), b);
+                _mm_storeu_si128(to.wrapping_add(third).cast(), c);
+                _mm_storeu_si128(to.wrapping_add(last).cast(), d);
             }
             STRING_MIN.. => copy_string(from, to, len),
             _ if std::arch::is_x86_feature_detected!("avx2") => read_wide(from, to, len),
@@ -139,7 +142,6 @@ unsafe fn read_long(from: *const u8, to: *mut u8, len: usize) {
                     _mm_storeu_si128(to.wrapping_add(at).cast(), load_16(from.wrapping_add(at)));
                     at += 16;
                 }
-                let last = len - 16;
                 _mm_storeu_si128(to.wrapping_add(last).cast(), load_16(from.wrapping_add(last)));
             }
         }
@@ -245,13 +247,15 @@ pub(crate) unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
 /// As of [`write`].
 #[inline(never)]
 unsafe fn write_long(from: *const u8, to: *mut u8, len: usize) {
+    let (third, last) = (len - 32, len - 16);
     // SAFETY: the caller's promise; the processor has what is asked of it.
     unsafe {
         match len {
-            33..=64 => {
-                for at in [0, 16, len - 32, len - 16] {
-                    store_16(to.wrapping_add(at), _mm_loadu_si128(from.wrapping_add(at).cast()));
-                }
+            0..=64 => {
+                store_16(to, _mm_loadu_si128(from.cast()));
+                store_16(to.wrapping_add(16), _mm_loadu_si128(from.wrapping_add(16).cast()));
+                store_16(to.wrapping_add(third), _mm_loadu_si128(from.wrapping_add(third).cast()));
+                store_16(to.wrapping_add(last), _mm_loadu_si128(from.wrapping_add(last).cast()));
             }
             STRING_MIN.. => copy_string(from, to, len),
             _ if std::arch::is_x86_feature_detected!("avx2") => write_wide(from, to, len),
@@ -261,7 +265,6 @@ unsafe fn write_long(from: *const u8, to: *mut u8, len: usize) {
                     store_16(to.wrapping_add(at), _mm_loadu_si128(from.wrapping_add(at).cast()));
                     at += 16;
                 }
-                let last = len - 16;
                 store_16(to.wrapping_add(last), _mm_loadu_si128(from.wrapping_add(last).cast()));
             }
         }
@@ -342,8 +345,17 @@ unsafe fn same_16(at: *const u8, other: *const u8) -> u32 {
 unsafe fn equals_long(at: *const u8, bytes: &[u8]) -> bool {
     let (last, other) = (bytes.len() - 16, bytes.as_ptr());
     let mut next = 0;
-    // SAFETY: the last sixteen bytes, and pieces that begin before them.
+    // SAFETY: the last sixteen bytes, and pieces that begin before them; the processor has what is asked of it.
     unsafe {
+        if bytes.len() <= 64 {
+            let third = last - 16;
+            let one = same_16(at, other) & same_16(at.wrapping_add(16), other.wrapping_add(16));
+            let two = same_16(at.wrapping_add(third), other.wrapping_add(third));
+            return one & two & same_16(at.wrapping_add(last), other.wrapping_add(last)) == ALL_16;
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return mismatch_wide(at, bytes).is_none();
+        }
         while next < last {
             if same_16(at.wrapping_add(next), other.wrapping_add(next)) != ALL_16 {
                 return false;
@@ -438,8 +450,11 @@ unsafe fn mismatch_16(at: *const u8, other: *const u8, index: usize) -> Option<M
 unsafe fn mismatch_long(at: *const u8, bytes: &[u8]) -> Option<Mismatch> {
     let (last, other) = (bytes.len() - 16, bytes.as_ptr());
     let mut next = 0;
-    // SAFETY: the last sixteen bytes, and pieces that begin before them.
+    // SAFETY: the last sixteen bytes, and pieces that begin before them; the processor has what is asked of it.
     unsafe {
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return mismatch_wide(at, bytes);
+        }
         while next < last {
             let found = mismatch_16(at, other, next);
             if found.is_some() {
@@ -449,4 +464,63 @@ unsafe fn mismatch_long(at: *const u8, bytes: &[u8]) -> Option<Mismatch> {
         }
         mismatch_16(at, other, last)
     }
+}
+
+/// [`mismatch`] of more than 32 bytes, where the processor has AVX2.
+///
+/// # Safety
+/// As of [`mismatch`].
+#[target_feature(enable = "avx2")]
+unsafe fn mismatch_wide(at: *const u8, bytes: &[u8]) -> Option<Mismatch> {
+    let (last, other) = (bytes.len() - 32, bytes.as_ptr());
+    let mut next = 0;
+    // SAFETY: the last 32 bytes, and pieces that begin before them.
+    unsafe {
+        // Two pieces at a time; where they differ they are looked at again, as they were loaded.
+        while next + 32 < last {
+            let (one, two) = (load_32(at.wrapping_add(next)), load_32(at.wrapping_add(next + 32)));
+            let same_one = same_32(one, other.wrapping_add(next));
+            let same_two = same_32(two, other.wrapping_add(next + 32));
+            if same_one & same_two != u32::MAX {
+                return first_of_32(one, same_one, next)
+                    .or_else(|| first_of_32(two, same_two, next + 32));
+            }
+            next += 64;
+        }
+        if next < last {
+            let piece = load_32(at.wrapping_add(next));
+            let found = first_of_32(piece, same_32(piece, other.wrapping_add(next)), next);
+            if found.is_some() {
+                return found;
+            }
+        }
+        let piece = load_32(at.wrapping_add(last));
+        first_of_32(piece, same_32(piece, other.wrapping_add(last)), last)
+    }
+}
+
+/// One bit for each byte that is the same.
+///
+/// # Safety
+/// `other` may be read; the processor has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn same_32(piece: __m256i, other: *const u8) -> u32 {
+    // SAFETY: the caller's promise.
+    let other = unsafe { _mm256_loadu_si256(other.cast()) };
+    _mm256_movemask_epi8(_mm256_cmpeq_epi8(piece, other)) as u32
+}
+
+/// The first byte that is not the same, of a piece `index` bytes behind the start.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn first_of_32(piece: __m256i, same: u32, index: usize) -> Option<Mismatch> {
+    if same == u32::MAX {
+        return None;
+    }
+    let first = same.trailing_ones() as usize;
+    let mut bytes = [0; 32];
+    // SAFETY: as many bytes as the piece has.
+    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), piece) };
+    Some(Mismatch { index: index + first, byte: bytes[first] })
 }

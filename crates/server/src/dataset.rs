@@ -8,6 +8,9 @@ use crate::failure::Failure;
 use crate::format::{self, Header, KEY_SIZE_MAX, Value};
 use crate::watch::Watches;
 
+/// How long changes of several keys are refused after there was no room for as many.
+const REFUSAL_MS: u64 = 100;
+
 /// The keyspaces of the databases.
 pub(crate) struct Spaces {
     data: Vec<Keyspace>,
@@ -38,6 +41,8 @@ pub(crate) struct Dataset<'s> {
     /// Counters that only rise.
     written: Written,
     entry: Vec<u8>,
+    /// See [`Dataset::refuse`]: a size and the end of the refusal.
+    refused: (usize, u64),
     /// The error with which the next commit fails.
     #[cfg(test)]
     pub(crate) fault: Option<Error>,
@@ -65,6 +70,7 @@ impl<'s> Dataset<'s> {
             watches: Watches::new(databases),
             written: Written::default(),
             entry: Vec::new(),
+            refused: (usize::MAX, 0),
             #[cfg(test)]
             fault: None,
         }
@@ -174,14 +180,21 @@ impl<'s> Dataset<'s> {
         if key.len() > KEY_SIZE_MAX {
             return Err(format!("ERR a key is longer than {KEY_SIZE_MAX} bytes").into());
         }
-        let old_expiry = self.indexed_expiry(db, key)?;
+        let old_ms = self.indexed_expiry(db, key)?;
+        let is_moved = old_ms != expiry_ms;
+        if is_moved && let Some(expiry_ms) = expiry_ms {
+            self.index_expiry(db, key, expiry_ms)?;
+        }
         let space = self.spaces.data[db];
-        self.begin()?.put(space, key, &[Header::string(expiry_ms).as_bytes(), payload])?;
+        let header = Header::string(expiry_ms);
+        let put = self.begin()?.put(space, key, &[header.as_bytes(), payload]);
+        let stale_ms = if put.is_ok() { old_ms } else { expiry_ms };
+        if is_moved && let Some(stale_ms) = stale_ms {
+            self.forget_expiry(db, key, stale_ms)?;
+        }
+        put?;
         self.written.changes += 1;
         self.written.bytes += payload.len() as u64;
-        if old_expiry != expiry_ms {
-            self.index_expiry(db, key, old_expiry, expiry_ms)?;
-        }
         self.watches.touch(db, key);
         Ok(())
     }
@@ -191,20 +204,38 @@ impl<'s> Dataset<'s> {
         if key.len() > KEY_SIZE_MAX {
             return Ok(false);
         }
-        let expiry = self.indexed_expiry(db, key)?;
+        let expiry_ms = self.indexed_expiry(db, key)?;
         let space = self.spaces.data[db];
         let was_there = self.begin()?.remove(space, key)?;
         if !was_there {
             return Ok(false);
         }
         self.written.changes += 1;
-        self.index_expiry(db, key, expiry, None)?;
-        if expiry.is_some_and(|expiry| expiry < self.now_ms) {
+        if let Some(expiry_ms) = expiry_ms {
+            self.forget_expiry(db, key, expiry_ms)?;
+        }
+        if expiry_ms.is_some_and(|expiry_ms| expiry_ms < self.now_ms) {
             self.watches.touch_expired(db, key);
             return Ok(false);
         }
         self.watches.touch(db, key);
         Ok(true)
+    }
+
+    /// Makes several changes; if one fails, none of them has happened.
+    pub(crate) fn all_or_nothing<T>(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let written = self.written;
+        self.begin()?.savepoint();
+        let changed = change(self);
+        if changed.is_err() {
+            self.begin()?.rollback_to_savepoint().map_err(Failure::Turn)?;
+            self.written = written;
+            self.due_ms.fill(0);
+        }
+        changed
     }
 
     /// The expiry under which `key` is indexed now.
@@ -216,42 +247,75 @@ impl<'s> Dataset<'s> {
         Ok(self.get_raw(db, key)?.and_then(|value| value.expiry_ms))
     }
 
-    fn index_expiry(
-        &mut self,
-        db: usize,
-        key: &[u8],
-        old_ms: Option<u64>,
-        new_ms: Option<u64>,
-    ) -> Result<(), Failure> {
+    /// The pool had no room for changes of `size` bytes. To take them back costs the store a note that it
+    /// forgets in the background, so that changes of about that size are not tried again for a moment.
+    pub(crate) fn refuse(&mut self, size: usize) {
+        self.refused = (size / 2, self.now_ms + REFUSAL_MS);
+    }
+
+    /// Whether changes of `size` bytes are refused at the moment.
+    pub(crate) fn is_refused(&self, size: usize) -> bool {
+        let (size_min, until_ms) = self.refused;
+        size >= size_min && self.now_ms < until_ms
+    }
+
+    /// Adds an entry to the expiry index. It comes before the key's own change: an entry without its key
+    /// does no harm, a key without its entry would never expire.
+    fn index_expiry(&mut self, db: usize, key: &[u8], expiry_ms: u64) -> Result<(), Error> {
         let space = self.spaces.expiry[db];
         let mut entry = std::mem::take(&mut self.entry);
-        let transaction = self.begin()?;
-        if let Some(old_ms) = old_ms {
-            format::encode_expiry_entry(&mut entry, old_ms, key);
-            transaction.remove(space, &entry)?;
-        }
-        if let Some(new_ms) = new_ms {
-            format::encode_expiry_entry(&mut entry, new_ms, key);
-            transaction.put(space, &entry, &[])?;
-            self.due_ms[db] = self.due_ms[db].min(new_ms);
-        }
+        format::encode_expiry_entry(&mut entry, expiry_ms, key);
+        let put = self.begin().and_then(|transaction| transaction.put(space, &entry, &[]));
         self.entry = entry;
-        Ok(())
+        self.due_ms[db] = self.due_ms[db].min(expiry_ms);
+        put.map(drop)
+    }
+
+    /// Removes an entry that no key needs from the expiry index. If the pool has no room for that, the
+    /// entry stays until it is due.
+    fn forget_expiry(&mut self, db: usize, key: &[u8], expiry_ms: u64) -> Result<(), Error> {
+        let space = self.spaces.expiry[db];
+        let mut entry = std::mem::take(&mut self.entry);
+        format::encode_expiry_entry(&mut entry, expiry_ms, key);
+        let removed = self.begin().and_then(|transaction| transaction.remove(space, &entry));
+        self.entry = entry;
+        match removed {
+            Ok(_) | Err(Error::Full { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes every key of the database.
     pub(crate) fn clear(&mut self, db: usize) -> Result<(), Failure> {
-        for key in self.watches.keys(db) {
-            if self.contains(db, &key)? {
-                self.watches.touch(db, &key);
-            }
+        let mut watched = self.watches.keys(db);
+        let mut absent = Vec::new();
+        for key in &watched {
+            absent.push(!self.contains(db, key)?);
         }
         let (data, expiry) = (self.spaces.data[db], self.spaces.expiry[db]);
         let transaction = self.begin()?;
-        transaction.clear(data)?;
-        transaction.clear(expiry)?;
-        self.due_ms[db] = u64::MAX;
-        self.written.changes += 1;
+        // An empty keyspace is left as it is: a full pool may have no room for another tree.
+        if transaction.count(data) != Some(0) {
+            transaction.clear(data)?;
+            self.written.changes += 1;
+        }
+        let transaction = self.begin()?;
+        let is_clear = if transaction.count(expiry) == Some(0) {
+            true
+        } else {
+            match transaction.clear(expiry) {
+                Ok(()) => true,
+                // Entries without their keys do no harm: each goes when it is due.
+                Err(Error::Full { .. }) => false,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if is_clear {
+            self.due_ms[db] = u64::MAX;
+        }
+        let mut absent = absent.into_iter();
+        watched.retain(|_| !absent.next().unwrap_or(true));
+        watched.iter().for_each(|key| self.watches.touch(db, key));
         Ok(())
     }
 

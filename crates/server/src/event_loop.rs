@@ -290,8 +290,12 @@ pub(crate) fn expire(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), 
         Err(crate::failure::Failure::Store(tembo_kv::Error::Poisoned)) => {
             return Err(Error::Poisoned);
         }
+        // What was removed so far is whole.
+        Err(crate::failure::Failure::Store(tembo_kv::Error::Full { .. })) => {
+            data.postpone_expiry(data.now_ms() + 1000);
+        }
         Err(_) => {
-            // Most likely the pool is full. Nothing else has been written in this turn yet.
+            // Nothing else has been written in this turn yet.
             data.abandon();
             data.postpone_expiry(data.now_ms() + 1000);
         }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use tembo_kv::{Options, Store};
+use tembo_kv::{IndexKind, Options, Store};
 
 use super::*;
 use crate::backup::Backups;
@@ -17,7 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `test` with an event loop that is stepped by hand, and its address.
 fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
-    let store = Store::volatile(&Options::default()).unwrap();
+    with_loop_over(Store::volatile(&Options::default()).unwrap(), test);
+}
+
+fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
     let config = Config::default();
     let spaces = Spaces::open(&store, config.databases).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -168,6 +171,95 @@ fn a_failure_within_exec_answers_exec_alone() {
         client.write_all(b"EXISTS a\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut client, 1), ":0\r\n");
     });
+}
+
+/// A store of 4 MiB that does not grow.
+fn small_store(index: IndexKind) -> Store {
+    let mut options = Options { index, ..Options::default() };
+    options.pool.size = 4 << 20;
+    options.pool.region.size_max = 4 << 20;
+    Store::volatile(&options).unwrap()
+}
+
+/// Sets keys with an expiry until the pool is full.
+fn fill(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, size: usize) {
+    let value = "x".repeat(size);
+    let mut count = 0;
+    loop {
+        let set = |number: usize| words(&["SET", &format!("key:{number}"), &value, "EX", "10000"]);
+        let request: String = (count..count + 10).map(set).collect();
+        client.write_all(request.as_bytes()).unwrap();
+        let text = replies(event_loop, client, 10);
+        if text.contains("-OOM ") {
+            return;
+        }
+        count += 10;
+    }
+}
+
+#[test]
+fn a_write_without_room_fails_alone() {
+    for index in IndexKind::ALL {
+        with_loop_over(small_store(index), |event_loop, address| {
+            let [mut writer, mut reader, mut selector, mut queuer] = clients(event_loop, address);
+            fill(event_loop, &mut writer, 5000);
+            let large = "y".repeat(5000);
+            let names: Vec<String> = (0..8).map(|number| format!("big:{number}")).collect();
+            let mut mset = vec!["MSET", "key:0", "small"];
+            names.iter().for_each(|name| mset.extend([name.as_str(), &large]));
+            for round in 0..10 {
+                let requests = [
+                    words(&["STRLEN", "key:0"]) + &words(&mset) + &words(&["STRLEN", "key:0"]),
+                    words(&["EXISTS", "key:0"]) + &words(&["PING"]),
+                    words(&["SELECT", "1"]) + &words(&["SET", "a", &round.to_string()]),
+                    words(&["MULTI"]) + &words(&["GET", "none"]) + &words(&["EXEC"]),
+                ];
+                let mut all = [&mut writer, &mut reader, &mut selector, &mut queuer];
+                for (client, request) in all.iter_mut().zip(&requests) {
+                    client.write_all(request.as_bytes()).unwrap();
+                }
+                arrived(event_loop, requests.iter().map(String::len).sum());
+                let text = replies(event_loop, &mut writer, 3);
+                let (first, rest) = text.split_once("\r\n").unwrap();
+                assert!(first == ":5000" && rest.starts_with("-OOM "), "{text}");
+                assert!(rest.ends_with("\r\n:5000\r\n"), "{text}");
+                assert_eq!(replies(event_loop, &mut reader, 2), ":1\r\n+PONG\r\n");
+                let text = replies(event_loop, &mut selector, 2);
+                assert!(text == "+OK\r\n+OK\r\n" || text.starts_with("+OK\r\n-OOM "), "{text}");
+                let text = replies(event_loop, &mut queuer, 4);
+                assert_eq!(text, "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
+            }
+            assert_eq!(event_loop.shared.stats.failed_turns, 0);
+            writer.write_all(words(&["EXISTS", "big:0", "big:1"]).as_bytes()).unwrap();
+            assert_eq!(replies(event_loop, &mut writer, 1), ":0\r\n");
+            event_loop.data.commit().unwrap();
+            event_loop.data.store().check().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_full_pool_is_emptied_whole_or_not_at_all() {
+    for (index, size) in IndexKind::ALL.into_iter().flat_map(|index| [(index, 1000), (index, 5000)])
+    {
+        for command in ["FLUSHALL", "FLUSHDB"] {
+            with_loop_over(small_store(index), |event_loop, address| {
+                let [mut client] = clients(event_loop, address);
+                fill(event_loop, &mut client, size);
+                fill(event_loop, &mut client, 100);
+                let mut call = |command: &str| {
+                    client.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+                    replies(event_loop, &mut client, 1)
+                };
+                let before = call("DBSIZE");
+                let reply = call(command);
+                let expected = if reply == "+OK\r\n" { ":0\r\n" } else { &before };
+                assert_eq!(call("DBSIZE"), expected, "{index:?} {size} {reply}");
+                let lifetime = call("TTL key:0");
+                assert_eq!(lifetime == ":-2\r\n", reply == "+OK\r\n", "{lifetime} {reply}");
+            });
+        }
+    }
 }
 
 #[test]

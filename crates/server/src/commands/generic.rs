@@ -33,10 +33,14 @@ const OBJECT: &[Command] = &[
 const MEMORY: &[Command] = &[Command::sub("memory|usage", "usage", -3, READ, usage)];
 
 fn del(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let mut count = 0;
-    for key in args.from(1) {
-        count += i64::from(context.data.remove(context.session.db, key)?);
-    }
+    let (db, data) = (context.session.db, &mut *context.data);
+    let count = if args.count() == 2 {
+        i64::from(data.remove(db, args.at(1))?)
+    } else {
+        data.all_or_nothing(|data| {
+            args.from(1).try_fold(0, |count, key| Ok(count + i64::from(data.remove(db, key)?)))
+        })?
+    };
     reply.integer(count);
     Ok(())
 }
@@ -80,9 +84,13 @@ impl Transfer<'_> {
         if !self.replace && context.data.contains(self.to.0, self.to.1)? {
             return Ok(Some(false));
         }
-        context.data.put(self.to.0, self.to.1, &payload, expiry_ms)?;
-        if !self.keep_source {
-            context.data.remove(self.from.0, self.from.1)?;
+        if self.keep_source {
+            context.data.put(self.to.0, self.to.1, &payload, expiry_ms)?;
+        } else {
+            context.data.all_or_nothing(|data| {
+                data.put(self.to.0, self.to.1, &payload, expiry_ms)?;
+                data.remove(self.from.0, self.from.1)
+            })?;
         }
         Ok(Some(true))
     }

@@ -35,9 +35,7 @@ fn flushdb(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 
 fn flushall(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     check_flush_options(args)?;
-    for db in 0..context.data.databases() {
-        context.data.clear(db)?;
-    }
+    context.data.all_or_nothing(|data| (0..data.databases()).try_for_each(|db| data.clear(db)))?;
     reply.ok();
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
 use crate::commands::expire::Unit;
 use crate::commands::integer;
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::failure::{Failure, OUT_OF_MEMORY, Outcome, SYNTAX};
 use crate::reply::Reply;
 
 /// The family.
@@ -245,8 +245,18 @@ fn msetnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 }
 
 fn set_all(context: &mut Context<'_, '_>, args: Args<'_>) -> Outcome {
-    for at in (1..args.count()).step_by(2) {
-        context.data.put(context.session.db, args.at(at), args.at(at + 1), None)?;
+    let db = context.session.db;
+    let size = args.from(1).map(<[u8]>::len).sum();
+    if context.data.is_refused(size) {
+        return Err(OUT_OF_MEMORY.into());
     }
-    Ok(())
+    let set = context.data.all_or_nothing(|data| {
+        (1..args.count())
+            .step_by(2)
+            .try_for_each(|at| data.put(db, args.at(at), args.at(at + 1), None))
+    });
+    if let Err(Failure::Store(tembo_kv::Error::Full { .. })) = set {
+        context.data.refuse(size);
+    }
+    set
 }

@@ -45,7 +45,7 @@ fn sweep_cost(pool: &Pool) -> Result<(), Error> {
     let mark_ns =
         per_step_ns(count, || at.next().map_or(Ok(()), |object| sweep.mark(*object).map(|_| ())))?;
     let start = Instant::now();
-    let report = sweep.finish([]);
+    let report = sweep.finish([])?;
     println!(
         "{count} objects of 1 KiB: valid {valid_ns:.1} ns, mark {mark_ns:.1} ns each; finish {:?} \
          ({} objects stay)",

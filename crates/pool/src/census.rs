@@ -7,7 +7,7 @@ use crate::chunk::Use;
 use crate::class::size_of_class;
 use crate::marks::{Mark, Marks};
 use crate::shared::Shared;
-use crate::{Error, Object};
+use crate::{Error, Marker, Object};
 
 /// Counts reachable objects. Meaningful while nobody allocates or frees.
 #[must_use]
@@ -117,5 +117,11 @@ impl Census {
         account.leaked += leaked;
         account.leaked_bytes += leaked * layout.footprint(size_of_class(class));
         account.dangling += count(&marked) - both;
+    }
+}
+
+impl Marker for Census {
+    fn mark(&mut self, object: Object) -> Result<bool, Error> {
+        Census::mark(self, object)
     }
 }

@@ -2,6 +2,9 @@
 
 use tembo_pmem::Fault;
 
+/// What a tenant says of itself: an error of the crate that has its kind.
+pub type TenantError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Errors of opening a pool, of its space, and of what it finds on media.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,13 +26,118 @@ pub enum Error {
         /// The newest version that can be opened.
         known: u32,
     },
-    /// The pool uses features that this version does not know.
-    #[error("unknown {kind} feature bits {bits:#x}")]
+    /// The pool uses features that this version does not know. With unknown `read-only` bits it can still
+    /// be opened to read.
+    #[error("unknown {kind} feature bits {bits:#x}: {}", advice(kind))]
     UnknownFeature {
         /// Which set: `must` or `read-only`.
         kind: &'static str,
         /// The unknown bits.
         bits: u64,
+    },
+    /// The pool holds a tenant of a kind that the program does not know, and so cannot keep when it gives
+    /// space back. The pool can be opened to read.
+    #[error(
+        "the tenant {name:?} is a {kind:?}, a kind that is unknown here: only a read-only opening is possible"
+    )]
+    UnknownTenant {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// A later version of the software wrote this tenant. The pool can be opened to read what else it holds.
+    #[error(
+        "the tenant {name:?} has format version {found} of {kind:?}, newer than {known}: \
+         only a read-only opening of what else the pool holds is possible"
+    )]
+    NewerTenant {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// The version on media.
+        found: u32,
+        /// The newest version that its kind can open here.
+        known: u32,
+    },
+    /// A tenant's format has features that its kind does not know here. The pool can be opened to read: the tenant too,
+    /// if the bits are `read-only`.
+    #[error(
+        "the tenant {name:?} has unknown {kind} feature bits {bits:#x}: only a read-only opening is possible"
+    )]
+    UnknownTenantFeature {
+        /// The tenant's name.
+        name: String,
+        /// Which set: `must` or `read-only`.
+        kind: &'static str,
+        /// The unknown bits.
+        bits: u64,
+    },
+    /// A line of the table of tenants contradicts its checksum, or holds what cannot be.
+    #[error("damaged superblock: line {slot} of the table of tenants: {what}")]
+    DamagedTenant {
+        /// Which line.
+        slot: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// There is a tenant of that name. Nothing has changed: choose another.
+    #[error("the pool has a tenant {name:?} already")]
+    TenantExists {
+        /// The name.
+        name: String,
+    },
+    /// The pool has no such tenant.
+    #[error("the pool has no tenant {name:?}")]
+    NoSuchTenant {
+        /// Its name, or its place in the table.
+        name: String,
+    },
+    /// Nothing has changed: a pool has at most [`TENANT_COUNT`](crate::TENANT_COUNT) tenants.
+    #[error("no place for another tenant: a pool has at most {max}")]
+    TooManyTenants {
+        /// The most possible.
+        max: usize,
+    },
+    /// Nothing has changed: a tenant's name has 1 to 32 bytes and no zero byte.
+    #[error("a tenant's name of {size} bytes is not possible: 1 to 32 bytes, none of them zero")]
+    TenantName {
+        /// Bytes in the name.
+        size: usize,
+    },
+    /// Something else than what was asked for holds the tenant in this process: use that.
+    #[error("the tenant {name:?} is open in this process as something else")]
+    TenantInUse {
+        /// Its name.
+        name: String,
+    },
+    /// A sweep or check needs each tenant, and this one is not open: see
+    /// [`Pool::open_tenants`](crate::Pool::open_tenants).
+    #[error("the tenant {name:?} is not open")]
+    TenantNotOpen {
+        /// Its name.
+        name: String,
+    },
+    /// An operation in the tenant is under way. Try again when it has ended.
+    #[error("an operation in the tenant {name:?} is under way")]
+    TenantBusy {
+        /// Its name.
+        name: String,
+    },
+    /// A sweep was to end before all tenants were marked. It has freed nothing.
+    #[error("the tenant {name:?} was not marked")]
+    TenantNotMarked {
+        /// Its name.
+        name: String,
+    },
+    /// What a tenant says of itself.
+    #[error("the tenant {name:?}: {source}")]
+    Tenant {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: crate::TenantError,
     },
     /// The fixed part of the superblock is damaged.
     #[error("superblock checksum {computed:#010x} where {stored:#010x} is recorded")]
@@ -109,15 +217,28 @@ pub enum Error {
         /// The object marked later, see [`Object::to_bits`](crate::Object::to_bits).
         bits: u64,
     },
+    /// Objects are reachable that are not allocated: their space may be given to others.
+    #[error("{objects} objects are reachable but not allocated")]
+    Dangling {
+        /// How many.
+        objects: u64,
+    },
     /// Only one sweep runs at a time.
     #[error("a sweep is running")]
     SweepRunning,
+    /// The marking for a sweep was stopped by the program. The sweep has freed nothing.
+    #[error("the sweep was stopped")]
+    Stopped,
     /// Whoever formatted a pool in memory kept a part of it.
     #[error("the pool is still in use by what formatted it")]
     Kept,
     /// The pool has been opened as often as a pool can be.
     #[error("all generations of this pool are used up")]
     GenerationsExhausted,
+}
+
+fn advice(kind: &str) -> &'static str {
+    if kind == "read-only" { "only a read-only opening is possible" } else { "use a newer version" }
 }
 
 impl From<Fault> for Error {

@@ -1,7 +1,7 @@
 //! What a pool has on media: the superblock. Everything else is chunks, without any allocation
 //! metadata. See `docs/formats/superblock.md`.
 
-use tembo_pmem::{HEADER_SIZE, LINE, Word, media};
+use tembo_pmem::{Fault, HEADER_SIZE, LINE, Region, Word, media};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -18,7 +18,18 @@ pub(crate) const DATA_START_MIN: u64 = SUPERBLOCK + SUPERBLOCK_SIZE;
 pub const ROOT_COUNT: usize = 16;
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TembPool");
-pub(crate) const VERSION: u32 = 1;
+
+/// The newest version, which new pools have.
+pub(crate) const VERSION: u32 = 2;
+
+/// The version without mutable feature words, tenants and log.
+pub(crate) const VERSION_WITHOUT_TENANTS: u32 = 1;
+
+/// Tenants that a pool can have.
+pub const TENANT_COUNT: usize = 32;
+
+/// Bytes that the name of a tenant can have.
+pub const TENANT_NAME_SIZE_MAX: usize = 32;
 
 /// Feature bits known: none yet, of either kind.
 pub(crate) const FEATURES_MUST: u64 = 0;
@@ -53,12 +64,44 @@ media! {
         pub(crate) size: Word,
         /// Sealed: pages of 4 KiB below which space may have been handed out.
         pub(crate) frontier: Word,
-        pub(crate) reserved: [Word; 5],
+        /// Sealed, from version 2 on: feature bits that may be ignored when unknown.
+        pub(crate) features_may: Word,
+        /// The same: feature bits that forbid opening when unknown.
+        pub(crate) features_must: Word,
+        /// The same: feature bits that forbid writing when unknown.
+        pub(crate) features_read_only: Word,
+        /// From version 2 on: the object of the pool's log, see [`seal_low`]; none until it is used.
+        pub(crate) log: Word,
+        pub(crate) reserved: Word,
         pub(crate) roots: [Word; ROOT_COUNT],
-        pub(crate) reserved_tail: [Word; 480],
+        /// From version 2 on.
+        pub(crate) tenants: [TenantLine; TENANT_COUNT],
+        pub(crate) reserved_tail: [Word; 224],
     }
 }
 
+media! {
+    /// A line of the table of tenants. It is used if its root, which is stored last, is not 0.
+    pub(crate) struct TenantLine {
+        /// Up to eight bytes of ASCII, filled up with zeroes.
+        pub(crate) kind: Word,
+        /// UTF-8, filled up with zeroes.
+        pub(crate) name: [Word; TENANT_NAME_SIZE_MAX / 8],
+        /// The version of the tenant's format, and in the upper half [`tenant_checksum`].
+        pub(crate) version: Word,
+        /// Feature bits of the tenant's format, see [`seal_low`]: may, must, read-only, 16 each from the lowest.
+        pub(crate) features: Word,
+        /// The tenant's root object.
+        pub(crate) root: Word,
+    }
+}
+
+impl Superblock {
+    /// The superblock of a region, unchecked.
+    pub(crate) fn of(region: &Region) -> Result<&Superblock, Fault> {
+        region.get::<Superblock>(SUPERBLOCK)
+    }
+}
 const _: () = {
     assert!(size_of::<Label>() == LINE as usize);
     assert!(size_of::<Superblock>() == SUPERBLOCK_SIZE as usize);
@@ -74,9 +117,19 @@ const _: () = {
     assert!(std::mem::offset_of!(Superblock, generation) == 64);
     assert!(std::mem::offset_of!(Superblock, size) == 72);
     assert!(std::mem::offset_of!(Superblock, frontier) == 80);
-    assert!(std::mem::offset_of!(Superblock, reserved) == 88);
+    assert!(std::mem::offset_of!(Superblock, features_may) == 88);
+    assert!(std::mem::offset_of!(Superblock, features_must) == 96);
+    assert!(std::mem::offset_of!(Superblock, features_read_only) == 104);
+    assert!(std::mem::offset_of!(Superblock, log) == 112);
+    assert!(std::mem::offset_of!(Superblock, reserved) == 120);
     assert!(std::mem::offset_of!(Superblock, roots) == 128);
-    assert!(std::mem::offset_of!(Superblock, reserved_tail) == 256);
+    assert!(std::mem::offset_of!(Superblock, tenants) == 256);
+    assert!(std::mem::offset_of!(Superblock, reserved_tail) == 2304);
+    assert!(size_of::<TenantLine>() == LINE as usize);
+    assert!(std::mem::offset_of!(TenantLine, name) == 8);
+    assert!(std::mem::offset_of!(TenantLine, version) == 40);
+    assert!(std::mem::offset_of!(TenantLine, features) == 48);
+    assert!(std::mem::offset_of!(TenantLine, root) == 56);
 };
 
 /// Which sealed word a value belongs in.
@@ -85,7 +138,17 @@ pub(crate) enum Sealed {
     Generation = 1,
     Size = 2,
     Frontier = 3,
+    May = 4,
+    Must = 5,
+    ReadOnly = 6,
 }
+
+/// Which word sealed by [`seal_low`] a value belongs in: the log's, or a tenant's features from
+/// [`LOW_TENANT`] on.
+pub(crate) const LOW_LOG: u8 = 1;
+pub(crate) const LOW_TENANT: u8 = 0x40;
+
+const LOW_BITS: u32 = 48;
 
 /// A word that certifies itself: the value in the lower half, in the upper half the CRC-32C of the
 /// field's number and the value, so that a changed word can be told before it is believed.
@@ -98,6 +161,32 @@ pub(crate) fn seal(field: Sealed, value: u32) -> u64 {
 /// The value of a sealed word; `None` if it contradicts its seal.
 pub(crate) fn unseal(field: Sealed, word: u64) -> Option<u32> {
     (seal(field, word as u32) == word).then_some(word as u32)
+}
+
+/// A word that certifies itself with a value of 48 bits: in the upper 16 the CRC-32C of the field's number
+/// and the value, its two halves added without carry.
+pub(crate) fn seal_low(field: u8, value: u64) -> u64 {
+    let value = value & ((1 << LOW_BITS) - 1);
+    let mut bytes = [field, 0, 0, 0, 0, 0, 0];
+    bytes[1..].copy_from_slice(&value.to_le_bytes()[..6]);
+    let crc = crc32c::crc32c(&bytes);
+    u64::from(crc >> 16 ^ crc & 0xffff) << LOW_BITS | value
+}
+
+/// The value of a word sealed by [`seal_low`]; `None` if it contradicts its seal.
+pub(crate) fn unseal_low(field: u8, word: u64) -> Option<u64> {
+    let value = word & ((1 << LOW_BITS) - 1);
+    (seal_low(field, value) == word).then_some(value)
+}
+
+/// The checksum of a line of the table of tenants: CRC-32C of its number, its kind, its name, its version and its root.
+pub(crate) fn tenant_checksum(slot: usize, kind: u64, name: [u64; 4], version: u32, root: u64) -> u32 {
+    let mut bytes = vec![slot as u8];
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(name.iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend(version.to_le_bytes());
+    bytes.extend(root.to_le_bytes());
+    crc32c::crc32c(&bytes)
 }
 
 impl Label {
@@ -115,7 +204,8 @@ mod tests {
 
     #[test]
     fn no_single_flipped_bit_survives_a_seal() {
-        for field in [Sealed::Generation, Sealed::Size, Sealed::Frontier] {
+        use Sealed::{Frontier, Generation, May, Must, ReadOnly, Size};
+        for field in [Generation, Size, Frontier, May, Must, ReadOnly] {
             for value in [0, 1, 32, 16384, u32::MAX] {
                 let word = seal(field, value);
                 assert_eq!(unseal(field, word), Some(value));
@@ -126,5 +216,19 @@ mod tests {
         }
         assert_eq!(unseal(Sealed::Size, seal(Sealed::Frontier, 7)), None);
         assert_eq!(unseal(Sealed::Size, 0), None);
+    }
+
+    #[test]
+    fn no_single_flipped_bit_survives_a_seal_of_sixteen_bits() {
+        for field in [LOW_LOG, LOW_TENANT, LOW_TENANT + 31] {
+            for value in [0, 1, 0x0f_1234_5678, (1 << 48) - 1] {
+                let word = seal_low(field, value);
+                assert_eq!(unseal_low(field, word), Some(value));
+                for bit in 0..64 {
+                    assert_eq!(unseal_low(field, word ^ 1 << bit), None);
+                }
+            }
+            assert_eq!(unseal_low(field, 0), None);
+        }
     }
 }

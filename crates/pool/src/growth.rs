@@ -5,7 +5,7 @@ use tembo_pmem::lock;
 use crate::allocator::{Allocator, Knowledge};
 use crate::format::{SUPERBLOCK, Sealed, Superblock};
 use crate::geometry::Layout;
-use crate::superblock::{self, seal_offset};
+use crate::superblock::seal_offset;
 use crate::{Error, Pool};
 
 /// The frontier rises by at most this many bytes at a time.
@@ -48,7 +48,7 @@ impl Pool {
         let layout = allocator.layout;
         let step = allocator.step.min(frontier_step(layout, allocator.end));
         let raised = needed.max(allocator.frontier.saturating_add(step)).min(allocator.end);
-        let superblock = superblock::of(self.region())?;
+        let superblock = Superblock::of(self.region())?;
         let size = seal_offset(Sealed::Size, layout.start(allocator.end));
         if superblock.size.load() != size {
             // ORDER: the region's own size was durable before `end` rose. This word lies in the

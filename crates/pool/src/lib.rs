@@ -34,15 +34,20 @@ mod runs;
 mod shared;
 mod superblock;
 mod sweep;
+mod tenant;
 mod usage;
 
 pub use census::{Account, Census};
 pub use class::OBJECT_SIZE_MAX;
-pub use error::Error;
-pub use format::ROOT_COUNT;
+pub use error::{Error, TenantError};
+pub use format::{ROOT_COUNT, TENANT_COUNT, TENANT_NAME_SIZE_MAX};
 pub use geometry::Geometry;
 pub use object::Object;
-pub use pool::{Pool, PoolOptions};
-pub use superblock::Checked;
+pub use pool::{Kinds, Pool, PoolCheck, PoolOptions, TenantKind};
+pub use superblock::{Checked, FeatureSet, Features};
 pub use sweep::{Sweep, SweepReport};
+pub use tenant::{
+    Kind, KnownKind, Marker, Marking, NewTenant, Still, Tenant, TenantCheck, TenantEntry,
+    TenantFeatures, TenantId, TenantStat,
+};
 pub use usage::Usage;

@@ -10,9 +10,15 @@ use crate::allocator::{Allocator, Knowledge, Lack};
 use crate::class::class_for;
 use crate::geometry::Layout;
 use crate::growth::{SMALL_STEPS, frontier_step};
+use crate::format::Superblock;
 use crate::shared::Shared;
-use crate::superblock::{self, Checked};
-use crate::{Census, Error, Geometry, OBJECT_SIZE_MAX, Object, Sweep, Usage};
+use crate::superblock::{self, Access, Checked};
+use crate::tenant::{self, Live, Registry};
+use crate::{
+    Account, Census, Error, FeatureSet, Features, Geometry, Kind, KnownKind, Marker, NewTenant,
+    OBJECT_SIZE_MAX, Object, Sweep, Tenant, TenantCheck, TenantEntry, TenantError, TenantFeatures,
+    TenantId, TenantStat, Usage,
+};
 
 /// Lines that a raised frontier flushes beside those of the operation, while it rises by little.
 const OWN_LINES: u64 = 1 + SMALL_STEPS;
@@ -29,6 +35,45 @@ pub struct PoolOptions {
     pub geometry: Geometry,
     /// The region below. Its `size_max` bounds the pool's growth.
     pub region: RegionOptions,
+    /// The kinds of tenants that the program knows. A pool with a tenant of another kind cannot be
+    /// opened to write.
+    pub kinds: Kinds,
+}
+
+/// What a program knows of a kind of tenant, and how it opens one that only a sweep or a check asks for.
+pub trait TenantKind: Send + Sync {
+    /// The kind, the newest version of its format, and its features.
+    fn known(&self) -> KnownKind;
+
+    /// Opens a tenant of this kind that nothing else of the process has open, by [`Pool::open_tenant`].
+    ///
+    /// # Errors
+    /// What it met.
+    fn open(&self, pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<dyn Tenant>, TenantError>;
+}
+
+/// The kinds of tenants that a program knows.
+#[derive(Clone, Default)]
+pub struct Kinds(Vec<Arc<dyn TenantKind>>);
+
+impl Kinds {
+    /// These and another, which takes the place of one for the same kind.
+    #[must_use]
+    pub fn with(mut self, kind: Arc<dyn TenantKind>) -> Kinds {
+        self.0.retain(|other| other.known().kind != kind.known().kind);
+        self.0.push(kind);
+        self
+    }
+
+    fn find(&self, kind: Kind) -> Option<&Arc<dyn TenantKind>> {
+        self.0.iter().find(|known| known.known().kind == kind)
+    }
+
+    /// Whether a pool with this tenant can be opened.
+    fn admit(&self, entry: &TenantEntry, access: Access) -> Result<(), Error> {
+        let known = self.find(entry.kind).map(|kind| kind.known());
+        tenant::admit(entry, known, access == Access::Write)
+    }
 }
 
 impl Default for PoolOptions {
@@ -37,8 +82,18 @@ impl Default for PoolOptions {
             size: 64 << 20,
             geometry: Geometry::default(),
             region: RegionOptions::default(),
+            kinds: Kinds::default(),
         }
     }
+}
+
+/// What the check of a pool found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolCheck {
+    /// Where every byte is.
+    pub account: Account,
+    /// What each tenant says, by its name.
+    pub tenants: Vec<(String, TenantCheck)>,
 }
 
 /// A formatted region, open.
@@ -47,9 +102,10 @@ pub struct Pool {
     shared: Arc<Shared>,
     growth: Mutex<()>,
     ahead: Ahead,
-    geometry: Geometry,
-    generation: u64,
+    found: Checked,
     size_max: u64,
+    kinds: Kinds,
+    registry: Arc<Registry>,
 }
 
 impl Pool {
@@ -75,13 +131,13 @@ impl Pool {
     ) -> Result<Pool, E> {
         let made = Region::create_with(path, options.size, &options.region, |region| {
             Pool::format(&region, options.geometry)?;
-            let found = superblock::check(&region)?;
-            let pool = Arc::new(Pool::new(region, found));
+            let found = superblock::check(&region, Access::Write)?;
+            let pool = Arc::new(Pool::new(region, found, options.kinds.clone()));
             format(&pool).map_err(Refusal::Format)?;
             Ok(Draft(pool))
         });
         match made {
-            Ok(region) => Ok(Pool::adopt(region)?),
+            Ok(region) => Ok(Pool::adopt(region, options.kinds.clone())?),
             Err(Refusal::Pool(error)) => Err(error.into()),
             Err(Refusal::Format(error)) => Err(error),
         }
@@ -95,8 +151,9 @@ impl Pool {
     /// those of [`Region::open`].
     pub fn open(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
         // What is refused is left as it is.
-        let check = |region: &Region| superblock::check(region).map(drop);
-        Pool::adopt(Region::open_checked(path, &options.region, check)?)
+        let check = |region: &Region| Pool::check_to(region, &options.kinds, Access::Write).map(drop);
+        let region = Region::open_checked(path, &options.region, check)?;
+        Pool::adopt(region, options.kinds.clone())
     }
 
     /// A pool in memory, which ends with it.
@@ -117,7 +174,7 @@ impl Pool {
     ) -> Result<Pool, E> {
         let region = Region::volatile(options.size, &options.region).map_err(Error::from)?;
         Pool::format(&region, options.geometry)?;
-        let pool = Arc::new(Pool::adopt(region)?);
+        let pool = Arc::new(Pool::adopt(region, options.kinds.clone())?);
         format(&pool)?;
         Arc::try_unwrap(pool).map_err(|_| Error::Kept.into())
     }
@@ -127,7 +184,15 @@ impl Pool {
     /// # Errors
     /// Those of [`check_superblock`](Pool::check_superblock).
     pub fn from_region(region: Region) -> Result<Pool, Error> {
-        Pool::adopt(region)
+        Pool::from_region_of(region, Kinds::default())
+    }
+
+    /// As [`from_region`](Pool::from_region), by a program that knows these kinds of tenants.
+    ///
+    /// # Errors
+    /// As [`open`](Pool::open).
+    pub fn from_region_of(region: Region, kinds: Kinds) -> Result<Pool, Error> {
+        Pool::adopt(region, kinds)
     }
 
     /// Writes an empty pool into a region. Durable when it returns; interrupted, the region is
@@ -146,15 +211,26 @@ impl Pool {
     /// [`Error::UnknownFeature`], [`Error::BadGeometry`], [`Error::Truncated`],
     /// [`Error::Damaged`]; a [region](Error::Region) too short for a superblock.
     pub fn check_superblock(region: &Region) -> Result<Checked, Error> {
-        superblock::check(region)
+        superblock::check(region, Access::Read)
     }
 
-    fn adopt(region: Region) -> Result<Pool, Error> {
-        let found = superblock::adopt(&region)?;
-        Ok(Pool::new(region, found))
+    /// Checks the superblock and the table of tenants, for a program that knows these kinds.
+    fn check_to(region: &Region, kinds: &Kinds, access: Access) -> Result<Checked, Error> {
+        let found = superblock::check(region, access)?;
+        let tenants = tenant::read(region, &found)?;
+        if access == Access::Write {
+            tenants.iter().try_for_each(|entry| kinds.admit(entry, access))?;
+        }
+        Ok(found)
     }
 
-    fn new(region: Region, found: Checked) -> Pool {
+    fn adopt(region: Region, kinds: Kinds) -> Result<Pool, Error> {
+        let found = Pool::check_to(&region, &kinds, Access::Write)?;
+        let found = superblock::adopt(&region, found)?;
+        Ok(Pool::new(region, found, kinds))
+    }
+
+    fn new(region: Region, found: Checked, kinds: Kinds) -> Pool {
         let size_max = region.report().size_max;
         let layout = Layout::new(found.geometry);
         let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
@@ -163,9 +239,10 @@ impl Pool {
             shared: Arc::new(Shared::new(Allocator::new(layout, frontier, end))),
             growth: Mutex::new(()),
             ahead: Ahead::new(found.frontier),
-            geometry: found.geometry,
-            generation: found.generation,
+            found,
             size_max,
+            kinds,
+            registry: Arc::default(),
         }
     }
 
@@ -186,12 +263,12 @@ impl Pool {
 
     /// The sizes fixed at creation.
     pub fn geometry(&self) -> Geometry {
-        self.geometry
+        self.found.geometry
     }
 
     /// How often the pool has been opened: raised, durably, by each open.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.found.generation
     }
 
     /// One of the [`ROOT_COUNT`](crate::ROOT_COUNT) root words; all are 0 in a new pool. Whoever stores a root stores,
@@ -200,7 +277,7 @@ impl Pool {
     /// # Errors
     /// [`Error::NoSuchRoot`].
     pub fn root(&self, slot: usize) -> Result<&Word, Error> {
-        superblock::of(&self.region)?.roots.get(slot).ok_or(Error::NoSuchRoot { slot })
+        Superblock::of(&self.region)?.roots.get(slot).ok_or(Error::NoSuchRoot { slot })
     }
 
     /// Makes sure, before an operation's first store, that the pool has `bytes` to spare, growing
@@ -323,10 +400,236 @@ impl Pool {
     /// Begins a sweep: the one owed since the pool was opened, or a new one, for example after a
     /// rollback. Until it ends, new space comes only from above its limit.
     ///
+    /// The tenants must be [open](Pool::open_tenants), and are marked by [`Sweep::mark_others`].
+    ///
     /// # Errors
-    /// [`Error::SweepRunning`].
+    /// [`Error::SweepRunning`], [`Error::TenantBusy`]: try again later. [`Error::TenantNotOpen`].
     pub fn begin_sweep(&self) -> Result<Sweep, Error> {
-        Sweep::begin(Arc::clone(&self.shared))
+        self.sweep(None)
+    }
+
+    /// As [`begin_sweep`](Pool::begin_sweep), driven by a tenant that stands still, marks itself, and reports at the end what
+    /// waits to be freed.
+    ///
+    /// # Errors
+    /// As [`begin_sweep`](Pool::begin_sweep).
+    pub fn begin_sweep_by(&self, driver: TenantId) -> Result<Sweep, Error> {
+        self.sweep(Some(driver))
+    }
+
+    fn sweep(&self, driver: Option<TenantId>) -> Result<Sweep, Error> {
+        let busy = || Error::TenantBusy { name: "(one that is being added or opened)".into() };
+        let _unchanged = self.registry.try_change().ok_or_else(busy)?;
+        let live = self.registry.all(self.tenants()?, driver)?;
+        Sweep::begin(Arc::clone(&self.shared), Arc::clone(&self.registry), live)
+    }
+
+    /// The tenants, by their place.
+    ///
+    /// # Errors
+    /// [`Error::DamagedTenant`].
+    pub fn tenants(&self) -> Result<Vec<TenantEntry>, Error> {
+        // Nothing raises the frontier meanwhile.
+        let _allocator = self.shared.lock();
+        let found = superblock::check(&self.region, Access::Read)?;
+        tenant::read(&self.region, &found)
+    }
+
+    /// The tenant of that name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTenant`], [`Error::DamagedTenant`].
+    pub fn tenant(&self, name: &str) -> Result<TenantEntry, Error> {
+        let found = self.tenants()?.into_iter().find(|entry| entry.name == name);
+        found.ok_or_else(|| Error::NoSuchTenant { name: name.to_owned() })
+    }
+
+    /// Adds a tenant with a root object of `size` bytes, which `init` writes and flushes, with all that it leads to.
+    /// Durable when it returns; interrupted, the tenant is there, whole, or not at all. Two fences.
+    ///
+    /// Within a [section](Pool::reserve) with room for what `init` stores. A pool of format version 1 is raised to version 2 first, and
+    /// older programs refuse it from then on.
+    ///
+    /// # Errors
+    /// [`Error::TenantName`], [`Error::TenantExists`], [`Error::TooManyTenants`], [`Error::UnknownTenant`] and its like if the program could not
+    /// open the pool again; those of [`alloc`](Pool::alloc) and of `init`. Then nothing is allocated for the root.
+    pub fn add_tenant<E: From<Error>>(
+        &self,
+        new: &NewTenant<'_>,
+        size: u64,
+        init: impl FnOnce(&Region, Object) -> Result<(), E>,
+    ) -> Result<TenantEntry, E> {
+        let _changing = self.registry.change();
+        let id = tenant::place(&self.tenants()?, new.name)?;
+        let NewTenant { kind, name, version, features } = *new;
+        let entry = TenantEntry { id, kind, name: name.into(), version, features, root: Object::NONE };
+        self.kinds.admit(&entry, Access::Write)?;
+        self.upgrade()?;
+        let _section = self.region.reserve(2).map_err(Error::from)?;
+        let root = self.alloc(size)?;
+        if let Err(error) = init(&self.region, root) {
+            self.free(root);
+            return Err(error);
+        }
+        tenant::add(&self.region, id, new, root)?;
+        Ok(TenantEntry { root, ..entry })
+    }
+
+    /// Sets the feature bits of a tenant's format in one step, durably. Before anything is stored that they announce.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTenant`]; [`Error::UnknownTenantFeature`] for what its kind does not know here.
+    pub fn set_tenant_features(
+        &self,
+        id: TenantId,
+        features: TenantFeatures,
+    ) -> Result<(), Error> {
+        let _changing = self.registry.change();
+        let entry = self.tenants()?.into_iter().find(|entry| entry.id == id);
+        let missing = || Error::NoSuchTenant { name: format!("number {}", id.0) };
+        let entry = TenantEntry { features, ..entry.ok_or_else(missing)? };
+        self.kinds.admit(&entry, Access::Write)?;
+        self.upgrade()?;
+        tenant::set_features(&self.region, id, features)
+    }
+
+    /// The feature bits in force.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn features(&self) -> Result<Features, Error> {
+        let _allocator = self.shared.lock();
+        Ok(superblock::check(&self.region, Access::Read)?.features)
+    }
+
+    /// Sets one of the sets of feature bits, beside those of the pool's creation, in one step, durably. Bits that are not known here make the
+    /// pool refuse the next opening.
+    ///
+    /// # Errors
+    /// Those of the region.
+    pub fn set_features(&self, set: FeatureSet, bits: u32) -> Result<(), Error> {
+        let _changing = self.registry.change();
+        self.upgrade()?;
+        superblock::set_features(&self.region, set, bits)
+    }
+
+    /// Raises a pool of format version 1; the caller changes the table of tenants.
+    fn upgrade(&self) -> Result<(), Error> {
+        superblock::upgrade(&self.region, || tenant::write_first(&self.region))
+    }
+
+    /// The open tenant of that entry, or what `make` makes of it: then it is open as long as a clone of it lives.
+    /// `make` opens no other tenant, and begins no sweep. The pool does not keep the tenant open.
+    ///
+    /// # Errors
+    /// [`Error::TenantInUse`]: it is open, as something else. [`Error::UnknownTenant`] and its like. Those of `make`.
+    pub fn open_tenant<T: Tenant, E: From<Error>>(
+        &self,
+        entry: &TenantEntry,
+        make: impl FnOnce() -> Result<Arc<T>, E>,
+    ) -> Result<Arc<T>, E> {
+        let _changing = self.registry.change();
+        if let Some(live) = self.registry.find(entry.id) {
+            let any: Arc<dyn std::any::Any + Send + Sync> = live;
+            let in_use = |_| Error::TenantInUse { name: entry.name.clone() };
+            return Ok(any.downcast::<T>().map_err(in_use)?);
+        }
+        self.kinds.admit(entry, Access::Read)?;
+        let tenant = make()?;
+        let live: Arc<dyn Tenant> = tenant.clone();
+        self.registry.insert(entry.id, Arc::downgrade(&live));
+        Ok(tenant)
+    }
+
+    /// Opens all tenants that are not open, each by its kind: for a sweep or a check, for which they are to be kept.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTenant`] and its like; [`Error::Tenant`].
+    pub fn open_tenants(self: &Arc<Self>) -> Result<Vec<Arc<dyn Tenant>>, Error> {
+        let open = |entry: TenantEntry| {
+            if let Some(live) = self.registry.find(entry.id) {
+                return Ok(live);
+            }
+            self.kinds.admit(&entry, Access::Read)?;
+            let unknown = || Error::NoSuchTenant { name: entry.name.clone() };
+            let kind = self.kinds.find(entry.kind).ok_or_else(unknown)?;
+            let failed = |source| Error::Tenant { name: entry.name.clone(), source };
+            kind.open(self, &entry).map_err(failed)
+        };
+        self.tenants()?.into_iter().map(open).collect()
+    }
+
+    /// How the tenants are; of those that are not open only what the superblock says.
+    ///
+    /// # Errors
+    /// [`Error::DamagedTenant`].
+    pub fn stat(&self) -> Result<Vec<TenantStat>, Error> {
+        let stat = |entry: TenantEntry| match self.registry.find(entry.id) {
+            Some(live) => live.stat(),
+            None => TenantStat {
+                name: entry.name,
+                kind: entry.kind,
+                objects: None,
+                bytes: None,
+                under_way: "not open".to_owned(),
+            },
+        };
+        Ok(self.tenants()?.into_iter().map(stat).collect())
+    }
+
+    /// Opens all tenants, lets them do what they still owe, verifies each, and accounts for every byte. Meanwhile nothing is
+    /// changed.
+    ///
+    /// # Errors
+    /// [`Error::TenantBusy`]: an operation is under way, try again. [`Error::Tenant`], [`Error::Dangling`] and others: the first damage
+    /// found.
+    pub fn check(self: &Arc<Self>) -> Result<PoolCheck, Error> {
+        let tenants = self.open_tenants()?;
+        for (entry, tenant) in self.tenants()?.iter().zip(&tenants) {
+            let failed = |source| Error::Tenant { name: entry.name.clone(), source };
+            tenant.settle().map_err(failed)?;
+        }
+        self.check_beside(None, |_| Ok::<(), Error>(())).map(|((), check)| check)
+    }
+
+    /// As [`check`](Pool::check), of tenants that are open, on behalf of one that stands still and is marked by `own`.
+    ///
+    /// # Errors
+    /// As [`check`](Pool::check); [`Error::TenantNotOpen`]; those of `own`.
+    pub fn check_by<T, E: From<Error>>(
+        &self,
+        driver: TenantId,
+        own: impl FnOnce(&mut Census) -> Result<T, E>,
+    ) -> Result<(T, PoolCheck), E> {
+        self.check_beside(Some(driver), own)
+    }
+
+    fn check_beside<T, E: From<Error>>(
+        &self,
+        driver: Option<TenantId>,
+        own: impl FnOnce(&mut Census) -> Result<T, E>,
+    ) -> Result<(T, PoolCheck), E> {
+        let busy = |name: &str| Error::TenantBusy { name: name.to_owned() };
+        let changing = self.registry.try_change();
+        let _unchanged = changing.ok_or_else(|| busy("(one that is being added or opened)"))?;
+        let live = self.registry.all(self.tenants()?, driver)?;
+        let mut still = Vec::with_capacity(live.len());
+        for Live { entry, tenant } in &live {
+            still.push((entry, tenant.quiesce().ok_or_else(|| busy(&entry.name))?));
+        }
+        let mut census = self.census();
+        let result = own(&mut census)?;
+        let mut tenants = Vec::with_capacity(live.len());
+        for (entry, still) in &mut still {
+            let failed = |source| Error::Tenant { name: entry.name.clone(), source };
+            let found = still.check(&mut census as &mut dyn Marker).map_err(failed)?;
+            tenants.push((entry.name.clone(), found));
+        }
+        let account = census.account();
+        if account.dangling > 0 {
+            return Err(Error::Dangling { objects: account.dangling }.into());
+        }
+        Ok((result, PoolCheck { account, tenants }))
     }
 
     /// Whether little space is left that needs no sweep, though a sweep is owed or running that may find
@@ -415,6 +718,7 @@ impl<E> From<tembo_pmem::Error> for Refusal<E> {
 
 const _: () = {
     const fn shared_by_threads<T: Send + Sync>() {}
+    const fn given_to_threads<T: Send>() {}
     shared_by_threads::<Pool>();
-    shared_by_threads::<Sweep>();
+    given_to_threads::<Sweep>();
 };

@@ -1,7 +1,8 @@
 //! The sweep: learns which space below a limit is reachable, and frees the rest.
 //!
 //! While a sweep is owed or running, space comes only from above the limit, so that nothing that
-//! the marker has not seen yet is overwritten, and what is freed below it waits.
+//! the marker has not seen yet is overwritten, and what is freed below it waits. It goes over all tenants of the
+//! pool: see [`Tenant`](crate::Tenant).
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::marks::{Mark, Marks};
 use crate::object::GRANULE;
 use crate::runs::Runs;
 use crate::shared::Shared;
-use crate::{Error, Object};
+use crate::tenant::{Live, Registry};
+use crate::{Error, Marker, Marking, Object};
 
 /// Chunks, or freed objects, that the end of a sweep handles while it holds the allocator's lock.
 const BATCH: u32 = 1024;
@@ -22,9 +24,25 @@ const BATCH: u32 = 1024;
 #[must_use]
 pub struct Sweep {
     shared: Arc<Shared>,
+    registry: Arc<Registry>,
     marks: Marks,
     limit: u32,
+    others: Vec<Other>,
     finished: bool,
+}
+
+/// A tenant that the driver of the sweep is not.
+struct Other {
+    name: String,
+    marking: Box<dyn Marking>,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Begun,
+    Marked,
+    Settled,
 }
 
 /// What a sweep found.
@@ -43,7 +61,34 @@ pub struct SweepReport {
 }
 
 impl Sweep {
-    pub(crate) fn begin(shared: Arc<Shared>) -> Result<Sweep, Error> {
+    /// Begins while `live`, all tenants but the driver, stand still.
+    pub(crate) fn begin(
+        shared: Arc<Shared>,
+        registry: Arc<Registry>,
+        live: Vec<Live>,
+    ) -> Result<Sweep, Error> {
+        let mut still = Vec::with_capacity(live.len());
+        for Live { entry, tenant } in &live {
+            let busy = || Error::TenantBusy { name: entry.name.clone() };
+            still.push((entry, tenant, tenant.quiesce().ok_or_else(busy)?));
+        }
+        let mut sweep = Sweep::begin_alone(shared, registry)?;
+        let mut markings = Vec::with_capacity(live.len());
+        for (entry, tenant, still) in &mut still {
+            let failed = |source| Error::Tenant { name: entry.name.clone(), source };
+            markings.push(still.begin(Arc::clone(tenant)).map_err(failed)?);
+        }
+        drop(still);
+        let others = live.into_iter().zip(markings).map(|(live, marking)| Other {
+            name: live.entry.name,
+            marking,
+            progress: Progress::Begun,
+        });
+        sweep.others.extend(others);
+        Ok(sweep)
+    }
+
+    fn begin_alone(shared: Arc<Shared>, registry: Arc<Registry>) -> Result<Sweep, Error> {
         let mut allocator = shared.lock();
         match allocator.knowledge {
             Knowledge::Sweeping => return Err(Error::SweepRunning),
@@ -54,7 +99,7 @@ impl Sweep {
         let limit = allocator.limit;
         drop(allocator);
         let marks = Marks::new(shared.layout, limit);
-        Ok(Sweep { shared, marks, limit, finished: false })
+        Ok(Sweep { shared, registry, marks, limit, others: Vec::new(), finished: false })
     }
 
     /// Bytes from the start of the region: space below is this sweep's, and nothing below is
@@ -76,10 +121,54 @@ impl Sweep {
         self.marks.mark(object)
     }
 
+    /// Marks the other tenants, unless that is done. `go_on` is asked before each object.
+    ///
+    /// # Errors
+    /// [`Error::Tenant`]; [`Error::Stopped`] if `go_on` says no. The sweep is to be dropped then.
+    pub fn mark_others(&mut self, go_on: &dyn Fn() -> bool) -> Result<(), Error> {
+        let mut others = std::mem::take(&mut self.others);
+        let mut marker = Asking { sweep: self, go_on };
+        let begun = others.iter_mut().filter(|other| other.progress == Progress::Begun);
+        let marked = begun.map(|other| {
+            let failed = |source| Error::Tenant { name: other.name.clone(), source };
+            other.marking.mark(&mut marker).map_err(failed)?;
+            other.progress = Progress::Marked;
+            Ok(())
+        });
+        let marked = marked.collect();
+        self.others = others;
+        if go_on() { marked } else { Err(Error::Stopped) }
+    }
+
+    /// Lets the other tenants do a part of what must be done before the end; whether all of it is done. If not it is to
+    /// be called again, after a while: it waits for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Tenant`]. The sweep is to be dropped then.
+    pub fn settle_others(&mut self) -> Result<bool, Error> {
+        let mut all = true;
+        for other in &mut self.others {
+            if other.progress == Progress::Marked {
+                let failed = |source| Error::Tenant { name: other.name.clone(), source };
+                if other.marking.settle().map_err(failed)? {
+                    other.progress = Progress::Settled;
+                }
+            }
+            all &= other.progress == Progress::Settled;
+        }
+        Ok(all)
+    }
+
     /// Ends the sweep: what lies below the limit and is neither marked nor in `pending` (allocated
     /// before the sweep began and not yet reachable) is free, and so is what was freed meanwhile.
     /// Others go on allocating meanwhile. Nothing is stored on media.
-    pub fn finish(mut self, pending: impl IntoIterator<Item = Object>) -> SweepReport {
+    ///
+    /// # Errors
+    /// [`Error::TenantNotMarked`]: another tenant is not marked, or not settled. Then nothing is freed, and a sweep is owed still.
+    pub fn finish(mut self, pending: impl IntoIterator<Item = Object>) -> Result<SweepReport, Error> {
+        if let Some(other) = self.others.iter().find(|other| other.progress != Progress::Settled) {
+            return Err(Error::TenantNotMarked { name: other.name.clone() });
+        }
         let mut refused = 0;
         for object in pending {
             if object.offset() < self.limit() && self.marks.mark(object).is_err() {
@@ -98,13 +187,13 @@ impl Sweep {
         let freed = self.apply_freed();
         self.shared.lock().knowledge = Knowledge::Whole;
         self.finished = true;
-        SweepReport {
+        Ok(SweepReport {
             objects: self.marks.objects,
             object_bytes: self.marks.bytes,
             free_bytes: layout.start(self.limit - first) - self.marks.bytes,
             freed,
             refused,
-        }
+        })
     }
 
     /// Frees what was freed below the limit before it fell, as far as it was marked; how many.
@@ -133,6 +222,25 @@ impl Drop for Sweep {
         if !self.finished {
             self.shared.lock().knowledge = Knowledge::Owed;
         }
+        self.registry.sweep_ended();
+    }
+}
+
+impl Marker for Sweep {
+    fn mark(&mut self, object: Object) -> Result<bool, Error> {
+        Sweep::mark(self, object)
+    }
+}
+
+/// Marks as long as it may.
+struct Asking<'s> {
+    sweep: &'s mut Sweep,
+    go_on: &'s dyn Fn() -> bool,
+}
+
+impl Marker for Asking<'_> {
+    fn mark(&mut self, object: Object) -> Result<bool, Error> {
+        if (self.go_on)() { self.sweep.mark(object) } else { Err(Error::Stopped) }
     }
 }
 

@@ -83,7 +83,7 @@ fn sweep(pool: &Pool) -> Result<(), String> {
             expect(sweep.mark(object).map_err(text)?, "two slots name one object")?;
         }
     }
-    let report = sweep.finish(Vec::new());
+    let report = sweep.finish(Vec::new()).map_err(text)?;
     expect(report.refused == 0, "a sweep refused something")
 }
 

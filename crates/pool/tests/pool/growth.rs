@@ -37,7 +37,7 @@ const DOMAINS: [DomainRequest; 2] = [DomainRequest::Flush, DomainRequest::Logged
 
 fn options(domain: DomainRequest, size: u64, size_max: u64) -> PoolOptions {
     let region = RegionOptions { domain, size_max, log_size: 8 << 20, ..RegionOptions::default() };
-    PoolOptions { size, geometry: Geometry::TINY, region }
+    PoolOptions { size, geometry: Geometry::TINY, region, ..PoolOptions::default() }
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_reservation_is_refused_before_anything_is_stored() {
 fn a_pool_grows_until_its_bound_and_a_reservation_grows_it_beforehand() {
     let size_max = 2 << 20;
     let region = RegionOptions { size_max, ..RegionOptions::default() };
-    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region };
+    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     let pool = Pool::volatile(&options).unwrap();
     drop(pool.reserve(300 << 10, 1).unwrap());
     let reserved = pool.usage().size;
@@ -84,7 +84,7 @@ fn a_pool_grows_until_its_bound_and_a_reservation_grows_it_beforehand() {
 #[test]
 fn a_large_object_grows_the_pool_at_once() {
     let region = RegionOptions { size_max: 64 << 20, ..RegionOptions::default() };
-    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region };
+    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     let pool = Pool::volatile(&options).unwrap();
     let object = pool.alloc(40 << 20).unwrap();
     let mut model = Model::new(&pool);
@@ -96,7 +96,7 @@ fn a_large_object_grows_the_pool_at_once() {
 #[test]
 fn threads_grow_a_pool_together() {
     let region = RegionOptions { size_max: 32 << 20, ..RegionOptions::default() };
-    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region };
+    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     let pool = Pool::volatile(&options).unwrap();
     let objects: Vec<Object> = std::thread::scope(|scope| {
         let take = || (0..5000).map(|_| pool.alloc(1024).unwrap()).collect::<Vec<_>>();
@@ -157,7 +157,7 @@ fn find_again(domain: DomainRequest) {
         drop(section);
         let mut sweep = pool.begin_sweep().unwrap();
         sweep.mark(found).unwrap();
-        assert_eq!(sweep.finish([]).objects, 1);
+        assert_eq!(sweep.finish([]).unwrap().objects, 1);
         assert_eq!(pool.usage().objects, 2);
         if generation % 2 == 0 {
             pool.close().unwrap();
@@ -273,7 +273,7 @@ fn space_used_in_a_log_survives_with_its_frontier() {
         assert_eq!(pool.region().words(object.offset(), 1).unwrap()[0].load(), bits);
         assert!(sweep.mark(object).unwrap());
     }
-    assert_eq!(sweep.finish([]).objects, 16);
+    assert_eq!(sweep.finish([]).unwrap().objects, 16);
 }
 
 /// Objects filled beside somebody who prepares all the time.

@@ -6,7 +6,7 @@ use tembo_pool::{Error, Geometry, Pool, PoolOptions};
 /// A pool in memory that does not grow.
 pub(crate) fn pool(size: u64, geometry: Geometry) -> Pool {
     let region = RegionOptions { size_max: size, ..RegionOptions::default() };
-    Pool::volatile(&PoolOptions { size, geometry, region }).unwrap()
+    Pool::volatile(&PoolOptions { size, geometry, region, ..PoolOptions::default() }).unwrap()
 }
 
 pub(crate) fn tiny() -> Pool {

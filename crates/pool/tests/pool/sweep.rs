@@ -48,7 +48,7 @@ fn sweep_under_load(pool: &Pool, random: &mut Random, live: &[Object], size_max:
         }
     }
     assert!(matches!(pool.begin_sweep(), Err(Error::SweepRunning)));
-    let report = sweep.finish([]);
+    let report = sweep.finish([]).unwrap();
     assert_eq!(report.refused, 0);
     model.check_exact(pool);
     assert!(!pool.usage().recovering);
@@ -135,7 +135,7 @@ fn nothing_below_the_frontier_is_handed_out_before_the_sweep() {
     for &object in &old {
         sweep.mark(object).unwrap();
     }
-    let report = sweep.finish([]);
+    let report = sweep.finish([]).unwrap();
     assert_eq!((report.objects, report.freed), (59, 1));
     assert!(pool.alloc(192).unwrap().offset() < frontier);
 }
@@ -157,7 +157,7 @@ fn a_dropped_sweep_frees_nothing_and_can_be_repeated() {
     for &object in &objects[..49] {
         sweep.mark(object).unwrap();
     }
-    let report = sweep.finish([objects[49], young]);
+    let report = sweep.finish([objects[49], young]).unwrap();
     assert_eq!((report.objects, report.freed, report.refused), (49, 1, 0));
     let mut model = Model::new(&pool);
     let kept = objects.iter().filter(|object| **object != objects[7]);
@@ -176,7 +176,7 @@ fn pending_objects_stay_and_impossible_ones_are_refused() {
     let between = Object::from_bits(pending.to_bits() + 1);
     assert!(matches!(sweep.mark(between), Err(Error::Misplaced { .. })));
     assert!(matches!(sweep.mark(Object::NONE), Err(Error::Misplaced { .. })));
-    let report = sweep.finish([pending, between]);
+    let report = sweep.finish([pending, between]).unwrap();
     assert_eq!((report.objects, report.refused), (2, 1));
     assert_eq!(pool.usage().objects, 2);
 }
@@ -197,7 +197,7 @@ fn opening_again_and_again_loses_no_space_for_good() {
         for &object in &live {
             sweep.mark(object).unwrap();
         }
-        assert_eq!(sweep.finish([]).objects, live.len() as u64);
+        assert_eq!(sweep.finish([]).unwrap().objects, live.len() as u64);
         assert_eq!(pool.usage().objects, live.len() as u64);
     }
 }
@@ -214,7 +214,7 @@ fn no_object_is_given_twice_across_a_sweep() {
     }
     // Freed though never marked, as by somebody who unlinks what the marker had not reached.
     pool.free(dead[0]);
-    assert_eq!(sweep.finish([]).freed, 0);
+    assert_eq!(sweep.finish([]).unwrap().freed, 0);
     let mut seen: HashSet<_> = live.iter().copied().collect();
     while let Ok(object) = pool.alloc(64) {
         assert!(seen.insert(object), "{object:?} twice");

@@ -58,7 +58,7 @@ fn threads_get_disjoint_objects_while_sweeps_come_and_go() {
                 sweep.mark(object).unwrap();
             }
             if round == 19 {
-                let report = sweep.finish([]);
+                let report = sweep.finish([]).unwrap();
                 assert_eq!((report.objects, report.refused), (2000, 0));
             }
         }

@@ -169,7 +169,7 @@ impl NvTree {
             bits = Leaf::at(self.region(), bits)?.header.next.load();
             left -= 1;
         }
-        sweep.finish([]);
+        sweep.finish([])?;
         Ok(())
     }
 

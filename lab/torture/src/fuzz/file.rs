@@ -103,7 +103,7 @@ fn use_pool(pool: Pool) -> Result<(), tembo_pool::Error> {
         // What it refuses is not marked.
         let _ = sweep.mark(object);
     }
-    sweep.finish(taken.into_iter().flatten());
+    sweep.finish(taken.into_iter().flatten())?;
     pool.census().account();
     pool.close()
 }

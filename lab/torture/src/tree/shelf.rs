@@ -177,7 +177,8 @@ impl Shelf {
         self.tree.survey(&retained, &dead, &mut marks).map_err(text)?;
         let unclean = marks.unclean;
         let pending: Vec<Object> = self.retired.iter().map(|retired| retired.object).collect();
-        expect(sweep.finish(pending).refused == 0, "a sweep refused something")?;
+        let report = sweep.finish(pending).map_err(text)?;
+        expect(report.refused == 0, "a sweep refused something")?;
         self.with_writer(stamp, |tree, writer| {
             unclean.into_iter().try_for_each(|node| tree.scrub(node, writer)).map_err(text)
         })?;

@@ -115,7 +115,7 @@ impl StoreArgs {
         let PoolOptions { region, geometry, .. } = Options::default().pool;
         let private_max = self.private_max.unwrap_or(region.private_max);
         let region = RegionOptions { domain, sync, size_max, log_size, private_max, ..region };
-        PoolOptions { size: self.size.min(size_max), region, geometry }
+        PoolOptions { size: self.size.min(size_max), region, geometry, ..PoolOptions::default() }
     }
 
     /// The domain, if it is one that leaves no file.

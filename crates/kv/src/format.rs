@@ -5,7 +5,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 media! {
-    /// The root of a store, named by [`ROOT_SLOT`] of the pool.
+    /// The root of a store, named by the pool's table of tenants.
     #[derive(Debug)]
     pub(crate) struct StoreRoot {
         /// [`STORE_MAGIC`].
@@ -76,7 +76,6 @@ pub(crate) const SNAPSHOT_NAME_SIZE: usize = 48;
 const _: () = assert!(size_of::<SnapshotSlot>() == 64);
 
 pub(crate) const STORE_MAGIC: u64 = u64::from_le_bytes(*b"TEMBO-KV");
-pub(crate) const ROOT_SLOT: usize = 0;
 pub(crate) const LANE_COUNT: usize = 8;
 pub(crate) const DEAD_COUNT: usize = 128;
 pub(crate) const KIND_ALL: u64 = u64::MAX;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, VERSION_MAX, Writer};
 use tembo_pmem::{Region, lock};
-use tembo_pool::Pool;
+use tembo_pool::{Pool, TenantEntry};
 
 use crate::catalogue::{Catalogue, index_number};
 use crate::committer::CommitQueue;
@@ -23,6 +23,8 @@ const HURRY_MAX: u64 = 64 << 20;
 
 /// What the threads of a store share.
 pub(crate) struct Inner {
+    /// The store's place in its pool.
+    pub(crate) tenant: TenantEntry,
     pub(crate) forest: Arc<Forest>,
     pub(crate) ledger: Ledger,
     pub(crate) catalogue: Catalogue,
@@ -97,6 +99,7 @@ impl Inner {
     pub(crate) fn lock_to_write(&self) -> Writing<'_> {
         let mut state = self.lock();
         while self.is_in_need(&state) {
+            self.end_foreign_survey(&mut state);
             if state.recovery == Recovery::Surveying {
                 drop(state);
                 std::thread::sleep(PAUSE);

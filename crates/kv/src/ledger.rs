@@ -38,7 +38,7 @@ impl Ledger {
         region.store(&media.version_limit, 1);
         region.store(&media.lanes[usize::from(LANE)].committed, 1);
         region.store(&media.magic, STORE_MAGIC);
-        // ORDER: the root is durable before the pool's root slot names it.
+        // ORDER: the root is durable before the pool's table of tenants names it.
         region.flush("kv.format.flush", root.offset(), ROOT_SIZE);
         Ok(())
     }

@@ -33,6 +33,7 @@ mod rollback;
 mod single;
 mod snapshot;
 mod store;
+mod tenant;
 mod transaction;
 mod uncommitted;
 mod validation;
@@ -53,6 +54,7 @@ pub use store::{Options, Store};
 pub use tembo_index::{CheckReport, Direction, IndexKind, Value};
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 pub use tembo_pool::PoolOptions;
+pub use tenant::kinds;
 pub use transaction::{Isolation, Savepoint, Transaction};
 pub use window::Retention;
 

@@ -9,31 +9,31 @@ use std::time::Duration;
 
 use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
 use tembo_pmem::{Domain, Region};
-use tembo_pool::{Object, Pool};
+use tembo_pool::{Error as PoolError, Pool, TenantEntry};
 
 use crate::catalogue::{Catalogue, open_tree};
 use crate::committer::CommitQueue;
-use crate::format::{ROOT_SIZE, ROOT_SLOT};
+use crate::format::ROOT_SIZE;
 use crate::inner::{Current, Inner, Known};
 use crate::lanes::Lanes;
 use crate::ledger::{LANE, Ledger};
 use crate::pins::Pins;
+use crate::tenant::NEW_TENANT;
 use crate::window::Window;
 use crate::writer::{Tree, WriterState};
-use crate::{Error, Options, Progress};
+use crate::{Error, Progress};
 
 /// Between two steps of the background.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 
-pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
-    let size_max = options.pool.region.size_max;
-    let pool = Arc::new(pool);
+pub(crate) fn open(
+    pool: &Arc<Pool>,
+    entry: &TenantEntry,
+    transaction_memory: usize,
+) -> Result<Inner, Error> {
+    let size_max = pool.region().report().size_max;
     let forest = Arc::new(Forest::new(pool.clone(), size_max.max(pool.region().size()))?);
-    let root = Object::from_bits(pool.root(ROOT_SLOT)?.load());
-    if root.is_none() {
-        return Err(Error::Damaged { what: "a store's root" });
-    }
-    let ledger = Ledger::open(&pool, root)?;
+    let ledger = Ledger::open(pool, entry.root)?;
     let region = pool.region();
     let section = region.reserve(64)?;
     let pending_dead = note_in_flight(ledger, region)?;
@@ -68,6 +68,7 @@ pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
     let state = WriterState { pending_dead, window, ..WriterState::new(limit, dead, trees, named) };
     let current = state.trees.iter().map(Known::of).collect();
     Ok(Inner {
+        tenant: entry.clone(),
         lanes: Lanes::new(),
         gate: RwLock::new(()),
         current: RwLock::new(Current { told: 1, since: before, trees: current }),
@@ -83,7 +84,7 @@ pub(crate) fn open(pool: Pool, options: &Options) -> Result<Inner, Error> {
         writer: Mutex::new(state),
         given_back: Condvar::new(),
         queue: CommitQueue::default(),
-        transaction_memory: options.transaction_memory,
+        transaction_memory,
     })
 }
 
@@ -114,11 +115,25 @@ fn note_in_flight(ledger: Ledger, region: &Region) -> Result<Option<DeadInterval
 /// Makes an empty store in a pool that has none; its root is published in one step.
 pub(crate) fn format(pool: &Pool, kind: IndexKind) -> Result<(), Error> {
     let _section = pool.reserve(64 << 10, 256)?;
-    let cell = Index::format(pool, kind, Ledger::grouped(1))?;
-    pool.alloc_into(pool.root(ROOT_SLOT)?, ROOT_SIZE, |region, root| {
+    pool.add_tenant(&NEW_TENANT, ROOT_SIZE, |region, root| {
+        let cell = Index::format(pool, kind, Ledger::grouped(1))?;
         Ledger::format(region, root, cell)
     })?;
     Ok(())
+}
+
+/// The store of a pool.
+///
+/// # Errors
+/// [`Error::Damaged`]: there is none.
+pub(crate) fn find(pool: &Pool) -> Result<TenantEntry, Error> {
+    match pool.tenant(NEW_TENANT.name) {
+        Ok(entry) if entry.kind == NEW_TENANT.kind => Ok(entry),
+        Ok(_) | Err(PoolError::NoSuchTenant { .. }) => {
+            Err(Error::Damaged { what: "a store's root" })
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The keyspaces of a view, by number.

@@ -22,9 +22,8 @@ const SCRUB_BATCH: usize = 32;
 const OBJECTS_BETWEEN_YIELDS: u64 = 128;
 
 /// What a survey begins with, taken under the writer's lock.
-struct Begin {
-    sweep: Sweep,
-    retained: Arc<Retained>,
+pub(crate) struct Noted {
+    pub(crate) retained: Arc<Retained>,
     dead: Arc<DeadIntervals>,
     /// Every tree of a retained version, by cell.
     trees: BTreeMap<u64, Arc<Index>>,
@@ -32,7 +31,7 @@ struct Begin {
 
 /// Marks what a survey reaches.
 struct Marker<'m> {
-    sweep: &'m mut Sweep,
+    marker: &'m mut dyn tembo_pool::Marker,
     unclean: Vec<Object>,
     live: u64,
     reached: u64,
@@ -50,7 +49,7 @@ impl Surveyor for Marker<'_> {
             self.forest.prepare();
             std::thread::yield_now();
         }
-        Ok(self.sweep.mark(object)?)
+        Ok(self.marker.mark(object)?)
     }
 
     fn unclean(&mut self, node: Object) {
@@ -74,15 +73,24 @@ impl Inner {
                 Progress::More => Ok(Progress::More),
                 Progress::Idle => self.prepare_step(state),
             },
-            Recovery::Surveying | Recovery::Preparing => Ok(Progress::Idle),
+            Recovery::Surveying | Recovery::Preparing => {
+                self.end_foreign_survey(&mut state);
+                Ok(if state.recovery == Recovery::Owed { Progress::More } else { Progress::Idle })
+            }
             Recovery::Scrubbing => {
                 self.scrub_batch(&mut state)?;
                 Ok(Progress::More)
             }
             Recovery::Owed => {
-                let begin = self.begin_survey(&mut state)?;
+                let (sweep, noted) = match self.begin_survey(&mut state) {
+                    // Another tenant of the pool is at it: later.
+                    Err(Error::Pool(
+                        tembo_pool::Error::SweepRunning | tembo_pool::Error::TenantBusy { .. },
+                    )) => return Ok(Progress::More),
+                    begun => begun?,
+                };
                 drop(state);
-                self.survey(begin)?;
+                self.survey(sweep, &noted)?;
                 Ok(Progress::More)
             }
         }
@@ -94,17 +102,31 @@ impl Inner {
             return Err(Error::TooManyAborts);
         }
         if state.recovery != Recovery::Scrubbing {
-            let mut begin = self.begin_survey(state)?;
-            let found = self.mark_all(&mut begin);
-            self.end_survey(state, begin, found)?;
+            let (mut sweep, noted) = self.begin_survey(state)?;
+            let found = self.mark_all(&mut sweep, &noted);
+            self.end_survey(state, Some(sweep), &noted, found)?;
         }
         while state.recovery == Recovery::Scrubbing {
+            let is_last = state.unclean.is_empty();
             self.scrub_batch(state)?;
+            if is_last && state.recovery == Recovery::Scrubbing {
+                // Another tenant of the pool has not settled.
+                return Err(Error::TooManyAborts);
+            }
         }
         Ok(())
     }
 
-    fn begin_survey(&self, state: &mut WriterState) -> Result<Begin, Error> {
+    fn begin_survey(&self, state: &mut WriterState) -> Result<(Sweep, Noted), Error> {
+        // Those that are not open are kept open until the sweep has begun.
+        let _tenants = self.forest.pool().open_tenants()?;
+        let mut sweep = self.pool().begin_sweep_by(self.tenant.id)?;
+        sweep.mark(self.ledger.root())?;
+        Ok((sweep, self.note_survey(state)?))
+    }
+
+    /// Notes what a survey goes over, and begins it.
+    pub(crate) fn note_survey(&self, state: &mut WriterState) -> Result<Noted, Error> {
         self.reclaim(state);
         let (retained, dead) = (self.pins.retained(), self.forest.dead());
         let current = state.trees.iter().map(|tree| (tree.entry.cell.get(), tree.index.clone()));
@@ -115,8 +137,6 @@ impl Inner {
             }
         }
         self.scrub_roots(&trees)?;
-        let mut sweep = self.pool().begin_sweep()?;
-        sweep.mark(self.ledger.root())?;
         // What the survey frees, nobody may hold for needed.
         self.forest.set_retained(retained.clone());
         // The survey is a reader of the visible version.
@@ -125,7 +145,7 @@ impl Inner {
         for tree in state.trees.iter_mut().filter(|tree| tree.surveyed.is_none()) {
             tree.delta = 0;
         }
-        Ok(Begin { sweep, retained, dead, trees })
+        Ok(Noted { retained, dead, trees })
     }
 
     /// Takes back the roots of dead versions, so that the sweep need not keep them.
@@ -145,22 +165,34 @@ impl Inner {
         Ok(())
     }
 
-    fn survey(&self, mut begin: Begin) -> Result<(), Error> {
+    fn survey(&self, mut sweep: Sweep, noted: &Noted) -> Result<(), Error> {
         // Pins that are dropped meanwhile are still surveyed: nothing is given back until the end.
-        let found = self.mark_all(&mut begin);
+        let found = self.mark_all(&mut sweep, noted);
         let mut state = self.lock();
-        self.end_survey(&mut state, begin, found)
+        self.end_survey(&mut state, Some(sweep), noted, found)
     }
 
-    fn mark_all(&self, begin: &mut Begin) -> Result<Found, Error> {
+    /// Marks the store, then the other tenants of its pool.
+    fn mark_all(&self, sweep: &mut Sweep, noted: &Noted) -> Result<Found, Error> {
+        let found = self.mark_noted(noted, sweep)?;
+        sweep.mark_others(&|| !self.wake.is_stopped())?;
+        Ok(found)
+    }
+
+    pub(crate) fn mark_noted(
+        &self,
+        noted: &Noted,
+        marker: &mut dyn tembo_pool::Marker,
+    ) -> Result<Found, Error> {
         let mut found = Found::default();
-        let (retained, dead) = (begin.retained.clone(), begin.dead.clone());
-        let (sweep, wake, forest) = (&mut begin.sweep, &*self.wake, &*self.forest);
-        let mut marker = Marker { sweep, unclean: Vec::new(), live: 0, reached: 0, wake, forest };
+        let (retained, dead) = (noted.retained.clone(), noted.dead.clone());
+        let (wake, forest) = (&*self.wake, &*self.forest);
+        marker.mark(self.ledger.root())?;
+        let mut marker = Marker { marker, unclean: Vec::new(), live: 0, reached: 0, wake, forest };
         self.catalogue.tree().survey(&retained, &dead, &mut marker)?;
         let unclean = marker.unclean.drain(..).map(|node| (Scrubbed::Catalogue, node));
         found.unclean.extend(unclean);
-        for (&cell, tree) in &begin.trees {
+        for (&cell, tree) in &noted.trees {
             marker.live = 0;
             tree.survey(&retained, &dead, &mut marker)?;
             found.counts.insert(cell, marker.live);
@@ -171,13 +203,14 @@ impl Inner {
         Ok(found)
     }
 
-    fn end_survey(
+    pub(crate) fn end_survey(
         &self,
         state: &mut WriterState,
-        begin: Begin,
+        sweep: Option<Sweep>,
+        noted: &Noted,
         found: Result<Found, Error>,
     ) -> Result<(), Error> {
-        self.pins.unpin(begin.retained.visible());
+        self.pins.unpin(noted.retained.visible());
         state.recovery = Recovery::Owed;
         let found = found?;
         for tree in &mut state.trees {
@@ -185,15 +218,15 @@ impl Inner {
                 tree.surveyed = found.counts.get(&tree.entry.cell.get()).copied();
             }
         }
-        state.sweep = Some(begin.sweep);
+        state.sweep = sweep;
         state.unclean = found.unclean;
-        state.scrubbing = begin.dead.intervals().to_vec();
+        state.scrubbing = noted.dead.intervals().to_vec();
         state.recovery = Recovery::Scrubbing;
         state.surveyed = true;
         Ok(())
     }
 
-    fn scrub_batch(&self, state: &mut WriterState) -> Result<(), Error> {
+    pub(crate) fn scrub_batch(&self, state: &mut WriterState) -> Result<(), Error> {
         let (dead, retained) = (self.forest.dead(), self.pins.retained());
         let mut retired = Vec::new();
         let mut writer = Writer {
@@ -221,10 +254,14 @@ impl Inner {
     }
 
     fn end_scrub(&self, state: &mut WriterState) -> Result<(), Error> {
-        if let Some(sweep) = state.sweep.take() {
+        if let Some(mut sweep) = state.sweep.take() {
+            if !sweep.settle_others()? {
+                state.sweep = Some(sweep);
+                return Ok(());
+            }
             let unlinked = state.unlinked.iter().map(|retired| retired.object);
             let pending: Vec<Object> = state.retired.objects().chain(unlinked).collect();
-            sweep.finish(pending);
+            sweep.finish(pending)?;
         }
         if !state.scrubbing.is_empty() {
             self.note_void(&state.scrubbing)?;
@@ -254,7 +291,7 @@ impl Inner {
 
 /// What a survey found.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     /// Keys in the visible version, by cell.
     counts: BTreeMap<u64, u64>,
     unclean: Vec<(Scrubbed, Object)>,

@@ -9,6 +9,7 @@ use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
 use crate::inner::{Inner, create_tree};
+use crate::tenant::StoreKind;
 use crate::uncommitted::check_sizes;
 use crate::wake::Wake;
 use crate::writer::{Recovery, Tree};
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// What a transaction keeps in memory unless told otherwise.
-const TRANSACTION_MEMORY: usize = 32 << 20;
+pub(crate) const TRANSACTION_MEMORY: usize = 32 << 20;
 
 /// How a store is created or opened.
 #[derive(Clone)]
@@ -72,21 +73,29 @@ impl Drop for Recoverer {
     }
 }
 
+/// The kinds of tenants that the caller knows, and stores.
+fn with_stores(options: &PoolOptions) -> PoolOptions {
+    PoolOptions { kinds: options.kinds.clone().with(Arc::new(StoreKind)), ..options.clone() }
+}
+
 impl Store {
     /// Makes a store in a new pool at `path`, where nothing may be.
     pub fn create(path: &Path, options: &Options) -> Result<Store, Error> {
-        let made = Pool::create_with(path, &options.pool, |p| Store::format(p, options.index));
+        let made = Pool::create_with(path, &with_stores(&options.pool), |p| {
+            Store::format(p, options.index)
+        });
         Store::start(made?, options)
     }
 
     /// Opens the store at `path`. This is recovery; it does not wait for anything to be rebuilt.
     pub fn open(path: &Path, options: &Options) -> Result<Store, Error> {
-        Store::start(Pool::open(path, &options.pool)?, options)
+        Store::start(Pool::open(path, &with_stores(&options.pool))?, options)
     }
 
     /// A store in memory, which ends with the process.
     pub fn volatile(options: &Options) -> Result<Store, Error> {
-        let made = Pool::volatile_with(&options.pool, |p| Store::format(p, options.index));
+        let made =
+            Pool::volatile_with(&with_stores(&options.pool), |p| Store::format(p, options.index));
         Store::start(made?, options)
     }
 
@@ -98,7 +107,10 @@ impl Store {
 
     /// The store in an open pool.
     pub fn start(pool: Pool, options: &Options) -> Result<Store, Error> {
-        let inner = Arc::new(open::open(pool, options)?);
+        let (pool, memory) = (Arc::new(pool), options.transaction_memory);
+        let entry = open::find(&pool)?;
+        let make = || Ok::<_, Error>(Arc::new(open::open(&pool, &entry, memory)?));
+        let inner = pool.open_tenant(&entry, make)?;
         let handle = if options.background { open::spawn_recovery(&inner) } else { None };
         let recoverer = Recoverer { wake: inner.wake.clone(), handle };
         Ok(Store { inner, recoverer, background: options.background })

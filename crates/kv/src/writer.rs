@@ -12,6 +12,7 @@ use crate::format::KeyspaceEntry;
 use crate::inner::Inner;
 use crate::removals::Removals;
 use crate::retire::RetireList;
+use crate::tenant::ForeignSurvey;
 use crate::window::Window;
 use crate::{Error, Keyspace};
 
@@ -85,6 +86,8 @@ pub(crate) struct WriterState {
     pub(crate) scrubbing: Vec<DeadInterval>,
     /// Gives back what the survey has not reached, when nothing refers to it any more.
     pub(crate) sweep: Option<Sweep>,
+    /// Another tenant's sweep surveys the store.
+    pub(crate) foreign_survey: Option<ForeignSurvey>,
     /// Lifetimes of trees that were cleared: only a sweep gives them back.
     pub(crate) cleared: Vec<(u64, u64)>,
     /// Versions that were named when the store was opened: what only they see is in no list, and so
@@ -135,6 +138,7 @@ impl WriterState {
             unclean: Vec::new(),
             scrubbing: Vec::new(),
             sweep: None,
+            foreign_survey: None,
             cleared: Vec::new(),
             pending_dead: None,
             incarnations: 1,

@@ -180,7 +180,13 @@ pub(crate) fn unseal_low(field: u8, word: u64) -> Option<u64> {
 }
 
 /// The checksum of a line of the table of tenants: CRC-32C of its number, its kind, its name, its version and its root.
-pub(crate) fn tenant_checksum(slot: usize, kind: u64, name: [u64; 4], version: u32, root: u64) -> u32 {
+pub(crate) fn tenant_checksum(
+    slot: usize,
+    kind: u64,
+    name: [u64; 4],
+    version: u32,
+    root: u64,
+) -> u32 {
     let mut bytes = vec![slot as u8];
     bytes.extend(kind.to_le_bytes());
     bytes.extend(name.iter().flat_map(|word| word.to_le_bytes()));

@@ -8,9 +8,9 @@ use tembo_pmem::{Region, RegionOptions, Section, Word};
 use crate::ahead::Ahead;
 use crate::allocator::{Allocator, Knowledge, Lack};
 use crate::class::class_for;
+use crate::format::Superblock;
 use crate::geometry::Layout;
 use crate::growth::{SMALL_STEPS, frontier_step};
-use crate::format::Superblock;
 use crate::shared::Shared;
 use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
@@ -151,7 +151,8 @@ impl Pool {
     /// those of [`Region::open`].
     pub fn open(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
         // What is refused is left as it is.
-        let check = |region: &Region| Pool::check_to(region, &options.kinds, Access::Write).map(drop);
+        let check =
+            |region: &Region| Pool::check_to(region, &options.kinds, Access::Write).map(drop);
         let region = Region::open_checked(path, &options.region, check)?;
         Pool::adopt(region, options.kinds.clone())
     }
@@ -462,7 +463,8 @@ impl Pool {
         let _changing = self.registry.change();
         let id = tenant::place(&self.tenants()?, new.name)?;
         let NewTenant { kind, name, version, features } = *new;
-        let entry = TenantEntry { id, kind, name: name.into(), version, features, root: Object::NONE };
+        let entry =
+            TenantEntry { id, kind, name: name.into(), version, features, root: Object::NONE };
         self.kinds.admit(&entry, Access::Write)?;
         self.upgrade()?;
         let _section = self.region.reserve(2).map_err(Error::from)?;
@@ -479,11 +481,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::NoSuchTenant`]; [`Error::UnknownTenantFeature`] for what its kind does not know here.
-    pub fn set_tenant_features(
-        &self,
-        id: TenantId,
-        features: TenantFeatures,
-    ) -> Result<(), Error> {
+    pub fn set_tenant_features(&self, id: TenantId, features: TenantFeatures) -> Result<(), Error> {
         let _changing = self.registry.change();
         let entry = self.tenants()?.into_iter().find(|entry| entry.id == id);
         let missing = || Error::NoSuchTenant { name: format!("number {}", id.0) };

@@ -88,7 +88,11 @@ pub(crate) fn format(region: &Region, geometry: Geometry) -> Result<(), Error> {
     let added = added_words(Features::default());
     let zeroes = [0; SUPERBLOCK_SIZE as usize - 64 - 24 - 32];
     // ORDER: the words and zeroes are durable before the label that makes them a superblock.
-    region.write("pool.format.words", SUPERBLOCK + 64, &[sealed.as_bytes(), added.as_bytes(), &zeroes])?;
+    region.write(
+        "pool.format.words",
+        SUPERBLOCK + 64,
+        &[sealed.as_bytes(), added.as_bytes(), &zeroes],
+    )?;
     // ORDER: as above.
     region.fence("pool.format.words.fence");
     let superblock = Superblock::of(region)?;

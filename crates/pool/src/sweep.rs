@@ -165,7 +165,10 @@ impl Sweep {
     ///
     /// # Errors
     /// [`Error::TenantNotMarked`]: another tenant is not marked, or not settled. Then nothing is freed, and a sweep is owed still.
-    pub fn finish(mut self, pending: impl IntoIterator<Item = Object>) -> Result<SweepReport, Error> {
+    pub fn finish(
+        mut self,
+        pending: impl IntoIterator<Item = Object>,
+    ) -> Result<SweepReport, Error> {
         if let Some(other) = self.others.iter().find(|other| other.progress != Progress::Settled) {
             return Err(Error::TenantNotMarked { name: other.name.clone() });
         }

@@ -10,7 +10,7 @@ use tembo_pool::{Geometry, Pool, PoolOptions};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
-use crate::pooled::{expect_accounted, rooted};
+use crate::pooled::{expect_accounted, stored};
 use crate::subject::{Script, Subject};
 use model::{Op, Runner, State, maintain};
 
@@ -51,14 +51,14 @@ impl Subject for Kv {
 
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Store, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
-        let pool = Pool::from_region(region).map_err(text)?;
+        let pool = Pool::from_region_of(region, tembo_kv::kinds()).map_err(text)?;
         Store::format(&pool, self.0).map_err(text)?;
         made();
         start(pool).map_err(text)
     }
 
     fn open(&self, region: Region) -> Result<Option<Store>, String> {
-        rooted(region)?.map(start).transpose().map_err(text)
+        stored(region)?.map(start).transpose().map_err(text)
     }
 
     fn show(&self, live: &mut Store) -> Result<State, String> {

@@ -13,6 +13,18 @@ pub(crate) fn formatted(region: Region) -> Result<Option<Pool>, String> {
     }
 }
 
+/// The pool in a region, if it holds a store.
+pub(crate) fn stored(region: Region) -> Result<Option<Pool>, String> {
+    match Pool::from_region_of(region, tembo_kv::kinds()) {
+        Err(Error::NotAPool { found: 0 }) => Ok(None),
+        opened => {
+            let pool = opened.map_err(text)?;
+            let made = !pool.tenants().map_err(text)?.is_empty();
+            Ok(made.then_some(pool))
+        }
+    }
+}
+
 /// The same, if its first root names something.
 pub(crate) fn rooted(region: Region) -> Result<Option<Pool>, String> {
     let Some(pool) = formatted(region)? else { return Ok(None) };

@@ -10,7 +10,7 @@ use tembo_server::format::{Value, data_keyspace, decode_expiry_entry, expiry_key
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
-use crate::pooled::{expect_accounted, rooted};
+use crate::pooled::{expect_accounted, stored};
 use crate::subject::{Script, Subject};
 use model::{Command, Database, Op, State};
 
@@ -80,14 +80,14 @@ impl Subject for Served {
 
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Local, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
-        let pool = Pool::from_region(region).map_err(text)?;
+        let pool = Pool::from_region_of(region, tembo_kv::kinds()).map_err(text)?;
         Store::format(&pool, IndexKind::Nvtree).map_err(text)?;
         made();
         start(pool)
     }
 
     fn open(&self, region: Region) -> Result<Option<Local>, String> {
-        rooted(region)?.map(start).transpose()
+        stored(region)?.map(start).transpose()
     }
 
     fn show(&self, local: &mut Local) -> Result<State, String> {

@@ -80,7 +80,8 @@ fn options(disk: &SimDisk) -> Options {
         background: false,
         ..RegionOptions::default()
     };
-    let pool = PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region };
+    let pool =
+        PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     Options { pool, index: IndexKind::Nvtree, background: false, ..Options::default() }
 }
 

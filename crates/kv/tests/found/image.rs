@@ -10,8 +10,8 @@ use tembo_pool::{Pool, PoolOptions};
 
 use super::bench::{directory, key, recover, tiny};
 
-/// docs/formats/superblock.md: the pool's first root word.
-pub(crate) const ROOT_WORD: usize = 4096 + 128;
+/// docs/formats/superblock.md: the root of the pool's first tenant.
+pub(crate) const ROOT_WORD: usize = 4096 + 256 + 56;
 pub(crate) const SIZE: u64 = 160 << 10;
 
 /// A closed pool with something of everything: two keyspaces of several levels, one of them
@@ -65,7 +65,8 @@ pub(crate) fn open(image: &[u8]) -> Result<Store, Error> {
     let mut options = tiny(SIZE);
     let region = RegionOptions { size_max: image.len() as u64, ..RegionOptions::default() };
     options.pool = PoolOptions { region: region.clone(), ..options.pool };
-    Store::start(Pool::from_region(Region::from_image(image, &region)?)?, &options)
+    let region = Region::from_image(image, &region)?;
+    Store::start(Pool::from_region_of(region, tembo_kv::kinds())?, &options)
 }
 
 /// Every key of every keyspace, forwards, backwards and one by one.

@@ -104,7 +104,11 @@ pub(crate) fn admit(
     }
     let read_only = entry.features.read_only & !known.features.read_only;
     if read_only != 0 && is_to_write {
-        return Err(Error::UnknownTenantFeature { name, kind: "read-only", bits: read_only.into() });
+        return Err(Error::UnknownTenantFeature {
+            name,
+            kind: "read-only",
+            bits: read_only.into(),
+        });
     }
     Ok(())
 }
@@ -194,7 +198,11 @@ pub(crate) fn set_features(
 ) -> Result<(), Error> {
     let line = &Superblock::of(region)?.tenants[usize::from(id.0)];
     let _section = region.reserve(1)?;
-    region.commit("pool.tenant.features", &line.features, seal_low(LOW_TENANT + id.0, bits(features)));
+    region.commit(
+        "pool.tenant.features",
+        &line.features,
+        seal_low(LOW_TENANT + id.0, bits(features)),
+    );
     // ORDER: the bits are durable before what they announce is stored.
     region.flush("pool.tenant.features.flush", region.offset_of(&line.features), 8);
     // ORDER: as above.

@@ -60,7 +60,8 @@ fn a_reservation_is_refused_before_anything_is_stored() {
 fn a_pool_grows_until_its_bound_and_a_reservation_grows_it_beforehand() {
     let size_max = 2 << 20;
     let region = RegionOptions { size_max, ..RegionOptions::default() };
-    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
+    let options =
+        PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     let pool = Pool::volatile(&options).unwrap();
     drop(pool.reserve(300 << 10, 1).unwrap());
     let reserved = pool.usage().size;
@@ -84,7 +85,8 @@ fn a_pool_grows_until_its_bound_and_a_reservation_grows_it_beforehand() {
 #[test]
 fn a_large_object_grows_the_pool_at_once() {
     let region = RegionOptions { size_max: 64 << 20, ..RegionOptions::default() };
-    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
+    let options =
+        PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     let pool = Pool::volatile(&options).unwrap();
     let object = pool.alloc(40 << 20).unwrap();
     let mut model = Model::new(&pool);
@@ -96,7 +98,8 @@ fn a_large_object_grows_the_pool_at_once() {
 #[test]
 fn threads_grow_a_pool_together() {
     let region = RegionOptions { size_max: 32 << 20, ..RegionOptions::default() };
-    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
+    let options =
+        PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     let pool = Pool::volatile(&options).unwrap();
     let objects: Vec<Object> = std::thread::scope(|scope| {
         let take = || (0..5000).map(|_| pool.alloc(1024).unwrap()).collect::<Vec<_>>();

@@ -85,7 +85,8 @@ impl Observer for Trace {
 fn steps_towards_durability_come_in_order() {
     let trace = Arc::new(Trace::default());
     let region = RegionOptions { observer: Some(trace.clone()), ..RegionOptions::default() };
-    let options = PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
+    let options =
+        PoolOptions { size: 128 << 10, geometry: Geometry::TINY, region, ..PoolOptions::default() };
     let pool = Pool::volatile(&options).unwrap();
     let steps = [
         "pool.format.words",

@@ -25,7 +25,7 @@ const TINY: Options = Options { leaf_size: 192, leaf_size_max: 1024, strategy: N
 /// Nodes of a line: three keys in a PLN, six in an IN. The region can grow.
 fn pool() -> Arc<Pool> {
     let geometry = Geometry { chunk_size: 4096, node_size: 64 };
-    let options = PoolOptions { size: 1 << 20, geometry, region: RegionOptions::default() };
+    let options = PoolOptions { size: 1 << 20, geometry, ..PoolOptions::default() };
     Arc::new(Pool::volatile(&options).unwrap())
 }
 

@@ -102,7 +102,8 @@ pub(super) fn options() -> Options {
         background: false,
         ..RegionOptions::default()
     };
-    let pool = PoolOptions { size: POOL_SIZE, region, geometry: Geometry::TINY };
+    let pool =
+        PoolOptions { size: POOL_SIZE, region, geometry: Geometry::TINY, ..PoolOptions::default() };
     Options { pool, background: false, ..Options::default() }
 }
 

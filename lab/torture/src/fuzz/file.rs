@@ -74,6 +74,7 @@ impl Face for FileFace {
         if crc32c::crc32c(bytes).is_multiple_of(4) {
             options.pool.region.domain = DomainRequest::Flush;
         }
+        options.pool.kinds = tembo_kv::kinds();
         if let Err(error) = self.write(bytes) {
             return Fate::Wrong(format!("writing the files: {error}"));
         }

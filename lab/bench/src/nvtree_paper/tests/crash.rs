@@ -39,7 +39,7 @@ fn observed(image: &[u8], observer: Arc<dyn tembo_pmem::Observer>) -> Arc<Pool> 
 
 fn empty() -> Vec<u8> {
     let geometry = Geometry { chunk_size: 4096, node_size: 64 };
-    let options = PoolOptions { size: 256 << 10, geometry, region: RegionOptions::default() };
+    let options = PoolOptions { size: 256 << 10, geometry, ..PoolOptions::default() };
     let pool = Arc::new(Pool::volatile(&options).unwrap());
     image(&NvTree::create(pool, &TINY).unwrap())
 }

@@ -299,8 +299,9 @@ pub(crate) fn set_features(region: &Region, set: FeatureSet, bits: u32) -> Resul
         FeatureSet::ReadOnly => (&superblock.features_read_only, Sealed::ReadOnly),
     };
     let _section = region.reserve(1)?;
-    region.commit("pool.features.set", word, seal(sealed, bits));
     // ORDER: the bits are durable before what they announce is stored.
+    region.commit("pool.features.set", word, seal(sealed, bits));
+    // ORDER: as above.
     region.flush("pool.features.flush", region.offset_of(word), 8);
     // ORDER: as above.
     region.fence("pool.features.fence");

@@ -198,12 +198,13 @@ pub(crate) fn set_features(
 ) -> Result<(), Error> {
     let line = &Superblock::of(region)?.tenants[usize::from(id.0)];
     let _section = region.reserve(1)?;
+    // ORDER: the bits are durable before what they announce is stored.
     region.commit(
         "pool.tenant.features",
         &line.features,
         seal_low(LOW_TENANT + id.0, bits(features)),
     );
-    // ORDER: the bits are durable before what they announce is stored.
+    // ORDER: as above.
     region.flush("pool.tenant.features.flush", region.offset_of(&line.features), 8);
     // ORDER: as above.
     region.fence("pool.tenant.features.fence");

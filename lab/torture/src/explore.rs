@@ -8,6 +8,7 @@ use tembo_index::IndexKind;
 use tembo_sim::{Random, Redundancy};
 
 use crate::campaign::Campaign;
+use crate::command;
 use crate::kv::Kv;
 use crate::pool::Pools;
 use crate::proof::Proof;
@@ -15,13 +16,13 @@ use crate::region;
 use crate::server::Served;
 use crate::stack;
 use crate::subject::Subject;
-use crate::tree::Tree;
+use crate::tree::{Keys, Tree};
 use crate::{
     Effort, Model, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
 };
 
-const CDDS: Tree = Tree(IndexKind::Cdds);
-const NVTREE: Tree = Tree(IndexKind::Nvtree);
+const CDDS: Tree = Tree { kind: IndexKind::Cdds, keys: Keys::Short };
+const NVTREE: Tree = Tree { kind: IndexKind::Nvtree, keys: Keys::Short };
 const KV: Kv = Kv(IndexKind::Nvtree);
 const KV_CDDS: Kv = Kv(IndexKind::Cdds);
 
@@ -38,8 +39,8 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
             Some(_) => Err(NOT_BROKEN_HERE.to_owned()),
         },
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
-        Structure::Cdds => explore_one(&CDDS, target, effort, mutation, 251),
-        Structure::Nvtree => explore_one(&NVTREE, target, effort, mutation, 251),
+        Structure::Cdds => explore_tree(&CDDS, target, effort, mutation),
+        Structure::Nvtree => explore_tree(&NVTREE, target, effort, mutation),
         Structure::Kv => explore_one(&KV, target, effort, mutation, 4099),
         Structure::KvCdds => explore_one(&KV_CDDS, target, effort, mutation, 4099),
         Structure::Server => explore_one(&Served, target, effort, mutation, 4099),
@@ -164,6 +165,45 @@ fn explore_one<S: Subject>(
         None => Ok(Campaign::new(subject, target, effort, keep)?.run()),
         Some(mutation) => Ok(Proof::new(subject, target, effort)?.explore(mutation, effort)),
     }
+}
+
+/// What the names of workloads begin with that have the longest keys.
+const LONGEST: &str = "longest.";
+/// Of so many images one is of a tree whose keys are as long as they may be.
+const LONGEST_SHARE: u64 = 50;
+
+/// Explores a tree: most images with short keys, some with the longest.
+fn explore_tree(
+    tree: &Tree,
+    target: Target,
+    effort: &Effort<'_>,
+    mutation: Option<&Mutation>,
+) -> Result<Outcome, String> {
+    let longest = Tree { keys: Keys::Longest, ..*tree };
+    let named = effort.workload.map(|name| name.strip_prefix(LONGEST).ok_or(name));
+    let share = match named {
+        Some(Ok(name)) => Effort { workload: Some(name), ..*effort },
+        None if mutation.is_none() => {
+            Effort { images_max: effort.images_max / LONGEST_SHARE, ..*effort }
+        }
+        _ => return explore_one(tree, target, effort, mutation, 251),
+    };
+    let mut first = explore_one(&longest, target, &share, mutation, 251)?;
+    if let Some(violation) = &mut first.violation {
+        violation.workload.insert_str(0, LONGEST);
+        violation.replay = command::replay(target, effort, &violation.workload, mutation);
+    }
+    if first.violation.is_some() || named.is_some() {
+        return Ok(first);
+    }
+    let rest = explore_one(tree, target, effort, None, 251)?;
+    Ok(Outcome {
+        images: first.images + rest.images,
+        distinct: first.distinct + rest.distinct,
+        elapsed: first.elapsed + rest.elapsed,
+        steps: &first.steps | &rest.steps,
+        ..rest
+    })
 }
 
 fn prove_one<S: Subject>(

@@ -15,9 +15,23 @@ use model::{Op, State};
 pub(crate) use shelf::Shelf;
 
 const SIZE: u64 = 128 << 10;
+/// With keys of 64 KiB.
+const SIZE_FOR_LONGEST: u64 = 6 << 20;
 
 /// A tree in nodes of four entries, or in leaves of six.
-pub(crate) struct Tree(pub(crate) IndexKind);
+pub(crate) struct Tree {
+    pub(crate) kind: IndexKind,
+    pub(crate) keys: Keys,
+}
+
+/// Which keys a tree has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Of up to 40 bytes.
+    Short,
+    /// Of as many bytes as there may be, of which only the last ones differ.
+    Longest,
+}
 
 impl Subject for Tree {
     type Op = Op;
@@ -25,7 +39,8 @@ impl Subject for Tree {
     type Live = Shelf;
 
     fn size(&self) -> (u64, u64) {
-        (SIZE, SIZE)
+        let size = if self.keys == Keys::Short { SIZE } else { SIZE_FOR_LONGEST };
+        (size, size)
     }
 
     fn empty(&self) -> State {
@@ -33,7 +48,7 @@ impl Subject for Tree {
     }
 
     fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Shelf, String> {
-        Shelf::make(self.0, region, made)
+        Shelf::make(self.kind, region, made)
     }
 
     fn open(&self, region: Region) -> Result<Option<Shelf>, String> {
@@ -61,18 +76,30 @@ impl Subject for Tree {
     }
 
     fn random_op(&self, random: &mut Random) -> Op {
-        model::random_op(random)
+        match self.keys {
+            Keys::Short => model::random_op(random),
+            Keys::Longest => model::random_op_on_longest(random),
+        }
     }
 
     fn alphabet(&self) -> Vec<Op> {
-        scripts::alphabet()
+        match self.keys {
+            Keys::Short => scripts::alphabet(),
+            Keys::Longest => Vec::new(),
+        }
     }
 
     fn starts(&self) -> Vec<Vec<Op>> {
-        scripts::starts()
+        match self.keys {
+            Keys::Short => scripts::starts(),
+            Keys::Longest => scripts::starts_with_longest(),
+        }
     }
 
     fn scripts(&self) -> Vec<Script<Op>> {
-        scripts::all()
+        match self.keys {
+            Keys::Short => scripts::all(),
+            Keys::Longest => scripts::all_with_longest(),
+        }
     }
 }

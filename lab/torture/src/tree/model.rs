@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tembo_index::KEY_SIZE_MAX;
 use tembo_sim::Random;
 
 /// Keys and values.
@@ -12,6 +13,9 @@ pub(crate) type Write = (u8, Option<usize>);
 
 /// Versions that an element of an NV-Tree can be from its base.
 pub(crate) const REACH: u64 = 1 << 26;
+
+/// Keys from this number on are as long as keys may be.
+pub(crate) const LONGEST: u8 = 200;
 
 /// Names of versions: how many.
 pub(crate) const NAMES: usize = 2;
@@ -53,6 +57,13 @@ pub(crate) struct State {
 
 /// Keys of several shapes: heads that are equal, a prefix of another, more than a header has room for.
 pub(crate) fn key(n: u8) -> Vec<u8> {
+    if n >= LONGEST {
+        // All but the last byte is what they have in common; some end before.
+        let mut key = vec![b'c'; KEY_SIZE_MAX - usize::from(n % 2)];
+        key.pop();
+        key.push(n);
+        return key;
+    }
     match n % 3 {
         2 if n % 2 == 1 => format!("common-prefix-of-more-than-a-line/{n:02}").into_bytes(),
         2 => format!("common-prefix-{n:02}").into_bytes(),
@@ -127,6 +138,24 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         22 => Op::Pass([REACH / 2, REACH, REACH * 3][random.below(3)]),
         23..=24 => Op::Recover,
         25 => Op::Prepare,
+        _ => Op::Collect,
+    }
+}
+
+/// Any operation, on few keys of the greatest length and some others.
+pub(crate) fn random_op_on_longest(random: &mut Random) -> Op {
+    let key = |random: &mut Random| match random.below(3) {
+        0 => random.below(6) as u8,
+        _ => LONGEST + random.below(10) as u8,
+    };
+    let write = |random: &mut Random| -> Write {
+        (key(random), (random.below(3) > 0).then_some([0, 5, 60][random.below(3)]))
+    };
+    match random.below(10) {
+        0..=3 => Op::Write((0..1 + random.below(3)).map(|_| write(random)).collect()),
+        4..=6 => Op::Single(write(random)),
+        7 => Op::Recover,
+        8 => Op::Prepare,
         _ => Op::Collect,
     }
 }

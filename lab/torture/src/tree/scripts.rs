@@ -1,6 +1,6 @@
 //! What is done to a tree.
 
-use super::model::{Op, REACH};
+use super::model::{LONGEST, Op, REACH};
 use crate::subject::Script;
 
 fn fill(keys: std::ops::Range<u8>, len: usize) -> Op {
@@ -100,4 +100,16 @@ pub(super) fn all() -> Vec<Script<Op>> {
         }
     }
     list
+}
+
+/// What sequences on the longest keys begin with: more than a leaf has room for.
+pub(super) fn starts_with_longest() -> Vec<Vec<Op>> {
+    vec![vec![], vec![fill(LONGEST..LONGEST + 8, 8)]]
+}
+
+/// A split, a merge, and a reopening, where low keys are the longest.
+pub(super) fn all_with_longest() -> Vec<Script<Op>> {
+    let split = vec![put(LONGEST + 8, 8), put(LONGEST + 9, 0), put(0, 8)];
+    let merge = vec![drain(LONGEST + 1..LONGEST + 7), Op::Collect, put(LONGEST + 3, 8)];
+    vec![Script::new("split", 1, split), Script::new("merge", 1, merge)]
 }

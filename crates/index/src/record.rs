@@ -17,13 +17,12 @@ pub(crate) fn record_size(key_len: usize, value_len: usize) -> u64 {
     RECORD_HEADER + key_len as u64 + value_len as u64
 }
 
-/// Writes and flushes an unpublished record.
-pub(crate) fn write_record(
-    region: &Region,
-    record: Object,
+/// What `write` makes of the bytes of a record, part after part.
+pub(crate) fn with_record<T>(
     key: &[u8],
     value: &[&[u8]],
-) -> Result<(), Error> {
+    write: impl FnOnce(&[&[u8]]) -> Result<T, tembo_pmem::Error>,
+) -> Result<T, Error> {
     let value_len: usize = value.iter().map(|part| part.len()).sum();
     let header = RecordHeader { key_len: key.len() as u32, value_len: value_len as u32 };
     let joined;
@@ -35,10 +34,7 @@ pub(crate) fn write_record(
         joined = value.concat();
         parts[2] = &joined;
     }
-    region
-        // ORDER: the record is durable before the commit that makes its entry visible.
-        .write("cdds.record.write", record.offset(), &parts)
-        .map_err(|error| Error::Pool(error.into()))
+    write(&parts).map_err(|error| Error::Pool(error.into()))
 }
 
 /// The header of an object.

@@ -148,7 +148,7 @@ impl Inner {
             }
         }
         // ORDER: what was erased and unlinked is durably so before its space is used again.
-        self.region().fence("kv.collect.batch");
+        self.region().fence_flushed("kv.collect.batch");
         if !retired.is_empty() {
             // A version in which nothing else happens: who reads from it on sees nothing of this.
             self.pins.publish(self.clock.draw());

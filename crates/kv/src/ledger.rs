@@ -113,7 +113,7 @@ impl Ledger {
     pub(crate) fn commit(&self, region: &Region, version: u64) -> Result<(), Error> {
         let word = &self.media(region)?.lanes[usize::from(LANE)].committed;
         // ORDER: every entry of the group is durable before the word that commits it.
-        region.fence("kv.commit.entries");
+        region.fence_flushed("kv.commit.entries");
         // ORDER: after every entry of the group, as above.
         region.commit("kv.commit.word", word, version);
         // ORDER: the word is durable before anybody is told.

@@ -161,7 +161,7 @@ impl Inner {
         self.catalogue.tree().scrub_root(&mut writer)?;
         trees.values().try_for_each(|tree| tree.scrub_root(&mut writer))?;
         // ORDER: no cell names a dead root when the space of dead roots is given back.
-        self.region().fence("kv.scrub.roots");
+        self.region().fence_flushed("kv.scrub.roots");
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Inner {
             state.unclean.pop();
         }
         // ORDER: scrubbed, by whichever thread, before the intervals are forgotten.
-        self.region().fence("kv.scrub.batch");
+        self.region().fence_flushed("kv.scrub.batch");
         drop(section);
         state.retired.extend(&mut retired);
         scrubbed?;

@@ -23,6 +23,8 @@ thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
     static LINES: Cell<u64> = const { Cell::new(0) };
     static FENCES: Cell<u64> = const { Cell::new(0) };
+    // Lines flushed when the last fence came.
+    static FENCED_LINES: Cell<u64> = const { Cell::new(0) };
 }
 
 #[inline(always)]
@@ -62,6 +64,12 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn fenced() {
         add(&FENCES, 1);
+        FENCED_LINES.set(LINES.get());
+    }
+
+    /// Whether the calling thread has flushed something, in any region, since its last fence.
+    pub(crate) fn has_unfenced() -> bool {
+        FENCED_LINES.get() != LINES.get()
     }
 }
 

@@ -414,6 +414,15 @@ impl Region {
         }
     }
 
+    /// A [`fence`](Region::fence), unless the calling thread has flushed nothing since its last one: then
+    /// there is nothing to order.
+    pub fn fence_flushed(&self, name: &'static str) {
+        let is_unknown = self.observer.as_ref().is_some_and(|observer| observer.shares_threads());
+        if Counters::has_unfenced() || is_unknown {
+            self.fence(name);
+        }
+    }
+
     fn fence_otherwise(&self) {
         match &self.backend {
             Backend::Volatile => {}

@@ -1,7 +1,7 @@
 //! Every step towards durability has a name and a reason.
 //!
 //! Rule, for calls of a region's `.flush(name, offset, len)`, `.flush(name, word)`, `.fence(name)`,
-//! `.commit(name, word, value)` and `.write(name, offset, parts)` (told from other methods of these
+//! `.fence_flushed(name)`, `.commit(name, word, value)` and `.write(name, offset, parts)` (told from other methods of these
 //! names by their number of arguments) outside tests, below `src/` of the crates of [`ROOMS`]:
 //! - `name` is a string literal. In `crates/pmem`, which forwards names, calls without a literal
 //!   are left out, and a `write` is a step of the disk: see `steps.rs`.
@@ -20,6 +20,7 @@ const METHODS: &[(&str, usize, bool)] = &[
     ("flush", 3, true),
     ("flush", 2, true),
     ("fence", 1, true),
+    ("fence_flushed", 1, true),
     ("commit", 3, true),
     ("write", 3, false),
     ("write_node", 4, false),

@@ -115,7 +115,7 @@ pub(super) fn list(tree: &Tree) -> String {
 fn named(tree: &Tree) -> Vec<Named<'_>> {
     let waist = orders::steps(tree).into_iter().filter_map(|step| {
         let kind = match step.method {
-            "fence" => "Fence",
+            "fence" | "fence_flushed" => "Fence",
             "commit" if step.is_after => "CommitAfter",
             "commit" => "Commit",
             // A write flushes what it wrote.

@@ -12,7 +12,7 @@ use super::node::{Find, Node, compare_high};
 use super::path::{Path, Step};
 use super::side::{Order, SideGuard};
 use crate::error::damaged;
-use crate::record::{head, read_key, record_size, write_record};
+use crate::record::{head, read_key, record_size, with_record};
 use crate::{Error, Op, Place, Retired, Stamp, Turn, Writer};
 
 /// Any offset at which a large record may lie.
@@ -92,7 +92,7 @@ impl Cdds {
         fresh.record = Some(record);
         // The lock of a node waits for the stores before it: a short record is written behind it.
         let locked_first = in_place && !again && size <= SHORT;
-        let write = || write_record(self.forest.region(), record, key, value);
+        let write = || self.write_record(record, key, value);
         if !locked_first {
             write()?;
         }
@@ -113,6 +113,14 @@ impl Cdds {
             _ => self.apply_change(&path, change, writer, fresh)?,
         }
         Ok(old.is_some())
+    }
+
+    /// Writes and flushes an unpublished record.
+    fn write_record(&self, record: Object, key: &[u8], value: &[&[u8]]) -> Result<(), Error> {
+        with_record(key, value, |parts| {
+            // ORDER: the record is durable before the commit that makes its entry visible.
+            self.forest.region().write("cdds.record.write", record.offset(), parts)
+        })
     }
 
     fn remove(
@@ -275,13 +283,14 @@ impl Cdds {
         change: &Change<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
-        let mut edit = Edit { cdds: self, node: step.node, order: step.order, guard };
+        let mut edit = Edit { cdds: self, node: step.node, order: step.order, guard, changed: 0 };
         for slot in change.ended.iter() {
-            edit.end(slot, change, writer)?;
+            edit.end(slot, writer)?;
         }
         for item in change.added.iter() {
             edit.add(&item, change, writer)?;
         }
+        edit.flush()?;
         edit.guard.set(self.forest.era(), &edit.order);
         Ok(())
     }
@@ -327,11 +336,23 @@ struct Edit<'e, 'f> {
     node: Node<'f>,
     order: Order,
     guard: SideGuard<'f>,
+    /// Slots whose entries have changed.
+    changed: u32,
 }
 
 impl Edit<'_, '_> {
+    /// Flushes each line in which an entry has changed, once.
+    fn flush(&self) -> Result<(), Error> {
+        let region = self.cdds.forest.region();
+        self.node.flush_changed(self.changed, |line| {
+            // ORDER: what ended, what is empty, and what began and is vouched for by its start, is durable
+            // before the fence that commits its version.
+            region.flush("cdds.entries.flush", line, LINE);
+        })
+    }
+
     /// Ends the entry in `slot`: for good if its version is the writer's own.
-    fn end(&mut self, slot: usize, change: &Change<'_>, writer: &Writer<'_>) -> Result<(), Error> {
+    fn end(&mut self, slot: usize, writer: &Writer<'_>) -> Result<(), Error> {
         let region = self.cdds.forest.region();
         let entry = self.node.entry(slot)?;
         let start = Stamp::from_bits(entry.start.load());
@@ -342,16 +363,8 @@ impl Edit<'_, '_> {
         // ORDER: after the limit of its version; it commits with its stamp: alone if it is single,
         // else by its lane's word.
         region.commit("cdds.entry.end", &entry.end, writer.stamp.to_bits());
-        if !self.shares_line(slot, change) {
-            // ORDER: the end is durable before the fence that commits its version.
-            region.flush("cdds.entry.end.flush", region.offset_of(&entry.end), 8);
-        }
+        self.changed |= 1 << slot;
         Ok(())
-    }
-
-    /// True if the one entry that follows will be put beside `slot`, into the same line, and flushed.
-    fn shares_line(&self, slot: usize, change: &Change<'_>) -> bool {
-        change.added.len() == 1 && change.ended.len() == 1 && self.free(slot ^ 1)
     }
 
     fn free(&self, slot: usize) -> bool {
@@ -363,8 +376,7 @@ impl Edit<'_, '_> {
         let entry = self.node.entry(slot)?;
         // ORDER: the entry is nobody's; its slot may be overwritten at once, in store order.
         region.commit("cdds.entry.erase", &entry.start, 0);
-        // ORDER: the empty slot is durable before the next commit counts on it.
-        region.flush("cdds.entry.erase.flush", region.offset_of(&entry.start), 8);
+        self.changed |= 1 << slot;
         self.forget(slot);
         Ok(())
     }
@@ -382,12 +394,10 @@ impl Edit<'_, '_> {
         writer: &Writer<'_>,
     ) -> Result<(), Error> {
         let slot = self.slot(change, writer)?;
-        let region = self.cdds.forest.region();
         let entry = self.node.entry(slot)?;
         let wanted = item.key.map_or(UNBOUNDED_HEAD, |key| head(key, self.order.prefix_len));
         self.write_entry(entry, wanted, item);
-        // ORDER: the entry, vouched for by its start, is durable before the commit of its version.
-        region.flush("cdds.entry.flush", region.offset_of(&entry.head), 32);
+        self.changed |= 1 << slot;
         let position = self.position(item, wanted, change, writer)?;
         self.guard.set_head(slot, wanted);
         self.order.insert(position, slot);

@@ -2,6 +2,7 @@
 //! back by version and by sweep; this only empties slots, so that a node's side-car stays small and
 //! a dead interval can be forgotten.
 
+use tembo_pmem::LINE;
 use tembo_pool::Object;
 
 use super::Cdds;
@@ -15,6 +16,7 @@ impl Cdds {
         let region = self.forest.region();
         let (guard, mut order) = node.lock()?;
         let death = node.death(writer.dead)?;
+        let mut changed = 0_u32;
         for slot in 0..node.capacity() {
             let (entry, seen) = (node.entry(slot)?, node.seen(slot)?);
             if seen.start.is_none() {
@@ -23,17 +25,17 @@ impl Cdds {
             if !seen.is_needed(death, writer.dead, writer.retained) {
                 // ORDER: nobody sees the entry, before and after.
                 region.commit("cdds.cleanse.start", &entry.start, 0);
-                // ORDER: empty before the interval that made it void is forgotten.
-                region.flush("cdds.cleanse.start.flush", region.offset_of(&entry.start), 8);
+                changed |= 1 << slot;
                 order.forget(slot);
                 guard.free_head(slot);
             } else if writer.dead.contains(seen.end) {
                 // ORDER: a dead end means the same as none.
                 region.commit("cdds.cleanse.end", &entry.end, 0);
-                // ORDER: endless before the interval that made the end void is forgotten.
-                region.flush("cdds.cleanse.end.flush", region.offset_of(&entry.end), 8);
+                changed |= 1 << slot;
             }
         }
+        // ORDER: empty, and endless, before the intervals that made start and end void are forgotten.
+        node.flush_changed(changed, |offset| region.flush("cdds.cleanse.flush", offset, LINE))?;
         let header = node.header()?;
         if writer.dead.contains(Stamp::from_bits(header.death.load())) {
             // ORDER: a dead death means the same as none.

@@ -71,6 +71,17 @@ impl<'f> Node<'f> {
         })
     }
 
+    /// Calls `flush` with the offset of each line in which one of the slots lies, once.
+    #[inline]
+    pub(crate) fn flush_changed(&self, mut slots: u32, flush: impl Fn(u64)) -> Result<(), Error> {
+        while slots != 0 {
+            let first = slots.trailing_zeros() as usize & !1;
+            flush(self.forest.region().offset_of(&self.entry(first)?.head));
+            slots &= !(0b11 << first);
+        }
+        Ok(())
+    }
+
     /// Every slot of the node, as it stands between two changes by the writer.
     pub(crate) fn all_seen(&self) -> Result<Vec<Seen>, Error> {
         loop {

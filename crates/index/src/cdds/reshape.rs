@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tembo_pmem::prefetch;
+use tembo_pmem::{LINE, prefetch};
 use tembo_pool::Object;
 
 use super::Cdds;
@@ -19,8 +19,17 @@ use crate::error::damaged;
 use crate::record::{common, head, read_key};
 use crate::{Error, Stamp, Writer};
 
-/// Words of the largest node.
+/// Words of the largest node, and of a line.
 const NODE_WORDS: usize = 128;
+const LINE_WORDS: usize = 8;
+
+/// What the header of a root says of the chain of roots: since which stamp it is the root, and the one before.
+/// Zeros: it is none.
+#[derive(Clone, Copy, Default)]
+struct RootLink {
+    since: u64,
+    older: u64,
+}
 
 impl Cdds {
     /// Replaces the last node of `path`, changed by `change`, and lets its parent know.
@@ -60,36 +69,36 @@ impl Cdds {
                 replaced.push(sibling.node);
             }
         }
-        let nodes = self.pack(level, &items, &bounds, writer, fresh)?;
         let is_root = path.len() == 1;
+        let link = if is_root { self.root_link(writer)? } else { RootLink::default() };
+        let nodes = self.pack((level, link), &items, &bounds, writer, fresh)?;
         if !is_root {
             let change = Change { ended, added: nodes };
             self.apply_change(&path[..path.len() - 1], change, writer, fresh)?;
         } else if let Some(only) = nodes.only() {
-            self.set_root(Object::from_bits(only.target), writer)?;
+            self.publish_root(Object::from_bits(only.target))?;
         } else {
-            let nodes: Vec<_> = nodes.iter().collect();
-            let root = self.new_node(level + 1, &nodes, &Bounds::default(), writer, fresh)?;
-            self.set_root(root, writer)?;
+            let (level, nodes) = (level + 1, nodes.iter().collect::<Vec<_>>());
+            let root = self.new_node((level, link), &nodes, &Bounds::default(), writer, fresh)?;
+            self.publish_root(root)?;
         }
         // Only now, as what comes before may find no room, and must then have changed nothing.
         replaced.into_iter().try_for_each(|node| self.retire_node(node, is_root, writer))
     }
 
-    /// Gives the tree another root, for the writer's version and those after it.
-    fn set_root(&self, root: Object, writer: &Writer<'_>) -> Result<(), Error> {
-        let region = self.forest.region();
-        let node = Node::new(&self.forest, root)?;
+    /// What the header of the root of the writer's version, and those after it, says of the chain of roots.
+    fn root_link(&self, writer: &Writer<'_>) -> Result<RootLink, Error> {
         let before = self.root(writer.view())?;
         let same_version = Stamp::from_bits(before.header()?.root_since.load()).version()
             == writer.stamp.version();
         let older =
             if same_version { before.header()?.older_root.load() } else { before.object.to_bits() };
-        let header = node.header()?;
-        region.store(&header.older_root, older);
-        region.store(&header.root_since, writer.stamp.to_bits());
-        // ORDER: the root chain is durable before the cell names its new head.
-        region.flush("cdds.root.chain", root.offset(), NODE_HEADER);
+        Ok(RootLink { since: writer.stamp.to_bits(), older })
+    }
+
+    /// Gives the tree another root, which leads to the ones before.
+    fn publish_root(&self, root: Object) -> Result<(), Error> {
+        let region = self.forest.region();
         // ORDER: new nodes and the chain before the cell: a root must lead to its older ones.
         region.fence("cdds.root.fence");
         let cell = self.cell()?;
@@ -118,7 +127,14 @@ impl Cdds {
         let Some(child) = child else {
             return damaged(step.node.object.offset(), "a root with a live child");
         };
-        self.set_root(Object::from_bits(child), writer)?;
+        let (region, link) = (self.forest.region(), self.root_link(writer)?);
+        let root = Node::new(&self.forest, Object::from_bits(child))?;
+        let header = root.header()?;
+        region.store(&header.older_root, link.older);
+        region.store(&header.root_since, link.since);
+        // ORDER: the root chain is durable before the cell names its new head.
+        region.flush("cdds.root.chain", root.object.offset(), NODE_HEADER);
+        self.publish_root(root.object)?;
         self.retire_node(step.node, true, writer)
     }
 
@@ -191,7 +207,7 @@ impl Cdds {
     /// Algorithm 3's choice: one new node, or two if one would be left with too little room.
     fn pack<'k>(
         &self,
-        level: u8,
+        (level, link): (u8, RootLink),
         items: &[Item<'k>],
         bounds: &Bounds<'k>,
         writer: &Writer<'_>,
@@ -200,7 +216,7 @@ impl Cdds {
         let begin =
             |high, node: Object| Item { key: high, target: node.to_bits(), start: writer.stamp };
         if items.len() <= self.forest.capacity - self.live_min() {
-            let node = self.new_node(level, items, bounds, writer, fresh)?;
+            let node = self.new_node((level, link), items, bounds, writer, fresh)?;
             return Ok(Few::one(begin(bounds.high, node)));
         }
         let (left, right) = items.split_at(items.len() / 2);
@@ -211,15 +227,16 @@ impl Cdds {
         };
         let left_bounds = Bounds::new(bounds.low, Some(middle));
         let right_bounds = Bounds::new(Some(middle), bounds.high);
-        let left = self.new_node(level, left, &left_bounds, writer, fresh)?;
-        let right = self.new_node(level, right, &right_bounds, writer, fresh)?;
+        let below = (level, RootLink::default());
+        let left = self.new_node(below, left, &left_bounds, writer, fresh)?;
+        let right = self.new_node(below, right, &right_bounds, writer, fresh)?;
         Ok(Few::and(begin(Some(middle), left), Some(begin(bounds.high, right))))
     }
 
-    /// Writes and flushes a node that nobody refers to yet, every slot of it.
-    pub(crate) fn new_node(
+    /// Writes a node to which nothing refers yet, every slot of it, and flushes what was otherwise there.
+    fn new_node(
         &self,
-        level: u8,
+        (level, link): (u8, RootLink),
         items: &[Item<'_>],
         bounds: &Bounds<'_>,
         writer: &Writer<'_>,
@@ -232,7 +249,8 @@ impl Cdds {
         let mut bounds_bits = 0;
         let bounds = &guard(bounds, items);
         if *bounds != Bounds::default() {
-            let record = pool.alloc(bounds.size())?;
+            // In lines of its own: one that it shared could be flushed for another record again.
+            let record = pool.alloc(bounds.size().max(LINE))?;
             fresh.objects.push(record);
             bounds.write(region, record)?;
             bounds_bits = record.to_bits();
@@ -242,7 +260,7 @@ impl Cdds {
         let mut image = [0u64; NODE_WORDS];
         image[0] = shape(level, self.forest.capacity, prefix_len, guarded);
         image[1] = writer.stamp.to_bits();
-        image[2] = bounds_bits;
+        (image[2], image[3], image[4]) = (bounds_bits, link.since, link.older);
         let mut order = Order { level, prefix_len, guarded, ..Order::default() };
         let node = Node::new(&self.forest, object)?;
         let guard = node.side.lock();
@@ -259,13 +277,19 @@ impl Cdds {
         }
         (items.len()..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
         let words = region.words(object.offset(), (size / 8) as usize)?;
-        for (word, &value) in words.iter().zip(&image) {
-            if word.load() != value {
+        for (words, values) in words.chunks(LINE_WORDS).zip(image.chunks(LINE_WORDS)) {
+            let mut changed = None;
+            for (word, &value) in
+                words.iter().zip(values).filter(|(word, value)| word.load() != **value)
+            {
                 region.store(word, value);
+                changed = Some(word);
+            }
+            if let Some(word) = changed {
+                // ORDER: every line of the node that was another is durable before the commit that links it.
+                region.flush("cdds.node.flush", region.offset_of(word), 8);
             }
         }
-        // ORDER: the whole node, its empty slots too, is durable before the commit that links it.
-        region.flush("cdds.node.flush", object.offset(), size);
         guard.set(self.forest.era(), &order);
         Ok(object)
     }

@@ -7,7 +7,7 @@ use super::element::{Element, LONG, Shape};
 use super::leaf::Leaf;
 use super::prints::hash;
 use crate::Error;
-use crate::record::{head, record_size, write_record};
+use crate::record::{head, record_size, with_record};
 
 impl NvTree {
     /// The element of `leaf` under a prefix. If its key is too long there to stand in its word, and it has no
@@ -50,7 +50,20 @@ impl NvTree {
     ) -> Result<Object, Error> {
         let record = self.forest.pool().alloc(record_size(key.len(), value.len()))?;
         made.push(record);
-        write_record(self.forest.region(), record, key, &[value])?;
+        self.write_record(record, key, &[value])?;
         Ok(record)
+    }
+
+    /// Writes and flushes an unpublished record.
+    pub(crate) fn write_record(
+        &self,
+        record: Object,
+        key: &[u8],
+        value: &[&[u8]],
+    ) -> Result<(), Error> {
+        with_record(key, value, |parts| {
+            // ORDER: the record is durable before an element that refers to it counts.
+            self.forest.region().write("nvtree.record.write", record.offset(), parts)
+        })
     }
 }

@@ -13,7 +13,7 @@ use super::prints::{FREE, STALE, Slots, TOMB, line, print};
 use super::side::Guard;
 use super::usual::{Effect, SLACK, slot_for};
 use crate::error::damaged;
-use crate::record::{record_size, write_record};
+use crate::record::record_size;
 use crate::{Error, Op, Retained, Retired, Stamp, Turn, Writer};
 
 /// Any offset at which a large record may lie.
@@ -162,7 +162,7 @@ impl NvTree {
                 None => self.reserve(room)?,
             };
             if is_long && record.is_none() {
-                self.write_record(size, key, value, how, record)?;
+                self.make_record(size, key, value, how, record)?;
             }
             let payload = match record {
                 Some(record) if is_long => record.to_bits() | wanted.hash << 48,
@@ -212,7 +212,7 @@ impl NvTree {
                     // With a fence of its own. Without it a crash could keep the removal and lose its
                     // record, in whose place the space still has what it was before: another key's record,
                     // which head and hash need not tell apart, and another key would be gone.
-                    self.write_record(size, key, &[], how, record)?;
+                    self.make_record(size, key, &[], how, record)?;
                 }
                 element.shape = spot.placed.shape.with_value(LONG);
                 element.payload = record.map_or(0, Object::to_bits) | wanted.hash << 48;
@@ -266,7 +266,7 @@ impl NvTree {
         self.forest.region().write_lines(ALIGNED, size)
     }
 
-    fn write_record(
+    fn make_record(
         &self,
         size: u64,
         key: &[u8],
@@ -276,7 +276,7 @@ impl NvTree {
     ) -> Result<(), Error> {
         let object = self.forest.pool().alloc(size)?;
         *record = Some(object);
-        write_record(self.forest.region(), object, key, value)?;
+        self.write_record(object, key, value)?;
         if let How::Single(_) = how {
             // ORDER: the record is durable before an element that commits by itself refers to it.
             self.forest.region().fence("nvtree.record.fence");

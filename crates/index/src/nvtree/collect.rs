@@ -7,7 +7,7 @@ use super::NvTree;
 use super::contents::{Contents, ORPHANED, Seen, make_locked, place_of};
 use super::element::{Element, Meta};
 use super::history::{self, Old};
-use super::leaf::{Leaf, has_record, write};
+use super::leaf::{Leaf, has_record, write_all};
 use super::lookup::{Spot, Wanted};
 use super::room::erase_slots;
 use super::side::Guard;
@@ -162,9 +162,15 @@ impl NvTree {
         let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
         // What a split has left behind would count again.
         erase_slots(leaf, &free)?;
-        for ((element, meta), slot) in elements.iter().zip(free) {
-            let (number, at) = place_of(slot);
-            write(self.forest.region(), leaf.line(number)?, at, element, *meta);
+        // Slots rise: those of a line stand together.
+        let placed: Vec<(usize, (Element, Meta))> = free.into_iter().zip(elements).collect();
+        for in_line in
+            placed.chunk_by(|(one, _), (other, _)| place_of(*one).0 == place_of(*other).0)
+        {
+            let line = leaf.line(place_of(in_line[0].0).0)?;
+            let elements =
+                in_line.iter().map(|&(slot, (element, meta))| (place_of(slot).1, element, meta));
+            write_all(self.forest.region(), line, elements);
         }
         let (region, header) = (self.forest.region(), leaf.header()?);
         let (object, after) = (leaf.next_object()?, right.next_object()?);

@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use tembo_pmem::{Region, Word};
+use tembo_pmem::{LineStores, Region, Word};
 use tembo_pool::Object;
 
 use super::element::{Element, Meta, Shape};
@@ -333,9 +333,28 @@ pub(crate) fn has_record(line: &Line, at: usize) -> bool {
 /// leaf's lock. Durable after a fence.
 #[inline(always)]
 pub(crate) fn write(region: &Region, line: &Line, at: usize, element: &Element, meta: Meta) {
+    write_all(region, line, [(at, *element, meta)]);
+}
+
+/// As [`write`], of several elements of a line, which is flushed once.
+#[inline(always)]
+pub(crate) fn write_all(
+    region: &Region,
+    line: &Line,
+    elements: impl IntoIterator<Item = (usize, Element, Meta)>,
+) {
+    let mut stores = region.line_stores();
+    for (at, element, meta) in elements {
+        put(&mut stores, line, at, &element, meta);
+    }
+    // ORDER: durable before the fence of whoever commits it.
+    stores.flush("nvtree.element.flush", &line.metas);
+}
+
+#[inline(always)]
+fn put(stores: &mut LineStores<'_>, line: &Line, at: usize, element: &Element, meta: Meta) {
     let (word, shift) = meta_word(line, at);
     let mask = u64::from(u32::MAX) << shift;
-    let mut stores = region.line_stores();
     let before = word.load();
     if before & mask != 0 {
         // ORDER: after the fence of the link or the later element for which it counts no more.
@@ -353,8 +372,6 @@ pub(crate) fn write(region: &Region, line: &Line, at: usize, element: &Element, 
     }
     // ORDER: after key, payload and shape: same line, store order.
     stores.commit("nvtree.element.publish", word, word.load() & !mask | u64::from(meta.0) << shift);
-    // ORDER: durable before the fence of whoever commits it.
-    stores.flush("nvtree.element.flush", word);
 }
 
 /// Gives an element other meta bits; not flushed.
@@ -365,15 +382,17 @@ pub(crate) fn publish(region: &Region, line: &Line, at: usize, meta: Meta) {
     region.commit("nvtree.element.restamp", word, rest | u64::from(meta.0) << shift);
 }
 
-/// Empties a place of a line in which nothing that counts is; not flushed.
+/// Empties a place of a line in which nothing that counts is; not flushed. Whether something was there.
 #[inline]
-pub(crate) fn erase(region: &Region, line: &Line, at: usize) {
+pub(crate) fn erase(region: &Region, line: &Line, at: usize) -> bool {
     let (word, shift) = meta_word(line, at);
-    let emptied = word.load() & !(u64::from(u32::MAX) << shift);
-    if emptied != word.load() {
+    let before = word.load();
+    let emptied = before & !(u64::from(u32::MAX) << shift);
+    if emptied != before {
         // ORDER: after the fence of the link or the later element for which it counts no more.
         region.commit("nvtree.element.erase", word, emptied);
     }
+    emptied != before
 }
 
 /// The word that has the meta bits of a place, and where in it they are.

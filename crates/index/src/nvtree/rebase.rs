@@ -47,7 +47,7 @@ impl NvTree {
         let base = version.min(writer.retained.visible()).saturating_sub(1);
         let (region, header) = (self.forest.region(), leaf.header()?);
         // ORDER: nothing counts from a base when it changes.
-        region.fence("nvtree.rebase.fence");
+        region.fence_flushed("nvtree.rebase.fence");
         // ORDER: after the last element that counted from it, as above.
         region.commit("nvtree.rebase.base", &header.bases[changed], base);
         // ORDER: the base is durable before an element counts from it.
@@ -144,12 +144,16 @@ impl NvTree {
         let gone: Vec<usize> =
             aged.iter().map(|(slot, _)| *slot).filter(|slot| !is_raised(slot)).collect();
         erase_slots(leaf, &gone)?;
+        let mut lines = 0_u32;
         for (seen, stamp) in raised {
             let Some(meta) = Meta::new(stamp, seen.meta.is_removed(), newer, base) else {
                 return damaged(leaf.offset(), "a version in reach of its base");
             };
             let (number, at) = place_of(seen.slot);
             publish(region, leaf.line(number)?, at, meta);
+            lines |= 1 << number;
+        }
+        for number in (0..leaf.lines()).filter(|number| lines >> number & 1 == 1) {
             // ORDER: durable before the base that it counted from changes.
             region.flush("nvtree.rebase.raise.flush", leaf.line_offset(number), 64);
         }

@@ -124,7 +124,7 @@ impl NvTree {
         self.erase(leaf, &first, version, writer)?;
         if !second.is_empty() {
             // ORDER: what a removal removes is durably gone before the removal goes.
-            self.forest.region().fence("nvtree.clean.fence");
+            self.forest.region().fence_flushed("nvtree.clean.fence");
             self.erase(leaf, &second, version, writer)?;
         }
         let erased: Vec<usize> = first.iter().chain(&second).map(|seen| seen.slot).collect();
@@ -193,9 +193,10 @@ pub(crate) fn erase_slots(leaf: &Leaf<'_>, slots: &[usize]) -> Result<(), Error>
             continue;
         }
         let line = leaf.line(number)?;
-        here.for_each(|&slot| erase(region, line, place_of(slot).1));
-        // ORDER: erased before what was there is given up, or what removes it goes.
-        region.flush("nvtree.erase.flush", leaf.line_offset(number), 64);
+        if here.fold(false, |erased, &slot| erase(region, line, place_of(slot).1) | erased) {
+            // ORDER: erased before what was there is given up, or what removes it goes.
+            region.flush("nvtree.erase.flush", leaf.line_offset(number), 64);
+        }
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ impl Transaction<'_> {
         }
         done = done.and_then(|()| apply(changes, &mut state, (from, self.writes.len())));
         // ORDER: what this thread has flushed is durable before the commit, which another may make.
-        self.inner.region().fence("kv.spill.entries");
+        self.inner.region().fence_flushed("kv.spill.entries");
         done?;
         let mut points = points.into_iter();
         for saved in &mut self.saved {

@@ -170,7 +170,7 @@ impl Shelf {
         let (retained, dead) = (self.retained(), self.dead.clone());
         let stamp = Stamp::grouped(self.version, LANE);
         self.with_writer(stamp, |tree, writer| tree.scrub_root(writer).map_err(text))?;
-        self.pool.region().fence("torture.shelf.roots");
+        self.pool.region().fence_flushed("torture.shelf.roots");
         let mut sweep: Sweep = self.pool.begin_sweep().map_err(text)?;
         let mut mark = |object| sweep.mark(object);
         let mut marks = Marks { mark: &mut mark, unclean: Vec::new() };
@@ -182,7 +182,7 @@ impl Shelf {
         self.with_writer(stamp, |tree, writer| {
             unclean.into_iter().try_for_each(|node| tree.scrub(node, writer)).map_err(text)
         })?;
-        self.pool.region().fence("torture.shelf.scrubbed");
+        self.pool.region().fence_flushed("torture.shelf.scrubbed");
         self.forget_rollback()?;
         self.dead = Arc::default();
         self.forest.forget_dead(self.dead.clone());
@@ -267,7 +267,7 @@ impl Shelf {
             return Ok(map);
         }
         let region = self.pool.region();
-        region.fence("torture.shelf.entries");
+        region.fence_flushed("torture.shelf.entries");
         let word = self.pool.root(COMMITTED).map_err(text)?;
         region.commit("torture.shelf.commit", word, version);
         region.flush("torture.shelf.commit.flush", region.offset_of(word), 8);
@@ -311,7 +311,7 @@ impl Shelf {
             }
             Ok(())
         })?;
-        self.pool.region().fence("torture.shelf.collected");
+        self.pool.region().fence_flushed("torture.shelf.collected");
         Ok(())
     }
 

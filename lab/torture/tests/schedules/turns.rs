@@ -66,6 +66,10 @@ impl Observer for Turns {
         self.recorder.fence(name);
     }
 
+    fn shares_threads(&self) -> bool {
+        true
+    }
+
     fn sync(&self) {
         self.recorder.sync();
     }

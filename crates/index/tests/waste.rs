@@ -89,6 +89,14 @@ fn key(random: &mut Random, seed: u64) -> Vec<u8> {
     }
 }
 
+fn collect(tree: &Index, pool: &Pool, writer: &mut Writer<'_>) {
+    let mut from = Some(Vec::new());
+    while let Some(next) = from {
+        from = tree.collect(Some(&next), writer).unwrap();
+        pool.region().fence_flushed("test.collect");
+    }
+}
+
 fn run(kind: IndexKind, seed: u64) {
     let watch = Arc::new(Watch::default());
     let geometry = Geometry { chunk_size: 4096, node_size: [512, 1024][seed as usize % 2] };
@@ -101,10 +109,9 @@ fn run(kind: IndexKind, seed: u64) {
     let mut retired: Vec<Retired> = Vec::new();
     let retained = Retained::new(1, vec![]);
     let stamp = Stamp::grouped(1, 0);
-    let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
+    let writer = Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
     let (tree, _) = Index::create(forest.clone(), kind, &writer).unwrap();
     pool.region().fence_flushed("test.made");
-    writer.stamp = Stamp::NONE;
     // What was formatted, and grown into, is not what is counted.
     *watch.0.lock().unwrap() = Seen::default();
     for number in 0..6000 {
@@ -119,12 +126,9 @@ fn run(kind: IndexKind, seed: u64) {
         });
         let key = key(&mut random, seed);
         let value = vec![number as u8; [8, 3, 40, 700][random.below(4) as usize]];
-        let growing = number / 1000 % 2 == 0;
-        let op = if random.below(10) < if growing { 8 } else { 3 } {
-            Op::Put { key: &key, value: &[&value] }
-        } else {
-            Op::Remove { key: &key }
-        };
+        let puts = if number / 1000 % 2 == 0 { 8 } else { 3 };
+        let put = Op::Put { key: &key, value: &[&value] };
+        let op = if random.below(10) < puts { put } else { Op::Remove { key: &key } };
         let mut writer = Writer {
             stamp: Stamp::single(clock.last(), 0),
             dead: &dead,
@@ -148,11 +152,7 @@ fn run(kind: IndexKind, seed: u64) {
                 let stamp = Stamp::grouped(clock.last(), 0);
                 let retired = &mut retired;
                 let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired };
-                let mut from = Some(Vec::new());
-                while let Some(next) = from {
-                    from = tree.collect(Some(&next), &mut writer).unwrap();
-                    pool.region().fence_flushed("test.collect");
-                }
+                collect(&tree, &pool, &mut writer);
                 // Readers of what was unlinked are gone.
                 clock.draw();
             }

@@ -16,6 +16,11 @@ pub trait Disk: Send + Sync {
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
+    /// Opens an existing file for reading only.
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path)
+    }
+
     /// Creates an empty file, locked. A file of that name that nobody holds is left over from a
     /// killed process and is replaced; one that is held answers `WouldBlock`.
     fn create(&self, step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
@@ -75,10 +80,15 @@ pub trait DiskFile: Send + Sync {
     /// Cuts the file to `len` bytes.
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()>;
 
-    /// Takes the exclusive lock; `false` when somebody else has it. Released when the file closes.
+    /// Takes the exclusive lock; `false` when another opener has a lock. Released when the file closes.
     fn lock(&self) -> io::Result<bool>;
 
-    /// Who has the lock, where the system tells.
+    /// Takes a lock that excludes the exclusive one only; `false` when a process has that.
+    fn lock_shared(&self) -> io::Result<bool> {
+        self.lock()
+    }
+
+    /// Which process has the lock, where the system tells.
     fn holder(&self) -> Option<u32>;
 
     /// The descriptor to map, if the file can be mapped.

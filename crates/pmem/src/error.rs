@@ -137,6 +137,22 @@ pub enum Error {
         /// The file that could not be written.
         path: PathBuf,
     },
+    /// The process is a child of the one that opened the pool. Open the pool in one process only; the child may
+    /// drop what it has inherited.
+    #[error("{path} was opened before a fork, by another process than this one", path = path.display())]
+    Forked {
+        /// The pool's file.
+        path: PathBuf,
+    },
+    /// The file uses features with which this program may read it only
+    /// ([`RegionOptions::read_only`](crate::RegionOptions)).
+    #[error("{path} may only be read by this program (features {bits:#x})", path = path.display())]
+    ReadOnlyFeatures {
+        /// The file.
+        path: PathBuf,
+        /// The unknown bits.
+        bits: u64,
+    },
     /// More bytes were asked for than there can be.
     #[error("{size} bytes are asked for, and there can be at most {size_max}")]
     Oversize {

@@ -33,6 +33,7 @@ pub(crate) struct MediaHeader {
     pub(crate) version: U32,
     /// The domain last used: 1 flush, 2 eadr, 3 logged.
     pub(crate) domain: U32,
+    /// Bits that a program must know; may be unknown to; must know to write.
     pub(crate) features_must: U64,
     pub(crate) features_may: U64,
     pub(crate) features_read: U64,
@@ -171,7 +172,11 @@ pub(crate) struct LogHeader {
     pub(crate) start_position: U64,
     /// Sequence of the group there.
     pub(crate) start_sequence: U64,
-    pub(crate) reserved: [u8; 420],
+    /// Bits that a program must know; may be unknown to; must know to write.
+    pub(crate) features_must: U64,
+    pub(crate) features_may: U64,
+    pub(crate) features_read: U64,
+    pub(crate) reserved: [u8; 396],
     /// CRC-32C of all bytes before it.
     pub(crate) crc: U32,
 }
@@ -181,6 +186,7 @@ const _: () = {
     assert!(std::mem::offset_of!(LogHeader, identity) == 16);
     assert!(std::mem::offset_of!(LogHeader, salt) == 56);
     assert!(std::mem::offset_of!(LogHeader, start_sequence) == 80);
+    assert!(std::mem::offset_of!(LogHeader, features_must) == 88);
     assert!(std::mem::offset_of!(LogHeader, crc) == 508);
 };
 

@@ -20,6 +20,7 @@ mod notes;
 mod number;
 mod observer;
 mod prefetch;
+mod process;
 mod racy;
 mod region;
 mod runs;

@@ -33,6 +33,7 @@ use crate::format::LogHeader;
 use crate::header::Slots;
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::Holder;
+use crate::process::Process;
 use crate::watched::WatchedFile;
 use crate::{Error, Observer, SyncPolicy};
 
@@ -125,6 +126,8 @@ pub(crate) struct RedoLog {
     wake: Condvar,
     checkpoint: Mutex<Checkpoint>,
     poisoned: AtomicBool,
+    /// The process that appends, and has the threads.
+    process: Process,
     pub(crate) totals: Totals,
 }
 
@@ -188,6 +191,7 @@ impl RedoLog {
             wake: Condvar::new(),
             checkpoint: Mutex::new(Checkpoint { header, voids, from }),
             poisoned: AtomicBool::new(false),
+            process: Process::current(),
             totals: Totals::default(),
         }
     }
@@ -228,6 +232,19 @@ impl RedoLog {
         }
     }
 
+    /// Whether this process is a child of the one that opened the log: then locks may be held by threads that it does
+    /// not have.
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.process.is_current()
+    }
+
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        match self.is_forked() {
+            false => Ok(()),
+            true => Err(Error::Forked { path: self.pool_path.clone() }),
+        }
+    }
+
     /// Bytes of the ring in use, and of the ring.
     pub(crate) fn usage(&self) -> (u64, u64) {
         let state = self.lock();
@@ -242,6 +259,9 @@ impl RedoLog {
 
 impl Holder for RedoLog {
     fn release(&self, bytes: u64) {
+        if self.is_forked() {
+            return;
+        }
         let mut state = self.lock();
         state.held = state.held.saturating_sub(bytes);
         self.tell(&state);

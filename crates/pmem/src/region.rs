@@ -26,6 +26,7 @@ use crate::header::Slots;
 use crate::log::Pending;
 use crate::mapping::{Backing, Base, Mapping, PAGE};
 use crate::prefetch::prefetch;
+use crate::process::Process;
 use crate::{
     Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Media, MediaBytes, Observer, Stored,
     SyncPolicy, Word,
@@ -87,6 +88,11 @@ pub struct Region {
     media: Option<File>,
     /// One growth at a time, of regions without a file.
     growth: Mutex<()>,
+    /// Groups and bytes of the log that were replayed.
+    replayed: (u64, u64),
+    read_only: bool,
+    /// The process that may use the file.
+    process: Process,
 }
 
 /// Space reserved for the stores of one operation; back-pressure and errors happen when it is
@@ -131,6 +137,9 @@ impl Region {
             recovery: Duration::ZERO,
             media: None,
             growth: Mutex::default(),
+            replayed: (0, 0),
+            read_only: false,
+            process: Process::current(),
         })
     }
 
@@ -170,6 +179,28 @@ impl Region {
     /// Whether a file that is only memory stands for persistent memory.
     pub fn is_emulated(&self) -> bool {
         self.emulated
+    }
+
+    /// Whether what is stored stays in memory and never reaches the file.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether this process is a child of the one that opened the region, and so may not use its file. Nothing
+    /// is shared with the parent then but the lock of the file, until the child ends.
+    pub fn is_forked(&self) -> bool {
+        self.check_process().is_err()
+    }
+
+    /// The file is this process's, if there is one.
+    #[inline]
+    fn check_process(&self) -> Result<(), Error> {
+        match &self.media {
+            Some(media) if !self.process.is_current() => {
+                Err(Error::Forked { path: media.path.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A typed view of the bytes at `offset`, which may change at any time: its fields are [`Word`]s.
@@ -439,8 +470,9 @@ impl Region {
     /// All that was fenced before the call, by any thread, is as durable as the policy promises.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] from the first failure of the log on; [`Error::DiskFull`].
+    /// [`Error::Poisoned`] from the first failure of the log on; [`Error::DiskFull`]; [`Error::Forked`].
     pub fn sync(&self) -> Result<(), Error> {
+        self.check_process()?;
         if let Backend::Logged(logged) = &self.backend {
             logged.sync()?;
         }
@@ -454,9 +486,10 @@ impl Region {
     /// for the checkpointer where there is none.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`]; nothing has changed then.
+    /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`], [`Error::Forked`]; nothing has changed then.
     #[inline]
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
+        self.check_process()?;
         if let Backend::Logged(logged) = &self.backend {
             logged.reserve(lines)?;
         }
@@ -508,7 +541,7 @@ impl Region {
     fn look_again(&self, offset: u64, len: u64) -> Result<(), Fault> {
         // Of a growth, its mapping comes before its size.
         let size = self.size.load(Ordering::Acquire);
-        if offset.checked_add(len).is_none_or(|end| end > size) {
+        if offset.checked_add(len).is_none_or(|end| end > size) || self.is_forked() {
             return Err(self.fault(offset, len));
         }
         match &self.pending {

@@ -91,6 +91,10 @@ impl DiskFile for WatchedFile {
         self.file.lock()
     }
 
+    fn lock_shared(&self) -> io::Result<bool> {
+        self.file.lock_shared()
+    }
+
     fn holder(&self) -> Option<u32> {
         self.file.holder()
     }

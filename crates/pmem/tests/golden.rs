@@ -61,6 +61,14 @@ fn the_image_of_version_1_opens_and_is_what_is_written_today() {
         assert!(made.content(Path::new(path)).unwrap() == golden, "{name} is written differently");
         disk.put(Path::new(path), &golden);
     }
+    let to_read = RegionOptions { read_only: true, ..options(&disk) };
+    let region = Region::open(Path::new(POOL), &to_read).unwrap();
+    assert_eq!(region.words(HEADER_SIZE + 4096, 1).unwrap()[0].load(), 3);
+    drop(region);
+    for (path, name) in files {
+        let golden = std::fs::read(image(name)).unwrap();
+        assert!(disk.content(Path::new(path)).unwrap() == golden, "reading changes {name}");
+    }
     let region = Region::open(Path::new(POOL), &options(&disk)).unwrap();
     assert_eq!(region.report().replayed_groups, 2);
     for (offset, value) in [(0, 1), (64, 2), (4096, 3)] {

@@ -98,7 +98,9 @@ fn of_pmem(error: &pmem::Error) -> Option<Exit> {
         pmem::Error::Damaged { .. } => Some(Exit::Damaged),
         pmem::Error::Truncated { .. } => Some(Exit::Truncated),
         pmem::Error::NewerVersion { .. } => Some(Exit::NewerVersion),
-        pmem::Error::UnknownFeatures { .. } => Some(Exit::UnknownFeature),
+        pmem::Error::UnknownFeatures { .. } | pmem::Error::ReadOnlyFeatures { .. } => {
+            Some(Exit::UnknownFeature)
+        }
         pmem::Error::LogMissing { .. } => Some(Exit::LogMissing),
         pmem::Error::LogForeign { .. } => Some(Exit::LogForeign),
         pmem::Error::LogDamaged { .. } => Some(Exit::LogDamaged),

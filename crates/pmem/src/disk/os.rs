@@ -25,11 +25,11 @@ struct OsFile {
 
 impl Disk for OsDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(Arc::new(OsFile { file }))
+        open(OpenOptions::new().read(true).write(true), path)
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        open(OpenOptions::new().read(true), path)
     }
 
     fn create(&self, _step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -91,6 +91,14 @@ impl Disk for OsDisk {
     }
 }
 
+fn open(options: &OpenOptions, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(Arc::new(OsFile { file }))
+}
+
 /// Hash keys of the standard library are random per process.
 fn fallback_entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
@@ -109,7 +117,11 @@ impl ModePrivate for OpenOptions {
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {
-    match file.try_lock() {
+    is_locked(file.try_lock())
+}
+
+fn is_locked(tried: Result<(), TryLockError>) -> io::Result<bool> {
+    match tried {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(error)) => Err(error),
@@ -169,6 +181,10 @@ impl DiskFile for OsFile {
 
     fn lock(&self) -> io::Result<bool> {
         try_lock(&self.file)
+    }
+
+    fn lock_shared(&self) -> io::Result<bool> {
+        is_locked(self.file.try_lock_shared())
     }
 
     fn holder(&self) -> Option<u32> {

@@ -13,7 +13,7 @@ use crate::format::{
     FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_VERSION, LogHeader,
     MediaHeader, split,
 };
-use crate::header::Slots;
+use crate::header::{Slots, check_features};
 use crate::region::with_suffix;
 use crate::watched::WatchedFile;
 use crate::{Disk, DiskFile, Error, LINE};
@@ -32,6 +32,8 @@ pub(crate) struct Source<'a> {
     pub(crate) log_size: u64,
     /// Whether a thread of the log will write the zeroes of a new ring.
     pub(crate) zero_later: bool,
+    /// Whether nothing is written.
+    pub(crate) read_only: bool,
 }
 
 /// A log of the pool's current generation.
@@ -70,7 +72,7 @@ pub(crate) struct Old {
 pub(crate) fn load(source: &Source<'_>, pool: &MediaHeader) -> Result<Old, Error> {
     let path = with_suffix(source.pool_path, ".log");
     let generation = pool.generation.get();
-    let found = find(source.disk, &path, pool)?;
+    let found = find(source, &path, pool)?;
     if !pool.has(FLAG_LOG_NEEDED) {
         let log = found.as_ref().map(|found| found.header.get());
         return match log.filter(|log| log.generation.get() > generation + 1) {
@@ -207,8 +209,12 @@ fn recycle(
 }
 
 /// The log of that name, if there is one; it is the pool's and whole.
-fn find(disk: &dyn Disk, path: &Path, pool: &MediaHeader) -> Result<Option<Found>, Error> {
-    let file = match disk.open(path) {
+fn find(source: &Source<'_>, path: &Path, pool: &MediaHeader) -> Result<Option<Found>, Error> {
+    let opened = match source.read_only {
+        true => source.disk.open_to_read(path),
+        false => source.disk.open(path),
+    };
+    let file = match opened {
         Ok(file) => WatchedFile::new(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("open", path, error)),
@@ -219,6 +225,8 @@ fn find(disk: &dyn Disk, path: &Path, pool: &MediaHeader) -> Result<Option<Found
         other => other?,
     };
     let log = *header.get();
+    let (must, read) = (log.features_must.get(), log.features_read.get());
+    check_features(path, must, read, source.read_only)?;
     if log.identity != pool.identity {
         return Err(foreign(path, pool, Some(&log)));
     }

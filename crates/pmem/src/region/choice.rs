@@ -17,6 +17,11 @@ pub(super) struct Choice {
 }
 
 impl Choice {
+    /// Whether the region is a copy of the file, in memory.
+    pub(super) fn is_private(&self) -> bool {
+        matches!(self.domain, Domain::Logged | Domain::Volatile)
+    }
+
     /// The number that stands for the domain in the header.
     pub(super) fn domain_on_media(&self) -> u32 {
         match self.domain {
@@ -68,6 +73,15 @@ pub(super) fn choose(
     let mappable = file.descriptor().is_some() && FlushInstruction::detect().is_some();
     let persistent = mappable && file.descriptor().is_some_and(is_persistent_memory);
     let emulated = !persistent;
+    if options.read_only {
+        match header {
+            Some(header) if options.domain == DomainRequest::Auto => {
+                check_boot(header, path, options)?
+            }
+            _ => {}
+        }
+        return Ok(Choice { domain: Domain::Volatile, emulated: false });
+    }
     match options.domain {
         DomainRequest::Volatile => unsupported("a file is not volatile"),
         DomainRequest::Logged => Ok(Choice { domain: Domain::Logged, emulated: false }),
@@ -82,15 +96,21 @@ pub(super) fn choose(
         }
         DomainRequest::Auto => match header {
             Some(header) if header.has(FLAG_EMULATED) => {
-                if header.boot.get() != options.disk.boot() && !header.has(FLAG_CLEAN) {
-                    return Err(Error::EmulationLost { path: path.to_owned() });
-                }
+                check_boot(header, path, options)?;
                 let domain = if header.domain.get() == 2 { Domain::Eadr } else { Domain::Flush };
                 Ok(Choice { domain, emulated: true })
             }
             _ => Ok(Choice { domain: Domain::Logged, emulated: false }),
         },
     }
+}
+
+/// An emulation that was not closed is good only in the boot in which it was used.
+fn check_boot(header: &MediaHeader, path: &Path, options: &RegionOptions) -> Result<(), Error> {
+    let is_lost = header.has(FLAG_EMULATED)
+        && header.boot.get() != options.disk.boot()
+        && !header.has(FLAG_CLEAN);
+    if is_lost { Err(Error::EmulationLost { path: path.to_owned() }) } else { Ok(()) }
 }
 
 /// Whether the platform says of every persistent memory that its caches survive too.

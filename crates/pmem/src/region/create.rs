@@ -13,6 +13,7 @@ use super::{Backend, File, Region, RegionOptions};
 use crate::format::{FLAG_EMULATED, HEADER_SIZE, MediaHeader};
 use crate::header::Slots;
 use crate::mapping::{Backing, Mapping, PAGE};
+use crate::process::Process;
 use crate::runs::Runs;
 use crate::{DiskFile, Domain, Error, Fault, LINE};
 
@@ -47,6 +48,10 @@ impl Region {
         format: impl FnOnce(Region) -> Result<R, E>,
     ) -> Result<Region, E> {
         options.check_sizes(size)?;
+        if options.read_only {
+            let what = "a pool that is created is written";
+            return Err(Error::Unsupported { path: path.to_owned(), what }.into());
+        }
         let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE);
         if options.disk.open(path).is_ok() {
             return Err(Error::Exists { path: path.to_owned() }.into());
@@ -134,6 +139,9 @@ fn draft_region(
         recovery: Duration::ZERO,
         media: Some(File { path: draft_path.to_owned(), header: Mutex::new(slots) }),
         growth: Mutex::default(),
+        replayed: (0, 0),
+        read_only: false,
+        process: Process::current(),
     })
 }
 

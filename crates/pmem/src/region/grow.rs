@@ -12,16 +12,17 @@ impl Region {
     /// Durable on return. Does nothing when the region is as large already.
     ///
     /// # Errors
-    /// [`Error::Fault`] beyond the space reserved at opening, [`Error::DiskFull`], [`Error::Io`];
-    /// the region is as before then.
+    /// [`Error::Fault`] beyond the space reserved at opening, [`Error::DiskFull`], [`Error::Io`],
+    /// [`Error::Forked`]; the region is as before then.
     pub fn grow(&self, size: u64) -> Result<(), Error> {
+        self.check_process()?;
         if size.checked_next_multiple_of(PAGE).is_none_or(|size| size > self.mapping.reserved()) {
             return Err(self.fault(0, size).into());
         }
         let size = size.next_multiple_of(PAGE);
         match &self.media {
-            None => self.grow_memory(size),
-            Some(_) => self.grow_file(size),
+            Some(_) if !self.read_only => self.grow_file(size),
+            _ => self.grow_memory(size),
         }?;
         if let Some(observer) = &self.observer {
             observer.grow(self.size());

@@ -17,16 +17,13 @@ pub(super) struct Logged {
     book: NoteBook,
     log: Arc<RedoLog>,
     threads: Mutex<Threads>,
-    replayed_groups: u64,
-    replayed_bytes: u64,
 }
 
 impl Logged {
-    pub(super) fn start(log: RedoLog, replayed: (u64, u64)) -> std::io::Result<Logged> {
+    pub(super) fn start(log: RedoLog) -> std::io::Result<Logged> {
         let log = Arc::new(log);
         let threads = Mutex::new(Threads::start(&log)?);
-        let (replayed_groups, replayed_bytes) = replayed;
-        Ok(Logged { book: NoteBook::new(&log), log, threads, replayed_groups, replayed_bytes })
+        Ok(Logged { book: NoteBook::new(&log), log, threads })
     }
 
     #[inline]
@@ -36,7 +33,9 @@ impl Logged {
 
     #[inline]
     pub(super) fn fence(&self) {
-        self.log.append(&self.book);
+        if !self.log.is_forked() {
+            self.log.append(&self.book);
+        }
     }
 
     pub(super) fn sync(&self) -> Result<(), Error> {
@@ -53,7 +52,9 @@ impl Logged {
     }
 
     pub(super) fn end_section(&self) {
-        self.log.end_section(&self.book);
+        if !self.log.is_forked() {
+            self.log.end_section(&self.book);
+        }
     }
 
     pub(super) fn checkpoint(&self) -> Result<(), Error> {
@@ -68,6 +69,7 @@ impl Logged {
         len: u64,
         parts: &[&[u8]],
     ) -> Result<(), Error> {
+        self.log.check_process()?;
         let whole = len / PAGE * PAGE;
         self.log.bypass(&self.book, offset, whole, parts)?;
         let mut skip = if self.log.pool_is_simulated() { 0 } else { whole as usize };
@@ -92,8 +94,6 @@ impl Logged {
         let totals = &self.log.totals;
         (report.log_used, report.log_capacity) = self.log.usage();
         report.private_bytes = self.log.private_bytes();
-        report.replayed_groups = self.replayed_groups;
-        report.replayed_bytes = self.replayed_bytes;
         report.checkpoints = totals.checkpoints.load(Ordering::Relaxed);
         report.log_syncs = totals.log_syncs.load(Ordering::Relaxed);
         report.log_bytes_written = totals.log_bytes.load(Ordering::Relaxed);
@@ -109,6 +109,11 @@ impl Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        self.stop();
+        if self.log.is_forked() {
+            // A child has none of these threads.
+            std::mem::forget(std::mem::take(&mut self.threads));
+        } else {
+            self.stop();
+        }
     }
 }

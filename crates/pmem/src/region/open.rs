@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use super::choice::{Choice, choose};
 use super::{Backend, File, Logged, Region, RegionOptions};
 use crate::format::{FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, HEADER_SIZE, MediaHeader};
-use crate::header::Slots;
+use crate::header::{Slots, check_features};
 use crate::log::{self, Pending};
 use crate::mapping::{Backing, Mapping, PAGE, SIZE_MAX};
+use crate::process::Process;
 use crate::runs::Runs;
 use crate::watched::WatchedFile;
 use crate::{DiskFile, Domain, Error};
@@ -45,8 +46,14 @@ impl Region {
     ) -> Result<Region, E> {
         options.check_sizes(0)?;
         let io = |action, e: io::Error| Error::io(action, path, e);
-        let file = options.disk.open(path).map_err(|e| io("open", e))?;
-        if !file.lock().map_err(|e| io("lock", e))? {
+        let (file, is_locked) = if options.read_only {
+            let file = options.disk.open_to_read(path).map_err(|e| io("open", e))?;
+            (file.clone(), file.lock_shared())
+        } else {
+            let file = options.disk.open(path).map_err(|e| io("open", e))?;
+            (file.clone(), file.lock())
+        };
+        if !is_locked.map_err(|e| io("lock", e))? {
             return Err(Error::Held { path: path.to_owned(), pid: file.holder() }.into());
         }
         Region::open_locked(file, path, options, check)
@@ -61,31 +68,25 @@ impl Region {
         let began = Instant::now();
         let file = WatchedFile::new(file);
         let mut slots = Slots::<MediaHeader>::read(file.clone(), path)?;
-        let size = check_header(slots.get(), file.as_ref(), path)?;
+        let size = check_header(slots.get(), file.as_ref(), path, options.read_only)?;
         let choice = choose(file.as_ref(), path, options, Some(slots.get()))?;
         let mapping = Mapping::reserve(size, options.size_max);
         let mapping = Arc::new(mapping.map_err(|e| Error::io("map", path, e))?);
         let at = Place { file, path, options, size, mapping: mapping.clone() };
         let (old, pending) = at.load(&choice, slots.get(), check)?;
-        // ORDER: what was read is durable before anything is built on it, the other slot's next
-        // value included. A process whose sync failed may have left it in the system's memory alone.
-        slots.settle("open.settle_write", "open.settle_sync")?;
-        // ORDER: the names that were found, the pool's and its log's, are durable before anything
-        // is built on them: what gave them may have been cut off before that.
-        options
-            .disk
-            .sync_dir("open.sync_dir", path)
-            .map_err(|e| Error::io("sync directory of", path, e))?;
-        let backend = match choice.domain {
-            Domain::Logged => at.open_logged(&mut slots, old, pending.clone())?,
-            _ => at.open_mapped(&choice, &mut slots, old)?,
+        let replay = old.replay.as_ref();
+        let replayed = replay.map_or((0, 0), |replay| (replay.groups, replay.bytes));
+        let backend = if options.read_only {
+            Backend::Volatile
+        } else {
+            at.begin(&choice, &mut slots, old, pending.clone())?
         };
         Ok(Region {
             base: mapping.base(),
             mapping,
             size: AtomicU64::new(size),
             reach: AtomicU64::new(0),
-            pending: pending.filter(|_| choice.domain == Domain::Logged),
+            pending: pending.filter(|_| choice.is_private()),
             backend,
             observer: options.observer.clone(),
             sync_policy: options.sync,
@@ -93,6 +94,9 @@ impl Region {
             recovery: began.elapsed(),
             media: Some(File { path: path.to_owned(), header: Mutex::new(slots) }),
             growth: Mutex::default(),
+            replayed,
+            read_only: options.read_only,
+            process: Process::current(),
         })
     }
 
@@ -101,6 +105,7 @@ impl Region {
     /// # Errors
     /// As [`sync`](Region::sync), and of writing the pool file; that is tried again later.
     pub fn checkpoint(&self) -> Result<(), Error> {
+        self.check_process()?;
         match &self.backend {
             Backend::Logged(logged) => logged.checkpoint(),
             _ => Ok(()),
@@ -113,7 +118,8 @@ impl Region {
     /// # Errors
     /// As [`checkpoint`](Region::checkpoint). The region is gone in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
-        let Some(media) = &self.media else {
+        self.check_process()?;
+        let Some(media) = self.media.as_ref().filter(|_| !self.read_only) else {
             return Ok(());
         };
         if let Backend::Logged(logged) = &self.backend {
@@ -155,6 +161,7 @@ impl Place<'_> {
             pool_path: self.path,
             log_size: self.options.log_size,
             zero_later: self.options.background,
+            read_only: self.options.read_only,
         }
     }
 
@@ -166,20 +173,20 @@ impl Place<'_> {
         header: &MediaHeader,
         check: impl FnOnce(&Region) -> Result<(), E>,
     ) -> Result<(log::Old, Option<Arc<Pending>>), E> {
-        let is_logged = choice.domain == Domain::Logged;
-        let old = if is_logged || header.has(FLAG_LOG_NEEDED) {
+        let is_private = choice.is_private();
+        let old = if choice.domain == Domain::Logged || header.has(FLAG_LOG_NEEDED) {
             log::load(&self.source(), header)?
         } else {
             log::Old::default()
         };
         // What the log holds is not in the file: then the check sees copies that are not kept.
-        let mapping = if is_logged || old.replay.is_none() {
+        let mapping = if is_private || old.replay.is_none() {
             self.mapping.clone()
         } else {
             let mapping = Mapping::reserve(self.size, self.size);
             Arc::new(mapping.map_err(|e| self.io("map", e))?)
         };
-        let backing = match (self.file.descriptor(), is_logged || old.replay.is_some()) {
+        let backing = match (self.file.descriptor(), is_private || old.replay.is_some()) {
             (Some(fd), true) => Backing::Private(fd),
             (None, true) => Backing::Anonymous,
             (_, false) => choice.backing(self.file.as_ref()),
@@ -203,9 +210,33 @@ impl Place<'_> {
             recovery: Duration::ZERO,
             media: None,
             growth: Mutex::default(),
+            replayed: (0, 0),
+            read_only: true,
+            process: Process::current(),
         };
         check(&region)?;
         Ok((old, pending))
+    }
+
+    /// Makes the files those of this opening; what makes stores durable from here on.
+    fn begin(
+        &self,
+        choice: &Choice,
+        slots: &mut Slots<MediaHeader>,
+        old: log::Old,
+        pending: Option<Arc<Pending>>,
+    ) -> Result<Backend, Error> {
+        // ORDER: what was read is durable before anything is built on it, the other slot's next
+        // value included. A process whose sync failed may have left it in the system's memory alone.
+        slots.settle("open.settle_write", "open.settle_sync")?;
+        // ORDER: the names that were found, the pool's and its log's, are durable before anything
+        // is built on them: what gave them may have been cut off before that.
+        let synced = self.options.disk.sync_dir("open.sync_dir", self.path);
+        synced.map_err(|e| self.io("sync directory of", e))?;
+        match choice.domain {
+            Domain::Logged => self.open_logged(slots, old, pending),
+            _ => self.open_mapped(choice, slots, old),
+        }
     }
 
     /// Maps the file itself. A log that an earlier domain left is brought into the file first.
@@ -248,7 +279,6 @@ impl Place<'_> {
         old: log::Old,
         pending: Option<Arc<Pending>>,
     ) -> Result<Backend, Error> {
-        let replayed = old.replay.as_ref().map_or((0, 0), |replay| (replay.groups, replay.bytes));
         let adopted = log::adopt(&self.source(), slots, old)?;
         let parts = log::Parts {
             pool: self.file.clone(),
@@ -260,7 +290,7 @@ impl Place<'_> {
             observer: self.options.observer.clone(),
             pending,
         };
-        let started = Logged::start(log::RedoLog::new(adopted, parts), replayed);
+        let started = Logged::start(log::RedoLog::new(adopted, parts));
         started.map(Backend::Logged).map_err(|e| self.io("start threads for", e))
     }
 
@@ -288,11 +318,14 @@ impl Place<'_> {
 }
 
 /// Whether the header fits this program and the file; the region's size.
-fn check_header(header: &MediaHeader, file: &dyn DiskFile, path: &Path) -> Result<u64, Error> {
-    let unknown = header.features_must.get() | header.features_read.get();
-    if unknown != 0 {
-        return Err(Error::UnknownFeatures { path: path.to_owned(), bits: unknown });
-    }
+fn check_header(
+    header: &MediaHeader,
+    file: &dyn DiskFile,
+    path: &Path,
+    read_only: bool,
+) -> Result<u64, Error> {
+    let (must, read) = (header.features_must.get(), header.features_read.get());
+    check_features(path, must, read, read_only)?;
     let size = header.size.get();
     if !size.is_multiple_of(PAGE) || !(2 * HEADER_SIZE..=SIZE_MAX).contains(&size) {
         return Err(Error::Damaged { path: path.to_owned(), what: "impossible size" });

@@ -12,6 +12,11 @@ pub struct RegionOptions {
     pub domain: DomainRequest,
     /// What a sync waits for in the `logged` domain.
     pub sync: SyncPolicy,
+    /// Opens a pool without ever changing its file or its log: what the log holds is brought into memory, and what
+    /// is stored stays there. Excludes programs that write, and no others that only read. The files may be ones
+    /// that this process may not write. [`sync`](crate::Region::sync) and
+    /// [`close`](crate::Region::close) do nothing, `domain` and `sync` have no meaning.
+    pub read_only: bool,
     /// Address space reserved: the region never grows beyond this many bytes. More than
     /// [`SIZE_MAX`](crate::SIZE_MAX) counts as that, more than the system gives as what it gives.
     pub size_max: u64,
@@ -48,6 +53,7 @@ impl Default for RegionOptions {
         RegionOptions {
             domain: DomainRequest::Auto,
             sync: SyncPolicy::Always,
+            read_only: false,
             size_max: 1 << 40,
             log_size: 64 << 20,
             observer: None,

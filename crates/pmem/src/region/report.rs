@@ -54,10 +54,10 @@ pub struct Report {
 impl Region {
     /// What the region can say about itself.
     pub fn report(&self) -> Report {
-        let header = self
-            .media
-            .as_ref()
-            .map(|media| *media.header.lock().unwrap_or_else(PoisonError::into_inner).get());
+        // What was locked when a child was forked stays locked in it.
+        let media = self.media.as_ref().filter(|_| !self.is_forked());
+        let header =
+            media.map(|media| *media.header.lock().unwrap_or_else(PoisonError::into_inner).get());
         let mut report = Report {
             domain: self.domain(),
             emulated: self.emulated,
@@ -66,8 +66,8 @@ impl Region {
             generation: header.map_or(0, |header| header.generation.get()),
             size: self.size(),
             size_max: self.mapping.reserved(),
-            replayed_groups: 0,
-            replayed_bytes: 0,
+            replayed_groups: self.replayed.0,
+            replayed_bytes: self.replayed.1,
             waiting_bytes: self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes()),
             recovery: self.recovery,
             private_bytes: 0,
@@ -80,7 +80,9 @@ impl Region {
             pool_bytes_written: 0,
             poisoned: false,
         };
-        if let Backend::Logged(logged) = &self.backend {
+        if let Backend::Logged(logged) = &self.backend
+            && media.is_some()
+        {
             logged.report(&mut report);
         }
         report

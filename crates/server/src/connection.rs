@@ -44,8 +44,8 @@ pub(crate) struct Connection {
     /// Whether it was stopped before its input was used up, because a bound was reached. Until it is
     /// used up, nothing more is read.
     pub(crate) stopped: bool,
-    /// Commands of its input that were looked ahead for.
-    pub(crate) ahead: Cell<usize>,
+    /// Commands of its input whose keys were prefetched.
+    pub(crate) prefetched: Cell<usize>,
     /// Where this turn's replies begin, and how many commands they answer; none in between turns.
     pub(crate) turn: Option<(usize, u32)>,
     /// The readiness asked of the poll: readable, writable.
@@ -67,7 +67,7 @@ impl Connection {
             queued: false,
             readable: false,
             stopped: false,
-            ahead: Cell::new(0),
+            prefetched: Cell::new(0),
             turn: None,
             interest: (true, false),
             sent_ms: 0,

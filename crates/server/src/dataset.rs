@@ -1,9 +1,12 @@
 //! The databases as commands see them: one transaction a turn, expiry, watches.
 
+mod expiry;
+
 use std::ops::Bound;
 
 use tembo_kv::{Direction, Durability, Error, Exclusive, Keyspace, Store};
 
+use crate::dataset::expiry::ExpiryIndex;
 use crate::failure::Failure;
 use crate::format::{self, Header, KEY_SIZE_MAX, Value};
 use crate::watch::Watches;
@@ -34,13 +37,11 @@ pub(crate) struct Dataset<'s> {
     transaction: Option<Exclusive<'s>>,
     /// The turn's clock.
     now_ms: u64,
-    /// Per database: nothing expires before; `u64::MAX` when nothing expires at all.
-    due_ms: Vec<u64>,
+    expiry: ExpiryIndex,
     /// The watches of all clients.
     pub(crate) watches: Watches,
     /// Counters that only rise.
     written: Written,
-    entry: Vec<u8>,
     /// See [`Dataset::refuse`]: a size and the end of the refusal.
     refused: (usize, u64),
     /// The error with which the next commit fails.
@@ -66,10 +67,9 @@ impl<'s> Dataset<'s> {
             spaces,
             transaction: None,
             now_ms: 0,
-            due_ms: vec![0; databases],
+            expiry: ExpiryIndex::new(spaces.expiry.clone()),
             watches: Watches::new(databases),
             written: Written::default(),
-            entry: Vec::new(),
             refused: (usize::MAX, 0),
             #[cfg(test)]
             fault: None,
@@ -109,10 +109,17 @@ impl<'s> Dataset<'s> {
 
     #[inline]
     fn begin(&mut self) -> Result<&mut Exclusive<'s>, Error> {
-        match self.transaction {
-            Some(ref mut transaction) => Ok(transaction),
-            ref mut none => Ok(none.insert(self.store.exclusive()?)),
-        }
+        Ok(self.begin_both()?.0)
+    }
+
+    /// The transaction and the expiry index.
+    #[inline]
+    fn begin_both(&mut self) -> Result<(&mut Exclusive<'s>, &mut ExpiryIndex), Error> {
+        let transaction = match self.transaction {
+            Some(ref mut transaction) => transaction,
+            ref mut none => none.insert(self.store.exclusive()?),
+        };
+        Ok((transaction, &mut self.expiry))
     }
 
     /// Ends the transaction and makes what it wrote visible, not yet durable.
@@ -132,13 +139,13 @@ impl<'s> Dataset<'s> {
     /// Gives up what the transaction wrote. The expiry index may now hold more than is known.
     pub(crate) fn abandon(&mut self) {
         self.transaction = None;
-        self.due_ms.fill(0);
+        self.expiry.forget_due();
     }
 
-    /// Says that these keys will soon be used, in this order.
-    pub(crate) fn look_ahead(&mut self, db: usize, keys: &[&[u8]]) {
+    /// Tells the store that these keys will soon be used, in this order.
+    pub(crate) fn prefetch(&mut self, db: usize, keys: &[&[u8]]) {
         let space = self.spaces.data[db];
-        // Who uses them meets the error.
+        // The command that uses them meets the error.
         if let Ok(transaction) = self.begin() {
             transaction.look_ahead(space, keys);
         }
@@ -183,14 +190,16 @@ impl<'s> Dataset<'s> {
         let old_ms = self.indexed_expiry(db, key)?;
         let is_moved = old_ms != expiry_ms;
         if is_moved && let Some(expiry_ms) = expiry_ms {
-            self.index_expiry(db, key, expiry_ms)?;
+            let (transaction, expiry) = self.begin_both()?;
+            expiry.put(transaction, (db, key), expiry_ms)?;
         }
         let space = self.spaces.data[db];
         let header = Header::string(expiry_ms);
         let put = self.begin()?.put(space, key, &[header.as_bytes(), payload]);
         let stale_ms = if put.is_ok() { old_ms } else { expiry_ms };
         if is_moved && let Some(stale_ms) = stale_ms {
-            self.forget_expiry(db, key, stale_ms)?;
+            let (transaction, expiry) = self.begin_both()?;
+            expiry.forget(transaction, (db, key), stale_ms)?;
         }
         put?;
         self.written.changes += 1;
@@ -212,7 +221,8 @@ impl<'s> Dataset<'s> {
         }
         self.written.changes += 1;
         if let Some(expiry_ms) = expiry_ms {
-            self.forget_expiry(db, key, expiry_ms)?;
+            let (transaction, expiry) = self.begin_both()?;
+            expiry.forget(transaction, (db, key), expiry_ms)?;
         }
         if expiry_ms.is_some_and(|expiry_ms| expiry_ms < self.now_ms) {
             self.watches.touch_expired(db, key);
@@ -233,7 +243,7 @@ impl<'s> Dataset<'s> {
         if changed.is_err() {
             self.begin()?.rollback_to_savepoint().map_err(Failure::Turn)?;
             self.written = written;
-            self.due_ms.fill(0);
+            self.expiry.forget_due();
         }
         changed
     }
@@ -241,7 +251,7 @@ impl<'s> Dataset<'s> {
     /// The expiry under which `key` is indexed now.
     #[inline]
     fn indexed_expiry(&mut self, db: usize, key: &[u8]) -> Result<Option<u64>, Failure> {
-        if self.due_ms[db] == u64::MAX {
+        if self.expiry.due_ms(db) == u64::MAX {
             return Ok(None);
         }
         Ok(self.get_raw(db, key)?.and_then(|value| value.expiry_ms))
@@ -259,63 +269,24 @@ impl<'s> Dataset<'s> {
         size >= size_min && self.now_ms < until_ms
     }
 
-    /// Adds an entry to the expiry index. It comes before the key's own change: an entry without its key
-    /// does no harm, a key without its entry would never expire.
-    fn index_expiry(&mut self, db: usize, key: &[u8], expiry_ms: u64) -> Result<(), Error> {
-        let space = self.spaces.expiry[db];
-        let mut entry = std::mem::take(&mut self.entry);
-        format::encode_expiry_entry(&mut entry, expiry_ms, key);
-        let put = self.begin().and_then(|transaction| transaction.put(space, &entry, &[]));
-        self.entry = entry;
-        self.due_ms[db] = self.due_ms[db].min(expiry_ms);
-        put.map(drop)
-    }
-
-    /// Removes an entry that no key needs from the expiry index. If the pool has no room for that, the
-    /// entry stays until it is due.
-    fn forget_expiry(&mut self, db: usize, key: &[u8], expiry_ms: u64) -> Result<(), Error> {
-        let space = self.spaces.expiry[db];
-        let mut entry = std::mem::take(&mut self.entry);
-        format::encode_expiry_entry(&mut entry, expiry_ms, key);
-        let removed = self.begin().and_then(|transaction| transaction.remove(space, &entry));
-        self.entry = entry;
-        match removed {
-            Ok(_) | Err(Error::Full { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Removes every key of the database.
     pub(crate) fn clear(&mut self, db: usize) -> Result<(), Failure> {
-        let mut watched = self.watches.keys(db);
-        let mut absent = Vec::new();
-        for key in &watched {
-            absent.push(!self.contains(db, key)?);
+        let mut touched = Vec::new();
+        for key in self.watches.keys(db) {
+            if self.contains(db, &key)? {
+                touched.push(key);
+            }
         }
-        let (data, expiry) = (self.spaces.data[db], self.spaces.expiry[db]);
+        let space = self.spaces.data[db];
         let transaction = self.begin()?;
         // An empty keyspace is left as it is: a full pool may have no room for another tree.
-        if transaction.count(data) != Some(0) {
-            transaction.clear(data)?;
+        if transaction.count(space) != Some(0) {
+            transaction.clear(space)?;
             self.written.changes += 1;
         }
-        let transaction = self.begin()?;
-        let is_clear = if transaction.count(expiry) == Some(0) {
-            true
-        } else {
-            match transaction.clear(expiry) {
-                Ok(()) => true,
-                // Entries without their keys do no harm: each goes when it is due.
-                Err(Error::Full { .. }) => false,
-                Err(error) => return Err(error.into()),
-            }
-        };
-        if is_clear {
-            self.due_ms[db] = u64::MAX;
-        }
-        let mut absent = absent.into_iter();
-        watched.retain(|_| !absent.next().unwrap_or(true));
-        watched.iter().for_each(|key| self.watches.touch(db, key));
+        let (transaction, expiry) = self.begin_both()?;
+        expiry.clear(transaction, db)?;
+        touched.iter().for_each(|key| self.watches.touch(db, key));
         Ok(())
     }
 
@@ -359,9 +330,59 @@ impl<'s> Dataset<'s> {
 
     /// Keys with an expiry in the database.
     pub(crate) fn count_expiring(&mut self, db: usize) -> Result<u64, Failure> {
-        let space = self.spaces.expiry[db];
-        Ok(self.begin()?.count(space).unwrap_or(0))
+        let (transaction, expiry) = self.begin_both()?;
+        Ok(expiry.count(transaction, db).unwrap_or(0))
+    }
+
+    /// When the next key expires; `u64::MAX` if none does. May be too early, never too late.
+    pub(crate) fn next_due_ms(&self) -> u64 {
+        self.expiry.next_due_ms()
+    }
+
+    /// Removes keys that have expired, at most about `limit` of them, and returns how many. Where it fails
+    /// because the pool is full, what it has removed until then is removed whole.
+    pub(crate) fn expire(&mut self, limit: usize) -> Result<u64, Failure> {
+        let mut expired = 0;
+        let mut left = limit;
+        let now_ms = self.now_ms;
+        for db in 0..self.databases() {
+            if self.expiry.due_ms(db) >= now_ms {
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            let (transaction, expiry) = self.begin_both()?;
+            let (entries, next_ms) = expiry.due_entries(transaction, db, now_ms, left)?;
+            left -= entries.len();
+            for entry in &entries {
+                expired += u64::from(self.expire_entry(db, entry)?);
+            }
+            self.expiry.set_due_ms(db, next_ms);
+        }
+        Ok(expired)
+    }
+
+    /// Removes the entry, and its key if that has expired indeed; whether it had.
+    fn expire_entry(&mut self, db: usize, entry: &[u8]) -> Result<bool, Failure> {
+        let mut expired = false;
+        if let Some((due_ms, key)) = format::decode_expiry_entry(entry) {
+            let found = self.get_raw(db, key)?.and_then(|value| value.expiry_ms);
+            if found == Some(due_ms) {
+                let space = self.spaces.data[db];
+                self.begin()?.remove(space, key)?;
+                self.watches.touch_expired(db, key);
+                expired = true;
+            }
+        }
+        let (transaction, expiry) = self.begin_both()?;
+        expiry.remove(transaction, db, entry)?;
+        self.written.changes += 1;
+        Ok(expired)
+    }
+
+    /// Tries again to expire keys, not before `at_ms`: the store had no room.
+    pub(crate) fn postpone_expiry(&mut self, at_ms: u64) {
+        self.expiry.postpone(at_ms);
     }
 }
-
-mod expiry;

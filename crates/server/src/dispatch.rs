@@ -7,16 +7,14 @@ use crate::command::{Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, SESSION, T
 use crate::failure::Failure;
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::reply::Reply;
-use crate::session::Queued;
 
 /// Executes or queues one request and appends its reply. Errors are those of [`execute`].
 pub(crate) fn dispatch(
     context: &mut Context<'_, '_>,
-    table: &Table,
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Result<(), Error> {
-    let command = match find(table, args) {
+    let command = match find(context.table, args) {
         Ok(command) => command,
         Err(_) if is_http(args.at(0)) => {
             context.session.closing = true;
@@ -34,20 +32,32 @@ pub(crate) fn dispatch(
         if !command.has(NOT_QUEUED) {
             let kept = Kept::new(args);
             multi.size += kept.size();
-            multi.queue.push(Queued { command, kept });
+            multi.queue.push(kept);
             context.session.closing |= multi.size > COMMAND_SIZE_MAX;
             context.session.changed = true;
             reply.simple("QUEUED");
             return Ok(());
         }
     }
-    context.session.last_command = Some(command);
+    context.session.last_command = Some(command.full_name);
     execute(context, command, args, reply)
+}
+
+/// Executes one request that MULTI has queued, as [`execute`] does.
+pub(crate) fn execute_queued(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Error> {
+    match find(context.table, args) {
+        Ok(command) => execute(context, command, args, reply),
+        Err(failure) => reject(context, &failure.text(), reply),
+    }
 }
 
 /// Executes one command and appends its reply. An error means that the command was cut short after it
 /// had written something, or that the store is poisoned: the turn cannot be committed.
-pub(crate) fn execute(
+fn execute(
     context: &mut Context<'_, '_>,
     command: &'static Command,
     args: Args<'_>,

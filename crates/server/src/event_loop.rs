@@ -1,6 +1,5 @@
 //! The event loop: waits, accepts, runs turns, and does what is due now and then.
 
-use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tembo_kv::{Progress, Store};
 
 use crate::backup::Backups;
-use crate::clients::{Clients, Token};
 use crate::command::Table;
+use crate::commands::FAMILIES;
+use crate::commit::expire;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::dataset::{Dataset, Spaces};
@@ -20,6 +20,7 @@ use crate::retention::Moments;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::turn::Turns;
 
 /// Between two ticks.
 const TICK_MS: u64 = 100;
@@ -29,24 +30,11 @@ const LISTENER: u64 = u64::MAX - 1024;
 const ACCEPTS_MAX: usize = 1000;
 /// Steps of the store's background work a turn, and when there is nothing else to do.
 const MAINTENANCE_STEPS: (usize, usize) = (2, 64);
-/// Keys expired at most a turn.
-const EXPIRED_MAX: usize = 64;
 
 /// All state of a running server.
 pub(crate) struct EventLoop<'s> {
-    pub(crate) poll: Poll,
-    pub(crate) clients: Clients,
-    pub(crate) data: Dataset<'s>,
-    pub(crate) shared: Shared,
-    pub(crate) table: Table,
-    /// Connections to be executed in the next turn.
-    pub(crate) queue: VecDeque<Token>,
-    /// Those of them that have been read from and are executed next.
-    pub(crate) batch: VecDeque<Token>,
-    /// Connections with replies of this turn.
-    pub(crate) served: Vec<Token>,
-    pub(crate) now_ms: u64,
-    pub(crate) output_stall_ms: u64,
+    turns: Turns<'s>,
+    output_stall_ms: u64,
     ready: Vec<Ready>,
     listeners: &'s [TcpListener],
     config: &'s Config,
@@ -72,16 +60,9 @@ impl<'s> EventLoop<'s> {
         let now_us = clock_us();
         let mut shared = Shared::new(settings, backups, address.port(), now_us);
         shared.take_report(store);
+        let table = Table::new(FAMILIES);
         let mut event_loop = EventLoop {
-            poll,
-            clients: Clients::default(),
-            data: Dataset::new(store, spaces),
-            shared,
-            table: Table::new(),
-            queue: VecDeque::new(),
-            batch: VecDeque::new(),
-            served: Vec::new(),
-            now_ms: now_us / 1000,
+            turns: Turns::new(poll, Dataset::new(store, spaces), shared, table),
             output_stall_ms: config.output_stall_s.saturating_mul(1000),
             ready: Vec::new(),
             listeners,
@@ -99,7 +80,7 @@ impl<'s> EventLoop<'s> {
 
     /// Runs turns until it is time to stop.
     pub(crate) fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
-        while !shutdown.load(Ordering::Relaxed) && !self.shared.shutdown {
+        while !shutdown.load(Ordering::Relaxed) && !self.turns.shared.shutdown {
             self.step()?;
         }
         Ok(())
@@ -110,17 +91,17 @@ impl<'s> EventLoop<'s> {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         let timeout = self.timeout();
-        self.poll.wait(timeout, &mut ready).map_err(|source| Error::io("epoll", source))?;
-        self.set_clock();
+        self.turns.poll.wait(timeout, &mut ready).map_err(|source| Error::io("epoll", source))?;
+        self.turns.set_clock(clock_us());
         for &event in &ready {
             self.receive(event);
         }
-        let idle = ready.is_empty() && self.queue.is_empty();
+        let idle = ready.is_empty() && self.turns.is_idle();
         self.ready = ready;
-        expire(&mut self.data, &mut self.shared)?;
-        self.turn()?;
+        expire(&mut self.turns.data, &mut self.turns.shared)?;
+        self.turns.run()?;
         self.maintain(idle)?;
-        if self.now_ms >= self.tick_ms {
+        if self.turns.now_ms() >= self.tick_ms {
             self.tick()?;
         }
         Ok(())
@@ -129,7 +110,7 @@ impl<'s> EventLoop<'s> {
     /// Some of the store's background work.
     fn maintain(&mut self, idle: bool) -> Result<(), Error> {
         let steps = if idle { MAINTENANCE_STEPS.1 } else { MAINTENANCE_STEPS.0 };
-        self.maintaining = match self.data.store().maintain(steps) {
+        self.maintaining = match self.turns.data.store().maintain(steps) {
             Ok(progress) => progress == Progress::More,
             // Tidying up can wait for room; everything else is beyond us.
             Err(tembo_kv::Error::Full { .. }) => false,
@@ -139,40 +120,20 @@ impl<'s> EventLoop<'s> {
     }
 
     fn timeout(&self) -> Duration {
-        let due_ms = self.data.next_due_ms().saturating_add(1);
-        if !self.queue.is_empty() || self.maintaining || due_ms <= self.now_ms {
+        let due_ms = self.turns.data.next_due_ms().saturating_add(1);
+        if !self.turns.is_idle() || self.maintaining || due_ms <= self.turns.now_ms() {
             return Duration::ZERO;
         }
         Duration::from_millis(
-            self.tick_ms.min(due_ms).saturating_sub(self.now_ms).clamp(1, TICK_MS),
+            self.tick_ms.min(due_ms).saturating_sub(self.turns.now_ms()).clamp(1, TICK_MS),
         )
-    }
-
-    /// Reads the clock, once a turn. It never goes back while the server runs.
-    fn set_clock(&mut self) {
-        self.shared.now_us = clock_us().max(self.shared.now_us);
-        self.now_ms = self.shared.now_us / 1000;
-        self.data.set_now_ms(self.now_ms);
     }
 
     fn receive(&mut self, event: Ready) {
         if event.token >= LISTENER {
             self.accept((event.token - LISTENER) as usize);
-            return;
-        }
-        let token = Token::from_bits(event.token);
-        if event.writable {
-            self.flush(token);
-        }
-        if event.readable
-            && let Some(mut connection) = self.clients.take(token)
-        {
-            connection.readable = true;
-            if !connection.queued {
-                connection.queued = true;
-                self.queue.push_back(token);
-            }
-            self.clients.give_back(token, connection);
+        } else {
+            self.turns.receive(event);
         }
     }
 
@@ -187,7 +148,7 @@ impl<'s> EventLoop<'s> {
                 Err(_) => {
                     // Out of descriptors or memory: let the clients wait until the next tick.
                     for listener in self.listeners {
-                        let _ = self.poll.remove(listener);
+                        let _ = self.turns.poll.remove(listener);
                     }
                     self.accepting = false;
                     return;
@@ -198,7 +159,7 @@ impl<'s> EventLoop<'s> {
 
     fn accept_again(&mut self) -> Result<(), Error> {
         for (index, listener) in self.listeners.iter().enumerate() {
-            let added = self.poll.add(listener, LISTENER + index as u64);
+            let added = self.turns.poll.add(listener, LISTENER + index as u64);
             added.map_err(|source| Error::io("epoll", source))?;
         }
         self.accepting = true;
@@ -206,40 +167,34 @@ impl<'s> EventLoop<'s> {
     }
 
     fn welcome(&mut self, mut socket: TcpStream, peer: SocketAddr) {
-        self.shared.stats.connections += 1;
+        self.turns.shared.stats.connections += 1;
         if socket.set_nonblocking(true).is_err() {
             return;
         }
-        if self.clients.count() >= self.shared.settings.maxclients {
-            self.shared.stats.rejected += 1;
+        if self.turns.clients.count() >= self.turns.shared.settings.maxclients {
+            self.turns.shared.stats.rejected += 1;
             let _ = socket.write(b"-ERR max number of clients reached\r\n");
             return;
         }
         let _ = socket.set_nodelay(true);
         let local = socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
         self.clients_seen += 1;
-        let mut session = Session::new(self.clients_seen, peer.to_string(), local, self.now_ms);
-        session.authenticated = self.shared.settings.requirepass.is_empty();
+        let mut session =
+            Session::new(self.clients_seen, peer.to_string(), local, self.turns.now_ms());
+        session.authenticated = self.turns.shared.settings.requirepass.is_empty();
         let connection = Connection::new(socket, session, self.config.output_size_max);
-        let token = self.clients.insert(Box::new(connection));
-        if let Some(connection) = self.clients.take(token) {
-            if self.poll.add(&connection.socket, token.to_bits()).is_ok() {
-                self.clients.give_back(token, connection);
-            } else {
-                self.clients.discard(token);
-            }
-        }
+        self.turns.add(connection);
     }
 
     fn tick(&mut self) -> Result<(), Error> {
-        self.tick_ms = self.now_ms + TICK_MS;
-        self.shared.stats.sample(self.now_ms);
-        self.shared.take_report(self.data.store());
+        self.tick_ms = self.turns.now_ms() + TICK_MS;
+        self.turns.shared.stats.sample(self.turns.now_ms());
+        self.turns.shared.take_report(self.turns.data.store());
         if !self.accepting {
             self.accept_again()?;
         }
-        if self.now_ms >= self.second_ms {
-            self.second_ms = self.now_ms + 1000;
+        if self.turns.now_ms() >= self.second_ms {
+            self.second_ms = self.turns.now_ms() + 1000;
             self.look_after_clients();
             self.keep_the_past()?;
         }
@@ -248,8 +203,8 @@ impl<'s> EventLoop<'s> {
 
     /// Once a second: what is older than `retain-seconds` is given up.
     fn keep_the_past(&mut self) -> Result<(), Error> {
-        let retain_s = self.shared.settings.retain_s;
-        match self.moments.tick(self.data.store(), self.now_ms, retain_s) {
+        let retain_s = self.turns.shared.settings.retain_s;
+        match self.moments.tick(self.turns.data.store(), self.turns.now_ms(), retain_s) {
             Err(tembo_kv::Error::Poisoned) => Err(Error::Poisoned),
             // Most likely the disk is full; it is tried again in a second.
             _ => Ok(()),
@@ -258,52 +213,33 @@ impl<'s> EventLoop<'s> {
 
     /// Once a second: disconnects who is idle or does not read, and takes back unused buffers.
     fn look_after_clients(&mut self) {
-        let (now_ms, timeout_ms) = (self.now_ms, self.shared.settings.timeout_ms);
+        let (now_ms, timeout_ms) = (self.turns.now_ms(), self.turns.shared.settings.timeout_ms);
         let mut ended = Vec::new();
-        for (token, connection) in self.clients.iter_mut() {
+        for (token, connection) in self.turns.clients.iter_mut() {
             let idle_ms = now_ms.saturating_sub(connection.session.active_ms);
             let idle = timeout_ms > 0 && idle_ms > timeout_ms;
             let stuck_ms = now_ms.saturating_sub(connection.sent_ms);
             let stuck = connection.reply.waiting() > 0 && stuck_ms > self.output_stall_ms;
             if idle || stuck {
-                self.shared.stats.output_limit_closes += u64::from(stuck);
+                self.turns.shared.stats.output_limit_closes += u64::from(stuck);
                 ended.push(token);
             } else if idle_ms > 2000 {
                 connection.shrink();
             }
         }
         for token in ended {
-            if let Some(connection) = self.clients.take(token) {
-                self.end(token, connection);
+            if let Some(connection) = self.turns.clients.take(token) {
+                self.turns.end(token, connection);
             }
         }
     }
-}
-
-/// The turn's expiry step.
-pub(crate) fn expire(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), Error> {
-    if data.next_due_ms() >= data.now_ms() {
-        return Ok(());
-    }
-    match data.expire(EXPIRED_MAX) {
-        Ok(expired) => shared.stats.expired_keys += expired.keys,
-        Err(crate::failure::Failure::Store(tembo_kv::Error::Poisoned)) => {
-            return Err(Error::Poisoned);
-        }
-        // What was removed so far is whole.
-        Err(crate::failure::Failure::Store(tembo_kv::Error::Full { .. })) => {
-            data.postpone_expiry(data.now_ms() + 1000);
-        }
-        Err(_) => {
-            // Nothing else has been written in this turn yet.
-            data.abandon();
-            data.postpone_expiry(data.now_ms() + 1000);
-        }
-    }
-    Ok(())
 }
 
 fn clock_us() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_micros() as u64)
 }
+
+#[cfg(test)]
+#[path = "event_loop_tests.rs"]
+mod tests;

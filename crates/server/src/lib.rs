@@ -5,10 +5,11 @@
 //! sends the replies: an acknowledged write is durable, a thousand pipelined writes cost one sync, and
 //! nothing that a crash could take back, not even by way of a GET, leaves the process before.
 //!
-//! Life of a `SET`: `event_loop` sees the socket readable; `connection` reads; `parse` finds the
-//! arguments; `dispatch` finds the command in `command`'s table; `commands` executes it on the
-//! `dataset`, which lays it out as in `format` and puts it into the turn's transaction; `turn`
-//! commits, syncs and sends what `reply` has collected.
+//! Life of a `SET`: `event_loop` waits until the socket is readable; `turn` reads from `connection`,
+//! has `prefetch` look for the keys of what arrived, and hands each request that `parse` finds to
+//! `dispatch`, which finds the command in `command`'s table; `commands` executes it on the `dataset`, which
+//! lays it out as in `format` and puts it into the turn's transaction; `commit` commits and syncs; `turn`
+//! sends what `reply` has collected.
 
 mod args;
 mod backup;
@@ -16,6 +17,7 @@ mod client;
 mod clients;
 mod command;
 mod commands;
+mod commit;
 mod config;
 mod connection;
 mod dataset;
@@ -28,11 +30,11 @@ pub mod format;
 mod glob;
 mod inline;
 mod local;
-mod look_ahead;
 mod number;
 mod parse;
 mod peek;
 mod poll;
+mod prefetch;
 mod reply;
 mod retention;
 mod scan;

@@ -7,16 +7,16 @@ use crate::args::{Args, Span};
 use crate::backup::Backups;
 use crate::clients::Clients;
 use crate::command::{Context, Table};
+use crate::commands::FAMILIES;
+use crate::commit::{commit, expire};
 use crate::config::Config;
 use crate::dataset::{Dataset, Spaces};
 use crate::dispatch::dispatch;
 use crate::error::Error;
-use crate::event_loop::expire;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::turn::commit;
 
 /// A store that is served to its own process.
 pub struct Local {
@@ -40,7 +40,7 @@ impl Local {
         let mut session = Session::new(1, String::new(), String::new(), 0);
         session.authenticated = true;
         let shared = Shared::new(Settings::new(&config, 0), Backups::new(None).0, 0, 0);
-        let (clients, table) = (Clients::default(), Table::new());
+        let (clients, table) = (Clients::default(), Table::new(FAMILIES));
         Ok(Local { store, spaces, session, clients, shared, table })
     }
 
@@ -69,8 +69,9 @@ impl Local {
                 session: &mut self.session,
                 clients: &mut self.clients,
                 shared: &mut self.shared,
+                table: &self.table,
             };
-            dispatch(&mut context, &self.table, Args::new(&[], request, &spans), &mut reply)?;
+            dispatch(&mut context, Args::new(&[], request, &spans), &mut reply)?;
         }
         commit(&mut data, &mut self.shared)?;
         Ok(reply.unsent().to_vec())

@@ -1,21 +1,12 @@
 //! What a client has said about itself, and what it is in the middle of.
 
 use crate::args::Kept;
-use crate::command::Command;
-
-/// A command queued by MULTI.
-pub(crate) struct Queued {
-    /// Which.
-    pub(crate) command: &'static Command,
-    /// With what.
-    pub(crate) kept: Kept,
-}
 
 /// The commands queued since MULTI.
 #[derive(Default)]
 pub(crate) struct Multi {
     /// In order.
-    pub(crate) queue: Vec<Queued>,
+    pub(crate) queue: Vec<Kept>,
     /// Bytes held.
     pub(crate) size: usize,
     /// A command could not be queued, so that EXEC will refuse.
@@ -39,8 +30,21 @@ pub(crate) enum Replies {
     On,
     /// None.
     Off,
-    /// Not to the next command.
+    /// Not to the command that is executed, which was CLIENT REPLY SKIP.
     SkipNext,
+    /// Not to the command that is executed.
+    Skip,
+}
+
+impl Replies {
+    /// What holds for the next command.
+    pub(crate) fn after_command(self) -> Replies {
+        match self {
+            Replies::On | Replies::Skip => Replies::On,
+            Replies::Off => Replies::Off,
+            Replies::SkipNext => Replies::Skip,
+        }
+    }
 }
 
 /// The state of one client.
@@ -81,8 +85,8 @@ pub(crate) struct Session {
     pub(crate) closing: bool,
     /// A reply that the client must not miss was given in this turn: its state here changed.
     pub(crate) changed: bool,
-    /// The last command executed.
-    pub(crate) last_command: Option<&'static Command>,
+    /// The last command executed, by its full name.
+    pub(crate) last_command: Option<&'static str>,
 }
 
 impl Session {
@@ -132,7 +136,7 @@ impl Session {
             queued,
             self.multi.as_ref().map_or(0, |multi| multi.size),
             waiting,
-            self.last_command.map_or("NULL", |command| command.full_name),
+            self.last_command.unwrap_or("NULL"),
             if self.resp3 { 3 } else { 2 },
             text(&self.lib_name),
             text(&self.lib_version),

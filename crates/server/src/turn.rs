@@ -1,16 +1,20 @@
 //! A turn: all pending commands of all clients, one commit, one sync, then all replies.
 
+use std::collections::VecDeque;
+
 use tembo_kv::Error as StoreError;
 
-use crate::clients::Token;
-use crate::command::Context;
+use crate::clients::{Clients, Token};
+use crate::command::{Context, Table};
+use crate::commit::commit;
 use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
 use crate::dispatch::dispatch;
 use crate::error::Error;
-use crate::event_loop::EventLoop;
 use crate::failure::{POISONED, store_text};
 use crate::parse::{Limits, Parsed};
+use crate::poll::{Poll, Ready};
+use crate::prefetch::prefetch;
 use crate::session::Replies;
 use crate::shared::Shared;
 
@@ -22,8 +26,8 @@ const BATCH_MAX: usize = 16;
 const WRITTEN_MAX: u64 = 8 << 20;
 /// Bytes of replies in one turn, likewise.
 const REPLIED_MAX: usize = 64 << 20;
-/// A client for whom more than this waits is not read from, and its commands wait.
-pub(crate) const OUTPUT_PAUSE: usize = 1 << 20;
+/// While more bytes of replies than this wait for a client, it is not read from and its commands wait.
+const OUTPUT_PAUSE: usize = 1 << 20;
 
 /// What is left of a turn's bounds.
 struct Budget {
@@ -32,9 +36,94 @@ struct Budget {
     replied: usize,
 }
 
-impl EventLoop<'_> {
+/// The clients, and what their commands work on.
+pub(crate) struct Turns<'s> {
+    /// Where the system says which sockets are ready.
+    pub(crate) poll: Poll,
+    /// All connections.
+    pub(crate) clients: Clients,
+    /// The databases.
+    pub(crate) data: Dataset<'s>,
+    /// What all commands share beside the data.
+    pub(crate) shared: Shared,
+    table: Table,
+    /// Connections to be executed in the next turn.
+    queue: VecDeque<Token>,
+    /// Those of them that have been read from and are executed next.
+    batch: VecDeque<Token>,
+    /// Connections with replies of this turn.
+    served: Vec<Token>,
+    /// The turn's clock, in milliseconds since 1970.
+    now_ms: u64,
+}
+
+impl<'s> Turns<'s> {
+    /// No clients.
+    pub(crate) fn new(poll: Poll, data: Dataset<'s>, shared: Shared, table: Table) -> Turns<'s> {
+        Turns {
+            poll,
+            clients: Clients::default(),
+            data,
+            now_ms: shared.now_us / 1000,
+            shared,
+            table,
+            queue: VecDeque::new(),
+            batch: VecDeque::new(),
+            served: Vec::new(),
+        }
+    }
+
+    /// Whether no connection waits for the next turn.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The turn's clock, in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Sets the turn's clock. It never goes back while the server runs.
+    pub(crate) fn set_clock(&mut self, now_us: u64) {
+        self.shared.now_us = now_us.max(self.shared.now_us);
+        self.now_ms = self.shared.now_us / 1000;
+        self.data.set_now_ms(self.now_ms);
+    }
+
+    /// Notes that a client's socket is ready.
+    pub(crate) fn receive(&mut self, event: Ready) {
+        let token = Token::from_bits(event.token);
+        if event.writable
+            && let Some(connection) = self.clients.take(token)
+        {
+            self.send(token, connection);
+        }
+        if event.readable
+            && let Some(mut connection) = self.clients.take(token)
+        {
+            connection.readable = true;
+            if !connection.queued {
+                connection.queued = true;
+                self.queue.push_back(token);
+            }
+            self.clients.give_back(token, connection);
+        }
+    }
+
+    /// Takes in a client.
+    pub(crate) fn add(&mut self, connection: Connection) {
+        let token = self.clients.insert(Box::new(connection));
+        if let Some(connection) = self.clients.take(token) {
+            if self.poll.add(&connection.socket, token.to_bits()).is_ok() {
+                self.clients.give_back(token, connection);
+            } else {
+                self.clients.discard(token);
+            }
+        }
+    }
+
     /// Executes what is pending, makes it durable and sends the replies.
-    pub(crate) fn turn(&mut self) -> Result<(), Error> {
+    pub(crate) fn run(&mut self) -> Result<(), Error> {
         let mut budget = Budget {
             commands: COMMANDS_MAX,
             written: self.data.written().bytes + WRITTEN_MAX,
@@ -81,7 +170,7 @@ impl EventLoop<'_> {
             for _ in 0..count {
                 let Some(token) = self.queue.pop_front() else { break };
                 let Some(mut connection) = self.clients.take(token) else { continue };
-                connection.ahead.set(0);
+                connection.prefetched.set(0);
                 let read = connection.readable && !connection.stopped;
                 if read && !self.read(&mut connection) {
                     self.end(token, connection);
@@ -129,10 +218,10 @@ impl EventLoop<'_> {
             };
             match connection.parse(limits) {
                 Ok(Parsed::Command) => {
-                    if connection.ahead.get() == 0 {
-                        self.look_ahead(connection);
+                    if connection.prefetched.get() == 0 {
+                        prefetch(&mut self.data, &self.clients, connection, &self.batch);
                     }
-                    connection.ahead.set(connection.ahead.get().saturating_sub(1));
+                    connection.prefetched.set(connection.prefetched.get().saturating_sub(1));
                     let before = connection.reply.waiting();
                     let executed = self.execute_one(connection);
                     budget.commands -= 1;
@@ -164,21 +253,20 @@ impl EventLoop<'_> {
         begin_turn(connection);
         let Connection { session, reply, parser, input, start, .. } = connection;
         let args = parser.args(&input[*start..]);
-        let (mark, replies) = (reply.mark(), session.replies);
+        let mark = reply.mark();
         let mut context = Context {
             data: &mut self.data,
             session,
             clients: &mut self.clients,
             shared: &mut self.shared,
+            table: &self.table,
         };
-        let done = dispatch(&mut context, &self.table, args, reply);
-        match (replies, session.replies) {
-            (Replies::On, Replies::On) | (Replies::Off, Replies::On) => count_reply(connection),
-            (Replies::SkipNext, Replies::SkipNext) => {
-                session.replies = Replies::On;
-                reply.truncate(mark);
-            }
-            _ => reply.truncate(mark),
+        let done = dispatch(&mut context, args, reply);
+        if session.replies == Replies::On {
+            count_reply(connection);
+        } else {
+            reply.truncate(mark);
+            session.replies = session.replies.after_command();
         }
         done
     }
@@ -202,13 +290,6 @@ impl EventLoop<'_> {
         match committed {
             Err(StoreError::Poisoned) => Err(Error::Poisoned),
             _ => Ok(()),
-        }
-    }
-
-    /// The socket takes bytes again.
-    pub(crate) fn flush(&mut self, token: Token) {
-        if let Some(connection) = self.clients.take(token) {
-            self.send(token, connection);
         }
     }
 
@@ -259,27 +340,6 @@ impl EventLoop<'_> {
     }
 }
 
-/// Commits what the turn wrote and syncs it.
-pub(crate) fn commit(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), StoreError> {
-    if let Err(error) = data.commit() {
-        data.abandon();
-        return Err(error);
-    }
-    let store = data.store();
-    if std::mem::take(&mut shared.save_wanted) {
-        shared.save_ok = store.save_snapshot("save").is_ok();
-        if shared.save_ok {
-            shared.saved_s = shared.now_us / 1_000_000;
-            shared.stats.changes = 0;
-        }
-    }
-    if store.durable() != store.visible() {
-        // Whatever the reason is: what was executed may be lost, and no later sync can tell.
-        store.sync().map_err(|_| StoreError::Poisoned)?;
-    }
-    Ok(())
-}
-
 impl Budget {
     fn is_spent(&self, written: u64) -> bool {
         self.commands == 0 || self.replied == 0 || written >= self.written
@@ -313,7 +373,3 @@ fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: 
     // What the client was told no longer fits what is remembered of it: SELECT, MULTI, AUTH, …
     connection.session.closing |= connection.session.changed;
 }
-
-#[cfg(test)]
-#[path = "turn_tests.rs"]
-mod tests;

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::backup::{Backup, State};
 use crate::command::{ADMIN, Command, Context, NO_MULTI};
-use crate::commands::help as help_lines;
+use crate::commands::help::help_lines;
 use crate::failure::{Outcome, SYNTAX};
 use crate::reply::Reply;
 

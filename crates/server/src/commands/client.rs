@@ -3,7 +3,8 @@
 use crate::args::Args;
 use crate::clients::Token;
 use crate::command::{ADMIN, Command, Context, SESSION};
-use crate::commands::{help as help_lines, integer};
+use crate::commands::argument::integer;
+use crate::commands::help::help_lines;
 use crate::connection::Connection;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::reply::Reply;

@@ -2,9 +2,9 @@
 
 use crate::args::Args;
 use crate::command::{
-    ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, READ, WRITE, all,
+    ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, READ, Table, WRITE,
 };
-use crate::commands::help as help_lines;
+use crate::commands::help::help_lines;
 use crate::failure::Outcome;
 use crate::reply::Reply;
 
@@ -38,10 +38,10 @@ const FLAGS: &[(u16, &str)] = &[
     (NO_MULTI, "no_multi"),
 ];
 
-fn find(name: &[u8]) -> Option<&'static Command> {
+fn find(table: &Table, name: &[u8]) -> Option<&'static Command> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
     let first = parts.next()?;
-    let command = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(first))?;
+    let command = table.find(first)?;
     match parts.next() {
         Some(second) => command.subcommand(second),
         None => Some(command),
@@ -80,14 +80,14 @@ fn describe(command: &Command, reply: &mut Reply) {
     }
 }
 
-fn list_all(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    reply.array(all().count());
-    all().for_each(|command| describe(command, reply));
+fn list_all(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.array(context.table.all().count());
+    context.table.all().for_each(|command| describe(command, reply));
     Ok(())
 }
 
-fn count(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    reply.integer(all().count() as i64);
+fn count(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.integer(context.table.all().count() as i64);
     Ok(())
 }
 
@@ -97,7 +97,7 @@ fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     }
     reply.array(args.count() - 2);
     for name in args.from(2) {
-        match find(name) {
+        match find(context.table, name) {
             Some(command) => describe(command, reply),
             None => reply.null(),
         }
@@ -106,9 +106,12 @@ fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
 }
 
 /// A map from names to nothing but the command's group and arity: enough for clients that look.
-fn docs(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let found: Vec<&Command> =
-        if args.count() == 2 { all().collect() } else { args.from(2).filter_map(find).collect() };
+fn docs(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let found: Vec<&Command> = if args.count() == 2 {
+        context.table.all().collect()
+    } else {
+        args.from(2).filter_map(|name| find(context.table, name)).collect()
+    };
     reply.map(found.len());
     for command in found {
         reply.bulk(command.full_name.as_bytes());
@@ -119,17 +122,17 @@ fn docs(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     Ok(())
 }
 
-fn list(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     if args.count() > 2 {
         return Err(crate::failure::SYNTAX.into());
     }
-    reply.array(all().count());
-    all().for_each(|command| reply.bulk(command.name.as_bytes()));
+    reply.array(context.table.all().count());
+    context.table.all().for_each(|command| reply.bulk(command.name.as_bytes()));
     Ok(())
 }
 
-fn getkeys(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let command = find(args.at(2)).ok_or("ERR Invalid command specified")?;
+fn getkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let command = find(context.table, args.at(2)).ok_or("ERR Invalid command specified")?;
     let count = args.count() - 2;
     if !command.takes(count) {
         return Err("ERR Invalid number of arguments specified for command".into());

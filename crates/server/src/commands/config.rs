@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context};
-use crate::commands::help as help_lines;
+use crate::commands::help::help_lines;
 use crate::failure::Outcome;
 use crate::reply::Reply;
 

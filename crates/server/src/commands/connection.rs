@@ -2,7 +2,8 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, NO_AUTH, NOT_QUEUED, SESSION};
-use crate::commands::{client, database, transaction};
+use crate::commands::argument::database;
+use crate::commands::{client, transaction};
 use crate::failure::{Outcome, SYNTAX};
 use crate::number::parse_integer;
 use crate::reply::Reply;

@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
-use crate::commands::integer;
+use crate::commands::argument::integer;
 use crate::failure::Outcome;
 use crate::float::Float;
 use crate::number::Decimal;

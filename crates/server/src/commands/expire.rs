@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, READ, WRITE};
-use crate::commands::integer;
+use crate::commands::argument::integer;
 use crate::failure::{Failure, Outcome};
 use crate::reply::Reply;
 

@@ -2,7 +2,8 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
-use crate::commands::{database, help as help_lines};
+use crate::commands::argument::database;
+use crate::commands::help::help_lines;
 use crate::failure::{NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::number::{DIGITS_MAX, parse_integer};
 use crate::reply::Reply;

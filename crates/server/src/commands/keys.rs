@@ -6,7 +6,7 @@ use tembo_kv::Direction;
 
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, READ};
-use crate::commands::integer;
+use crate::commands::argument::integer;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::glob;
 use crate::number::{Decimal, parse_unsigned};

@@ -2,8 +2,8 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
+use crate::commands::argument::integer;
 use crate::commands::expire::Unit;
-use crate::commands::integer;
 use crate::failure::{Failure, OUT_OF_MEMORY, Outcome, SYNTAX};
 use crate::reply::Reply;
 

@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, NOT_QUEUED, SESSION};
-use crate::dispatch::execute;
+use crate::dispatch::execute_queued;
 use crate::failure::{Failure, Outcome};
 use crate::reply::Reply;
 use crate::session::{Multi, Watched};
@@ -43,7 +43,7 @@ fn exec(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     context.session.executing = true;
     let mut done = Ok(());
     for queued in &queue {
-        done = execute(context, queued.command, queued.kept.args(), reply);
+        done = execute_queued(context, queued.args(), reply);
         if done.is_err() {
             break;
         }

@@ -1,97 +1,143 @@
-//! The turn's expiry step: what is due is removed, a bounded number at a time.
+//! The expiry index: per database a keyspace of entries, each the time when a key expires and the key.
+//!
+//! A key that expires has its entry. An entry whose key does not expire then does no harm: it is removed
+//! when it is due.
 
 use std::ops::Bound;
 
-use tembo_kv::Direction;
+use tembo_kv::{Direction, Error, Exclusive, Keyspace};
 
-use super::Dataset;
-use crate::failure::Failure;
 use crate::format;
 
-/// What one expiry step did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Expired {
-    /// Keys removed.
-    pub(crate) keys: u64,
-    /// More may be due.
-    pub(crate) more: bool,
+/// The entries of all databases, and when the first of each is due.
+pub(super) struct ExpiryIndex {
+    spaces: Vec<Keyspace>,
+    /// Per database: nothing is due before; `u64::MAX` when nothing expires at all.
+    due_ms: Vec<u64>,
+    entry: Vec<u8>,
 }
 
-impl Dataset<'_> {
-    /// When the next key expires; `u64::MAX` if none does. May be too early, never too late.
-    pub(crate) fn next_due_ms(&self) -> u64 {
+impl ExpiryIndex {
+    /// The index in these keyspaces, one per database.
+    pub(super) fn new(spaces: Vec<Keyspace>) -> ExpiryIndex {
+        ExpiryIndex { due_ms: vec![0; spaces.len()], spaces, entry: Vec::new() }
+    }
+
+    /// When the next entry of a database is due; `u64::MAX` if there is none. May be too early, never too
+    /// late.
+    #[inline]
+    pub(super) fn due_ms(&self, db: usize) -> u64 {
+        self.due_ms[db]
+    }
+
+    /// When the next entry is due.
+    pub(super) fn next_due_ms(&self) -> u64 {
         self.due_ms.iter().copied().min().unwrap_or(u64::MAX)
     }
 
-    /// Removes keys that have expired, at most about `limit` of them.
-    pub(crate) fn expire(&mut self, limit: usize) -> Result<Expired, Failure> {
-        let mut done = Expired::default();
-        let mut left = limit;
-        for db in 0..self.databases() {
-            if self.due_ms[db] >= self.now_ms {
-                continue;
-            }
-            if left == 0 {
-                done.more = true;
-                break;
-            }
-            let (entries, next_ms) = self.due_entries(db, left)?;
-            left -= entries.len();
-            for entry in &entries {
-                done.keys += u64::from(self.expire_entry(db, entry)?);
-            }
-            self.due_ms[db] = next_ms;
-            done.more |= next_ms < self.now_ms;
-        }
-        Ok(done)
+    /// The next entry of a database is due at `due_ms`.
+    pub(super) fn set_due_ms(&mut self, db: usize, due_ms: u64) {
+        self.due_ms[db] = due_ms;
     }
 
-    /// Up to `limit` entries of the index that are due, and when the first one after them is.
-    fn due_entries(&mut self, db: usize, limit: usize) -> Result<(Vec<Vec<u8>>, u64), Failure> {
-        let (space, now_ms) = (self.spaces.expiry[db], self.now_ms);
-        let mut entries = Vec::new();
-        let mut next_ms = u64::MAX;
-        self.begin()?.range(
-            space,
-            Bound::Unbounded,
-            Bound::Unbounded,
-            Direction::Forward,
-            &mut |entry, _| {
-                let due_ms = format::decode_expiry_entry(entry).map_or(0, |(due_ms, _)| due_ms);
-                if due_ms >= now_ms || entries.len() == limit {
-                    next_ms = due_ms;
-                    return false;
-                }
-                entries.push(entry.to_vec());
-                true
-            },
-        )?;
-        Ok((entries, next_ms))
+    /// Entries may be there that are not known.
+    pub(super) fn forget_due(&mut self) {
+        self.due_ms.fill(0);
     }
 
-    /// Removes the entry, and its key if that has expired indeed; whether it had.
-    fn expire_entry(&mut self, db: usize, entry: &[u8]) -> Result<bool, Failure> {
-        let (data, index) = (self.spaces.data[db], self.spaces.expiry[db]);
-        let mut expired = false;
-        if let Some((due_ms, key)) = format::decode_expiry_entry(entry) {
-            let found = self.get_raw(db, key)?.and_then(|value| value.expiry_ms);
-            if found == Some(due_ms) {
-                self.begin()?.remove(data, key)?;
-                self.watches.touch_expired(db, key);
-                expired = true;
-            }
-        }
-        self.begin()?.remove(index, entry)?;
-        self.written.changes += 1;
-        Ok(expired)
-    }
-
-    /// Tries again to expire keys, not before `at_ms`: the store had no room.
-    pub(crate) fn postpone_expiry(&mut self, at_ms: u64) {
+    /// Nothing counts as due before `at_ms`.
+    pub(super) fn postpone(&mut self, at_ms: u64) {
         for due_ms in &mut self.due_ms {
             if *due_ms != u64::MAX {
                 *due_ms = (*due_ms).max(at_ms);
             }
         }
+    }
+
+    /// Adds an entry. It comes before the change of its key, because a key without its entry would never
+    /// expire.
+    pub(super) fn put(
+        &mut self,
+        transaction: &mut Exclusive<'_>,
+        (db, key): (usize, &[u8]),
+        expiry_ms: u64,
+    ) -> Result<(), Error> {
+        format::encode_expiry_entry(&mut self.entry, expiry_ms, key);
+        self.due_ms[db] = self.due_ms[db].min(expiry_ms);
+        transaction.put(self.spaces[db], &self.entry, &[])?;
+        Ok(())
+    }
+
+    /// Removes an entry that no key needs. If the pool has no room for that, the entry stays until it is
+    /// due.
+    pub(super) fn forget(
+        &mut self,
+        transaction: &mut Exclusive<'_>,
+        (db, key): (usize, &[u8]),
+        expiry_ms: u64,
+    ) -> Result<(), Error> {
+        format::encode_expiry_entry(&mut self.entry, expiry_ms, key);
+        match transaction.remove(self.spaces[db], &self.entry) {
+            Ok(_) | Err(Error::Full { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes an entry that is due, as [`due_entries`](ExpiryIndex::due_entries) has found it.
+    pub(super) fn remove(
+        &self,
+        transaction: &mut Exclusive<'_>,
+        db: usize,
+        entry: &[u8],
+    ) -> Result<(), Error> {
+        transaction.remove(self.spaces[db], entry)?;
+        Ok(())
+    }
+
+    /// Up to `limit` entries that are due at `now_ms`, and when the first one after them is.
+    pub(super) fn due_entries(
+        &self,
+        transaction: &Exclusive<'_>,
+        db: usize,
+        now_ms: u64,
+        limit: usize,
+    ) -> Result<(Vec<Vec<u8>>, u64), Error> {
+        let mut entries = Vec::new();
+        let mut next_ms = u64::MAX;
+        let mut visit = |entry: &[u8], _: &[u8]| {
+            let due_ms = format::decode_expiry_entry(entry).map_or(0, |(due_ms, _)| due_ms);
+            if due_ms >= now_ms || entries.len() == limit {
+                next_ms = due_ms;
+                return false;
+            }
+            entries.push(entry.to_vec());
+            true
+        };
+        let all = Bound::Unbounded;
+        transaction.range(self.spaces[db], all, all, Direction::Forward, &mut visit)?;
+        Ok((entries, next_ms))
+    }
+
+    /// Removes all entries of a database, whose keys have been removed. Without room for that they stay
+    /// until they are due.
+    pub(super) fn clear(
+        &mut self,
+        transaction: &mut Exclusive<'_>,
+        db: usize,
+    ) -> Result<(), Error> {
+        if transaction.count(self.spaces[db]) != Some(0) {
+            match transaction.clear(self.spaces[db]) {
+                Ok(()) => {}
+                Err(Error::Full { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.due_ms[db] = u64::MAX;
+        Ok(())
+    }
+
+    /// How many entries a database has; `None` while that is not known.
+    pub(super) fn count(&self, transaction: &Exclusive<'_>, db: usize) -> Option<u64> {
+        transaction.count(self.spaces[db])
     }
 }

@@ -182,3 +182,27 @@ fn shutdown_stops_the_server() {
     assert!(client.is_closed());
     server.join().unwrap();
 }
+
+#[test]
+fn replies_are_skipped_as_in_redis() {
+    let server = Running::start();
+    let mut client = server.client();
+    for (requests, replies) in [
+        (&["CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING"][..], "+OK\r\n+PONG\r\n"),
+        (&["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "PING", "ECHO b"], "$1\r\nb\r\n"),
+        (&["CLIENT REPLY SKIP", "PING", "ECHO c"], "$1\r\nc\r\n"),
+        (&["CLIENT REPLY OFF", "CLIENT REPLY SKIP", "PING", "PING", "CLIENT REPLY ON"], "+OK\r\n"),
+        (&["CLIENT REPLY SKIP", "CLIENT REPLY OFF", "PING", "CLIENT REPLY ON"], "+OK\r\n"),
+        (&["CLIENT REPLY NONE"], "-ERR syntax error\r\n"),
+    ] {
+        for request in requests {
+            client.send(format!("{request}\r\n").as_bytes());
+        }
+        client.send(b"ECHO end\r\n");
+        let mut text = String::new();
+        while !text.ends_with("$3\r\nend\r\n") {
+            text += &client.reply();
+        }
+        assert_eq!(text, format!("{replies}$3\r\nend\r\n"), "{requests:?}");
+    }
+}

@@ -2,15 +2,12 @@
 //! becomes of the server.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::Ipv4Addr;
+use std::time::Instant;
 
-use tembo_kv::{IndexKind, Options, Store};
+use tembo_kv::{Error as StoreError, IndexKind, Options};
 
 use super::*;
-use crate::backup::Backups;
-use crate::config::Config;
-use crate::dataset::Spaces;
 
 /// Many times what anything here takes on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,9 +42,13 @@ fn clients<const COUNT: usize>(
 ) -> [TcpStream; COUNT] {
     let clients = std::array::from_fn(|_| connect(address));
     let began = Instant::now();
-    while event_loop.clients.count() < COUNT {
+    while event_loop.turns.clients.count() < COUNT {
         event_loop.step().unwrap();
-        assert!(began.elapsed() < PATIENCE, "{} of {COUNT} are known", event_loop.clients.count());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{} of {COUNT} are known",
+            event_loop.turns.clients.count()
+        );
     }
     clients
 }
@@ -56,7 +57,7 @@ fn clients<const COUNT: usize>(
 fn arrived(event_loop: &mut EventLoop<'_>, size: usize) {
     let (mut bytes, began) = (vec![0; size], Instant::now());
     loop {
-        let connections = event_loop.clients.iter_mut();
+        let connections = event_loop.turns.clients.iter_mut();
         let counts = connections.map(|(_, one)| one.socket.peek(&mut bytes).unwrap_or(0));
         let count: usize = counts.sum();
         if count == size {
@@ -100,11 +101,11 @@ fn pipelined_writes_cost_one_commit() {
         for _ in 0..2 {
             client.write_all(request.as_bytes()).unwrap();
             arrived(event_loop, request.len());
-            let store = event_loop.data.store();
+            let store = event_loop.turns.data.store();
             let mut changes = store.changes(store.visible()).unwrap();
-            let turns = event_loop.shared.stats.turns;
+            let turns = event_loop.turns.shared.stats.turns;
             event_loop.step().unwrap();
-            assert_eq!(event_loop.shared.stats.turns, turns + 1);
+            assert_eq!(event_loop.turns.shared.stats.turns, turns + 1);
             let committed = std::iter::from_fn(|| changes.next().unwrap());
             // Not what is visible is asked: the store's own work may have a version too.
             let versions: Vec<u64> = committed.map(|change| change.version).collect();
@@ -125,7 +126,7 @@ fn a_failed_commit_is_told_to_everybody_and_leaves_nothing() {
         writer.write_all(written).unwrap();
         selector.write_all(selected).unwrap();
         arrived(event_loop, written.len() + selected.len());
-        event_loop.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
         let text = replies(event_loop, &mut writer, 3);
         assert_eq!(text.matches("-ERR a key of 1 bytes").count(), 3, "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
@@ -133,7 +134,7 @@ fn a_failed_commit_is_told_to_everybody_and_leaves_nothing() {
         let text = last_words(&mut selector);
         assert_eq!(text.matches("-ERR a key of 1 bytes").count(), 2, "{text}");
         assert_eq!(text.lines().count(), 2, "{text}");
-        assert_eq!(event_loop.clients.count(), 1);
+        assert_eq!(event_loop.turns.clients.count(), 1);
         writer.write_all(b"EXISTS a b\r\nSET a 2\r\nGET a\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut writer, 4), ":0\r\n+OK\r\n$1\r\n2\r\n");
     });
@@ -146,10 +147,10 @@ fn a_poisoned_store_is_told_and_stops_the_server() {
         let request = b"SET a 1\r\nPING\r\n";
         client.write_all(request).unwrap();
         arrived(event_loop, request.len());
-        event_loop.data.fault = Some(StoreError::Poisoned);
+        event_loop.turns.data.fault = Some(StoreError::Poisoned);
         assert!(matches!(event_loop.step(), Err(Error::Poisoned)));
         // As the server does when it stops.
-        event_loop.clients = Default::default();
+        event_loop.turns.clients = Default::default();
         let text = last_words(&mut client);
         assert_eq!(text.matches("-MISCONF ").count(), 2, "{text}");
         assert!(!text.contains("OK") && !text.contains("PONG"));
@@ -165,7 +166,7 @@ fn a_failure_within_exec_answers_exec_alone() {
         client.write_all(b"EXEC\r\n").unwrap();
         // An idle step commits nothing, but takes the fault: EXEC must be there.
         arrived(event_loop, 6);
-        event_loop.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
         let text = replies(event_loop, &mut client, 1);
         assert!(text.starts_with("-ERR a key of 1 bytes"), "{text}");
         client.write_all(b"EXISTS a\r\n").unwrap();
@@ -229,11 +230,11 @@ fn a_write_without_room_fails_alone() {
                 let text = replies(event_loop, &mut queuer, 4);
                 assert_eq!(text, "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
             }
-            assert_eq!(event_loop.shared.stats.failed_turns, 0);
+            assert_eq!(event_loop.turns.shared.stats.failed_turns, 0);
             writer.write_all(words(&["EXISTS", "big:0", "big:1"]).as_bytes()).unwrap();
             assert_eq!(replies(event_loop, &mut writer, 1), ":0\r\n");
-            event_loop.data.commit().unwrap();
-            event_loop.data.store().check().unwrap();
+            event_loop.turns.data.commit().unwrap();
+            event_loop.turns.data.store().check().unwrap();
         });
     }
 }

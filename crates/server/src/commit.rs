@@ -1,0 +1,55 @@
+//! How a turn begins and ends: keys expire; what was written is committed and synced.
+
+use tembo_kv::Error as StoreError;
+
+use crate::dataset::Dataset;
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::shared::Shared;
+
+/// Keys expired at most a turn.
+const EXPIRED_MAX: usize = 64;
+
+/// The turn's expiry step.
+pub(crate) fn expire(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), Error> {
+    if data.next_due_ms() >= data.now_ms() {
+        return Ok(());
+    }
+    match data.expire(EXPIRED_MAX) {
+        Ok(expired) => shared.stats.expired_keys += expired,
+        Err(Failure::Store(StoreError::Poisoned)) => {
+            return Err(Error::Poisoned);
+        }
+        // What was removed so far is whole.
+        Err(Failure::Store(StoreError::Full { .. })) => {
+            data.postpone_expiry(data.now_ms() + 1000);
+        }
+        Err(_) => {
+            // Nothing else has been written in this turn yet.
+            data.abandon();
+            data.postpone_expiry(data.now_ms() + 1000);
+        }
+    }
+    Ok(())
+}
+
+/// Commits what the turn wrote and syncs it.
+pub(crate) fn commit(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), StoreError> {
+    if let Err(error) = data.commit() {
+        data.abandon();
+        return Err(error);
+    }
+    let store = data.store();
+    if std::mem::take(&mut shared.save_wanted) {
+        shared.save_ok = store.save_snapshot("save").is_ok();
+        if shared.save_ok {
+            shared.saved_s = shared.now_us / 1_000_000;
+            shared.stats.changes = 0;
+        }
+    }
+    if store.durable() != store.visible() {
+        // Whatever the reason is: what was executed may be lost, and no later sync can tell.
+        store.sync().map_err(|_| StoreError::Poisoned)?;
+    }
+    Ok(())
+}

@@ -2,7 +2,7 @@
 //!
 //! It holds what is read, and for each sector, length and name what the medium may hold instead:
 //! anything that it has been since it was last known durable. A power loss leaves one of these for
-//! each, independently of all others, and who reads it first decides which ([`Chooser`]). A snapshot
+//! each, independently of all others; which one is decided at its first read ([`Chooser`]). A snapshot
 //! shares all sectors that do not change, so that one may be taken before every step.
 
 mod chooser;
@@ -11,12 +11,13 @@ mod file;
 mod inner;
 mod kept;
 mod sector;
+mod snapshot;
 mod state;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tembo_pmem::{Disk, DiskFile};
 
@@ -24,26 +25,9 @@ use crate::Random;
 pub use chooser::{Chooser, Decision, Rest, Site};
 pub use fault::{Failure, Fault, Slip};
 use file::SimFile;
-use inner::{Done, Inner, Late};
+use inner::{Done, Inner, Late, Shared};
+pub use snapshot::{Point, Snapshot};
 use state::{File, State};
-
-/// A disk as it was at some moment.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    state: State,
-    mapped: bool,
-}
-
-/// A moment at which a crash is tried.
-#[derive(Clone, Debug)]
-pub struct Point {
-    /// The step that was about to be done.
-    pub step: &'static str,
-    /// The disk before it.
-    pub snapshot: Snapshot,
-    /// What was marked last.
-    pub mark: u64,
-}
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone)]
@@ -51,36 +35,19 @@ pub struct SimDisk {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    inner: Mutex<Inner>,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
+/// The disks that a snapshot may become.
 impl Snapshot {
-    fn of(state: &State, mapped: bool) -> Snapshot {
-        Snapshot { state: state.clone(), mapped }
-    }
-
-    /// Stands for all that a power loss may take: two disks of which the same is read differ in it.
-    pub fn pending(&self) -> u64 {
-        self.state.pending()
-    }
-
-    /// The process is gone, the machine goes on: all that was written is read.
+    /// The process was killed, the machine goes on: all that was written is read.
     pub fn after_kill(&self) -> SimDisk {
-        SimDisk::with(Inner::new(self.state.clone(), Chooser::new(Rest::New), self.mapped))
+        let state = self.state().clone();
+        SimDisk::with(Inner::new(state, Chooser::new(Rest::New), self.is_mapped()))
     }
 
-    /// The power was lost, and is back.
+    /// The power was lost, and is back: `chooser` decides what is left.
     pub fn after_power_loss(&self, chooser: Chooser) -> SimDisk {
-        let mut state = self.state.clone();
+        let mut state = self.state().clone();
         state.lose_power();
-        SimDisk::with(Inner::new(state, chooser, self.mapped))
+        SimDisk::with(Inner::new(state, chooser, self.is_mapped()))
     }
 }
 
@@ -98,7 +65,7 @@ impl SimDisk {
     }
 
     fn with(inner: Inner) -> SimDisk {
-        SimDisk { shared: Arc::new(Shared { inner: Mutex::new(inner) }) }
+        SimDisk { shared: Arc::new(Shared::new(inner)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -232,19 +199,11 @@ impl SimDisk {
     }
 }
 
-impl Inner {
-    fn find(&mut self, path: &Path) -> Option<usize> {
-        let found = self.state.find(path, &mut self.chooser);
-        self.has_read(found.map_or(u64::MAX, |file| file as u64));
-        found
-    }
-}
-
 impl Disk for SimDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let inner = &mut *self.lock();
         let file = inner.find(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(SimFile::new(self, inner, file, false)?))
+        Ok(Arc::new(SimFile::new(&self.shared, inner, file, false)?))
     }
 
     fn create(&self, step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -264,7 +223,7 @@ impl Disk for SimDisk {
         })?;
         let inner = &mut *self.lock();
         inner.locks.insert(new);
-        Ok(Arc::new(SimFile::new(self, inner, new, true)?))
+        Ok(Arc::new(SimFile::new(&self.shared, inner, new, true)?))
     }
 
     fn link(&self, step: &'static str, from: &Path, to: &Path) -> io::Result<()> {

@@ -75,7 +75,7 @@ pub struct Bounds {
 pub struct Wrong {
     /// The number of the crash.
     pub crash: usize,
-    /// The image, for whoever wants to look at it.
+    /// The image.
     pub image: Vec<u8>,
     /// What is wrong.
     pub what: String,

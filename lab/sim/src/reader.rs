@@ -72,8 +72,8 @@ impl Reader {
         std::mem::take(&mut self.found().lines)
     }
 
-    /// A hash of what was read so far: who decides by it how much is asked of an image decides the
-    /// same for every image that reads the same.
+    /// A hash of what was read so far. An oracle that decides by it how much it asks of an image decides
+    /// the same for every image that reads the same.
     pub fn hash(&self) -> u64 {
         self.hash.load(Ordering::Relaxed)
     }

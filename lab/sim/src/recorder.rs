@@ -12,7 +12,7 @@ use crate::event::{Event, LINE, Piece, Step, pieces};
 pub struct Recorder {
     log: Mutex<Log>,
     without: Option<String>,
-    who: Option<fn() -> u64>,
+    thread: Option<fn() -> u64>,
 }
 
 #[derive(Default)]
@@ -21,11 +21,11 @@ struct Log {
     threads: Vec<Id>,
 }
 
-/// Who did it.
+/// The thread of an event.
 #[derive(PartialEq, Eq)]
 enum Id {
     Thread(ThreadId),
-    Told(u64),
+    Given(u64),
 }
 
 impl Log {
@@ -52,9 +52,10 @@ impl Recorder {
         Arc::new(Recorder { without: Some(name.to_owned()), ..Recorder::default() })
     }
 
-    /// One that asks which thread it is that does something: for threads that share one of the system.
-    pub fn asking(who: fn() -> u64) -> Arc<Recorder> {
-        Arc::new(Recorder { who: Some(who), ..Recorder::default() })
+    /// One that calls `thread` for the number of the running thread: for threads that share one of the
+    /// system.
+    pub fn asking(thread: fn() -> u64) -> Arc<Recorder> {
+        Arc::new(Recorder { thread: Some(thread), ..Recorder::default() })
     }
 
     fn note(&self, step: Step) {
@@ -62,8 +63,8 @@ impl Recorder {
     }
 
     fn id(&self) -> Id {
-        match self.who {
-            Some(who) => Id::Told(who()),
+        match self.thread {
+            Some(thread) => Id::Given(thread()),
             None => Id::Thread(std::thread::current().id()),
         }
     }

@@ -71,7 +71,7 @@ mod tests {
     use crate::event::Piece;
 
     #[test]
-    fn what_is_flushed_twice_and_fenced_twice_was_in_vain() {
+    fn what_is_flushed_twice_and_fenced_twice_is_redundant() {
         let event = |step| Event { thread: 0, step };
         let store = event(Step::Store(Piece { name: None, offset: 64, bytes: [1; 8], len: 8 }));
         let flush = |name| event(Step::Flush { name, first: 1, last: 2 });

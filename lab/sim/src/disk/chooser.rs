@@ -1,5 +1,5 @@
-//! Who decides what a power loss has left: each thing when it is first read, so that nothing is
-//! branched on that nobody looks at.
+//! Decides what a power loss has left: each thing at its first read, so that a search does not branch
+//! on what no program reads.
 
 use crate::Random;
 

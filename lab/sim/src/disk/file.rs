@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tembo_pmem::DiskFile;
 
-use super::inner::{Done, Inner, Late};
+use super::inner::{Done, Inner, Late, Shared};
 use super::sector::SECTOR;
-use super::{Shared, SimDisk};
 
 /// An open file.
 pub(super) struct SimFile {
@@ -21,14 +20,14 @@ pub(super) struct SimFile {
 
 impl SimFile {
     pub(super) fn new(
-        disk: &SimDisk,
+        disk: &Arc<Shared>,
         inner: &mut Inner,
         file: usize,
         holds: bool,
     ) -> io::Result<SimFile> {
         let memory = inner.memory(file)?;
         let holds = AtomicBool::new(holds);
-        Ok(SimFile { disk: disk.shared.clone(), file, holds, memory })
+        Ok(SimFile { disk: disk.clone(), file, holds, memory })
     }
 
     /// Takes a step that `work` does, if it is done.

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chooser::Chooser;
 use super::fault::{Fault, Slip};
 use super::sector::{SECTOR, mix};
+use super::snapshot::{Point, Snapshot};
 use super::state::State;
-use super::{Point, Snapshot};
 
 /// Whether a step is done.
 pub(super) enum Done {
@@ -28,10 +29,25 @@ pub(super) enum Late {
     Names,
 }
 
+/// A disk at work, for all its handles.
+pub(super) struct Shared {
+    inner: Mutex<Inner>,
+}
+
+impl Shared {
+    pub(super) fn new(inner: Inner) -> Shared {
+        Shared { inner: Mutex::new(inner) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 pub(super) struct Inner {
     pub(super) state: State,
     pub(super) chooser: Chooser,
-    /// Files that somebody has locked.
+    /// Files that are locked.
     pub(super) locks: BTreeSet<usize>,
     /// Memory that files are mapped from, where they can be.
     pub(super) memories: Option<BTreeMap<usize, File>>,
@@ -108,6 +124,13 @@ impl Inner {
             None => {}
         }
         Ok(())
+    }
+
+    /// The file of that name, as the process reads it.
+    pub(super) fn find(&mut self, path: &Path) -> Option<usize> {
+        let found = self.state.find(path, &mut self.chooser);
+        self.has_read(found.map_or(u64::MAX, |file| file as u64));
+        found
     }
 
     /// Something was read whose hash is `hash`.

@@ -11,7 +11,7 @@ pub(super) struct Kept<T> {
     older: Vec<T>,
     /// A sync will bring `now` to the medium. A sync that failed never will.
     dirty: bool,
-    /// The power was lost, and nobody has looked: any of them, `now` among them, is what is there.
+    /// The power was lost, and not read since: any of them, `now` among them, is what is there.
     undecided: bool,
 }
 

@@ -98,11 +98,11 @@ impl File {
 pub(super) struct State {
     pub(super) files: Vec<Arc<File>>,
     pub(super) names: BTreeMap<PathBuf, Kept<Option<usize>>>,
-    /// How often somebody asked for random bits.
+    /// How often random bits were asked for.
     pub(super) entropy: u64,
     /// How often the machine has booted.
     pub(super) boots: u64,
-    /// Sectors that the disk has left; without a number, as many as anybody wants.
+    /// Sectors that the disk has left; without a number, as many as are wanted.
     pub(super) room: Option<usize>,
 }
 

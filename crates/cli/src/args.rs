@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::{backup, check, completions, doctor, dump, exit, load, serve, stat};
@@ -46,7 +46,7 @@ impl Command {
             Command::Backup(args) => backup::run(&args),
             Command::Restore(args) => backup::restore(&args),
             Command::Doctor(args) => doctor::run(&args),
-            Command::Completions(args) => completions::run(&args),
+            Command::Completions(args) => completions::run(&args, Cli::command()),
         }
     }
 }

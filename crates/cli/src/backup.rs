@@ -1,19 +1,20 @@
 //! `tembo backup` and `tembo restore`.
 
 mod remote;
+mod saved;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tembo_kv::backup::{self, BackupInfo, SaveOptions};
+use tembo_kv::backup::{self, SaveOptions};
 use tembo_kv::{BackupError, Store};
 
-use crate::bytes::Bytes;
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
 use crate::progress;
 use crate::store::{StoreArgs, open_as_is};
+use saved::Saved;
 
 #[derive(Debug, clap::Args)]
 #[command(allow_missing_positional = true)]
@@ -21,7 +22,7 @@ pub(crate) struct Args {
     /// The pool, which no server holds
     #[arg(required_unless_present = "server", conflicts_with = "server")]
     pool: Option<PathBuf>,
-    /// The file to write, which must not exist; one that was interrupted is gone on with. With --server a
+    /// The file to write, which must not exist; one that was interrupted is continued. With --server a
     /// name: the file is written by the server, into its --backup-dir
     out: PathBuf,
     /// Have a running server write the backup, and wait until it ends; a signal cancels it
@@ -56,33 +57,6 @@ pub(crate) struct RestoreArgs {
     json: bool,
 }
 
-/// What a backup has.
-#[derive(Serialize)]
-struct Saved {
-    file: String,
-    since: Option<u64>,
-    version: u64,
-    entries: u64,
-    bytes: u64,
-}
-
-impl Saved {
-    fn new(file: &Path, info: &BackupInfo) -> Saved {
-        let BackupInfo { since, until, entries, bytes, .. } = *info;
-        Saved { file: file.display().to_string(), since, version: until, entries, bytes }
-    }
-
-    fn add_to(&self, lines: &mut Lines) {
-        lines.add("backup", &self.file);
-        if let Some(since) = self.since {
-            lines.add("since version", since);
-        }
-        lines.add("version", self.version);
-        lines.add("entries", self.entries);
-        lines.add("size", Bytes(self.bytes));
-    }
-}
-
 #[derive(Serialize)]
 struct Restored {
     pool: String,
@@ -91,7 +65,15 @@ struct Restored {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let saved = match (&args.pool, &args.server) {
-        (_, Some(server)) => remote::save(args, server)?,
+        (_, Some(server)) => remote::save(
+            server,
+            &remote::Request {
+                out: &args.out,
+                requirepass_file: args.requirepass_file.as_deref(),
+                since: args.since.as_deref(),
+                keep: args.keep.as_deref(),
+            },
+        )?,
         (Some(pool), None) => save(args, pool)?,
         (None, None) => return refuse(Exit::Usage, "neither a pool nor a server is named"),
     };
@@ -133,7 +115,7 @@ fn version(store: &Store, since: &str) -> anyhow::Result<u64> {
 
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
     let sizes = args.backups.iter().map(|path| std::fs::metadata(path).map(|file| file.len()));
-    // Each is read twice. Of one that is not there the restore itself tells.
+    // Each is read twice. The restore itself reports one that does not exist.
     let size = sizes.sum::<Result<u64, _>>().ok().map(|size| 2 * size);
     if let Some(domain) = args.store.has_no_file() {
         return refuse(Exit::Usage, format!("--domain {domain} makes no pool"));

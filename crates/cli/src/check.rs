@@ -47,7 +47,7 @@ struct Account {
     objects: u64,
     free: u64,
     above_frontier: u64,
-    /// Taken, and reachable by nobody.
+    /// Taken, and unreachable.
     leaked: u64,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         audit.faults.push("the bytes do not add up".into());
     }
     if found.leaked > 0 {
-        audit.faults.push(format!("{} objects are reachable by nobody", found.leaked));
+        audit.faults.push(format!("{} objects are unreachable", found.leaked));
     }
     let tree = |(name, report): (String, tembo_kv::CheckReport)| Tree {
         name,

@@ -1,8 +1,7 @@
-//! `tembo completions`: what a shell needs to complete our words.
+//! `tembo completions`: what a shell needs to complete the words of the command line.
 
 use std::io;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::exit::Exit;
@@ -13,9 +12,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+/// Prints them for the whole `command`.
+pub(crate) fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::args::Cli::command(), "tembo", &mut script);
+    clap_complete::generate(args.shell, &mut command, "tembo", &mut script);
     io::Write::write_all(&mut io::stdout().lock(), &script)?;
     Ok(Exit::Done)
 }

@@ -2,6 +2,7 @@
 
 mod measure;
 mod system;
+mod trial;
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use tembo_pmem::{Domain, DomainRequest, Error, Region, RegionOptions};
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
+use trial::Trial;
 
 /// Bytes of the region that is made to try the medium.
 const TRIAL_SIZE: u64 = 1 << 20;
@@ -96,7 +98,7 @@ fn examine(folder: &Path) -> anyhow::Result<Findings> {
 fn probe(folder: &Path, domain: DomainRequest) -> anyhow::Result<Option<(Domain, Option<f64>)>> {
     let trial = Trial::new(folder);
     let options = RegionOptions { domain, ..RegionOptions::default() };
-    let made = Region::create(&trial.path, TRIAL_SIZE, &options, |_| Ok::<(), Error>(()));
+    let made = Region::create(trial.path(), TRIAL_SIZE, &options, |_| Ok::<(), Error>(()));
     let region = match made {
         Ok(region) => region,
         Err(Error::Unsupported { .. }) => return Ok(None),
@@ -108,28 +110,6 @@ fn probe(folder: &Path, domain: DomainRequest) -> anyhow::Result<Option<(Domain,
         Domain::Logged | Domain::Volatile => None,
     };
     Ok(Some((domain, ns)))
-}
-
-/// A pool that is made only to try something, and is removed with its other files.
-struct Trial {
-    path: PathBuf,
-}
-
-impl Trial {
-    fn new(folder: &Path) -> Trial {
-        Trial { path: folder.join(format!(".tembo-doctor-{}", std::process::id())) }
-    }
-}
-
-impl Drop for Trial {
-    fn drop(&mut self) {
-        for suffix in ["", ".log", ".tmp", ".log.new"] {
-            let mut name = self.path.clone().into_os_string();
-            name.push(suffix);
-            // Most of them were never there.
-            let _ = std::fs::remove_file(name);
-        }
-    }
 }
 
 fn processor() -> Processor {

@@ -1,252 +1,28 @@
-//! The exit codes, all of them, and how an error is told to a person.
+//! How a process ends: exit codes, and the report of an error.
 
 mod cause;
+mod code;
+mod refusal;
 
-use std::fmt;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
-/// Why the process ended. Scripts may rely on the numbers: one is never given a new meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    Done,
-    Other,
-    Usage,
-    NotAPool,
-    Damaged,
-    NewerVersion,
-    UnknownFeature,
-    Truncated,
-    LogMissing,
-    LogForeign,
-    LogDamaged,
-    Held,
-    Poisoned,
-    DiskFull,
-    PoolFull,
-    NoPermission,
-    EmulationLost,
-    CheckFailed,
-    Unprotected,
-    AddressInUse,
-    PoolMissing,
-    LogOrphaned,
-    Unsupported,
-    BadLine,
-    BackupDamaged,
-    NotInARow,
-    Exists,
-    NotKept,
-    NoBackupDir,
-    BackupUnderWay,
-    BackupCancelled,
-    NoServer,
-    Password,
-    Interrupted,
+pub(crate) use code::{Exit, table};
+pub(crate) use refusal::refuse;
+
+/// The code that stands for `error`.
+fn of(error: &anyhow::Error) -> Exit {
+    error.chain().find_map(cause::exit).unwrap_or(Exit::Other)
 }
 
-/// Code, meaning, and what to do about it.
-type Row = (Exit, u8, &'static str, &'static str);
-
-const TABLE: &[Row] = &[
-    (Exit::Done, 0, "done", ""),
-    (Exit::Other, 1, "any other error", ""),
-    (Exit::Usage, 2, "wrong usage", "see `tembo --help`"),
-    (Exit::NotAPool, 3, "the file is not a pool", "check the path; the file was left as it is"),
-    (
-        Exit::Damaged,
-        4,
-        "the superblock is damaged",
-        "nothing was changed; copy the file away and restore a backup",
-    ),
-    (
-        Exit::NewerVersion,
-        5,
-        "the pool has a newer format",
-        "open it with a tembo at least as new as the one that wrote it",
-    ),
-    (
-        Exit::UnknownFeature,
-        6,
-        "the pool uses an unknown feature",
-        "open it with a tembo at least as new as the one that wrote it",
-    ),
-    (
-        Exit::Truncated,
-        7,
-        "the pool is shorter than it says",
-        "nothing was changed; it was copied in part, so copy it again or restore a backup",
-    ),
-    (
-        Exit::LogMissing,
-        8,
-        "the pool needs its log, and the log is missing",
-        "put POOL.log back beside the pool: it holds acknowledged writes",
-    ),
-    (
-        Exit::LogForeign,
-        9,
-        "the log is another pool's",
-        "put this pool's own POOL.log back, from the same moment as the pool",
-    ),
-    (
-        Exit::LogDamaged,
-        10,
-        "the log is damaged in its middle",
-        "nothing was changed; copy pool and log away and restore a backup",
-    ),
-    (Exit::Held, 11, "another process holds the pool", "stop that process, or use its server"),
-    (
-        Exit::Poisoned,
-        12,
-        "a sync failed: nothing more could be promised",
-        "look at the disk (dmesg), then start again: what was acknowledged is there",
-    ),
-    (Exit::DiskFull, 13, "the disk is full", "free some space and start again"),
-    (Exit::PoolFull, 14, "the pool is full", "remove keys, or raise --size-max"),
-    (
-        Exit::NoPermission,
-        15,
-        "no permission",
-        "the user needs to read and write the pool, its log and their directory",
-    ),
-    (
-        Exit::EmulationLost,
-        16,
-        "emulated persistent memory did not survive a reboot",
-        "open it with --domain flush if what was lost does not matter, or restore a backup",
-    ),
-    (
-        Exit::CheckFailed,
-        17,
-        "what the pool holds is damaged",
-        "keep the files; run `tembo check POOL`, and dump what can be read",
-    ),
-    (
-        Exit::Unprotected,
-        18,
-        "refused to listen to the network without a password",
-        "set TEMBO_REQUIREPASS or --requirepass-file, or say --unprotected",
-    ),
-    (
-        Exit::AddressInUse,
-        19,
-        "the address is in use",
-        "choose another --port, or stop what listens there",
-    ),
-    (Exit::PoolMissing, 20, "there is no such pool", "check the path; `tembo serve` creates pools"),
-    (
-        Exit::LogOrphaned,
-        21,
-        "there is a log, but not its pool",
-        "put the pool back beside POOL.log, or move the log away to begin anew",
-    ),
-    (
-        Exit::Unsupported,
-        22,
-        "the file's medium has no such domain",
-        "leave --domain out, or see `tembo doctor PATH`",
-    ),
-    (Exit::BadLine, 23, "the input to load is malformed", "mend the line; those before it are in"),
-    // 24 and 25 are of `tembo-lab`.
-    (
-        Exit::BackupDamaged,
-        26,
-        "the backup is damaged, or none",
-        "nothing was made of it; use another copy, or the backup before",
-    ),
-    (
-        Exit::NotInARow,
-        27,
-        "the backups do not follow each other",
-        "give a whole backup first, then the incremental ones of the same pool, each once, in order",
-    ),
-    (Exit::Exists, 28, "something has that name already", "it was left as it is; choose another"),
-    (
-        Exit::NotKept,
-        29,
-        "that version is not kept any more",
-        "take a whole backup; with --keep NAME the next one can follow it",
-    ),
-    (
-        Exit::NoBackupDir,
-        30,
-        "the server has no folder for backups",
-        "start it with `tembo serve --backup-dir DIR`, where DIR is there",
-    ),
-    (
-        Exit::BackupUnderWay,
-        31,
-        "a backup is under way already",
-        "wait until it ends, or send the server TEMBO.BACKUP CANCEL",
-    ),
-    (Exit::BackupCancelled, 32, "the backup was cancelled", "nothing is left of it"),
-    (
-        Exit::NoServer,
-        33,
-        "no server answers there",
-        "see whether it runs, and where: `tembo serve` says so; an interrupted backup is gone on with by \
-         the same command",
-    ),
-    (
-        Exit::Password,
-        34,
-        "the server wants a password, or another one",
-        "set TEMBO_REQUIREPASS or --requirepass-file",
-    ),
-    (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
-];
-
-impl Exit {
-    fn row(self) -> &'static Row {
-        TABLE.iter().find(|row| row.0 == self).unwrap_or(&TABLE[1])
-    }
-
-    pub(crate) fn code(self) -> u8 {
-        self.row().1
-    }
-
-    /// The code that stands for `error`.
-    pub(crate) fn of(error: &anyhow::Error) -> Exit {
-        error.chain().find_map(cause::exit).unwrap_or(Exit::Other)
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
-    }
-}
-
-/// A refusal of the command line's own.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) exit: Exit,
-    pub(crate) what: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-/// Refuses with that code.
-pub(crate) fn refuse<T>(exit: Exit, what: impl Into<String>) -> anyhow::Result<T> {
-    Err(Refusal { exit, what: what.into() }.into())
-}
-
-/// Tells the person what happened and what to do, and returns the code. A reader that has gone away
+/// Prints what happened and what to do, and returns the code. A pipe without a reader
 /// (`tembo dump | head`) is no error.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
-    let gone = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
-    if error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(gone)) {
+    let is_closed = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    if error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_closed)) {
         return Exit::Done;
     }
-    let exit = Exit::of(error);
-    // Nobody is left to tell if this fails.
+    let exit = of(error);
+    // If this fails, there is no other place to report it to.
     let mut out = io::stderr().lock();
     let _ = writeln!(out, "tembo: {error:#}");
     let advice = exit.row().3;
@@ -256,32 +32,18 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     exit
 }
 
-/// The exit codes as text.
-pub(crate) fn table() -> String {
-    let rows = TABLE.iter().map(|(_, code, meaning, _)| format!("  {code:>3}  {meaning}\n"));
-    format!("Exit codes:\n{}", rows.collect::<String>())
-}
-
 #[cfg(test)]
 mod tests {
     use tembo_kv as kv;
     use tembo_pool as pool;
 
+    use super::refusal::Refusal;
     use super::*;
-
-    #[test]
-    fn every_code_stands_once_and_means_something() {
-        for (index, (exit, code, meaning, _)) in TABLE.iter().enumerate() {
-            assert!(!meaning.is_empty());
-            assert_eq!(exit.code(), *code);
-            assert!(TABLE[..index].iter().all(|row| row.1 != *code && row.2 != *meaning), "{code}");
-        }
-    }
 
     #[test]
     fn errors_find_their_codes_under_their_context() {
         let io = |kind| io::Error::from(kind);
-        let of = |error: anyhow::Error| Exit::of(&error.context("opening"));
+        let of = |error: anyhow::Error| super::of(&error.context("opening"));
         assert_eq!(of(io(io::ErrorKind::PermissionDenied).into()), Exit::NoPermission);
         assert_eq!(of(io(io::ErrorKind::AddrInUse).into()), Exit::AddressInUse);
         let full = pool::Error::PoolFull { size: 1, recovering: false };

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Counts keys, if `wanted` and somebody looks.
+/// Counts keys, if `wanted` and standard error is a terminal.
 pub(crate) fn keys(wanted: bool) -> ProgressBar {
     if !wanted || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -12,7 +12,7 @@ pub(crate) fn keys(wanted: bool) -> ProgressBar {
     styled(ProgressBar::new_spinner(), "{spinner} {human_pos} keys, {per_sec}")
 }
 
-/// Counts bytes, if somebody looks.
+/// Counts bytes, if standard error is a terminal.
 pub(crate) fn written() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -20,7 +20,7 @@ pub(crate) fn written() -> ProgressBar {
     styled(ProgressBar::new_spinner(), "{spinner} {bytes} written, {bytes_per_sec}")
 }
 
-/// Counts bytes towards `size`, if it is known and somebody looks.
+/// Counts bytes towards `size`, if it is known and standard error is a terminal.
 pub(crate) fn bytes(size: Option<u64>) -> ProgressBar {
     let Some(size) = size.filter(|_| std::io::stderr().is_terminal()) else {
         return ProgressBar::hidden();

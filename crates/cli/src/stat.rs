@@ -35,7 +35,7 @@ struct Stat {
     used_bytes: u64,
     /// Every version from here on can be read.
     oldest: u64,
-    /// Who holds versions that are not visible any more.
+    /// What holds versions that are not visible any more.
     held_by: Vec<String>,
     recovery_us: u64,
 }

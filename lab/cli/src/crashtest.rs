@@ -195,17 +195,17 @@ fn prove(args: &Args, targets: &[Target], step: &str) -> anyhow::Result<Exit> {
         let asked: Vec<Mutation> = all.into_iter().filter(is_asked).collect();
         tried += asked.len();
         let bar = progress::images(asked.len() as u64, target.structure.name());
-        let nobody = |_: u64| true;
+        let go_on = |_: u64| true;
         let each = |mutation: &Mutation, outcome: &torture::Outcome| {
             bar.inc(1);
             let proved = Proved::of(mutation, outcome);
             if outcome.violation.is_none() {
                 survived.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
-            // Who reads the table through a pipe that has gone does not need the rest of it.
+            // A closed pipe needs no more of the table; what was not missed is still counted.
             let _ = bar.suspend(|| print_line(args.json, &proved, &proved.line(!step.is_empty())));
         };
-        torture::prove(target, &effort(args, &nobody), &asked, &each);
+        torture::prove(target, &effort(args, &go_on), &asked, &each);
         bar.finish_and_clear();
     }
     match (tried, survived.into_inner()) {
@@ -217,8 +217,8 @@ fn prove(args: &Args, targets: &[Target], step: &str) -> anyhow::Result<Exit> {
 
 fn waste(args: &Args, targets: &[Target]) -> anyhow::Result<Exit> {
     for &target in targets {
-        let nobody = |_: u64| true;
-        let found = torture::redundancy(target, &effort(args, &nobody));
+        let go_on = |_: u64| true;
+        let found = torture::redundancy(target, &effort(args, &go_on));
         let found = found.map_err(anyhow::Error::msg)?;
         let wasted = Wasted::of(target, &found);
         let mut lines = Lines::default();

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Counts towards `count` what is done with `what`, if somebody looks.
+/// Counts towards `count` what is done with `what`. Hidden unless standard error is a terminal.
 pub(crate) fn images(count: u64, what: &'static str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -13,7 +13,7 @@ pub(crate) fn images(count: u64, what: &'static str) -> ProgressBar {
     styled(ProgressBar::new(count), template).with_message(what)
 }
 
-/// Counts towards `count` what threads do, if somebody looks.
+/// Counts towards `count` what threads do. Hidden unless standard error is a terminal.
 pub(crate) fn operations(count: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -21,7 +21,7 @@ pub(crate) fn operations(count: u64) -> ProgressBar {
     styled(ProgressBar::new(count), "{bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left")
 }
 
-/// Counts towards `count` the turns of an experiment, if somebody looks.
+/// Counts towards `count` the turns of an experiment. Hidden unless standard error is a terminal.
 pub(crate) fn turns(count: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

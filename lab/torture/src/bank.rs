@@ -1,9 +1,9 @@
 //! A bank whose process is killed: money moves between accounts, and each transfer leaves an entry in a
 //! ledger, in the same transaction.
 //!
-//! Tellers are threads. Each numbers its transfers, tells somebody outside of the process of each one that
-//! was committed, and only then makes the next. Afterwards the [`Audit`] follows the ledger: every transfer
-//! that was told of is there, none that no teller can have made, none twice, none missing between others;
+//! Tellers are threads. Each numbers its transfers, reports each committed one to another process, and only
+//! then makes the next. Afterwards the [`Audit`] follows the ledger: every transfer
+//! that was reported is there, none that no teller can have made, none twice, none missing between others;
 //! and the balances are exactly what the ledger says, so that no transfer is there in part and the total is
 //! what it was.
 
@@ -24,7 +24,7 @@ pub struct Bank<'s> {
     account_count: u32,
 }
 
-/// Told of each transfer that was committed: the teller and its number. If it says no, the bank closes.
+/// Gets each transfer that was committed: the teller and its number. If it returns false, the bank closes.
 pub type Acknowledge<'a> = dyn Fn(u16, u64) -> bool + Sync + 'a;
 
 /// A transfer.
@@ -174,7 +174,7 @@ impl<'s> Bank<'s> {
     }
 }
 
-/// Who compares a bank with what its tellers have said.
+/// Compares a bank with what its tellers have reported.
 pub struct Audit {
     /// Of each account, by the ledger as far as it has been followed.
     balances: Vec<i64>,
@@ -196,25 +196,26 @@ impl Audit {
         self.followed.iter().sum()
     }
 
-    /// Follows the ledger. `told` is, by teller, the number of the last transfer that it has told of since
+    /// Follows the ledger. `reported` is, by teller, the number of the last transfer that it has reported since
     /// the last time. Begun with [`Audit::new`], it follows all of it.
     ///
     /// # Errors
     /// What is wrong with the bank.
-    pub fn follow(&mut self, bank: &Bank<'_>, told: &[Option<u64>]) -> Result<(), String> {
+    pub fn follow(&mut self, bank: &Bank<'_>, reported: &[Option<u64>]) -> Result<(), String> {
         let snapshot = bank.store.snapshot().map_err(|error| error.to_string())?;
-        for (teller, &told) in told.iter().enumerate() {
+        for (teller, &reported) in reported.iter().enumerate() {
             let before = self.followed[teller];
             self.follow_teller(bank, &snapshot, teller)?;
-            let (found, told) = (self.followed[teller], told.map_or(before, |last| last + 1));
-            if found < told {
+            let (found, reported) =
+                (self.followed[teller], reported.map_or(before, |last| last + 1));
+            if found < reported {
                 return Err(format!(
-                    "teller {teller} has acknowledged {told} transfers, and {found} are there"
+                    "teller {teller} has acknowledged {reported} transfers, and {found} are there"
                 ));
             }
-            if found > told + 1 {
+            if found > reported + 1 {
                 return Err(format!(
-                    "teller {teller} has acknowledged {told} transfers and can have begun one more, \
+                    "teller {teller} has acknowledged {reported} transfers and can have begun one more, \
                      but {found} are there"
                 ));
             }
@@ -228,8 +229,8 @@ impl Audit {
     /// What is wrong with the bank.
     pub fn follow_again(&self, bank: &Bank<'_>) -> Result<(), String> {
         let mut again = Audit::new(self.balances.len() as u32, self.followed.len() as u16);
-        let told: Vec<_> = self.followed.iter().map(|count| count.checked_sub(1)).collect();
-        again.follow(bank, &told)?;
+        let reported: Vec<_> = self.followed.iter().map(|count| count.checked_sub(1)).collect();
+        again.follow(bank, &reported)?;
         if again.followed == self.followed {
             return Ok(());
         }

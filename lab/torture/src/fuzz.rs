@@ -12,14 +12,17 @@ mod campaign;
 mod file;
 mod fill;
 mod format;
+mod kind;
+mod options;
 mod repair;
 mod serve;
 mod talk;
 
-pub use alter::{Kind, case, input};
+pub use alter::{case, input};
 pub use base::{keep, whole, write_corpus};
 pub use campaign::{Campaign, Case, Finding, Tally, seeds};
 pub use file::FileFace;
+pub use kind::Kind;
 pub use repair::{repair_log, repair_pool};
 pub use serve::ServeFace;
 pub use talk::TalkFace;

@@ -16,6 +16,8 @@
 //! what they are for is proven on a [`Toy`] store with bugs planted in it: each is caught, and without them
 //! nothing is.
 
+mod broken;
+mod call;
 mod cycle;
 mod database;
 mod graph;
@@ -27,21 +29,21 @@ mod script;
 mod served;
 mod snapshots;
 mod stored;
-mod story;
 mod survival;
 mod toy;
 mod versions;
 
+pub use broken::{Broken, Dependency, Edge};
+pub use call::{Call, Calls, End, Operation};
 pub use cycle::check_cycles;
 pub use database::{Database, Failure, Isolation, Key, Registers, Transact, Value};
 pub use judge::{Checked, judge};
 pub use plan::{Plan, Progress};
 pub use record::{ABSENT, Action, Clock, History, Outcome, Recorder, Transaction};
-pub use register::{Call, Calls, End, Operation, check_registers};
+pub use register::check_registers;
 pub use script::Script;
 pub use served::Served;
 pub use snapshots::check_snapshots;
 pub use stored::Stored;
-pub use story::{Broken, Dependency, Edge};
 pub use survival::check_crash;
 pub use toy::{Fault, Toy};

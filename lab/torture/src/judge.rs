@@ -12,7 +12,7 @@ use crate::subject::Subject;
 /// Operations that a recovered structure must go on with.
 const STEPS: u64 = 50;
 
-/// Who is told of what was judged right: see [`Oracle::judged`].
+/// Gets what was judged right: see [`Oracle::judged`].
 pub(crate) type Judged<'j> = dyn Fn(u64, Option<&[u8]>, u64) -> bool + Sync + 'j;
 
 /// The oracle of a recording.

@@ -1,6 +1,7 @@
 //! The store under torture: transactions, keyspaces, snapshots, rollback, recovery.
 
-pub(crate) mod model;
+mod model;
+mod op;
 mod optimistic;
 mod scripts;
 
@@ -12,7 +13,8 @@ use tembo_sim::Random;
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, stored};
 use crate::subject::{Script, Subject};
-use model::{Op, Runner, State, maintain};
+pub(crate) use model::{Runner, State, maintain};
+pub(crate) use op::{Op, random_op};
 
 const SIZE: u64 = 256 << 10;
 
@@ -99,7 +101,7 @@ impl Subject for Kv {
     }
 
     fn random_op(&self, random: &mut Random) -> Op {
-        model::random_op(random)
+        op::random_op(random)
     }
 
     fn alphabet(&self) -> Vec<Op> {

@@ -19,7 +19,7 @@ pub struct Effort<'a> {
 }
 
 impl Effort<'_> {
-    /// From that seed on, so many images, and nobody is told meanwhile.
+    /// From that seed on, so many images, without progress.
     pub fn of(seed: u64, images_max: u64) -> Effort<'static> {
         Effort { seed, images_max, workload: None, progress: &|_| true }
     }

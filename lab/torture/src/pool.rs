@@ -243,7 +243,7 @@ impl Subject for Pools {
     fn scripts(&self) -> Vec<Script<Op>> {
         let put = Op::Put;
         let mut list = vec![Script::new("making", 0, vec![put(0, 64), put(1, 9000)])];
-        // What one thread raised and fenced holds for all, whoever fences next.
+        // What one thread raised and fenced holds for all, whichever fences next.
         let ops = vec![Op::Refuse(3000), Op::PutElsewhere(1, 3000), Op::PutElsewhere(2, 600)];
         list.push(Script::new("elsewhere", 1, ops));
         for start in 1..4 {
@@ -252,7 +252,7 @@ impl Subject for Pools {
             let ops = vec![put(3, 30_000), put(2, 20_000), Op::Sweep, put(1, 9000)];
             let name = format!("interrupted-growth-{start}");
             list.push(Script { leads, ..Script::new(name, start, ops) });
-            // Opened after an object that nobody got to know.
+            // Opened after an object that was never published.
             let leads = vec![(vec![put(1, 1500)], Some("pool.alloc_into.publish"))];
             let ops = vec![put(3, 600), Op::Sweep, put(1, 1500), put(2, 600)];
             let name = format!("unpublished-{start}");

@@ -55,7 +55,7 @@ pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outco
     if effort.workload.is_none_or(|name| name == BEHIND)
         && let Err(what) = quietly(|| behind::look_behind(slip.as_ref()))
     {
-        violation = Some(told(effort, BEHIND, mutation, what));
+        violation = Some(described(effort, BEHIND, mutation, what));
     }
     let mut random = Random::new(effort.seed);
     let by_chance = (0..).map(|number| workload::random(&mut random, number));
@@ -78,7 +78,7 @@ pub(crate) fn explore(effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outco
             Ok(()) => {}
             Err(Stop::Enough) => break,
             Err(Stop::Wrong(what)) => {
-                violation = Some(told(effort, &workload.name, mutation, what));
+                violation = Some(described(effort, &workload.name, mutation, what));
                 break;
             }
         }
@@ -113,7 +113,7 @@ pub(crate) fn mutations() -> Vec<Mutation> {
     dropped.chain(LATE.iter().map(|(step, _)| mutation(step, Twist::Misplaced))).collect()
 }
 
-fn told(
+fn described(
     effort: &Effort<'_>,
     workload: &str,
     mutation: Option<&Mutation>,

@@ -19,7 +19,7 @@ use tembo_pool::{Geometry, PoolOptions};
 use tembo_sim::{Chooser, Point, Random, Rest, SimDisk};
 
 use crate::judge::{expect, quietly, text};
-use crate::kv::model::{Op, Runner, State, maintain, random_op};
+use crate::kv::{Op, Runner, State, maintain, random_op};
 use crate::seen::Seen;
 use crate::{Effort, Model, Outcome, Structure, Target, Violation, command};
 

@@ -8,7 +8,7 @@ use tembo_sim::Random;
 
 /// A structure, the operations on it, and the model that says what it must show.
 ///
-/// Errors are texts: they are for whoever reads the violation.
+/// Errors are texts: they stand in the report of a violation.
 pub(crate) trait Subject: Sync {
     /// Something that is done to it.
     type Op: Clone + Debug + Send + Sync;

@@ -1,18 +1,18 @@
 //! An index of either kind under torture, with the least that it needs of a store: a limit of
 //! versions, a word that commits them, two named versions, and the note of a rollback.
 
+mod harness;
 mod model;
 mod scripts;
-mod shelf;
 
 use tembo_index::IndexKind;
 use tembo_pmem::Region;
 use tembo_sim::Random;
 
 use crate::subject::{Script, Subject};
+pub(crate) use harness::Harness;
 pub(crate) use model::{Map, Write, key, value};
 use model::{Op, State};
-pub(crate) use shelf::Shelf;
 
 const SIZE: u64 = 128 << 10;
 /// With keys of 64 KiB.
@@ -36,7 +36,7 @@ pub(crate) enum Keys {
 impl Subject for Tree {
     type Op = Op;
     type State = State;
-    type Live = Shelf;
+    type Live = Harness;
 
     fn size(&self) -> (u64, u64) {
         let size = if self.keys == Keys::Short { SIZE } else { SIZE_FOR_LONGEST };
@@ -47,28 +47,34 @@ impl Subject for Tree {
         State::default()
     }
 
-    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Shelf, String> {
-        Shelf::make(self.kind, region, made)
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Harness, String> {
+        Harness::make(self.kind, region, made)
     }
 
-    fn open(&self, region: Region) -> Result<Option<Shelf>, String> {
-        Shelf::open(region)
+    fn open(&self, region: Region) -> Result<Option<Harness>, String> {
+        Harness::open(region)
     }
 
-    fn show(&self, shelf: &mut Shelf) -> Result<State, String> {
-        shelf.show()
+    fn show(&self, harness: &mut Harness) -> Result<State, String> {
+        harness.show()
     }
 
-    fn run(&self, shelf: &mut Shelf, state: &State, op: &Op, serial: u64) -> Result<State, String> {
-        shelf.run(state, op, serial)
+    fn run(
+        &self,
+        harness: &mut Harness,
+        state: &State,
+        op: &Op,
+        serial: u64,
+    ) -> Result<State, String> {
+        harness.run(state, op, serial)
     }
 
-    fn settle(&self, shelf: &mut Shelf) -> Result<(), String> {
-        shelf.recover()
+    fn settle(&self, harness: &mut Harness) -> Result<(), String> {
+        harness.recover()
     }
 
-    fn check(&self, shelf: &mut Shelf, state: &State) -> Result<(), String> {
-        shelf.check(state)
+    fn check(&self, harness: &mut Harness, state: &State) -> Result<(), String> {
+        harness.check(state)
     }
 
     fn recovery(&self) -> Vec<Op> {

@@ -1,6 +1,6 @@
 //! Golden scripts: each anomaly, step by step, in both isolations, over each store that we have.
 //!
-//! A script that tells something else than what happened is printed as it should read.
+//! A script that differs from what happened is printed as it should read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ fn scripts() -> Vec<PathBuf> {
     scripts
 }
 
-/// The scripts that tell something else than what happens over such a store, with what does.
+/// The scripts that differ from what happens over such a store, with what does happen.
 fn differing<D: Database>(make: impl Fn() -> D) -> Vec<(String, String)> {
     let run = |path: PathBuf| {
         let script = Script::read(&std::fs::read_to_string(&path).unwrap());
-        let told = script.run(&make).err()?;
-        Some((path.file_stem().unwrap().to_string_lossy().into_owned(), told))
+        let shown = script.run(&make).err()?;
+        Some((path.file_stem().unwrap().to_string_lossy().into_owned(), shown))
     };
     scripts().into_iter().filter_map(run).collect()
 }
 
 fn expect_all<D: Database>(make: impl Fn() -> D) {
     let differing = differing(make);
-    let told: Vec<String> =
-        differing.iter().map(|(name, told)| format!("--- {name}.script\n{told}")).collect();
-    assert!(differing.is_empty(), "{}", told.join("\n"));
+    let shown: Vec<String> =
+        differing.iter().map(|(name, shown)| format!("--- {name}.script\n{shown}")).collect();
+    assert!(differing.is_empty(), "{}", shown.join("\n"));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_store_keeps_to_the_scripts() {
 }
 
 #[test]
-fn a_store_that_does_not_validate_is_told_apart_by_the_scripts() {
+fn the_scripts_find_a_store_that_does_not_validate() {
     let of = |fault| -> Vec<String> {
         differing(|| Toy::new(Some(fault))).into_iter().map(|(name, _)| name).collect()
     };

@@ -9,7 +9,7 @@ use tembo_torture::bank::{Audit, Bank};
 const ACCOUNTS: u32 = 8;
 const TELLERS: u16 = 4;
 
-/// A bank after some transfers, and what each teller has told of last.
+/// A bank after some transfers, and the last transfer that each teller has reported.
 fn served() -> (Store, Vec<Option<u64>>) {
     let pool = PoolOptions { size: 4 << 20, ..Options::default().pool };
     let store = Store::volatile(&Options { pool, ..Options::default() }).unwrap();
@@ -24,11 +24,11 @@ fn served() -> (Store, Vec<Option<u64>>) {
 
 /// What the audit says after `falsify`.
 fn audited(falsify: impl FnOnce(&Store, &mut Vec<Option<u64>>)) -> Result<u64, String> {
-    let (store, mut told) = served();
-    falsify(&store, &mut told);
+    let (store, mut reported) = served();
+    falsify(&store, &mut reported);
     let bank = Bank::open(&store, ACCOUNTS).unwrap();
     let mut audit = Audit::new(ACCOUNTS, TELLERS);
-    audit.follow(&bank, &told)?;
+    audit.follow(&bank, &reported)?;
     audit.follow_again(&bank)?;
     Ok(audit.transfers())
 }
@@ -36,15 +36,15 @@ fn audited(falsify: impl FnOnce(&Store, &mut Vec<Option<u64>>)) -> Result<u64, S
 #[test]
 fn right_books_pass() {
     assert_eq!(audited(|_, _| {}), Ok(101 * u64::from(TELLERS)));
-    // One transfer of each teller may have been made without being told of.
-    assert!(audited(|_, told| told[1] = Some(99)).is_ok());
+    // One transfer of each teller may have been made without being reported.
+    assert!(audited(|_, reported| reported[1] = Some(99)).is_ok());
 }
 
 #[test]
 fn falsified_books_are_found() {
-    let lost = audited(|_, told| told[1] = Some(101)).unwrap_err();
+    let lost = audited(|_, reported| reported[1] = Some(101)).unwrap_err();
     assert!(lost.contains("teller 1 has acknowledged 102"), "{lost}");
-    let invented = audited(|_, told| told[1] = Some(98)).unwrap_err();
+    let invented = audited(|_, reported| reported[1] = Some(98)).unwrap_err();
     assert!(invented.contains("101 are there"), "{invented}");
     let keyspace = |store: &Store, name: &str| store.keyspace(name).unwrap();
     let missing = audited(|store, _| {

@@ -27,7 +27,7 @@ fn survives(structure: Structure, model: Model, usually: u64) {
     if let Some(violation) = outcome.violation {
         panic!("{}: {}\n{}", violation.workload, violation.what, violation.replay);
     }
-    // Where nothing is ever cached most crashes are in the middle of what nobody reads yet.
+    // Where nothing is ever cached most crashes are in the middle of what is not read yet.
     let distinct = if model == Model::Flush { usually / 20 } else { 30 };
     assert!(outcome.images >= usually && outcome.distinct >= distinct);
     assert!(outcome.steps.len() > 10);

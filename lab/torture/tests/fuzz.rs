@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tembo_torture::fuzz::{Campaign, Case, Kind, Tally, repair_log, repair_pool, seeds, whole};
 
-/// Where the seeds begin if nobody says otherwise.
+/// Where the seeds begin by default.
 const SEED: u64 = 20_261_121;
 
-/// The most memory that there was is told of the process, and so counts for every case that is under way: who
-/// may take much is alone.
+/// The peak of memory is known of the whole process, and so counts for every case that is under way: a case
+/// that may take much runs alone.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 fn offer(kind: Kind, cases: impl Iterator<Item = Case> + Send + 'static) -> Tally {

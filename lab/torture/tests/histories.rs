@@ -1,7 +1,7 @@
 //! The checkers, proven: each bug that is planted in a store is caught, and without bugs nothing is; and histories
 //! of the store itself, in both isolations.
 //!
-//! `TEMBO_HISTORY_SEED` is where chance begins; a failure tells it.
+//! `TEMBO_HISTORY_SEED` is where chance begins; a failure prints it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,10 +26,10 @@ fn plan(isolation: Isolation, seed: u64) -> Plan {
 fn run(fault: Option<Fault>, plan: &Plan) -> Result<Checked, Broken> {
     let history = plan.run(&Toy::new(fault), &|_| {}).unwrap();
     judge(&history, plan.isolation).inspect_err(|broken| {
-        let story = broken.tell(&history);
-        assert!(story.lines().count() > 1, "{story}");
+        let text = broken.report(&history);
+        assert!(text.lines().count() > 1, "{text}");
         if fault.is_none() {
-            println!("seed {}: {story}", plan.seed);
+            println!("seed {}: {text}", plan.seed);
         }
     })
 }
@@ -107,7 +107,7 @@ fn crash(fault: Option<Fault>, seed: u64) -> Result<(), Broken> {
         assert!(fault.is_some(), "it has never crashed");
         return Ok(());
     };
-    check_crash(&history, left).inspect_err(|broken| assert!(!broken.tell(&history).is_empty()))
+    check_crash(&history, left).inspect_err(|broken| assert!(!broken.report(&history).is_empty()))
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn history(transactions: &[(u64, u64, &[Action])]) -> History {
 }
 
 #[test]
-fn forbidden_histories_are_told_apart() {
+fn each_forbidden_history_is_reported_for_what_it_is() {
     let put = |key, value| Action::Put { key, value };
     let get = |key, value| Action::Get { key, value };
     let skew = history(&[(0, 1, &[put(0, 1), put(1, 2)]), (0, 0, &[get(0, 1), get(1, 0)])]);
@@ -241,7 +241,7 @@ fn forbidden_histories_are_told_apart() {
 }
 
 #[test]
-fn what_a_crash_may_not_leave_is_told_apart() {
+fn what_a_crash_may_not_leave_is_reported_for_what_it_is() {
     let put = |key, value| Action::Put { key, value };
     let get = |key, value| Action::Get { key, value };
     let mut crashed = history(&[
@@ -277,7 +277,7 @@ fn single_operations_of_the_store_are_linearisable() {
         let store = store(index);
         let calls = plan.run_calls(&Stored::new(&store, "history").unwrap(), &|_| {}).unwrap();
         let judged = check_registers(&calls);
-        judged.unwrap_or_else(|broken| panic!("{index:?}: {}", broken.tell(&History::default())));
+        judged.unwrap_or_else(|broken| panic!("{index:?}: {}", broken.report(&History::default())));
     }
 }
 
@@ -293,8 +293,8 @@ fn histories_of_the_store_keep_its_promises() {
         let store = store(index);
         let history = plan.run(&Stored::new(&store, "history").unwrap(), &|_| {}).unwrap();
         let checked = judge(&history, isolation);
-        let told = |broken: Broken| panic!("{index:?}, {isolation}: {}", broken.tell(&history));
-        let checked = checked.unwrap_or_else(told);
+        let report = |broken: Broken| panic!("{index:?}, {isolation}: {}", broken.report(&history));
+        let checked = checked.unwrap_or_else(report);
         assert!(checked.operations >= 50_000, "{checked:?}");
         assert!(checked.conflicts > 100 && checked.overlapping > 100, "{checked:?}");
     }

@@ -56,7 +56,7 @@ fn shown(disk: &SimDisk, index: IndexKind) -> Vec<(Key, Value)> {
     transaction.range(0, Key::MAX, false, usize::MAX).unwrap()
 }
 
-/// Nothing that could still be lost leaves the process, not by who only reads either.
+/// Nothing that could still be lost leaves the process, not through a reader either.
 #[test]
 fn what_a_strict_transaction_has_read_is_durable() {
     let disk = SimDisk::default();
@@ -129,7 +129,7 @@ fn a_power_loss_leaves_what_lanes_have_acknowledged() {
 }
 
 #[test]
-fn a_power_loss_leaves_what_the_threads_were_told() {
+fn a_power_loss_leaves_what_was_acknowledged() {
     for index in IndexKind::ALL {
         for seed in 0..SEEDS {
             let isolation = Isolation::ALL[seed as usize % 2];
@@ -143,12 +143,12 @@ fn a_power_loss_leaves_what_the_threads_were_told() {
                     _ => Rest::Random(Random::new(random.number())),
                 };
                 let disk = point.snapshot.after_power_loss(Chooser::new(rest));
-                // Who was called later is not there: that is one of the ways not to have ended.
+                // A transaction that was called later is not there: that is one of the ways not to have ended.
                 let history = history.clone().until((point.mark, u64::MAX));
                 let judged = check_crash(&history, &shown(&disk, index));
                 judged.unwrap_or_else(|broken| {
                     let step = point.step;
-                    panic!("{index:?}, seed {seed}, {step}: {}", broken.tell(&history))
+                    panic!("{index:?}, seed {seed}, {step}: {}", broken.report(&history))
                 });
             }
         }

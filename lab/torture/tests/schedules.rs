@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use schedules::turns::performances;
 use tembo_sim::Bounds;
-use tembo_torture::threads::{Call, Cast, Performance, Plan, Sight};
+use tembo_torture::threads::{Call, Cast, Execution, Plan, Sight};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
@@ -34,17 +34,17 @@ fn hold(cast: Cast, plans: u64) {
     for seed in first..first + plans * number("TEMBO_SCHEDULES", 1) {
         let plan = Plan::random(cast, seed);
         println!("seed {seed}: {plan:?}");
-        for (index, performance) in performances(&plan, seed).into_iter().enumerate() {
-            let holds = |performance: &Performance| {
-                performance.judge()?;
-                if index % 4 == seed as usize % 4 { performance.crash(bounds(seed)) } else { Ok(0) }
+        for (index, execution) in performances(&plan, seed).into_iter().enumerate() {
+            let holds = |execution: &Execution| {
+                execution.judge()?;
+                if index % 4 == seed as usize % 4 { execution.crash(bounds(seed)) } else { Ok(0) }
             };
-            let performance = performance.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
-            images += holds(&performance).unwrap_or_else(|what| {
+            let execution = execution.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            images += holds(&execution).unwrap_or_else(|what| {
                 panic!("seed {seed}, schedule {index}, {:?}: {what}", plan.threads)
             });
-            schedules.insert((seed, performance.schedule()));
-            overlapping += u64::from(performance.overlaps());
+            schedules.insert((seed, execution.schedule()));
+            overlapping += u64::from(execution.overlaps());
         }
     }
     let found = schedules.len() as u64;
@@ -76,10 +76,10 @@ fn a_store() {
 /// Every schedule of a few of a plan, one in some as crashes leave it.
 fn hold_plan(plan: &Plan) {
     for seed in 0..40 * number("TEMBO_SCHEDULES", 1) {
-        for (index, performance) in performances(plan, seed).into_iter().enumerate() {
-            let performance = performance.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
-            let crash = if index == 0 { performance.crash(bounds(seed)) } else { Ok(0) };
-            let holds = performance.judge().and(crash);
+        for (index, execution) in performances(plan, seed).into_iter().enumerate() {
+            let execution = execution.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            let crash = if index == 0 { execution.crash(bounds(seed)) } else { Ok(0) };
+            let holds = execution.judge().and(crash);
             holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
         }
     }
@@ -87,14 +87,14 @@ fn hold_plan(plan: &Plan) {
 
 #[test]
 fn lanes_of_a_store_make_visible_what_is_fenced() {
-    // Keys of two leaves, so that neither waits for the other's lock, and who looks at both.
+    // Keys of two leaves, so that neither waits for the other's lock, and a thread that reads both.
     let put = |key| vec![Call::Put(key, 8), Call::Put(key, 8)];
     let look = vec![Call::View(0, 118), Call::View(118, 0)];
     hold_plan(&Plan { cast: Cast::Store, keys: 60, threads: vec![put(0), put(118), look] });
 }
 
 #[test]
-fn who_finds_nothing_to_remove_finds_nothing_to_read() {
+fn a_remove_that_finds_nothing_is_followed_by_a_read_that_finds_nothing() {
     // While something of before the removal is under way.
     let threads = vec![
         vec![Call::Put(118, 8), Call::Put(118, 8)],
@@ -114,14 +114,14 @@ fn transactions_that_come_at_a_time_commit_together_and_as_if_in_a_row() {
     let plan = Plan { cast: Cast::Store, keys: 6, threads };
     let (mut together, mut refused, mut images) = (0, 0, 0);
     for seed in 0..20 * number("TEMBO_SCHEDULES", 1) {
-        for (index, performance) in performances(&plan, seed).into_iter().enumerate() {
-            let performance = performance.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
-            let crash = if index == 0 { performance.crash(bounds(seed)) } else { Ok(0) };
-            let holds = performance.judge().and(crash);
+        for (index, execution) in performances(&plan, seed).into_iter().enumerate() {
+            let execution = execution.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            let crash = if index == 0 { execution.crash(bounds(seed)) } else { Ok(0) };
+            let holds = execution.judge().and(crash);
             images += holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
-            let committed = 4 - performance.refused();
-            together += u64::from(performance.count("kv.commit.word") < committed);
-            refused += performance.refused();
+            let committed = 4 - execution.refused();
+            together += u64::from(execution.count("kv.commit.word") < committed);
+            refused += execution.refused();
         }
     }
     println!("{together} schedules with a batch, {refused} transactions refused, {images} images");
@@ -134,15 +134,15 @@ fn one_writer_of_groups_and_readers() {
 }
 
 /// What is wrong first, of the schedules of a few plans, with a bug planted.
-fn missed(plans: &[Plan], plant: impl Fn(&mut Performance) -> bool) -> Option<String> {
+fn missed(plans: &[Plan], plant: impl Fn(&mut Execution) -> bool) -> Option<String> {
     for (seed, plan) in plans.iter().enumerate() {
-        for performance in performances(plan, seed as u64) {
-            let mut performance = performance.unwrap();
-            performance.judge().unwrap();
-            if !plant(&mut performance) {
+        for execution in performances(plan, seed as u64) {
+            let mut execution = execution.unwrap();
+            execution.judge().unwrap();
+            if !plant(&mut execution) {
                 continue;
             }
-            if let Err(what) = performance.crash(bounds(1)) {
+            if let Err(what) = execution.crash(bounds(1)) {
                 return Some(what);
             }
         }
@@ -157,7 +157,7 @@ fn a_fence_is_missed_though_another_thread_fences() {
     let plan = Plan { cast: Cast::Writers, keys: 4, threads: vec![put(1), put(3)] };
     let plans = [plan];
     assert_eq!(missed(&plans, |_| true), None);
-    let what = missed(&plans, |performance| performance.leave_out("nvtree.usual.fence"));
+    let what = missed(&plans, |execution| execution.leave_out("nvtree.usual.fence"));
     assert!(what.unwrap().contains("no order of the calls explains it"));
 }
 

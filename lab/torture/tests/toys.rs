@@ -46,7 +46,7 @@ fn push(region: &Region, value: u64, fault: Fault) {
     set(region, TAKEN, get(region, TAKEN) + 1);
     region.flush("toy.taken.flush", TAKEN, 8);
     if fault == Fault::LeaksOnSplit {
-        // Handed out for good, whether or not somebody gets to know it.
+        // Handed out for good, whether or not it is published.
         region.fence("toy.taken.fence");
     }
     set(region, node, value);

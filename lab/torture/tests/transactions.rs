@@ -1,4 +1,4 @@
-//! Crashes of transactions that lock nobody out: batches, and what is made in place before its commit.
+//! Crashes of optimistic transactions: batches, and what is made in place before its commit.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use tembo_torture::{Effort, Model, Mutation, Outcome, Structure, Target, Twist, explore};

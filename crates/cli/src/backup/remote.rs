@@ -1,6 +1,7 @@
 //! `tembo backup --server`: the server writes, this process asks and watches.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tembo_server::{Answer, Client};
 
-use super::{Args, Saved};
+use super::saved::Saved;
 use crate::exit::{Exit, refuse};
 use crate::{password, progress, signals};
 
@@ -19,18 +20,27 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const COMMAND: &[u8] = b"TEMBO.BACKUP";
 
+/// What the server is asked for.
+pub(super) struct Request<'a> {
+    /// The name of the file, in the server's folder.
+    pub(super) out: &'a Path,
+    pub(super) requirepass_file: Option<&'a Path>,
+    pub(super) since: Option<&'a str>,
+    pub(super) keep: Option<&'a str>,
+}
+
 /// Has the server write the backup, and waits for its end.
-pub(super) fn save(args: &Args, server: &str) -> anyhow::Result<Saved> {
-    let Some(name) = args.out.to_str() else {
+pub(super) fn save(server: &str, request: &Request<'_>) -> anyhow::Result<Saved> {
+    let Some(name) = request.out.to_str() else {
         return refuse(Exit::Usage, "the name of a backup is no text");
     };
     let cancelled = signals::stopped().context("watching signals")?;
     let mut server = Server::connect(server)?;
-    if let Some(password) = password::read(args.requirepass_file.as_deref())? {
+    if let Some(password) = password::read(request.requirepass_file)? {
         server.call(&[b"AUTH", password.as_bytes()])?;
     }
     let mut words = vec![COMMAND, b"START", name.as_bytes()];
-    for (option, value) in [(&b"SINCE"[..], &args.since), (b"KEEP", &args.keep)] {
+    for (option, value) in [(&b"SINCE"[..], request.since), (b"KEEP", request.keep)] {
         words.extend(value.iter().flat_map(|value| [option, value.as_bytes()]));
     }
     server.call(&words)?;
@@ -56,7 +66,7 @@ pub(super) fn save(args: &Args, server: &str) -> anyhow::Result<Saved> {
 fn ended(name: &str, status: &Answer) -> anyhow::Result<Saved> {
     let state = text(status, "state")?;
     if text(status, "name")? != name {
-        return refuse(Exit::Other, "somebody else has begun another backup since");
+        return refuse(Exit::Other, "another backup has begun since");
     }
     match state.as_str() {
         "done" => Ok(Saved {
@@ -72,7 +82,7 @@ fn ended(name: &str, status: &Answer) -> anyhow::Result<Saved> {
 }
 
 fn text(status: &Answer, name: &str) -> anyhow::Result<String> {
-    status.field(name).with_context(|| format!("the server does not tell of `{name}`"))
+    status.field(name).with_context(|| format!("the server does not report `{name}`"))
 }
 
 fn number(status: &Answer, name: &str) -> anyhow::Result<u64> {

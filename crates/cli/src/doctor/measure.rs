@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tembo_pmem::{Error, HEADER_SIZE, LINE, Region};
 
-use super::Trial;
+use super::trial::Trial;
 
 const PERSISTS: u64 = 200_000;
 const PAGE: usize = 4096;
@@ -34,7 +34,7 @@ pub(super) fn persist_ns(region: &Region) -> Result<f64, Error> {
 /// Median of overwriting a page of a file and syncing it; None if the file system cannot sync.
 pub(super) fn fdatasync_us(folder: &Path) -> io::Result<Option<f64>> {
     let trial = Trial::new(folder);
-    let file = OpenOptions::new().write(true).create_new(true).open(&trial.path)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(trial.path())?;
     file.write_all_at(&vec![1; PAGE * FILE_PAGES as usize], 0)?;
     if file.sync_all().is_err() {
         return Ok(None);

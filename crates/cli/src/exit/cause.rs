@@ -7,7 +7,8 @@ use tembo_pmem as pmem;
 use tembo_pool as pool;
 use tembo_server as server;
 
-use super::{Exit, Refusal};
+use super::code::Exit;
+use super::refusal::Refusal;
 
 /// The exit code that stands for one cause of an error, if one does.
 pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {

@@ -13,11 +13,11 @@ const UNPROTECTED: i32 = 18;
 const ADDRESS_IN_USE: i32 = 19;
 const POOL_MISSING: i32 = 20;
 
-/// Debian's `nobody`.
-const NOBODY: u32 = 65534;
+/// Debian's user `nobody`, which owns no file.
+const OTHER_USER: u32 = 65534;
 
 #[test]
-fn a_second_process_is_told_who_holds_the_pool() {
+fn the_error_of_a_second_process_names_the_one_that_holds_the_pool() {
     let folder = Folder::logged();
     let server = folder.filled(10);
     let pool = folder.pool();
@@ -43,7 +43,7 @@ fn a_directory_that_may_not_be_written_to() {
     if rustix::process::geteuid().is_root() {
         let binary = folder.path().join("tembo");
         std::fs::copy(env!("CARGO_BIN_EXE_tembo"), &binary).unwrap();
-        (setup.binary, setup.user) = (binary, Some(NOBODY));
+        (setup.binary, setup.user) = (binary, Some(OTHER_USER));
     }
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
     let status = setup.try_start().unwrap_err();
@@ -60,7 +60,7 @@ fn a_pool_that_may_not_be_read() {
     if rustix::process::geteuid().is_root() {
         let binary = folder.path().join("tembo");
         std::fs::copy(env!("CARGO_BIN_EXE_tembo"), &binary).unwrap();
-        (setup.binary, setup.user) = (binary, Some(NOBODY));
+        (setup.binary, setup.user) = (binary, Some(OTHER_USER));
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     }
     std::fs::set_permissions(folder.pool(), Permissions::from_mode(0o000)).unwrap();

@@ -40,7 +40,7 @@ fn a_backup_and_what_follows_it_make_the_pool_again() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_by_exit_codes() {
+fn what_cannot_be_done_has_an_exit_code() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = |name: &str| folder.path().join(name);
     let (pool, other, whole, part) = (file("a.pool"), file("b.pool"), file("whole"), file("part"));

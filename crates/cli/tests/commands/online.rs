@@ -197,7 +197,7 @@ fn one_backup_at_a_time_and_a_cancelled_one_leaves_nothing() {
 }
 
 #[test]
-fn what_a_server_refuses_is_told_by_exit_codes() {
+fn what_a_server_refuses_has_an_exit_code() {
     let place = Place::new();
     let password = place.file("password");
     std::fs::write(&password, "secret\n").unwrap();
@@ -231,7 +231,7 @@ fn what_a_server_refuses_is_told_by_exit_codes() {
     let address = without.address.to_string();
     assert_eq!(run(&["backup", "--server", &address, "a.pool", "whole"]).status.code(), Some(2));
     assert!(without.stop().success());
-    // Where nobody listens: the port of a server that has stopped may be another's by now.
+    // A port without a listener: that of the stopped server may be another's by now.
     assert_eq!(run(&["backup", "--server", "127.0.0.1:1", "whole"]).status.code(), Some(33));
 }
 

@@ -93,7 +93,7 @@ impl Model {
         format!("c{}:{key}", self.id).into_bytes()
     }
 
-    /// Says who wrote it and when, and fills the rest with what only it can have.
+    /// Names the connection and the sequence number that wrote it; the rest is filled from both.
     fn value(&self, sequence: u64, size: u64) -> Vec<u8> {
         let mut value = format!("{}:{sequence}:{size}:", self.id).into_bytes();
         let mut random = Random::new(self.id << 48 ^ sequence);

@@ -1,4 +1,4 @@
-//! What clients of a server are told, on connections of their own, judged by linearisability.
+//! The answers of a server to clients on connections of their own, judged by linearisability.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 fn judge(calls: &Calls) {
     let judged = check_registers(calls);
-    judged.unwrap_or_else(|broken| panic!("{}", broken.tell(&History::default())));
+    judged.unwrap_or_else(|broken| panic!("{}", broken.report(&History::default())));
 }
 
 fn setup(folder: &Path, words: &[&str]) -> Setup {
@@ -30,7 +30,7 @@ fn setup(folder: &Path, words: &[&str]) -> Setup {
 }
 
 #[test]
-fn what_clients_of_a_server_are_told_is_linearisable() {
+fn the_answers_of_a_server_are_linearisable() {
     for words in [&["--domain", "volatile"][..], &["--sync", "os", "--index", "cdds"]] {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let server = setup(folder.path(), words).start();
@@ -42,7 +42,8 @@ fn what_clients_of_a_server_are_told_is_linearisable() {
     }
 }
 
-/// An address of this machine that no other test listens at: while a server is gone, nobody takes its port.
+/// An address of this machine that no other test listens at: while a server is down, no other process takes its
+/// port.
 fn own_address() -> String {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
@@ -60,12 +61,12 @@ fn run_and_kill(mut setup: Setup, kills: u64, meanwhile: impl Fn(&Setup)) -> Cal
     let advance = |count| {
         done.fetch_max(count, Ordering::Relaxed);
         // Half way to the kill after it, a kill that is late is waited for.
-        let is_ahead = || {
+        let is_early = || {
             let killed = killed.load(Ordering::Relaxed);
             killed < kills && count > PLAN.operations * (2 * killed + 3) / (2 * (kills + 1))
         };
         let began = Instant::now();
-        while is_ahead() && began.elapsed() < ABSENCE {
+        while is_early() && began.elapsed() < ABSENCE {
             sleep(PAUSE);
         }
     };
@@ -90,7 +91,7 @@ fn run_and_kill(mut setup: Setup, kills: u64, meanwhile: impl Fn(&Setup)) -> Cal
 
 /// What the system has survives the process: that is enough here, and lets more be done in the time.
 #[test]
-fn what_clients_were_told_survives_and_what_they_were_not_told_is_settled() {
+fn answered_calls_survive_and_unanswered_ones_are_settled() {
     for words in [&["--sync", "os"][..], &["--sync", "os", "--index", "cdds"]] {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let calls = run_and_kill(setup(folder.path(), words), 5, |_| ());

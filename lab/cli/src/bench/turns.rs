@@ -18,7 +18,7 @@ impl Turns {
         Ok(Turns { bar: progress::turns(count), stopped: signals::stopped()? })
     }
 
-    /// Counts one more and shows what it is; false: somebody asks for an end.
+    /// Counts one more and shows what it is; false: a signal asks for an end.
     pub(super) fn begin(&self, what: &str) -> bool {
         self.begin_at(self.bar.position() + 1, what.to_owned())
     }

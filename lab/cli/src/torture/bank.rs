@@ -110,7 +110,7 @@ fn serve(args: &Args, pool: &Path) -> anyhow::Result<Exit> {
     let store = args.store.open(pool)?;
     let bank = Bank::open(&store, args.accounts)?;
     bank.serve(args.threads, args.seed, &|teller, number| {
-        // One write a line. It fails when nobody listens any more.
+        // One write a line. It fails when the pipe is closed.
         let line = format!("{teller} {number}\n");
         std::io::stdout().lock().write_all(line.as_bytes()).is_ok()
     })?;
@@ -141,9 +141,9 @@ impl<'a> Rounds<'a> {
         self.look(|audit, bank| audit.follow(bank, &vec![None; usize::from(args.threads)]))?;
         let bar = progress::operations(args.transfers);
         while self.kills < args.kills || self.acknowledged < args.transfers {
-            let told = self.round()?;
+            let reported = self.round()?;
             self.kills += 1;
-            self.look(|audit, bank| audit.follow(bank, &told))?;
+            self.look(|audit, bank| audit.follow(bank, &reported))?;
             bar.set_position(self.acknowledged);
         }
         bar.finish_and_clear();
@@ -151,7 +151,7 @@ impl<'a> Rounds<'a> {
         self.look(|audit, bank| audit.follow_again(bank))?;
         let found = args.store.open(&self.pool)?.check()?;
         if found.leaked > 0 {
-            bail!("{} objects are reachable by nobody", found.leaked);
+            bail!("{} objects are unreachable", found.leaked);
         }
         self.object_bytes = found.account.object_bytes;
         Ok(())
@@ -167,7 +167,7 @@ impl<'a> Rounds<'a> {
         audit(&mut self.audit, &bank).map_err(anyhow::Error::msg)
     }
 
-    /// One life of the process; what each teller has told of last.
+    /// One life of the process; the last transfer that each teller has reported.
     fn round(&mut self) -> anyhow::Result<Vec<Option<u64>>> {
         let mut process = self.spawn()?;
         let output = process.stdout.take().context("the process has no output")?;
@@ -182,7 +182,7 @@ impl<'a> Rounds<'a> {
         let pause = Duration::from_micros(self.random.number() % 1000);
         let (reached, wait) = mpsc::channel();
         let killer = thread::spawn(move || kill(process, &wait, patience, pause));
-        let told = self.listen(output, goal, &reached);
+        let reported = self.listen(output, goal, &reached);
         drop(reached);
         let status = match killer.join() {
             Ok(status) => status?,
@@ -191,7 +191,7 @@ impl<'a> Rounds<'a> {
         if status.signal() != Some(SIGKILL) {
             bail!("the process that was to be killed ended with {status}");
         }
-        told
+        reported
     }
 
     /// Another process of this binary, with the same words.
@@ -203,43 +203,43 @@ impl<'a> Rounds<'a> {
         command.spawn().with_context(|| format!("starting {command:?}"))
     }
 
-    /// Reads what the tellers say until the end, and tells when there were `goal` transfers.
+    /// Reads what the tellers report until the end, and signals when there were `goal` transfers.
     fn listen(
         &mut self,
         output: impl Read,
         goal: u64,
         reached: &Sender<()>,
     ) -> anyhow::Result<Vec<Option<u64>>> {
-        let mut told = vec![None; usize::from(self.args.threads)];
+        let mut reported = vec![None; usize::from(self.args.threads)];
         let (mut output, mut line, mut count) = (BufReader::new(output), String::new(), 0);
         // A line without an end was cut off by the kill.
         while output.read_line(&mut line)? > 0 && line.ends_with('\n') {
             let (teller, number) =
                 line.trim_end().split_once(' ').context("a line of two words")?;
             let (teller, number): (usize, u64) = (teller.parse()?, number.parse()?);
-            *told.get_mut(teller).context("a teller that there is not")? = Some(number);
+            *reported.get_mut(teller).context("a teller that there is not")? = Some(number);
             (count, self.acknowledged) = (count + 1, self.acknowledged + 1);
             if count == goal {
-                // The process has ended by itself if nobody waits any more.
+                // The process has ended by itself if the channel is closed.
                 let _ = reached.send(());
             }
             line.clear();
         }
-        Ok(told)
+        Ok(reported)
     }
 }
 
-/// Kills the process, a little after it was told to, or when its time has passed.
+/// Kills the process, a little after the signal to do so, or when its time has passed.
 fn kill(
     mut process: Child,
-    told: &Receiver<()>,
+    reported: &Receiver<()>,
     patience: Duration,
     pause: Duration,
 ) -> std::io::Result<ExitStatus> {
-    if told.recv_timeout(patience).is_ok() {
+    if reported.recv_timeout(patience).is_ok() {
         thread::sleep(pause);
     }
-    // One that has ended by itself is told apart by its status.
+    // One that has ended by itself has another status.
     let _ = process.kill();
     process.wait()
 }

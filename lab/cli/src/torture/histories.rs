@@ -88,7 +88,7 @@ impl Judged {
         lines.add("judged in", format!("{:.1} s", self.judge_seconds));
         match &self.violation {
             None => lines.add("result", "no violation"),
-            Some(story) => lines.add("VIOLATION", story),
+            Some(violation) => lines.add("VIOLATION", violation),
         }
         lines
     }
@@ -144,17 +144,17 @@ enum Recorded {
 }
 
 impl Recorded {
-    /// What there was to judge, and the story of what is wrong with it.
+    /// What there was to judge, and the report of what is wrong with it.
     fn judge(&self, isolation: Isolation) -> (Checked, Option<String>) {
         match self {
             Recorded::Calls(calls) => {
                 let checked = Checked { operations: calls.len() as u64, ..Checked::default() };
                 let broken = check_registers(calls).err();
-                (checked, broken.map(|broken| broken.tell(&History::default())))
+                (checked, broken.map(|broken| broken.report(&History::default())))
             }
             Recorded::History(history) => {
                 let broken = history::judge(history, isolation).err();
-                (Checked::of(history), broken.map(|broken| broken.tell(history)))
+                (Checked::of(history), broken.map(|broken| broken.report(history)))
             }
         }
     }

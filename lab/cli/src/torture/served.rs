@@ -108,7 +108,8 @@ fn run_and_kill(
     })
 }
 
-/// An address of this machine for this process alone: while its server is gone, nobody takes the port.
+/// An address of this machine for this process alone: while its server is down, no other process takes the
+/// port.
 fn own_address() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 1 + high % 63, middle, low.max(1))

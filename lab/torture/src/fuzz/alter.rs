@@ -5,21 +5,9 @@ use tembo_sim::Random;
 
 use super::base::{closed, crashed, crashed_log};
 use super::format::{LABEL, RING, ROOTS_END, SLOT_SIZE, SLOTS, put, word};
+use super::kind::Kind;
 use super::repair::{repair_log, repair_pool};
 use super::talk;
-
-/// What bytes are offered as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A pool.
-    Pool,
-    /// A pool that a server serves.
-    Served,
-    /// The redo log of a pool that was in use.
-    Log,
-    /// What a client sends.
-    Resp,
-}
 
 /// What the case of that seed is made from; a client's words are made from nothing.
 pub fn input(kind: Kind, seed: u64) -> Option<Vec<u8>> {

@@ -3,13 +3,12 @@
 use std::io;
 use std::path::Path;
 
-use tembo_kv::{IndexKind, Options, Progress, Store};
-use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
-use tembo_pool::{Geometry, PoolOptions};
+use tembo_kv::{IndexKind, Progress, Store};
 
-use super::Kind;
 use super::fill::fill;
 use super::format::{LOG_IDENTITIES, POOL_IDENTITY};
+use super::kind::Kind;
+use super::options::{LOG_FILE_SIZE, POOL_SIZE, options};
 
 /// Inputs of the corpus, without the zeroes at their ends.
 struct Stock {
@@ -83,28 +82,6 @@ pub fn whole(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.resize(size.max(bytes.len()), 0);
     bytes
-}
-
-/// Bytes in a pool of the corpus.
-pub(super) const POOL_SIZE: u64 = 96 << 10;
-/// A ring in which the largest operation finds room.
-const LOG_SIZE: u64 = 1 << 20;
-/// Bytes in a log of the corpus.
-const LOG_FILE_SIZE: u64 = LOG_SIZE + 4096;
-
-/// Small nodes, no threads; grows to twice its size.
-pub(super) fn options() -> Options {
-    let region = RegionOptions {
-        domain: DomainRequest::Logged,
-        sync: SyncPolicy::Os,
-        size_max: 2 * POOL_SIZE,
-        log_size: LOG_SIZE,
-        background: false,
-        ..RegionOptions::default()
-    };
-    let pool =
-        PoolOptions { size: POOL_SIZE, region, geometry: Geometry::TINY, ..PoolOptions::default() };
-    Options { pool, background: false, ..Options::default() }
 }
 
 /// Writes the inputs that [`Campaign`](super::Campaign) changes into the folder `corpus`.

@@ -76,11 +76,11 @@ impl Campaign {
     /// # Errors
     /// Of making the face.
     pub fn run(self, cases: impl Iterator<Item = Case> + Send + 'static) -> io::Result<Tally> {
-        // Without a buffer: the thread ends when nobody listens any more.
+        // Without a buffer: the thread ends when the channel is closed.
         let (sender, receiver) = sync_channel(0);
         let work = move || match face(self.kind) {
             Ok(mut face) => self.offer_all(face.as_mut(), cases, &sender),
-            // Nobody listens when the campaign has ended.
+            // The channel is closed when the campaign has ended.
             Err(error) => drop(sender.send(Event::Failed(error))),
         };
         let thread = std::thread::Builder::new().name("fuzz".into()).spawn(work)?;
@@ -131,7 +131,7 @@ impl Campaign {
                 return;
             }
         }
-        // Nobody listens when the campaign has ended for another reason.
+        // The channel is closed if the campaign has ended for another reason.
         let _ = sender.send(Event::Done);
     }
 }

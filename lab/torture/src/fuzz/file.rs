@@ -8,7 +8,8 @@ use tembo_kv::{Direction, Durability, Error, Keyspace, Options, Progress, Snapsh
 use tembo_pmem::DomainRequest;
 use tembo_pool::Pool;
 
-use super::base::{log_of, options, pool_of};
+use super::base::{log_of, pool_of};
+use super::options::options;
 use super::{Face, Fate, Kind};
 
 /// A folder in which bytes are offered.

@@ -6,7 +6,7 @@ use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store}
 use tembo_server::format::{Header, data_keyspace, encode_expiry_entry, expiry_keyspace};
 use tembo_sim::Random;
 
-use super::base::options;
+use super::options::options;
 
 /// Milliseconds since 1970, long ago.
 const LONG_AGO_MS: u64 = 1_000;

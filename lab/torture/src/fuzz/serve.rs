@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind};
 
 use tembo_kv::Store;
 
-use super::base::options;
-use super::talk::running::{End, Running, converse};
+use super::options::options;
+use super::talk::{End, Running, converse};
 use super::{Face, Fate, FileFace};
 
 /// What is asked of every pool: everything that it holds, and some changes.

@@ -1,6 +1,6 @@
 //! Bytes as what a client sends, to a server over a store in memory.
 
-pub(super) mod running;
+mod running;
 mod words;
 
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use tembo_kv::{Options, PoolOptions, RegionOptions, Store};
 
 use super::{Face, Fate};
-use running::{End, Running, converse};
+pub(super) use running::{End, Running, converse};
 pub(super) use words::case;
 
 /// Bytes of the store in memory.

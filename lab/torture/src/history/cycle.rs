@@ -6,24 +6,24 @@
 //! is needed; Cerone and Gotsman, JACM 2018, that it suffices): lost updates, read skew and long forks
 //! are cycles without such a pair, write skew is one with it. This does not trust the snapshots'
 //! versions, only the order of each key's versions, and so it is a second opinion to
-//! [`check_snapshots`](super::check_snapshots), and the one that tells the two levels apart.
+//! [`check_snapshots`](super::check_snapshots), and the one that separates the two levels.
 //!
 //! A key that was found absent may have been put and removed since: then two graphs explain the history, and one
 //! of them without a cycle is enough. (To mix both is not tried: a store validates all that a transaction
 //! has read at the same version.)
 //!
-//! **How.** A walk that never takes two *rw* edges in succession is a walk in a graph of twice the nodes:
+//! **How.** A path that never takes two *rw* edges in succession is a path in a graph of twice the nodes:
 //! each transaction is there once as reached by *rw*, and once as reached otherwise, and from the first
 //! no *rw* edge leads on. So one search for strong components (Tarjan 1972, with a stack of its own)
-//! decides both levels, in O(nodes + edges). What it finds is told by the shortest cycle of the smallest
+//! decides both levels, in O(nodes + edges). What it finds is reported as the shortest cycle of the smallest
 //! component, since that is the one a person understands.
 
 use std::collections::{HashMap, VecDeque};
 
+use super::broken::{Broken, Dependency, Edge};
 use super::database::Isolation;
 use super::graph::{Absence, Graph};
 use super::record::History;
-use super::story::{Broken, Dependency, Edge};
 
 /// From so many nodes of a component a shortest cycle is looked for.
 const STARTS: usize = 2000;
@@ -31,7 +31,7 @@ const STARTS: usize = 2000;
 /// Whether there is no cycle that the isolation level forbids.
 ///
 /// # Errors
-/// The shortest one found; or a read of what nobody committed.
+/// The shortest one found; or a read of what was never committed.
 pub fn check_cycles(history: &History, isolation: Isolation) -> Result<(), Broken> {
     let mut found = Vec::new();
     for absence in [Absence::AtSnapshot, Absence::AtCommit] {

@@ -5,7 +5,7 @@ use std::fmt;
 /// A key: a number, so that millions of them are short and dense.
 pub type Key = u32;
 
-/// A value: a number that nobody writes twice, or [`ABSENT`](super::ABSENT).
+/// A value: a number that is never written twice, or [`ABSENT`](super::ABSENT).
 pub type Value = u64;
 
 /// What transactions promise each other.
@@ -40,14 +40,14 @@ impl fmt::Display for Isolation {
 /// Why an operation did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody committed first: this key, in this version.
+    /// Another transaction committed first: this key, in this version.
     Conflict {
         /// The key.
         key: Key,
         /// The version that was committed first.
         version: u64,
     },
-    /// The store is gone: nobody knows whether a commit that was under way is there.
+    /// The store has crashed: whether a commit that was under way is there is unknown.
     Crashed,
     /// Something that never happens.
     Broken(String),

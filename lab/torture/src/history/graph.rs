@@ -1,17 +1,17 @@
-//! Who depends on whom: Adya's direct serialisation graph of the transactions that committed.
+//! Which transaction depends on which: Adya's direct serialisation graph of the transactions that committed.
 //!
 //! *wr*: one read what the other wrote. *ww*: one wrote the version of a key that follows the other's.
 //! *rw*, the anti-dependency: one read a version of a key, and the other wrote the next one. A range has
 //! read each key in it, also those that were not there, and so a phantom is an *rw* edge like any other
 //! (Adya, Liskov and O'Neil, ICDE 2000).
 //!
-//! A value says who wrote it, since nobody else writes that value. That a key was *not* there does not:
-//! a key may be put and removed, and be absent as before. Whoever found it absent may have done so in either
+//! A value names its writer, since no other transaction writes that value. That a key was *not* there does not:
+//! a key may be put and removed, and be absent as before. A read that found it absent may have been in either
 //! absence ([`Absence`]). The order of the versions of a key is the order of the transactions' versions.
 
+use super::broken::{Broken, Dependency, Edge};
 use super::database::{Key, Value};
 use super::record::{ABSENT, Action, History};
-use super::story::{Broken, Dependency, Edge};
 use super::versions::{Versions, Write, WriteSet};
 
 /// Which absence of a key it is that a transaction has found.
@@ -31,7 +31,7 @@ pub(super) struct Graph {
 
 impl Graph {
     /// # Errors
-    /// Somebody read what nobody committed.
+    /// A transaction read what was never committed.
     pub(super) fn of(history: &History, absence: Absence) -> Result<Graph, Broken> {
         let versions = Versions::of(history);
         let mut edges = Vec::new();

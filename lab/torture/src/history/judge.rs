@@ -1,10 +1,10 @@
 //! One verdict of all checkers that look at a level of isolation.
 
+use super::broken::Broken;
 use super::cycle::check_cycles;
 use super::database::Isolation;
 use super::record::{History, Outcome};
 use super::snapshots::check_snapshots;
-use super::story::Broken;
 
 /// What was judged, so that one sees that there was something to judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -42,7 +42,7 @@ impl Checked {
     }
 }
 
-/// Judges the history of a store that promised that isolation. Who promises more keeps the less too.
+/// Judges the history of a store that promised that isolation. A stronger isolation keeps the weaker one too.
 ///
 /// # Errors
 /// The first promise that is broken.

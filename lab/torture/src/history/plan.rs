@@ -5,9 +5,9 @@ use std::thread::{scope, yield_now};
 
 use tembo_sim::Random;
 
+use super::call::{Call, Calls, End, Operation};
 use super::database::{Database, Failure, Isolation, Key, Registers, Transact, Value};
 use super::record::{Clock, History, Recorded, Recorder};
-use super::register::{Call, Calls, End, Operation};
 
 /// Keys that half of all operations go to.
 const HOT: Key = 16;
@@ -18,7 +18,7 @@ const LONGEST: usize = 12;
 /// Widest range, in keys.
 const WIDEST: usize = 24;
 
-/// Who is told how many operations there were.
+/// Gets the number of operations so far.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
 
 /// What is to be done.
@@ -42,7 +42,7 @@ struct Shared<'s, D> {
     database: &'s D,
     clock: &'s Clock,
     done: AtomicU64,
-    /// Somebody has met the end of the store, or something that never happens.
+    /// A thread has met the end of the store, or something that never happens.
     stop: AtomicBool,
     progress: &'s Progress<'s>,
 }
@@ -181,7 +181,7 @@ impl Chance {
         self.random.below(among as usize) as Key
     }
 
-    /// That nobody else has written.
+    /// One that was never written before.
     fn value(&mut self) -> Value {
         self.value += 1;
         self.value
@@ -247,7 +247,7 @@ fn range<T: Transact>(
     transaction.range(from, to, chance.once_in(2), limit).map(drop)
 }
 
-/// Runs one operation on one key; none if it was a read that nobody answered.
+/// Runs one operation on one key; none if it was a read without an answer.
 fn single<D: Registers>(
     shared: &Shared<'_, D>,
     thread: u16,

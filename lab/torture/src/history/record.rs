@@ -20,7 +20,7 @@ impl Clock {
     }
 }
 
-/// One thing that a transaction did, and what it was told.
+/// One thing that a transaction did, and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read one key.
@@ -77,7 +77,7 @@ pub enum Outcome {
         /// Its own; its snapshot's if it wrote nothing.
         version: u64,
     },
-    /// Refused, since somebody else had written that key in that version.
+    /// Refused, since another transaction had written that key in that version.
     Conflict {
         /// The key.
         key: Key,
@@ -143,8 +143,8 @@ impl History {
         all
     }
 
-    /// As it was at some moment between these two times: who had returned by the first has ended, and
-    /// whose commit was called after the second has not.
+    /// As it was at some moment between these two times: a transaction that had returned by the first has
+    /// ended, and one whose commit was called after the second has not.
     #[must_use]
     pub fn until(mut self, (first, second): (u64, u64)) -> History {
         for transaction in &mut self.transactions {
@@ -314,7 +314,7 @@ impl Recorder<'_> {
         self.history.transactions.push(transaction);
     }
 
-    /// What of a transaction that ended in a failure stays behind belongs to nobody.
+    /// Removes the actions of a transaction that ended in a failure.
     pub fn forget_unended(&mut self) {
         let end = self.history.transactions.last().map_or(0, |last| last.actions.end);
         self.history.actions.truncate(end);

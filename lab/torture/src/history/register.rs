@@ -6,19 +6,19 @@
 //! P-compositionality (Horn and Kroening, FORTE 2015), and what makes it cheap.
 //!
 //! **How.** Wing and Gong's search (JPDC 1993) in the form of Lowe's just-in-time linearisation
-//! (Concurrency and Computation, 2017), breadth first. One walks along the calls and returns of a key and
+//! (Concurrency and Computation, 2017), breadth first. The search follows the calls and returns of a key and
 //! keeps all *configurations*: the key's value, and which of the operations under way have had their
-//! moment. An operation gets its moment no earlier than somebody's return asks for it: at a return, each
+//! moment. An operation gets its moment no earlier than a return asks for it: at a return, each
 //! configuration in which that operation has not had its moment tries all ways of giving it one after some of
 //! the others. Those that cannot are struck; none left is a violation, and what remained just before is
-//! its story.
+//! its report.
 //!
 //! **How long it takes.** O(n · c) with c configurations at a time: at most values × 2^p with p operations
 //! under way, and p is the number of threads, not of operations. In practice c is below ten. At most 64 may
 //! be under way.
 //!
-//! **Crashes.** Nobody was told of an operation that was under way in a crash: it has had its moment before the
-//! crash, or never will. Both stay possible until somebody reads; but what was read as absent after the crash
+//! **Crashes.** An operation that was under way in a crash was not acknowledged: it has had its moment before the
+//! crash, or never will. Both stay possible until the key is read; but what was read as absent after the crash
 //! cannot come back. That is strict linearisability (Aguilera and Frølund, HPL-2003-241).
 //!
 //! **Why no crate.** Those that there are keep, as Wing and Gong do, a set of partial linearisations of the
@@ -27,98 +27,15 @@
 
 use std::collections::HashSet;
 
-use super::database::{Key, Value};
+use super::broken::Broken;
+use super::call::{Call, End};
+use super::database::Value;
 use super::record::ABSENT;
-use super::story::Broken;
 
 /// Operations under way at a time, at most.
 const UNDER_WAY_MAX: usize = 64;
 
-/// An operation on one key, with its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Read, and found.
-    Get {
-        /// What was there.
-        found: Value,
-    },
-    /// Put.
-    Put {
-        /// What it put.
-        value: Value,
-        /// Whether there was something, if it was told.
-        existed: Option<bool>,
-    },
-    /// Removed.
-    Remove {
-        /// Whether there was something.
-        existed: bool,
-    },
-    /// Counted one up; a key that is not there counts from 0.
-    Increment {
-        /// What it was told.
-        result: Value,
-    },
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// At this time, with the result that the operation has.
-    Returned(u64),
-    /// By a crash, which was over at this time: it has happened before, or never.
-    Lost(u64),
-}
-
-impl End {
-    fn time(self) -> u64 {
-        match self {
-            End::Returned(time) | End::Lost(time) => time,
-        }
-    }
-}
-
-/// A call of one operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// The key.
-    pub key: Key,
-    /// Who called.
-    pub thread: u16,
-    /// What, with its result; of one that was lost the result is ignored, and a read left out.
-    pub operation: Operation,
-    /// When it was called.
-    pub called: u64,
-    /// When and how it ended.
-    pub end: End,
-}
-
-/// Calls of any keys, in any order.
-pub type Calls = Vec<Call>;
-
-impl Call {
-    /// The value after it, if it may happen when the value is `state`.
-    fn apply(&self, state: Value) -> Option<Value> {
-        let told = matches!(self.end, End::Returned(_));
-        let is_there = state != ABSENT;
-        match self.operation {
-            Operation::Get { found } => (found == state).then_some(state),
-            Operation::Put { value, existed } => {
-                (!told || existed.is_none_or(|existed| existed == is_there)).then_some(value)
-            }
-            Operation::Remove { existed } => (!told || existed == is_there).then_some(ABSENT),
-            Operation::Increment { result } => (!told || result == state + 1).then_some(state + 1),
-        }
-    }
-
-    pub(super) fn tell(&self) -> String {
-        let Call { thread, operation, called, end, .. } = self;
-        let lost = if matches!(end, End::Lost(_)) { ", lost" } else { "" };
-        format!("thread {thread}, time {called} to {}{lost}: {operation:?}", end.time())
-    }
-}
-
-/// The value, and who of those under way has had his moment.
+/// The value, and which of the operations under way have had their moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Configuration {
     state: Value,
@@ -159,7 +76,7 @@ fn check_key(calls: &[&Call]) -> Result<(), Broken> {
 
 /// What may be the case.
 struct Search<'c> {
-    /// Who is under way; his bit in [`Configuration::done`].
+    /// The calls under way; the place of each is its bit in [`Configuration::done`].
     slots: Vec<Option<&'c Call>>,
     configurations: HashSet<Configuration>,
 }
@@ -200,14 +117,14 @@ impl<'c> Search<'c> {
             }
         }
         if kept.is_empty() {
-            return Err(self.story(call));
+            return Err(self.violation(call));
         }
         self.slots[slot] = None;
         self.configurations = kept;
         Ok(())
     }
 
-    fn story(&self, last: &Call) -> Broken {
+    fn violation(&self, last: &Call) -> Broken {
         let mut states: Vec<Value> = self.configurations.iter().map(|one| one.state).collect();
         states.sort_unstable();
         states.dedup();

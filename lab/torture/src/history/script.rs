@@ -1,4 +1,4 @@
-//! Golden scripts: what two or three transactions, step by step, are told in each isolation.
+//! Golden scripts: what two or three transactions, step by step, get as answers in each isolation.
 //!
 //! ```text
 //! # Comment.
@@ -20,11 +20,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::broken::{Broken, Dependency, Edge};
 use super::cycle::check_cycles;
 use super::database::{Database, Failure, Isolation, Key, Value};
 use super::record::{ABSENT, Clock, History, Outcome, Recorded, Recorder};
 use super::snapshots::check_snapshots;
-use super::story::{Broken, Dependency, Edge};
 
 /// A script.
 pub struct Script {
@@ -77,10 +77,10 @@ impl Script {
             let _ = match line {
                 Line::Text(line) => writeln!(text, "{line}"),
                 Line::Step { command, expected } => {
-                    let told = [&happened[0][step], &happened[1][step]];
-                    differs |= *told[0] != expected[0] || *told[1] != expected[1];
+                    let answers = [&happened[0][step], &happened[1][step]];
+                    differs |= *answers[0] != expected[0] || *answers[1] != expected[1];
                     step += 1;
-                    match told {
+                    match answers {
                         [one, other] if one != other => {
                             writeln!(text, "{command} -> {}{one}{}{other}", LEVELS[0], LEVELS[1])
                         }
@@ -100,7 +100,7 @@ impl Script {
         })
     }
 
-    /// What each step is told.
+    /// The answer to each step.
     fn run_in<D: Database>(
         &self,
         isolation: Isolation,
@@ -115,10 +115,10 @@ impl Script {
         }
         let idle = recorders.iter_mut().map(|(&name, recorder)| (name, recorder)).collect();
         let mut stage = Stage { isolation, database, idle, open: BTreeMap::new() };
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for command in self.steps() {
             let step = stage.step(command);
-            told.push(step.ok_or_else(|| format!("`{command}` makes no sense"))?);
+            answers.push(step.ok_or_else(|| format!("`{command}` makes no sense"))?);
         }
         if let Some(name) = stage.open.keys().next() {
             return Err(format!("{name} never ends"));
@@ -131,12 +131,12 @@ impl Script {
             histories.push(history);
         }
         let history = History::of(histories);
-        for (told, command) in told.iter_mut().zip(self.steps()) {
+        for (answers, command) in answers.iter_mut().zip(self.steps()) {
             if command == "judge" {
-                *told = verdict(&history, &names);
+                *answers = verdict(&history, &names);
             }
         }
-        Ok(told)
+        Ok(answers)
     }
 }
 
@@ -151,7 +151,7 @@ struct Stage<'s, 'c, D: Database> {
 }
 
 impl<'s, D: Database> Stage<'s, '_, D> {
-    /// What one step is told; `None` if it makes no sense.
+    /// The answer to one step; `None` if it makes no sense.
     fn step(&mut self, command: &'s str) -> Option<String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words[..] {
@@ -167,7 +167,7 @@ impl<'s, D: Database> Stage<'s, '_, D> {
                 self.open.insert(name, begun);
                 Some(String::new())
             }
-            [name, "commit"] => Some(tell_outcome(self.open.remove(name)?.commit())),
+            [name, "commit"] => Some(show_outcome(self.open.remove(name)?.commit())),
             [name, "drop"] => {
                 self.open.remove(name)?.abandon();
                 Some(String::new())
@@ -194,31 +194,31 @@ impl<'s, D: Database> Stage<'s, '_, D> {
         let mut transaction = recorder.begin(|| database.begin(self.isolation)).ok()?;
         let entries = transaction.range(0, 25, false, usize::MAX).ok()?;
         transaction.commit().ok()?;
-        Some(tell_entries(&entries))
+        Some(show_entries(&entries))
     }
 }
 
 /// What the checkers say to the history, in which `names` are those of the transactions.
 fn verdict(history: &History, names: &[&str]) -> String {
     let name = |transaction: usize| names[transaction].to_owned();
-    let tell = |broken: &Broken| match broken {
-        Broken::Cycle { edges, .. } => tell_cycle(edges, names),
-        other => other.tell_with(history, &letter, &name),
+    let show = |broken: &Broken| match broken {
+        Broken::Cycle { edges, .. } => show_cycle(edges, names),
+        other => other.report_with(history, &letter, &name),
     };
     let snapshot =
         check_snapshots(history).and_then(|()| check_cycles(history, Isolation::Snapshot));
     if let Err(broken) = snapshot {
-        return format!("forbidden: {}", tell(&broken));
+        return format!("forbidden: {}", show(&broken));
     }
     match check_cycles(history, Isolation::Serialisable) {
         Ok(()) => "serialisable".to_owned(),
-        Err(broken) => format!("not serialisable: {}", tell(&broken)),
+        Err(broken) => format!("not serialisable: {}", show(&broken)),
     }
 }
 
-fn tell_cycle(edges: &[Edge], names: &[&str]) -> String {
-    let mut told = String::new();
-    // The walk begins with the name that comes first, so that it reads the same each time.
+fn show_cycle(edges: &[Edge], names: &[&str]) -> String {
+    let mut answers = String::new();
+    // The cycle begins with the name that comes first, so that it reads the same each time.
     let first = (0..edges.len()).min_by_key(|&at| names[edges[at].from]).unwrap_or(0);
     for at in 0..edges.len() {
         let edge = edges[(first + at) % edges.len()];
@@ -228,9 +228,9 @@ fn tell_cycle(edges: &[Edge], names: &[&str]) -> String {
             Dependency::Rw => "rw",
         };
         // Writing to a string does not fail.
-        let _ = write!(told, "{} -{dependency} {}-> ", names[edge.from], letter(edge.key));
+        let _ = write!(answers, "{} -{dependency} {}-> ", names[edge.from], letter(edge.key));
     }
-    told + edges.first().map_or("", |_| names[edges[first].from])
+    answers + edges.first().map_or("", |_| names[edges[first].from])
 }
 
 fn letter(key: Key) -> String {
@@ -244,20 +244,20 @@ fn key(word: &str) -> Option<Key> {
     }
 }
 
-fn tell_value(value: Value) -> String {
+fn show_value(value: Value) -> String {
     if value == ABSENT { "nothing".to_owned() } else { value.to_string() }
 }
 
-fn tell_entries(entries: &[(Key, Value)]) -> String {
+fn show_entries(entries: &[(Key, Value)]) -> String {
     if entries.is_empty() {
         return "nothing".to_owned();
     }
-    let told: Vec<String> =
+    let answers: Vec<String> =
         entries.iter().map(|&(key, value)| format!("{}={value}", letter(key))).collect();
-    told.join(" ")
+    answers.join(" ")
 }
 
-fn tell_failure(failure: &Failure) -> String {
+fn show_failure(failure: &Failure) -> String {
     match failure {
         Failure::Conflict { key, .. } => format!("conflict on {}", letter(*key)),
         Failure::Crashed => "crashed".to_owned(),
@@ -265,12 +265,12 @@ fn tell_failure(failure: &Failure) -> String {
     }
 }
 
-fn tell_outcome(ended: Result<Outcome, Failure>) -> String {
+fn show_outcome(ended: Result<Outcome, Failure>) -> String {
     match ended {
         Ok(Outcome::Committed { .. }) => "ok".to_owned(),
         Ok(Outcome::Conflict { key, .. }) => format!("conflict on {}", letter(key)),
         Ok(other) => format!("{other:?}"),
-        Err(failure) => tell_failure(&failure),
+        Err(failure) => show_failure(&failure),
     }
 }
 
@@ -279,11 +279,11 @@ fn step<T: super::Transact>(
     transaction: &mut Recorded<'_, '_, T>,
     words: &[&str],
 ) -> Option<String> {
-    let told = match *words {
-        ["get", word] => transaction.get(key(word)?).map(tell_value),
+    let answer = match *words {
+        ["get", word] => transaction.get(key(word)?).map(show_value),
         ["range", from, to] => {
             let entries = transaction.range(key(from)?, key(to)?, false, usize::MAX);
-            entries.map(|entries| tell_entries(&entries))
+            entries.map(|entries| show_entries(&entries))
         }
         ["put", word, value] => {
             let put = transaction.put(key(word)?, value.parse().ok()?);
@@ -296,5 +296,5 @@ fn step<T: super::Transact>(
         }
         _ => return None,
     };
-    Some(told.unwrap_or_else(|failure| tell_failure(&failure)))
+    Some(answer.unwrap_or_else(|failure| show_failure(&failure)))
 }

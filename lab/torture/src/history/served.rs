@@ -14,7 +14,7 @@ use super::record::ABSENT;
 /// A server that takes longer to answer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server. Whoever calls has a connection of its own for as long.
+/// A running server. Each calling thread has a connection of its own.
 pub struct Served {
     address: SocketAddr,
     /// How long it may be gone after a crash; zero: it never crashes.

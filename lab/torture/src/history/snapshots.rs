@@ -1,4 +1,4 @@
-//! Snapshot isolation, checked against the versions that the store itself tells.
+//! Snapshot isolation, checked against the versions that the store itself reports.
 //!
 //! **What it decides.** The store says of each transaction the version of its snapshot *s*, and of each
 //! that committed its own version *v*. Those two numbers are a complete account of what the store claims
@@ -14,10 +14,10 @@
 //! 4. time is kept: what had returned before a begin was called is in its snapshot; what was called after
 //!    the begin had returned is not; of two commits of which one had returned before the other was
 //!    called, the versions stand in that order;
-//! 5. who was refused was refused for a reason: somebody wrote the key that the conflict names, and
-//!    committed after the snapshot and by the version that it names.
+//! 5. a refused transaction was refused for a reason: another one wrote the key that the conflict names,
+//!    and committed after the snapshot and by the version that it names.
 //!
-//! To remove what is not there is no write: it has no version, and is in nobody's way.
+//! To remove what is not there is no write: it has no version, and conflicts with nothing.
 //!
 //! 1 and 2 are the axioms of Berenson et al. (SIGMOD 1995) in the form of Cerone and Gotsman (JACM 2018),
 //! INT, EXT, SESSION and NOCONFLICT, with the versions as the commit order; with 4 it is their *strong*
@@ -26,9 +26,9 @@
 //! **How long it takes.** O(n log n) for n operations: all writes are sorted by key and version, and each
 //! read is a binary search. A range of k keys is k reads. Rule 4 is a sweep over sorted times.
 
+use super::broken::Broken;
 use super::database::{Key, Value};
 use super::record::{ABSENT, Action, History, Outcome};
-use super::story::Broken;
 use super::versions::{Versions, WriteSet};
 
 /// Whether the history is what the versions in it claim.
@@ -67,7 +67,7 @@ fn check_versions(history: &History, versions: &Versions) -> Result<(), Broken> 
     }
 }
 
-/// Of a committed writer: when its commit was called and returned, its version, and who it is.
+/// Of a committed writer: when its commit was called and returned, its version, and its place.
 struct Commit {
     called: u64,
     returned: u64,

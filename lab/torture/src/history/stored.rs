@@ -48,7 +48,7 @@ fn value(bytes: Option<&[u8]>) -> Result<Value, Failure> {
     let number = bytes.first_chunk().map(|&number| Value::from_le_bytes(number));
     match number {
         Some(number) if value_bytes(number) == bytes => Ok(number),
-        _ => Err(broken(format!("a value that nobody wrote: {bytes:?}"))),
+        _ => Err(broken(format!("a value that was never written: {bytes:?}"))),
     }
 }
 
@@ -129,7 +129,7 @@ impl Transact for StoredTransaction<'_> {
         let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
         self.transaction.range(self.keyspace, from, to, direction, &mut visit).map_err(broken)?;
         let known = |(key, value): (Option<Key>, Result<Value, Failure>)| {
-            Ok((key.ok_or_else(|| broken("a key that nobody wrote"))?, value?))
+            Ok((key.ok_or_else(|| broken("a key that was never written"))?, value?))
         };
         entries.into_iter().map(known).collect()
     }

@@ -2,27 +2,28 @@
 //!
 //! **What it decides.** After the crash everything is read. Of each transaction that was acknowledged all
 //! is there, unless a later one has overwritten it. Of those whose commit had not returned each is there
-//! whole or not at all; and it *is* there if somebody read what it wrote and was acknowledged
-//! himself: a version must not be durable before one that it depends on, and nothing that could still be
+//! whole or not at all; and it *is* there if an acknowledged transaction read what it
+//! wrote: a version must not be durable before one that it depends on, and nothing that could still be
 //! lost leaves the process.
 //!
-//! **How.** Values are written once, so each that is found names its writer. *Present* is whose value is
-//! found, and whose value one who is present or acknowledged has read, until nothing is added. Then of
+//! **How.** Values are written once, so each that is found names its writer. *Present* is a
+//! transaction whose value is found, or has been read by one that is present or acknowledged, until nothing
+//! is added. Then of
 //! each key the last acknowledged write is known, and which of those present wrote it later: the ones
 //! whose snapshot holds that write, since else the first committer would have won over them. The value
 //! found must be of one of these, or, if there are none, the acknowledged one. O(n log n).
 //!
-//! A removal leaves no value that names it: a key that is missing is laid to whoever may have removed it,
-//! and if that can be only one, he is present like others. (Of one that was acknowledged and removed what
+//! A removal leaves no value that names it: for a key that is missing, the transactions that may have removed
+//! it are looked for, and if that can be only one, it is present like others. (Of one that was acknowledged and removed what
 //! no acknowledged transaction had put it is not known whether it came before or after an unknown one.)
 //!
 //! It judges histories that began with an empty store and end with the crash.
 
 use std::collections::{HashMap, HashSet};
 
+use super::broken::Broken;
 use super::database::{Key, Value};
 use super::record::{ABSENT, Action, History, Outcome};
-use super::story::Broken;
 use super::versions::{Versions, WriteSet};
 
 /// Whether what is `found` after the crash is what the history allows.
@@ -66,15 +67,15 @@ pub fn check_crash(history: &History, found: &[(Key, Value)]) -> Result<(), Brok
     Ok(())
 }
 
-/// The transactions whose end nobody knows.
+/// The transactions whose end is unknown.
 struct Unknown {
-    /// Who wrote which value.
+    /// The writer of each value.
     writers: HashMap<(Key, Value), usize>,
     /// What each wrote.
     sets: HashMap<usize, Vec<(Key, Value)>>,
-    /// Who of them must be there.
+    /// Those that must be there.
     present: HashSet<usize>,
-    /// Of some of these, one who read it and was acknowledged.
+    /// Of some of these, an acknowledged transaction that read it.
     readers: HashMap<usize, usize>,
 }
 
@@ -97,7 +98,7 @@ impl Unknown {
         unknown
     }
 
-    /// Who of them may have removed the key after its last acknowledged write.
+    /// Those that may have removed the key after its last acknowledged write.
     fn removers<'u>(
         &'u self,
         history: &'u History,
@@ -110,7 +111,7 @@ impl Unknown {
         removed.filter(move |&writer| history.transactions[writer].snapshot >= since)
     }
 
-    /// Adds those who alone can have removed what was acknowledged and is missing.
+    /// Adds those that alone can have removed what was acknowledged and is missing.
     fn add_removers(
         &mut self,
         history: &History,
@@ -129,7 +130,7 @@ impl Unknown {
         }
     }
 
-    /// Adds whom those who are there have read.
+    /// Adds the writers that present transactions have read.
     fn follow_reads(&mut self, history: &History) {
         for (reader, transaction) in history.transactions.iter().enumerate() {
             if transaction.version().is_some() {
@@ -149,7 +150,7 @@ impl Unknown {
         }
     }
 
-    /// Whom of them that one has read.
+    /// Those that this reader has read.
     fn read_by(&self, history: &History, reader: usize) -> Vec<usize> {
         let read = history.actions(reader).iter().filter_map(|action| match *action {
             Action::Get { key, value } | Action::Entry { key, value } => Some((key, value)),
@@ -159,7 +160,7 @@ impl Unknown {
         writers.filter(|&writer| writer != reader).collect()
     }
 
-    /// What those who are there wrote to that key.
+    /// What the present transactions wrote to that key.
     fn present_writes(&self, key: Key) -> impl Iterator<Item = (Value, usize)> + '_ {
         self.present.iter().filter_map(move |&writer| {
             let write = self.sets.get(&writer)?.iter().find(|write| write.0 == key)?;

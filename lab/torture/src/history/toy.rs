@@ -14,9 +14,9 @@ use super::record::ABSENT;
 /// What is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nobody looks whether somebody else wrote the same keys.
+    /// Whether another transaction wrote the same keys is not checked.
     ValidationSkipped,
-    /// Nobody looks whether ranges that were read have changed.
+    /// Whether ranges that were read have changed is not checked.
     PhantomCheckSkipped,
     /// Others see a commit before it is durable.
     VisibleBeforeDurable,
@@ -28,7 +28,7 @@ pub enum Fault {
     HalfVisible,
     /// Reads do not see the transaction's own writes.
     OwnWritesMissing,
-    /// A single put is told of before it is there.
+    /// A single put is acknowledged before it is there.
     AcknowledgedEarly,
 }
 
@@ -62,7 +62,7 @@ struct State {
     last: u64,
     visible: u64,
     durable: u64,
-    /// The last snapshot of a reader who was answered.
+    /// The last snapshot of a reader that was answered.
     seen: u64,
     crashed: bool,
     /// What was acknowledged and is not there yet.
@@ -109,8 +109,8 @@ impl Toy {
         Toy { fault, ..Toy::default() }
     }
 
-    /// The process ends: what was not durable is gone, and nobody is answered any more. What is there
-    /// then.
+    /// The process ends: what was not durable is lost, and no call is answered any more. Returns
+    /// what is there then.
     pub fn crash(&self) -> Vec<(Key, Value)> {
         let mut state = lock(&self.state);
         state.crashed = true;
@@ -118,7 +118,7 @@ impl Toy {
         state.keys.keys().map(read).filter(|entry| entry.1 != ABSENT).collect()
     }
 
-    /// Whether a crash at this moment loses what somebody has seen who was answered.
+    /// Whether a crash at this moment loses what an answered reader has seen.
     pub fn can_lose(&self) -> bool {
         let state = lock(&self.state);
         state.seen > state.durable
@@ -187,7 +187,7 @@ pub struct ToyTransaction<'d> {
 }
 
 impl ToyTransaction<'_> {
-    /// The first key that somebody else has written since the snapshot, of those that count.
+    /// The first key that another transaction has written since the snapshot, of those that count.
     fn conflict(&self, state: &State) -> Option<(Key, u64)> {
         let fault = self.toy.fault;
         if fault == Some(Fault::ValidationSkipped) {

@@ -107,7 +107,7 @@ impl Versions {
         self.is_writer[transaction]
     }
 
-    /// Whether the key was removed after `version`, by one who may not have known that it was there.
+    /// Whether the key was removed after `version`, by a transaction that may not have known that it was there.
     pub(super) fn is_removed_after(&self, key: Key, version: u64) -> bool {
         self.idle.get(&key).is_some_and(|&removed| removed > version)
     }
@@ -143,7 +143,7 @@ impl Versions {
         self.at(key, version).map_or(ABSENT, |write| write.value)
     }
 
-    /// Who put that value, of the transactions that were acknowledged.
+    /// The writer of that value, of the transactions that were acknowledged.
     pub(super) fn writer_of(&self, key: Key, value: Value) -> Option<Write> {
         self.of_key(key).iter().find(|write| write.value == value).copied()
     }

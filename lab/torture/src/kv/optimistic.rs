@@ -1,8 +1,8 @@
-//! Transactions that lock nobody out, as operations.
+//! Optimistic transactions, as operations.
 
 use tembo_kv::{Durability, Error, Isolation, Keyspace, Store, Transaction};
 
-use super::model::{Op, Write, key, value, wins};
+use super::op::{Op, Write, key, value, wins};
 use crate::judge::{expect, text};
 
 fn set(
@@ -45,8 +45,8 @@ pub(super) fn run(store: &Store, op: &Op, serial: u64) -> Result<(), String> {
             let done = Transaction::commit_all(open, Durability::Strict);
             for (index, done) in done.into_iter().enumerate() {
                 match done {
-                    Ok(_) => expect(wins(all, index), "who comes later is refused")?,
-                    Err(Error::Conflict { .. }) => expect(!wins(all, index), "who is first wins")?,
+                    Ok(_) => expect(wins(all, index), "the later one is refused")?,
+                    Err(Error::Conflict { .. }) => expect(!wins(all, index), "the first one wins")?,
                     Err(error) => return Err(text(error)),
                 }
             }

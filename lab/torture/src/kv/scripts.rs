@@ -1,6 +1,6 @@
 //! What is done to a store: what all short sequences are made of, and sequences with a reason.
 
-use super::model::Op;
+use super::op::Op;
 use crate::subject::Script;
 
 fn tx(keys: std::ops::Range<u8>, len: usize) -> Op {
@@ -60,7 +60,7 @@ pub(super) fn all() -> Vec<Script<Op>> {
     list.push(Script::new("abort-between", 1, vec![Op::Put(0, 9), aborted, Op::Put(2, 7)]));
     let crash = Some("kv.commit.word");
     for start in 1..5 {
-        // After a survey by one thread and a scrub by another: records of sizes of their own, in the space of a void root.
+        // After marking by one thread and a scrub by another: records of sizes of their own, in the space of a void root.
         let sizes = [1900, 1700, 1500, 1200, 1000, 850].into_iter().zip(3..);
         let large = Op::Tx(sizes.map(|(len, key)| (key, Some(len))).collect());
         let name = format!("void-root-{start}");
@@ -125,7 +125,7 @@ fn windows() -> Vec<Script<Op>> {
         ops.extend([Op::Maintain, Op::Single(3), Op::Put(3, 40), Op::Maintain]);
         list.push(Script::new(format!("window-{number}"), 1, ops));
     }
-    // Who has followed what was rolled back is told so, before and after the scrub.
+    // A follower of what was rolled back gets an error, before and after the scrub.
     let back = vec![
         Op::Retain,
         Op::Put(1, 5),
@@ -140,7 +140,7 @@ fn windows() -> Vec<Script<Op>> {
     list
 }
 
-/// Transactions that lock nobody out: batches, and what is too large for memory.
+/// Optimistic transactions: batches, and what is too large for memory.
 fn transactions() -> Vec<Script<Op>> {
     let put = |key, len| (key, Some(len));
     let batch = || {

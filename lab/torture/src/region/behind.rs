@@ -13,8 +13,8 @@ use super::life::{LOG, Life, Op, Promise, Setup};
 /// How long a thread may take for what it does within milliseconds: many times what it takes on a machine
 /// that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The same where a step is missed on purpose, and it may wait in vain: then that is what is hoped for.
-const PATIENCE_IN_VAIN: Duration = Duration::from_secs(3);
+/// The same where a step is missed on purpose, and it may never come: a failure is expected then.
+const PATIENCE_MISSED: Duration = Duration::from_secs(3);
 /// Bytes of the log's ring.
 const RING: u64 = 64 << 10;
 /// Sectors of its file.
@@ -47,11 +47,11 @@ fn created(setup: &Setup) -> Result<Life, String> {
 
 /// Waits until something is so.
 fn wait_for(what: &str, setup: &Setup, is_so: impl Fn() -> bool) -> Result<(), String> {
-    let patience = if setup.slip.is_none() { PATIENCE } else { PATIENCE_IN_VAIN };
+    let patience = if setup.slip.is_none() { PATIENCE } else { PATIENCE_MISSED };
     let began = Instant::now();
     while !is_so() {
         if began.elapsed() > patience {
-            return Err(format!("waited in vain for {what}"));
+            return Err(format!("{what} did not come"));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

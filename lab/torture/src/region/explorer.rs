@@ -147,7 +147,7 @@ impl<'e> Explorer<'e> {
         let is_new = self.judged.insert(read ^ pending.rotate_left(32));
         if is_new && depth < 2 && (self.is_deep || read.is_multiple_of(DEEP)) {
             let points = std::mem::take(&mut found.points);
-            // What a power loss may take, nobody can bring back.
+            // What a power loss may take does not come back.
             let kill = if crash == Crash::Power { promise.power } else { promise.kill };
             let promise = Promise { kill, ..promise };
             self.crash_recovery(setup, past, promise, &points, found.state, depth)

@@ -97,7 +97,7 @@ fn find(region: &Region, past: &Past, least: usize, size: u64) -> Result<(Model,
     }
 }
 
-/// What was durable before an emulation, and not changed by it, is there for who asks for it.
+/// What was durable before an emulation, and not changed by it, is there when it is asked for.
 fn look_at_emulation(
     setup: &Setup,
     disk: &SimDisk,

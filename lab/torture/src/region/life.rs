@@ -13,7 +13,7 @@ pub(super) const POOL: &str = "/disk/pool";
 /// The log's.
 pub(super) const LOG: &str = "/disk/pool.log";
 /// What creations leave when they are cut off.
-const DRAFTS: [&str; 2] = ["/disk/pool.tmp", "/disk/pool.log.new"];
+const UNFINISHED: [&str; 2] = ["/disk/pool.tmp", "/disk/pool.log.new"];
 
 /// Something that a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) enum Op {
     Emulate,
     /// Opens in the `logged` domain.
     Log,
-    /// Somebody else writes behind the end of the pool's file.
+    /// Another program writes behind the end of the pool's file.
     Litter,
 }
 
@@ -387,9 +387,9 @@ impl Life {
         file.write_at("torture.litter_write", &[0xee; 3000], size + 100).map_err(io)
     }
 
-    /// No draft is left over from what has succeeded, or failed while the process lived.
-    pub(super) fn check_drafts(&self) -> Result<(), String> {
-        match DRAFTS.iter().find(|name| self.disk.content(Path::new(name)).is_some()) {
+    /// No unfinished file is left over from what has succeeded, or failed while the process lived.
+    pub(super) fn check_unfinished(&self) -> Result<(), String> {
+        match UNFINISHED.iter().find(|name| self.disk.content(Path::new(name)).is_some()) {
             Some(name) => Err(format!("{name} is left over")),
             None => Ok(()),
         }

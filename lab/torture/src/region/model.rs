@@ -63,7 +63,7 @@ impl Model {
         self.digest
     }
 
-    /// The first word that differs, for who looks for the cause.
+    /// The first word that differs: where to look for the cause.
     pub(super) fn difference(&self, other: &Model) -> String {
         let word = |model: &Model, offset: &u64| model.words.get(offset).copied().unwrap_or(0);
         let mut offsets = self.words.keys().chain(other.words.keys());

@@ -126,12 +126,12 @@ impl Trial<'_> {
         {
             return self.failed(&error, life, "creating");
         }
-        self.check_drafts(life)?;
+        self.check_unfinished(life)?;
         for (index, op) in self.workload.ops.iter().enumerate() {
             if let Err(error) = life.run(*op)? {
                 self.failed(&error, life, &format!("{op:?} ({index})"))?;
             }
-            self.check_drafts(life)?;
+            self.check_unfinished(life)?;
             if life.region.is_none() {
                 // A life that could not open is over.
                 return Ok(());
@@ -141,10 +141,10 @@ impl Trial<'_> {
     }
 
     /// A disk that does what it is told has no drafts on it, even if it is full.
-    fn check_drafts(&self, life: &Life) -> Result<(), String> {
+    fn check_unfinished(&self, life: &Life) -> Result<(), String> {
         match &self.fault {
             Some(fault) if fault.failure == Failure::Error => Ok(()),
-            _ => life.check_drafts(),
+            _ => life.check_unfinished(),
         }
     }
 

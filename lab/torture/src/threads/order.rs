@@ -13,7 +13,7 @@ pub(super) enum Answer {
     Value(Option<Vec<u8>>),
     Values([Option<Vec<u8>>; 3]),
     Done,
-    /// Somebody else came first: nothing has changed.
+    /// Another transaction came first: nothing has changed.
     Refused,
 }
 
@@ -56,7 +56,7 @@ impl Done {
             && ends_after(other, self.begin.0)
     }
 
-    /// It was told that somebody else came first.
+    /// It was refused, because another transaction came first.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self.end, Some((.., Answer::Refused)))
     }

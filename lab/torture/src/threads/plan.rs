@@ -19,15 +19,15 @@ pub enum Call {
     View(u8, u8),
 }
 
-/// Who may do what at the same time.
+/// What threads may do at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
     /// All threads change, each call by itself, and read the newest. The tree was just opened: its
-    /// inner nodes are made by whoever comes first.
+    /// inner nodes are made by the first thread that needs them.
     Opening,
     /// The same, after recovery.
     Writers,
-    /// One changes at a time, also in groups, and tells the others which version is visible.
+    /// One changes at a time, also in groups, and publishes which version is visible.
     Groups(Sight),
     /// The key-value store: changes by themselves, transactions, reads of a key.
     Store,
@@ -45,7 +45,7 @@ pub enum Sight {
 /// A cast, and per thread its calls.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who may do what.
+    /// What threads may do at the same time.
     pub cast: Cast,
     /// Keys that are there before, from 0 on, two numbers apart.
     pub keys: u8,

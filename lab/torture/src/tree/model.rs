@@ -39,7 +39,7 @@ pub(crate) enum Op {
     Pass(u64),
     /// Writes down what an opening need not look for, unless that stands there.
     Prepare,
-    /// Survey, sweep, scrub.
+    /// Mark, sweep, scrub.
     Recover,
     /// Logical collection, leaf after leaf.
     Collect,

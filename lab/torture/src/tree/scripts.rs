@@ -94,7 +94,7 @@ pub(super) fn all() -> Vec<Script<Op>> {
             ];
             for (which, ops) in after.into_iter().enumerate() {
                 let name = format!("in-flight-{start}-{flight}-{which}");
-                let leads = vec![(vec![op.clone()], Some("torture.shelf.commit"))];
+                let leads = vec![(vec![op.clone()], Some("torture.harness.commit"))];
                 list.push(Script { leads, ..Script::new(name, start, ops) });
             }
         }

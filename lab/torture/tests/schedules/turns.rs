@@ -7,7 +7,7 @@ use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, current, thread};
 use tembo_pmem::{Observer, Stored, set_yield};
 use tembo_sim::Recorder;
-use tembo_torture::threads::{Performance, Plan, Play, Stage};
+use tembo_torture::threads::{Execution, Plan, Run, Start};
 
 /// Schedules of a plan in which each turn is given by chance, ...
 const BY_CHANCE: usize = 8;
@@ -19,13 +19,13 @@ const DEPTH: usize = 3;
 const STACK: usize = 1 << 20;
 const STEPS_MAX: usize = 200_000;
 
-/// Tells the recorder, and gives turns away before each step.
+/// Notifies the recorder, and gives turns away before each step.
 struct Turns {
     recorder: Arc<Recorder>,
     turn: AtomicBool,
 }
 
-fn who() -> u64 {
+fn task() -> u64 {
     current::try_get_current_task().map_or(0, |task| usize::from(task) as u64)
 }
 
@@ -79,43 +79,43 @@ impl Observer for Turns {
     }
 }
 
-type Performed = Result<Performance, String>;
+type Performed = Result<Execution, String>;
 
 /// The plan under several schedules, the same for the same seed.
 pub(crate) fn performances(plan: &Plan, seed: u64) -> Vec<Performed> {
     assert!(set_yield(yield_turn));
-    let stage = Stage::of(plan).unwrap();
-    let mut all = run(plan, &stage, RandomScheduler::new_from_seed(seed, BY_CHANCE));
-    all.extend(run(plan, &stage, PctScheduler::new_from_seed(seed, DEPTH, FEW)));
+    let start = Start::of(plan).unwrap();
+    let mut all = run(plan, &start, RandomScheduler::new_from_seed(seed, BY_CHANCE));
+    all.extend(run(plan, &start, PctScheduler::new_from_seed(seed, DEPTH, FEW)));
     all
 }
 
-fn run(plan: &Plan, stage: &Stage, scheduler: impl Scheduler + 'static) -> Vec<Performed> {
+fn run(plan: &Plan, start: &Start, scheduler: impl Scheduler + 'static) -> Vec<Performed> {
     let mut config = Config::new();
     config.stack_size = STACK;
     // The seed says it all.
     config.failure_persistence = FailurePersistence::None;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
     let all = Arc::new(Mutex::new(Vec::new()));
-    let (plan, stage, out) = (plan.clone(), stage.clone(), all.clone());
+    let (plan, start, out) = (plan.clone(), start.clone(), all.clone());
     Runner::new(scheduler, config).run(move || {
-        let performed = perform(&plan, &stage);
+        let performed = perform(&plan, &start);
         out.lock().unwrap().push(performed);
     });
     std::mem::take(&mut *all.lock().unwrap())
 }
 
-fn perform(plan: &Plan, stage: &Stage) -> Performed {
-    let recorder = Recorder::asking(who);
+fn perform(plan: &Plan, start: &Start) -> Performed {
+    let recorder = Recorder::asking(task);
     let turns = Arc::new(Turns { recorder: recorder.clone(), turn: AtomicBool::new(false) });
-    let play = Arc::new(Play::new(plan, stage, turns, recorder)?);
+    let run = Arc::new(Run::new(plan, start, turns, recorder)?);
     let threads: Vec<_> = (0..plan.threads.len())
         .map(|number| {
-            let play = play.clone();
-            thread::spawn(move || play.act(number))
+            let run = run.clone();
+            thread::spawn(move || run.act(number))
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let play = Arc::into_inner(play).ok_or("a thread that has not ended")?;
-    play.end()
+    let run = Arc::into_inner(run).ok_or("a thread that has not ended")?;
+    run.end()
 }

@@ -18,7 +18,7 @@ pub(in crate::fuzz) fn converse(address: SocketAddr, bytes: &[u8]) -> io::Result
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    // Whoever sends nonsense is told so and cut off: it may not take the rest.
+    // A client that sends nonsense gets an error and is cut off: it may not take the rest.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let (mut piece, mut size) = (vec![0; 64 << 10], 0);

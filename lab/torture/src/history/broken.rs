@@ -1,14 +1,14 @@
-//! Violations, and how they are told to a person.
+//! Violations, and how they are reported to a person.
 
 use std::fmt::Write as _;
 
+use super::call::Call;
 use super::database::{Isolation, Key, Value};
 use super::record::{ABSENT, Action, History, Outcome};
-use super::register::Call;
 use super::versions::WriteSet;
 
-/// Operations of one transaction that a story tells at most.
-const TOLD: usize = 24;
+/// Operations of one transaction that a report has at most.
+const ACTIONS_MAX: usize = 24;
 
 /// How one transaction depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ pub struct Edge {
     pub dependency: Dependency,
 }
 
-/// A promise that a history shows broken. Transactions are told by their place in the history.
+/// A promise that a history shows broken. Transactions are named by their place in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants say what the fields are")]
 pub enum Broken {
@@ -48,7 +48,7 @@ pub enum Broken {
         found: Vec<(Key, Value)>,
         expected: Vec<(Key, Value)>,
     },
-    /// A read of what nobody committed.
+    /// A read of what was never committed.
     DirtyRead { reader: usize, key: Key, found: Value },
     /// A snapshot without what had been acknowledged before it was taken.
     MissedCommit { earlier: usize, later: usize },
@@ -74,38 +74,40 @@ pub enum Broken {
     LostAfterRead { reader: usize, writer: usize, key: Key, found: Value },
     /// There in part after the crash.
     Torn { writer: usize, key: Key, found: Value },
-    /// There after the crash, and nobody committed it.
+    /// There after the crash, and never committed.
     Foreign { key: Key, found: Value },
     /// Single operations on one key that no order explains: the last one, and what was under way.
     NotLinearisable { last: Call, beside: Vec<Call>, states: Vec<Value> },
 }
 
 impl Broken {
-    /// The violation as a story: what is wrong, and what those who are part of it did.
-    pub fn tell(&self, history: &History) -> String {
-        self.tell_with(history, &|key| format!("k{key}"), &|transaction| format!("t{transaction}"))
+    /// The violation as a text: what is wrong, and what the transactions that are part of it did.
+    pub fn report(&self, history: &History) -> String {
+        self.report_with(history, &|key| format!("k{key}"), &|transaction| {
+            format!("t{transaction}")
+        })
     }
 
     /// The same, with names of one's own for keys and transactions.
-    pub fn tell_with(
+    pub fn report_with(
         &self,
         history: &History,
         key: &dyn Fn(Key) -> String,
         transaction: &dyn Fn(usize) -> String,
     ) -> String {
-        let teller = Teller { history, key, transaction };
-        let mut story = teller.headline(self);
-        let mut told = self.transactions();
-        told.sort_unstable();
-        told.dedup();
-        for one in told {
-            story.push_str("\n  ");
-            story.push_str(&teller.transaction(one));
+        let reporter = Reporter { history, key, transaction };
+        let mut text = reporter.headline(self);
+        let mut mentioned = self.transactions();
+        mentioned.sort_unstable();
+        mentioned.dedup();
+        for one in mentioned {
+            text.push_str("\n  ");
+            text.push_str(&reporter.transaction(one));
         }
-        story
+        text
     }
 
-    /// Who is part of it.
+    /// The transactions that are part of it.
     fn transactions(&self) -> Vec<usize> {
         match self {
             Broken::Read { reader, .. }
@@ -128,8 +130,8 @@ impl Broken {
     }
 }
 
-/// Tells of one history.
-struct Teller<'t> {
+/// Reports on one history.
+struct Reporter<'t> {
     history: &'t History,
     key: &'t dyn Fn(Key) -> String,
     transaction: &'t dyn Fn(usize) -> String,
@@ -139,7 +141,7 @@ fn value(value: Value) -> String {
     if value == ABSENT { "nothing".to_owned() } else { value.to_string() }
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     fn headline(&self, broken: &Broken) -> String {
         let (key, name) = (self.key, self.transaction);
         match broken {
@@ -156,7 +158,7 @@ impl Teller<'_> {
                 self.range(*reader, (*from, *to), found, expected)
             }
             Broken::DirtyRead { reader, key: k, found } => format!(
-                "{} read {} = {}{}, which nobody committed",
+                "{} read {} = {}{}, which was never committed",
                 name(*reader),
                 key(*k),
                 value(*found),
@@ -228,24 +230,24 @@ impl Teller<'_> {
                 self.whose(*k, *found),
             ),
             Broken::Foreign { key: k, found } => format!(
-                "after the crash {} is {}{}, which nobody committed",
+                "after the crash {} is {}{}, which was never committed",
                 key(*k),
                 value(*found),
                 self.whose(*k, *found),
             ),
             Broken::NotLinearisable { last, beside, states } => {
                 let states: Vec<String> = states.iter().map(|&state| value(state)).collect();
-                let mut story = format!(
+                let mut text = format!(
                     "no order explains the operations on {}: it was {} until\n  {}",
                     key(last.key),
                     states.join(" or "),
-                    last.tell(),
+                    last.report(),
                 );
                 for call in beside {
                     // Writing to a string does not fail.
-                    let _ = write!(story, "\n  beside {}", call.tell());
+                    let _ = write!(text, "\n  beside {}", call.report());
                 }
-                story
+                text
             }
             other => format!("{other:?}"),
         }
@@ -275,7 +277,7 @@ impl Teller<'_> {
         expected: &[(Key, Value)],
     ) -> String {
         let (key, name) = (self.key, self.transaction);
-        let mut story = format!("{} read {} to {}", name(reader), key(from), key(to));
+        let mut text = format!("{} read {} to {}", name(reader), key(from), key(to));
         let find = |entries: &[(Key, Value)], k: Key| {
             entries.iter().find(|entry| entry.0 == k).map_or(ABSENT, |entry| entry.1)
         };
@@ -285,7 +287,7 @@ impl Teller<'_> {
             Some(k) => {
                 let (is, should) = (find(found, k), find(expected, k));
                 write!(
-                    story,
+                    text,
                     " and found {} = {}{}; in its snapshot it is {}{}",
                     key(k),
                     value(is),
@@ -294,16 +296,16 @@ impl Teller<'_> {
                     self.whose(k, should),
                 )
             }
-            None => write!(story, " and found its entries in a wrong order, or twice"),
+            None => write!(text, " and found its entries in a wrong order, or twice"),
         };
-        story
+        text
     }
 
     fn cycle(&self, isolation: Isolation, edges: &[Edge]) -> String {
         let (key, name) = (self.key, self.transaction);
-        let mut story = format!("a cycle that {isolation} isolation forbids:");
+        let mut text = format!("a cycle that {isolation} isolation forbids:");
         if isolation == Isolation::Serialisable {
-            story = "no serial order explains this:".to_owned();
+            text = "no serial order explains this:".to_owned();
         }
         for &Edge { from, to, key: k, dependency } in edges {
             let wrote = |one: usize| {
@@ -315,29 +317,34 @@ impl Teller<'_> {
             // Writing to a string does not fail.
             let _ = match dependency {
                 Dependency::Wr => {
-                    write!(story, "\n  wr: {f} wrote {k} = {}, which {t} read", wrote(from))
+                    write!(text, "\n  wr: {f} wrote {k} = {}, which {t} read", wrote(from))
                 }
                 Dependency::Ww => write!(
-                    story,
+                    text,
                     "\n  ww: {f} wrote {k} = {}, which {t} overwrote with {}",
                     wrote(from),
                     wrote(to)
                 ),
                 Dependency::Rw => {
-                    write!(story, "\n  rw: {f} read {k} before {t} wrote {}", wrote(to))
+                    write!(text, "\n  rw: {f} read {k} before {t} wrote {}", wrote(to))
                 }
             };
         }
-        story
+        text
     }
 
     /// One transaction on one line.
     fn transaction(&self, one: usize) -> String {
         let transaction = &self.history.transactions[one];
         let (began, ended) = (transaction.began.0, transaction.ended.1);
-        let mut actions: Vec<String> =
-            self.history.actions(one).iter().take(TOLD).map(|action| self.action(action)).collect();
-        if self.history.actions(one).len() > TOLD {
+        let mut actions: Vec<String> = self
+            .history
+            .actions(one)
+            .iter()
+            .take(ACTIONS_MAX)
+            .map(|action| self.action(action))
+            .collect();
+        if self.history.actions(one).len() > ACTIONS_MAX {
             actions.push("…".to_owned());
         }
         let outcome = match transaction.outcome {

@@ -1,7 +1,7 @@
 //! The least store: one tree, one commit word. What was in flight is scrubbed before anything else
 //! is written, so no interval needs to be noted, but that of a rollback.
 
-mod beside;
+mod concurrent;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -33,7 +33,7 @@ const STEP: u64 = 4;
 const LANE: u8 = 0;
 
 /// A tree that is open.
-pub(crate) struct Shelf {
+pub(crate) struct Harness {
     pool: Arc<Pool>,
     forest: Arc<Forest>,
     tree: Index,
@@ -45,7 +45,7 @@ pub(crate) struct Shelf {
     owed: bool,
 }
 
-/// What a survey finds.
+/// What marking finds.
 struct Marks<'m> {
     mark: &'m mut dyn FnMut(Object) -> Result<bool, PoolError>,
     unclean: Vec<Object>,
@@ -65,9 +65,9 @@ impl Surveyor for Marks<'_> {
 
 fn persist(pool: &Pool, word: &Word, value: u64) {
     let region = pool.region();
-    region.commit("torture.shelf.word", word, value);
-    region.flush("torture.shelf.word.flush", region.offset_of(word), 8);
-    region.fence("torture.shelf.word.fence");
+    region.commit("torture.harness.word", word, value);
+    region.flush("torture.harness.word.flush", region.offset_of(word), 8);
+    region.fence("torture.harness.word.fence");
 }
 
 /// Whether a rollback that is not forgotten has taken the version back.
@@ -76,29 +76,29 @@ fn is_taken_back(pool: &Pool, version: u64) -> Result<bool, String> {
     Ok((root(BACK_TO)? + 1..=root(BACK_FROM)?).contains(&version))
 }
 
-impl Shelf {
+impl Harness {
     pub(crate) fn make(
         kind: IndexKind,
         region: Region,
         made: &mut dyn FnMut(),
-    ) -> Result<Shelf, String> {
+    ) -> Result<Harness, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
         let cell = Index::format(&pool, kind, Stamp::grouped(1, LANE)).map_err(text)?;
-        pool.region().fence("torture.shelf.made");
+        pool.region().fence("torture.harness.made");
         for slot in [COMMITTED, LIMIT] {
             pool.region().store(pool.root(slot).map_err(text)?, 1);
         }
         persist(&pool, pool.root(TREE).map_err(text)?, cell.to_bits());
         made();
-        Shelf::start(pool)
+        Harness::start(pool)
     }
 
-    pub(crate) fn open(region: Region) -> Result<Option<Shelf>, String> {
-        rooted(region)?.map(Shelf::start).transpose()
+    pub(crate) fn open(region: Region) -> Result<Option<Harness>, String> {
+        rooted(region)?.map(Harness::start).transpose()
     }
 
-    fn start(pool: Pool) -> Result<Shelf, String> {
+    fn start(pool: Pool) -> Result<Harness, String> {
         let pool = Arc::new(pool);
         let root = |slot| Ok::<u64, String>(pool.root(slot).map_err(text)?.load());
         let (from, to) = (root(COMMITTED)?, root(LIMIT)?);
@@ -122,7 +122,7 @@ impl Shelf {
         let cell = Object::from_bits(root(TREE)?);
         let tree = Index::open(forest.clone(), cell, 1).map_err(text)?;
         let (version, retired) = (to, Vec::new());
-        Ok(Shelf { pool, forest, tree, version, named, dead, retired, owed: true })
+        Ok(Harness { pool, forest, tree, version, named, dead, retired, owed: true })
     }
 
     fn retained(&self) -> Arc<Retained> {
@@ -164,13 +164,13 @@ impl Shelf {
         });
     }
 
-    /// Survey, sweep, scrub: then nothing is dead.
+    /// Mark, sweep, scrub: then nothing is dead.
     pub(crate) fn recover(&mut self) -> Result<(), String> {
         self.reclaim();
         let (retained, dead) = (self.retained(), self.dead.clone());
         let stamp = Stamp::grouped(self.version, LANE);
         self.with_writer(stamp, |tree, writer| tree.scrub_root(writer).map_err(text))?;
-        self.pool.region().fence_flushed("torture.shelf.roots");
+        self.pool.region().fence_flushed("torture.harness.roots");
         let mut sweep: Sweep = self.pool.begin_sweep().map_err(text)?;
         let mut mark = |object| sweep.mark(object);
         let mut marks = Marks { mark: &mut mark, unclean: Vec::new() };
@@ -182,7 +182,7 @@ impl Shelf {
         self.with_writer(stamp, |tree, writer| {
             unclean.into_iter().try_for_each(|node| tree.scrub(node, writer)).map_err(text)
         })?;
-        self.pool.region().fence_flushed("torture.shelf.scrubbed");
+        self.pool.region().fence_flushed("torture.harness.scrubbed");
         self.forget_rollback()?;
         self.dead = Arc::default();
         self.forest.forget_dead(self.dead.clone());
@@ -267,11 +267,11 @@ impl Shelf {
             return Ok(map);
         }
         let region = self.pool.region();
-        region.fence_flushed("torture.shelf.entries");
+        region.fence_flushed("torture.harness.entries");
         let word = self.pool.root(COMMITTED).map_err(text)?;
-        region.commit("torture.shelf.commit", word, version);
-        region.flush("torture.shelf.commit.flush", region.offset_of(word), 8);
-        region.fence("torture.shelf.publish");
+        region.commit("torture.harness.commit", word, version);
+        region.flush("torture.harness.commit.flush", region.offset_of(word), 8);
+        region.fence("torture.harness.publish");
         self.version = version;
         self.reclaim();
         Ok(map)
@@ -311,7 +311,7 @@ impl Shelf {
             }
             Ok(())
         })?;
-        self.pool.region().fence_flushed("torture.shelf.collected");
+        self.pool.region().fence_flushed("torture.harness.collected");
         Ok(())
     }
 

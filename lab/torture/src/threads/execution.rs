@@ -1,4 +1,4 @@
-//! What has happened in a play, judged.
+//! What has happened in a run, judged.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 
 use tembo_sim::{Bounds, Cache, Crash, Event, Explorer, History, Oracle, Reader, Step};
 
-use super::ground::recovered;
+use super::fixture::recovered;
 use super::order::{Done, explains, known};
 use super::plan::Plan;
-use super::play::{Stage, region};
+use super::start::{Start, region};
 use crate::campaign::lock;
 use crate::judge::quietly;
 use crate::recording::digest;
 use crate::tree::Map;
 
 /// What the threads did, one step after the other, and what is there.
-pub struct Performance {
+pub struct Execution {
     plan: Plan,
     history: History,
     before: Arc<Map>,
@@ -24,14 +24,14 @@ pub struct Performance {
     after: Map,
 }
 
-impl Performance {
+impl Execution {
     pub(super) fn new(
         plan: Plan,
-        stage: &Stage,
+        start: &Start,
         (events, prelude): (Vec<Event>, usize),
         done: Vec<Done>,
         after: Map,
-    ) -> Performance {
+    ) -> Execution {
         let is_point = |at: &usize| events[*at].is_crash_point();
         let mut points: Vec<usize> = (prelude..events.len()).filter(is_point).collect();
         points.extend(done.iter().filter_map(Done::returned));
@@ -39,12 +39,12 @@ impl Performance {
         points.dedup();
         let crash = |at| Crash { at, operation: 0, after: false };
         let crashes = points.into_iter().map(crash).collect();
-        let history = History { image: stage.image.to_vec(), events, crashes };
-        let before = stage.map.clone();
-        Performance { plan, history, before, done, after }
+        let history = History { image: start.image.to_vec(), events, crashes };
+        let before = start.map.clone();
+        Execution { plan, history, before, done, after }
     }
 
-    /// A hash of who did what in which order.
+    /// A hash of what each thread did, in order.
     pub fn schedule(&self) -> u64 {
         let steps = self.history.events.iter().map(|event| (event.thread, event.name()));
         let calls = self.done.iter().map(Done::times);
@@ -89,19 +89,19 @@ impl Performance {
     /// Judges it as it went.
     ///
     /// # Errors
-    /// No order explains it, or a transaction was refused that nobody has come before.
+    /// No order explains it, or a transaction was refused without a conflict.
     pub fn judge(&self) -> Result<(), String> {
         let is_for_nothing = |refused: &&Done| {
             refused.is_refused() && !self.done.iter().any(|other| other.comes_before(refused))
         };
         if let Some(refused) = self.done.iter().find(is_for_nothing) {
-            let story = self.tell(&self.done, &self.after);
-            return Err(format!("refused for nothing: {refused:?}; {story}"));
+            let report = self.report(&self.done, &self.after);
+            return Err(format!("refused for nothing: {refused:?}; {report}"));
         }
         if explains(&self.done, &self.before, &self.after) {
             return Ok(());
         }
-        Err(format!("no order of the calls explains it: {}", self.tell(&self.done, &self.after)))
+        Err(format!("no order of the calls explains it: {}", self.report(&self.done, &self.after)))
     }
 
     /// Judges what crashes leave of it; how many images.
@@ -109,15 +109,14 @@ impl Performance {
     /// # Errors
     /// What is wrong with one of them.
     pub fn crash(&self, bounds: Bounds) -> Result<u64, String> {
-        let oracle =
-            Durable { performance: self, shown: Mutex::default(), known: Mutex::default() };
+        let oracle = Durable { execution: self, shown: Mutex::default(), known: Mutex::default() };
         let explored = Explorer::new(&self.history, Cache::Flush, &oracle).explore(None, bounds);
         explored.map_err(|wrong| {
             format!("crash {} of {}: {}", wrong.crash, self.history.crashes.len(), wrong.what)
         })
     }
 
-    fn tell(&self, calls: &[Done], found: &Map) -> String {
+    fn report(&self, calls: &[Done], found: &Map) -> String {
         let mut text = format!("{:?}, before: {:?}", self.plan.cast, self.before);
         for call in calls {
             let _ = write!(text, "\n  {call:?}");
@@ -129,7 +128,7 @@ impl Performance {
 
 /// Every call that had returned is there, every other whole or not at all.
 struct Durable<'p> {
-    performance: &'p Performance,
+    execution: &'p Execution,
     /// By digest.
     shown: Mutex<HashMap<u64, Map>>,
     /// By crash and digest, what is right.
@@ -138,24 +137,23 @@ struct Durable<'p> {
 
 impl Oracle for Durable<'_> {
     fn judge(&self, image: &[u8], reader: &Arc<Reader>) -> Result<u64, String> {
-        let map =
-            quietly(|| recovered(self.performance.plan.cast, region(image, reader.clone())?))?;
+        let map = quietly(|| recovered(self.execution.plan.cast, region(image, reader.clone())?))?;
         let digest = digest(Some(&map));
         lock(&self.shown).insert(digest, map);
         Ok(digest)
     }
 
     fn accept(&self, crash: &Crash, shown: u64) -> Result<(), String> {
-        let performance = self.performance;
+        let execution = self.execution;
         let maps = lock(&self.shown);
-        let map = maps.get(&shown).ok_or("an image that nobody has looked at")?;
+        let map = maps.get(&shown).ok_or("an image that was not judged")?;
         let mut known_right = lock(&self.known);
-        let calls = || known(&performance.done, crash.at);
-        let explain = || explains(&calls(), &performance.before, map);
+        let calls = || known(&execution.done, crash.at);
+        let explain = || explains(&calls(), &execution.before, map);
         if *known_right.entry((crash.at, shown)).or_insert_with(explain) {
             return Ok(());
         }
-        Err(format!("no order of the calls explains it: {}", performance.tell(&calls(), map)))
+        Err(format!("no order of the calls explains it: {}", execution.report(&calls(), map)))
     }
 
     fn judged(&self, _: u64, _: Option<&[u8]>, _: u64) -> bool {

@@ -10,9 +10,9 @@ use tembo_pmem::{Region, lock};
 use super::order::Answer;
 use super::plan::{Call, Cast, Sight};
 use crate::judge::{expect, text};
-use crate::kv::{Kv, model::maintain};
+use crate::kv::{Kv, maintain};
 use crate::subject::Subject;
-use crate::tree::{Map, Shelf, Write, key, value};
+use crate::tree::{Harness, Map, Write, key, value};
 
 const KV: Kv = Kv(IndexKind::Nvtree);
 const KEYSPACE: &str = "x";
@@ -20,7 +20,7 @@ const KEYSPACE: &str = "x";
 /// Versions that the threads may draw.
 const VERSIONS: u64 = 64;
 
-pub(super) enum Ground {
+pub(super) enum Fixture {
     Tree(Box<Tree>),
     Store(Store, Keyspace),
 }
@@ -36,16 +36,16 @@ pub(super) fn size(cast: Cast) -> u64 {
 /// Makes what there is before the threads begin.
 pub(super) fn make(cast: Cast, region: Region, keys: &[Write], serial: u64) -> Result<Map, String> {
     if cast != Cast::Store {
-        let mut shelf = Shelf::make(IndexKind::Nvtree, region, &mut || {})?;
-        return shelf.put_all(keys, serial);
+        let mut harness = Harness::make(IndexKind::Nvtree, region, &mut || {})?;
+        return harness.put_all(keys, serial);
     }
     let store = KV.make(region, &mut || {})?;
     let keyspace = store.keyspace(KEYSPACE).map_err(text)?;
-    let ground = Ground::Store(store, keyspace);
+    let fixture = Fixture::Store(store, keyspace);
     for (at, &(n, len)) in keys.iter().enumerate() {
-        ground.perform(&Call::Put(n, len.unwrap_or_default()), serial + at as u64)?;
+        fixture.perform(&Call::Put(n, len.unwrap_or_default()), serial + at as u64)?;
     }
-    ground.end()
+    fixture.end()
 }
 
 /// What an image shows, if it is sound and recovers to the same.
@@ -55,7 +55,7 @@ pub(super) fn recovered(cast: Cast, region: Region) -> Result<Map, String> {
             let store = KV.open(region)?.ok_or("nothing is where a store was")?;
             settled(store)
         }
-        _ => Shelf::recovered(region),
+        _ => Harness::recovered(region),
     }
 }
 
@@ -67,37 +67,37 @@ fn settled(mut store: Store) -> Result<Map, String> {
     Ok(state.spaces.remove(KEYSPACE).unwrap_or_default())
 }
 
-impl Ground {
-    pub(super) fn open(cast: Cast, region: Region) -> Result<Ground, String> {
+impl Fixture {
+    pub(super) fn open(cast: Cast, region: Region) -> Result<Fixture, String> {
         if cast == Cast::Store {
             let store = KV.open(region)?.ok_or("nothing is where a store was")?;
             maintain(&store)?;
             let keyspace = store.keyspace(KEYSPACE).map_err(text)?;
-            return Ok(Ground::Store(store, keyspace));
+            return Ok(Fixture::Store(store, keyspace));
         }
-        let mut shelf = Shelf::open(region)?.ok_or("nothing is where a tree was")?;
+        let mut harness = Harness::open(region)?.ok_or("nothing is where a tree was")?;
         if cast != Cast::Opening {
-            shelf.recover()?;
+            harness.recover()?;
         }
-        let clock = shelf.allow(VERSIONS)?;
-        let visible = AtomicU64::new(shelf.version());
+        let clock = harness.allow(VERSIONS)?;
+        let visible = AtomicU64::new(harness.version());
         let (writing, retired) = (Mutex::default(), Mutex::default());
-        let tree = Tree { cast, shelf, clock, visible, writing, retired };
-        Ok(Ground::Tree(Box::new(tree)))
+        let tree = Tree { cast, harness, clock, visible, writing, retired };
+        Ok(Fixture::Tree(Box::new(tree)))
     }
 
     pub(super) fn perform(&self, call: &Call, serial: u64) -> Result<Answer, String> {
         match self {
-            Ground::Tree(tree) => tree.perform(call, serial),
-            Ground::Store(store, keyspace) => perform(store, *keyspace, call, serial),
+            Fixture::Tree(tree) => tree.perform(call, serial),
+            Fixture::Store(store, keyspace) => perform(store, *keyspace, call, serial),
         }
     }
 
     /// All threads have ended: what there is, if it is sound.
     pub(super) fn end(self) -> Result<Map, String> {
         match self {
-            Ground::Tree(tree) => tree.end(),
-            Ground::Store(store, _) => settled(store),
+            Fixture::Tree(tree) => tree.end(),
+            Fixture::Store(store, _) => settled(store),
         }
     }
 }
@@ -160,7 +160,7 @@ fn transact(
 /// A tree, and what a store has beside its own.
 pub(super) struct Tree {
     cast: Cast,
-    shelf: Shelf,
+    harness: Harness,
     clock: Clock,
     /// The version that readers see, where one writes at a time.
     visible: AtomicU64,
@@ -175,7 +175,7 @@ impl Tree {
                 Cast::Groups(Sight::Visible) => self.visible.load(Ordering::Acquire),
                 _ => VERSION_MAX,
             };
-            return Ok(Answer::Value(self.shelf.get_beside(&key(*n), version)?));
+            return Ok(Answer::Value(self.harness.get_beside(&key(*n), version)?));
         }
         let has_visible = matches!(self.cast, Cast::Groups(_));
         let _turn = has_visible.then(|| lock(&self.writing));
@@ -195,9 +195,9 @@ impl Tree {
         keeps_past: bool,
         retired: &mut Vec<Retired>,
     ) -> Result<Answer, String> {
-        let retained = self.shelf.retained_beside(&self.clock, keeps_past);
+        let retained = self.harness.retained_beside(&self.clock, keeps_past);
         let mut single = |change| {
-            let existed = self.shelf.change_beside(change, &self.clock, &retained, retired);
+            let existed = self.harness.change_beside(change, &self.clock, &retained, retired);
             existed.map(Answer::Existed)
         };
         match call {
@@ -208,7 +208,7 @@ impl Tree {
             Call::Remove(n) => single(Change::Remove { key: &key(*n) }),
             Call::Group(writes) => {
                 let pairs = pairs(writes, serial);
-                self.shelf.group_beside(&pairs, &self.clock, &retained, retired)?;
+                self.harness.group_beside(&pairs, &self.clock, &retained, retired)?;
                 Ok(Answer::Done)
             }
             Call::Get(_) | Call::View(..) | Call::Transact(..) => {
@@ -219,9 +219,9 @@ impl Tree {
 
     fn end(mut self) -> Result<Map, String> {
         let retired = std::mem::take(&mut *lock(&self.retired));
-        self.shelf.joined(self.clock.last(), retired);
-        let state = self.shelf.show()?;
-        self.shelf.check(&state)?;
+        self.harness.joined(self.clock.last(), retired);
+        let state = self.harness.show()?;
+        self.harness.check(&state)?;
         Ok(state.map)
     }
 }

@@ -1,5 +1,5 @@
 //! What several threads do to one tree at the same time. Nothing that is unlinked is given back
-//! meanwhile, for nobody says what he reads.
+//! meanwhile, for readers do not register what they read.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,10 +9,10 @@ use tembo_index::{
 use tembo_pmem::Region;
 
 use super::super::model::{Map, Write};
-use super::{COMMITTED, LANE, LIMIT, Shelf, persist};
+use super::{COMMITTED, Harness, LANE, LIMIT, persist};
 use crate::judge::text;
 
-impl Shelf {
+impl Harness {
     /// Writes in one group; what is there then.
     pub(crate) fn put_all(&mut self, writes: &[Write], serial: u64) -> Result<Map, String> {
         self.write(writes, serial, true)
@@ -56,11 +56,11 @@ impl Shelf {
             self.tree.apply(change, &mut writer).map_err(text)?;
         }
         let region = self.pool.region();
-        region.fence("torture.shelf.entries");
+        region.fence("torture.harness.entries");
         let word = self.pool.root(COMMITTED).map_err(text)?;
-        region.commit("torture.shelf.commit", word, stamp.version());
-        region.flush("torture.shelf.commit.flush", region.offset_of(word), 8);
-        region.fence("torture.shelf.publish");
+        region.commit("torture.harness.commit", word, stamp.version());
+        region.flush("torture.harness.commit.flush", region.offset_of(word), 8);
+        region.fence("torture.harness.publish");
         Ok(())
     }
 
@@ -88,10 +88,10 @@ impl Shelf {
 
     /// What an image shows, if it is sound and recovers to the same.
     pub(crate) fn recovered(region: Region) -> Result<Map, String> {
-        let mut shelf = Shelf::open(region)?.ok_or("nothing is where a tree was")?;
-        let state = shelf.show()?;
-        shelf.check(&state)?;
-        let after = shelf.newest()?;
+        let mut harness = Harness::open(region)?.ok_or("nothing is where a tree was")?;
+        let state = harness.show()?;
+        harness.check(&state)?;
+        let after = harness.newest()?;
         if after != state.map {
             return Err(format!("recovery made {after:?} of {:?}", state.map));
         }

@@ -73,7 +73,7 @@ impl Machine {
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                // Only for somebody who looks into it afterwards.
+                // The kept console is only for a look afterwards.
                 let _ = writeln!(kept, "{line}");
                 if sender.send(line).is_err() {
                     return;
@@ -112,12 +112,12 @@ impl Guest {
         }
     }
 
-    /// Waits for a line that begins with `word`; the others go to `told`.
+    /// Waits for a line that begins with `word`; the others go to `other`.
     pub(super) fn wait_for(
         &self,
         word: &str,
         patience: Duration,
-        told: &mut dyn FnMut(&str),
+        other: &mut dyn FnMut(&str),
     ) -> anyhow::Result<String> {
         let deadline = Instant::now() + patience;
         loop {
@@ -125,7 +125,7 @@ impl Guest {
                 Heard::Line(line) if line.starts_with("FAILED") => return self.give_up(&line),
                 Heard::Line(line) => match line.strip_prefix(word) {
                     Some(rest) => return Ok(rest.trim().to_owned()),
-                    None => told(&line),
+                    None => other(&line),
                 },
                 Heard::Silence => return self.give_up(&format!("no {word} in {patience:?}")),
                 Heard::End => return self.give_up(&format!("it ended before {word}")),

@@ -17,12 +17,12 @@ pub(super) fn try_medium(machine: &Machine, domain: &str) -> anyhow::Result<()> 
     let began = Instant::now();
     let guest = machine.boot("medium", &words(machine, "medium", 0, 0))?;
     let mut domains = Vec::new();
-    let mut tell = |line: &str| {
+    let mut report = |line: &str| {
         println!("    {line}");
         domains.extend(line.strip_prefix("PROBED ").map(str::to_owned));
         domains.extend(line.strip_prefix("INFO ").map(str::to_owned));
     };
-    guest.wait_for("DONE", PATIENCE, &mut tell)?;
+    guest.wait_for("DONE", PATIENCE, &mut report)?;
     drop(guest);
     let probed = format!("domain={domain} emulated=false");
     let asked = format!("tembo_domain:{domain}");

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::finding::Finding;
 use super::modules::{Crate, Import};
-use super::{Finding, Tree};
+use super::tree::Tree;
 
 const FIX: &str = "move what both need into a file of its own, or hand it in";
 

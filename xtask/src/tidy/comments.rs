@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_are_told_from_code_and_strings() {
+    fn comments_are_separated_from_code_and_strings() {
         let text = "//! Head.\nfn f() -> &'static str {\n    // One.\n    g(\"// no\", 'a'); /* two\n    three */ h()\n    /// Doc.\n    let x = 1; // Four.\n}\n";
         let found = comments(text, text.parse().unwrap());
         let found: Vec<(usize, &str)> =

@@ -6,7 +6,8 @@
 
 use toml::{Table, Value};
 
-use super::{Finding, Page, Tree};
+use super::finding::Finding;
+use super::tree::{Page, Tree};
 
 /// DESIGN's table of directions, by folder. `None`: anything.
 const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[

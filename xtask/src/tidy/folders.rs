@@ -3,8 +3,9 @@
 //! Rule: no path in a file outside of `foo.rs` and `foo/` leads past `foo` into a module of its folder:
 //! `crate::foo::Bar`, which `foo.rs` hands on, and never `crate::foo::bar::Bar`. Tests are left out.
 
+use super::finding::Finding;
 use super::modules::{Crate, Trespass};
-use super::{Finding, Tree};
+use super::tree::Tree;
 
 const FIX: &str =
     "let the folder's own file hand it on (`pub(crate) use`), and import it from there";

@@ -3,7 +3,8 @@
 //! Rule: `#[repr(C…)]`, `#[repr(packed…)]` and `pmem`'s `media! { … }` stand only in files named `format.rs`
 //! (`repr(transparent)`, which `pmem`'s `Word` has, lays out nothing). Tests are exempt.
 
-use super::{Finding, Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -32,7 +33,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     #[test]
     fn good() {

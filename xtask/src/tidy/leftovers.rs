@@ -3,7 +3,8 @@
 //! Rule: no `todo!`, `unimplemented!` or `dbg!` in Rust, tests included, and no mark that something
 //! is to be mended later in Rust or in a script: mend it, or open an issue and say what it is.
 
-use super::{Finding, Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 const MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 
@@ -42,7 +43,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     #[test]
     fn good() {

@@ -4,7 +4,8 @@
 //! why. A function has at most 70 lines from `fn` to its closing brace. There are no exceptions to
 //! the second; [`ALLOWED`] is empty and is meant to stay so.
 
-use super::{Finding, Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -43,7 +44,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     fn check_one(text: &str) -> Vec<usize> {
         lines(&check(&Tree::of(&[("crates/kv/src/lib.rs", text)])))

@@ -4,7 +4,8 @@
 //! file or folder that git knows, relative to the page; and a `#part` of a Markdown page is one of
 //! its headings, in the spelling that GitHub makes of it.
 
-use super::{Finding, Page, Tree};
+use super::finding::Finding;
+use super::tree::{Page, Tree};
 
 const FIX: &str = "correct the path, or take the link out";
 
@@ -95,7 +96,7 @@ fn headings(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     #[test]
     fn good() {

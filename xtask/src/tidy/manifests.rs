@@ -4,7 +4,8 @@
 
 use toml::{Table, Value};
 
-use super::{Finding, Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 const DESCRIPTION_SIZE_MIN: usize = 12;
 

@@ -7,12 +7,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::Tree;
-use super::scopes::{Scope, Use, scopes};
+use super::scopes::{Path, Scope, Use, scopes};
 use super::source::Source;
-
-/// Names of modules, from the root of the crate on.
-pub(super) type Path = Vec<String>;
+use super::tree::Tree;
 
 /// An arrow: one file imports a name of another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,8 @@
 //! Rule: no file or folder of code, and no module written inside a file, is named `utils`,
 //! `common`, `helpers` or `misc` (singular or plural); no file is named `mod.rs`.
 
-use super::{Finding, Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 const EMPTY: &[&str] = &["util", "utils", "common", "commons", "helper", "helpers", "misc"];
 const FIX: &str = "name it after what it holds, or put the parts where they are used";
@@ -41,7 +42,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     #[test]
     fn good() {

@@ -12,8 +12,9 @@
 //!   may share one. A commit whose comment begins with `after` must not come early: the adversary
 //!   tries that with it, and only with those.
 
+use super::finding::Finding;
 use super::source::Source;
-use super::{Finding, Tree};
+use super::tree::Tree;
 
 /// Each method with its number of arguments, and whether it needs its order explained.
 const METHODS: &[(&str, usize, bool)] = &[
@@ -27,7 +28,7 @@ const METHODS: &[(&str, usize, bool)] = &[
 ];
 
 /// The crates that hold a region.
-const ROOMS: &[&str] = &["pmem", "pool", "heap", "index", "array", "fs", "kv"];
+const ROOMS: &[&str] = &["pmem", "pool", "heap", "index", "kv"];
 
 /// How far above its step an `ORDER:` comment may begin, in lines.
 const REACH: usize = 8;
@@ -171,7 +172,7 @@ pub(super) fn has_parts(parts: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     const GOOD: &str = r#"
 fn split(&self) {

@@ -7,7 +7,8 @@
 
 use toml::{Table, Value};
 
-use super::{Finding, Page, Tree};
+use super::finding::Finding;
+use super::tree::{Page, Tree};
 
 const FIX: &str = "take it off the list: it keeps the rule";
 
@@ -55,7 +56,7 @@ fn pending(manifest: &Page, check: &str) -> Vec<(usize, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     fn finding(path: &str) -> Finding {
         Finding { path: path.to_owned(), line: 7, what: String::new(), fix: "" }

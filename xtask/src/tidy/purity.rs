@@ -3,9 +3,10 @@
 //! Rule: the code (tests exempt) below `src/` of the crates of [`ROOMS`] names none of
 //! [`FORBIDDEN`]; `Duration` is a value and is fine.
 
-use super::{Finding, Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
-const ROOMS: &[&str] = &["pool", "index", "kv"];
+const ROOMS: &[&str] = &["pool", "heap", "index", "kv", "array", "fs", "lang"];
 
 const FORBIDDEN: &[&str] = &[
     "Instant",
@@ -54,7 +55,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     #[test]
     fn good() {

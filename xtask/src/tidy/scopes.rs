@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::modules::Path;
 use super::source::Source;
+
+/// Names of modules, from the root of the crate on.
+pub(super) type Path = Vec<String>;
 
 /// A name that a `use` brings into a module.
 pub(super) struct Use {

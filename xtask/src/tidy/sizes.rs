@@ -2,7 +2,8 @@
 //!
 //! Rule: no file that git knows or would add is larger than 1 MiB.
 
-use super::{Finding, Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 const FILE_SIZE_MAX: u64 = 1 << 20;
 

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::Finding;
 use super::comments::comments;
+use super::finding::Finding;
 
 /// A token; a group's delimiters are tokens of their own.
 #[derive(Debug)]
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_code() {
+    fn tests_are_separated_from_code() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
         let source = source("crates/kv/src/lib.rs", text);
         assert_eq!(

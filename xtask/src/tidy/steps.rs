@@ -14,9 +14,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::finding::Finding;
 use super::orders::{self, has_parts, literal};
 use super::source::Source;
-use super::{Finding, Tree};
+use super::tree::Tree;
 
 /// The list that the adversary reads.
 pub(super) const LIST: &str = "lab/torture/src/steps.rs";
@@ -228,7 +229,7 @@ fn split(source: &Source, open: usize, close: usize) -> Vec<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     const TRAIT: &str = "\
 trait DiskFile {

@@ -5,15 +5,19 @@
 //! comments and attributes just above it, or just above the statement that it is part of. Function
 //! pointer types (`unsafe fn(`) need none.
 
+use super::finding::Finding;
 use super::source::Source;
-use super::{Finding, Tree};
+use super::tree::Tree;
 
 /// The named places: prefixes of paths. DESIGN §3 says which rooms may be added.
 const PLACES: &[&str] = &[
     "crates/pmem/src/",
     // A real fork.
     "crates/pmem/tests/fork.rs",
+    "crates/heap/src/",
     "crates/index/src/simd.rs",
+    // C boundary of the product.
+    "crates/sqlite/src/",
     // C boundaries of rivals.
     "lab/bench/src/rival/berkeley.rs",
     "lab/bench/src/rival/lmdb.rs",
@@ -69,7 +73,7 @@ fn is_explained(source: &Source, line: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::lines;
+    use crate::tidy::finding::lines;
 
     const GOOD: &str = "
 // SAFETY: in bounds.

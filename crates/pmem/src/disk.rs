@@ -3,6 +3,8 @@
 //! Each step that changes something carries a unique name: a simulator may drop exactly that one.
 
 mod os;
+mod runs;
+mod watched;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,6 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use os::OsDisk;
+pub(crate) use runs::Runs;
+pub(crate) use watched::WatchedFile;
 
 /// Directories, and what the machine knows beside its files.
 pub trait Disk: Send + Sync {

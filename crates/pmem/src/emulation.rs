@@ -41,8 +41,12 @@ impl SlowMedium {
 
     /// Flushes the lines that hold `len` bytes at `at`. Their time is lost at the next fence: a
     /// flush is waited for there, and time lost before would pass beside it.
-    pub(crate) fn flush(&self, at: *const u8, len: u64) {
-        self.instruction.flush(at, len);
+    ///
+    /// # Safety
+    /// They are mapped, and the instruction is supported.
+    pub(crate) unsafe fn flush(&self, at: *const u8, len: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.instruction.flush(at, len) };
         let ticks = self.line_ticks * line_count(at.addr() as u64, len);
         OWED.set(OWED.get() + ticks);
     }

@@ -47,22 +47,29 @@ impl FlushInstruction {
         is_supported(self)
     }
 
-    /// Flushes the lines that hold `len` bytes at `at`. The instruction is supported.
+    /// Flushes the lines that hold `len` bytes at `at`.
+    ///
+    /// # Safety
+    /// They are mapped, and the instruction is supported.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    pub(crate) fn flush(self, at: *const u8, len: u64) {
+    pub(crate) unsafe fn flush(self, at: *const u8, len: u64) {
         let start = at.addr() as u64;
         for line in lines(start, len) {
-            self.flush_line(at.with_addr(line as usize));
+            // SAFETY: the caller's promise.
+            unsafe { self.flush_line(at.with_addr(line as usize)) };
         }
     }
 
-    /// Flushes the line of a byte that is mapped. The instruction is supported.
+    /// Flushes the line of a byte.
+    ///
+    /// # Safety
+    /// It is mapped, and the instruction is supported.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline]
-    pub(crate) fn flush_line(self, at: *const u8) {
+    pub(crate) unsafe fn flush_line(self, at: *const u8) {
         use std::arch::asm;
-        // SAFETY: flushing changes no byte and cannot fault on memory that is mapped; regions take no instruction
-        // that is not supported.
+        // SAFETY: flushing changes no byte and cannot fault on memory that is mapped; the rest is the caller's
+        // promise.
         unsafe {
             match self {
                 Self::Clwb => asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags)),
@@ -77,12 +84,18 @@ impl FlushInstruction {
     }
 
     /// No flush instruction is known here, and `detect` says so.
+    ///
+    /// # Safety
+    /// None is needed.
     #[cfg(any(miri, not(target_arch = "x86_64")))]
-    pub(crate) fn flush(self, _at: *const u8, _len: u64) {}
+    pub(crate) unsafe fn flush(self, _at: *const u8, _len: u64) {}
 
     /// As `flush`.
+    ///
+    /// # Safety
+    /// None is needed.
     #[cfg(any(miri, not(target_arch = "x86_64")))]
-    pub(crate) fn flush_line(self, _at: *const u8) {}
+    pub(crate) unsafe fn flush_line(self, _at: *const u8) {}
 }
 
 /// Orders flushes and streaming stores before every later store.

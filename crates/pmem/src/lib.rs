@@ -2,7 +2,9 @@
 //!
 //! Everything above knows *store*, *load*, *flush*, *fence* and *sync*, and nothing of the medium.
 
+mod backend;
 mod barrier;
+mod choice;
 mod counters;
 mod disk;
 mod domain;
@@ -12,6 +14,7 @@ mod flush;
 mod format;
 mod header;
 mod latch;
+mod line_stores;
 mod log;
 mod mapping;
 mod media;
@@ -19,15 +22,17 @@ mod memory;
 mod notes;
 mod number;
 mod observer;
+mod options;
+mod pool_file;
 mod prefetch;
 mod process;
 mod racy;
 mod region;
-mod runs;
+mod report;
 mod table;
 mod wait;
-mod watched;
 
+pub use backend::BYPASS_MIN;
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, OsDisk};
 pub use domain::{Domain, DomainRequest, SyncPolicy};
@@ -36,18 +41,24 @@ pub use error::{Error, Fault};
 pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
 pub use latch::{Latch, Latched};
+pub use line_stores::LineStores;
 pub use mapping::SIZE_MAX;
 pub use media::{Media, MediaBytes, Word};
 pub use memory::memory_max;
 pub use number::{NO_NUMBER, thread_number};
 pub use observer::{Observer, Stored};
+pub use options::RegionOptions;
 pub use prefetch::prefetch;
-pub use region::{BYPASS_MIN, LineStores, LineWords, Region, RegionOptions, Report, Section};
+pub use region::{Region, Section};
+pub use report::Report;
 pub use table::Table;
 pub use wait::{Yield, lock, park, set_yield, wait, wait_in_round, write};
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.
 pub const LINE: u64 = 64;
+
+/// The words of a cache line, in memory of the program.
+pub type LineWords = [u64; (LINE / 8) as usize];
 
 // Offsets are addresses' differences, and words on media are little-endian.
 const _: () = assert!(size_of::<usize>() == 8 && cfg!(target_endian = "little"));

@@ -16,6 +16,7 @@ mod bypass;
 mod checkpoint;
 mod generation;
 mod group;
+mod last;
 mod pages;
 mod pending;
 mod replay;
@@ -29,12 +30,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::disk::WatchedFile;
 use crate::format::LogHeader;
 use crate::header::Slots;
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::Holder;
 use crate::process::Process;
-use crate::watched::WatchedFile;
 use crate::{Error, Observer, SyncPolicy};
 
 pub(crate) use generation::{Old, Source, adopt, confirm, load};

@@ -119,7 +119,7 @@ impl Mapping {
         let len = (to - from) as usize;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let private = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: the range lies in what this mapping reserved, and nothing lives there yet: it
+        // SAFETY: the range lies in what this mapping reserved, and nothing is there yet: it
         // is mapped once, at opening or by the growth that makes it part of the region.
         let mapped = unsafe {
             match backing {
@@ -147,7 +147,7 @@ impl Mapping {
         let mapping = Mapping::reserve(twice, twice)?;
         for at in [0, len] {
             let at = mapping.base.as_ptr().wrapping_add(at as usize).cast();
-            // SAFETY: the range lies in what this mapping reserved, and nothing lives there yet.
+            // SAFETY: the range lies in what this mapping reserved, and nothing is there yet.
             let mapped = unsafe {
                 let flags = MapFlags::SHARED | MapFlags::FIXED;
                 mmap(at, len as usize, ProtFlags::READ, flags, file, from)
@@ -171,7 +171,7 @@ impl Mapping {
 
     /// Makes the whole pages of `from..to` ready to be stored to. A hint: what fails here is met again
     /// by the stores, or was too much to ask of an old system.
-    pub(crate) fn prepare(&self, from: u64, to: u64) {
+    pub(crate) fn prefault(&self, from: u64, to: u64) {
         let (from, to) = (from.div_ceil(PAGE).saturating_mul(PAGE), to / PAGE * PAGE);
         self.advise(from, to, Advice::LinuxPopulateWrite);
     }
@@ -223,7 +223,7 @@ impl Mapping {
         }
         let at = self.base.as_ptr().wrapping_add(from as usize).cast();
         // SAFETY: the range is mapped by `self`; the caller holds that no store to it is pending
-        // and no slice of it is lent out, so that only the pages' backing changes.
+        // and no reader looks at it, so that only the pages' backing changes.
         unsafe { madvise(at, (to - from) as usize, Advice::LinuxDontNeed) }?;
         Ok(())
     }

@@ -1,72 +1,43 @@
 //! The region: a range of bytes that is loaded, stored, flushed, fenced and synced.
+//!
+//! Here is what every operation does; `region/` holds what is done once: creating, opening, growing.
+//!
+//! ```text
+//!   offset ── range ──► address ──► a reference to words, or a range of bytes
+//!               │          │
+//!               │          └─ shown to the observer as a load
+//!               └─ in the region? if its page waits for lines of the log: they are brought first
+//!
+//!   store ──► flush ──► fence ──► sync
+//!   a word    a line    orders    what is fenced is as durable as the policy promises
+//!             └────────────┴─────────┴─ done by the backend of the domain
+//! ```
 #![allow(unsafe_code)]
 
-mod choice;
-mod copy;
 mod create;
-mod format_lines;
 mod grow;
-mod line_stores;
-mod logged;
+mod memory;
 mod open;
-mod options;
-mod report;
-mod write_node;
+mod place;
+mod write;
 
 use std::marker::PhantomData;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::emulation::SlowMedium;
-use crate::flush::{FlushInstruction, line_count, store_fence};
-use crate::format::MediaHeader;
-use crate::header::Slots;
+use crate::backend::Backend;
+use crate::flush::{line_count, store_fence};
 use crate::log::Pending;
-use crate::mapping::{Backing, Base, Mapping, PAGE};
+use crate::mapping::{Base, Mapping, PAGE};
+use crate::options::RegionOptions;
+use crate::pool_file::PoolFile;
 use crate::prefetch::prefetch;
 use crate::process::Process;
+use crate::report::Report;
 use crate::{
-    Counters, Domain, Error, Fault, HEADER_SIZE, LINE, Media, MediaBytes, Observer, Stored,
-    SyncPolicy, Word,
+    Counters, Domain, Error, Fault, LINE, Media, MediaBytes, Observer, Stored, SyncPolicy, Word,
 };
-use copy::{copy_parts, overlaps};
-use format_lines::FormatLines;
-use logged::Logged;
-
-pub(crate) use create::with_suffix;
-pub use line_stores::LineStores;
-pub use options::RegionOptions;
-pub use report::Report;
-pub use write_node::LineWords;
-
-/// Writes of this many bytes and more go past the cache where flushing is by instruction.
-const STREAM_MIN: usize = 64;
-
-/// In the `logged` domain, writes of this many bytes and more that begin at a page go beside the
-/// log, as far as they fill whole pages.
-pub const BYPASS_MIN: u64 = 64 << 10;
-
-const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
-
-/// What makes the bytes durable.
-enum Backend {
-    Volatile,
-    Flush(FlushInstruction),
-    /// As `Flush`, with a medium that is slower: for experiments.
-    Slow(SlowMedium),
-    Eadr,
-    /// A pool file in the making: fenced lines are written to it in the end.
-    Format(FormatLines),
-    Logged(Logged),
-}
-
-/// The file under a region.
-struct File {
-    path: PathBuf,
-    header: Mutex<Slots<MediaHeader>>,
-}
 
 /// A mapped range of bytes. All persistent stores of a process go through one of these.
 ///
@@ -85,14 +56,44 @@ pub struct Region {
     sync_policy: SyncPolicy,
     emulated: bool,
     recovery: Duration,
-    media: Option<File>,
-    /// One growth at a time, of regions without a file.
+    file: Option<PoolFile>,
+    /// One growth at a time, of regions that grow in memory.
     growth: Mutex<()>,
     /// Groups and bytes of the log that were replayed.
     replayed: (u64, u64),
     read_only: bool,
     /// The process that may use the file.
     process: Process,
+}
+
+/// What a region is made of.
+struct Parts {
+    mapping: Arc<Mapping>,
+    size: u64,
+    pending: Option<Arc<Pending>>,
+    backend: Backend,
+    emulated: bool,
+    recovery: Duration,
+    file: Option<PoolFile>,
+    replayed: (u64, u64),
+    read_only: bool,
+}
+
+impl Parts {
+    /// Of a region in memory.
+    fn in_memory(mapping: Arc<Mapping>, size: u64) -> Parts {
+        Parts {
+            mapping,
+            size,
+            pending: None,
+            backend: Backend::Volatile,
+            emulated: false,
+            recovery: Duration::ZERO,
+            file: None,
+            replayed: (0, 0),
+            read_only: false,
+        }
+    }
 }
 
 /// Space reserved for the stores of one operation; back-pressure and errors happen when it is
@@ -114,66 +115,36 @@ impl Drop for Section<'_> {
 }
 
 impl Region {
-    /// A region in memory only. Nothing is durable; nothing is a file.
-    ///
-    /// # Errors
-    /// [`Error::Oversize`]; [`Error::Io`] when the system does not have the address space.
-    pub fn volatile(size: u64, options: &RegionOptions) -> Result<Region, Error> {
-        options.check_sizes(size)?;
-        let backing = Backing::Anonymous;
-        let mapping = Mapping::reserve(size, options.size_max)
-            .and_then(|mapping| mapping.map(backing, 0, size).map(|()| mapping))
-            .map_err(|e| Error::io("map", std::path::Path::new("memory"), e))?;
-        Ok(Region {
-            base: mapping.base(),
-            mapping: Arc::new(mapping),
-            size: AtomicU64::new(size / 8 * 8),
+    fn new(parts: Parts, options: &RegionOptions) -> Region {
+        Region {
+            base: parts.mapping.base(),
+            mapping: parts.mapping,
+            size: AtomicU64::new(parts.size),
             reach: AtomicU64::new(0),
-            pending: None,
-            backend: Backend::Volatile,
+            pending: parts.pending,
+            backend: parts.backend,
             observer: options.observer.clone(),
             sync_policy: options.sync,
-            emulated: false,
-            recovery: Duration::ZERO,
-            media: None,
+            emulated: parts.emulated,
+            recovery: parts.recovery,
+            file: parts.file,
             growth: Mutex::default(),
-            replayed: (0, 0),
-            read_only: false,
+            replayed: parts.replayed,
+            read_only: parts.read_only,
             process: Process::current(),
-        })
-    }
-
-    /// A region in memory only that begins with the bytes of `image`.
-    ///
-    /// # Errors
-    /// As of [`volatile`](Region::volatile).
-    pub fn from_image(image: &[u8], options: &RegionOptions) -> Result<Region, Error> {
-        let region = Region::volatile((image.len() as u64).next_multiple_of(8), options)?;
-        // Fresh memory is zero: pages of zeros need not be touched.
-        let pages = image.chunks(PAGE as usize).enumerate();
-        for (index, page) in pages.filter(|(_, page)| **page != ZEROS[..page.len()]) {
-            let at = region.base.at(index as u64 * PAGE);
-            // SAFETY: the region has at least the image's length and nobody else has it yet.
-            unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), at, page.len()) };
         }
-        Ok(region)
     }
 
     /// Bytes in the region.
     #[inline]
     pub fn size(&self) -> u64 {
-        // Whoever knows an offset in new space has synchronised with the growth that made it.
+        // A thread that knows an offset in new space has synchronised with the growth that made it.
         self.size.load(Ordering::Relaxed)
     }
 
     /// The domain in force.
     pub fn domain(&self) -> Domain {
-        match self.backend {
-            Backend::Volatile => Domain::Volatile,
-            Backend::Flush(_) | Backend::Slow(_) => Domain::Flush,
-            Backend::Eadr => Domain::Eadr,
-            Backend::Format(_) | Backend::Logged(_) => Domain::Logged,
-        }
+        self.backend.domain()
     }
 
     /// Whether a file that is only memory stands for persistent memory.
@@ -195,9 +166,9 @@ impl Region {
     /// The file is this process's, if there is one.
     #[inline]
     fn check_process(&self) -> Result<(), Error> {
-        match &self.media {
-            Some(media) if !self.process.is_current() => {
-                Err(Error::Forked { path: media.path.clone() })
+        match &self.file {
+            Some(file) if !self.process.is_current() => {
+                Err(Error::Forked { path: file.path().to_owned() })
             }
             _ => Ok(()),
         }
@@ -257,7 +228,7 @@ impl Region {
         Ok(unsafe { MediaBytes::new(at, len as usize) })
     }
 
-    /// The bytes of a record that nobody changes any more.
+    /// The bytes of a record that is not changed any more.
     ///
     /// # Errors
     /// [`Fault`] when the range is not in the region.
@@ -268,17 +239,17 @@ impl Region {
         Ok(unsafe { std::slice::from_raw_parts(at, len as usize) })
     }
 
-    /// Says that `len` bytes at `offset`, which nobody has used yet, will soon be stored to: their pages
+    /// Says that `len` bytes at `offset`, which have not been used yet, will soon be stored to: their pages
     /// come together, not one by one. A hint, which changes nothing.
-    pub fn prepare(&self, offset: u64, len: u64) {
+    pub fn prefault(&self, offset: u64, len: u64) {
         if self.range(offset, len).is_ok() {
-            self.mapping.prepare(offset, offset + len);
+            self.mapping.prefault(offset, offset + len);
         }
     }
 
     /// Makes large pages of `len` bytes at `offset`, as far as whole ones lie there, if the region is a file in
     /// memory: what is looked up there is found quicker, by a third in gigabytes. Takes milliseconds a page, and
-    /// whoever touches one meanwhile waits: so before it is used. A hint, which changes nothing.
+    /// a thread that touches one meanwhile waits: so before it is used. A hint, which changes nothing.
     pub fn make_large_pages(&self, offset: u64, len: u64) {
         if self.emulated && self.range(offset, len).is_ok() {
             self.mapping.make_large_pages(offset, offset + len);
@@ -320,7 +291,7 @@ impl Region {
     }
 
     #[cold]
-    fn put_observed(
+    pub(crate) fn put_observed(
         &self,
         observer: &dyn Observer,
         name: Option<&'static str>,
@@ -330,54 +301,6 @@ impl Region {
         let (offset, bytes) = (self.offset_of(word), value.to_le_bytes());
         let stored = Stored { name, offset, parts: &[&bytes] };
         observer.store(stored, &mut || word.put(value));
-    }
-
-    /// Writes the parts one after another into space that nobody reads yet, and flushes it: durable
-    /// after the thread's next fence. Nobody may be told the offset before that fence, or an atomic
-    /// read-modify-write: the bytes may go past the caches, and then they come into order only there.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] when the range is not in the region or in its header, and when a part lies in
-    /// it, which a damaged pool may bring about; in the `logged` domain, for 64 KiB and more at a page's start, also what writing beside the log met
-    /// ([`Error::Poisoned`], [`Error::DiskFull`], [`Error::Io`]).
-    pub fn write(&self, name: &'static str, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
-        let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
-        let len = sum.ok_or_else(|| self.fault(offset, u64::MAX))?;
-        if offset < HEADER_SIZE && self.media.is_some() {
-            return Err(self.fault(offset, len as u64).into());
-        }
-        debug_assert!(self.may_store(), "a record outside a section");
-        let at = self.range(offset, len as u64)?;
-        if overlaps(at, len, parts) {
-            return Err(self.fault(offset, len as u64).into());
-        }
-        let count = line_count(offset, len as u64);
-        Counters::stored(len as u64);
-        Counters::flushed(count);
-        let Some(observer) = &self.observer else {
-            return self.write_at(at, offset, len, parts);
-        };
-        let mut written = Ok(());
-        let stored = Stored { name: None, offset, parts };
-        observer.store(stored, &mut || written = self.write_at(at, offset, len, parts));
-        observer.flush(name, offset, len as u64);
-        written
-    }
-
-    #[inline]
-    fn write_at(&self, at: *mut u8, offset: u64, len: usize, parts: &[&[u8]]) -> Result<(), Error> {
-        match &self.backend {
-            Backend::Flush(_) | Backend::Eadr if len >= STREAM_MIN => self.stream(at, parts),
-            Backend::Logged(logged) if is_bypass(offset, len as u64) => {
-                logged.write_beside(at, offset, len as u64, parts)?;
-            }
-            _ => {
-                // SAFETY: `range` found room for all parts, and none of them lies there.
-                unsafe { copy_parts(at, parts) };
-                self.flush_lines(offset, len as u64);
-            }
-        }
-        Ok(())
     }
 
     /// Flushes the lines that hold `len` bytes at `offset`: durable after the thread's next fence.
@@ -390,7 +313,8 @@ impl Region {
         Counters::flushed(count);
         match &self.backend {
             Backend::Flush(instruction) if count == 1 && self.range(offset, len).is_ok() => {
-                instruction.flush_line(self.base.at(offset));
+                // SAFETY: a byte of the region, whose domain has the instruction.
+                unsafe { instruction.flush_line(self.base.at(offset)) };
             }
             _ => self.flush_lines(offset, len),
         }
@@ -398,7 +322,7 @@ impl Region {
 
     /// The flush of a line, which has been counted.
     #[cold]
-    fn flush_observed(&self, name: &'static str, line: u64) {
+    pub(crate) fn flush_observed(&self, name: &'static str, line: u64) {
         if let Some(observer) = &self.observer {
             observer.flush(name, line, LINE);
         }
@@ -406,28 +330,11 @@ impl Region {
     }
 
     fn flush_lines(&self, offset: u64, len: u64) {
-        match &self.backend {
-            Backend::Volatile | Backend::Eadr => {}
-            Backend::Flush(instruction) => {
-                if self.range(offset, len).is_ok() {
-                    instruction.flush(self.base.at(offset), len);
-                }
-            }
-            Backend::Slow(medium) => {
-                if self.range(offset, len).is_ok() {
-                    medium.flush(self.base.at(offset), len);
-                }
-            }
-            Backend::Format(lines) => {
-                if self.range(offset, len).is_ok() {
-                    lines.note(offset, len);
-                }
-            }
-            Backend::Logged(logged) => {
-                if self.range(offset, len).is_ok() {
-                    logged.note(offset, len);
-                }
-            }
+        if self.backend.needs_flush()
+            && let Ok(at) = self.range(offset, len)
+        {
+            // SAFETY: the range is in the region.
+            unsafe { self.backend.flush(at, offset, len) };
         }
     }
 
@@ -441,7 +348,7 @@ impl Region {
         Counters::fenced();
         match &self.backend {
             Backend::Flush(_) => store_fence(),
-            _ => self.fence_otherwise(),
+            backend => backend.fence(),
         }
     }
 
@@ -451,19 +358,6 @@ impl Region {
         let is_unknown = self.observer.as_ref().is_some_and(|observer| observer.shares_threads());
         if Counters::has_unfenced() || is_unknown {
             self.fence(name);
-        }
-    }
-
-    fn fence_otherwise(&self) {
-        match &self.backend {
-            Backend::Volatile => {}
-            Backend::Flush(_) | Backend::Eadr => store_fence(),
-            Backend::Slow(medium) => {
-                store_fence();
-                medium.fence();
-            }
-            Backend::Format(lines) => lines.fence(),
-            Backend::Logged(logged) => logged.fence(),
         }
     }
 
@@ -482,6 +376,18 @@ impl Region {
         Ok(())
     }
 
+    /// Brings everything fenced into the pool file, and frees the log.
+    ///
+    /// # Errors
+    /// As [`sync`](Region::sync), and of writing the pool file; that is tried again later.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.check_process()?;
+        match &self.backend {
+            Backend::Logged(logged) => logged.checkpoint(),
+            _ => Ok(()),
+        }
+    }
+
     /// Reserves room below the waist for an operation that flushes at most `lines` lines. Waits
     /// for the checkpointer where there is none.
     ///
@@ -496,24 +402,39 @@ impl Region {
         Ok(Section { region: self, _thread: PhantomData })
     }
 
-    /// The lines to reserve for a [`write`](Region::write) of `len` bytes at `offset`: fewer than
-    /// its bytes fill where the write goes beside the log.
-    pub fn write_lines(&self, offset: u64, len: u64) -> u64 {
-        match &self.backend {
-            Backend::Logged(_) if is_bypass(offset, len) => {
-                let whole = len / PAGE * PAGE;
-                1 + line_count(offset.saturating_add(whole), len - whole)
-            }
-            _ => line_count(offset, len),
-        }
+    /// Whether the calling thread has reserved, where it has to.
+    pub(crate) fn may_store(&self) -> bool {
+        self.backend.may_store()
     }
 
-    /// Whether the calling thread has reserved, where it has to.
-    fn may_store(&self) -> bool {
-        match &self.backend {
-            Backend::Logged(logged) => logged.may_store(),
-            _ => true,
+    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
+        self.observer.as_deref()
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// What the region can say about itself.
+    pub fn report(&self) -> Report {
+        // What was locked when a child was forked stays locked in it.
+        let file = self.file.as_ref().filter(|_| !self.is_forked());
+        let mut report = Report::new(self.domain(), self.sync_policy);
+        if let Some(file) = file {
+            let header = *file.header().get();
+            (report.identity, report.generation) = (header.identity(), header.generation.get());
         }
+        report.emulated = self.emulated;
+        (report.size, report.size_max) = (self.size(), self.mapping.reserved());
+        (report.replayed_groups, report.replayed_bytes) = self.replayed;
+        report.waiting_bytes = self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes());
+        report.recovery = self.recovery;
+        if let Backend::Logged(logged) = &self.backend
+            && file.is_some()
+        {
+            logged.report(&mut report);
+        }
+        report
     }
 
     /// An address that is checked, and shown to the observer as a load.
@@ -557,8 +478,10 @@ impl Region {
     }
 }
 
-fn is_bypass(offset: u64, len: u64) -> bool {
-    len >= BYPASS_MIN && offset.is_multiple_of(PAGE)
+impl AsRef<Region> for Region {
+    fn as_ref(&self) -> &Region {
+        self
+    }
 }
 
 const _: () = assert!(LINE.is_power_of_two());

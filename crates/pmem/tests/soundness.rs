@@ -73,7 +73,7 @@ fn no_offset_and_length_lead_out_of_the_region() {
         // What goes nowhere does nothing.
         region.flush("test.flush", offset, len);
         region.prefetch(offset);
-        region.prepare(offset, len);
+        region.prefault(offset, len);
         region.make_large_pages(offset, len);
         region.write_lines(offset, len);
     }

@@ -317,7 +317,7 @@ impl Pool {
                     if allocator.top() == top + 1 {
                         // A new chunk, which objects of the class will fill from now on.
                         drop(allocator);
-                        self.region.prepare(self.layout().start(top), self.layout().chunk_size());
+                        self.region.prefault(self.layout().start(top), self.layout().chunk_size());
                     }
                     return Ok(object);
                 }

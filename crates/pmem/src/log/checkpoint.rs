@@ -6,14 +6,12 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::group::{Place, Walk};
+use super::last::keep_last;
 use super::sync::is_full;
 use super::{Checkpoint, Failure, RedoLog, State};
+use crate::disk::Runs;
 use crate::mapping::PAGE;
-use crate::runs::Runs;
 use crate::{DiskFile, Error, LINE};
-
-/// Bits of a word that say where in the log a line is; the others say which line it is.
-const PLACE_BITS: u32 = 26;
 
 /// Bytes after which a checkpoint waits for the disk: so many may stand before a sync of the log.
 const DRAIN_AFTER: u64 = 2 << 20;
@@ -198,28 +196,4 @@ impl RedoLog {
     pub(super) fn is_over_limit(&self, state: &State) -> bool {
         state.pages.count() * PAGE > self.private_max
     }
-}
-
-/// Sorts lines and keeps the last value of each. Of two, the later in the log lies further behind.
-pub(super) fn keep_last(lines: &mut Vec<(u64, usize)>) {
-    let packs = |(line, at): &(u64, usize)| {
-        line / LINE < 1 << (64 - PLACE_BITS) && *at as u64 / LINE < 1 << PLACE_BITS
-    };
-    if !lines.iter().all(packs) {
-        lines.sort_unstable_by(|a, b| b.cmp(a));
-        lines.dedup_by_key(|(line, _)| *line);
-        lines.reverse();
-        return;
-    }
-    // One word each sorts several times faster. Both are multiples of a line.
-    let pack = |(line, at): &(u64, usize)| (line / LINE) << PLACE_BITS | (*at as u64 / LINE);
-    let mut words: Vec<u64> = lines.iter().map(pack).collect();
-    words.sort_unstable();
-    lines.clear();
-    let last = words.iter().enumerate().filter(|(index, word)| {
-        words.get(index + 1).is_none_or(|next| next >> PLACE_BITS != **word >> PLACE_BITS)
-    });
-    lines.extend(last.map(|(_, word)| {
-        ((word >> PLACE_BITS) * LINE, ((word & ((1 << PLACE_BITS) - 1)) * LINE) as usize)
-    }));
 }

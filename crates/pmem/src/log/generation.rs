@@ -9,13 +9,13 @@ use super::group::{GROUP_MAX, Place, encode, encode_opening, group_size};
 use super::replay::{Replay, replay};
 use super::ring::Ring;
 use super::voids::Voids;
+use crate::disk::WatchedFile;
 use crate::format::{
     FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_VERSION, LogHeader,
     MediaHeader, split,
 };
 use crate::header::{Slots, check_features};
-use crate::region::with_suffix;
-use crate::watched::WatchedFile;
+use crate::pool_file::with_suffix;
 use crate::{Disk, DiskFile, Error, LINE};
 
 /// The smallest ring, in bytes.
@@ -254,7 +254,7 @@ fn create(
     let draft_path = with_suffix(path, ".new");
     create_draft(source, pool, path, &draft_path, replay).inspect_err(|_| {
         // Of no consequence when it fails: the next creation replaces the file.
-        let _ = source.disk.remove("log.remove_draft", &draft_path);
+        let _ = source.disk.remove("log.remove_new", &draft_path);
     })
 }
 

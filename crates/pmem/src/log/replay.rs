@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::checkpoint::keep_last;
 use super::group::{Place, Walk, certified};
+use super::last::keep_last;
 use super::ring::{Ring, View};
 use super::voids::Voids;
 use crate::format::LogHeader;

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::DiskFile;
+use crate::disk::WatchedFile;
 use crate::format::LOG_HEADER_SIZE;
 use crate::mapping::Mapping;
-use crate::watched::WatchedFile;
 
 /// A file's ring.
 pub(super) struct Ring {

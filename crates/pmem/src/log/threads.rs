@@ -66,7 +66,7 @@ impl RedoLog {
         while !state.stop {
             if !state.want_checkpoint {
                 if let Some(blank) = state.blank {
-                    state = self.zero_ahead(state, blank);
+                    state = self.zero_blank(state, blank);
                     continue;
                 }
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ impl RedoLog {
 
     /// Writes some zeroes into a ring that is new, ahead of its groups: blocks that are in use
     /// already make an `fdatasync` cheaper, and opening does not wait for them.
-    fn zero_ahead<'s>(
+    fn zero_blank<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
         blank: u64,
@@ -104,7 +104,7 @@ impl RedoLog {
         }
         state.writing = true;
         drop(state);
-        let result = self.ring.write("log.zero_ahead", &vec![0; (to - from) as usize], from);
+        let result = self.ring.write("log.zero_blank", &vec![0; (to - from) as usize], from);
         let mut state = self.lock();
         state.writing = false;
         // There were no groups in the way of a failure; the next write of one meets it again.

@@ -3,8 +3,9 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use super::{Backend, Region};
+use super::Region;
 use crate::Error;
+use crate::backend::Backend;
 use crate::mapping::{Backing, PAGE};
 
 impl Region {
@@ -20,7 +21,7 @@ impl Region {
             return Err(self.fault(0, size).into());
         }
         let size = size.next_multiple_of(PAGE);
-        match &self.media {
+        match &self.file {
             Some(_) if !self.read_only => self.grow_file(size),
             _ => self.grow_memory(size),
         }?;
@@ -44,18 +45,18 @@ impl Region {
     }
 
     fn grow_file(&self, size: u64) -> Result<(), Error> {
-        let Some(media) = &self.media else {
+        let Some(file) = &self.file else {
             return Ok(());
         };
-        let path = &media.path;
-        let mut slots = media.header.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = file.path();
+        let mut slots = file.header();
         let old = self.size();
         if size <= old {
             return Ok(());
         }
         let file = slots.file().clone();
         let io = |e| Error::io("grow", path, e);
-        // What an interrupted growth, or anybody, left behind the end must not be seen.
+        // What an interrupted growth left behind the end must not be seen.
         if file.len().map_err(io)? > old {
             // ORDER: no header, not even one whose sync has failed, tells of more than the file has
             // when it is cut.
@@ -78,7 +79,7 @@ impl Region {
             (_, Some(fd)) => Backing::Private(fd),
         };
         self.mapping.map(backing, old, size).map_err(|e| Error::io("map", path, e))?;
-        // ORDER: the size is durable before anybody stores into the new space.
+        // ORDER: the size is durable before the new space is stored to.
         slots.update("grow.size_write", "grow.size_sync", |header| header.size.set(size))?;
         self.size.store(size, Ordering::Release);
         Ok(())

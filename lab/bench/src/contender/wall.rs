@@ -29,7 +29,7 @@ impl Wall {
         let region = Region::create(&path, size, &options, |_| Ok::<(), tembo_pmem::Error>(()))?;
         forget_name(&path);
         // It is the measure of others: no page of it is touched for the first time while it is timed.
-        region.prepare(HEADER_SIZE, lines * LINE);
+        region.prefault(HEADER_SIZE, lines * LINE);
         Ok(Wall { region, lines })
     }
 

@@ -155,7 +155,7 @@ fn mapped(folder: &Path, name: &str, domain: DomainRequest) -> Result<Region, Er
             Region::create(&folder.join(name), AREA, &options, |_| Ok::<(), tembo_pmem::Error>(()))?
         }
     };
-    region.prepare(HEADER_SIZE, AREA - HEADER_SIZE);
+    region.prefault(HEADER_SIZE, AREA - HEADER_SIZE);
     Ok(region)
 }
 
@@ -293,7 +293,7 @@ pub(super) fn flushing(context: &mut Context<'_>) -> Result<Finding, Error> {
             RegionOptions { domain, emulation, size_max: AREA, ..RegionOptions::default() };
         let path = folder.path().join(format!("{instruction:?}"));
         let region = Region::create(&path, AREA, &options, |_| Ok::<(), tembo_pmem::Error>(()))?;
-        region.prepare(HEADER_SIZE, AREA - HEADER_SIZE);
+        region.prefault(HEADER_SIZE, AREA - HEADER_SIZE);
         for round in 0..context.rounds() {
             context.turn(&format!("{instruction:?}, round {}", round + 1))?;
             for object in OBJECTS {

@@ -43,7 +43,7 @@ impl Times {
         let section = pool.reserve(scratch, scratch / LINE)?;
         let object = pool.alloc(scratch)?;
         let (region, offset) = (pool.region(), object.offset());
-        region.prepare(offset, scratch);
+        region.prefault(offset, scratch);
         let (mut random, mut measured) = (Random::new(1), Vec::new());
         let mut place = |size: u64| offset + random.below((scratch - size) / LINE) * LINE;
         let mut size = LINE;

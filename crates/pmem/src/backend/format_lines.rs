@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::notes::NoteBook;
 
 /// Lines flushed by each thread, and lines fenced.
-pub(super) struct FormatLines {
+pub(crate) struct FormatLines {
     book: NoteBook,
     /// Keeps the book in use.
     _holder: Arc<()>,
@@ -14,7 +14,7 @@ pub(super) struct FormatLines {
 }
 
 impl FormatLines {
-    pub(super) fn new() -> FormatLines {
+    pub(crate) fn new() -> FormatLines {
         let holder = Arc::new(());
         FormatLines { book: NoteBook::new(&holder), _holder: holder, fenced: Mutex::default() }
     }
@@ -30,7 +30,7 @@ impl FormatLines {
     }
 
     /// What was fenced, in order.
-    pub(super) fn take(&self) -> Vec<u64> {
+    pub(crate) fn take(&self) -> Vec<u64> {
         let mut fenced = self.fenced.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *fenced).into_iter().collect()
     }

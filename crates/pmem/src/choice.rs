@@ -2,28 +2,28 @@
 
 use std::path::Path;
 
-use super::{Backend, RegionOptions};
+use crate::backend::Backend;
 use crate::emulation::SlowMedium;
 use crate::flush::FlushInstruction;
 use crate::format::{FLAG_CLEAN, FLAG_EMULATED, MediaHeader};
 use crate::mapping::{Backing, is_persistent_memory};
-use crate::{DiskFile, Domain, DomainRequest, Error};
+use crate::{DiskFile, Domain, DomainRequest, Error, RegionOptions};
 
 /// A domain, and whether the medium really is what the domain wants.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
-    pub(super) domain: Domain,
-    pub(super) emulated: bool,
+pub(crate) struct Choice {
+    pub(crate) domain: Domain,
+    pub(crate) emulated: bool,
 }
 
 impl Choice {
     /// Whether the region is a copy of the file, in memory.
-    pub(super) fn is_private(&self) -> bool {
+    pub(crate) fn is_private(&self) -> bool {
         matches!(self.domain, Domain::Logged | Domain::Volatile)
     }
 
     /// The number that stands for the domain in the header.
-    pub(super) fn domain_on_media(&self) -> u32 {
+    pub(crate) fn domain_on_media(&self) -> u32 {
         match self.domain {
             Domain::Volatile => 0,
             Domain::Flush => 1,
@@ -33,7 +33,7 @@ impl Choice {
     }
 
     /// How the file is mapped in the domains that store into it.
-    pub(super) fn backing<'f>(&self, file: &'f dyn DiskFile) -> Backing<'f> {
+    pub(crate) fn backing<'f>(&self, file: &'f dyn DiskFile) -> Backing<'f> {
         match (file.descriptor(), self.emulated) {
             (Some(fd), false) => Backing::Synchronous(fd),
             (Some(fd), true) => Backing::Shared(fd),
@@ -42,7 +42,7 @@ impl Choice {
     }
 
     /// What flushes, in the domains that store into the file.
-    pub(super) fn backend(&self, options: &RegionOptions) -> Result<Backend, Error> {
+    pub(crate) fn backend(&self, options: &RegionOptions) -> Result<Backend, Error> {
         let asked = options.emulation.and_then(|emulation| emulation.flush);
         if asked.is_some_and(|instruction| !instruction.is_supported()) {
             let what = "this processor does not have the flush instruction asked for";
@@ -63,7 +63,7 @@ impl Choice {
 }
 
 /// The domain of a pool, new or, with its header, old. Probed, never assumed.
-pub(super) fn choose(
+pub(crate) fn choose(
     file: &dyn DiskFile,
     path: &Path,
     options: &RegionOptions,

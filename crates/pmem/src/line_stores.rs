@@ -1,6 +1,8 @@
 //! Stores into one line, and its flush: what a region does for each store, done for all of them at once.
+#![allow(unsafe_code)]
 
-use super::{Backend, Region};
+use crate::backend::Backend;
+use crate::region::Region;
 use crate::{Counters, LINE, Observer, Word};
 
 /// Stores into one line. They become durable in the order in which they are made, after
@@ -17,7 +19,7 @@ impl Region {
     #[inline(always)]
     pub fn line_stores(&self) -> LineStores<'_> {
         debug_assert!(self.may_store(), "a store outside a section");
-        LineStores { region: self, observer: self.observer.as_deref(), count: 0 }
+        LineStores { region: self, observer: self.observer(), count: 0 }
     }
 }
 
@@ -47,9 +49,10 @@ impl LineStores<'_> {
     #[inline(always)]
     pub fn flush(self, name: &'static str, word: &Word) {
         Counters::stored_in_line(self.count);
-        match (&self.region.backend, self.observer) {
+        match (self.region.backend(), self.observer) {
             (Backend::Flush(instruction), None) => {
-                instruction.flush_line(std::ptr::from_ref(word).cast());
+                // SAFETY: a word is mapped; the region's domain has the instruction.
+                unsafe { instruction.flush_line(std::ptr::from_ref(word).cast()) };
             }
             (Backend::Volatile | Backend::Eadr, None) => {}
             _ => self.region.flush_observed(name, self.region.offset_of(word) / LINE * LINE),

@@ -10,17 +10,17 @@ use crate::log::{RedoLog, Threads};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
 
-use super::report::Report;
+use crate::report::Report;
 
 /// A log, the notes that lead to it, and its threads.
-pub(super) struct Logged {
+pub(crate) struct Logged {
     book: NoteBook,
     log: Arc<RedoLog>,
     threads: Mutex<Threads>,
 }
 
 impl Logged {
-    pub(super) fn start(log: RedoLog) -> std::io::Result<Logged> {
+    pub(crate) fn start(log: RedoLog) -> std::io::Result<Logged> {
         let log = Arc::new(log);
         let threads = Mutex::new(Threads::start(&log)?);
         Ok(Logged { book: NoteBook::new(&log), log, threads })
@@ -32,13 +32,13 @@ impl Logged {
     }
 
     #[inline]
-    pub(super) fn fence(&self) {
+    pub(crate) fn fence(&self) {
         if !self.log.is_forked() {
             self.log.append(&self.book);
         }
     }
 
-    pub(super) fn sync(&self) -> Result<(), Error> {
+    pub(crate) fn sync(&self) -> Result<(), Error> {
         self.log.sync()
     }
 
@@ -47,22 +47,25 @@ impl Logged {
         self.log.keeps_pages() || self.book.with(|note| note.depth > 0)
     }
 
-    pub(super) fn reserve(&self, lines: u64) -> Result<(), Error> {
+    pub(crate) fn reserve(&self, lines: u64) -> Result<(), Error> {
         self.log.reserve(&self.book, lines)
     }
 
-    pub(super) fn end_section(&self) {
+    pub(crate) fn end_section(&self) {
         if !self.log.is_forked() {
             self.log.end_section(&self.book);
         }
     }
 
-    pub(super) fn checkpoint(&self) -> Result<(), Error> {
+    pub(crate) fn checkpoint(&self) -> Result<(), Error> {
         self.log.checkpoint()
     }
 
     /// Writes a large record: whole pages beside the log, the rest through it.
-    pub(super) fn write_beside(
+    ///
+    /// # Safety
+    /// The parts are `len` bytes, for which there is room at `at`, in the region; none of them lies there.
+    pub(super) unsafe fn write_beside(
         &self,
         at: *mut u8,
         offset: u64,
@@ -82,15 +85,14 @@ impl Logged {
             })
             .collect();
         let from = if self.log.pool_is_simulated() { 0 } else { whole };
-        // SAFETY: the region has room for all parts at `at` (the caller checked), of which the
-        // first `from` bytes are left out.
+        // SAFETY: the caller's promise, of all but the first `from` bytes.
         unsafe { copy_parts(at.wrapping_add(from as usize), &rest) };
         self.note(offset + whole, len - whole);
         Ok(())
     }
 
     /// Fills in what the log knows.
-    pub(super) fn report(&self, report: &mut Report) {
+    pub(crate) fn report(&self, report: &mut Report) {
         let totals = &self.log.totals;
         (report.log_used, report.log_capacity) = self.log.usage();
         report.private_bytes = self.log.private_bytes();
@@ -102,7 +104,7 @@ impl Logged {
         report.poisoned = self.log.is_poisoned();
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).stop(&self.log);
     }
 }

@@ -1,9 +1,7 @@
 //! What a region can say about itself.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::{Backend, Region};
 use crate::{Domain, SyncPolicy};
 
 /// State and totals of a region since it was opened.
@@ -27,7 +25,7 @@ pub struct Report {
     pub replayed_groups: u64,
     /// Bytes of the log that opening replayed.
     pub replayed_bytes: u64,
-    /// Bytes of pages that nobody has touched yet since, and so have not got their lines of it.
+    /// Bytes of pages that have not been touched since, and so have not got their lines of it yet.
     pub waiting_bytes: u64,
     /// How long opening took, recovery included.
     pub recovery: Duration,
@@ -51,25 +49,21 @@ pub struct Report {
     pub poisoned: bool,
 }
 
-impl Region {
-    /// What the region can say about itself.
-    pub fn report(&self) -> Report {
-        // What was locked when a child was forked stays locked in it.
-        let media = self.media.as_ref().filter(|_| !self.is_forked());
-        let header =
-            media.map(|media| *media.header.lock().unwrap_or_else(PoisonError::into_inner).get());
-        let mut report = Report {
-            domain: self.domain(),
-            emulated: self.emulated,
-            sync: self.sync_policy,
-            identity: header.map_or(0, |header| header.identity()),
-            generation: header.map_or(0, |header| header.generation.get()),
-            size: self.size(),
-            size_max: self.mapping.reserved(),
-            replayed_groups: self.replayed.0,
-            replayed_bytes: self.replayed.1,
-            waiting_bytes: self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes()),
-            recovery: self.recovery,
+impl Report {
+    /// Nothing has happened yet.
+    pub(crate) fn new(domain: Domain, sync: SyncPolicy) -> Report {
+        Report {
+            domain,
+            emulated: false,
+            sync,
+            identity: 0,
+            generation: 0,
+            size: 0,
+            size_max: 0,
+            replayed_groups: 0,
+            replayed_bytes: 0,
+            waiting_bytes: 0,
+            recovery: Duration::ZERO,
             private_bytes: 0,
             log_used: 0,
             log_capacity: 0,
@@ -79,12 +73,6 @@ impl Region {
             log_bytes_written: 0,
             pool_bytes_written: 0,
             poisoned: false,
-        };
-        if let Backend::Logged(logged) = &self.backend
-            && media.is_some()
-        {
-            logged.report(&mut report);
         }
-        report
     }
 }

@@ -40,7 +40,7 @@ pub struct RegionOptions {
 
 impl RegionOptions {
     /// Whether a region of `size` bytes, and a log of the size that is asked for, can be.
-    pub(super) fn check_sizes(&self, size: u64) -> Result<(), Error> {
+    pub(crate) fn check_sizes(&self, size: u64) -> Result<(), Error> {
         match size.max(self.log_size) {
             0..=SIZE_MAX => Ok(()),
             size => Err(Error::Oversize { size, size_max: SIZE_MAX }),

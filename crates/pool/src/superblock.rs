@@ -251,7 +251,8 @@ fn added_words(features: Features) -> [u64; 4] {
 
 /// Raises a pool of version 1 to version 2: `table` puts into it what the table of tenants is to hold, and
 /// flushes it. The version and the checksum of the label share a word, whose store makes all of
-/// it true. Durable when it returns; interrupted, the pool has version 1, in which nobody reads the rest.
+/// it true. Durable with the caller's next fence; lost before that, what the caller has stored is lost with it, because
+/// version 1 does not read it.
 pub(crate) fn upgrade(
     region: &Region,
     table: impl FnOnce() -> Result<(), Error>,
@@ -283,10 +284,8 @@ pub(crate) fn upgrade(
     // ORDER: after all that version 2 reads.
     let second = read_word(&label.as_bytes()[8..16]);
     region.commit("pool.upgrade.version", &superblock.label[1], second);
-    // ORDER: the version is durable before anything is stored that only version 2 knows.
+    // ORDER: the version is durable before the caller says that there is what only version 2 reads.
     region.flush("pool.upgrade.flush", SUPERBLOCK, 64);
-    // ORDER: as above.
-    region.fence("pool.upgrade.fence");
     Ok(())
 }
 

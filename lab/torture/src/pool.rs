@@ -1,13 +1,18 @@
-//! The pool under torture: superblock, roots, allocator, growth, sweep.
+//! The pool under torture: superblock, roots, tenants, features, allocator, growth, sweep.
+
+mod toy;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tembo_pmem::Region;
-use tembo_pool::{Error, Geometry, Object, Pool};
+use tembo_pool::{
+    Error, FeatureSet, Geometry, NewTenant, Object, Pool, TenantEntry, TenantFeatures,
+};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
-use crate::pooled::{expect_accounted, formatted};
+use crate::pooled::{expect_accounted, formatted_of};
 use crate::subject::{Script, Subject};
 
 const SIZE: u64 = 64 << 10;
@@ -34,10 +39,26 @@ pub(crate) enum Op {
     Reserve(u64),
     /// Finds out what is free.
     Sweep,
+    /// Adds the tenant of that number, with a root of so many bytes.
+    Tenant(usize, u64),
+    /// Sets the feature bits of a tenant that may be ignored.
+    TenantFeature(usize, u16),
+    /// Sets the feature bits that may be ignored.
+    Feature(u32),
+    /// Makes the pool one of format version 1, if it has no tenants and a first root.
+    Old,
 }
 
-/// What the root slots name: bytes and number of each object.
+/// What the root slots name: bytes and number of each object; behind [`TENANTS`], what the tenants do, and their
+/// features; then those of the pool.
 pub(crate) type Roots = BTreeMap<usize, (u64, u64)>;
+
+/// Names of tenants. The first is the one that a pool of version 1 has, if its first root is used.
+const NAMES: [&str; 3] = ["main", "one", "a name of thirty-two bytes, für"];
+
+const TENANTS: usize = 100;
+const TENANT_FEATURES: usize = 200;
+const FEATURES: usize = 300;
 
 /// An object begins with its bytes, its number, and the generation in which it was made.
 const HEADER: u64 = 24;
@@ -55,6 +76,11 @@ fn found(pool: &Pool, slot: usize) -> Result<Option<(Object, [u64; 3])>, String>
     if object.is_none() {
         return Ok(None);
     }
+    whole(pool, object).map(|header| Some((object, header)))
+}
+
+/// Bytes, number and generation of an object.
+fn whole(pool: &Pool, object: Object) -> Result<[u64; 3], String> {
     pool.valid(object).map_err(text)?;
     let bytes = |len| pool.region().media_bytes(object.offset(), len).map_err(text);
     let mut header = [0; 3];
@@ -64,7 +90,7 @@ fn found(pool: &Pool, slot: usize) -> Result<Option<(Object, [u64; 3])>, String>
     let [len, serial, generation] = header;
     expect((HEADER..=object.size()).contains(&len), "an object is not as long as it says")?;
     expect(bytes(len)?.eq_bytes(&content(len, serial, generation)), "an object is not whole")?;
-    Ok(Some((object, header)))
+    Ok(header)
 }
 
 fn unlink(pool: &Pool, slot: usize) -> Result<(), String> {
@@ -76,13 +102,16 @@ fn unlink(pool: &Pool, slot: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn sweep(pool: &Pool) -> Result<(), String> {
+fn sweep(pool: &Arc<Pool>) -> Result<(), String> {
+    let _tenants = pool.open_tenants().map_err(text)?;
     let mut sweep = pool.begin_sweep().map_err(text)?;
     for slot in 0..SLOTS {
         if let Some((object, _)) = found(pool, slot)? {
             expect(sweep.mark(object).map_err(text)?, "two slots name one object")?;
         }
     }
+    sweep.mark_others(&|| true).map_err(text)?;
+    expect(sweep.settle_others().map_err(text)?, "a toy has not settled")?;
     let report = sweep.finish(Vec::new()).map_err(text)?;
     expect(report.refused == 0, "a sweep refused something")
 }
@@ -110,10 +139,53 @@ fn put(pool: &Pool, slot: usize, len: u64, serial: u64) -> Result<bool, String> 
     Ok(true)
 }
 
+/// Adds a tenant.
+fn add(pool: &Pool, number: usize, len: u64, serial: u64) -> Result<bool, String> {
+    let reserved = pool.reserve(len, len / 64 + 4);
+    if matches!(reserved, Err(Error::PoolFull { .. })) {
+        return Ok(false);
+    }
+    let _section = reserved.map_err(text)?;
+    let bytes = content(len, serial, pool.generation());
+    let (name, features) = (NAMES[number], TenantFeatures::default());
+    let new = NewTenant { kind: toy::KIND, name, version: 1, features };
+    let made = pool.add_tenant::<Error>(&new, len, |region, object| {
+        region.write("torture.tenant.write", object.offset(), &[&bytes])?;
+        Ok(())
+    });
+    match made {
+        Err(Error::PoolFull { .. }) => Ok(false),
+        made => made.map(|_| true).map_err(text),
+    }
+}
+
+fn number(entry: &TenantEntry) -> Result<usize, String> {
+    NAMES.iter().position(|name| *name == entry.name).ok_or("a tenant of another name".to_owned())
+}
+
+/// Stores the label of version 1, in which nobody reads what version 2 has added.
+fn make_old(pool: &Pool) -> Result<(), String> {
+    let region = pool.region();
+    let words = region.words(4096, 8).map_err(text)?;
+    let mut label: Vec<u8> = words.iter().flat_map(|word| word.load().to_le_bytes()).collect();
+    label[8..16].copy_from_slice(&1_u64.to_le_bytes());
+    let checksum = crc32c::crc32c(&label);
+    let _section = region.reserve(1).map_err(text)?;
+    region.store(&words[1], u64::from(checksum) << 32 | 1);
+    region.flush("torture.old.flush", 4096, 64);
+    region.fence("torture.old.fence");
+    Ok(())
+}
+
+/// Whether the first root is a tenant's.
+fn is_first_kept(state: &Roots) -> bool {
+    state.contains_key(&TENANTS)
+}
+
 impl Subject for Pools {
     type Op = Op;
     type State = Roots;
-    type Live = Pool;
+    type Live = Arc<Pool>;
 
     fn size(&self) -> (u64, u64) {
         (SIZE, SIZE_MAX)
@@ -123,35 +195,53 @@ impl Subject for Pools {
         Roots::new()
     }
 
-    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Pool, String> {
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Arc<Pool>, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         made();
-        Pool::from_region(region).map_err(text)
+        Pool::from_region_of(region, toy::kinds()).map(Arc::new).map_err(text)
     }
 
-    fn open(&self, region: Region) -> Result<Option<Pool>, String> {
-        let Some(pool) = formatted(region)? else { return Ok(None) };
+    fn open(&self, region: Region) -> Result<Option<Arc<Pool>>, String> {
+        let Some(pool) = formatted_of(region, toy::kinds())? else { return Ok(None) };
         for slot in 0..SLOTS {
             if let Some((_, [_, _, generation])) = found(&pool, slot)? {
                 expect(generation < pool.generation(), "a generation is there twice")?;
             }
         }
-        Ok(Some(pool))
+        Ok(Some(Arc::new(pool)))
     }
 
-    fn show(&self, pool: &mut Pool) -> Result<Roots, String> {
+    fn show(&self, pool: &mut Arc<Pool>) -> Result<Roots, String> {
         let mut roots = Roots::new();
         for slot in 0..SLOTS {
             if let Some((_, [len, serial, _])) = found(pool, slot)? {
                 roots.insert(slot, (len, serial));
             }
         }
+        for entry in pool.tenants().map_err(text)? {
+            let ([len, serial, _], at) = (whole(pool, entry.root)?, number(&entry)?);
+            roots.insert(TENANTS + at, (len, serial));
+            if entry.features.may != 0 {
+                roots.insert(TENANT_FEATURES + at, (entry.features.may.into(), 0));
+            }
+        }
+        let found = Pool::check_superblock(pool.region()).map_err(text)?;
+        if found.features.may != 0 {
+            roots.insert(FEATURES, (found.features.may, 0));
+        }
         Ok(roots)
     }
 
-    fn run(&self, pool: &mut Pool, state: &Roots, op: &Op, serial: u64) -> Result<Roots, String> {
+    fn run(
+        &self,
+        pool: &mut Arc<Pool>,
+        state: &Roots,
+        op: &Op,
+        serial: u64,
+    ) -> Result<Roots, String> {
         let mut next = state.clone();
         match *op {
+            Op::Put(0, _) | Op::PutElsewhere(0, _) | Op::Drop(0) if is_first_kept(state) => {}
             Op::Put(slot, len) => {
                 if put(pool, slot, len, serial)? {
                     next.insert(slot, (len, serial));
@@ -184,26 +274,62 @@ impl Subject for Pools {
                 Err(error) => return Err(text(error)),
             },
             Op::Sweep => sweep(pool)?,
+            // The first is only made by an older program.
+            Op::Tenant(at, _) if at == 0 || state.contains_key(&(TENANTS + at)) => {}
+            Op::Tenant(at, len) => {
+                if add(pool, at, len, serial)? {
+                    next.insert(TENANTS + at, (len, serial));
+                }
+            }
+            Op::TenantFeature(at, bits) => {
+                let entry = pool.tenant(NAMES[at]);
+                if state.contains_key(&(TENANTS + at)) {
+                    let features = TenantFeatures { may: bits, ..TenantFeatures::default() };
+                    pool.set_tenant_features(entry.map_err(text)?.id, features).map_err(text)?;
+                    next.insert(TENANT_FEATURES + at, (bits.into(), 0));
+                }
+            }
+            Op::Feature(bits) => {
+                pool.set_features(FeatureSet::May, bits).map_err(text)?;
+                next.insert(FEATURES, (bits.into(), 0));
+            }
+            Op::Old
+                if !state.contains_key(&0)
+                    || state.keys().any(|key| (TENANTS..FEATURES).contains(key)) => {}
+            Op::Old => {
+                make_old(pool)?;
+                next.remove(&FEATURES);
+                if let Some(first) = state.get(&0) {
+                    next.insert(TENANTS, *first);
+                }
+            }
         }
         Ok(next)
     }
 
-    fn settle(&self, pool: &mut Pool) -> Result<(), String> {
+    fn settle(&self, pool: &mut Arc<Pool>) -> Result<(), String> {
         if pool.usage().recovering { sweep(pool) } else { Ok(()) }
     }
 
-    fn check(&self, pool: &mut Pool, state: &Roots) -> Result<(), String> {
+    fn check(&self, pool: &mut Arc<Pool>, state: &Roots) -> Result<(), String> {
         let mut census = pool.census();
         for slot in 0..SLOTS {
             if let Some((object, _)) = found(pool, slot)? {
                 expect(census.mark(object).map_err(text)?, "two slots name one object")?;
             }
         }
+        for entry in pool.tenants().map_err(text)? {
+            census.mark(entry.root).map_err(text)?;
+        }
         let account = census.account();
         expect_accounted(&account, pool.region().size())?;
         let lost = (account.leaked, account.dangling);
         expect(lost == (0, 0) && !account.recovering, "leaked or dangling objects")?;
-        expect(account.objects == state.len() as u64, "objects are not counted right")
+        // Of version 1 the first root is the tenant's.
+        let is_shared = state.contains_key(&TENANTS) && state.contains_key(&0);
+        let objects = state.keys().filter(|key| **key < TENANT_FEATURES).count();
+        let objects = objects - usize::from(is_shared);
+        expect(account.objects == objects as u64, "objects are not counted right")
     }
 
     fn recovery(&self) -> Vec<Op> {
@@ -212,13 +338,17 @@ impl Subject for Pools {
 
     fn random_op(&self, random: &mut Random) -> Op {
         let len = [24, 64, 100, 600, 1500, 3000, 9000][random.below(7)];
-        match random.below(12) {
+        match random.below(16) {
             0..=4 => Op::Put(random.below(SLOTS), len),
             5 => Op::PutElsewhere(random.below(SLOTS), len),
             6..=7 => Op::Drop(random.below(SLOTS)),
             8 => Op::Refuse(len),
             9 => Op::Reserve(len * 4),
-            _ => Op::Sweep,
+            10..=11 => Op::Sweep,
+            12 => Op::Tenant(random.below(NAMES.len()), len),
+            13 => Op::TenantFeature(random.below(NAMES.len()), random.below(9) as u16 + 1),
+            14 => Op::Feature(random.below(9) as u32 + 1),
+            _ => Op::Old,
         }
     }
 
@@ -227,6 +357,7 @@ impl Subject for Pools {
         let mut ops: Vec<Op> = puts.into_iter().map(|(slot, len)| Op::Put(slot, len)).collect();
         ops.push(Op::PutElsewhere(1, 64));
         ops.extend([Op::Drop(0), Op::Drop(1), Op::Refuse(100), Op::Reserve(60_000), Op::Sweep]);
+        ops.extend([Op::Tenant(1, 64), Op::TenantFeature(1, 2), Op::Feature(1), Op::Old]);
         ops
     }
 
@@ -237,6 +368,7 @@ impl Subject for Pools {
             vec![put(0, 64)],
             vec![put(0, 64), put(1, 64), put(2, 3000), Op::Drop(1)],
             vec![put(0, 20_000), put(1, 9000), put(2, 6000), Op::Drop(1)],
+            vec![put(0, 64), Op::Feature(5), Op::Old],
         ]
     }
 
@@ -246,6 +378,21 @@ impl Subject for Pools {
         // What one thread raised and fenced holds for all, whichever fences next.
         let ops = vec![Op::Refuse(3000), Op::PutElsewhere(1, 3000), Op::PutElsewhere(2, 600)];
         list.push(Script::new("elsewhere", 1, ops));
+        // What opening has fenced too, where nothing is raised in between.
+        let ops = vec![Op::Sweep, Op::PutElsewhere(1, 64)];
+        list.push(Script::new("swept-elsewhere", 2, ops));
+        // Of version 1: behind the label stands what is not of version 2.
+        let raised = [Op::Tenant(1, 100), Op::TenantFeature(0, 3), Op::Feature(1)];
+        for (number, op) in raised.into_iter().enumerate() {
+            let leads = vec![(vec![op.clone()], Some("pool.upgrade.version"))];
+            let ops = vec![op, Op::Tenant(2, 64), Op::Sweep];
+            let name = format!("interrupted-upgrade-{number}");
+            list.push(Script { leads, ..Script::new(name, 4, ops) });
+        }
+        // In the place of a tenant that nobody got to know.
+        let leads = vec![(vec![Op::Tenant(2, 1500)], Some("pool.tenant.publish"))];
+        let ops = vec![Op::Tenant(1, 600), Op::Sweep, Op::Tenant(2, 64), put(1, 1500)];
+        list.push(Script { leads, ..Script::new("unpublished-tenant", 1, ops) });
         for start in 1..4 {
             // Opened after a growth of which only the region knows.
             let leads = vec![(vec![put(3, 60_000)], Some("pool.size.raise"))];

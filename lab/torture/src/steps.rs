@@ -183,7 +183,6 @@ pub const STEPS: &[Step] = &[
     Step { name: "pool.tenant.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.tenant.flush", kind: StepKind::Flush, room: "pool" },
     Step { name: "pool.tenant.publish", kind: StepKind::CommitAfter, room: "pool" },
-    Step { name: "pool.upgrade.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.upgrade.flush", kind: StepKind::Flush, room: "pool" },
     Step { name: "pool.upgrade.table", kind: StepKind::Flush, room: "pool" },
     Step { name: "pool.upgrade.version", kind: StepKind::CommitAfter, room: "pool" },

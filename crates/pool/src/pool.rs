@@ -151,8 +151,8 @@ impl Pool {
     /// those of [`Region::open`].
     pub fn open(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
         // What is refused is left as it is.
-        let check =
-            |region: &Region| Pool::check_to(region, &options.kinds, Access::Write).map(drop);
+        let access = Access::of(options.region.read_only);
+        let check = |region: &Region| Pool::check_to(region, &options.kinds, access).map(drop);
         let region = Region::open_checked(path, &options.region, check)?;
         Pool::adopt(region, options.kinds.clone())
     }
@@ -226,7 +226,7 @@ impl Pool {
     }
 
     fn adopt(region: Region, kinds: Kinds) -> Result<Pool, Error> {
-        let found = Pool::check_to(&region, &kinds, Access::Write)?;
+        let found = Pool::check_to(&region, &kinds, Access::of(region.is_read_only()))?;
         let found = superblock::adopt(&region, found)?;
         Ok(Pool::new(region, found, kinds))
     }
@@ -446,7 +446,7 @@ impl Pool {
     }
 
     /// Adds a tenant with a root object of `size` bytes, which `init` writes and flushes, with all that it leads to.
-    /// Durable when it returns; interrupted, the tenant is there, whole, or not at all. Two fences.
+    /// Fenced when it returns; interrupted, the tenant is there, whole, or not at all. Two fences.
     ///
     /// Within a [section](Pool::reserve) with room for what `init` stores. A pool of format version 1 is raised to version 2 first, and
     /// older programs refuse it from then on.
@@ -477,7 +477,8 @@ impl Pool {
         Ok(TenantEntry { root, ..entry })
     }
 
-    /// Sets the feature bits of a tenant's format in one step, durably. Before anything is stored that they announce.
+    /// Sets the feature bits of a tenant's format in one step, before anything is stored that they announce. Fenced when it
+    /// returns.
     ///
     /// # Errors
     /// [`Error::NoSuchTenant`]; [`Error::UnknownTenantFeature`] for what its kind does not know here.
@@ -500,7 +501,7 @@ impl Pool {
         Ok(superblock::check(&self.region, Access::Read)?.features)
     }
 
-    /// Sets one of the sets of feature bits, beside those of the pool's creation, in one step, durably. Bits that are not known here make the
+    /// Sets one of the sets of feature bits, beside those of the pool's creation, in one step. Fenced when it returns. Bits that are not known here make the
     /// pool refuse the next opening.
     ///
     /// # Errors

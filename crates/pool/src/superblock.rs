@@ -69,6 +69,12 @@ pub(crate) fn seal_offset(field: Sealed, offset: u64) -> u64 {
     seal(field, (offset >> PAGE_SHIFT) as u32)
 }
 
+impl Access {
+    pub(crate) fn of(is_read_only: bool) -> Access {
+        if is_read_only { Access::Read } else { Access::Write }
+    }
+}
+
 /// Writes an empty pool into a region. Durable when it returns; interrupted, the region is not
 /// a pool, because the first word comes last.
 pub(crate) fn format(region: &Region, geometry: Geometry) -> Result<(), Error> {

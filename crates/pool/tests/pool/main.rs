@@ -9,4 +9,5 @@ mod publish;
 mod random;
 mod superblock;
 mod sweep;
+mod tenants;
 mod threads;

@@ -1,0 +1,92 @@
+//! Stores that earlier releases have written still open, with all that they hold: see images/README.md.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+
+use tembo_kv::{DomainRequest, Durability, IndexKind, Options, Store, kinds};
+use tembo_pool::{Kind, Pool, TenantFeatures};
+
+const SIZE: usize = 512 << 10;
+
+struct Place(PathBuf);
+
+impl Place {
+    /// A copy of an image.
+    fn of(name: &str, test: &str) -> Place {
+        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images");
+        let mut bytes = std::fs::read(images.join(name)).unwrap();
+        bytes.resize(SIZE, 0);
+        let process = std::process::id();
+        let folder = std::env::temp_dir().join(format!("tembo-golden-{process}-{test}-{name}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("pool"), bytes).unwrap();
+        Place(folder)
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.0.join("pool")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options { background: false, ..Options::default() };
+    options.pool.region.domain = DomainRequest::Logged;
+    options.pool.region.log_size = 4 << 20;
+    options.pool.region.size_max = 8 << 20;
+    options.pool.kinds = kinds();
+    options
+}
+
+fn holds_all(store: &Store) {
+    let space = store.keyspace("db0").unwrap();
+    for i in 0..40 {
+        let value = store.get(space, format!("key-{i:03}").as_bytes()).unwrap().unwrap();
+        let expected = format!("value {i} ").repeat(1 + i % 5);
+        assert!(value.ends_with(expected.as_bytes()), "key-{i:03}: {value:?}");
+        assert!(value.len() <= expected.len() + 16);
+    }
+}
+
+const IMAGES: [(&str, IndexKind); 2] =
+    [("store_1_cdds.image", IndexKind::Cdds), ("store_1_nvtree.image", IndexKind::Nvtree)];
+
+#[test]
+fn a_store_of_version_1_opens_with_all_that_it_holds_and_stays_of_version_1() {
+    for (name, index) in IMAGES {
+        let place = Place::of(name, "stays");
+        let store = Store::open(&place.pool(), &options()).unwrap();
+        holds_all(&store);
+        assert_eq!(store.report().index, index);
+        let space = store.keyspace("db0").unwrap();
+        store.put(space, b"another", b"value", Durability::Strict).unwrap();
+        assert_eq!(store.check().unwrap().leaked, 0);
+        store.close().unwrap();
+        let pool = Pool::open(&place.pool(), &options().pool).unwrap();
+        assert_eq!(Pool::check_superblock(pool.region()).unwrap().version, 1);
+        let tenants = pool.tenants().unwrap();
+        assert_eq!((tenants.len(), tenants[0].kind), (1, Kind::STORE));
+        assert_eq!((&*tenants[0].name, tenants[0].version), ("main", 1));
+    }
+}
+
+#[test]
+fn a_store_of_version_1_is_raised_to_version_2_by_what_only_that_has() {
+    for (name, _) in IMAGES {
+        let place = Place::of(name, "raised");
+        let pool = Pool::open(&place.pool(), &options().pool).unwrap();
+        let before = pool.tenant("main").unwrap();
+        pool.set_tenant_features(before.id, TenantFeatures::default()).unwrap();
+        assert_eq!(Pool::check_superblock(pool.region()).unwrap().version, 2);
+        assert_eq!(pool.tenant("main").unwrap(), before);
+        pool.close().unwrap();
+        let store = Store::open(&place.pool(), &options()).unwrap();
+        holds_all(&store);
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}

@@ -177,6 +177,36 @@ fn make_old(pool: &Pool) -> Result<(), String> {
     Ok(())
 }
 
+/// Does what concerns tenants and features.
+fn change_format(pool: &Pool, next: &mut Roots, op: &Op, serial: u64) -> Result<(), String> {
+    match *op {
+        // The first is only made by an older program.
+        Op::Tenant(at, len) if at > 0 && !next.contains_key(&(TENANTS + at)) => {
+            if add(pool, at, len, serial)? {
+                next.insert(TENANTS + at, (len, serial));
+            }
+        }
+        Op::TenantFeature(at, bits) if next.contains_key(&(TENANTS + at)) => {
+            let features = TenantFeatures { may: bits, ..TenantFeatures::default() };
+            let entry = pool.tenant(NAMES[at]).map_err(text)?;
+            pool.set_tenant_features(entry.id, features).map_err(text)?;
+            next.insert(TENANT_FEATURES + at, (bits.into(), 0));
+        }
+        Op::Feature(bits) => {
+            pool.set_features(FeatureSet::May, bits).map_err(text)?;
+            next.insert(FEATURES, (bits.into(), 0));
+        }
+        Op::Old if !next.keys().any(|key| (TENANTS..FEATURES).contains(key)) => {
+            let Some(&first) = next.get(&0) else { return Ok(()) };
+            make_old(pool)?;
+            next.remove(&FEATURES);
+            next.insert(TENANTS, first);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// Whether the first root is a tenant's.
 fn is_first_kept(state: &Roots) -> bool {
     state.contains_key(&TENANTS)
@@ -274,34 +304,8 @@ impl Subject for Pools {
                 Err(error) => return Err(text(error)),
             },
             Op::Sweep => sweep(pool)?,
-            // The first is only made by an older program.
-            Op::Tenant(at, _) if at == 0 || state.contains_key(&(TENANTS + at)) => {}
-            Op::Tenant(at, len) => {
-                if add(pool, at, len, serial)? {
-                    next.insert(TENANTS + at, (len, serial));
-                }
-            }
-            Op::TenantFeature(at, bits) => {
-                let entry = pool.tenant(NAMES[at]);
-                if state.contains_key(&(TENANTS + at)) {
-                    let features = TenantFeatures { may: bits, ..TenantFeatures::default() };
-                    pool.set_tenant_features(entry.map_err(text)?.id, features).map_err(text)?;
-                    next.insert(TENANT_FEATURES + at, (bits.into(), 0));
-                }
-            }
-            Op::Feature(bits) => {
-                pool.set_features(FeatureSet::May, bits).map_err(text)?;
-                next.insert(FEATURES, (bits.into(), 0));
-            }
-            Op::Old
-                if !state.contains_key(&0)
-                    || state.keys().any(|key| (TENANTS..FEATURES).contains(key)) => {}
-            Op::Old => {
-                make_old(pool)?;
-                next.remove(&FEATURES);
-                if let Some(first) = state.get(&0) {
-                    next.insert(TENANTS, *first);
-                }
+            Op::Tenant(..) | Op::TenantFeature(..) | Op::Feature(_) | Op::Old => {
+                change_format(pool, &mut next, op, serial)?;
             }
         }
         Ok(next)

@@ -97,10 +97,33 @@ impl Kept {
         Args::new(&self.bytes, &self.owned, &self.spans)
     }
 
-    /// Bytes it holds.
+    /// Bytes of memory it takes, in a list that doubles when it is full.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len()
-            + self.owned.iter().map(Vec::len).sum::<usize>()
-            + self.spans.len() * size_of::<Span>()
+        2 * size_of::<Kept>()
+            + block_size(self.bytes.capacity())
+            + block_size(self.spans.capacity() * size_of::<Span>())
+            + block_size(self.owned.capacity() * size_of::<Vec<u8>>())
+            + self.owned.iter().map(|arg| block_size(arg.capacity())).sum::<usize>()
+    }
+}
+
+/// Bytes that an allocation of `size` takes, with what an allocator adds.
+fn block_size(size: usize) -> usize {
+    if size == 0 { 0 } else { size + 16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_command_counts_with_all_that_keeps_it() {
+        let ping = [b"PING".to_vec()];
+        let kept = Kept::new(Args::new(&[], &ping, &[Span::Owned { index: 0 }]));
+        assert!((140..400).contains(&kept.size()), "{}", kept.size());
+        let large = [vec![0; 3 << 20], vec![0; 5]];
+        let spans = [Span::Owned { index: 0 }, Span::Owned { index: 1 }];
+        let size = Kept::new(Args::new(&[], &large, &spans)).size();
+        assert!((3 << 20..7 << 20).contains(&size), "{size}");
     }
 }

@@ -22,6 +22,13 @@ pub(crate) struct Context<'a, 's> {
     pub(crate) table: &'a Table,
 }
 
+impl Context<'_, '_> {
+    /// The client watches nothing any more.
+    pub(crate) fn unwatch_all(&mut self) {
+        self.data.watches.remove_all(self.session);
+    }
+}
+
 /// Executes a command and appends its reply; on failure the reply is the failure's text.
 pub(crate) type Run = fn(&mut Context<'_, '_>, Args<'_>, &mut Reply) -> Outcome;
 

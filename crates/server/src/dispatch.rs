@@ -20,14 +20,14 @@ pub(crate) fn dispatch(
             context.session.closing = true;
             return Ok(());
         }
-        Err(failure) => return reject(context, &failure.text(), reply),
+        Err(failure) => return reject(context, args, &failure.text(), reply),
     };
     if !context.session.authenticated && !command.has(NO_AUTH) {
-        return reject(context, b"NOAUTH Authentication required.", reply);
+        return reject(context, args, b"NOAUTH Authentication required.", reply);
     }
     if let Some(multi) = &mut context.session.multi {
         if command.has(NO_MULTI) {
-            return reject(context, b"ERR Command not allowed inside a transaction", reply);
+            return reject(context, args, b"ERR Command not allowed inside a transaction", reply);
         }
         if !command.has(NOT_QUEUED) {
             let kept = Kept::new(args);
@@ -51,7 +51,7 @@ pub(crate) fn execute_queued(
 ) -> Result<(), Error> {
     match find(context.table, args) {
         Ok(command) => execute(context, command, args, reply),
-        Err(failure) => reject(context, &failure.text(), reply),
+        Err(failure) => reject(context, args, &failure.text(), reply),
     }
 }
 
@@ -82,9 +82,21 @@ fn execute(
     }
 }
 
-/// An error before the command ran; it spoils the transaction.
-fn reject(context: &mut Context<'_, '_>, text: &[u8], reply: &mut Reply) -> Result<(), Error> {
+/// An error before the command ran; it spoils the transaction, and EXEC ends it.
+fn reject(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    text: &[u8],
+    reply: &mut Reply,
+) -> Result<(), Error> {
     context.shared.stats.errors += 1;
+    if args.is(0, "EXEC") {
+        context.session.changed |= context.session.multi.take().is_some();
+        context.unwatch_all();
+        let reason = text.strip_prefix(b"ERR ").unwrap_or(text);
+        reply.error(&[b"EXECABORT Transaction discarded because of: ".as_slice(), reason].concat());
+        return Ok(());
+    }
     if let Some(multi) = &mut context.session.multi {
         multi.failed = true;
         context.session.changed = true;

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::net::sockopt;
 use tembo_kv::{Progress, Store};
 
 use crate::backup::Backups;
@@ -60,6 +61,7 @@ impl<'s> EventLoop<'s> {
         let now_us = clock_us();
         let mut shared = Shared::new(settings, backups, address.port(), now_us);
         shared.take_report(store);
+        shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
         let table = Table::new(FAMILIES);
         let mut event_loop = EventLoop {
             turns: Turns::new(poll, Dataset::new(store, spaces), shared, table),
@@ -177,6 +179,8 @@ impl<'s> EventLoop<'s> {
             return;
         }
         let _ = socket.set_nodelay(true);
+        // Without it a client that has vanished is noticed later.
+        let _ = keep_alive(&socket, self.turns.shared.settings.keepalive_s);
         let local = socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
         self.clients_seen += 1;
         let mut session =
@@ -233,6 +237,21 @@ impl<'s> EventLoop<'s> {
             }
         }
     }
+}
+
+/// Has the system ask a client that is silent for `idle_s` seconds whether it is there; 0: never. The
+/// intervals are those of Redis: three questions, a third of the time apart.
+fn keep_alive(socket: &TcpStream, idle_s: u64) -> std::io::Result<()> {
+    if idle_s == 0 {
+        return Ok(());
+    }
+    // More than the system takes.
+    let idle_s = idle_s.min(32_767);
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(idle_s))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs((idle_s / 3).max(1)))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    Ok(())
 }
 
 fn clock_us() -> u64 {

@@ -40,15 +40,12 @@ fn clients<const COUNT: usize>(
     event_loop: &mut EventLoop<'_>,
     address: SocketAddr,
 ) -> [TcpStream; COUNT] {
+    let known = event_loop.turns.clients.count();
     let clients = std::array::from_fn(|_| connect(address));
     let began = Instant::now();
-    while event_loop.turns.clients.count() < COUNT {
+    while event_loop.turns.clients.count() < known + COUNT {
         event_loop.step().unwrap();
-        assert!(
-            began.elapsed() < PATIENCE,
-            "{} of {COUNT} are known",
-            event_loop.turns.clients.count()
-        );
+        assert!(began.elapsed() < PATIENCE, "not all of {COUNT} clients are known");
     }
     clients
 }
@@ -311,4 +308,19 @@ fn words(words: &[&str]) -> String {
 
 fn bulk(value: Option<&String>) -> String {
     value.map_or("$-1\r\n".to_owned(), |value| format!("${}\r\n{value}\r\n", value.len()))
+}
+
+#[test]
+fn a_silent_client_is_asked_whether_it_is_there() {
+    with_loop(|event_loop, address| {
+        let [_first] = clients(event_loop, address);
+        event_loop.turns.shared.settings.keepalive_s = 30;
+        let [_second] = clients(event_loop, address);
+        let connections = event_loop.turns.clients.iter();
+        let idle = connections.map(|connection| {
+            assert!(sockopt::socket_keepalive(&connection.socket).unwrap());
+            sockopt::tcp_keepidle(&connection.socket).unwrap().as_secs()
+        });
+        assert_eq!(idle.collect::<Vec<_>>(), [300, 30]);
+    });
 }

@@ -1,5 +1,7 @@
 //! What a client has said about itself, and what it is in the middle of.
 
+use std::collections::HashMap;
+
 use crate::args::Kept;
 
 /// The commands queued since MULTI.
@@ -11,16 +13,6 @@ pub(crate) struct Multi {
     pub(crate) size: usize,
     /// A command could not be queued, so that EXEC will refuse.
     pub(crate) failed: bool,
-}
-
-/// A key that the client watches.
-pub(crate) struct Watched {
-    /// Its database.
-    pub(crate) db: usize,
-    /// The key.
-    pub(crate) key: Vec<u8>,
-    /// When it expires; `u64::MAX` if it does not or was not there.
-    pub(crate) expiry_ms: u64,
 }
 
 /// Whether replies are sent: CLIENT REPLY.
@@ -73,8 +65,9 @@ pub(crate) struct Session {
     pub(crate) multi: Option<Box<Multi>>,
     /// EXEC is running.
     pub(crate) executing: bool,
-    /// Keys watched.
-    pub(crate) watched: Vec<Watched>,
+    /// Keys watched, by database and key, and when each expires; `u64::MAX` if it does not or was not
+    /// there.
+    pub(crate) watched: HashMap<(usize, Vec<u8>), u64>,
     /// Whether replies are sent.
     pub(crate) replies: Replies,
     /// CLIENT NO-EVICT.
@@ -105,7 +98,7 @@ impl Session {
             active_ms: now_ms,
             multi: None,
             executing: false,
-            watched: Vec::new(),
+            watched: HashMap::new(),
             replies: Replies::On,
             no_evict: false,
             resp3: false,

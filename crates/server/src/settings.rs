@@ -57,13 +57,21 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("unixsocket", "", Kind::Fixed),
 ];
 
+/// Why CONFIG SET does not take the last protection away.
+const UNPROTECTED: &str =
+    "the server listens beyond loopback: it needs a password while protected-mode is yes";
+
 /// The parameters with their values; those that the server acts on also as numbers.
 pub(crate) struct Settings {
-    values: Vec<String>,
+    values: Vec<Vec<u8>>,
+    /// The server listens beyond loopback.
+    is_exposed: bool,
     /// The password; none if empty.
     pub(crate) requirepass: Vec<u8>,
     /// Most clients at a time.
     pub(crate) maxclients: usize,
+    /// Seconds after which the system asks a silent client whether it is there; 0 never.
+    pub(crate) keepalive_s: u64,
     /// Milliseconds after which an idle client is disconnected; 0 never.
     pub(crate) timeout_ms: u64,
     /// Seconds of the past that are kept.
@@ -76,7 +84,9 @@ impl Settings {
     /// What the operator chose.
     pub(crate) fn new(config: &Config, port: u16) -> Settings {
         let mut settings = Settings {
-            values: PARAMETERS.iter().map(|(_, value, _)| (*value).to_owned()).collect(),
+            values: PARAMETERS.iter().map(|(_, value, _)| value.as_bytes().to_vec()).collect(),
+            is_exposed: config.bind.iter().any(|address| !address.is_loopback()),
+            keepalive_s: 0,
             requirepass: Vec::new(),
             maxclients: config.maxclients,
             timeout_ms: 0,
@@ -113,17 +123,17 @@ impl Settings {
     pub(crate) fn matching<'a>(
         &'a self,
         pattern: &'a [u8],
-    ) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
+    ) -> impl Iterator<Item = (&'static str, &'a [u8])> + 'a {
         PARAMETERS
             .iter()
             .zip(&self.values)
             .filter(move |((name, ..), _)| glob::matches(pattern, name.as_bytes(), true))
-            .map(|((name, ..), value)| (*name, value.as_str()))
+            .map(|((name, ..), value)| (*name, value.as_slice()))
     }
 
     /// Sets all of the pairs or none; the error is the reply.
     pub(crate) fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
-        let mut checked = Vec::new();
+        let mut checked: Vec<(usize, Vec<u8>)> = Vec::new();
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         if let Some((name, _)) = pairs.iter().find(|(name, _)| find(name).is_none()) {
             let name = shown(name);
@@ -134,38 +144,65 @@ impl Settings {
         for &(name, value) in pairs {
             let Some(index) = find(name) else { continue };
             let shown = shown(name);
-            if checked.iter().any(|&(other, _)| other == index) {
+            if checked.iter().any(|(other, _)| *other == index) {
                 return Err(failed(&shown, "duplicate parameter"));
             }
             let value = self.check(index, value).map_err(|reason| failed(&shown, &reason))?;
             checked.push((index, value));
         }
+        let before = self.values.clone();
         for (index, value) in checked {
             self.values[index] = value;
+        }
+        if self.is_unprotected() {
+            self.values = before;
+            let name = pairs.first().map_or_else(String::new, |(name, _)| shown(name));
+            return Err(failed(&name, UNPROTECTED));
         }
         self.mirror();
         Ok(())
     }
 
+    /// Whether protected mode is on, and yet everything that reaches the server may read and write.
+    fn is_unprotected(&self) -> bool {
+        self.is_exposed
+            && self.value("protected-mode") == b"yes"
+            && self.value("requirepass").is_empty()
+    }
+
+    /// `appendfsync` as Redis calls what the store's domain and sync policy promise.
+    pub(crate) fn set_sync(&mut self, domain: &str, policy: &str) {
+        let appendfsync = match (domain, policy) {
+            ("volatile", _) | ("logged", "os") => "no",
+            ("logged", "interval") => "everysec",
+            _ => "always",
+        };
+        self.put("appendfsync", appendfsync.to_owned());
+    }
+
     /// The value as it is to be kept.
-    fn check(&self, index: usize, value: &[u8]) -> Result<String, String> {
-        let text = String::from_utf8_lossy(value).into_owned();
+    fn check(&self, index: usize, value: &[u8]) -> Result<Vec<u8>, String> {
+        let text = String::from_utf8_lossy(value);
         match PARAMETERS[index].2 {
-            Kind::Fixed if text == self.values[index] => Ok(text),
+            Kind::Fixed if value == self.values[index] => Ok(value.to_vec()),
             Kind::Fixed => Err("can't set immutable config".to_owned()),
-            Kind::Text => Ok(text),
+            Kind::Text => Ok(value.to_vec()),
             Kind::Flag => match text.to_ascii_lowercase().as_str() {
-                "yes" => Ok("yes".to_owned()),
-                "no" => Ok("no".to_owned()),
+                "yes" => Ok(b"yes".to_vec()),
+                "no" => Ok(b"no".to_vec()),
                 _ => Err("argument must be 'yes' or 'no'".to_owned()),
             },
             Kind::Number(low, high) => match parse_integer(value) {
-                Some(number) if (low..=high).contains(&number) => Ok(number.to_string()),
+                Some(number) if (low..=high).contains(&number) => {
+                    Ok(number.to_string().into_bytes())
+                }
                 Some(_) => Err(out_of_range(low, high)),
                 None => Err("argument couldn't be parsed into an integer".to_owned()),
             },
             Kind::Size(low, high) => match parse_size(&text) {
-                Some(number) if (low..=high).contains(&number) => Ok(number.to_string()),
+                Some(number) if (low..=high).contains(&number) => {
+                    Ok(number.to_string().into_bytes())
+                }
                 Some(_) => Err(out_of_range(low, high)),
                 None => Err("argument must be a memory value".to_owned()),
             },
@@ -174,19 +211,23 @@ impl Settings {
 
     fn put(&mut self, name: &str, value: String) {
         if let Some(index) = find(name.as_bytes()) {
-            self.values[index] = value;
+            self.values[index] = value.into_bytes();
         }
     }
 
+    fn value(&self, name: &str) -> &[u8] {
+        find(name.as_bytes()).map_or(b"", |index| &self.values[index])
+    }
+
     fn number(&self, name: &str) -> u64 {
-        let value = find(name.as_bytes()).map_or("", |index| &self.values[index]);
-        value.parse().unwrap_or(0)
+        let value = parse_integer(self.value(name)).unwrap_or(0);
+        u64::try_from(value).unwrap_or(0)
     }
 
     /// Takes over what the server acts on.
     fn mirror(&mut self) {
-        let password = find(b"requirepass").map(|index| self.values[index].clone());
-        self.requirepass = password.unwrap_or_default().into_bytes();
+        self.requirepass = self.value("requirepass").to_vec();
+        self.keepalive_s = self.number("tcp-keepalive");
         self.maxclients = self.number("maxclients") as usize;
         self.timeout_ms = self.number("timeout").saturating_mul(1000);
         self.retain_s = self.number("retain-seconds");

@@ -332,9 +332,7 @@ impl<'s> Turns<'s> {
 
     /// Disconnects a client that was taken out.
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
-        for watched in connection.session.watched.drain(..) {
-            self.data.watches.remove(watched.db, &watched.key, connection.session.id);
-        }
+        self.data.watches.remove_all(&mut connection.session);
         let _ = self.poll.remove(&connection.socket);
         self.clients.discard(token);
     }

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::session::Session;
+
 /// One client's watch of one key.
 struct Watcher {
     client: u64,
@@ -31,7 +33,7 @@ impl Watches {
     }
 
     /// The client watches the key no more.
-    pub(crate) fn remove(&mut self, db: usize, key: &[u8], client: u64) {
+    fn remove(&mut self, db: usize, key: &[u8], client: u64) {
         if let Some(watchers) = self.databases[db].get_mut(key) {
             let before = watchers.len();
             watchers.retain(|watcher| watcher.client != client);
@@ -40,7 +42,14 @@ impl Watches {
                 self.databases[db].remove(key);
             }
         }
-        self.dirty.remove(&client);
+    }
+
+    /// The client watches nothing any more.
+    pub(crate) fn remove_all(&mut self, session: &mut Session) {
+        for ((db, key), _) in session.watched.drain() {
+            self.remove(db, &key, session.id);
+        }
+        self.dirty.remove(&session.id);
     }
 
     /// The key was changed by a command.

@@ -96,7 +96,7 @@ const TABLE: &[Row] = &[
         Exit::Poisoned,
         12,
         "a sync failed: nothing more could be promised",
-        "look at the disk (dmesg), then start again: what was acknowledged is there",
+        "look at the disk (dmesg), then start again: under --sync always, what was acknowledged is there",
     ),
     (Exit::DiskFull, 13, "the disk is full", "free some space and start again"),
     (Exit::PoolFull, 14, "the pool is full", "remove keys, or raise --size-max"),

@@ -18,7 +18,7 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let mut found: Vec<(&str, &str)> = Vec::new();
+    let mut found: Vec<(&str, &[u8])> = Vec::new();
     for pattern in args.from(2) {
         for pair in context.shared.settings.matching(pattern) {
             if !found.contains(&pair) {
@@ -29,7 +29,7 @@ fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     reply.map(found.len());
     for (name, value) in found {
         reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
+        reply.bulk(value);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, NO_AUTH, NOT_QUEUED, SESSION};
 use crate::commands::argument::database;
-use crate::commands::{client, transaction};
+use crate::commands::client;
 use crate::failure::{Outcome, SYNTAX};
 use crate::number::parse_integer;
 use crate::reply::Reply;
@@ -136,7 +136,7 @@ fn select(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 }
 
 fn reset(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    transaction::unwatch_all(context);
+    context.unwatch_all();
     let session = &mut *context.session;
     session.multi = None;
     session.db = 0;

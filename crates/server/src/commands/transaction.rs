@@ -5,7 +5,7 @@ use crate::command::{Command, Context, FAST, NOT_QUEUED, SESSION};
 use crate::dispatch::execute_queued;
 use crate::failure::{Failure, Outcome};
 use crate::reply::Reply;
-use crate::session::{Multi, Watched};
+use crate::session::Multi;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -30,7 +30,7 @@ fn exec(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
         return Err("ERR EXEC without MULTI".into());
     };
     let spoiled = is_spoiled(context);
-    unwatch_all(context);
+    context.unwatch_all();
     if multi.failed {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
@@ -56,14 +56,14 @@ fn exec(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
 fn is_spoiled(context: &Context<'_, '_>) -> bool {
     let now_ms = context.data.now_ms();
     context.data.watches.is_dirty(context.session.id)
-        || context.session.watched.iter().any(|watched| watched.expiry_ms < now_ms)
+        || context.session.watched.values().any(|&expiry_ms| expiry_ms < now_ms)
 }
 
 fn discard(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     if context.session.multi.take().is_none() {
         return Err("ERR DISCARD without MULTI".into());
     }
-    unwatch_all(context);
+    context.unwatch_all();
     reply.ok();
     Ok(())
 }
@@ -74,27 +74,21 @@ fn watch(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     }
     let db = context.session.db;
     for key in args.from(1) {
-        if context.session.watched.iter().any(|watched| watched.db == db && watched.key == key) {
+        let place = (db, key.to_vec());
+        if context.session.watched.contains_key(&place) {
             continue;
         }
         let found = context.data.get(db, key)?.map(|value| value.expiry_ms);
         context.data.watches.add(db, key, context.session.id, found.is_none());
         let expiry_ms = found.flatten().unwrap_or(u64::MAX);
-        context.session.watched.push(Watched { db, key: key.to_vec(), expiry_ms });
+        context.session.watched.insert(place, expiry_ms);
     }
     reply.ok();
     Ok(())
 }
 
 fn unwatch(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    unwatch_all(context);
+    context.unwatch_all();
     reply.ok();
     Ok(())
-}
-
-/// The client watches nothing any more.
-pub(super) fn unwatch_all(context: &mut Context<'_, '_>) {
-    for watched in context.session.watched.drain(..) {
-        context.data.watches.remove(watched.db, &watched.key, context.session.id);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -44,6 +44,11 @@ impl Running {
 
     pub fn client(&self) -> Client {
         Client::connect(self.address)
+    }
+
+    /// A client of a server that listens at all addresses.
+    pub fn client_at_loopback(&self) -> Client {
+        Client::connect((Ipv4Addr::LOCALHOST, self.address.port()).into())
     }
 
     /// Stops the server and hands its store over.
@@ -142,9 +147,13 @@ impl Client {
 
     /// Whether the server closes the connection and sends nothing more.
     pub fn is_closed(&mut self) -> bool {
-        match self.stream.read(&mut [0]) {
-            Ok(count) => count == 0,
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        loop {
+            match self.stream.read(&mut [0]) {
+                Ok(count) => return count == 0,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => panic!("{error}"),
+            }
         }
     }
 }

@@ -174,3 +174,48 @@ fn transactions() {
     client.call("GET nosuch");
     assert_eq!(client.call("EXEC"), "*2\r\n%1\r\n$4\r\nsave\r\n$0\r\n\r\n_\r\n");
 }
+
+#[test]
+fn an_exec_that_is_refused_ends_its_transaction() {
+    let server = Running::start();
+    let mut client = server.client();
+    let wrong = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' \
+                 command\r\n";
+    assert_eq!(client.call("EXEC foo"), wrong);
+    for queued in ["SET a 1", "NOSUCH"] {
+        client.call("WATCH a");
+        client.call("SET a 0");
+        assert_eq!(client.call("MULTI"), "+OK\r\n");
+        client.call(queued);
+        assert_eq!(client.call("EXEC foo"), wrong);
+        assert_eq!(client.call("EXEC"), "-ERR EXEC without MULTI\r\n");
+        assert_eq!(client.call("GET a"), "$1\r\n0\r\n");
+        // Nothing is watched any more.
+        assert_eq!(client.call("MULTI") + &client.call("PING"), "+OK\r\n+QUEUED\r\n");
+        assert_eq!(client.call("EXEC"), "*1\r\n+PONG\r\n");
+    }
+    client.call("CONFIG SET requirepass secret");
+    let refused =
+        "-EXECABORT Transaction discarded because of: NOAUTH Authentication required.\r\n";
+    assert_eq!(server.client().call("EXEC"), refused);
+}
+
+/// With a time that grows with the square of their number it would take minutes.
+#[test]
+fn a_hundred_thousand_keys_are_watched() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    let names: Vec<String> = (0..100_000).map(|number| format!("key:{number}")).collect();
+    let mut watch: Vec<&[u8]> = vec![b"WATCH"];
+    watch.extend(names.iter().map(|name| name.as_bytes()));
+    for touched in [false, true] {
+        assert_eq!(client.call_args(&watch), "+OK\r\n");
+        assert_eq!(client.call_args(&watch), "+OK\r\n");
+        if touched {
+            other.call("SET key:99999 1");
+        }
+        assert_eq!(client.call("MULTI") + &client.call("PING"), "+OK\r\n+QUEUED\r\n");
+        let expected = if touched { "*-1\r\n" } else { "*1\r\n+PONG\r\n" };
+        assert_eq!(client.call("EXEC"), expected);
+    }
+}

@@ -1,8 +1,9 @@
 //! Connections: passwords, limits, who may listen where, being thrown out.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
-use tembo_kv::{Options, Store};
+use tembo_kv::{DomainRequest, Options, Store, SyncPolicy};
 use tembo_server::{Config, Error, Server};
 
 use crate::client::{Client, Running, encode, wait_until};
@@ -205,4 +206,66 @@ fn replies_are_skipped_as_in_redis() {
         }
         assert_eq!(text, format!("{replies}$3\r\nend\r\n"), "{requests:?}");
     }
+}
+
+#[test]
+fn any_bytes_may_be_the_password() {
+    let server = Running::start();
+    let mut client = server.client();
+    let password = b"\xff\xfe\0pass";
+    assert_eq!(client.call_args(&[b"CONFIG", b"SET", b"requirepass", password]), "+OK\r\n");
+    let mut other = server.client();
+    assert!(other.call("PING").starts_with("-NOAUTH"));
+    assert_eq!(other.call_args(&[b"AUTH", password]), "+OK\r\n");
+    assert_eq!(other.call("PING"), "+PONG\r\n");
+    other.send(&encode(&[b"CONFIG", b"GET", b"requirepass"]));
+    assert!(other.reply_bytes().unwrap().ends_with(b"\r\n\xff\xfe\0pass\r\n"));
+}
+
+#[test]
+fn the_last_protection_is_not_taken_away() {
+    let bind = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+    let requirepass = Some("secret".to_owned());
+    let server = Running::with(Config { bind, requirepass, ..Config::default() });
+    let mut client = server.client_at_loopback();
+    assert_eq!(client.call("AUTH secret"), "+OK\r\n");
+    let refused = client.call_args(&[b"CONFIG", b"SET", b"requirepass", b""]);
+    assert!(
+        refused.starts_with("-ERR CONFIG SET failed") && refused.contains("loopback"),
+        "{refused}"
+    );
+    assert!(server.client_at_loopback().call("PING").starts_with("-NOAUTH"));
+    let both: &[&[u8]] = &[b"CONFIG", b"SET", b"protected-mode", b"no", b"requirepass", b""];
+    assert_eq!(client.call_args(both), "+OK\r\n");
+    assert_eq!(server.client_at_loopback().call("PING"), "+PONG\r\n");
+    let refused = client.call("CONFIG SET protected-mode yes");
+    assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
+}
+
+#[test]
+fn appendfsync_says_what_is_promised() {
+    let server = Running::start();
+    let reply = server.client().call("CONFIG GET appendfsync");
+    assert_eq!(reply, "*2\r\n$11\r\nappendfsync\r\n$2\r\nno\r\n", "memory promises nothing");
+    let folder = std::env::temp_dir().join(format!("tembo-appendfsync-{}", std::process::id()));
+    // What an earlier run of the same process number left.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    for (number, (sync, expected)) in [
+        (SyncPolicy::Always, "always"),
+        (SyncPolicy::Interval(Duration::from_secs(1)), "everysec"),
+        (SyncPolicy::Os, "no"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut options = Options::default();
+        options.pool.region.sync = sync;
+        options.pool.region.domain = DomainRequest::Logged;
+        let store = Store::create(&folder.join(format!("{number}.pool")), &options).unwrap();
+        let server = Running::over(store, Config::default());
+        let reply = server.client().call("CONFIG GET appendfsync");
+        assert!(reply.ends_with(&format!("\r\n{expected}\r\n")), "{reply}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -23,7 +23,7 @@ struct Database {
     expiry: Option<Keyspace>,
 }
 
-fn databases(snapshot: &Snapshot<'_>) -> anyhow::Result<Vec<Database>> {
+fn databases(snapshot: &Snapshot) -> anyhow::Result<Vec<Database>> {
     let keyspaces = snapshot.keyspaces()?;
     let find = |name: String| keyspaces.iter().find(|(other, _)| *other == name).map(|(_, id)| *id);
     let database = |number| Database {
@@ -36,13 +36,13 @@ fn databases(snapshot: &Snapshot<'_>) -> anyhow::Result<Vec<Database>> {
 
 /// Calls `visit` with each key and value of the keyspace, if there is one.
 fn walk(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     keyspace: Option<Keyspace>,
     visit: &mut Visit<'_>,
 ) -> anyhow::Result<()> {
     let Some(keyspace) = keyspace else { return Ok(()) };
     let all = Bound::Unbounded;
-    Ok(snapshot.range(keyspace, all, all, Direction::Forward, visit)?)
+    Ok(snapshot.range_with::<[u8]>(keyspace, (all, all), Direction::Forward, visit)?)
 }
 
 /// Shows every key, by database and in order. All are of one version.
@@ -187,7 +187,7 @@ impl<'s> Writer<'s> {
                 transaction.remove(expiry, &index_key)?;
             }
             let header = Header::string(entry.expires_at_ms);
-            transaction.put(data, &entry.key, &[header.as_bytes(), &entry.value])?;
+            transaction.put_parts(data, &entry.key, &[header.as_bytes(), &entry.value])?;
             if let Some(new) = entry.expires_at_ms {
                 format::encode_expiry_entry(&mut index_key, new, &entry.key);
                 transaction.put(expiry, &index_key, &[])?;

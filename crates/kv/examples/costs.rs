@@ -37,7 +37,7 @@ fn main() -> Result<(), Error> {
         for first in (0..keys).step_by(16) {
             let turn: Vec<_> = (first..(first + 16).min(keys)).map(|i| key(i, keys)).collect();
             let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
-            tx.look_ahead(space, &names);
+            tx.prefetch(space, &names);
             for name in names {
                 found += u64::from(tx.get(space, name)?.is_some());
             }
@@ -62,9 +62,9 @@ fn put_all(
         let turn: Vec<_> = (first..(first + turn).min(keys)).map(|i| key(i, keys)).collect();
         let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
         for names in names.chunks(16) {
-            tx.look_ahead(space, names);
+            tx.prefetch(space, names);
             for name in names {
-                tx.put(space, name, &[value])?;
+                tx.put(space, name, value)?;
             }
         }
         tx.commit(Durability::Buffered)?;

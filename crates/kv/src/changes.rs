@@ -1,26 +1,26 @@
-//! What happened after a version, in the order of versions: for replicas, caches, whoever follows.
+//! What happened after a version, in the order of versions: for replicas, caches, and other followers.
 //!
 //! An index finds what happened in a period by key, not by version; so it is sorted here, within a
 //! *budget* of memory. One pass over the trees keeps the changes of the earliest versions, as many as
 //! the budget holds; what comes later is left for the next pass. With b bytes of changes waiting that is
 //! ⌈b / budget⌉ passes, of each of which an NV-Tree reads but the leaves that have changed since; and
-//! sorting, n log n. The changes of one version are always told together, so a transaction larger than
+//! sorting, n log n. The changes of one version are always given out together, so a transaction larger than
 //! the budget takes the memory that it takes.
 //!
-//! As long as a [`Changes`] lives, everything after what it has told is retained. It tells only what is
-//! durable: what it has told will not be lost by a crash. A rollback can take it back; then it says so.
+//! As long as a [`Changes`] lives, everything after what it has given out is retained. It gives out only what is
+//! durable: that will not be lost by a crash. A rollback can take it back; then it says so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tembo_index::Period;
 
-use crate::inner::Inner;
-use crate::lineage::Reign;
-use crate::past::Heard;
-use crate::{Error, Snapshot, Store};
+use crate::opened::Handle;
+use crate::trees::{TreeLifetime, lifetimes};
+use crate::version::Rollbacks;
+use crate::{Error, Snapshot};
 
-/// Memory for changes that wait to be told, in bytes.
+/// Memory for changes that wait to be given out, in bytes.
 const BUDGET: usize = 16 << 20;
 
 /// Something that happened.
@@ -67,13 +67,16 @@ impl Change {
     }
 }
 
-/// Everything that happens after a version. See [`Store::changes`].
-pub struct Changes<'s> {
-    inner: &'s Inner,
-    /// Everything up to it was told; everything after it is retained.
+/// Everything that happens after a version. See [`Store::changes`](crate::Store::changes).
+///
+/// It owns what it needs: it can be sent to another thread, and may outlive the [`Store`](crate::Store) that it came
+/// from, which stays open until then.
+pub struct Changes {
+    handle: Handle,
+    /// Everything up to it was given out; everything after it is retained.
     after: u64,
     /// It knows of these rollbacks.
-    heard: Heard,
+    known: Rollbacks,
     /// What waits is of versions up to this one: all of them.
     until: u64,
     waiting: VecDeque<Change>,
@@ -100,21 +103,30 @@ impl Earliest {
         while self.size > self.budget && self.by_version.len() > 1 {
             let Some((_, changes)) = self.by_version.pop_last() else { break };
             self.size -= changes.iter().map(Change::size).sum::<usize>();
-            // A version that happened: whoever begins there again must find it.
+            // A version that happened: a follower that begins there again must find it.
             self.until = self.by_version.last_key_value().map_or(self.until, |(last, _)| *last);
         }
     }
 }
 
-impl<'s> Changes<'s> {
+impl Changes {
+    /// # Errors
+    /// [`Error::HistoryGone`], [`Error::RolledBack`].
+    pub(crate) fn begin(handle: &Handle, after: u64) -> Result<Changes, Error> {
+        let pins = &handle.shared.versions.pins;
+        let known = pins.with_past(|past, visible| past.follow(after, visible))?;
+        let (handle, waiting) = (handle.clone(), VecDeque::new());
+        Ok(Changes { handle, after, known, until: after, waiting, budget: BUDGET })
+    }
+
     /// Changes within other bounds of memory, in bytes.
     #[must_use]
-    pub fn with_budget(mut self, bytes: usize) -> Changes<'s> {
+    pub fn with_budget(mut self, bytes: usize) -> Changes {
         self.budget = bytes;
         self
     }
 
-    /// Everything up to this version was told. Whoever has applied it can begin here again.
+    /// Everything up to this version was given out. A follower that has applied it can begin here again.
     pub fn position(&self) -> u64 {
         self.after
     }
@@ -130,39 +142,38 @@ impl<'s> Changes<'s> {
                 return Ok(Some(change));
             }
             self.advance();
-            if self.inner.durable() <= self.after {
+            if self.handle.shared.versions.durable() <= self.after {
                 return Ok(None);
             }
             self.look()?;
         }
     }
 
-    /// What waited was told.
+    /// What waited was given out.
     fn advance(&mut self) {
         if self.until > self.after {
             let (from, to) = (self.after, self.until);
-            self.inner.pins.with_past(|past, _| past.advance(from, to));
+            self.handle.shared.versions.pins.with_past(|past, _| past.advance(from, to));
             self.after = to;
         }
     }
 
     /// One pass over the trees.
     fn look(&mut self) -> Result<(), Error> {
-        let inner = self.inner;
+        let shared = &self.handle.shared;
+        let versions = &shared.versions;
         // While it lives there is no rollback to before what is being read.
-        let snapshot = Snapshot::of(inner, inner.durable())?;
-        self.heard = inner.pins.with_past(|past, _| past.hear(self.heard, self.after))?;
+        let snapshot = Snapshot::of(&self.handle, versions.durable())?;
+        self.known = versions.pins.with_past(|past, _| past.check(self.known, self.after))?;
         let (until, budget) = (snapshot.version(), self.budget);
         let mut earliest = Earliest { by_version: BTreeMap::new(), until, size: 0, budget };
         let period = Period { after: self.after, until, dead: snapshot.dead() };
-        let reigns = inner.reigns(period)?;
-        let entries: Vec<_> = reigns.iter().map(|reign| reign.entry).collect();
-        for (reign, index) in reigns.iter().zip(inner.indexes(&entries)?) {
-            if let Some(version) = reign.since {
-                let event = if reign.is_second { Event::Cleared } else { Event::Created };
-                earliest.add(version, &reign.name, event);
+        for tree in lifetimes(&shared.catalogue, period)? {
+            if let Some(version) = tree.since {
+                let event = if tree.is_second { Event::Cleared } else { Event::Created };
+                earliest.add(version, &tree.name, event);
             }
-            gather(&index, reign, period, &mut earliest)?;
+            gather(&*shared.index_of(&tree.entry)?, &tree, period, &mut earliest)?;
         }
         self.until = earliest.until;
         self.waiting.extend(earliest.by_version.into_values().flatten());
@@ -172,43 +183,27 @@ impl<'s> Changes<'s> {
 
 fn gather(
     index: &tembo_index::Index,
-    reign: &Reign,
+    tree: &TreeLifetime,
     period: Period<'_>,
     earliest: &mut Earliest,
 ) -> Result<(), Error> {
     index.changes(period, &[], &mut |changed| {
         let key = || changed.key.to_vec();
         // What the version did that took the tree away was taken away with it.
-        if changed.version < reign.until && changed.version <= earliest.until {
+        if changed.version < tree.until && changed.version <= earliest.until {
             let event = match changed.value {
                 Some(value) => Event::Put { key: key(), value: value.to_vec() },
                 None => Event::Removed { key: key() },
             };
-            earliest.add(changed.version, &reign.name, event);
+            earliest.add(changed.version, &tree.name, event);
         }
         true
     })?;
     Ok(())
 }
 
-impl Drop for Changes<'_> {
+impl Drop for Changes {
     fn drop(&mut self) {
-        self.inner.pins.with_past(|past, _| past.unfollow(self.after));
-    }
-}
-
-impl Store {
-    /// Everything that happens after a version, in the order of versions, as far as it is durable: of
-    /// [`Store::oldest`] and any later version, or one after which somebody else follows the changes.
-    /// Whoever applies it to what the store was at `after` has what the store is at
-    /// [`Changes::position`].
-    ///
-    /// # Errors
-    /// [`Error::HistoryGone`], [`Error::RolledBack`].
-    pub fn changes(&self, after: u64) -> Result<Changes<'_>, Error> {
-        let inner = &*self.inner;
-        let heard = inner.pins.with_past(|past, visible| past.follow(after, visible))?;
-        let waiting = VecDeque::new();
-        Ok(Changes { inner, after, heard, until: after, waiting, budget: BUDGET })
+        self.handle.shared.versions.pins.with_past(|past, _| past.unfollow(self.after));
     }
 }

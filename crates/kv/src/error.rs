@@ -1,9 +1,11 @@
 //! What can go wrong in a store.
 
+use std::fmt;
+
 use tembo_pmem as pmem;
 use tembo_pool as pool;
 
-use crate::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
+use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Errors of a store. After [`Error::Full`] and the size errors the store goes on as before.
 #[derive(Debug, thiserror::Error)]
@@ -52,16 +54,54 @@ pub enum Error {
     /// that there is no place to note them. Nothing has changed; try again.
     #[error("too many aborted transactions wait to be forgotten; try again")]
     TooManyAborts,
-    /// Somebody else has committed, since the transaction began, what it writes or, if it is serialisable,
-    /// has read. Nothing of it was written; try again from its begin.
-    #[error("a key of keyspace {keyspace} was changed in version {version}, by who came first")]
+    /// Another transaction has committed, since this one began, what it writes or, if it is serialisable,
+    /// has read. Nothing of it was written: begin it again ([`Store::with_retry`](crate::Store::with_retry) does).
+    #[error(
+        "key {} of keyspace {keyspace:?}, which the transaction has {access}, was changed in version {version} by \
+         one that committed first; begin it again",
+        shown(key)
+    )]
     Conflict {
-        /// Number of the keyspace.
-        keyspace: u32,
-        /// The key.
+        /// Name of the keyspace.
+        keyspace: String,
+        /// The key; of a range that was read, the first that was changed.
         key: Vec<u8>,
+        /// What the transaction has done with it.
+        access: Access,
         /// The version that was committed first; over the CDDS B-Tree, one by which it was.
         version: u64,
+    },
+    /// The calling thread has an [`Exclusive`](crate::Exclusive), or a transaction that has outgrown memory, and would
+    /// wait for itself. Commit or drop that first, or use another thread.
+    #[error(
+        "this thread has the writer's lock, and would wait for itself: commit or drop the exclusive writer (or the \
+         transaction that has outgrown memory) first"
+    )]
+    WouldDeadlock,
+    /// The store was not closed, because other handles are open. Drop them first; or drop this one: the store closes with
+    /// the last.
+    #[error(
+        "the store is in use by {stores} other handles of it, {snapshots} snapshots and iterators, \
+         {transactions} transactions, {followers} followers of changes{}; drop them first",
+        if *exclusive { ", and an exclusive writer" } else { "" }
+    )]
+    InUse {
+        /// Clones of the store.
+        stores: usize,
+        /// Snapshots and iterators.
+        snapshots: usize,
+        /// Transactions.
+        transactions: usize,
+        /// Followers of changes.
+        followers: usize,
+        /// Whether there is an exclusive writer.
+        exclusive: bool,
+    },
+    /// No snapshot has that name: [`Store::snapshots`](crate::Store::snapshots) lists those that there are.
+    #[error("there is no snapshot named {name:?}")]
+    NoSuchName {
+        /// The name.
+        name: String,
     },
     /// The transaction has gone back behind the savepoint, or it is another's.
     #[error("the transaction has no such savepoint any more")]
@@ -108,6 +148,34 @@ pub enum Error {
         /// The youngest version that is read.
         version: u64,
     },
+}
+
+/// What a transaction has done with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// It has read the key, or a range with it.
+    Read,
+    /// It has written the key.
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "read",
+            Access::Write => "written",
+        })
+    }
+}
+
+/// Bytes of a key that a message shows.
+const SHOWN_MAX: usize = 32;
+
+/// A key as a message shows it: its begin, what is not ASCII escaped.
+fn shown(key: &[u8]) -> String {
+    let begin = &key[..key.len().min(SHOWN_MAX)];
+    let more = if key.len() > SHOWN_MAX { "…" } else { "" };
+    format!("\"{}{more}\"", begin.escape_ascii())
 }
 
 impl From<pmem::Error> for Error {

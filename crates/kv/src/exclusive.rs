@@ -1,70 +1,99 @@
-//! The one writer: any number of changes in place, one grouped commit.
+//! The exclusive writer: any number of changes in place, one grouped commit.
 
-use std::ops::Bound;
+use std::ops::RangeBounds;
 
 use tembo_index::{Direction, Op, VersionedIndex, Visit};
 
-use crate::ahead::Ahead;
-use crate::inner::Inner;
-use crate::uncommitted::{Point, Uncommitted, check_sizes};
-use crate::writer::{Tree, Writing};
+use crate::commit::{Point, Uncommitted};
+use crate::entries::{Entries, bounds};
+use crate::keyspace::check_sizes;
+use crate::ledger::publish;
+use crate::opened::Handle;
+use crate::prefetched::Prefetched;
+use crate::trees::Tree;
+use crate::write::{Engine, Owned};
 use crate::{Durability, Error, Keyspace};
 
-/// The one writer: while it lives nobody else commits. Its changes are made in place, and become
+/// The exclusive writer: while it lives no other handle commits. Its changes are made in place, and become
 /// visible together or not at all. Reads see its own changes.
 ///
 /// A failed write changes nothing, and the writer goes on. Dropping one that has written makes its
 /// version void.
-pub struct Exclusive<'s> {
-    inner: &'s Inner,
-    state: Writing<'s>,
+///
+/// It can be sent to another thread. Calls to the store that would wait for it return
+/// [`Error::WouldDeadlock`] on the thread that has used it last.
+pub struct Exclusive {
+    writing: Owned<Handle>,
     changes: Uncommitted,
-    ahead: Ahead,
+    prefetched: Prefetched,
     saved: Option<Point>,
 }
 
-impl<'s> Exclusive<'s> {
-    pub(crate) fn begin(inner: &'s Inner) -> Result<Self, Error> {
-        let state = inner.lock_to_write();
-        state.sound()?;
-        Ok(Exclusive::of(inner, state))
-    }
-
-    /// Of a sound state.
-    pub(crate) fn of(inner: &'s Inner, state: Writing<'s>) -> Self {
-        let (changes, ahead) = (Uncommitted::begin(inner), Ahead::default());
-        Exclusive { changes, inner, state, ahead, saved: None }
+impl Exclusive {
+    /// # Errors
+    /// [`Error::WouldDeadlock`]; [`Error::Damaged`] if the store takes no more writes.
+    pub(crate) fn begin(handle: &Handle) -> Result<Exclusive, Error> {
+        let writing = Engine::own_to_write(handle)?;
+        writing.sound()?;
+        let changes = Uncommitted::begin(writing.shared());
+        Ok(Exclusive { writing, changes, prefetched: Prefetched::default(), saved: None })
     }
 
     fn tree(&self, keyspace: Keyspace) -> Result<&Tree, Error> {
-        self.state.tree(keyspace, self.inner)
+        self.writing.note_thread();
+        self.writing.trees.tree(keyspace, self.changes.newest(self.writing.shared()))
     }
 
     /// The value under `key`, its own writes included.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        let place = self.ahead.place(keyspace, key);
-        Ok(self.tree(keyspace)?.index.get_at(place, key, self.changes.view(self.inner))?)
+        let place = self.prefetched.place(keyspace, key);
+        let view = self.changes.view(self.writing.shared());
+        Ok(self.tree(keyspace)?.index().get_at(place, key, view)?)
     }
 
     /// Says that these keys will soon be read or changed, in this order: for many keys at once that is
-    /// faster. Uncommitted nothing. What was said before is forgotten.
-    pub fn look_ahead(&mut self, keyspace: Keyspace, keys: &[&[u8]]) {
-        let Ok(tree) = self.state.tree(keyspace, self.inner) else { return };
-        let view = self.changes.view(self.inner);
-        tree.index.look_ahead(keys, view, self.ahead.begin(keyspace, keys));
+    /// faster. It changes nothing. What was prefetched before is forgotten.
+    pub fn prefetch(&mut self, keyspace: Keyspace, keys: &[&[u8]]) {
+        let view = self.changes.view(self.writing.shared());
+        let Ok(tree) = self.writing.trees.tree(keyspace, view.version) else { return };
+        tree.index().look_ahead(keys, view, self.prefetched.begin(keyspace, keys));
     }
 
-    /// Calls `visit` with each key and value in the range, in order, until it returns false.
-    pub fn range(
+    /// The keys and values of a range, in order, from either end, its own changes included. Of everything:
+    /// `range::<[u8]>(keyspace, ..)`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
+    pub fn range<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: Keyspace,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Entries<'_>, Error> {
+        let index = self.tree(keyspace)?.index().clone();
+        let view = self.changes.view(self.writing.shared());
+        Ok(Entries::new(bounds(&range), move |range, visit| {
+            Ok(index.range(range.from, range.to, range.direction, view, visit)?)
+        }))
+    }
+
+    /// Calls `visit` with each key and value of a range, in the given direction, until it returns false: faster than
+    /// [`range`](Exclusive::range), for nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
+    pub fn range_with<K: AsRef<[u8]> + ?Sized>(
+        &self,
+        keyspace: Keyspace,
+        range: impl RangeBounds<K>,
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let view = self.changes.view(self.inner);
-        Ok(self.tree(keyspace)?.index.range(from, to, direction, view, visit)?)
+        let (from, to) = bounds(&range);
+        let view = self.changes.view(self.writing.shared());
+        Ok(self.tree(keyspace)?.index().range(from, to, direction, view, visit)?)
     }
 
     /// Keys in the keyspace; `None` while a background recount after open is still under way.
@@ -73,17 +102,34 @@ impl<'s> Exclusive<'s> {
         tree.count().map(|count| count.saturating_add_signed(self.changes.delta(keyspace)))
     }
 
-    /// Puts the concatenation of `parts` under `key`; true if the key was there before.
+    /// Puts `value` under `key`; true if the key was there before.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::Full`], [`Error::Poisoned`]: nothing
-    /// has changed.
-    pub fn put(&mut self, keyspace: Keyspace, key: &[u8], parts: &[&[u8]]) -> Result<bool, Error> {
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSuchKeyspace`], [`Error::Full`],
+    /// [`Error::Poisoned`]: nothing has changed.
+    #[inline]
+    pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<bool, Error> {
+        self.put_parts(keyspace, key, &[value])
+    }
+
+    /// As [`put`](Exclusive::put), of a value that is the concatenation of `parts`.
+    ///
+    /// # Errors
+    /// As of [`put`](Exclusive::put).
+    pub fn put_parts(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        parts: &[&[u8]],
+    ) -> Result<bool, Error> {
         check_sizes(key, parts)?;
         self.apply(keyspace, Op::Put { key, value: parts })
     }
 
     /// Removes `key`; false if it was not there.
+    ///
+    /// # Errors
+    /// As of [`put`](Exclusive::put).
     pub fn remove(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<bool, Error> {
         if self.changes.is_empty() && self.get(keyspace, key)?.is_none() {
             return Ok(false);
@@ -92,9 +138,14 @@ impl<'s> Exclusive<'s> {
     }
 
     /// Removes every key of the keyspace, in O(1). Its space is given back in the background.
+    ///
+    /// # Errors
+    /// As of [`put`](Exclusive::put).
     pub fn clear(&mut self, keyspace: Keyspace) -> Result<(), Error> {
-        self.changes.clear(self.inner, &mut self.state, keyspace)?;
-        self.ahead.forget();
+        self.writing.note_thread();
+        let (shared, ledger) = self.writing.parts();
+        self.changes.clear(shared, ledger, keyspace)?;
+        self.prefetched.forget();
         Ok(())
     }
 
@@ -102,7 +153,7 @@ impl<'s> Exclusive<'s> {
     /// There is one savepoint: a later one replaces it. The changes that follow have a version of their
     /// own; all become visible with the last. Costs no flush and no fence.
     pub fn savepoint(&mut self) {
-        self.saved = Some(self.changes.point(self.inner));
+        self.saved = Some(self.changes.point(self.writing.shared()));
     }
 
     /// Takes back what was changed after the savepoint, which stays.
@@ -114,8 +165,9 @@ impl<'s> Exclusive<'s> {
     /// is taken back; drop the writer.
     pub fn rollback_to_savepoint(&mut self) -> Result<(), Error> {
         let Some(point) = &self.saved else { return Err(Error::NoSuchSavepoint) };
-        self.ahead.forget();
-        self.changes.take_back(self.inner, &mut self.state, point)
+        self.prefetched.forget();
+        let (shared, ledger) = self.writing.parts();
+        self.changes.take_back(shared, ledger, point)
     }
 
     /// True while nothing has been written.
@@ -133,35 +185,34 @@ impl<'s> Exclusive<'s> {
     /// [`Error::Poisoned`]; then nothing of it may be shown, though it may be there after the next
     /// open.
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
-        let (inner, changed) = (self.inner, self.changes.last());
+        let changed = self.changes.last();
+        let (shared, ledger) = self.writing.parts();
         if let Some(version) = changed {
-            inner.commit_word(&mut self.state, version)?;
-            inner.publish(&mut self.state, version, std::slice::from_mut(&mut self.changes));
+            publish(shared, ledger, version, std::slice::from_mut(&mut self.changes))?;
         }
-        let version = changed.unwrap_or_else(|| inner.clock.last());
-        drop(self);
+        let version = changed.unwrap_or_else(|| shared.versions.clock.last());
         // What it has only read may be visible and not yet durable.
-        inner.make_version_durable(durability, version)?;
-        Ok(version)
-    }
-
-    /// Applies one change; true if the key was there before.
-    pub(crate) fn change(&mut self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
-        match op {
-            Op::Put { key, value } => self.put(keyspace, key, value),
-            Op::Remove { key } => self.remove(keyspace, key),
+        if durability == Durability::Buffered || version <= shared.versions.durable() {
+            return Ok(version);
         }
+        let handle = self.writing.engine().clone();
+        drop(self);
+        handle.shared.make_version_durable(durability, version)?;
+        Ok(version)
     }
 
     fn apply(&mut self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
         let (Op::Put { key, .. } | Op::Remove { key }) = op;
-        let place = self.ahead.place(keyspace, key);
-        self.changes.apply(self.inner, &mut self.state, (keyspace, place), op)
+        self.writing.note_thread();
+        let place = self.prefetched.place(keyspace, key);
+        let (shared, ledger) = self.writing.parts();
+        self.changes.apply(shared, ledger, (keyspace, place), op)
     }
 }
 
-impl Drop for Exclusive<'_> {
+impl Drop for Exclusive {
     fn drop(&mut self) {
-        self.changes.abort(self.inner, &mut self.state);
+        let (shared, ledger) = self.writing.parts();
+        self.changes.abort(shared, ledger);
     }
 }

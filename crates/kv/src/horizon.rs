@@ -1,30 +1,30 @@
-//! Who holds back what: versions that are kept, and for whom.
+//! What holds back the horizon: versions that are kept, and what for.
 
 use std::fmt;
 
-use crate::Store;
+use crate::shared::Shared;
 
-/// The oldest version that is kept, and everyone who keeps one.
+/// The oldest version that is kept, and everything that keeps one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Horizon {
     /// The oldest version that can be read.
     pub version: u64,
     /// The visible one: so far is the horizon held back.
     pub visible: u64,
-    /// Who holds versions, the oldest first.
+    /// What holds versions, the oldest first.
     pub holders: Vec<Holder>,
 }
 
-/// Somebody for whom a version is kept.
+/// Something that a version is kept for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The version.
     pub version: u64,
-    /// Whose it is.
+    /// What it is.
     pub kind: HolderKind,
 }
 
-/// Whose a version is.
+/// What a version is kept for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HolderKind {
     /// It was named, and is kept until the name is dropped.
@@ -33,7 +33,7 @@ pub enum HolderKind {
     Window,
     /// So many follow what happened after it, which is kept too.
     Followers(usize),
-    /// So many handles are open on it: snapshots, transactions, or a survey in the background.
+    /// So many handles are open on it: snapshots, transactions, or a marking in the background.
     Handles(usize),
     /// A key is being read.
     Read,
@@ -52,34 +52,28 @@ impl fmt::Display for Holder {
     }
 }
 
-impl Store {
-    /// Who holds the horizon back: what a version needs that somebody holds is not given back.
-    pub fn horizon(&self) -> Horizon {
-        let inner = &*self.inner;
-        let named = self.snapshots();
-        let (visible, window, followers) = inner
-            .pins
-            .with_past(|past, visible| (visible, past.window(), past.followers().clone()));
-        let (mut pins, reads) = inner.pins.holders();
-        let mut holders = Vec::new();
-        for (name, version) in named {
-            // A name that was dropped or given meanwhile is not counted twice.
-            if let Some(count) = pins.get_mut(&version) {
-                *count = count.saturating_sub(1);
-            }
-            holders.push(Holder { version, kind: HolderKind::Named(name) });
+/// See [`Store::horizon`](crate::Store::horizon).
+pub(crate) fn horizon(shared: &Shared) -> Horizon {
+    let (named, pins) = (shared.names.all(), &shared.versions.pins);
+    let (visible, window, followers) =
+        pins.with_past(|past, visible| (visible, past.window(), past.followers().clone()));
+    let (mut held, reads) = pins.holders();
+    let mut holders = Vec::new();
+    for (name, version) in named {
+        // A name that was dropped or given meanwhile is not counted twice.
+        if let Some(count) = held.get_mut(&version) {
+            *count = count.saturating_sub(1);
         }
-        let handles = pins.into_iter().filter(|&(_, count)| count > 0);
-        holders
-            .extend(handles.map(|(version, n)| Holder { version, kind: HolderKind::Handles(n) }));
-        holders.extend(window.map(|version| Holder { version, kind: HolderKind::Window }));
-        let followers = followers.into_iter();
-        holders.extend(
-            followers.map(|(version, n)| Holder { version, kind: HolderKind::Followers(n) }),
-        );
-        holders.extend(reads.into_iter().map(|version| Holder { version, kind: HolderKind::Read }));
-        holders.sort_by(|a, b| (a.version, &a.kind).cmp(&(b.version, &b.kind)));
-        let version = holders.first().map_or(visible, |first| first.version.min(visible));
-        Horizon { version, visible, holders }
+        holders.push(Holder { version, kind: HolderKind::Named(name) });
     }
+    let handles = held.into_iter().filter(|&(_, count)| count > 0);
+    holders.extend(handles.map(|(version, n)| Holder { version, kind: HolderKind::Handles(n) }));
+    holders.extend(window.map(|version| Holder { version, kind: HolderKind::Window }));
+    let followers = followers.into_iter();
+    holders
+        .extend(followers.map(|(version, n)| Holder { version, kind: HolderKind::Followers(n) }));
+    holders.extend(reads.into_iter().map(|version| Holder { version, kind: HolderKind::Read }));
+    holders.sort_by(|a, b| (a.version, &a.kind).cmp(&(b.version, &b.kind)));
+    let version = holders.first().map_or(visible, |first| first.version.min(visible));
+    Horizon { version, visible, holders }
 }

@@ -1,91 +1,96 @@
 //! Opening is recovery: constant work, whatever the size. What was in flight becomes a dead
-//! interval, versions go on above the durable limit, and a survey in the background finds out what
+//! interval, versions go on above the durable limit, and a marking in the background finds out what
 //! is free, how many keys there are, and which nodes carry dead stamps.
+//!
+//! # The life of an open
+//! ```text
+//!  pool open, root found and sound
+//!     │
+//!     ▼   in flight: stamps above the commit word ──► dead table      fence
+//!     ▼   limit raised above all that was ever drawn                  fence
+//!     ▼   catalogue: the keyspaces of the last version
+//!     ▼   names whose versions are dead are forgotten; the others are pinned
+//!     ▼   sync ──► the store serves
+//!     └─► background: Owed (`background/machine.rs`)
+//! ```
+//! An open that was interrupted is the same as one that never began.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, RwLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
+mod rollback;
 
-use tembo_index::{Clock, DeadInterval, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
-use tembo_pmem::{Domain, Region};
-use tembo_pool::{Error as PoolError, Pool, TenantEntry};
+pub(crate) use rollback::roll_back;
 
-use crate::catalogue::{Catalogue, open_tree};
-use crate::committer::CommitQueue;
-use crate::format::ROOT_SIZE;
-use crate::inner::{Current, Inner, Known};
-use crate::lanes::Lanes;
-use crate::ledger::{LANE, Ledger};
-use crate::pins::Pins;
-use crate::tenant::NEW_TENANT;
-use crate::window::Window;
-use crate::writer::{Tree, WriterState};
-use crate::{Error, Progress};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Between two steps of the background.
-pub(crate) const PAUSE: Duration = Duration::from_micros(50);
+use tembo_index::{DeadInterval, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
+use tembo_pmem::Domain;
+use tembo_pool::{Error as PoolError, Kind, NewTenant, Pool, TenantEntry, TenantFeatures};
 
-pub(crate) fn open(
-    pool: &Arc<Pool>,
-    entry: &TenantEntry,
-    transaction_memory: usize,
-) -> Result<Inner, Error> {
+use crate::Error;
+use crate::background::{Status, Wake};
+use crate::ledger::Ledger;
+use crate::media::{CommitWord, DeadTable, LANE, Limit, NameTable, Root, WindowWords, grouped};
+use crate::shared::Shared;
+use crate::trees::{Catalogue, Directory, Published};
+use crate::version::{Names, PinKind, Pins, Versions, Window};
+use crate::write::Engine;
+
+/// A store, as a tenant to be added to a pool.
+pub(crate) const NEW_TENANT: NewTenant<'_> = NewTenant {
+    kind: Kind::STORE,
+    name: "main",
+    version: 1,
+    features: TenantFeatures { may: 0, must: 0, read_only: 0 },
+};
+
+/// Opens the store that is a tenant of a pool.
+pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Error> {
     let size_max = pool.region().report().size_max;
     let forest = Arc::new(Forest::new(pool.clone(), size_max.max(pool.region().size()))?);
-    let ledger = Ledger::open(pool, entry.root)?;
+    let root = Root::open(pool.clone(), tenant.root)?;
     let region = pool.region();
     let section = region.reserve(64)?;
-    let pending_dead = note_in_flight(ledger, region)?;
-    let before = ledger.version_limit(region)?;
-    let limit = ledger.raise_limit(region, before + 1)?;
+    let pending_dead = note_in_flight(&root)?;
+    let before = Limit(&root).load()?;
+    let limit = Limit(&root).raise(before + 1)?;
     drop(section);
-    let dead = ledger.dead(region)?.into_iter().chain(pending_dead).collect();
+    let dead = DeadTable(&root).intervals()?.into_iter().chain(pending_dead).collect();
     let dead = Arc::new(DeadIntervals::new(dead));
     forest.set_dead(dead.clone());
     // Until the pins are known everything counts as needed.
-    let catalogue = Catalogue::new(Index::open(forest.clone(), ledger.catalogue(region)?, 1)?);
+    let catalogue = Catalogue::new(Index::open(forest.clone(), root.catalogue()?, 1)?);
+    let versions = Versions::new(before, region.domain() == Domain::Logged);
+    let named = names(&root, &versions.pins, &dead)?;
+    let (from, retention) = WindowWords(&root).load()?;
+    remember(&versions.pins, from, WindowWords(&root).void()?, &dead);
+    forest.set_retained(versions.pins.retained());
     let view = View { version: before, dead: &dead };
-    let (void, named): (Vec<_>, Vec<_>) = ledger
-        .snapshots(region)?
-        .into_iter()
-        .partition(|&(_, version)| dead.contains(Stamp::single(version, LANE)));
+    let trees = Directory::open(&forest, &catalogue, view)?;
+    region.sync()?;
+    let published = Published::new(trees.known(), before);
+    let window = Window::found(from, retention, before);
+    let inherited = named.values().copied().collect();
+    let ledger = Ledger::new(limit, (dead, pending_dead), trees, inherited, window);
+    let (names, wake) = (Names::new(named), Arc::<Wake>::default());
+    let status = Status::default();
+    status.note(ledger.machine.is_recovering(), 0, 0);
+    let tenant = tenant.clone();
+    let shared =
+        Shared { tenant, forest, root, catalogue, versions, published, names, wake, status };
+    Ok(Engine::new(shared, ledger))
+}
+
+/// The named versions, each pinned.
+fn names(root: &Root, pins: &Pins, dead: &DeadIntervals) -> Result<BTreeMap<String, u64>, Error> {
+    let is_void = |&(_, version): &(String, u64)| dead.contains(Stamp::single(version, LANE));
+    let (void, named): (Vec<_>, Vec<_>) = NameTable(root).all()?.into_iter().partition(is_void);
     // An interrupted rollback has not come to these.
     for (name, _) in void {
-        let _section = region.reserve(1)?;
-        ledger.forget_snapshot(region, &name)?;
+        let _section = root.region().reserve(1)?;
+        NameTable(root).forget(&name)?;
     }
-    let pins = Pins::new(before);
-    named.iter().for_each(|(_, version)| pins.pin(*version));
-    let (window, retention) = ledger.window(region)?;
-    remember(&pins, window, ledger.void(region)?, &dead);
-    let window = Window::found(window, retention, before);
-    forest.set_retained(pins.retained());
-    let trees = trees(&forest, &catalogue, view)?;
-    region.sync()?;
-    let is_logged = region.domain() == Domain::Logged;
-    let named = named.into_iter().collect();
-    let state = WriterState { pending_dead, window, ..WriterState::new(limit, dead, trees, named) };
-    let current = state.trees.iter().map(Known::of).collect();
-    Ok(Inner {
-        tenant: entry.clone(),
-        lanes: Lanes::new(),
-        gate: RwLock::new(()),
-        current: RwLock::new(Current { told: 1, since: before, trees: current }),
-        told: AtomicU64::new(1),
-        wake: Arc::default(),
-        forest,
-        ledger,
-        catalogue,
-        pins,
-        clock: Clock::new(before),
-        durable: AtomicU64::new(before),
-        is_logged,
-        writer: Mutex::new(state),
-        given_back: Condvar::new(),
-        queue: CommitQueue::default(),
-        transaction_memory,
-    })
+    named.iter().for_each(|(_, version)| pins.pin(*version, PinKind::Name));
+    Ok(named.into_iter().collect())
 }
 
 /// What is known of the past: since when it is kept, and what of it was rolled back.
@@ -100,10 +105,10 @@ fn remember(pins: &Pins, window: Option<u64>, void: Option<(u64, u64)>, dead: &D
 }
 
 /// Makes durably dead what was in flight; returns what there was no place for.
-fn note_in_flight(ledger: Ledger, region: &Region) -> Result<Option<DeadInterval>, Error> {
+fn note_in_flight(root: &Root) -> Result<Option<DeadInterval>, Error> {
     let mut pending = None;
-    for dead in ledger.in_flight(region)? {
-        if !ledger.note_dead(region, dead)? {
+    for dead in CommitWord(root).in_flight()? {
+        if !DeadTable(root).note(dead)? {
             // After many crashes in a row the table may be full. Then the first commit notes it, when
             // the scrub has made room; until then it is in flight as before.
             pending = Some(dead);
@@ -115,9 +120,9 @@ fn note_in_flight(ledger: Ledger, region: &Region) -> Result<Option<DeadInterval
 /// Makes an empty store in a pool that has none; its root is published in one step.
 pub(crate) fn format(pool: &Pool, kind: IndexKind) -> Result<(), Error> {
     let _section = pool.reserve(64 << 10, 256)?;
-    pool.add_tenant(&NEW_TENANT, ROOT_SIZE, |region, root| {
-        let cell = Index::format(pool, kind, Ledger::grouped(1))?;
-        Ledger::format(region, root, cell)
+    pool.add_tenant(&NEW_TENANT, Root::SIZE, |region, root| {
+        let cell = Index::format(pool, kind, grouped(1))?;
+        Root::format(region, root, cell)
     })?;
     Ok(())
 }
@@ -134,49 +139,4 @@ pub(crate) fn find(pool: &Pool) -> Result<TenantEntry, Error> {
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// The keyspaces of a view, by number.
-pub(crate) fn trees(
-    forest: &Arc<Forest>,
-    catalogue: &Catalogue,
-    view: View<'_>,
-) -> Result<Vec<Tree>, Error> {
-    let mut entries = catalogue.keyspaces(view)?;
-    entries.sort_by_key(|(_, entry)| entry.id.get());
-    let sound = entries.iter().enumerate().all(|(id, (_, entry))| entry.id.get() == id as u64);
-    if !sound {
-        return Err(Error::Damaged { what: "keyspaces numbered in a row" });
-    }
-    let open = |(name, entry)| {
-        let index = Arc::new(open_tree(forest, &entry)?);
-        Ok(Tree {
-            name,
-            index,
-            entry,
-            surveyed: None,
-            delta: 0,
-            removed: 0,
-            kept_until: None,
-            incarnation: 0,
-        })
-    };
-    entries.into_iter().map(open).collect()
-}
-
-/// A thread that recovers whenever there is something to do.
-pub(crate) fn spawn_recovery(inner: &Arc<Inner>) -> Option<JoinHandle<()>> {
-    let (inner, wake) = (inner.clone(), inner.wake.clone());
-    wake.want();
-    inner.forest.call_to_prepare(move || wake.want());
-    let work = move || {
-        while inner.wake.wait() {
-            // After an error it is tried again when somebody asks.
-            while !inner.wake.is_stopped() && matches!(inner.recovery_step(), Ok(Progress::More)) {
-                // Whoever waits for the writer's lock gets it between two steps.
-                std::thread::sleep(PAUSE);
-            }
-        }
-    };
-    std::thread::Builder::new().name("tembo-recovery".into()).spawn(work).ok()
 }

@@ -1,8 +1,9 @@
-//! Transactions that are tried again when others were first.
+//! Transactions that are tried again after a conflict.
 
 use std::time::Duration;
 
-use crate::{Durability, Error, Isolation, Store, Transaction};
+use crate::opened::Handle;
+use crate::{Durability, Error, Isolation, Transaction};
 
 /// After so many conflicts in a row a transaction is given up.
 pub const ATTEMPTS_MAX: u32 = 64;
@@ -13,34 +14,24 @@ const EAGER: u32 = 2;
 /// The longest pause is 2 to this power, in microseconds.
 const PAUSE_BITS_MAX: u32 = 13;
 
-impl Store {
-    /// Runs `work` in a transaction and commits it; after a [`Error::Conflict`] of either, again, in a
-    /// transaction of its own, with pauses that double up to 8 ms. `work` may run several times, and
-    /// nothing of an attempt that was given up remains.
-    ///
-    /// Durability point: as `durability` says, capped by the region's sync policy.
-    ///
-    /// # Errors
-    /// The last conflict, after [`ATTEMPTS_MAX`] attempts; any other error of `work` and of
-    /// [`Transaction::commit`], at once.
-    pub fn with_retry<T>(
-        &self,
-        isolation: Isolation,
-        durability: Durability,
-        mut work: impl FnMut(&mut Transaction<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut attempt = 1;
-        loop {
-            let mut tx = self.transaction(isolation)?;
-            let done = work(&mut tx).and_then(|done| tx.commit(durability).map(|_| done));
-            match done {
-                Err(Error::Conflict { .. }) if attempt < ATTEMPTS_MAX => {}
-                done => return done,
-            }
-            if let Some(pauses) = attempt.checked_sub(EAGER) {
-                std::thread::sleep(Duration::from_micros(1 << pauses.min(PAUSE_BITS_MAX)));
-            }
-            attempt += 1;
+/// See [`Store::with_retry`](crate::Store::with_retry).
+pub(crate) fn with_retry<T>(
+    handle: &Handle,
+    isolation: Isolation,
+    durability: Durability,
+    mut work: impl FnMut(&mut Transaction) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut attempt = 1;
+    loop {
+        let mut tx = Transaction::begin(handle, isolation);
+        let done = work(&mut tx).and_then(|done| tx.commit(durability).map(|_| done));
+        match done {
+            Err(Error::Conflict { .. }) if attempt < ATTEMPTS_MAX => {}
+            done => return done,
         }
+        if let Some(pauses) = attempt.checked_sub(EAGER) {
+            std::thread::sleep(Duration::from_micros(1 << pauses.min(PAUSE_BITS_MAX)));
+        }
+        attempt += 1;
     }
 }

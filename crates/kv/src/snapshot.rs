@@ -1,20 +1,26 @@
 //! The store as it was at one version.
 
-use std::ops::Bound;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::ops::RangeBounds;
+use std::sync::{Arc, OnceLock};
 
 use tembo_index::{DeadIntervals, Direction, Index, Value, VersionedIndex, View, Visit};
 
-use crate::catalogue::open_tree;
-use crate::format::KeyspaceEntry;
-use crate::inner::{Current, Inner};
+use crate::entries::{Entries, bounds};
+use crate::media::KeyspaceEntry;
+use crate::opened::Handle;
+use crate::trees::{Current, open_tree};
+use crate::version::PinKind;
 use crate::{Error, Keyspace};
 
 /// One version of the store, readable while the handle lives, beside any writer, without a lock.
-pub struct Snapshot<'s> {
-    inner: &'s Inner,
+///
+/// It owns what it needs: it can be sent to another thread, and may outlive the
+/// [`Store`](crate::Store) that it came from, which stays open until then. A clone holds the same version.
+pub struct Snapshot {
+    handle: Handle,
     version: u64,
-    /// Somebody else unpins the version.
+    kind: PinKind,
+    /// The pin was given away.
     is_given: bool,
     dead: Arc<DeadIntervals>,
     /// The keyspaces there are now, and whether they are the same in this version.
@@ -23,27 +29,36 @@ pub struct Snapshot<'s> {
     older: OnceLock<Vec<(String, Index)>>,
 }
 
-impl<'s> Snapshot<'s> {
+impl Snapshot {
     /// Of the visible version.
-    pub(crate) fn of_visible(inner: &'s Inner) -> Snapshot<'s> {
-        let _gate = inner.gate.read().unwrap_or_else(PoisonError::into_inner);
-        Snapshot::pinned(inner, inner.pins.pin_visible())
+    pub(crate) fn of_visible(handle: &Handle, kind: PinKind) -> Snapshot {
+        let versions = &handle.shared.versions;
+        let _gate = versions.begin_snapshot();
+        Snapshot::pinned(handle, versions.pins.pin_visible(kind), kind)
     }
 
     /// Of a retained version.
-    pub(crate) fn of(inner: &'s Inner, version: u64) -> Result<Snapshot<'s>, Error> {
-        let _gate = inner.gate.read().unwrap_or_else(PoisonError::into_inner);
-        if inner.pins.pin_retained(version) {
-            Ok(Snapshot::pinned(inner, version))
+    ///
+    /// # Errors
+    /// [`Error::NotRetained`].
+    pub(crate) fn of(handle: &Handle, version: u64) -> Result<Snapshot, Error> {
+        let versions = &handle.shared.versions;
+        let _gate = versions.begin_snapshot();
+        if versions.pins.pin_retained(version, PinKind::Snapshot) {
+            Ok(Snapshot::pinned(handle, version, PinKind::Snapshot))
         } else {
             Err(Error::NotRetained { version })
         }
     }
 
-    fn pinned(inner: &'s Inner, version: u64) -> Snapshot<'s> {
-        let current = inner.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let (dead, older) = (inner.forest.dead(), OnceLock::new());
-        Snapshot { inner, version, is_given: false, dead, current, older }
+    fn pinned(handle: &Handle, version: u64, kind: PinKind) -> Snapshot {
+        let (current, dead) = (handle.shared.published.load(), handle.shared.forest.dead());
+        let (handle, older) = (handle.clone(), OnceLock::new());
+        Snapshot { handle, version, kind, is_given: false, dead, current, older }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// Leaves the pin of the version, which is returned, to the caller. Not to be read any more.
@@ -55,11 +70,7 @@ impl<'s> Snapshot<'s> {
     /// # Errors
     /// [`Error::NoSuchKeyspace`] if the keyspace was not there when the snapshot began.
     pub(crate) fn knows(&self, keyspace: Keyspace) -> Result<(), Error> {
-        let known = self.current.trees.get(keyspace.id as usize);
-        match known {
-            Some(known) if known.incarnation == keyspace.incarnation => Ok(()),
-            _ => Err(Error::NoSuchKeyspace { version: self.version }),
-        }
+        self.current.tree(keyspace, self.version).map(drop)
     }
 
     /// The version.
@@ -73,12 +84,7 @@ impl<'s> Snapshot<'s> {
 
     /// The trees of the keyspaces of this version, by name.
     pub(crate) fn trees(&self) -> Result<Vec<(String, KeyspaceEntry)>, Error> {
-        self.inner.catalogue.keyspaces(self.view())
-    }
-
-    pub(crate) fn index_of(&self, entry: KeyspaceEntry) -> Result<Arc<Index>, Error> {
-        let mut indexes = self.inner.indexes(&[entry])?;
-        indexes.pop().ok_or(Error::Damaged { what: "a tree" })
+        self.handle.shared.catalogue.keyspaces(self.view())
     }
 
     pub(crate) fn view(&self) -> View<'_> {
@@ -86,60 +92,109 @@ impl<'s> Snapshot<'s> {
     }
 
     fn tree(&self, keyspace: Keyspace) -> Result<&Index, Error> {
-        let gone = Error::NoSuchKeyspace { version: self.version };
-        let known = self.current.trees.get(keyspace.id as usize);
-        let Some(known) = known.filter(|known| known.incarnation == keyspace.incarnation) else {
-            return Err(gone);
-        };
+        let known = self.current.tree(keyspace, self.version)?;
         if self.current.since <= self.version {
             return Ok(&known.index);
         }
         let older = match self.older.get() {
             Some(older) => older,
             None => {
-                let entries = self.inner.catalogue.keyspaces(self.view())?;
-                let open = |(name, entry)| Ok((name, open_tree(&self.inner.forest, &entry)?));
-                let older = entries.into_iter().map(open).collect::<Result<Vec<_>, Error>>()?;
+                let forest = &self.handle.shared.forest;
+                let open = |(name, entry)| Ok((name, open_tree(forest, &entry)?));
+                let older = self.trees()?.into_iter().map(open).collect::<Result<_, Error>>()?;
                 self.older.get_or_init(|| older)
             }
         };
-        older.iter().find(|(name, _)| *name == known.name).map(|(_, tree)| tree).ok_or(gone)
+        let found = older.iter().find(|(name, _)| **name == *known.name).map(|(_, tree)| tree);
+        found.ok_or(Error::NoSuchKeyspace { version: self.version })
     }
 
     /// The value under `key`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         Ok(self.tree(keyspace)?.get(key, self.view())?)
     }
 
-    /// Calls `visit` with each key and value in the range, in order, until it returns false.
-    pub fn range(
+    /// The keys and values of a range, in order, from either end. Of everything: `range::<[u8]>(keyspace, ..)`.
+    ///
+    /// The iterator holds the version as this snapshot does, and may outlive it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
+    pub fn range<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: Keyspace,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Entries<'static>, Error> {
+        self.tree(keyspace)?;
+        Ok(self.clone().into_range(keyspace, &range))
+    }
+
+    /// As [`range`](Snapshot::range), of a snapshot that is read for nothing else.
+    pub(crate) fn into_range<K: AsRef<[u8]> + ?Sized>(
+        self,
+        keyspace: Keyspace,
+        range: &impl RangeBounds<K>,
+    ) -> Entries<'static> {
+        Entries::new(bounds(range), move |range, visit| {
+            let index = self.tree(keyspace)?;
+            Ok(index.range(range.from, range.to, range.direction, self.view(), visit)?)
+        })
+    }
+
+    /// Calls `visit` with each key and value of a range, in the given direction, until it returns false: faster than
+    /// [`range`](Snapshot::range), for nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
+    pub fn range_with<K: AsRef<[u8]> + ?Sized>(
+        &self,
+        keyspace: Keyspace,
+        range: impl RangeBounds<K>,
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
+        let (from, to) = bounds(&range);
         Ok(self.tree(keyspace)?.range(from, to, direction, self.view(), visit)?)
     }
 
     /// The keyspaces of this version.
+    ///
+    /// # Errors
+    /// Damage.
     pub fn keyspaces(&self) -> Result<Vec<(String, Keyspace)>, Error> {
-        let entries = self.inner.catalogue.keyspaces(self.view())?;
-        let keyspace = |(name, entry): (String, crate::format::KeyspaceEntry)| {
+        let keyspace = |(name, entry): (String, KeyspaceEntry)| {
             let id = entry.id.get() as u32;
             let known = self.current.trees.get(id as usize);
             (name, Keyspace { id, incarnation: known.map_or(0, |known| known.incarnation) })
         };
-        Ok(entries.into_iter().map(keyspace).collect())
+        Ok(self.trees()?.into_iter().map(keyspace).collect())
     }
 }
 
-impl Drop for Snapshot<'_> {
+impl Clone for Snapshot {
+    fn clone(&self) -> Snapshot {
+        self.handle.shared.versions.pins.pin(self.version, PinKind::Snapshot);
+        Snapshot {
+            handle: self.handle.clone(),
+            version: self.version,
+            kind: PinKind::Snapshot,
+            is_given: false,
+            dead: self.dead.clone(),
+            current: self.current.clone(),
+            older: OnceLock::new(),
+        }
+    }
+}
+
+impl Drop for Snapshot {
     fn drop(&mut self) {
         if !self.is_given {
-            self.inner.pins.unpin(self.version);
-            self.inner.let_go(self.version);
+            let shared = &self.handle.shared;
+            shared.versions.pins.unpin(self.version, self.kind);
+            shared.let_go(self.version);
         }
     }
 }

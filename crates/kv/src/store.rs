@@ -1,25 +1,31 @@
-//! The store: opening, versions, keyspaces, durability.
+//! The store: the face of everything else.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use tembo_index::{Forest, IndexKind, Op, Writer};
+use tembo_index::{IndexKind, Op};
 use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
-use crate::inner::{Inner, create_tree};
+use crate::check::{Check, check};
+use crate::commit::Uncommitted;
+use crate::entries::Entries;
+use crate::horizon::{Horizon, horizon};
+use crate::keyspace::{check_name, check_sizes};
+use crate::ledger::{publish, reclaim, set_retention};
+use crate::media::WindowWords;
+use crate::opened::Handle;
+use crate::report::{Report, report};
 use crate::tenant::StoreKind;
-use crate::uncommitted::check_sizes;
-use crate::wake::Wake;
-use crate::writer::{Recovery, Tree};
+use crate::version::PinKind;
 use crate::{
-    Durability, Error, Exclusive, Isolation, KEYSPACE_NAME_SIZE_MAX, Keyspace, Progress, Snapshot,
-    Transaction, open,
+    Changes, Durability, Error, Exclusive, Isolation, Keyspace, Progress, Retention, Snapshot,
+    Transaction, maintain, open, retry, single,
 };
 
 /// What a transaction keeps in memory unless told otherwise.
-pub(crate) const TRANSACTION_MEMORY: usize = 32 << 20;
+const TRANSACTION_MEMORY: usize = 32 << 20;
 
 /// How a store is created or opened.
 #[derive(Clone)]
@@ -46,40 +52,74 @@ impl Default for Options {
     }
 }
 
-/// A store of versioned keyspaces in one pool.
-///
-/// Any number of threads read ([`Store::get`], [`Store::snapshot`]) and write: single keys
-/// ([`Store::put`], [`Store::remove`]), over the NV-Tree beside each other; several keys together
-/// ([`Store::transaction`]); or one alone, whom nobody comes before ([`Store::exclusive`]).
-pub struct Store {
-    pub(crate) inner: Arc<Inner>,
-    recoverer: Recoverer,
-    background: bool,
-}
-
-/// The thread that recovers; stopped and joined when dropped.
-struct Recoverer {
-    wake: Arc<Wake>,
-    handle: Option<JoinHandle<()>>,
-}
-
-impl Drop for Recoverer {
-    fn drop(&mut self) {
-        self.wake.stop();
-        if let Some(handle) = self.handle.take() {
-            // A panic of the thread has been reported by the thread.
-            let _ = handle.join();
-        }
-    }
-}
-
 /// The kinds of tenants that the caller knows, and stores.
 fn with_stores(options: &PoolOptions) -> PoolOptions {
     PoolOptions { kinds: options.kinds.clone().with(Arc::new(StoreKind)), ..options.clone() }
 }
 
+/// A store of versioned keyspaces in one pool.
+///
+/// Any number of threads read ([`Store::get`], [`Store::snapshot`]) and write: single keys
+/// ([`Store::put`], [`Store::remove`]), over the NV-Tree beside each other; several keys together
+/// ([`Store::transaction`]); or one alone, which no other comes before ([`Store::exclusive`]).
+///
+/// A clone is another handle of the same store, and costs next to nothing. Snapshots, transactions and all that a
+/// store gives out own what they need; the store closes when the last of them is dropped.
+///
+/// A thread that has an [`Exclusive`] must not wait for the writer's lock, which it has itself: calls that would
+/// do so return [`Error::WouldDeadlock`]. Reads, reports, names and snapshots never wait for it.
+#[derive(Clone)]
+pub struct Store {
+    handle: Handle,
+}
+
+/// Why a store was not closed, and the store.
+pub struct CloseError {
+    store: Option<Store>,
+    error: Error,
+}
+
+impl CloseError {
+    /// The store, to be closed later; `None`: it is closed, with an error.
+    pub fn into_store(self) -> Option<Store> {
+        self.store
+    }
+
+    /// What went wrong.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl fmt::Debug for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for CloseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<CloseError> for Error {
+    fn from(error: CloseError) -> Error {
+        error.error
+    }
+}
+
 impl Store {
     /// Makes a store in a new pool at `path`, where nothing may be.
+    ///
+    /// # Errors
+    /// Those of the pool.
     pub fn create(path: &Path, options: &Options) -> Result<Store, Error> {
         let made = Pool::create_with(path, &with_stores(&options.pool), |p| {
             Store::format(p, options.index)
@@ -88,11 +128,17 @@ impl Store {
     }
 
     /// Opens the store at `path`. This is recovery; it does not wait for anything to be rebuilt.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; those of the pool.
     pub fn open(path: &Path, options: &Options) -> Result<Store, Error> {
         Store::start(Pool::open(path, &with_stores(&options.pool))?, options)
     }
 
     /// A store in memory, which ends with the process.
+    ///
+    /// # Errors
+    /// Those of the pool.
     pub fn volatile(options: &Options) -> Result<Store, Error> {
         let made =
             Pool::volatile_with(&with_stores(&options.pool), |p| Store::format(p, options.index));
@@ -101,104 +147,155 @@ impl Store {
 
     /// Makes an empty store in a pool that has none. A part of creation: interrupted, it leaves a pool
     /// that does not open as a store.
+    ///
+    /// # Errors
+    /// Those of the pool.
     pub fn format(pool: &Pool, index: IndexKind) -> Result<(), Error> {
         open::format(pool, index)
     }
 
     /// The store in an open pool.
+    ///
+    /// # Errors
+    /// As of [`Store::open`].
     pub fn start(pool: Pool, options: &Options) -> Result<Store, Error> {
-        let (pool, memory) = (Arc::new(pool), options.transaction_memory);
-        let entry = open::find(&pool)?;
-        let make = || Ok::<_, Error>(Arc::new(open::open(&pool, &entry, memory)?));
-        let inner = pool.open_tenant(&entry, make)?;
-        let handle = if options.background { open::spawn_recovery(&inner) } else { None };
-        let recoverer = Recoverer { wake: inner.wake.clone(), handle };
-        Ok(Store { inner, recoverer, background: options.background })
+        let pool = Arc::new(pool);
+        let tenant = open::find(&pool)?;
+        let make = || Ok::<_, Error>(Arc::new(open::open(&pool, &tenant)?));
+        let engine = pool.open_tenant(&tenant, make)?;
+        let handle = Handle::new(engine, options.background, options.transaction_memory);
+        Ok(Store { handle })
     }
 
     /// A clean stop: with a redo log, a checkpoint, so that the one file can be copied.
-    /// Correctness never needs it.
-    pub fn close(self) -> Result<(), Error> {
-        let Store { inner, recoverer, .. } = self;
-        drop(recoverer);
-        inner.sync()?;
-        let forest = Arc::into_inner(inner).map(|inner| {
-            let Inner { forest, writer, catalogue, .. } = inner;
-            drop((writer, catalogue));
-            forest
-        });
-        let pool =
-            forest.and_then(Arc::into_inner).map(Forest::into_pool).and_then(Arc::into_inner);
-        match pool {
-            Some(pool) => Ok(pool.close()?),
-            None => Ok(()),
-        }
-    }
-
-    /// The keyspace of that name, created (durable with the next sync) if there is none.
+    /// Correctness never needs it: a store also closes when its last handle is dropped.
     ///
     /// # Errors
-    /// [`Error::KeyspaceName`]: the name has more than [`KEYSPACE_NAME_SIZE_MAX`] bytes; and those of a commit.
+    /// [`Error::InUse`]: other handles are open, which it names. Everything stays usable, and
+    /// [`CloseError::into_store`] gives this handle back. [`Error::Poisoned`] and others of a sync.
+    pub fn close(self) -> Result<(), CloseError> {
+        self.handle.close().map_err(|(handle, error)| {
+            let store = handle.map(|handle| Store { handle });
+            CloseError { store, error }
+        })
+    }
+
+    /// The keyspace of that name, created if there is none. One that was created is durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceName`]: the name has more than
+    /// [`KEYSPACE_NAME_SIZE_MAX`](crate::KEYSPACE_NAME_SIZE_MAX) bytes; and those of a commit.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
-        let mut state = self.inner.lock();
-        let known = state.trees.iter().enumerate().find(|(_, tree)| tree.name == name);
-        if let Some((id, tree)) = known {
-            return Ok(Keyspace { id: id as u32, incarnation: tree.incarnation });
+        let current = self.handle.shared.published.load();
+        let known = current.trees.iter().zip(0..).find(|(known, _)| &*known.name == name);
+        if let Some((known, id)) = known {
+            return Ok(Keyspace { id, incarnation: known.incarnation });
         }
-        if name.len() > KEYSPACE_NAME_SIZE_MAX {
-            return Err(Error::KeyspaceName { size: name.len() });
+        check_name(name)?;
+        let mut writing = self.handle.lock()?;
+        let (shared, ledger) = writing.parts();
+        if let Some(known) = ledger.trees.by_name(name) {
+            return Ok(known);
         }
-        let state = &mut *state;
-        let id = state.trees.len() as u64;
-        let create = |writer: &mut Writer<'_>| create_tree(&self.inner, name, id, writer);
-        let mut tree = self.inner.commit_own(state, create)?;
-        let incarnation = state.incarnations;
-        tree.incarnation = incarnation;
-        state.trees.push(tree);
-        self.inner.tell_trees(state, self.inner.pins.visible());
-        Ok(Keyspace { id: id as u32, incarnation })
+        ledger.sound()?;
+        let mut changes = Uncommitted::begin(shared);
+        let made = changes.create(shared, ledger, name).and_then(|keyspace| {
+            let version = changes.newest(shared);
+            publish(shared, ledger, version, std::slice::from_mut(&mut changes))?;
+            Ok(keyspace)
+        });
+        changes.abort(shared, ledger);
+        drop(writing);
+        let keyspace = made?;
+        self.sync()?;
+        Ok(keyspace)
     }
 
     /// The keyspaces, by number.
     pub fn keyspaces(&self) -> Vec<(String, Keyspace)> {
-        let state = self.inner.lock();
-        let keyspace = |(id, tree): (usize, &Tree)| {
-            (tree.name.clone(), Keyspace { id: id as u32, incarnation: tree.incarnation })
-        };
-        state.trees.iter().enumerate().map(keyspace).collect()
+        let current = self.handle.shared.published.load();
+        let known = current.trees.iter().zip(0..);
+        known
+            .map(|(known, id)| {
+                (known.name.to_string(), Keyspace { id, incarnation: known.incarnation })
+            })
+            .collect()
     }
 
     /// Begins a transaction: any number may be open, and none waits for another before it commits.
-    pub fn transaction(&self, isolation: Isolation) -> Result<Transaction<'_>, Error> {
-        Ok(Transaction::begin(&self.inner, isolation))
+    ///
+    /// # Errors
+    /// None today.
+    pub fn transaction(&self, isolation: Isolation) -> Result<Transaction, Error> {
+        Ok(Transaction::begin(&self.handle, isolation))
     }
 
-    /// The one writer; waits for the one before. Dropping it without a commit leaves nothing.
-    pub fn exclusive(&self) -> Result<Exclusive<'_>, Error> {
-        Exclusive::begin(&self.inner)
+    /// Runs `work` in a transaction and commits it; after a [`Error::Conflict`] of either, again, in a
+    /// transaction of its own, with pauses that double up to 8 ms. `work` may run several times, and
+    /// nothing of an attempt that was given up remains.
+    ///
+    /// Durability point: as `durability` says, capped by the region's sync policy.
+    ///
+    /// # Errors
+    /// The last conflict, after [`ATTEMPTS_MAX`](crate::ATTEMPTS_MAX) attempts; any other error of `work` and of
+    /// [`Transaction::commit`], at once.
+    pub fn with_retry<T>(
+        &self,
+        isolation: Isolation,
+        durability: Durability,
+        work: impl FnMut(&mut Transaction) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        retry::with_retry(&self.handle, isolation, durability, work)
+    }
+
+    /// The exclusive writer; waits for the one before. Dropping it without a commit leaves nothing.
+    ///
+    /// # Errors
+    /// [`Error::WouldDeadlock`]: this thread has one already.
+    pub fn exclusive(&self) -> Result<Exclusive, Error> {
+        Exclusive::begin(&self.handle)
     }
 
     /// Everything that is visible now, for as long as the handle lives.
-    pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
-        Ok(Snapshot::of_visible(&self.inner))
+    ///
+    /// # Errors
+    /// None today.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        Ok(Snapshot::of_visible(&self.handle, PinKind::Snapshot))
     }
 
-    /// The store as it was at a retained version: one named by [`Store::save_snapshot`], one that
-    /// another handle holds, or the visible one.
-    pub fn snapshot_at(&self, version: u64) -> Result<Snapshot<'_>, Error> {
-        Snapshot::of(&self.inner, version)
+    /// The store as it was at a retained version: one in the window that [`Store::retain`] keeps, one named by
+    /// [`Store::save_snapshot`], one that another handle holds, or the visible one.
+    ///
+    /// # Errors
+    /// [`Error::NotRetained`].
+    pub fn snapshot_at(&self, version: u64) -> Result<Snapshot, Error> {
+        Snapshot::of(&self.handle, version)
+    }
+
+    /// The store as it was when a snapshot was named.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`].
+    pub fn snapshot_named(&self, name: &str) -> Result<Snapshot, Error> {
+        self.snapshot_at(self.named(name)?)
+    }
+
+    fn named(&self, name: &str) -> Result<u64, Error> {
+        let version = self.handle.shared.names.version(name);
+        version.ok_or_else(|| Error::NoSuchName { name: name.into() })
     }
 
     /// Puts one key: a transaction of its own. True if the key was there before. One fence, where the
     /// index can change the key in place, else two.
     ///
     /// Threads do this beside each other where the index takes several writers (the NV-Tree), and one after
-    /// the other where it does not. What one of them was told is in every snapshot that begins afterwards.
+    /// the other where it does not. What was reported to one of them is in every snapshot that begins afterwards.
     ///
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
     /// # Errors
-    /// As of [`Exclusive::put`] and [`Exclusive::commit`].
+    /// As of [`Exclusive::put`] and [`Exclusive::commit`]; [`Error::WouldDeadlock`].
     pub fn put(
         &self,
         keyspace: Keyspace,
@@ -207,7 +304,7 @@ impl Store {
         durability: Durability,
     ) -> Result<bool, Error> {
         check_sizes(key, &[value])?;
-        self.inner.change(keyspace, Op::Put { key, value: &[value] }, durability)
+        single::change(&self.handle, keyspace, Op::Put { key, value: &[value] }, durability)
     }
 
     /// Removes one key; false if it was not there. One fence, where the index can change the key in
@@ -216,14 +313,14 @@ impl Store {
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
     /// # Errors
-    /// As of [`Exclusive::remove`] and [`Exclusive::commit`].
+    /// As of [`Exclusive::remove`] and [`Exclusive::commit`]; [`Error::WouldDeadlock`].
     pub fn remove(
         &self,
         keyspace: Keyspace,
         key: &[u8],
         durability: Durability,
     ) -> Result<bool, Error> {
-        self.inner.change(keyspace, Op::Remove { key }, durability)
+        single::change(&self.handle, keyspace, Op::Remove { key }, durability)
     }
 
     /// The value under `key` in the visible version, copied.
@@ -245,80 +342,210 @@ impl Store {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> T,
     ) -> Result<T, Error> {
-        let reading = self.inner.begin_reading();
+        let reading = self.handle.shared.begin_reading();
         match reading {
             Some(reading) => Ok(read(reading.get(keyspace, key)?.as_deref())),
             None => Ok(read(self.snapshot()?.get(keyspace, key)?.as_deref())),
         }
     }
 
+    /// The keys and values of a range in the visible version, in order, from either end. Of everything:
+    /// `range::<[u8]>(keyspace, ..)`.
+    ///
+    /// The iterator holds that version like a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
+    pub fn range<K: AsRef<[u8]> + ?Sized>(
+        &self,
+        keyspace: Keyspace,
+        range: impl std::ops::RangeBounds<K>,
+    ) -> Result<Entries<'static>, Error> {
+        let snapshot = self.snapshot()?;
+        snapshot.knows(keyspace)?;
+        Ok(snapshot.into_range(keyspace, &range))
+    }
+
     /// All that is visible is as durable as the policy promises. After an error the store is
     /// poisoned.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] and others of the region below.
     pub fn sync(&self) -> Result<(), Error> {
-        self.inner.sync()
+        let shared = &self.handle.shared;
+        shared.versions.sync(shared.region())
     }
 
     /// Every version up to it is fenced.
     pub fn visible(&self) -> u64 {
-        self.inner.pins.visible()
+        self.handle.shared.versions.pins.visible()
     }
 
     /// Every version up to it is synced.
     pub fn durable(&self) -> u64 {
-        self.inner.durable()
+        self.handle.shared.versions.durable()
     }
 
     /// Names the visible version durably, in O(1): it can be read and rolled back to until the name
     /// is dropped or given to another version. Synced when it returns.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotName`]; those of a sync.
     pub fn save_snapshot(&self, name: &str) -> Result<u64, Error> {
-        let mut state = self.inner.lock();
-        let version = self.inner.pins.pin_visible();
-        if let Err(error) = self.inner.name(name, version) {
-            self.inner.pins.unpin(version);
-            return Err(error);
-        }
-        if let Some(before) = state.named.insert(name.to_owned(), version) {
-            self.inner.pins.unpin(before);
-        }
+        let shared = &self.handle.shared;
+        // A rollback takes away either the name or nothing.
+        let _gate = shared.versions.begin_snapshot();
+        let version = shared.versions.pins.pin_visible(PinKind::Name);
+        shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
         Ok(version)
     }
 
+    /// Names the version of a snapshot durably, as [`Store::save_snapshot`] does the visible one. Synced
+    /// when it returns.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotName`]; those of a sync.
+    pub fn name_snapshot(&self, name: &str, snapshot: &Snapshot) -> Result<(), Error> {
+        let (shared, version) = (&self.handle.shared, snapshot.version());
+        shared.versions.pins.pin(version, PinKind::Name);
+        shared.names.put(&shared.root, &shared.versions.pins, name, version)
+    }
+
     /// Drops a named snapshot; false if there was none. Synced when it returns.
+    ///
+    /// # Errors
+    /// Those of a sync.
     pub fn drop_snapshot(&self, name: &str) -> Result<bool, Error> {
-        let mut state = self.inner.lock();
-        let Some(&version) = state.named.get(name) else { return Ok(false) };
-        self.inner.forget_name(name)?;
-        state.named.remove(name);
-        self.inner.pins.unpin(version);
-        self.inner.reclaim(&mut state);
-        self.inner.let_go(version);
+        let shared = &self.handle.shared;
+        let dropped = shared.names.forget(&shared.root, &shared.versions.pins, name)?;
+        let Some(version) = dropped else { return Ok(false) };
+        // Else the next commit gives back what only the name kept.
+        if let Some(mut writing) = self.handle.try_lock() {
+            let (shared, ledger) = writing.parts();
+            reclaim(shared, ledger);
+        }
+        shared.let_go(version);
         Ok(true)
     }
 
     /// The named snapshots and their versions.
     pub fn snapshots(&self) -> Vec<(String, u64)> {
-        self.inner.lock().named.iter().map(|(name, &version)| (name.clone(), version)).collect()
+        self.handle.shared.names.all()
+    }
+
+    /// Keeps a window of versions readable ([`Store::snapshot_at`]), and everything that happened in it
+    /// known ([`Store::changes`]). Of what happened before this call only what is retained by the window
+    /// of before can be kept. Returns the oldest version of the window.
+    ///
+    /// There is no clock here: to keep an hour, note now and then which version is visible,
+    /// and give [`Retention::Since`] the one of an hour ago.
+    ///
+    /// Durability point: when it returns.
+    ///
+    /// # Errors
+    /// [`Error::NotRetained`] of [`Retention::Since`] a version that is not in the window of before;
+    /// [`Error::WouldDeadlock`].
+    pub fn retain(&self, retention: Retention) -> Result<u64, Error> {
+        let mut writing = self.handle.lock()?;
+        let (shared, ledger) = writing.parts();
+        ledger.sound()?;
+        set_retention(shared, ledger, retention)?;
+        drop(writing);
+        Ok(self.oldest())
+    }
+
+    /// What is kept of the past.
+    pub fn retention(&self) -> Retention {
+        // The root was sound when the store was opened.
+        WindowWords(&self.handle.shared.root).load().map_or_else(|_| Retention::Nothing, |(_, r)| r)
+    }
+
+    /// Versions above the first, up to the second: some of them were rolled back, and a follower of
+    /// the changes that has gone into them has to go back or begin anew.
+    pub fn rolled_back(&self) -> Option<(u64, u64)> {
+        self.handle.shared.versions.pins.with_past(|past, _| past.void())
+    }
+
+    /// The oldest version of the window; the visible one, if there is none.
+    pub fn oldest(&self) -> u64 {
+        let pins = &self.handle.shared.versions.pins;
+        pins.with_past(|past, visible| past.window().unwrap_or(visible))
+    }
+
+    /// Everything that happens after a version, in the order of versions, as far as it is durable: of
+    /// [`Store::oldest`] and any later version, or one after which another follower follows the changes.
+    /// A follower that applies it to what the store was at `after` has what the store is at
+    /// [`Changes::position`].
+    ///
+    /// # Errors
+    /// [`Error::HistoryGone`], [`Error::RolledBack`].
+    pub fn changes(&self, after: u64) -> Result<Changes, Error> {
+        Changes::begin(&self.handle, after)
     }
 
     /// Takes back everything after a retained version, in O(1); synced when it returns. What is
     /// void is scrubbed in the background. Named snapshots after it are dropped.
+    ///
+    /// # Errors
+    /// [`Error::NotRetained`]; [`Error::VersionInUse`]: a later version is being read;
+    /// [`Error::WouldDeadlock`]: nothing has changed.
     pub fn rollback(&self, version: u64) -> Result<(), Error> {
-        self.inner.rollback(version)
+        open::roll_back(&self.handle, version)
     }
 
-    /// Some background work, at most `steps` small steps; by whoever has time. A store with a
+    /// As [`Store::rollback`], to the version of a named snapshot, which stays.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`], and as of [`Store::rollback`].
+    pub fn rollback_to(&self, name: &str) -> Result<(), Error> {
+        self.rollback(self.named(name)?)
+    }
+
+    /// What holds the horizon back: what a version needs that is held is not given back.
+    pub fn horizon(&self) -> Horizon {
+        horizon(&self.handle.shared)
+    }
+
+    /// How the store is. Never waits for a writer.
+    pub fn report(&self) -> Report {
+        report(&self.handle.shared)
+    }
+
+    /// Waits for recovery, then goes through everything that a retained version reaches, verifies it, and
+    /// accounts for every byte of the pool.
+    ///
+    /// # Errors
+    /// The first damage found; [`Error::WouldDeadlock`].
+    pub fn check(&self) -> Result<Check, Error> {
+        check(&self.handle)
+    }
+
+    /// For tests of what lies below.
+    #[cfg(test)]
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The identity of the pool; zero in memory.
+    pub fn identity(&self) -> u128 {
+        self.handle.shared.region().report().identity
+    }
+
+    /// Some background work, at most `steps` small steps; by a thread that has time. A store with a
     /// thread of its own recovers without it.
+    ///
+    /// # Errors
+    /// [`Error::WouldDeadlock`]; damage.
     pub fn maintain(&self, steps: usize) -> Result<Progress, Error> {
-        if self.background {
-            let state = self.inner.lock();
-            if state.recovery != Recovery::Done {
-                self.inner.wake.want();
+        let shared = &self.handle.shared;
+        if self.handle.has_background() {
+            if shared.status.is_recovering() || shared.published.load().wants_hint() {
+                shared.wake.want();
             }
-            self.inner.offer_to_prepare(&state);
             return Ok(Progress::Idle);
         }
         for _ in 0..steps {
-            if self.inner.recovery_step()? == Progress::Idle {
+            if maintain::step(&self.handle)? == Progress::Idle {
                 return Ok(Progress::Idle);
             }
         }

@@ -1,31 +1,23 @@
 //! The store as a tenant of its pool: what a sweep or a check that another one drives asks of it.
 //!
-//! Marked on behalf of another, the store goes through the states of its own recovery: it is surveyed, then
+//! Marked on behalf of another, the store goes through the states of its own background: it is marked, then
 //! scrubbed, by its own background or by the driver, and done. Only the sweep is not its own.
 
 use std::any::Any;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use tembo_index::Retained;
 use tembo_pool::{
-    Kind, Kinds, KnownKind, Marker, Marking, NewTenant, Pool, Still, Tenant, TenantCheck,
-    TenantEntry, TenantError, TenantFeatures, TenantKind, TenantStat,
+    Kinds, KnownKind, Marker, NewTenant, Object, Pool, Still, Tenant, TenantCheck, TenantEntry,
+    TenantError, TenantKind, TenantStat,
 };
 
-use crate::inner::Inner;
-use crate::open;
-use crate::recovery::{Found, Noted};
-use crate::store::TRANSACTION_MEMORY;
-use crate::writer::{Recovery, WriterState, Writing};
+use crate::background::{Found, Marking, Phase};
+use crate::check::mark_checked;
+use crate::ledger::{begin_foreign, end_foreign, end_marking, mark_own, scrub_batch, take_foreign};
+use crate::maintain::step;
+use crate::open::{NEW_TENANT, open};
+use crate::write::{Engine, Locked};
 use crate::{Error, Progress};
-
-/// A store, as a tenant to be added to a pool.
-pub(crate) const NEW_TENANT: NewTenant<'_> = NewTenant {
-    kind: Kind::STORE,
-    name: "main",
-    version: 1,
-    features: TenantFeatures { may: 0, must: 0, read_only: 0 },
-};
 
 /// The kinds of tenants that this crate knows: stores.
 pub fn kinds() -> Kinds {
@@ -42,24 +34,25 @@ impl TenantKind for StoreKind {
     }
 
     fn open(&self, pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<dyn Tenant>, TenantError> {
-        let make = || Ok::<_, Error>(Arc::new(open::open(pool, entry, TRANSACTION_MEMORY)?));
+        let make = || Ok::<_, Error>(Arc::new(open(pool, entry)?));
         Ok(pool.open_tenant(entry, make)?)
     }
 }
 
-impl Tenant for Inner {
+impl Tenant for Engine {
     fn quiesce(&self) -> Option<Box<dyn Still + '_>> {
-        let mut state = self.writer.try_lock().ok()?;
-        self.end_foreign_survey(&mut state);
-        if state.is_taken || !matches!(state.recovery, Recovery::Owed | Recovery::Done) {
+        let mut writing = self.try_lock()?;
+        let (shared, ledger) = writing.parts();
+        end_foreign(shared, ledger);
+        if !ledger.machine.is_done() && !matches!(ledger.machine.phase(), Phase::Owed) {
             return None;
         }
-        Some(Box::new(Stopped { inner: self, state: Writing::begin(self, state) }))
+        Some(Box::new(Stopped { engine: self, writing }))
     }
 
     fn settle(&self) -> Result<(), TenantError> {
         loop {
-            match self.recovery_step()? {
+            match step(self)? {
                 Progress::More => std::thread::yield_now(),
                 Progress::Idle => return Ok(()),
             }
@@ -67,58 +60,59 @@ impl Tenant for Inner {
     }
 
     fn stat(&self) -> TenantStat {
-        let under_way = match self.writer.try_lock() {
-            Ok(state) if state.recovery == Recovery::Done => String::new(),
-            Ok(state) => format!("{:?}", state.recovery).to_lowercase(),
-            Err(_) => "writing".to_owned(),
+        let under_way = match self.try_lock() {
+            Some(writing) => writing.machine.phase().name(),
+            None => "writing",
         };
-        let TenantEntry { name, kind, .. } = self.tenant.clone();
-        TenantStat { name, kind, objects: None, bytes: None, under_way }
+        let TenantEntry { name, kind, .. } = self.shared.tenant.clone();
+        TenantStat { name, kind, objects: None, bytes: None, under_way: under_way.to_owned() }
     }
 
     fn sweep_ended(&self) {
-        self.wake.want();
+        self.shared.wake.want();
     }
 }
 
 /// A store whose writer's lock is held.
 struct Stopped<'s> {
-    inner: &'s Inner,
-    state: Writing<'s>,
+    engine: &'s Engine,
+    writing: Locked<'s>,
 }
 
 impl Still for Stopped<'_> {
-    fn begin(&mut self, tenant: Arc<dyn Tenant>) -> Result<Box<dyn Marking>, TenantError> {
+    fn begin(
+        &mut self,
+        tenant: Arc<dyn Tenant>,
+    ) -> Result<Box<dyn tembo_pool::Marking>, TenantError> {
         let tenant: Arc<dyn Any + Send + Sync> = tenant;
-        let inner = tenant.downcast::<Inner>().map_err(|_| Error::Damaged { what: "a store" })?;
-        let noted = self.inner.note_survey(&mut self.state)?;
-        let pending = self.state.retired.objects().collect();
-        let lives = Arc::new(());
-        self.state.foreign_survey = Some((Arc::downgrade(&lives), noted.retained.clone()));
-        Ok(Box::new(StoreMarking { inner, noted, pending, found: None, lives: Some(lives) }))
+        let engine = tenant.downcast::<Engine>().map_err(|_| Error::Damaged { what: "a store" })?;
+        let (shared, ledger) = self.writing.parts();
+        let (marking, life) = begin_foreign(shared, ledger)?;
+        let pending = ledger.retired.objects().collect();
+        Ok(Box::new(StoreMarking { engine, marking, pending, found: None, life: Some(life) }))
     }
 
     fn check(&mut self, marker: &mut dyn Marker) -> Result<TenantCheck, TenantError> {
-        let (keyspaces, objects) = self.inner.check_marking(&self.state, marker)?;
+        let (keyspaces, objects) = mark_checked(&self.engine.shared, &self.writing, marker)?;
         let keys = keyspaces.into_iter().map(|(name, report)| (name, report.entry_count));
-        let pending = self.state.retired.len() as u64;
+        let pending = self.writing.retired.len() as u64;
         Ok(TenantCheck { objects, pending, counts: keys.collect() })
     }
 }
 
-/// A survey on behalf of another tenant's sweep.
+/// A marking on behalf of another tenant's sweep.
 struct StoreMarking {
-    inner: Arc<Inner>,
-    noted: Noted,
-    pending: Vec<tembo_pool::Object>,
+    engine: Arc<Engine>,
+    marking: Marking,
+    pending: Vec<Object>,
     found: Option<Found>,
-    /// The survey has not ended.
-    lives: Option<Arc<()>>,
+    /// The marking has not ended.
+    life: Option<Arc<()>>,
 }
 
-impl Marking for StoreMarking {
+impl tembo_pool::Marking for StoreMarking {
     fn mark(&mut self, marker: &mut dyn Marker) -> Result<(), TenantError> {
-        self.found = Some(self.inner.mark_noted(&self.noted, marker)?);
+        self.found = Some(mark_own(&self.engine.shared, marker, &self.marking)?);
         for &object in &self.pending {
             marker.mark(object)?;
         }
@@ -126,34 +120,16 @@ impl Marking for StoreMarking {
     }
 
     fn settle(&mut self) -> Result<bool, TenantError> {
-        let Ok(state) = self.inner.writer.try_lock() else { return Ok(false) };
-        if state.is_taken {
-            return Ok(false);
-        }
-        let mut state = Writing::begin(&self.inner, state);
+        let Some(mut writing) = self.engine.try_lock() else { return Ok(false) };
+        let (shared, ledger) = writing.parts();
         if let Some(found) = self.found.take() {
-            state.foreign_survey = None;
-            self.lives = None;
-            self.inner.end_survey(&mut state, None, &self.noted, Ok(found))?;
+            take_foreign(ledger);
+            self.life = None;
+            end_marking(shared, ledger, (&self.marking, None), Ok(found))?;
         }
-        if state.recovery == Recovery::Scrubbing {
-            self.inner.scrub_batch(&mut state)?;
+        if ledger.machine.scrubbing().is_some() {
+            scrub_batch(shared, ledger)?;
         }
-        Ok(state.recovery != Recovery::Scrubbing)
-    }
-}
-
-/// The life of a survey by another tenant, and what it retains.
-pub(crate) type ForeignSurvey = (Weak<()>, Arc<Retained>);
-
-impl Inner {
-    /// Ends a survey whose sweep was given up.
-    pub(crate) fn end_foreign_survey(&self, state: &mut WriterState) {
-        if state.foreign_survey.as_ref().is_some_and(|(lives, _)| lives.strong_count() == 0)
-            && let Some((_, retained)) = state.foreign_survey.take()
-        {
-            self.pins.unpin(retained.visible());
-            state.recovery = Recovery::Owed;
-        }
+        Ok(ledger.machine.scrubbing().is_none())
     }
 }

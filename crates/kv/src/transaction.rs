@@ -2,9 +2,9 @@
 //!
 //! # How
 //! A transaction reads the snapshot that it began with, and keeps what it writes in memory
-//! (`write_set.rs`); its own reads see both (`merge.rs`). Nothing is locked until it commits, together
-//! with whoever else does (`committer.rs`). *Snapshot isolation*: the first to commit a key wins, and who
-//! comes later gets a [`Error::Conflict`] (Berenson et al., SIGMOD 1995). *Serialisable*: what was read is
+//! (`commit/write_set.rs`); its own reads see both (`merge.rs`). Nothing is locked until it commits, together
+//! with all others that are about to (`commit/committer.rs`). *Snapshot isolation*: the first to commit a key wins,
+//! and a later one gets a [`Error::Conflict`] (Berenson et al., SIGMOD 1995). *Serialisable*: what was read is
 //! validated as well, keys that were absent and whole ranges included (backward validation of Kung and
 //! Robinson, TODS 1981), so that a transaction that commits is as if it had been executed at that
 //! instant; one that writes nothing is, at the instant of its snapshot, and needs no validation.
@@ -12,29 +12,30 @@
 //! isolation what they read.
 //!
 //! # Without limit
-//! A transaction that outgrows its memory (`spill.rs`) validates what it has, becomes the one writer,
-//! makes its changes in place, and goes on so. From then on nobody else commits, and it can have no more
+//! A transaction that outgrows its memory (`spilled.rs`) validates what it has, becomes the writer,
+//! makes its changes in place, and goes on so. From then on no other transaction commits, and it can have no more
 //! conflicts but with what was committed between its begin and that point. What a serialisable one has
 //! read stays in memory. If it goes back to savepoints it has several versions, all of which become visible
-//! with the last: who reads *as of* one of the others, within a window, sees a part of it.
+//! with the last: a snapshot at one of the others, within a window, sees a part of it.
 
 mod merge;
-mod read_set;
-mod spill;
-mod write_set;
+mod own;
+mod spilled;
 
-use std::ops::Bound;
+use std::ops::RangeBounds;
 
-use tembo_index::{Direction, Range, VersionedIndex, View, Visit};
+use tembo_index::{Direction, Range, Visit};
 
-use crate::committer::Job;
-use crate::inner::Inner;
-use crate::uncommitted::{Point, check_sizes};
+use merge::merged;
+use own::Own;
+use spilled::Spilled;
+
+use crate::commit::{Job, Point, ReadSet, WriteSet, commit_job, commit_jobs};
+use crate::entries::{Entries, bounds};
+use crate::keyspace::check_sizes;
+use crate::opened::Handle;
+use crate::version::PinKind;
 use crate::{Durability, Error, Keyspace, Snapshot};
-pub(crate) use read_set::ReadSet;
-use spill::Spilled;
-pub(crate) use write_set::WriteSet;
-
 /// Which other transactions a transaction may be affected by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
@@ -67,32 +68,31 @@ enum SavedPlace {
 }
 
 /// Reads of one version and writes of its own, which are committed together or not at all. Others are
-/// not locked out meanwhile, unless it outgrows [`Options::transaction_memory`](crate::Options): then it
-/// is the one writer until it ends, and a thread that changes something beside it waits for it.
+/// not locked out meanwhile, unless it outgrows [`Options::transaction_memory`](crate::Options::transaction_memory):
+/// then it is the exclusive writer until it ends, and a thread that changes something beside it waits for it.
 ///
-/// Dropping it costs nothing and leaves nothing.
-pub struct Transaction<'s> {
-    inner: &'s Inner,
-    snapshot: Snapshot<'s>,
+/// It owns what it needs: it can be sent to another thread, and may outlive the [`Store`](crate::Store) that it came
+/// from, which stays open until then. Dropping it costs nothing and leaves nothing.
+pub struct Transaction {
+    // Dropped first: it has the writer's lock.
+    spilled: Option<Spilled>,
+    snapshot: Snapshot,
     writes: WriteSet,
     /// If it is serialisable.
     reads: Option<ReadSet>,
     saved: Vec<Saved>,
     savepoints: u64,
-    /// If it has outgrown memory.
-    spilled: Option<Spilled>,
 }
 
-impl<'s> Transaction<'s> {
-    pub(crate) fn begin(inner: &'s Inner, isolation: Isolation) -> Transaction<'s> {
+impl Transaction {
+    pub(crate) fn begin(handle: &Handle, isolation: Isolation) -> Transaction {
         Transaction {
-            inner,
-            snapshot: Snapshot::of_visible(inner),
+            spilled: None,
+            snapshot: Snapshot::of_visible(handle, PinKind::Transaction),
             writes: WriteSet::default(),
             reads: (isolation == Isolation::Serialisable).then(ReadSet::default),
             saved: Vec::new(),
             savepoints: 0,
-            spilled: None,
         }
     }
 
@@ -101,12 +101,20 @@ impl<'s> Transaction<'s> {
         self.snapshot.version()
     }
 
+    fn handle(&self) -> &Handle {
+        self.snapshot.handle()
+    }
+
+    fn own(&self) -> Own<'_> {
+        Own { writes: &self.writes, spilled: self.spilled.as_ref() }
+    }
+
     /// The value under `key`, the transaction's own writes included.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
     pub fn get(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        if let Some(own) = self.own(keyspace, key)? {
+        if let Some(own) = self.own().get(keyspace, key)? {
             return Ok(own);
         }
         if let Some(reads) = &mut self.reads {
@@ -115,25 +123,51 @@ impl<'s> Transaction<'s> {
         Ok(self.snapshot.get(keyspace, key)?.map(|value| value.to_vec()))
     }
 
-    /// Calls `visit` with each key and value in the range, in order, until it returns false; the
-    /// transaction's own writes included.
+    /// The keys and values of a range, in order, from either end, the transaction's own writes included. Of
+    /// everything: `range::<[u8]>(keyspace, ..)`.
+    ///
+    /// A serialisable transaction has read what was fetched: up to some hundred entries more than were taken.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
-    pub fn range(
+    pub fn range<K: AsRef<[u8]> + ?Sized>(
         &mut self,
         keyspace: Keyspace,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Entries<'_>, Error> {
+        self.snapshot.knows(keyspace)?;
+        let fetch =
+            move |range: Range<'_>, visit: &mut Visit<'_>| self.visit(keyspace, range, visit);
+        Ok(Entries::new(bounds(&range), fetch))
+    }
+
+    /// Calls `visit` with each key and value of a range, in the given direction, until it returns false; the
+    /// transaction's own writes included. Faster than [`range`](Transaction::range), for nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; damage.
+    pub fn range_with<K: AsRef<[u8]> + ?Sized>(
+        &mut self,
+        keyspace: Keyspace,
+        range: impl RangeBounds<K>,
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let range = Range { from, to, direction };
+        let (from, to) = bounds(&range);
+        self.visit(keyspace, Range { from, to, direction }, visit)
+    }
+
+    fn visit(
+        &mut self,
+        keyspace: Keyspace,
+        range: Range<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
         let Some(mut reads) = self.reads.take() else {
-            return self.merged(keyspace, range, visit);
+            return merged(&self.snapshot, self.own(), keyspace, range, visit);
         };
         let mut reached = None;
-        let walked = self.merged(keyspace, range, &mut |key, value| {
+        let visited = merged(&self.snapshot, self.own(), keyspace, range, &mut |key, value| {
             let goes_on = visit(key, value);
             if !goes_on {
                 reached = Some(key.to_vec());
@@ -142,7 +176,7 @@ impl<'s> Transaction<'s> {
         });
         reads.range(keyspace, range, reached);
         self.reads = Some(reads);
-        walked
+        visited
     }
 
     /// Puts `value` under `key`.
@@ -167,7 +201,7 @@ impl<'s> Transaction<'s> {
     fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         self.snapshot.knows(keyspace)?;
         let bytes = self.writes.bytes() + WriteSet::bytes_of(key, value);
-        if bytes > self.inner.transaction_memory && !self.writes.is_empty() {
+        if bytes > self.handle().transaction_memory() && !self.writes.is_empty() {
             self.spill()?;
         }
         self.writes.set(keyspace, key, value);
@@ -177,9 +211,7 @@ impl<'s> Transaction<'s> {
     /// Where it is.
     pub fn savepoint(&mut self) -> Savepoint {
         let place = match &mut self.spilled {
-            Some(spilled) if self.writes.is_empty() => {
-                SavedPlace::Pool(spilled.changes.point(self.inner))
-            }
+            Some(spilled) if self.writes.is_empty() => SavedPlace::Pool(spilled.point()),
             _ => SavedPlace::Memory(self.writes.save()),
         };
         self.savepoints += 1;
@@ -189,7 +221,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// Takes back what was written since a savepoint of this transaction, which stays; later ones are
-    /// gone. What was read since is still validated.
+    /// forgotten. What was read since is still validated.
     ///
     /// # Errors
     /// [`Error::NoSuchSavepoint`]. If the transaction has outgrown its memory, also
@@ -201,7 +233,7 @@ impl<'s> Transaction<'s> {
             SavedPlace::Memory(len) => self.writes.truncate(*len),
             SavedPlace::Pool(point) => {
                 if let Some(spilled) = &mut self.spilled {
-                    spilled.take_back(self.inner, point)?;
+                    spilled.take_back(point)?;
                 }
                 self.writes.clear();
             }
@@ -217,8 +249,8 @@ impl<'s> Transaction<'s> {
     /// read is as durable.
     ///
     /// # Errors
-    /// [`Error::Conflict`], [`Error::Full`]: nothing has changed. [`Error::Poisoned`]: then nothing of it
-    /// may be shown, though it may be there after the next open.
+    /// [`Error::Conflict`], [`Error::Full`], [`Error::WouldDeadlock`]: nothing has changed. [`Error::Poisoned`]: then
+    /// nothing of it may be shown, though it may be there after the next open.
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
         if self.spilled.is_some() {
             return self.commit_in_place(durability);
@@ -226,31 +258,33 @@ impl<'s> Transaction<'s> {
         if self.writes.is_empty() {
             let version = self.version();
             // What it has read may be visible and not yet durable.
-            self.inner.make_version_durable(durability, version)?;
+            self.handle().shared.make_version_durable(durability, version)?;
             return Ok(version);
         }
         let job = self.job(durability);
-        self.inner.commit_job(job)
+        commit_job(self.handle(), self.handle().queue(), job)
     }
 
     /// Commits these together, in this order, each all or nothing: two fences and one sync for all that
     /// fit into memory. After a crash all of those are there or none.
     ///
+    /// One that has outgrown memory, and so is the exclusive writer, cannot share a commit: it is committed by itself,
+    /// before the others.
+    ///
     /// Durability point, errors and results are those of [`commit`](Transaction::commit).
     pub fn commit_all(all: Vec<Self>, durability: Durability) -> Vec<Result<u64, Error>> {
-        let Some(inner) = all.first().map(|tx| tx.inner) else { return Vec::new() };
+        let Some(handle) = all.first().map(|tx| tx.handle().clone()) else { return Vec::new() };
         let (mut jobs, mut done) = (Vec::new(), Vec::new());
-        // One that is the one writer keeps the others from committing.
+        // One that is the exclusive writer keeps the others from committing.
         for mut tx in all {
-            let is_same = std::ptr::eq(tx.inner, inner);
-            if tx.spilled.is_some() || tx.writes.is_empty() || !is_same {
+            if tx.spilled.is_some() || tx.writes.is_empty() || !handle.is_same(tx.handle()) {
                 done.push(Some(tx.commit(durability)));
             } else {
                 jobs.push(tx.job(durability));
                 done.push(None);
             }
         }
-        let mut committed = inner.commit_jobs(jobs).into_iter();
+        let mut committed = commit_jobs(&handle, jobs).into_iter();
         done.into_iter().filter_map(|done| done.or_else(|| committed.next())).collect()
     }
 
@@ -263,25 +297,40 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// What it has written under the key: a value, or that it is removed.
-    fn own(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, Error> {
-        if let Some(own) = self.writes.get(keyspace, key) {
-            return Ok(Some(own.map(<[u8]>::to_vec)));
+    /// Makes in place what was written so far. On an error it is written as before.
+    fn spill(&mut self) -> Result<(), Error> {
+        let since = self.version();
+        let spilled = match &mut self.spilled {
+            Some(spilled) => {
+                spilled.validate(since, &self.writes)?;
+                spilled
+            }
+            none => {
+                let (handle, reads) = (self.snapshot.handle(), self.reads.as_ref());
+                none.insert(Spilled::begin(handle, since, &self.writes, reads)?)
+            }
+        };
+        let in_memory = self.saved.iter_mut().filter_map(|saved| match saved.place {
+            SavedPlace::Memory(end) => Some((end, &mut saved.place)),
+            SavedPlace::Pool(_) => None,
+        });
+        let (ends, places): (Vec<usize>, Vec<&mut SavedPlace>) = in_memory.unzip();
+        let points = spilled.make(&self.writes, &ends)?;
+        for (place, point) in places.into_iter().zip(points) {
+            *place = SavedPlace::Pool(point);
         }
-        let Some(spilled) = &self.spilled else { return Ok(None) };
-        let index = spilled.index(self.inner, keyspace)?;
-        let now: View<'_> = spilled.changes.view(self.inner);
-        if index.changed(key, spilled.before, now)?.is_none() {
-            return Ok(None);
-        }
-        Ok(Some(index.get(key, now)?.map(|value| value.to_vec())))
+        self.writes.clear();
+        Ok(())
     }
-}
 
-impl Drop for Transaction<'_> {
-    fn drop(&mut self) {
-        if let Some(spilled) = self.spilled.take() {
-            spilled.abort(self.inner);
+    fn commit_in_place(mut self, durability: Durability) -> Result<u64, Error> {
+        if !self.writes.is_empty() {
+            self.spill()?;
         }
+        let since = self.version();
+        let Some(spilled) = self.spilled.take() else { return Ok(since) };
+        let version = spilled.commit(since, self.reads.as_ref())?.unwrap_or(since);
+        self.handle().shared.make_version_durable(durability, version)?;
+        Ok(version)
     }
 }

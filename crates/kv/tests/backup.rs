@@ -85,7 +85,7 @@ fn a_row_of_backups_brings_back_each_of_its_versions() {
                 let space = store.keyspace("b").unwrap();
                 let mut tx = store.exclusive().unwrap();
                 tx.clear(space).unwrap();
-                tx.put(space, b"again", &[b"1"]).unwrap();
+                tx.put(space, b"again", b"1").unwrap();
                 tx.commit(Durability::Strict).unwrap();
                 change(&store, "c", 0..100, 3);
             }
@@ -139,7 +139,7 @@ fn a_backup_is_of_one_version_whatever_others_write() {
                     let before = tx.get(space, &account.to_be_bytes()).unwrap().unwrap();
                     let before = u64::from_le_bytes(before.try_into().unwrap());
                     let after = before.wrapping_add_signed(amount).to_le_bytes();
-                    tx.put(space, &account.to_be_bytes(), &[&after]).unwrap();
+                    tx.put(space, &account.to_be_bytes(), &after).unwrap();
                 };
                 add(from, -1);
                 add(to, 1);

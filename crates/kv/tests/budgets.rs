@@ -75,7 +75,7 @@ fn a_group_of_n_costs_two_fences_and_n_lines_and_the_commit_word() {
             let mut tx = store.exclusive().unwrap();
             for i in 0..n {
                 let key = (n << 32 | i << 8 | 7).to_be_bytes();
-                tx.put(space, &key, &[&value.to_le_bytes()]).unwrap();
+                tx.put(space, &key, &value.to_le_bytes()).unwrap();
             }
             tx.commit(Durability::Buffered).unwrap();
         };

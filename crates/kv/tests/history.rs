@@ -87,16 +87,16 @@ impl Past {
             8..11 => self.group(),
             _ if self.random.below(10) == 0 => {
                 let mut tx = self.store.exclusive().unwrap();
-                tx.put(space, &key, &[&value]).unwrap();
+                tx.put(space, &key, &value).unwrap();
                 tx.clear(space).unwrap();
-                tx.put(space, b"first", &[b"again"]).unwrap();
+                tx.put(space, b"first", b"again").unwrap();
                 tx.commit(Durability::Buffered).unwrap();
                 let again = BTreeMap::from([(b"first".to_vec(), b"again".to_vec())]);
                 self.now.insert(name.into(), again);
             }
             _ => {
                 let mut tx = self.store.exclusive().unwrap();
-                tx.put(space, &key, &[b"never"]).unwrap();
+                tx.put(space, &key, b"never").unwrap();
                 drop(tx);
             }
         }
@@ -113,7 +113,7 @@ impl Past {
                 tx.remove(spaces[at % 2], &key).unwrap();
                 map.remove(&key);
             } else {
-                tx.put(spaces[at % 2], &key, &[&value]).unwrap();
+                tx.put(spaces[at % 2], &key, &value).unwrap();
                 map.insert(key, value);
             }
         }
@@ -365,7 +365,7 @@ fn transfer(store: &Store, round: u64, accounts: u64) {
     let space = store.keyspace("a").unwrap();
     let (from, to) = (round * 7919 % accounts, (round * 104_729 + 1) % accounts);
     let mut tx = store.exclusive().unwrap();
-    let read = |tx: &tembo_kv::Exclusive<'_>, account: u64| {
+    let read = |tx: &tembo_kv::Exclusive, account: u64| {
         let bytes = tx.get(space, &account.to_be_bytes()).unwrap();
         bytes.map_or(0, |bytes| i64::from_le_bytes(bytes.try_into().unwrap()))
     };
@@ -374,7 +374,7 @@ fn transfer(store: &Store, round: u64, accounts: u64) {
         if sum == 0 {
             tx.remove(space, &account.to_be_bytes()).unwrap();
         } else {
-            tx.put(space, &account.to_be_bytes(), &[&sum.to_le_bytes()]).unwrap();
+            tx.put(space, &account.to_be_bytes(), &sum.to_le_bytes()).unwrap();
         }
     }
     tx.commit(Durability::Buffered).unwrap();
@@ -384,7 +384,7 @@ fn transfer(store: &Store, round: u64, accounts: u64) {
 fn transfer_beside(store: &Store, round: u64, accounts: u64) {
     let space = store.keyspace("a").unwrap();
     let (from, to) = (round * 31 % accounts, (round * 7919 + 1) % accounts);
-    let work = |tx: &mut Transaction<'_>| {
+    let work = |tx: &mut Transaction| {
         for (account, amount) in [(from, -1), (to, 1)] {
             let key = account.to_be_bytes();
             let before = tx.get(space, &key)?.and_then(|bytes| bytes.try_into().ok());

@@ -179,7 +179,7 @@ fn lanes_beside_snapshots_groups_transactions_and_the_background() {
         }
         let mut writer = store.exclusive().unwrap();
         writer.clear(other).unwrap();
-        writer.put(other, b"left", &[b"1"]).unwrap();
+        writer.put(other, b"left", b"1").unwrap();
         writer.commit(Durability::Buffered).unwrap();
         assert_eq!(store.get(other, b"left").unwrap().as_deref(), Some(&b"1"[..]));
     };
@@ -198,7 +198,7 @@ fn lanes_beside_snapshots_groups_transactions_and_the_background() {
         if before.is_ok_and(|before| before < 1000 && before % 50 == 0) {
             // A group that is given up.
             let mut writer = store.exclusive().unwrap();
-            writer.put(counters, b"a", &[b"never"]).unwrap();
+            writer.put(counters, b"a", b"never").unwrap();
         }
     };
     churn(&mut owners, steps, &[&look, &clear, &count]);

@@ -35,7 +35,9 @@ fn a_range_shows_each_key_once_and_in_order() {
                             stays += u32::from(value == b"stays");
                             true
                         };
-                        snapshot.range(space, all.0, all.1, direction, &mut visit).unwrap();
+                        snapshot
+                            .range_with::<[u8]>(space, (all.0, all.1), direction, &mut visit)
+                            .unwrap();
                         if direction == Direction::Backward {
                             keys.reverse();
                         }

@@ -77,7 +77,7 @@ fn readers_of_single_keys_see_them_rise_and_whole_beside_the_writer() {
                 }
                 if round % 500 == 0 {
                     // Other trees; and dead intervals, which go again after some time.
-                    store.exclusive().unwrap().put(space, key, &[&value(u64::MAX)]).unwrap();
+                    store.exclusive().unwrap().put(space, key, &value(u64::MAX)).unwrap();
                     store.keyspace(&round.to_string()).unwrap();
                 }
                 if round % 500 == 100 {

@@ -93,7 +93,7 @@ impl Twin {
                 0..=24 => {
                     let len = self.random.below(300) as usize;
                     let value = vec![len as u8; len];
-                    let existed = tx.put(space, &key, &[&value]).unwrap();
+                    let existed = tx.put(space, &key, &value).unwrap();
                     assert_eq!(existed, map.insert(key.clone(), value).is_some());
                 }
                 25..=38 => {
@@ -228,7 +228,7 @@ fn is_larger_than_its_memory(kind: IndexKind) {
         for keys in (0..20_000u32).collect::<Vec<_>>().chunks(50) {
             let mut tx = store.exclusive().unwrap();
             for key in keys {
-                tx.put(space, &key.to_le_bytes(), &[&value(*key, round)]).unwrap();
+                tx.put(space, &key.to_le_bytes(), &value(*key, round)).unwrap();
             }
             tx.commit(Durability::Strict).unwrap();
             private_max = private_max.max(store.report().private_bytes);
@@ -257,7 +257,7 @@ fn is_read_beside_the_writer(kind: IndexKind) {
     let write = |round: u64| {
         let mut tx = store.exclusive().unwrap();
         for key in &keys {
-            tx.put(space, key, &[&round.to_le_bytes(), key]).unwrap();
+            tx.put_parts(space, key, &[&round.to_le_bytes(), key]).unwrap();
         }
         tx.commit(Durability::Buffered).unwrap();
     };
@@ -283,7 +283,7 @@ fn is_read_beside_the_writer(kind: IndexKind) {
             write(round);
             if round % 50 == 0 {
                 let mut tx = store.exclusive().unwrap();
-                tx.put(space, b"k00007", &[b"aborted"]).unwrap();
+                tx.put(space, b"k00007", b"aborted").unwrap();
             }
         }
         readers.into_iter().for_each(|reader| reader.join().unwrap());
@@ -301,13 +301,13 @@ fn a_writer_goes_back_to_its_savepoint_more_often_than_voids_can_be_noted() {
         for round in 0..300u32 {
             let mut tx = store.exclusive().unwrap();
             let name = round.to_be_bytes();
-            tx.put(one, &name, &[b"before"]).unwrap();
+            tx.put(one, &name, b"before").unwrap();
             tx.savepoint();
             for _ in 0..2 {
-                tx.put(one, b"kept", &[b"1"]).unwrap();
-                tx.put(one, &name, &[b"after"]).unwrap();
+                tx.put(one, b"kept", b"1").unwrap();
+                tx.put(one, &name, b"after").unwrap();
                 tx.clear(two).unwrap();
-                tx.put(two, b"new", &[b"1"]).unwrap();
+                tx.put(two, b"new", b"1").unwrap();
                 tx.rollback_to_savepoint().unwrap();
                 assert_eq!(tx.get(one, b"kept").unwrap(), Some(&b"0"[..]));
                 assert_eq!(tx.get(two, b"kept").unwrap(), Some(&b"0"[..]));
@@ -376,7 +376,7 @@ fn a_commit_costs_two_fences_and_a_line_an_entry() {
     let turn = || {
         let mut tx = store.exclusive().unwrap();
         for i in 0..10u8 {
-            tx.put(space, &[b'g', i], &[b"value"]).unwrap();
+            tx.put(space, &[b'g', i], b"value").unwrap();
         }
         tx.commit(Durability::Buffered).unwrap();
     };
@@ -399,7 +399,7 @@ fn a_million_random_puts_cost_what_the_formula_says() {
             let mut tx = store.exclusive().unwrap();
             for _ in 0..turn {
                 let key = format!("key:{:012}", random.below(count));
-                tx.put(space, key.as_bytes(), &[b"xxx"]).unwrap();
+                tx.put(space, key.as_bytes(), b"xxx").unwrap();
             }
             tx.commit(Durability::Buffered).unwrap();
         }
@@ -431,7 +431,7 @@ fn opens_after_any_number_of_crashes(kind: IndexKind) {
     store.put(space, b"kept", b"1", Durability::Strict).unwrap();
     // Half of the table by aborts between commits, the other half and more by crashes.
     for _ in 0..63 {
-        store.exclusive().unwrap().put(space, b"lost", &[b"0"]).unwrap();
+        store.exclusive().unwrap().put(space, b"lost", b"0").unwrap();
         store.put(space, b"kept", b"1", Durability::Strict).unwrap();
     }
     drop(store);
@@ -443,7 +443,7 @@ fn opens_after_any_number_of_crashes(kind: IndexKind) {
         store.put(space, &[round], b"2", Durability::Strict).unwrap();
         // In flight when the process goes: an abort notes nothing durably.
         let mut tx = store.exclusive().unwrap();
-        tx.put(space, b"lost", &[b"3"]).unwrap();
+        tx.put(space, b"lost", b"3").unwrap();
         drop(tx);
         drop(store);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use tembo_kv::{
-    Direction, Durability, Error, IndexKind, Isolation, Keyspace, Options, Progress, Store,
+    Access, Direction, Durability, Error, IndexKind, Isolation, Keyspace, Options, Progress, Store,
     Transaction,
 };
 use tembo_pool::Geometry;
@@ -43,14 +43,14 @@ fn remove(store: &Store, space: Keyspace, key: &[u8]) {
     store.remove(space, key, Durability::Buffered).unwrap();
 }
 
-fn all(tx: &mut Transaction<'_>, space: Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn all(tx: &mut Transaction, space: Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
     let (from, to) = (Bound::Unbounded, Bound::Unbounded);
     let mut visit = |key: &[u8], value: &[u8]| {
         found.insert(key.to_vec(), value.to_vec());
         true
     };
-    tx.range(space, from, to, Direction::Forward, &mut visit).unwrap();
+    tx.range_with::<[u8]>(space, (from, to), Direction::Forward, &mut visit).unwrap();
     found
 }
 
@@ -63,7 +63,7 @@ const OTHERS: [(&str, Other); 8] = [
     ("a single removal", |store, space| remove(store, space, b"k")),
     ("the exclusive writer", |store, space| {
         let mut tx = store.exclusive().unwrap();
-        tx.put(space, b"k", &[b"theirs"]).unwrap();
+        tx.put(space, b"k", b"theirs").unwrap();
         tx.commit(Durability::Buffered).unwrap();
     }),
     ("a transaction", |store, space| {
@@ -116,8 +116,8 @@ fn the_first_to_commit_a_key_wins() {
                         tx.put(space, b"other", b"mine")?;
                         tx.commit(Durability::Strict)
                     });
-                    let Err(Error::Conflict { keyspace: 0, key, version }) = conflict else {
-                        // Who removes what is not there has changed nothing.
+                    let Err(Error::Conflict { keyspace, key, access, version }) = conflict else {
+                        // To remove what is not there changes nothing.
                         assert!(
                             !is_there && what.contains("removes"),
                             "{kind:?} {what}: {conflict:?}"
@@ -125,6 +125,7 @@ fn the_first_to_commit_a_key_wins() {
                         continue;
                     };
                     assert!(since < version && version <= by, "{what}: {since} {version} {by}");
+                    assert_eq!((&keyspace[..], access), ("x", Access::Write));
                     assert!(key == b"k" || what == "a clearing", "{what}");
                     let left = store.get(space, b"other").unwrap();
                     assert_eq!(left.is_none(), what == "a clearing", "{what}");
@@ -164,7 +165,7 @@ fn who_writes_other_keys_is_in_nobodys_way() {
             put(&store, space, &[i], &[i; 9]);
         }
         // All in the same leaves, so that splits and merges come between.
-        let mut open: Vec<Transaction<'_>> =
+        let mut open: Vec<Transaction> =
             (0..10).map(|_| store.transaction(Isolation::Serialisable).unwrap()).collect();
         for (n, tx) in open.iter_mut().enumerate() {
             for i in (n as u8..100).step_by(10) {
@@ -262,7 +263,7 @@ fn a_serialisable_range_has_no_phantoms() {
                     seen < most
                 };
                 let (from, to) = (from.as_ref().map(|k| &k[..]), to.as_ref().map(|k| &k[..]));
-                tx.range(space, from, to, direction, &mut visit).unwrap();
+                tx.range_with::<[u8]>(space, (from, to), direction, &mut visit).unwrap();
                 other(&store, space);
                 tx.put(space, b"count", &[1]).unwrap();
                 let committed = tx.commit(Durability::Strict);

@@ -52,7 +52,7 @@ pub use prefetch::prefetch;
 pub use region::{Region, Section};
 pub use report::Report;
 pub use table::Table;
-pub use wait::{Yield, lock, park, set_yield, wait, wait_in_round, write};
+pub use wait::{Yield, lock, park, set_yield, wait, wait_for, wait_in_round, write};
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.
 pub const LINE: u64 = 64;

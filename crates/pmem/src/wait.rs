@@ -73,6 +73,18 @@ fn taken<G>(tried: TryLockResult<G>) -> Option<G> {
     }
 }
 
+/// Gets what another thread may have: by `tries` while a test decides which thread goes on, else by `blocks`. For
+/// locks that [`lock`] does not know; after a first attempt that has failed.
+#[cold]
+pub fn wait_for<G>(mut tries: impl FnMut() -> Option<G>, blocks: impl FnOnce() -> G) -> G {
+    while others_went_on() {
+        if let Some(got) = tries() {
+            return got;
+        }
+    }
+    blocks()
+}
+
 #[cold]
 fn in_turn<G>(
     tries: impl Fn() -> TryLockResult<G>,

@@ -34,7 +34,7 @@ impl Spaces {
 pub(crate) struct Dataset<'s> {
     store: &'s Store,
     spaces: &'s Spaces,
-    transaction: Option<Exclusive<'s>>,
+    transaction: Option<Exclusive>,
     /// The turn's clock.
     now_ms: u64,
     expiry: ExpiryIndex,
@@ -49,7 +49,7 @@ pub(crate) struct Dataset<'s> {
     pub(crate) fault: Option<Error>,
 }
 
-/// How much was written.
+/// What was written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     /// Puts and removes.
@@ -108,13 +108,13 @@ impl<'s> Dataset<'s> {
     }
 
     #[inline]
-    fn begin(&mut self) -> Result<&mut Exclusive<'s>, Error> {
+    fn begin(&mut self) -> Result<&mut Exclusive, Error> {
         Ok(self.begin_both()?.0)
     }
 
     /// The transaction and the expiry index.
     #[inline]
-    fn begin_both(&mut self) -> Result<(&mut Exclusive<'s>, &mut ExpiryIndex), Error> {
+    fn begin_both(&mut self) -> Result<(&mut Exclusive, &mut ExpiryIndex), Error> {
         let transaction = match self.transaction {
             Some(ref mut transaction) => transaction,
             ref mut none => none.insert(self.store.exclusive()?),
@@ -147,7 +147,7 @@ impl<'s> Dataset<'s> {
         let space = self.spaces.data[db];
         // The command that uses them meets the error.
         if let Ok(transaction) = self.begin() {
-            transaction.look_ahead(space, keys);
+            transaction.prefetch(space, keys);
         }
     }
 
@@ -195,7 +195,7 @@ impl<'s> Dataset<'s> {
         }
         let space = self.spaces.data[db];
         let header = Header::string(expiry_ms);
-        let put = self.begin()?.put(space, key, &[header.as_bytes(), payload]);
+        let put = self.begin()?.put_parts(space, key, &[header.as_bytes(), payload]);
         let stale_ms = if put.is_ok() { old_ms } else { expiry_ms };
         if is_moved && let Some(stale_ms) = stale_ms {
             let (transaction, expiry) = self.begin_both()?;
@@ -257,9 +257,8 @@ impl<'s> Dataset<'s> {
         Ok(self.get_raw(db, key)?.and_then(|value| value.expiry_ms))
     }
 
-    /// The pool had no room for changes of `size` bytes. Changes of half that size or more are refused for
-    /// [`REFUSAL_MS`], because each attempt that is taken back leaves a dead interval, of which the store
-    /// holds few until the background work has erased them.
+    /// The pool had no room for changes of `size` bytes. To take them back costs the store a note that it
+    /// forgets in the background, so that changes of about that size are not tried again for a moment.
     pub(crate) fn refuse(&mut self, size: usize) {
         self.refused = (size / 2, self.now_ms + REFUSAL_MS);
     }
@@ -302,16 +301,19 @@ impl<'s> Dataset<'s> {
     ) -> Result<(), Failure> {
         let (space, now_ms) = (self.spaces.data[db], self.now_ms);
         let mut foreign = false;
-        self.begin()?.range(space, from, Bound::Unbounded, direction, &mut |key, bytes| {
-            match Value::decode(bytes) {
+        self.begin()?.range_with::<[u8]>(
+            space,
+            (from, Bound::Unbounded),
+            direction,
+            &mut |key, bytes| match Value::decode(bytes) {
                 Ok(value) if value.is_expired(now_ms) => true,
                 Ok(value) => visit(key, value),
                 Err(_) => {
                     foreign = true;
                     false
                 }
-            }
-        })?;
+            },
+        )?;
         if foreign { Err(Failure::UnknownLayout) } else { Ok(()) }
     }
 

@@ -29,5 +29,5 @@ fn main() -> Result<(), Error> {
         Err(Error::KeyTooLong { size }) => println!("a key of {size} bytes is refused"),
         other => println!("{other:?}"),
     }
-    store.close()
+    Ok(store.close()?)
 }

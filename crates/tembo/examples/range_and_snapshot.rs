@@ -5,14 +5,14 @@ use std::ops::Bound;
 use tembo::{Direction, Durability, Error, Keyspace, Options, Snapshot, Store};
 
 fn list(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     animals: Keyspace,
     direction: Direction,
 ) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     // From "b" on, up to but without "m".
     let (from, to) = (Bound::Included(&b"b"[..]), Bound::Excluded(&b"m"[..]));
-    snapshot.range(animals, from, to, direction, &mut |key, _value| {
+    snapshot.range_with::<[u8]>(animals, (from, to), direction, &mut |key, _value| {
         names.push(String::from_utf8_lossy(key).into_owned());
         names.len() < 3
     })?;

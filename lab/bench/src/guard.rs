@@ -96,7 +96,7 @@ pub fn changes(stored: &Counts, counted: &Counts) -> Vec<Change> {
     changes
 }
 
-/// Callgrind finds both by their names, in full: patterns that begin alike are not names apart. They are
+/// Callgrind finds both by their names, in full: patterns that begin alike are not told apart. They are
 /// two, for it takes one order a function.
 pub(crate) const CALLGRIND: [&str; 3] = [
     "--tool=callgrind",
@@ -227,7 +227,7 @@ impl Cases {
             for keys in plan.chunks(GROUP) {
                 let mut group = store.exclusive()?;
                 for key in keys {
-                    group.put(keyspace, &key.to_be_bytes(), &[&key.to_le_bytes()])?;
+                    group.put(keyspace, &key.to_be_bytes(), &key.to_le_bytes())?;
                 }
                 group.commit(Durability::Strict)?;
             }
@@ -247,7 +247,12 @@ impl Cases {
                         count < RANGE
                     };
                     let (from, to) = (Bound::Included(&bytes[..]), Bound::Unbounded);
-                    store.snapshot()?.range(keyspace, from, to, Direction::Forward, &mut visit)?;
+                    store.snapshot()?.range_with::<[u8]>(
+                        keyspace,
+                        (from, to),
+                        Direction::Forward,
+                        &mut visit,
+                    )?;
                 }
                 Case::Remove => {
                     store.remove(keyspace, &bytes, Durability::Strict)?;
@@ -320,8 +325,8 @@ mod tests {
         counted.get_mut("a").unwrap().instructions = Some(1060.0);
         counted.get_mut("b").unwrap().fences = 1.01;
         let changed = changes(&stored, &counted);
-        let names: Vec<_> = changed.iter().map(|change| (&change.case[..], change.what)).collect();
-        assert_eq!(names, [("a", "instructions"), ("b", "fences")]);
+        let told: Vec<_> = changed.iter().map(|change| (&change.case[..], change.what)).collect();
+        assert_eq!(told, [("a", "instructions"), ("b", "fences")]);
         counted.remove("a");
         assert!(changes(&stored, &counted).iter().any(|change| change.counted.is_none()));
     }

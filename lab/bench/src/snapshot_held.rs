@@ -178,7 +178,7 @@ impl Writer<'_> {
 /// Reads every key from the snapshot: none has a value of an update after it.
 fn read(
     config: &SnapshotHeld,
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     space: Keyspace,
     last: u64,
     index: IndexKind,
@@ -204,7 +204,7 @@ fn read(
 fn settled(store: &Store) -> u64 {
     let mut last = u64::MAX;
     for _ in 0..100 {
-        // An error stays for the next caller of the store.
+        // Whoever comes next lets the background know.
         let _ = store.maintain(1);
         std::thread::sleep(Duration::from_millis(100));
         let report = store.report();

@@ -81,7 +81,7 @@ impl<'s> Bank<'s> {
             let mut transaction = store.exclusive()?;
             for account in 0..account_count {
                 let balance = BALANCE.to_string();
-                transaction.put(
+                transaction.put_parts(
                     accounts,
                     account_key(account).as_bytes(),
                     &[balance.as_bytes()],
@@ -160,10 +160,9 @@ impl<'s> Bank<'s> {
     fn next_number(&self, teller: u16) -> Result<u64, Error> {
         let (from, to) = (entry_key(teller, 0), entry_key(teller, 999_999_999_999));
         let mut next = 0;
-        self.store.snapshot()?.range(
+        self.store.snapshot()?.range_with::<[u8]>(
             self.ledger,
-            Bound::Included(from.as_bytes()),
-            Bound::Included(to.as_bytes()),
+            (Bound::Included(from.as_bytes()), Bound::Included(to.as_bytes())),
             Direction::Backward,
             &mut |key, _| {
                 next = key.get(4..).and_then(number::<u64>).map_or(0, |number| number + 1);
@@ -240,7 +239,7 @@ impl Audit {
     fn follow_teller(
         &mut self,
         bank: &Bank<'_>,
-        snapshot: &Snapshot<'_>,
+        snapshot: &Snapshot,
         teller: usize,
     ) -> Result<(), String> {
         let key = |number| entry_key(teller as u16, number);
@@ -268,19 +267,22 @@ impl Audit {
             true
         };
         let (from, to) = (Bound::Included(from.as_bytes()), Bound::Included(to.as_bytes()));
-        let read = snapshot
-            .range(bank.ledger, from, to, Direction::Forward, &mut |key, value| enter(key, value));
+        let read = snapshot.range_with::<[u8]>(
+            bank.ledger,
+            (from, to),
+            Direction::Forward,
+            &mut |key, value| enter(key, value),
+        );
         read.map_err(|error| error.to_string())?;
         wrong.map_or(Ok(()), Err)
     }
 
     /// The balances are what the ledger says, and nothing was made or lost.
-    fn compare(&self, bank: &Bank<'_>, snapshot: &Snapshot<'_>) -> Result<(), String> {
+    fn compare(&self, bank: &Bank<'_>, snapshot: &Snapshot) -> Result<(), String> {
         let mut balances = Vec::new();
-        let read = snapshot.range(
+        let read = snapshot.range_with::<[u8]>(
             bank.accounts,
-            Bound::Unbounded,
-            Bound::Unbounded,
+            (Bound::Unbounded, Bound::Unbounded),
             Direction::Forward,
             &mut |_, value| {
                 balances.push(number::<i64>(value));

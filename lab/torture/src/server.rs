@@ -28,7 +28,7 @@ fn start(pool: Pool) -> Result<Local, String> {
 
 /// Every key and value of a keyspace.
 fn each(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     name: &str,
     visit: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(), String> {
@@ -39,11 +39,11 @@ fn each(
         true
     };
     let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    snapshot.range(space, from, to, Direction::Forward, &mut visit).map_err(text)
+    snapshot.range_with::<[u8]>(space, (from, to), Direction::Forward, &mut visit).map_err(text)
 }
 
 /// What a snapshot holds; the index of what expires must fit.
-fn database(snapshot: &Snapshot<'_>) -> Result<Database, String> {
+fn database(snapshot: &Snapshot) -> Result<Database, String> {
     let (mut database, mut foreign) = (Database::new(), false);
     each(snapshot, &data_keyspace(0), &mut |key, bytes| match Value::decode(bytes) {
         Ok(value) => {

@@ -140,10 +140,7 @@ impl<'t> Crate<'t> {
                 name => {
                     let mut child = current.clone();
                     child.push(name.to_owned());
-                    let is_last = index + 1 == path.len();
-                    if !self.by_module.contains_key(&child)
-                        || is_last && self.hands_on(&current, name)
-                    {
+                    if !self.by_module.contains_key(&child) {
                         let alias =
                             self.scope(&current)?.uses.iter().find(|used| used.name == name);
                         let leads = alias.filter(|_| index == 0)?;
@@ -161,12 +158,6 @@ impl<'t> Crate<'t> {
             }
         }
         None
-    }
-
-    /// Whether a module hands on an item of that name, beside a module that has it too.
-    fn hands_on(&self, module: &Path, name: &str) -> bool {
-        let uses = self.scope(module).map(|scope| &scope.uses);
-        uses.is_some_and(|uses| uses.iter().any(|used| used.name == name && used.path.len() > 1))
     }
 
     fn scope(&self, module: &Path) -> Option<&Scope> {
@@ -196,10 +187,7 @@ impl<'t> Crate<'t> {
                 name => {
                     let mut child = current.clone();
                     child.push(name.to_owned());
-                    let is_last = index + 1 == path.len();
-                    if (self.by_module.contains_key(&child) || self.scope(&child).is_some())
-                        && !(is_last && depth == 0 && self.hands_on(&current, name))
-                    {
+                    if self.by_module.contains_key(&child) || self.scope(&child).is_some() {
                         current = child;
                         continue;
                     }

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::error::BackupError;
+use super::files::io;
 use super::format::{
     BLOCK_HEADER_SIZE, BLOCK_MAGIC, BlockHeader, END_MAGIC, ENTRY_HEADER_SIZE, End, EntryHeader,
     HEADER_SIZE, Header, KIND_PUT, KIND_REMOVED, MAGIC, VERSION,
 };
+use super::info::BackupInfo;
 use super::writer::{SoFar, block_crc};
-use super::{BackupError, BackupInfo, io};
 
 /// A backup that is being read.
 pub(super) struct Reader {
@@ -156,4 +158,25 @@ pub(super) fn take_entry<'b>(rest: &mut &'b [u8]) -> Option<Entry<'b>> {
     let (value, behind) = behind.split_at_checked(header.value_len.get() as usize)?;
     *rest = behind;
     Some(Entry { kind: header.kind.get(), key, value })
+}
+
+/// Of which pool a backup says that it is, and of which version; nothing else of it is read.
+///
+/// # Errors
+/// [`BackupError::NotABackup`], [`BackupError::Damaged`], [`BackupError::Io`].
+pub fn peek(path: &Path) -> Result<(u128, u64), BackupError> {
+    let header = Reader::open(path)?.header;
+    Ok((u128::from_le_bytes(header.identity), header.until.get()))
+}
+
+/// Reads a backup, all of it, and says what it is.
+///
+/// # Errors
+/// [`BackupError::Damaged`], [`BackupError::Io`].
+pub fn verify(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupInfo, BackupError> {
+    let mut reader = Reader::open(path)?;
+    while let Some(block) = reader.next_block()? {
+        progress(block.len() as u64);
+    }
+    reader.finish()
 }

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use super::error::BackupError;
+use super::files::{beside, io, publish};
 use super::format::{KIND_PART, KIND_PUT, KIND_REMOVED, KIND_WHOLE};
-use super::reader::{Reader, take_entry};
-use super::{BackupError, BackupInfo, beside, io, publish, verify};
+use super::info::BackupInfo;
+use super::reader::{Reader, take_entry, verify};
 use crate::{Durability, Keyspace, Options, Store};
 
 /// Bytes of a block are put in one transaction; blocks between two syncs.
@@ -47,7 +49,7 @@ pub fn restore(
     let store = Store::create(&partial, options)?;
     backups.iter().try_for_each(|path| apply(&store, path, progress))?;
     // A clean stop leaves nothing in the log.
-    store.close()?;
+    store.close().map_err(crate::Error::from)?;
     publish(&partial, pool)?;
     match std::fs::remove_file(&log) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => io(&log, Err(error))?,
@@ -105,7 +107,7 @@ fn apply(store: &Store, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()
                 none => none.insert(store.exclusive()?),
             };
             match entry.kind {
-                KIND_PUT => tx.put(space, entry.key, &[entry.value])?,
+                KIND_PUT => tx.put(space, entry.key, entry.value)?,
                 _ => tx.remove(space, entry.key)?,
             };
         }
@@ -118,7 +120,7 @@ fn apply(store: &Store, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()
     Ok(store.sync()?)
 }
 
-fn commit(tx: Option<crate::Exclusive<'_>>) -> Result<(), BackupError> {
+fn commit(tx: Option<crate::Exclusive>) -> Result<(), BackupError> {
     match tx {
         Some(tx) => Ok(tx.commit(Durability::Buffered).map(drop)?),
         None => Ok(()),

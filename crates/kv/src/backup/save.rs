@@ -7,11 +7,13 @@ use std::path::Path;
 
 use tembo_index::{Direction, Period, VersionedIndex};
 
+use super::error::BackupError;
+use super::files::{beside, io, publish};
 use super::format::{Header, KIND_PART, KIND_PUT, KIND_REMOVED, KIND_WHOLE, MAGIC, VERSION};
+use super::info::BackupInfo;
 use super::reader::{Reader, take_entry};
 use super::writer::{SoFar, Writer};
-use super::{BackupError, BackupInfo, beside, io, publish};
-use crate::format::KeyspaceEntry;
+use crate::media::KeyspaceEntry;
 use crate::{Error, Snapshot, Store};
 
 /// The name that keeps the version of a backup that is under way.
@@ -37,8 +39,8 @@ struct Position {
 /// A backup under way.
 struct Saving<'s, 'p> {
     path: &'p Path,
-    snapshot: &'s Snapshot<'s>,
-    before: Option<&'s Snapshot<'s>>,
+    snapshot: &'s Snapshot,
+    before: Option<&'s Snapshot>,
     writer: Writer<'p>,
     progress: &'p mut dyn FnMut(u64) -> ControlFlow<()>,
 }
@@ -135,11 +137,6 @@ impl Store {
         }
         Some((version, Position { so_far: reader.so_far, reached }))
     }
-
-    /// The identity of the pool; zero in memory.
-    pub fn identity(&self) -> u128 {
-        self.inner.region().report().identity
-    }
 }
 
 impl Saving<'_, '_> {
@@ -175,7 +172,7 @@ impl Saving<'_, '_> {
     /// All of a keyspace, behind a key.
     fn whole(&mut self, entry: KeyspaceEntry, from: Option<&[u8]>) -> Result<(), BackupError> {
         let snapshot = self.snapshot;
-        let index = snapshot.index_of(entry)?;
+        let index = snapshot.handle().shared.index_of(&entry)?;
         let mut written = Ok(());
         let mut visit = |key: &[u8], value: &[u8]| {
             written = self.entry(KIND_PUT, key, value);
@@ -196,7 +193,7 @@ impl Saving<'_, '_> {
         from: Option<&[u8]>,
     ) -> Result<(), BackupError> {
         let snapshot = self.snapshot;
-        let index = snapshot.index_of(entry)?;
+        let index = snapshot.handle().shared.index_of(&entry)?;
         let mut written = Ok(());
         let mut visit = |key: &[u8], value: Option<&[u8]>| {
             let kind = if value.is_some() { KIND_PUT } else { KIND_REMOVED };

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use zerocopy::IntoBytes;
 
+use super::error::BackupError;
+use super::files::io;
 use super::format::{
     BLOCK_MAGIC, BLOCK_SIZE, BlockHeader, END_MAGIC, End, EntryHeader, Header, KIND_PUT,
     KIND_REMOVED,
 };
-use super::{BackupError, io};
 
 /// A backup that is being written.
 pub(super) struct Writer<'p> {

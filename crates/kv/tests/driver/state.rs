@@ -9,7 +9,7 @@ use crate::map::{Map, all};
 /// Keyspaces by name.
 pub(crate) type State = BTreeMap<String, Map>;
 
-pub(crate) fn state(snapshot: &Snapshot<'_>) -> State {
+pub(crate) fn state(snapshot: &Snapshot) -> State {
     let spaces = snapshot.keyspaces().unwrap().into_iter();
     spaces.map(|(name, space)| (name, all(snapshot, space))).collect()
 }

@@ -19,7 +19,7 @@ fn filled(directory: &Directory, options: &Options, count: u64) -> (Store, Map) 
 fn abort(store: &Store, i: u64) {
     let space = store.keyspace("a").unwrap();
     let mut tx = store.exclusive().unwrap();
-    tx.put(space, &key(i % KEYS), &[b"void"]).unwrap();
+    tx.put(space, &key(i % KEYS), b"void").unwrap();
     tx.remove(space, &key((i + 1) % KEYS)).unwrap();
     if i.is_multiple_of(50) {
         tx.clear(space).unwrap();

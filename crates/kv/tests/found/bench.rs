@@ -56,7 +56,7 @@ pub(crate) fn recover(store: &Store) {
 pub(crate) fn fill(store: &Store, space: Keyspace, keys: std::ops::Range<u64>, value: &[u8]) {
     let mut tx = store.exclusive().unwrap();
     for i in keys {
-        tx.put(space, &key(i), &[value]).unwrap();
+        tx.put(space, &key(i), value).unwrap();
     }
     tx.commit(Durability::Buffered).unwrap();
 }

@@ -16,7 +16,7 @@ fn transact(store: &Store, map: &mut Map, random: &mut Random) {
     for _ in 0..6 {
         let key = key(random.below(KEYS + KEYS / 4));
         if random.below(3) > 0 {
-            let existed = tx.put(space, &key, &[b"new"]).unwrap();
+            let existed = tx.put(space, &key, b"new").unwrap();
             assert_eq!(existed, next.insert(key, b"new".to_vec()).is_some());
         } else {
             assert_eq!(tx.remove(space, &key).unwrap(), next.remove(&key).is_some());
@@ -105,12 +105,12 @@ fn counts_after_open_are_exact_when_recovery_comes_late() {
     let space = store.keyspace("a").unwrap();
     fill(&store, space, 50..150, b"new");
     assert!(store.remove(space, &key(3), Durability::Buffered).unwrap());
-    drop(store.exclusive().unwrap().put(space, b"void", &[b"v"]));
+    drop(store.exclusive().unwrap().put(space, b"void", b"v"));
     recover(&store);
     assert_eq!(store.exclusive().unwrap().count(space), Some(149));
     let mut tx = store.exclusive().unwrap();
     tx.clear(space).unwrap();
-    tx.put(space, b"only", &[b"v"]).unwrap();
+    tx.put(space, b"only", b"v").unwrap();
     tx.commit(Durability::Buffered).unwrap();
     assert_eq!(store.exclusive().unwrap().count(space), Some(1));
     store.maintain(1).unwrap();

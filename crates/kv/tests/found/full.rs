@@ -15,7 +15,7 @@ fn overfill(store: &Store, map: &mut Map, random: &mut Random) -> u32 {
         let mut tx = store.exclusive().unwrap();
         for _ in 0..40 {
             let (key, value) = (key(random.below(3000)), vec![round; random.below(60) as usize]);
-            match tx.put(space, &key, &[&value]) {
+            match tx.put(space, &key, &value) {
                 Ok(existed) => assert_eq!(existed, map.insert(key, value).is_some()),
                 Err(error) => {
                     assert!(matches!(error, Error::Full(_)), "{error}");

@@ -38,10 +38,10 @@ fn make() -> Vec<u8> {
     store.remove(a, &key(17), Durability::Buffered).unwrap();
     let mut tx = store.exclusive().unwrap();
     tx.clear(b).unwrap();
-    tx.put(b, b"one", &[b"two"]).unwrap();
+    tx.put(b, b"one", b"two").unwrap();
     tx.commit(Durability::Buffered).unwrap();
     let mut tx = store.exclusive().unwrap();
-    (0..12).for_each(|i| assert!(tx.put(a, &key(i), &[b"void"]).is_ok()));
+    (0..12).for_each(|i| assert!(tx.put(a, &key(i), b"void").is_ok()));
     drop(tx);
     store.put(a, b"last", b"one", Durability::Buffered).unwrap();
     store.close().unwrap();
@@ -70,7 +70,7 @@ pub(crate) fn open(image: &[u8]) -> Result<Store, Error> {
 }
 
 /// Every key of every keyspace, forwards, backwards and one by one.
-fn read(store: &Store, snapshot: &Snapshot<'_>) -> Result<(), Error> {
+fn read(store: &Store, snapshot: &Snapshot) -> Result<(), Error> {
     for (_, space) in store.keyspaces() {
         let mut keys = Vec::new();
         for direction in [Direction::Forward, Direction::Backward] {
@@ -78,7 +78,12 @@ fn read(store: &Store, snapshot: &Snapshot<'_>) -> Result<(), Error> {
                 keys.push(key.to_vec());
                 true
             };
-            snapshot.range(space, Bound::Unbounded, Bound::Unbounded, direction, &mut visit)?;
+            snapshot.range_with::<[u8]>(
+                space,
+                (Bound::Unbounded, Bound::Unbounded),
+                direction,
+                &mut visit,
+            )?;
         }
         keys.iter().try_for_each(|key| snapshot.get(space, key).map(drop))?;
     }

@@ -45,7 +45,7 @@ fn a_reader_does_not_take_what_an_abort_ended_for_gone() {
             let mut transaction = store.exclusive().unwrap();
             transaction.remove(kept, &(round % KEYS).to_be_bytes()).unwrap();
             for key in 0..20_u64 {
-                transaction.put(other, &key.to_be_bytes(), &[b"void"]).unwrap();
+                transaction.put(other, &key.to_be_bytes(), b"void").unwrap();
             }
             drop(transaction);
             // A later version, in which the end that never came would count.

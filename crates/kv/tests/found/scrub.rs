@@ -31,7 +31,7 @@ fn with_void_entries(path: &Path, options: &Options) -> (Store, Map) {
     fill(&store, space, 0..KEYS, b"good");
     let mut tx = store.exclusive().unwrap();
     for i in (0..KEYS).step_by(7) {
-        tx.put(space, &key(i), &[b"void"]).unwrap();
+        tx.put(space, &key(i), b"void").unwrap();
         tx.remove(space, &key(i + 1)).unwrap();
     }
     drop(tx);

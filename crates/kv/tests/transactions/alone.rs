@@ -73,7 +73,7 @@ fn value(i: u32) -> [u8; 200] {
     [i as u8; 200]
 }
 
-fn fill(store: &Store, keys: std::ops::Range<u32>) -> Transaction<'_> {
+fn fill(store: &Store, keys: std::ops::Range<u32>) -> Transaction {
     let space = store.keyspace("x").unwrap();
     let mut tx = store.transaction(Isolation::Snapshot).unwrap();
     for i in keys {

@@ -27,8 +27,8 @@ impl Random {
 }
 
 /// A transaction, and what it should see.
-struct Open<'s> {
-    tx: Transaction<'s>,
+struct Open {
+    tx: Transaction,
     isolation: Isolation,
     map: Map,
     written: BTreeSet<Vec<u8>>,
@@ -46,8 +46,8 @@ struct History {
     before: BTreeMap<u64, Map>,
 }
 
-impl<'s> Open<'s> {
-    fn begin(store: &'s Store, history: &mut History, isolation: Isolation) -> Open<'s> {
+impl Open {
+    fn begin(store: &Store, history: &mut History, isolation: Isolation) -> Open {
         let tx = store.transaction(isolation).unwrap();
         let map = history.map.clone();
         history.before.insert(tx.version(), map.clone());
@@ -128,7 +128,7 @@ impl<'s> Open<'s> {
         let mut found = Vec::new();
         let direction = if forward { Direction::Forward } else { Direction::Backward };
         let slices = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        self.tx.range(space, slices.0, slices.1, direction, &mut |key, value| {
+        self.tx.range_with::<[u8]>(space, (slices.0, slices.1), direction, &mut |key, value| {
             found.push((key.to_vec(), value.to_vec()));
             found.len() < most
         })?;
@@ -235,7 +235,7 @@ fn other(store: &Store, space: Keyspace, history: &mut History, random: &mut Ran
         }
         _ => {
             let mut tx = store.exclusive().unwrap();
-            tx.put(space, &key, &[b"by the ", b"exclusive writer"]).unwrap();
+            tx.put_parts(space, &key, &[b"by the ", b"exclusive writer"]).unwrap();
             if random.below(3) > 0 {
                 let version = tx.commit(Durability::Buffered).unwrap();
                 history.map.insert(key.clone(), b"by the exclusive writer".to_vec());
@@ -265,7 +265,7 @@ fn open_transactions_see_and_leave_what_the_model_says() {
         for seed in 1..=12u64 {
             let (store, space) = store(kind, 1 << 20);
             let (mut random, mut history) = (Random(seed * 0x9e37_79b9), history());
-            let mut open: Vec<Open<'_>> = Vec::new();
+            let mut open: Vec<Open> = Vec::new();
             for _ in 0..2500 {
                 match random.below(20) {
                     0..3 if open.len() < 6 => {

@@ -40,7 +40,7 @@ fn transfers_of_many_threads_lose_nothing_and_every_snapshot_is_whole() {
                 sum += number(Some(value.to_vec()));
                 true
             };
-            snapshot.range(space, from, to, Direction::Forward, &mut add).unwrap();
+            snapshot.range_with::<[u8]>(space, (from, to), Direction::Forward, &mut add).unwrap();
             sum
         };
         let transfer = |thread: usize| {
@@ -131,7 +131,7 @@ fn a_snapshot_has_everything_that_was_acknowledged_before_it() {
                     .unwrap(),
                 _ => {
                     let mut tx = store.exclusive().unwrap();
-                    tx.put(space, &name, &[&value]).unwrap();
+                    tx.put(space, &name, &value).unwrap();
                     tx.commit(Durability::Buffered).unwrap();
                 }
             }

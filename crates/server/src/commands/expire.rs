@@ -145,27 +145,22 @@ fn persist(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 }
 
 fn ttl(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    remaining(context, args, reply, Unit { seconds: true, relative: true })
+    tell(context, args, reply, Unit { seconds: true, relative: true })
 }
 
 fn pttl(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    remaining(context, args, reply, Unit { seconds: false, relative: true })
+    tell(context, args, reply, Unit { seconds: false, relative: true })
 }
 
 fn expiretime(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    remaining(context, args, reply, Unit { seconds: true, relative: false })
+    tell(context, args, reply, Unit { seconds: true, relative: false })
 }
 
 fn pexpiretime(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    remaining(context, args, reply, Unit { seconds: false, relative: false })
+    tell(context, args, reply, Unit { seconds: false, relative: false })
 }
 
-fn remaining(
-    context: &mut Context<'_, '_>,
-    args: Args<'_>,
-    reply: &mut Reply,
-    unit: Unit,
-) -> Outcome {
+fn tell(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply, unit: Unit) -> Outcome {
     let now_ms = context.data.now_ms();
     let found = context.data.get(context.session.db, args.at(1))?;
     let number = match found.map(|value| value.expiry_ms) {

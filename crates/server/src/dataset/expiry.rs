@@ -58,7 +58,7 @@ impl ExpiryIndex {
     /// expire.
     pub(super) fn put(
         &mut self,
-        transaction: &mut Exclusive<'_>,
+        transaction: &mut Exclusive,
         (db, key): (usize, &[u8]),
         expiry_ms: u64,
     ) -> Result<(), Error> {
@@ -72,7 +72,7 @@ impl ExpiryIndex {
     /// due.
     pub(super) fn forget(
         &mut self,
-        transaction: &mut Exclusive<'_>,
+        transaction: &mut Exclusive,
         (db, key): (usize, &[u8]),
         expiry_ms: u64,
     ) -> Result<(), Error> {
@@ -86,7 +86,7 @@ impl ExpiryIndex {
     /// Removes an entry that is due, as [`due_entries`](ExpiryIndex::due_entries) has found it.
     pub(super) fn remove(
         &self,
-        transaction: &mut Exclusive<'_>,
+        transaction: &mut Exclusive,
         db: usize,
         entry: &[u8],
     ) -> Result<(), Error> {
@@ -97,7 +97,7 @@ impl ExpiryIndex {
     /// Up to `limit` entries that are due at `now_ms`, and when the first one after them is.
     pub(super) fn due_entries(
         &self,
-        transaction: &Exclusive<'_>,
+        transaction: &Exclusive,
         db: usize,
         now_ms: u64,
         limit: usize,
@@ -114,17 +114,18 @@ impl ExpiryIndex {
             true
         };
         let all = Bound::Unbounded;
-        transaction.range(self.spaces[db], all, all, Direction::Forward, &mut visit)?;
+        transaction.range_with::<[u8]>(
+            self.spaces[db],
+            (all, all),
+            Direction::Forward,
+            &mut visit,
+        )?;
         Ok((entries, next_ms))
     }
 
     /// Removes all entries of a database, whose keys have been removed. Without room for that they stay
     /// until they are due.
-    pub(super) fn clear(
-        &mut self,
-        transaction: &mut Exclusive<'_>,
-        db: usize,
-    ) -> Result<(), Error> {
+    pub(super) fn clear(&mut self, transaction: &mut Exclusive, db: usize) -> Result<(), Error> {
         if transaction.count(self.spaces[db]) != Some(0) {
             match transaction.clear(self.spaces[db]) {
                 Ok(()) => {}
@@ -137,7 +138,7 @@ impl ExpiryIndex {
     }
 
     /// How many entries a database has; `None` while that is not known.
-    pub(super) fn count(&self, transaction: &Exclusive<'_>, db: usize) -> Option<u64> {
+    pub(super) fn count(&self, transaction: &Exclusive, db: usize) -> Option<u64> {
         transaction.count(self.spaces[db])
     }
 }

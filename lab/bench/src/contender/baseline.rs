@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tembo_pool::Pool;
 
-use super::ordered_map::counted;
-use super::pool::{Size, nameless_pool, volatile_pool};
+use super::{Size, counted, nameless_pool, volatile_pool};
 use crate::bplus::{BplusTree, Design, Flushed};
 use crate::{Contender, Error};
 

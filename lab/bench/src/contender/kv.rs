@@ -7,7 +7,7 @@ use tembo_index::IndexKind;
 use tembo_kv::{Direction, Durability, Keyspace, Options, Store};
 
 use super::bare::number;
-use super::pool::{Size, forget_name, pool_options};
+use super::{Size, forget_name, pool_options};
 use crate::{Contender, Error, Shared};
 
 /// A store with one keyspace.
@@ -74,7 +74,7 @@ impl Contender for StrictStore {
         let from = key.to_be_bytes();
         let (from, to) = (Bound::Included(&from[..]), Bound::Unbounded);
         let snapshot = self.store.snapshot()?;
-        snapshot.range(self.keyspace, from, to, Direction::Forward, &mut visit)?;
+        snapshot.range_with::<[u8]>(self.keyspace, (from, to), Direction::Forward, &mut visit)?;
         Ok(count)
     }
 

@@ -2,7 +2,7 @@
 
 use tembo_index::IndexKind;
 
-use super::context::{Context, rotated};
+use super::{Context, rotated};
 use crate::Error;
 use crate::finding::{Finding, Shape};
 use crate::keys::Keys;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use super::opened::{Client, Rival, failed};
+use super::{Client, Rival, failed};
 use crate::Error;
 
 /// Whether it keeps its promises.
@@ -19,7 +19,7 @@ pub(super) enum Log {
     None,
 }
 
-/// What the library gives pointers to, whose fields are not used.
+/// What the library gives pointers to, and nobody looks into.
 enum Handle {}
 
 // SAFETY: these are the signatures of berkeley.c.
@@ -62,12 +62,12 @@ pub(super) struct Berkeley(*mut Handle);
 unsafe impl Sync for Berkeley {}
 
 /// Whether it went well; what is not there is no error.
-fn found(code: c_int) -> Result<bool, Error> {
+fn told(code: c_int) -> Result<bool, Error> {
     // SAFETY: a constant of berkeley.c.
     if code == 0 || code == unsafe { bench_bdb_not_found } {
         return Ok(code == 0);
     }
-    // SAFETY: the library gives a string that ends with zero and that must not be freed.
+    // SAFETY: the library gives a string that ends with zero and that nobody frees.
     let text = unsafe { CStr::from_ptr(bench_bdb_error(code)) };
     Err(failed("Berkeley DB")(text.to_string_lossy().into()))
 }
@@ -78,7 +78,7 @@ impl Berkeley {
         let name = name.map_err(|source| failed("Berkeley DB")(Box::new(source)))?;
         let mut handle = ptr::null_mut();
         // SAFETY: the name ends with zero and outlives the call, which sets the handle if it is well.
-        found(unsafe {
+        told(unsafe {
             bench_bdb_open(name.as_ptr(), c_int::from(log == Log::Transactions), &mut handle)
         })?;
         Ok(Berkeley(handle))
@@ -102,7 +102,7 @@ impl Client for &Berkeley {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let (at, value_at) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: the slices live through the call, which copies them.
-        found(unsafe { bench_bdb_put(self.0, at, key.len(), value_at, value.len()) }).map(drop)
+        told(unsafe { bench_bdb_put(self.0, at, key.len(), value_at, value.len()) }).map(drop)
     }
 
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
@@ -121,15 +121,15 @@ impl Client for &Berkeley {
                 out.resize(len, 0);
                 continue;
             }
-            let is_there = found(code)?;
+            let found = told(code)?;
             out.truncate(len);
-            return Ok(is_there);
+            return Ok(found);
         }
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
         // SAFETY: as in `put`.
-        found(unsafe { bench_bdb_del(self.0, key.as_ptr().cast(), key.len()) })
+        told(unsafe { bench_bdb_del(self.0, key.as_ptr().cast(), key.len()) })
     }
 
     fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error> {
@@ -137,7 +137,7 @@ impl Client for &Berkeley {
         name[..key.len()].copy_from_slice(key);
         let (name_at, value_at) = (name.as_mut_ptr().cast(), value.as_mut_ptr().cast());
         // SAFETY: both buffers have the room that is told.
-        found(unsafe {
+        told(unsafe {
             let (room, value_room) = (name.len(), value.len());
             bench_bdb_scan(self.0, name_at, key.len(), room, value_at, value_room, &mut count)
         })?;

@@ -7,7 +7,7 @@ use tembo_kv::{
     Direction, DomainRequest, Durability, Keyspace, Options, PoolOptions, RegionOptions, Store,
 };
 
-use super::opened::{Client, Medium, Place, Rival};
+use super::{Client, Medium, Place, Rival};
 use crate::Error;
 
 /// A store with one keyspace.
@@ -76,7 +76,7 @@ impl Client for &Embedded {
         };
         let (from, to) = (Bound::Included(key), Bound::Unbounded);
         let snapshot = self.store.snapshot()?;
-        snapshot.range(self.keyspace, from, to, Direction::Forward, &mut visit)?;
+        snapshot.range_with::<[u8]>(self.keyspace, (from, to), Direction::Forward, &mut visit)?;
         Ok(Some(count))
     }
 }

@@ -127,7 +127,7 @@ fn use_store(store: Store, options: &Options, path: &std::path::Path) -> Result<
     results.extend(change(&store));
     results.push(("maintain", finish(&store)));
     results.push(("check", store.check().map(drop)));
-    results.push(("close", store.close()));
+    results.push(("close", store.close().map_err(Into::into)));
     let again = Store::open(path, options).and_then(|store| {
         finish(&store)?;
         store.check().map(drop)
@@ -161,7 +161,7 @@ fn ask(store: &Store) -> Results {
     versions.chain([store.visible()]).map(|version| ("read", read(version))).collect()
 }
 
-fn read(store: &Store, snapshot: &Snapshot<'_>) -> Result<(), Error> {
+fn read(store: &Store, snapshot: &Snapshot) -> Result<(), Error> {
     for (_, space) in store.keyspaces() {
         let mut keys = Vec::new();
         for direction in [Direction::Forward, Direction::Backward] {
@@ -170,7 +170,7 @@ fn read(store: &Store, snapshot: &Snapshot<'_>) -> Result<(), Error> {
                 true
             };
             let all = Bound::Unbounded;
-            match snapshot.range(space, all, all, direction, &mut visit) {
+            match snapshot.range_with::<[u8]>(space, (all, all), direction, &mut visit) {
                 Err(Error::NoSuchKeyspace { .. }) => return Ok(()),
                 other => other?,
             }
@@ -219,7 +219,7 @@ fn remove_some(store: &Store, space: Keyspace) -> Result<(), Error> {
         keys.len() < 12
     };
     let all = Bound::Unbounded;
-    store.snapshot()?.range(space, all, all, Direction::Forward, &mut visit)?;
+    store.snapshot()?.range_with::<[u8]>(space, (all, all), Direction::Forward, &mut visit)?;
     keys.iter()
         .step_by(2)
         .try_for_each(|key| store.remove(space, key, Durability::Buffered).map(drop))
@@ -228,7 +228,7 @@ fn remove_some(store: &Store, space: Keyspace) -> Result<(), Error> {
 fn abort(store: &Store, space: Keyspace) -> Result<(), Error> {
     let mut tx = store.exclusive()?;
     for number in 0..6 {
-        tx.put(space, &[number], &[b"void"])?;
+        tx.put(space, &[number], b"void")?;
     }
     Ok(())
 }
@@ -236,7 +236,7 @@ fn abort(store: &Store, space: Keyspace) -> Result<(), Error> {
 fn clear(store: &Store, space: Keyspace) -> Result<(), Error> {
     let mut tx = store.exclusive()?;
     tx.clear(space)?;
-    tx.put(space, b"behind", &[b"the clearing"])?;
+    tx.put(space, b"behind", b"the clearing")?;
     tx.commit(Durability::Strict).map(drop)
 }
 

@@ -26,7 +26,7 @@ pub(super) fn fill(path: &Path, index: IndexKind) -> Result<Store, Error> {
     }
     let data = store.keyspace(&data_keyspace(0))?;
     let mut tx = store.exclusive()?;
-    tx.put(data, b"aborted", &[b"\0"])?;
+    tx.put(data, b"aborted", b"\0")?;
     drop(tx);
     put_string(&store, "last", b"one")?;
     store.sync()?;
@@ -41,7 +41,7 @@ fn recover(store: &Store) -> Result<(), Error> {
 fn put_string(store: &Store, key: &str, payload: &[u8]) -> Result<(), Error> {
     let data = store.keyspace(&data_keyspace(0))?;
     let mut tx = store.exclusive()?;
-    tx.put(data, key.as_bytes(), &[Header::string(None).as_bytes(), payload])?;
+    tx.put_parts(data, key.as_bytes(), &[Header::string(None).as_bytes(), payload])?;
     tx.commit(Durability::Buffered).map(drop)
 }
 
@@ -60,11 +60,11 @@ fn fill_databases(store: &Store) -> Result<(), Error> {
     let version = store.visible();
     let mut tx = store.exclusive()?;
     tx.clear(cleared)?;
-    tx.put(cleared, b"one", &[b"\0two"])?;
+    tx.put(cleared, b"one", b"\0two")?;
     for (key, at) in [(b"long ago", LONG_AGO_MS), (b"some day", LATE_MS)] {
         let mut entry = Vec::new();
         encode_expiry_entry(&mut entry, at, key);
-        tx.put(data, key, &[Header::string(Some(at)).as_bytes(), b"17"])?;
+        tx.put_parts(data, key, &[Header::string(Some(at)).as_bytes(), b"17"])?;
         tx.put(expiries, &entry, &[])?;
     }
     tx.commit(Durability::Buffered)?;

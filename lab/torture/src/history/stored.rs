@@ -70,8 +70,8 @@ impl<S: Deref<Target = Store> + Sync> Registers for Stored<S> {
 }
 
 /// A transaction of a [`Stored`] keyspace.
-pub struct StoredTransaction<'s> {
-    transaction: Transaction<'s>,
+pub struct StoredTransaction {
+    transaction: Transaction,
     keyspace: Keyspace,
 }
 
@@ -85,11 +85,11 @@ fn failure(error: Error) -> Failure {
 
 impl<S: Deref<Target = Store> + Sync> Database for Stored<S> {
     type Transaction<'d>
-        = StoredTransaction<'d>
+        = StoredTransaction
     where
         Self: 'd;
 
-    fn begin(&self, isolation: Isolation) -> Result<StoredTransaction<'_>, Failure> {
+    fn begin(&self, isolation: Isolation) -> Result<StoredTransaction, Failure> {
         let isolation = match isolation {
             Isolation::Snapshot => tembo_kv::Isolation::Snapshot,
             Isolation::Serialisable => tembo_kv::Isolation::Serialisable,
@@ -99,7 +99,7 @@ impl<S: Deref<Target = Store> + Sync> Database for Stored<S> {
     }
 }
 
-impl Transact for StoredTransaction<'_> {
+impl Transact for StoredTransaction {
     type Savepoint = Savepoint;
 
     fn version(&self) -> u64 {
@@ -127,7 +127,9 @@ impl Transact for StoredTransaction<'_> {
             entries.len() < limit
         };
         let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
-        self.transaction.range(self.keyspace, from, to, direction, &mut visit).map_err(broken)?;
+        self.transaction
+            .range_with::<[u8]>(self.keyspace, (from, to), direction, &mut visit)
+            .map_err(broken)?;
         let known = |(key, value): (Option<Key>, Result<Value, Failure>)| {
             Ok((key.ok_or_else(|| broken("a key that was never written"))?, value?))
         };

@@ -172,12 +172,12 @@ impl Past {
     }
 }
 
-fn spaces(snapshot: &Snapshot<'_>) -> Result<Spaces, String> {
+fn spaces(snapshot: &Snapshot) -> Result<Spaces, String> {
     let keyspaces = snapshot.keyspaces().map_err(text)?;
     keyspaces.into_iter().map(|(name, space)| Ok((name, map(snapshot, space)?))).collect()
 }
 
-fn map(snapshot: &Snapshot<'_>, space: Keyspace) -> Result<Map, String> {
+fn map(snapshot: &Snapshot, space: Keyspace) -> Result<Map, String> {
     let list = |direction| {
         let mut list = Vec::new();
         let (from, to) = (Bound::Unbounded, Bound::Unbounded);
@@ -185,7 +185,10 @@ fn map(snapshot: &Snapshot<'_>, space: Keyspace) -> Result<Map, String> {
             list.push((key.to_vec(), value.to_vec()));
             list.len() < 10_000
         };
-        snapshot.range(space, from, to, direction, &mut visit).map(|()| list).map_err(text)
+        snapshot
+            .range_with::<[u8]>(space, (from, to), direction, &mut visit)
+            .map(|()| list)
+            .map_err(text)
     };
     let (up, mut down) = (list(Direction::Forward)?, list(Direction::Backward)?);
     down.reverse();
@@ -277,7 +280,7 @@ impl Runner<'_> {
             let existed = match len {
                 Some(len) => {
                     let value = value(self.serial + index as u64, len);
-                    let put = tx.put(space, &key, &[&value]).map_err(text)?;
+                    let put = tx.put(space, &key, &value).map_err(text)?;
                     expect(put == map.insert(key.clone(), value).is_some(), "put says")?;
                     put
                 }

@@ -5,12 +5,7 @@ use tembo_kv::{Durability, Error, Isolation, Keyspace, Store, Transaction};
 use super::op::{Op, Write, key, value, wins};
 use crate::judge::{expect, text};
 
-fn set(
-    tx: &mut Transaction<'_>,
-    space: Keyspace,
-    writes: &[Write],
-    serial: u64,
-) -> Result<(), String> {
+fn set(tx: &mut Transaction, space: Keyspace, writes: &[Write], serial: u64) -> Result<(), String> {
     for (index, &(n, len)) in writes.iter().enumerate() {
         let value = len.map(|len| value(serial + index as u64, len));
         match &value {
@@ -23,7 +18,7 @@ fn set(
 }
 
 /// By another thread: what it has not flushed itself was made durable before.
-fn commit_elsewhere(tx: Transaction<'_>) -> Result<(), String> {
+fn commit_elsewhere(tx: Transaction) -> Result<(), String> {
     std::thread::scope(|scope| {
         let commit = scope.spawn(|| tx.commit(Durability::Strict).map(drop).map_err(text));
         commit.join().map_err(|_| "a panic")?

@@ -127,7 +127,7 @@ fn perform(store: &Store, keyspace: Keyspace, call: &Call, serial: u64) -> Resul
         Call::Remove(n) => store.remove(keyspace, &key(*n), buffered).map(Answer::Existed),
         Call::Group(writes) => store.exclusive().and_then(|mut tx| {
             for (key, value) in pairs(writes, serial) {
-                tx.put(keyspace, &key, &[&value])?;
+                tx.put(keyspace, &key, &value)?;
             }
             tx.commit(buffered).map(|_| Answer::Done)
         }),

@@ -1,0 +1,276 @@
+//! The state machine of the background.
+//!
+//! ```text
+//!   open, rollback, abort,
+//!   a released old version
+//!            │
+//!            ▼    begin             found             last node, nothing more is dead
+//!    ┌───► Owed ───────► Marking ─────────► Scrubbing ─────────► Done ◄─────────────┐
+//!    │       ▲ ▲            │ failed,          │ more is          │ ▲ │             │
+//!    │       │ └────────────┘ stopped          │ dead       begin │ │ │ begin       │ written
+//!    │       └─────────────────────────────────┘                  ▼ │ ▼             │
+//!    │                                                    Collecting  WritingHint ──┘
+//!    └── something died (a collection is paused, a hint is written to its end) ┘
+//! ```
+//! *Marking* and *WritingHint* go on without the writer's lock; all other steps are taken under it. While the state
+//! is Marking or Scrubbing no space is given back. The [stop](super::Wake::stop) of the thread ends a marking, and
+//! no step follows it.
+
+use super::collect::Collection;
+use super::scrub::Scrubbing;
+
+/// What is due or under way.
+pub(crate) enum Phase {
+    /// A marking is due: space below the pool's sweep limit is unknown, or a count, or there are dead
+    /// intervals to scrub.
+    Owed,
+    /// A marking is under way: nothing is given back until it ends.
+    Marking,
+    /// Nodes with dead stamps are being scrubbed.
+    Scrubbing(Scrubbing),
+    /// A keyspace of which much was removed is being collected.
+    Collecting(Collection),
+    /// The hint of an index is being written for the next open: no marking may begin.
+    WritingHint,
+    /// Nothing is left to do.
+    Done,
+}
+
+impl Phase {
+    /// What is under way, for reports; empty: nothing.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Phase::Owed => "owed",
+            Phase::Marking => "marking",
+            Phase::Scrubbing(_) => "scrubbing",
+            Phase::Collecting(_) => "collecting",
+            Phase::WritingHint => "writing a hint",
+            Phase::Done => "",
+        }
+    }
+}
+
+/// The state, and what decides about the next one.
+pub(crate) struct Machine {
+    phase: Phase,
+    /// A marking has ended since the open.
+    has_marked: bool,
+    /// A writer has once marked the pool itself, for want of space.
+    has_hurried: bool,
+    /// What became void before that lies above the first marking's limit: it takes another.
+    again: bool,
+    /// A collection that waits until the state is Done.
+    paused: Option<Collection>,
+    /// Collections that have come to their end since the open.
+    collections: u64,
+    /// The version at which the writer looks again whether old versions were released.
+    look_at: u64,
+    /// The background knows that a collection is due.
+    is_called: bool,
+}
+
+impl Machine {
+    /// As an open leaves it.
+    pub(crate) fn new() -> Machine {
+        Machine {
+            phase: Phase::Owed,
+            has_marked: false,
+            has_hurried: false,
+            again: false,
+            paused: None,
+            collections: 0,
+            look_at: 0,
+            is_called: false,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// No recovery is due or under way, and no hint is being written.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done | Phase::Collecting(_))
+    }
+
+    /// A marking or scrub is due or under way.
+    pub(crate) fn is_recovering(&self) -> bool {
+        !self.is_done() && !matches!(self.phase, Phase::WritingHint)
+    }
+
+    /// A step is under way without the writer's lock.
+    pub(crate) fn is_unlocked(&self) -> bool {
+        matches!(self.phase, Phase::Marking | Phase::WritingHint)
+    }
+
+    /// No space may be given back: a marking runs, or nodes wait to be scrubbed.
+    pub(crate) fn keeps_space(&self) -> bool {
+        matches!(self.phase, Phase::Marking | Phase::Scrubbing(_))
+    }
+
+    /// A marking is due.
+    pub(crate) fn owe(&mut self) {
+        if self.is_done() {
+            self.leave_collection();
+            self.phase = Phase::Owed;
+        } else {
+            self.again |= !self.has_marked || matches!(self.phase, Phase::WritingHint);
+        }
+    }
+
+    /// A writer marks the pool itself, once; false: one has done so.
+    pub(crate) fn hurry(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_hurried, true)
+    }
+
+    pub(crate) fn has_hurried(&self) -> bool {
+        self.has_hurried
+    }
+
+    pub(crate) fn begin_marking(&mut self) {
+        self.leave_collection();
+        self.phase = Phase::Marking;
+    }
+
+    /// The marking was not finished.
+    pub(crate) fn fail_marking(&mut self) {
+        self.phase = Phase::Owed;
+    }
+
+    pub(crate) fn begin_scrubbing(&mut self, scrubbing: Scrubbing) {
+        self.phase = Phase::Scrubbing(scrubbing);
+        self.has_marked = true;
+    }
+
+    /// What is being scrubbed.
+    pub(crate) fn scrubbing(&mut self) -> Option<&mut Scrubbing> {
+        match &mut self.phase {
+            Phase::Scrubbing(scrubbing) => Some(scrubbing),
+            _ => None,
+        }
+    }
+
+    /// All is scrubbed; another marking is due if something is still dead.
+    pub(crate) fn end_scrubbing(&mut self, is_more_dead: bool) {
+        let again = std::mem::take(&mut self.again);
+        self.phase = if again || is_more_dead { Phase::Owed } else { Phase::Done };
+    }
+
+    pub(crate) fn begin_hint(&mut self) {
+        self.phase = Phase::WritingHint;
+    }
+
+    pub(crate) fn end_hint(&mut self) {
+        let again = std::mem::take(&mut self.again);
+        self.phase = if again { Phase::Owed } else { Phase::Done };
+    }
+
+    /// The collection to go on with, when the state is Done.
+    pub(crate) fn take_collection(&mut self) -> Option<Collection> {
+        self.is_called = false;
+        self.leave_collection();
+        self.paused.take()
+    }
+
+    /// A batch was collected; `None`: the collection has come to its end.
+    pub(crate) fn collected(&mut self, next: Option<Collection>) {
+        self.collections += u64::from(next.is_none());
+        match next {
+            Some(next) if self.is_done() => self.phase = Phase::Collecting(next),
+            next => self.paused = next,
+        }
+    }
+
+    fn leave_collection(&mut self) {
+        if let Phase::Collecting(_) = self.phase
+            && let Phase::Collecting(paused) = std::mem::replace(&mut self.phase, Phase::Done)
+        {
+            self.paused = Some(paused);
+        }
+    }
+
+    /// Collections that have come to their end since the open.
+    pub(crate) fn collections(&self) -> u64 {
+        self.collections
+    }
+
+    /// So much was removed that a collection is due; true: the background does not know yet.
+    pub(crate) fn call(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_called, true)
+    }
+
+    /// Whether the writer looks, at this version, what was released; then again `step` versions later.
+    pub(crate) fn looks(&mut self, version: u64, step: u64) -> bool {
+        let looks = version >= self.look_at;
+        if looks {
+            self.look_at = version + step;
+        }
+        looks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collection(cell: u64) -> Collection {
+        Collection::begin(cell)
+    }
+
+    #[test]
+    fn what_dies_is_marked_whatever_the_state_is() {
+        let mut machine = Machine::new();
+        assert!(machine.is_recovering() && !machine.keeps_space());
+        machine.begin_marking();
+        assert!(machine.keeps_space() && machine.is_unlocked());
+        // Before the first marking has ended what dies takes another.
+        machine.owe();
+        machine.begin_scrubbing(Scrubbing::default());
+        assert!(machine.keeps_space() && machine.scrubbing().is_some());
+        machine.end_scrubbing(false);
+        assert!(matches!(machine.phase(), Phase::Owed));
+        machine.begin_marking();
+        machine.fail_marking();
+        machine.begin_marking();
+        machine.begin_scrubbing(Scrubbing::default());
+        // Later it is seen by what is still dead at the end.
+        machine.owe();
+        machine.end_scrubbing(true);
+        assert!(matches!(machine.phase(), Phase::Owed));
+        machine.begin_marking();
+        machine.begin_scrubbing(Scrubbing::default());
+        machine.end_scrubbing(false);
+        assert!(machine.is_done() && !machine.is_recovering());
+        machine.begin_hint();
+        machine.owe();
+        assert!(machine.is_unlocked() && !machine.is_recovering());
+        machine.end_hint();
+        assert!(matches!(machine.phase(), Phase::Owed));
+    }
+
+    #[test]
+    fn a_collection_goes_on_after_what_is_due_before_it() {
+        let mut machine = Machine::new();
+        machine.begin_marking();
+        machine.begin_scrubbing(Scrubbing::default());
+        machine.end_scrubbing(false);
+        assert!(machine.take_collection().is_none());
+        machine.collected(Some(collection(7)));
+        assert!(matches!(machine.phase(), Phase::Collecting(_)) && machine.is_done());
+        machine.owe();
+        assert!(matches!(machine.phase(), Phase::Owed));
+        machine.begin_marking();
+        machine.begin_scrubbing(Scrubbing::default());
+        machine.end_scrubbing(false);
+        assert!(machine.take_collection().is_some_and(|paused| paused.cell() == 7));
+        // What dies while a batch is collected comes before the next batch.
+        machine.owe();
+        machine.collected(Some(collection(8)));
+        assert!(matches!(machine.phase(), Phase::Owed));
+        assert_eq!(machine.collections(), 0);
+        machine.end_hint();
+        assert!(machine.take_collection().is_some_and(|paused| paused.cell() == 8));
+        machine.collected(None);
+        assert!(machine.is_done() && machine.collections() == 1);
+    }
+}

@@ -1,0 +1,97 @@
+//! Marking: finds what retained versions reach, counts keys, and finds the nodes with dead stamps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tembo_index::{DeadIntervals, Forest, Index, Retained, Surveyor, VersionedIndex};
+use tembo_pool::{Object, Sweep};
+
+use super::scrub::{Scrubbed, Scrubbing};
+use super::wake::Wake;
+use crate::Error;
+
+/// Objects between two times at which a marking lets other threads go first: where there are fewer processors
+/// than threads, a thread that asks meanwhile would wait until this one has had its time.
+const OBJECTS_BETWEEN_YIELDS: u64 = 128;
+
+/// What a marking begins with, taken under the writer's lock.
+pub(crate) struct Marking {
+    pub(crate) retained: Arc<Retained>,
+    pub(crate) dead: Arc<DeadIntervals>,
+    /// Every tree of a retained version, by cell.
+    pub(crate) trees: BTreeMap<u64, Arc<Index>>,
+}
+
+/// What a marking has found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Keys in the visible version, by cell.
+    pub(crate) counts: BTreeMap<u64, u64>,
+    unclean: Vec<(Scrubbed, Object)>,
+}
+
+struct Marker<'m> {
+    marker: &'m mut dyn tembo_pool::Marker,
+    unclean: Vec<Object>,
+    live: u64,
+    reached: u64,
+    wake: &'m Wake,
+    forest: &'m Forest,
+}
+
+impl Surveyor for Marker<'_> {
+    fn reachable(&mut self, object: Object) -> Result<bool, tembo_index::Error> {
+        if self.wake.is_stopped() {
+            return Err(tembo_index::Error::Stopped);
+        }
+        self.reached += 1;
+        if self.reached.is_multiple_of(OBJECTS_BETWEEN_YIELDS) {
+            self.forest.prepare();
+            std::thread::yield_now();
+        }
+        Ok(self.marker.mark(object)?)
+    }
+
+    fn unclean(&mut self, node: Object) {
+        self.unclean.push(node);
+    }
+
+    fn live_entry(&mut self) {
+        self.live += 1;
+    }
+}
+
+impl Marking {
+    /// Marks all that is reachable. Needs no lock.
+    ///
+    /// # Errors
+    /// Damage; `Stopped` when the thread is to end.
+    pub(crate) fn run(
+        &self,
+        marker: &mut dyn tembo_pool::Marker,
+        catalogue: &Index,
+        forest: &Forest,
+        wake: &Wake,
+    ) -> Result<Found, Error> {
+        let mut found = Found::default();
+        let (retained, dead) = (self.retained.clone(), self.dead.clone());
+        let mut marker = Marker { marker, unclean: Vec::new(), live: 0, reached: 0, wake, forest };
+        catalogue.survey(&retained, &dead, &mut marker)?;
+        let unclean = marker.unclean.drain(..).map(|node| (Scrubbed::Catalogue, node));
+        found.unclean.extend(unclean);
+        for (&cell, tree) in &self.trees {
+            marker.live = 0;
+            tree.survey(&retained, &dead, &mut marker)?;
+            found.counts.insert(cell, marker.live);
+            let scrubbed = Scrubbed::Keyspace(tree.clone());
+            let unclean = marker.unclean.drain(..).map(|node| (scrubbed.clone(), node));
+            found.unclean.extend(unclean);
+        }
+        Ok(found)
+    }
+
+    /// What is to be scrubbed after it; `sweep`: unless it is another tenant's.
+    pub(crate) fn scrubbing(&self, found: Found, sweep: Option<Sweep>) -> Scrubbing {
+        Scrubbing::new(found.unclean, self.dead.intervals().to_vec(), sweep)
+    }
+}

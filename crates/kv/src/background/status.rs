@@ -1,0 +1,36 @@
+//! How far the background is, for reports: looked at without the writer's lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// As the writer has left it last.
+#[derive(Default)]
+pub(crate) struct Status {
+    is_recovering: AtomicBool,
+    retired: AtomicU64,
+    collections: AtomicU64,
+}
+
+impl Status {
+    /// By the writer, before it gives its lock back.
+    #[inline]
+    pub(crate) fn note(&self, is_recovering: bool, retired: u64, collections: u64) {
+        self.is_recovering.store(is_recovering, Ordering::Relaxed);
+        self.retired.store(retired, Ordering::Relaxed);
+        self.collections.store(collections, Ordering::Relaxed);
+    }
+
+    /// A marking or scrub is due or under way.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.is_recovering.load(Ordering::Relaxed)
+    }
+
+    /// Objects that wait for the versions that see them.
+    pub(crate) fn retired(&self) -> u64 {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Collections that have come to their end since the open.
+    pub(crate) fn collections(&self) -> u64 {
+        self.collections.load(Ordering::Relaxed)
+    }
+}

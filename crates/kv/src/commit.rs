@@ -1,0 +1,27 @@
+//! Commits of several changes: what is to be committed, whether it may be, and how it becomes one version.
+//!
+//! # A commit goes one way
+//! ```text
+//!  optimistic transaction ─► WriteSet, ReadSet ─► CommitQueue ─► leader
+//!                                                                  │ for each: validation, then changes in place
+//!  exclusive, spilled, new keyspace ─► changes in place            │
+//!                                              │                   │
+//!                                              ▼                   ▼
+//!                                     Uncommitted: entries with stamps, a tally, trees to be put back
+//!                                              │                   │
+//!                                              └──► ledger::publish ◄┘    (fence, word, fence; visible; followers)
+//! ```
+
+mod committer;
+mod queue;
+mod read_set;
+mod uncommitted;
+mod validation;
+mod write_set;
+
+pub(crate) use committer::{commit_job, commit_jobs};
+pub(crate) use queue::{CommitQueue, Job};
+pub(crate) use read_set::ReadSet;
+pub(crate) use uncommitted::{Point, Uncommitted};
+pub(crate) use validation::{Meanwhile, validate_reads, validate_writes};
+pub(crate) use write_set::{WriteSet, is_empty};

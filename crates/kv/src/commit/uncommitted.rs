@@ -1,0 +1,259 @@
+//! Changes that are made in place, under the writer's lock, and commit together.
+
+use std::sync::Arc;
+
+use tembo_index::{DeadIntervals, Op, Place, Retained, VersionedIndex, View, Writer};
+
+use crate::ledger::{Group, Ledger, abort, kill_grouped, next_version};
+use crate::media::{CommitWord, grouped};
+use crate::shared::Shared;
+use crate::tally::{Tally, TallyPoint};
+use crate::trees::{Tree, create_tree};
+use crate::{Error, Keyspace};
+
+/// What has been changed under versions of its own, and is not committed.
+pub(crate) struct Uncommitted {
+    /// What the next change is stamped with, drawn when it comes.
+    version: Option<u64>,
+    /// The last version drawn.
+    last: Option<u64>,
+    /// Whether anything carries a stamp.
+    written: bool,
+    retained: Arc<Retained>,
+    dead: Arc<DeadIntervals>,
+    tally: Tally,
+    /// Objects that the changes unlink, at the end of the writer's list.
+    unlinked: usize,
+    /// What an abort does to the directory, the last first.
+    undo: Vec<Undo>,
+}
+
+/// How a change of the directory is taken back.
+enum Undo {
+    /// The last keyspace is made away with.
+    Created,
+    /// The keyspace gets back its tree.
+    Cleared(Keyspace, Tree),
+}
+
+/// A point to which changes can be taken back.
+#[derive(Clone)]
+pub(crate) struct Point {
+    /// The last version before it, whether of these changes or not.
+    version: u64,
+    /// The last of the changes' own.
+    last: Option<u64>,
+    tally: TallyPoint,
+    unlinked: usize,
+    undo: usize,
+}
+
+impl Group for Uncommitted {
+    fn hand_in(&mut self) -> &mut Tally {
+        (self.version, self.last) = (None, None);
+        &mut self.tally
+    }
+
+    fn changes_trees(&self) -> bool {
+        !self.undo.is_empty()
+    }
+
+    fn cleared(&mut self, version: u64) -> Vec<(u64, u64)> {
+        let lifetime = |undo| match undo {
+            Undo::Cleared(_, tree) => Some((tree.birth(), version)),
+            Undo::Created => None,
+        };
+        self.undo.drain(..).filter_map(lifetime).collect()
+    }
+}
+
+impl Uncommitted {
+    /// None yet, by the writer.
+    pub(crate) fn begin(shared: &Shared) -> Uncommitted {
+        Uncommitted {
+            version: None,
+            last: None,
+            written: false,
+            retained: shared.versions.pins.retained(),
+            dead: shared.forest.dead(),
+            tally: Tally::default(),
+            unlinked: 0,
+            undo: Vec::new(),
+        }
+    }
+
+    /// True while nothing has been changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// The last version of their own, or the last one before them.
+    pub(crate) fn newest(&self, shared: &Shared) -> u64 {
+        self.last.unwrap_or_else(|| shared.versions.clock.last())
+    }
+
+    /// Everything, the changes included.
+    pub(crate) fn view(&self, shared: &Shared) -> View<'_> {
+        View { version: self.newest(shared), dead: &self.dead }
+    }
+
+    /// What they add to a keyspace's count.
+    pub(crate) fn delta(&self, keyspace: Keyspace) -> i64 {
+        self.tally.delta(keyspace)
+    }
+
+    /// The version to be committed; `None`: nothing was changed.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// Applies one change; true if the key was there before.
+    pub(crate) fn apply(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        (keyspace, place): (Keyspace, Place),
+        op: Op<'_>,
+    ) -> Result<bool, Error> {
+        ledger.trees.tree(keyspace, self.newest(shared))?;
+        let version = self.draw(shared, ledger)?;
+        let before = ledger.unlinked.len();
+        let Ledger { trees, unlinked, .. } = ledger;
+        let (dead, retained) = (&*self.dead, &*self.retained);
+        let mut writer = Writer { stamp: grouped(version), dead, retained, retired: unlinked };
+        let applied = trees.tree(keyspace, version)?.index().apply_at(place, op, &mut writer);
+        let more = unlinked.len() - before;
+        self.unlinked += more;
+        // A refusal has changed nothing, but what was unlinked to make room; damage may have.
+        self.written |= !matches!(applied, Err(tembo_index::Error::Pool(_))) || more > 0;
+        let existed = applied?;
+        self.tally.count(keyspace, op, existed, version);
+        Ok(existed)
+    }
+
+    /// Puts an empty tree in the place of the keyspace's.
+    pub(crate) fn clear(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        keyspace: Keyspace,
+    ) -> Result<(), Error> {
+        let tree = ledger.trees.tree(keyspace, self.newest(shared))?;
+        let name = tree.known.name.clone();
+        let tree = self.create_tree(shared, ledger, (&name, keyspace.id))?;
+        let before = ledger.trees.replace(keyspace, tree);
+        self.undo.push(Undo::Cleared(keyspace, before));
+        self.tally.clear(keyspace);
+        Ok(())
+    }
+
+    /// Makes a keyspace.
+    pub(crate) fn create(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        name: &str,
+    ) -> Result<Keyspace, Error> {
+        let id = ledger.trees.next_id();
+        let tree = self.create_tree(shared, ledger, (name, id))?;
+        self.undo.push(Undo::Created);
+        Ok(ledger.trees.push(tree))
+    }
+
+    fn create_tree(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        keyspace: (&str, u32),
+    ) -> Result<Tree, Error> {
+        let stamp = grouped(self.draw(shared, ledger)?);
+        let before = ledger.unlinked.len();
+        let mut writer = Writer {
+            stamp,
+            dead: &self.dead,
+            retained: &self.retained,
+            retired: &mut ledger.unlinked,
+        };
+        let made = create_tree(&shared.forest, &shared.catalogue, keyspace, &mut writer);
+        let more = ledger.unlinked.len() - before;
+        self.unlinked += more;
+        // A refusal has changed nothing, but what was unlinked to make room; damage may have.
+        self.written |= !matches!(made, Err(Error::Full(_))) || more > 0;
+        made
+    }
+
+    /// Names the keys that were removed, for a transaction that is validated after it and before its commit.
+    pub(crate) fn note_removed(&mut self, ledger: &mut Ledger) {
+        for (hash, version) in self.tally.take_removed() {
+            ledger.trees.removals.note(hash, version);
+        }
+    }
+
+    /// Makes all of them void. Of several that are to be committed together, the last is the first to be
+    /// given up.
+    pub(crate) fn abort(&mut self, shared: &Shared, ledger: &mut Ledger) {
+        let Some(last) = self.last.take() else { return };
+        self.undo_after(ledger, 0);
+        self.forget_unlinked(ledger, 0);
+        if self.written {
+            abort(shared, ledger, last);
+        }
+    }
+
+    /// Takes back changes of the directory, but for the first `kept`.
+    fn undo_after(&mut self, ledger: &mut Ledger, kept: usize) {
+        for undo in self.undo.drain(kept..).rev() {
+            match undo {
+                Undo::Created => ledger.trees.pop(),
+                Undo::Cleared(keyspace, tree) => drop(ledger.trees.replace(keyspace, tree)),
+            }
+        }
+    }
+
+    /// Where the changes are; those that follow have a version of their own.
+    pub(crate) fn point(&mut self, shared: &Shared) -> Point {
+        self.version = None;
+        let (version, tally) = (self.newest(shared), self.tally.point());
+        let (unlinked, undo) = (self.unlinked, self.undo.len());
+        Point { version, last: self.last, tally, unlinked, undo }
+    }
+
+    /// Takes back what was changed after a point. On an error nothing has changed.
+    pub(crate) fn take_back(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        point: &Point,
+    ) -> Result<(), Error> {
+        self.version = None;
+        let Some(last) = self.last.filter(|&last| last > point.version) else { return Ok(()) };
+        // Where nothing is kept, all groups since the last commit are void: one interval holds them.
+        let from = match point.last {
+            Some(_) => point.version,
+            None => CommitWord(&shared.root).load()?,
+        };
+        kill_grouped(shared, ledger, from, last)?;
+        self.dead = shared.forest.dead();
+        self.undo_after(ledger, point.undo);
+        self.forget_unlinked(ledger, point.unlinked);
+        self.last = point.last;
+        self.tally.go_back(&point.tally);
+        Ok(())
+    }
+
+    /// What was unlinked is linked again, but for the first `kept`.
+    pub(crate) fn forget_unlinked(&mut self, ledger: &mut Ledger, kept: usize) {
+        let before = ledger.unlinked.len().saturating_sub(self.unlinked);
+        ledger.unlinked.truncate(before + kept);
+        self.unlinked = kept;
+    }
+
+    fn draw(&mut self, shared: &Shared, ledger: &mut Ledger) -> Result<u64, Error> {
+        let version = match self.version {
+            Some(version) => version,
+            None => next_version(shared, ledger)?,
+        };
+        (self.version, self.last) = (Some(version), Some(version));
+        Ok(version)
+    }
+}

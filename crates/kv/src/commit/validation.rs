@@ -1,0 +1,112 @@
+//! Validation: whether others have committed, since a transaction began, what it writes or has read.
+
+use std::sync::Arc;
+
+use tembo_index::{Index, VersionedIndex, View};
+
+use super::read_set::ReadSet;
+use super::write_set::WriteSet;
+use crate::ledger::Ledger;
+use crate::shared::Shared;
+use crate::trees::Directory;
+use crate::{Access, Error, Keyspace};
+
+/// What others may have done: after one version, as far as the other view sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Meanwhile<'d> {
+    /// The transaction's snapshot: pinned.
+    pub(crate) since: u64,
+    pub(crate) now: View<'d>,
+}
+
+/// First committer wins: no other transaction has written these keys meanwhile.
+///
+/// # Errors
+/// [`Error::Conflict`].
+pub(crate) fn validate_writes(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    writes: &WriteSet,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    let Meanwhile { since, now } = meanwhile;
+    if now.version <= since {
+        return Ok(());
+    }
+    let trees = &mut ledger.trees;
+    writes.each_key(|keyspace, key| {
+        let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Write)?;
+        let mut changed = index.changed(key, since, now)?;
+        if changed.is_none() {
+            let horizon = || shared.versions.pins.retained().horizon();
+            let removed = trees.removals.after(since, keyspace, key, horizon);
+            // What is still there as it was, is another key of the same hash.
+            let view = View { version: since, ..now };
+            changed = match removed {
+                Some(_) if index.get(key, view)?.is_some() => None,
+                removed => removed,
+            };
+        }
+        no_conflict(trees, (keyspace, key), changed, Access::Write)
+    })
+}
+
+/// What was read is what would be read now, so the transaction is as if it had been executed now.
+///
+/// # Errors
+/// [`Error::Conflict`].
+pub(crate) fn validate_reads(
+    trees: &Directory,
+    reads: &ReadSet,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    let Meanwhile { since, now } = meanwhile;
+    if now.version <= since {
+        return Ok(());
+    }
+    for (&keyspace, keys) in &reads.keys {
+        for key in keys {
+            let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Read)?;
+            let changed = index.changed(key, since, now)?;
+            no_conflict(trees, (keyspace, key), changed, Access::Read)?;
+        }
+    }
+    for read in &reads.ranges {
+        let index = unchanged_index(trees, (read.keyspace, &[]), meanwhile, Access::Read)?;
+        let mut first = None;
+        index.range_changed(read.range(), since, now, &mut |key| {
+            first = Some(key.to_vec());
+            false
+        })?;
+        if let Some(key) = first {
+            let changed = index.changed(&key, since, now)?.or(Some(now.version));
+            no_conflict(trees, (read.keyspace, &key), changed, Access::Read)?;
+        }
+    }
+    Ok(())
+}
+
+/// The index of a keyspace, unless it is another one since.
+fn unchanged_index(
+    trees: &Directory,
+    (keyspace, key): (Keyspace, &[u8]),
+    meanwhile: Meanwhile<'_>,
+    access: Access,
+) -> Result<Arc<Index>, Error> {
+    let tree = trees.tree(keyspace, meanwhile.now.version)?;
+    let birth = tree.birth();
+    no_conflict(trees, (keyspace, key), (birth > meanwhile.since).then_some(birth), access)?;
+    Ok(tree.index().clone())
+}
+
+fn no_conflict(
+    trees: &Directory,
+    (keyspace, key): (Keyspace, &[u8]),
+    changed: Option<u64>,
+    access: Access,
+) -> Result<(), Error> {
+    let Some(version) = changed else { return Ok(()) };
+    let tree = trees.tree(keyspace, version);
+    let keyspace = tree.map(|tree| tree.known.name.to_string()).unwrap_or_default();
+    Err(Error::Conflict { keyspace, key: key.to_vec(), access, version })
+}

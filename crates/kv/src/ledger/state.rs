@@ -1,0 +1,127 @@
+//! What the writer knows.
+
+use std::sync::{Arc, Weak};
+
+use tembo_index::{DeadInterval, DeadIntervals, Retained, Retired, VERSION_MAX};
+
+use super::retire_list::RetireList;
+use super::unlisted::Unlisted;
+use crate::Error;
+use crate::background::Machine;
+use crate::media::{DeadTable, Limit, Root};
+use crate::shared::Shared;
+use crate::tally::Tally;
+use crate::trees::Directory;
+use crate::version::{WRITE_SLOT_COUNT, Window};
+
+/// Versions that write slots may draw while one of them looks whether there are enough.
+pub(crate) const DRAWN_AT_ONCE: u64 = 16 * WRITE_SLOT_COUNT as u64;
+
+/// The life of a marking by another tenant, and what it retains.
+pub(super) type ForeignMarking = (Weak<()>, Arc<Retained>);
+
+/// State of the writer, under its lock.
+pub(crate) struct Ledger {
+    /// The durable limit of versions.
+    pub(super) limit: u64,
+    /// What is dead: the same as in the forest.
+    pub(crate) dead: Arc<DeadIntervals>,
+    /// What was aborted since the last commit.
+    pub(super) pending_dead: Option<DeadInterval>,
+    /// The keyspaces.
+    pub(crate) trees: Directory,
+    /// Unlinked by what was committed.
+    pub(crate) retired: RetireList,
+    /// Unlinked by changes that are not committed.
+    pub(crate) unlinked: Vec<Retired>,
+    /// What was retained some time ago, for single changes; and how many may still use it.
+    pub(crate) retained: Retained,
+    pub(crate) retained_uses: u32,
+    /// For what a single change adds up to.
+    pub(crate) tally: Tally,
+    pub(crate) machine: Machine,
+    pub(crate) window: Window,
+    pub(super) unlisted: Unlisted,
+    /// Another tenant's sweep marks the store.
+    pub(super) foreign: Option<ForeignMarking>,
+    /// Something failed half-way: no more writes.
+    pub(crate) is_broken: bool,
+}
+
+impl Ledger {
+    /// Of a store that was opened with these keyspaces and, in earlier lives, named versions.
+    pub(crate) fn new(
+        limit: u64,
+        (dead, pending_dead): (Arc<DeadIntervals>, Option<DeadInterval>),
+        trees: Directory,
+        named: Vec<u64>,
+        window: Window,
+    ) -> Ledger {
+        Ledger {
+            limit,
+            dead,
+            pending_dead,
+            trees,
+            retired: RetireList::default(),
+            unlinked: Vec::new(),
+            retained: Retained::default(),
+            retained_uses: 0,
+            tally: Tally::default(),
+            machine: Machine::new(),
+            window,
+            unlisted: Unlisted::new(named),
+            foreign: None,
+            is_broken: false,
+        }
+    }
+
+    /// # Errors
+    /// The store takes no more writes until it is opened again.
+    pub(crate) fn sound(&self) -> Result<(), Error> {
+        if self.is_broken {
+            return Err(Error::Damaged { what: "what an earlier operation left half done" });
+        }
+        Ok(())
+    }
+
+    /// The durable limit of versions.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What the table says that is dead, and what is pending.
+    pub(super) fn intervals(&self, root: &Root) -> Result<DeadIntervals, Error> {
+        let mut dead = DeadTable(root).intervals()?;
+        dead.extend(self.pending_dead);
+        Ok(DeadIntervals::new(dead))
+    }
+}
+
+/// The next version, below the durable limit.
+pub(crate) fn next_version(shared: &Shared, ledger: &mut Ledger) -> Result<u64, Error> {
+    allow_next(shared, ledger)?;
+    Ok(shared.versions.clock.draw())
+}
+
+/// Sees to it that what the clock draws next lies below the durable limit.
+#[inline]
+pub(crate) fn allow_next(shared: &Shared, ledger: &mut Ledger) -> Result<(), Error> {
+    let version = shared.versions.clock.last() + 1;
+    // With what write slots may draw before they look again.
+    if version + DRAWN_AT_ONCE <= ledger.limit {
+        return Ok(());
+    }
+    raise_limit(shared, ledger, version)
+}
+
+#[cold]
+fn raise_limit(shared: &Shared, ledger: &mut Ledger, version: u64) -> Result<(), Error> {
+    if version >= VERSION_MAX {
+        return Err(Error::Damaged { what: "a version that is left" });
+    }
+    let _section = shared.region().reserve(2)?;
+    ledger.limit = Limit(&shared.root).raise(version)?;
+    // After so many versions there may be something to collect, or a hint to write.
+    shared.wake.want();
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The background thread, and the steps that it or [`Store::maintain`](crate::Store::maintain) takes.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tembo_index::VersionedIndex;
+use tembo_pool::Error as PoolError;
+
+use crate::background::{Phase, Wake};
+use crate::ledger::{
+    begin_marking, collect_batch, end_foreign, end_hint, end_marking, mark_all, reclaim,
+    scrub_batch,
+};
+use crate::shared::Shared;
+use crate::trees::Tree;
+use crate::write::{Engine, PAUSE};
+use crate::{Error, Progress};
+
+/// The thread that does the background work; stopped and joined when dropped.
+pub(crate) struct Background {
+    wake: Arc<Wake>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts it, if the system has a thread left.
+    pub(crate) fn start(engine: &Arc<Engine>) -> Background {
+        let (engine, wake) = (engine.clone(), engine.shared.wake.clone());
+        wake.want();
+        let call = wake.clone();
+        engine.shared.forest.call_to_prepare(move || call.want());
+        let work = move || {
+            let wake = &engine.shared.wake;
+            while wake.wait() {
+                // After an error it is tried again at the next wake.
+                while !wake.is_stopped() && matches!(step(&engine), Ok(Progress::More)) {
+                    // A thread that waits for the writer's lock gets it between two steps.
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        };
+        let handle = std::thread::Builder::new().name("tembo-background".into()).spawn(work).ok();
+        Background { wake, handle }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.wake.stop();
+        if let Some(handle) = self.handle.take() {
+            // A panic of the thread has been reported by the thread.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// One step: a marking, a batch of nodes scrubbed or of leaves collected, or a hint written for the next open.
+/// Before it, memory for what is written next.
+///
+/// # Errors
+/// [`Error::WouldDeadlock`]; damage; those of the pool.
+pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
+    let shared = &engine.shared;
+    shared.forest.prepare();
+    let mut writing = engine.lock()?;
+    let (_, ledger) = writing.parts();
+    reclaim(shared, ledger);
+    match ledger.machine.phase() {
+        Phase::Marking | Phase::WritingHint => {
+            end_foreign(shared, ledger);
+            let is_owed = matches!(ledger.machine.phase(), Phase::Owed);
+            Ok(if is_owed { Progress::More } else { Progress::Idle })
+        }
+        Phase::Scrubbing(_) => scrub_batch(shared, ledger).map(|()| Progress::More),
+        Phase::Owed => {
+            let (mut sweep, marking) = match begin_marking(shared, ledger) {
+                // Another tenant of the pool is at it: later.
+                Err(Error::Pool(PoolError::SweepRunning | PoolError::TenantBusy { .. })) => {
+                    return Ok(Progress::More);
+                }
+                begun => begun?,
+            };
+            drop(writing);
+            // Pins that are dropped meanwhile are still marked: nothing is given back until the end.
+            let found = mark_all(shared, &mut sweep, &marking);
+            end_marking(shared, &mut *engine.lock()?, (&marking, Some(sweep)), found)?;
+            Ok(Progress::More)
+        }
+        Phase::Done | Phase::Collecting(_) => match collect_batch(shared, ledger)? {
+            Progress::More => Ok(Progress::More),
+            Progress::Idle => {
+                let wanting = ledger.trees.iter().find(|tree| tree.wants_hint()).map(Tree::index);
+                let Some(index) = wanting.cloned() else { return Ok(Progress::Idle) };
+                // What is being written down is not reachable yet: no marking may begin.
+                ledger.machine.begin_hint();
+                drop(writing);
+                write_hint(engine, shared, &*index)
+            }
+        },
+    }
+}
+
+/// Writes down, while the writer goes on, what makes the next open quick.
+fn write_hint(
+    engine: &Engine,
+    shared: &Shared,
+    index: &dyn VersionedIndex,
+) -> Result<Progress, Error> {
+    let mut retired = Vec::new();
+    let written = index.prepare_open(shared.versions.clock.last(), &mut retired);
+    end_hint(&mut *engine.lock()?, &mut retired);
+    match written.map_err(Error::from) {
+        Ok(()) => Ok(Progress::More),
+        // The next open does without.
+        Err(Error::Full(_)) => Ok(Progress::Idle),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,71 @@
+//! The table of dead intervals: versions that never happened.
+
+use tembo_index::DeadInterval;
+
+use super::format::{DEAD_COUNT, DeadSlot, KIND_ALL};
+use super::root::Root;
+use crate::Error;
+
+/// Slots of the table that only an open takes.
+const KEPT_FOR_OPENING: usize = DEAD_COUNT / 2;
+
+/// The dead intervals of a store.
+pub(crate) struct DeadTable<'r>(pub(crate) &'r Root);
+
+impl DeadTable<'_> {
+    pub(crate) fn intervals(&self) -> Result<Vec<DeadInterval>, Error> {
+        let slots = &self.0.media()?.dead;
+        Ok(slots.iter().filter_map(interval).collect())
+    }
+
+    /// Notes a dead interval. Durable when it returns; false if the table is full.
+    pub(crate) fn note(&self, dead: DeadInterval) -> Result<bool, Error> {
+        let (region, media) = (self.0.region(), self.0.media()?);
+        let slots = &media.dead;
+        // An open, whose intervals reach up to the limit, cannot make room: some is kept for it.
+        let kept = if dead.to == media.version_limit.load() { 0 } else { KEPT_FOR_OPENING };
+        let same = slots.iter().find(|slot| {
+            interval(slot).is_some_and(|old| old.from == dead.from && old.lane == dead.lane)
+        });
+        let slot = match same {
+            Some(slot) if slot.to.load() >= dead.to => return Ok(true),
+            Some(slot) => slot,
+            None => match slots.iter().filter(|slot| slot.kind.load() == 0).nth(kept) {
+                Some(slot) => slot,
+                None => return Ok(false),
+            },
+        };
+        region.store(&slot.from, dead.from);
+        region.store(&slot.to, dead.to);
+        // ORDER: after from and to: same line, store order.
+        region.commit("kv.dead.note", &slot.kind, dead.lane.map_or(KIND_ALL, |l| u64::from(l) + 1));
+        // ORDER: dead before a later commit of the lane could make it look committed.
+        region.flush("kv.dead.note.flush", region.offset_of(&slot.from), 32);
+        // ORDER: as above.
+        region.fence("kv.dead.note.fence");
+        Ok(true)
+    }
+
+    /// Forgets intervals whose stamps have been scrubbed, with the scrub fenced. Durable sooner or
+    /// later: an open scrubs again what it finds noted.
+    pub(crate) fn forget(&self, scrubbed: &[DeadInterval]) -> Result<(), Error> {
+        for slot in &self.0.media()?.dead {
+            if interval(slot).is_some_and(|dead| scrubbed.contains(&dead)) {
+                // ORDER: after the scrub, which was fenced: nothing carries their stamps any more. Not
+                // flushed: what is still noted after a crash is harmless, and the next use of the slot
+                // stores to the same line.
+                self.0.region().commit("kv.dead.forget", &slot.kind, 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn interval(slot: &DeadSlot) -> Option<DeadInterval> {
+    let lane = match slot.kind.load() {
+        0 => return None,
+        KIND_ALL => None,
+        kind => Some((kind - 1) as u8),
+    };
+    Some(DeadInterval { from: slot.from.load(), to: slot.to.load(), lane })
+}

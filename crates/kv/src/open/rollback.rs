@@ -1,0 +1,71 @@
+//! Rollback: one dead interval, and what the writer knew of it is forgotten.
+
+use tembo_index::{DeadInterval, View};
+
+use crate::Error;
+use crate::ledger::{Ledger, kill, next_version};
+use crate::shared::Shared;
+use crate::version::PinKind;
+use crate::write::Engine;
+
+/// Takes back everything after `version`; synced when it returns.
+///
+/// # Errors
+/// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`]: nothing has changed.
+pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<(), Error> {
+    let (mut writing, versions) = (engine.lock()?, &engine.shared.versions);
+    // A marking counts and marks what the rollback would change; a hint is of a tree that it
+    // replaces.
+    while writing.machine.is_unlocked() {
+        drop(writing);
+        std::thread::yield_now();
+        writing = engine.lock()?;
+    }
+    let (shared, ledger) = writing.parts();
+    ledger.sound()?;
+    // No snapshot begins between the test and the end of the rollback, and no version is named.
+    let _gate = versions.begin_rollback();
+    let _closed = versions.pins.close_slots();
+    let named = shared.names.all().into_iter();
+    let named_after: Vec<(String, u64)> = named.filter(|&(_, named)| named > version).collect();
+    if !versions.pins.pin_retained(version, PinKind::Marking) {
+        return Err(Error::NotRetained { version });
+    }
+    let names_at = |pin| named_after.iter().filter(|&&(_, named)| named == pin).count();
+    let in_use = versions.pins.above(version).into_iter().find(|&(pin, n)| n > names_at(pin));
+    let rolled_back = match in_use {
+        Some((version, _)) => Err(Error::VersionInUse { version }),
+        None => roll(shared, ledger, version, &named_after),
+    };
+    versions.pins.unpin(version, PinKind::Marking);
+    rolled_back
+}
+
+fn roll(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    version: u64,
+    named_after: &[(String, u64)],
+) -> Result<(), Error> {
+    let pins = &shared.versions.pins;
+    // The version that is visible from here on is not void itself, so that a name it is given
+    // can be told from those of void versions, which the next open forgets after a crash here.
+    let visible = next_version(shared, ledger)?;
+    kill(shared, ledger, DeadInterval { from: version, to: visible - 1, lane: None })?;
+    pins.with_past(|past, _| past.rolled_back(version, visible - 1));
+    // From here on there is no way back: an error leaves the store to the next open.
+    ledger.is_broken = true;
+    pins.publish(visible);
+    ledger.retired.forget_after(version);
+    for (name, _) in named_after {
+        shared.names.forget(&shared.root, pins, name)?;
+    }
+    let dead = shared.forest.dead();
+    let view = View { version: visible, dead: &dead };
+    ledger.trees.roll_back(&shared.forest, &shared.catalogue, view)?;
+    shared.published.store(ledger.trees.known(), visible);
+    pins.forget_trees();
+    shared.region().sync()?;
+    ledger.is_broken = false;
+    Ok(())
+}

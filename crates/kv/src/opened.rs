@@ -1,0 +1,101 @@
+//! An open store, as its handles hold it.
+//!
+//! ```text
+//!  Store, Snapshot, Transaction, Exclusive, Changes, iterators ──► Opened ──► Engine
+//!                                                                     └─────► the background thread ──► Engine
+//! ```
+//! The store is open as long as any handle is. The last one that is dropped stops the background.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::commit::CommitQueue;
+use crate::maintain::Background;
+use crate::version::PinKind;
+use crate::write::Engine;
+
+/// What every handle has a share of.
+struct Opened {
+    engine: Arc<Engine>,
+    queue: CommitQueue,
+    background: Option<Background>,
+    transaction_memory: usize,
+}
+
+/// A share of an open store.
+#[derive(Clone)]
+pub(crate) struct Handle(Arc<Opened>);
+
+impl Deref for Handle {
+    type Target = Engine;
+
+    #[inline]
+    fn deref(&self) -> &Engine {
+        &self.0.engine
+    }
+}
+
+impl Handle {
+    /// The first share; `background`: whether background work gets a thread of its own.
+    pub(crate) fn new(engine: Arc<Engine>, background: bool, transaction_memory: usize) -> Handle {
+        let background = background.then(|| Background::start(&engine));
+        let queue = CommitQueue::default();
+        Handle(Arc::new(Opened { engine, queue, background, transaction_memory }))
+    }
+
+    /// Transactions that wait to be committed.
+    pub(crate) fn queue(&self) -> &CommitQueue {
+        &self.0.queue
+    }
+
+    /// Bytes that a transaction keeps in memory.
+    pub(crate) fn transaction_memory(&self) -> usize {
+        self.0.transaction_memory
+    }
+
+    /// Whether background work has a thread of its own.
+    pub(crate) fn has_background(&self) -> bool {
+        self.0.background.is_some()
+    }
+
+    /// Whether both are shares of one store.
+    pub(crate) fn is_same(&self, other: &Handle) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A clean stop, if this is the last share.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] and those of a sync: then the share is given back. Those of the pool.
+    pub(crate) fn close(self) -> Result<(), (Option<Handle>, Error)> {
+        if let Err(error) = self.shared.versions.sync(self.shared.region()) {
+            return Err((Some(self), error));
+        }
+        let opened = Arc::try_unwrap(self.0).map_err(|opened| {
+            let handle = Handle(opened);
+            let in_use = handle.in_use();
+            (Some(handle), in_use)
+        })?;
+        let Opened { engine, background, .. } = opened;
+        // The thread has the other share of the engine.
+        drop(background);
+        let forest = Arc::into_inner(engine).map(Engine::into_forest).and_then(Arc::into_inner);
+        match forest.and_then(|forest| Arc::into_inner(forest.into_pool())) {
+            Some(pool) => pool.close().map_err(|error| (None, error.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// What is open beside this share.
+    fn in_use(&self) -> Error {
+        let pins = &self.shared.versions.pins;
+        let (snapshots, transactions) =
+            (pins.count(PinKind::Snapshot), pins.count(PinKind::Transaction));
+        let followers = pins.with_past(|past, _| past.followers().values().sum());
+        let exclusive = self.is_owned();
+        let others = snapshots + transactions + followers + usize::from(exclusive) + 1;
+        let stores = Arc::strong_count(&self.0).saturating_sub(others);
+        Error::InUse { stores, snapshots, transactions, followers, exclusive }
+    }
+}

@@ -1,0 +1,60 @@
+//! The places of keys that an exclusive writer has prefetched.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tembo_index::Place;
+
+use crate::Keyspace;
+
+/// Keys that will soon be used, in the order in which they will be, and where they are.
+#[derive(Default)]
+pub(crate) struct Prefetched {
+    keyspace: Option<Keyspace>,
+    /// All keys, one after another.
+    bytes: Vec<u8>,
+    /// Where each key ends in `bytes`.
+    ends: Vec<usize>,
+    places: Vec<Place>,
+    /// The key used last: what comes before it was used.
+    used: AtomicUsize,
+}
+
+impl Prefetched {
+    /// Begins anew, with places to be filled in.
+    pub(crate) fn begin(&mut self, keyspace: Keyspace, keys: &[&[u8]]) -> &mut Vec<Place> {
+        self.forget();
+        self.keyspace = Some(keyspace);
+        for key in keys {
+            self.bytes.extend_from_slice(key);
+            self.ends.push(self.bytes.len());
+        }
+        &mut self.places
+    }
+
+    /// No key is known any more.
+    pub(crate) fn forget(&mut self) {
+        self.keyspace = None;
+        self.bytes.clear();
+        self.ends.clear();
+        self.places.clear();
+        self.used = AtomicUsize::new(0);
+    }
+
+    /// Where the key is, if it is known.
+    #[inline]
+    pub(crate) fn place(&self, keyspace: Keyspace, key: &[u8]) -> Place {
+        if self.keyspace != Some(keyspace) {
+            return Place::default();
+        }
+        let used = self.used.load(Ordering::Relaxed);
+        let mut start = used.checked_sub(1).map_or(0, |before| self.ends[before]);
+        for (index, (&end, &place)) in self.ends.iter().zip(&self.places).enumerate().skip(used) {
+            if &self.bytes[start..end] == key {
+                self.used.store(index, Ordering::Relaxed);
+                return place;
+            }
+            start = end;
+        }
+        Place::default()
+    }
+}

@@ -1,0 +1,10 @@
+//! What background work has left.
+
+/// What a step of background work left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing.
+    Idle,
+    /// Something.
+    More,
+}

@@ -1,0 +1,79 @@
+//! How a store is, as an operator asks: answered without the writer's lock.
+
+use tembo_index::IndexKind;
+use tembo_pmem::{Domain, SyncPolicy};
+
+use crate::Horizon;
+use crate::horizon::horizon;
+use crate::shared::Shared;
+
+/// How a store is.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The index of every keyspace.
+    pub index: IndexKind,
+    /// The persistence domain.
+    pub domain: String,
+    /// The sync policy of the `logged` domain.
+    pub sync_policy: String,
+    /// Every version up to it is fenced.
+    pub visible: u64,
+    /// Every version up to it is synced.
+    pub durable: u64,
+    /// How long opening took below the store, in µs.
+    pub recovery_us: u64,
+    /// A marking or scrub after opening (or after a rollback) is still under way.
+    pub recovering: bool,
+    /// Private copies of the pool's pages, in bytes (`logged` domain).
+    pub private_bytes: u64,
+    /// Size of the pool, in bytes.
+    pub pool_bytes: u64,
+    /// Bytes of it in objects.
+    pub used_bytes: u64,
+    /// `fdatasync`s of log and pool so far.
+    pub fdatasyncs: u64,
+    /// Objects that wait for the versions that see them.
+    pub retired: u64,
+    /// What holds versions that are not visible any more.
+    pub horizon: Horizon,
+    /// Collections of a keyspace of which much was removed that have come to their end since the open.
+    pub collections: u64,
+}
+
+/// See [`Store::report`](crate::Store::report).
+pub(crate) fn report(shared: &Shared) -> Report {
+    let (region, usage, status) = (shared.region().report(), shared.pool().usage(), &shared.status);
+    Report {
+        index: shared.kind(),
+        domain: domain_name(region.domain).into(),
+        sync_policy: policy_name(region.sync).into(),
+        visible: shared.versions.pins.visible(),
+        durable: shared.versions.durable(),
+        recovery_us: region.recovery.as_micros() as u64,
+        recovering: status.is_recovering(),
+        private_bytes: region.private_bytes,
+        pool_bytes: usage.size,
+        used_bytes: usage.allocated_bytes,
+        fdatasyncs: region.log_syncs + region.pool_syncs,
+        retired: status.retired(),
+        horizon: horizon(shared),
+        collections: status.collections(),
+    }
+}
+
+fn domain_name(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Flush => "flush",
+        Domain::Eadr => "eadr",
+        Domain::Logged => "logged",
+        Domain::Volatile => "volatile",
+    }
+}
+
+fn policy_name(policy: SyncPolicy) -> &'static str {
+    match policy {
+        SyncPolicy::Always => "always",
+        SyncPolicy::Interval(_) => "interval",
+        SyncPolicy::Os => "os",
+    }
+}

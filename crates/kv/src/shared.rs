@@ -1,0 +1,91 @@
+//! What all threads of a store share and change without the writer's lock.
+
+use std::sync::Arc;
+
+use tembo_index::{Forest, Index, IndexKind};
+use tembo_pmem::Region;
+use tembo_pool::{Pool, TenantEntry};
+
+use crate::background::{Status, Wake};
+use crate::media::{KeyspaceEntry, Root};
+use crate::trees::{Catalogue, Published, open_tree};
+use crate::version::{Names, Reading, Versions};
+use crate::{Durability, Error};
+
+/// Versions between two looks at what has been given up.
+pub(crate) const LOOK_STEP: u64 = 1000;
+
+/// The parts of a store that have locks of their own, or none.
+pub(crate) struct Shared {
+    /// The store's place in its pool.
+    pub(crate) tenant: TenantEntry,
+    pub(crate) forest: Arc<Forest>,
+    pub(crate) root: Root,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) versions: Versions,
+    pub(crate) published: Published,
+    pub(crate) names: Names,
+    pub(crate) wake: Arc<Wake>,
+    pub(crate) status: Status,
+}
+
+impl Shared {
+    pub(crate) fn region(&self) -> &Region {
+        self.forest.pool().region()
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        self.forest.pool()
+    }
+
+    pub(crate) fn kind(&self) -> IndexKind {
+        self.catalogue.tree().kind()
+    }
+
+    /// Makes what is visible as durable as was asked for.
+    #[inline]
+    pub(crate) fn make_durable(&self, asked: Durability) -> Result<(), Error> {
+        self.versions.make_durable(self.region(), asked)
+    }
+
+    /// As `make_durable`, of a visible version: what was synced since need not be synced again.
+    pub(crate) fn make_version_durable(
+        &self,
+        asked: Durability,
+        version: u64,
+    ) -> Result<(), Error> {
+        self.versions.make_version_durable(self.region(), asked, version)
+    }
+
+    /// A handle has given up a version: if it was an old one, the background looks what that gives back.
+    pub(crate) fn let_go(&self, version: u64) {
+        if version + LOOK_STEP < self.versions.pins.visible() {
+            self.wake.want();
+        }
+    }
+
+    /// Pins the visible version for one read, with the trees of it; `None`: that takes a snapshot.
+    #[inline(always)]
+    pub(crate) fn begin_reading(&self) -> Option<Reading<'_>> {
+        let mut reading = self.versions.pins.read_visible()?;
+        if self.forest.has_dead() {
+            return None;
+        }
+        if !self.published.is_current(&reading.known) {
+            self.published.renew(&mut reading.known);
+        }
+        // Trees of a version that is not visible yet may be others.
+        (reading.known.since <= reading.version).then_some(reading)
+    }
+
+    /// The index of a tree. What an index knows of its tree beside media all readers of the tree share, as
+    /// long as it is some keyspace's.
+    pub(crate) fn index_of(&self, entry: &KeyspaceEntry) -> Result<Arc<Index>, Error> {
+        let current = self.published.load();
+        let known = current.trees.iter().find(|known| known.cell == entry.cell.get());
+        match known {
+            Some(known) => Ok(known.index.clone()),
+            None => Ok(Arc::new(open_tree(&self.forest, entry)?)),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The trees of the keyspaces: as the catalogue names them, as the writer lists them, as readers find them.
+
+mod catalogue;
+mod directory;
+mod lifetime;
+mod published;
+mod tree;
+
+pub(crate) use catalogue::{Catalogue, open_tree};
+pub(crate) use directory::{Directory, create_tree};
+pub(crate) use lifetime::{TreeLifetime, lifetimes, retained_trees};
+pub(crate) use published::{Current, Published};
+pub(crate) use tree::Tree;

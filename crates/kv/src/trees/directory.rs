@@ -1,0 +1,185 @@
+//! The writer's list of keyspaces: finds a keyspace's tree, and adds up what was changed in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tembo_index::{Forest, Index, Retained, View, Writer};
+
+use super::catalogue::{Catalogue, open_tree};
+use super::tree::{Known, Tree, find};
+use crate::media::KeyspaceEntry;
+use crate::tally::{Removals, Tally};
+use crate::{Error, Keyspace};
+
+/// The keyspaces, by number.
+pub(crate) struct Directory {
+    list: Vec<Tree>,
+    /// Counts the incarnations of keyspace numbers.
+    incarnations: u32,
+    /// Keys that were removed lately.
+    pub(crate) removals: Removals,
+}
+
+impl Directory {
+    /// The keyspaces of a view.
+    pub(crate) fn open(
+        forest: &Arc<Forest>,
+        catalogue: &Catalogue,
+        view: View<'_>,
+    ) -> Result<Directory, Error> {
+        let list = open_list(forest, catalogue, view)?;
+        Ok(Directory { list, incarnations: 1, removals: Removals::default() })
+    }
+
+    /// The tree of a keyspace; `version`: what an error says that was read.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`].
+    #[inline]
+    pub(crate) fn tree(&self, keyspace: Keyspace, version: u64) -> Result<&Tree, Error> {
+        find(&self.list, keyspace).ok_or(Error::NoSuchKeyspace { version })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Tree> {
+        self.list.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
+        self.list.iter_mut()
+    }
+
+    /// The tree with that root cell.
+    pub(crate) fn by_cell(&self, cell: u64) -> Option<&Tree> {
+        self.list.iter().find(|tree| tree.known.cell == cell)
+    }
+
+    /// The keyspace of that name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<Keyspace> {
+        let id = self.list.iter().position(|tree| &*tree.known.name == name)?;
+        Some(Keyspace { id: id as u32, incarnation: self.list[id].known.incarnation })
+    }
+
+    /// What readers are to know.
+    pub(crate) fn known(&self) -> Arc<[Known]> {
+        self.list.iter().map(|tree| tree.known.clone()).collect()
+    }
+
+    /// The number of a keyspace that is made next.
+    pub(crate) fn next_id(&self) -> u32 {
+        self.list.len() as u32
+    }
+
+    /// Adds a keyspace under the next number.
+    pub(crate) fn push(&mut self, mut tree: Tree) -> Keyspace {
+        let (id, incarnation) = (self.next_id(), self.incarnations);
+        tree.known.incarnation = incarnation;
+        self.list.push(tree);
+        Keyspace { id, incarnation }
+    }
+
+    /// Takes back what was pushed last.
+    pub(crate) fn pop(&mut self) {
+        self.list.pop();
+    }
+
+    /// Gives a keyspace another tree, and returns the one that it had.
+    pub(crate) fn replace(&mut self, keyspace: Keyspace, mut tree: Tree) -> Tree {
+        tree.known.incarnation = keyspace.incarnation;
+        std::mem::replace(&mut self.list[keyspace.id as usize], tree)
+    }
+
+    /// Adds up committed changes, which are taken out of the tally. True if so much was removed that a
+    /// collection is due.
+    #[inline]
+    pub(crate) fn add(&mut self, tally: &mut Tally, node_size: u64) -> bool {
+        for (hash, version) in tally.take_removed() {
+            self.removals.note(hash, version);
+        }
+        let mut is_due = false;
+        for sum in tally.take_sums() {
+            let tree = &mut self.list[sum.id as usize];
+            tree.add(sum.delta, sum.removed);
+            is_due |= sum.removed > 0 && tree.is_due(node_size);
+        }
+        is_due
+    }
+
+    /// Takes over the keyspaces of a view that was gone back to.
+    pub(crate) fn roll_back(
+        &mut self,
+        forest: &Arc<Forest>,
+        catalogue: &Catalogue,
+        view: View<'_>,
+    ) -> Result<(), Error> {
+        let mut list = open_list(forest, catalogue, view)?;
+        for (id, tree) in list.iter_mut().enumerate() {
+            // What an index knows of its tree beside media, all readers of the tree must share.
+            if let Some(before) = self.by_cell(tree.known.cell) {
+                tree.known.index = before.known.index.clone();
+            }
+            let before = self.list.get(id).filter(|before| before.known.name == tree.known.name);
+            tree.known.incarnation =
+                before.map_or(self.incarnations, |before| before.known.incarnation);
+        }
+        self.incarnations += 1;
+        self.list = list;
+        Ok(())
+    }
+
+    /// The trees by root cell.
+    pub(crate) fn by_cells(&self) -> BTreeMap<u64, Arc<Index>> {
+        self.list.iter().map(|tree| (tree.known.cell, tree.known.index.clone())).collect()
+    }
+
+    /// Whether some tree's old entries are worth a collection.
+    pub(crate) fn is_released(&mut self, node_size: u64, retained: &Retained) -> bool {
+        self.list.iter_mut().any(|tree| tree.is_released(node_size, retained))
+    }
+
+    /// Begins the collection of the first tree in which one is due; its cell.
+    pub(crate) fn begin_collection(&mut self, node_size: u64, retained: &Retained) -> Option<u64> {
+        let is_due =
+            |tree: &mut Tree| tree.is_due(node_size) || tree.is_released(node_size, retained);
+        let tree =
+            self.list.iter_mut().find_map(|tree| if is_due(tree) { Some(tree) } else { None })?;
+        tree.begin_collection();
+        Some(tree.known.cell)
+    }
+}
+
+fn open_list(
+    forest: &Arc<Forest>,
+    catalogue: &Catalogue,
+    view: View<'_>,
+) -> Result<Vec<Tree>, Error> {
+    let mut entries = catalogue.keyspaces(view)?;
+    entries.sort_by_key(|(_, entry)| entry.id.get());
+    let sound = entries.iter().enumerate().all(|(id, (_, entry))| entry.id.get() == id as u64);
+    if !sound {
+        return Err(Error::Damaged { what: "keyspaces numbered in a row" });
+    }
+    let open = |(name, entry): (String, KeyspaceEntry)| {
+        Ok(Tree::new(&name, Arc::new(open_tree(forest, &entry)?), entry, None))
+    };
+    entries.into_iter().map(open).collect()
+}
+
+/// Makes an empty tree for a keyspace and names it in the catalogue.
+pub(crate) fn create_tree(
+    forest: &Arc<Forest>,
+    catalogue: &Catalogue,
+    (name, id): (&str, u32),
+    writer: &mut Writer<'_>,
+) -> Result<Tree, Error> {
+    let _section = forest.pool().reserve(4096, 64)?;
+    // Every tree of a store is of the kind that the first one was made of.
+    let kind = catalogue.tree().kind();
+    let (index, cell) = Index::create(forest.clone(), kind, writer)?;
+    let birth = writer.stamp.version();
+    let entry = Catalogue::entry(id, cell, birth, kind);
+    if let Err(error) = catalogue.put_keyspace(name, entry, writer) {
+        index.discard()?;
+        return Err(error);
+    }
+    Ok(Tree::new(name, Arc::new(index), entry, Some(0)))
+}

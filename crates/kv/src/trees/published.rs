@@ -1,0 +1,84 @@
+//! The trees as readers find them, without the writer's lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tembo_index::VersionedIndex;
+
+use super::tree::{Known, find};
+use crate::{Error, Keyspace};
+
+/// Trees by keyspace, and the version since which they are these.
+#[derive(Clone, Default)]
+pub(crate) struct Current {
+    /// Counts what was published; 0: nothing was.
+    edition: u64,
+    pub(crate) since: u64,
+    pub(crate) trees: Arc<[Known]>,
+}
+
+/// The trees of the visible version, for its readers.
+pub(crate) struct Published {
+    current: RwLock<Current>,
+    /// `edition` of `current`.
+    edition: AtomicU64,
+}
+
+impl Current {
+    /// The tree of a keyspace.
+    #[inline]
+    pub(crate) fn find(&self, keyspace: Keyspace) -> Option<&Known> {
+        find(&self.trees, keyspace)
+    }
+
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`], which says that `version` was read.
+    #[inline]
+    pub(crate) fn tree(&self, keyspace: Keyspace, version: u64) -> Result<&Known, Error> {
+        self.find(keyspace).ok_or(Error::NoSuchKeyspace { version })
+    }
+
+    /// Whether some tree wants its hint to be written.
+    pub(crate) fn wants_hint(&self) -> bool {
+        self.trees.iter().any(|known| known.index.wants_to_prepare())
+    }
+
+    /// Whether nothing was ever taken over.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.edition == 0
+    }
+}
+
+impl Published {
+    /// These trees, since a version.
+    pub(crate) fn new(trees: Arc<[Known]>, since: u64) -> Published {
+        let current = RwLock::new(Current { edition: 1, since, trees });
+        Published { current, edition: AtomicU64::new(1) }
+    }
+
+    /// The trees now.
+    pub(crate) fn load(&self) -> Current {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether these are the trees now.
+    #[inline]
+    pub(crate) fn is_current(&self, known: &Current) -> bool {
+        known.edition == self.edition.load(Ordering::Acquire)
+    }
+
+    /// Brings up to date what was known.
+    #[cold]
+    pub(crate) fn renew(&self, known: &mut Current) {
+        known.clone_from(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Says which trees snapshots of `since` and later read.
+    pub(crate) fn store(&self, trees: Arc<[Known]>, since: u64) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let edition = current.edition + 1;
+        *current = Current { edition, since, trees };
+        self.edition.store(edition, Ordering::Release);
+    }
+}

@@ -1,0 +1,146 @@
+//! A keyspace's tree: what readers know of it, and what the writer does.
+
+use std::sync::Arc;
+
+use tembo_index::{Index, IndexKind, Retained, VersionedIndex};
+
+use crate::Keyspace;
+use crate::media::KeyspaceEntry;
+
+/// A keyspace as readers know it.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) name: Arc<str>,
+    pub(crate) index: Arc<Index>,
+    /// The object of the tree's root cell.
+    pub(crate) cell: u64,
+    /// Of the keyspace's number, since this open.
+    pub(crate) incarnation: u32,
+}
+
+/// The entry of a keyspace in a list by number, unless its number is another keyspace's by now.
+#[inline]
+pub(crate) fn find<T: AsRef<Known>>(list: &[T], keyspace: Keyspace) -> Option<&T> {
+    let tree = list.get(keyspace.id as usize)?;
+    (tree.as_ref().incarnation == keyspace.incarnation).then_some(tree)
+}
+
+impl AsRef<Known> for Known {
+    #[inline]
+    fn as_ref(&self) -> &Known {
+        self
+    }
+}
+
+/// A keyspace as the writer sees it.
+pub(crate) struct Tree {
+    pub(crate) known: Known,
+    /// The version that made the tree.
+    birth: u64,
+    /// Keys when the last marking began; `None`: not yet known.
+    marked: Option<u64>,
+    /// Keys added less keys removed since then.
+    delta: i64,
+    /// Keys removed since the last collection began.
+    removed: u64,
+    /// When the horizon has come so far, what is kept for old versions can go.
+    kept_until: Option<u64>,
+}
+
+impl AsRef<Known> for Tree {
+    #[inline]
+    fn as_ref(&self) -> &Known {
+        &self.known
+    }
+}
+
+/// One in so many keys must have been removed.
+const SHARE: u64 = 8;
+
+/// Fewer removals than one to so many bytes of a node are not worth a collection.
+const REMOVED_BYTES: u64 = 32;
+
+impl Tree {
+    /// A tree that was found on media; `keys`: how many keys it has, if that is known.
+    pub(crate) fn new(
+        name: &str,
+        index: Arc<Index>,
+        entry: KeyspaceEntry,
+        keys: Option<u64>,
+    ) -> Tree {
+        let known = Known { name: name.into(), index, cell: entry.cell.get(), incarnation: 0 };
+        Tree {
+            known,
+            birth: entry.birth.get(),
+            marked: keys,
+            delta: 0,
+            removed: 0,
+            kept_until: None,
+        }
+    }
+
+    pub(crate) fn index(&self) -> &Arc<Index> {
+        &self.known.index
+    }
+
+    /// The version that made the tree.
+    pub(crate) fn birth(&self) -> u64 {
+        self.birth
+    }
+
+    /// Keys, if they are known yet.
+    pub(crate) fn count(&self) -> Option<u64> {
+        self.marked.map(|count| count.saturating_add_signed(self.delta))
+    }
+
+    /// Counts changes that have been committed.
+    #[inline]
+    pub(super) fn add(&mut self, delta: i64, removed: u64) {
+        self.delta += delta;
+        self.removed += removed;
+    }
+
+    /// A marking begins, which counts the keys unless they are known.
+    pub(crate) fn begin_count(&mut self) {
+        if self.marked.is_none() {
+            self.delta = 0;
+        }
+    }
+
+    /// A marking has found so many keys.
+    pub(crate) fn end_count(&mut self, keys: Option<u64>) {
+        if self.marked.is_none() {
+            self.marked = keys;
+        }
+    }
+
+    /// Whether a collection is worth it: so much was removed.
+    pub(crate) fn is_due(&self, node_size: u64) -> bool {
+        let removed_min = (node_size / REMOVED_BYTES).max(1);
+        let enough = |count: u64| self.removed >= removed_min.max(count / SHARE);
+        // Nodes of the CDDS B-Tree are made anew by its writers, which leave out what no version needs.
+        self.index().kind() == IndexKind::Nvtree && self.count().is_some_and(enough)
+    }
+
+    /// Whether a collection is worth it: so much was kept for old versions, which have been given up since.
+    pub(crate) fn is_released(&mut self, node_size: u64, retained: &Retained) -> bool {
+        let kept_min = (node_size / REMOVED_BYTES).max(1);
+        let enough = |count: u64| self.index().kept() >= kept_min.max(count / SHARE);
+        if !self.count().is_some_and(enough) {
+            return false;
+        }
+        retained.horizon() >= *self.kept_until.get_or_insert(retained.visible())
+    }
+
+    /// A collection begins.
+    pub(crate) fn begin_collection(&mut self) {
+        self.removed = 0;
+        self.kept_until = None;
+        self.index().forget_kept();
+    }
+
+    /// Whether the tree wants its hint to be written.
+    pub(crate) fn wants_hint(&self) -> bool {
+        self.index().wants_to_prepare()
+    }
+}

@@ -1,0 +1,114 @@
+//! Versions: how they are drawn, become visible and durable, and for which handles they are kept.
+//!
+//! ```text
+//!  drawn            fenced                      synced
+//!  Clock ── change ───────► visible ── sync ───────► durable
+//!                              │
+//!         snapshots, names ── Pins ── window, followers (Past)
+//!                              │
+//!                           Retained: the versions that are needed
+//! ```
+
+mod names;
+mod past;
+mod pins;
+mod read_slots;
+mod visible;
+mod window;
+
+pub(crate) use names::Names;
+pub(crate) use past::Rollbacks;
+pub(crate) use pins::{PinKind, Pins};
+pub(crate) use read_slots::Reading;
+pub(crate) use visible::{Visible, WRITE_SLOT_COUNT, bits};
+pub(crate) use window::Window;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tembo_index::Clock;
+use tembo_pmem::Region;
+
+use crate::{Durability, Error};
+
+/// The versions of a store.
+pub(crate) struct Versions {
+    /// Draws them.
+    pub(crate) clock: Clock,
+    pub(crate) pins: Pins,
+    /// In the `logged` domain: every version up to it is synced.
+    durable: AtomicU64,
+    is_logged: bool,
+    /// Held for reading while a snapshot begins, for writing by a rollback.
+    gate: RwLock<()>,
+}
+
+impl Versions {
+    /// Of a store that was opened at a version.
+    pub(crate) fn new(visible: u64, is_logged: bool) -> Versions {
+        Versions {
+            clock: Clock::new(visible),
+            pins: Pins::new(visible),
+            durable: AtomicU64::new(visible),
+            is_logged,
+            gate: RwLock::new(()),
+        }
+    }
+
+    /// No rollback begins or goes on while a snapshot begins.
+    pub(crate) fn begin_snapshot(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No snapshot begins while a rollback goes on.
+    pub(crate) fn begin_rollback(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a version visible that was drawn in a write slot and is fenced; `None`: no other thread is in one.
+    #[inline]
+    pub(crate) fn land(&self, slot: Option<usize>, version: u64) {
+        match slot {
+            Some(slot) => self.pins.visible.land(slot, version, &self.clock),
+            None => self.pins.publish(version),
+        }
+    }
+
+    /// Everything fenced becomes as durable as the policy promises.
+    pub(crate) fn sync(&self, region: &Region) -> Result<(), Error> {
+        // Without a log nothing is left to do behind a fence.
+        if !self.is_logged {
+            return Ok(());
+        }
+        let version = self.pins.visible();
+        if version > self.durable() {
+            region.sync()?;
+            self.durable.fetch_max(version, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Every version up to it is synced.
+    pub(crate) fn durable(&self) -> u64 {
+        if self.is_logged { self.durable.load(Ordering::Acquire) } else { self.pins.visible() }
+    }
+
+    /// Makes what is visible as durable as was asked for.
+    #[inline]
+    pub(crate) fn make_durable(&self, region: &Region, asked: Durability) -> Result<(), Error> {
+        match asked {
+            Durability::Strict if self.is_logged => self.sync(region),
+            _ => Ok(()),
+        }
+    }
+
+    /// As `make_durable`, of a visible version: what was synced since need not be synced again.
+    pub(crate) fn make_version_durable(
+        &self,
+        region: &Region,
+        asked: Durability,
+        version: u64,
+    ) -> Result<(), Error> {
+        if version > self.durable() { self.make_durable(region, asked) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,86 @@
+//! Named snapshots: versions that are kept until their name is dropped.
+//!
+//! They need the lock of their table, not the writer's: a version that is named is pinned first, as a snapshot
+//! pins it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use tembo_pmem::lock;
+
+use super::pins::{PinKind, Pins};
+use crate::Error;
+use crate::media::{NameTable, Root};
+
+/// The names of a store.
+#[derive(Default)]
+pub(crate) struct Names {
+    named: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Names {
+    /// The names that were found on media, whose versions are pinned.
+    pub(crate) fn new(named: BTreeMap<String, u64>) -> Names {
+        Names { named: Mutex::new(named) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        lock(&self.named)
+    }
+
+    /// The names and their versions.
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
+        self.lock().iter().map(|(name, &version)| (name.clone(), version)).collect()
+    }
+
+    /// The version of a name.
+    pub(crate) fn version(&self, name: &str) -> Option<u64> {
+        self.lock().get(name).copied()
+    }
+
+    /// Names a version that the caller has pinned; the name takes the pin over. Synced when it returns. After
+    /// an error the pin is given up.
+    pub(crate) fn put(
+        &self,
+        root: &Root,
+        pins: &Pins,
+        name: &str,
+        version: u64,
+    ) -> Result<(), Error> {
+        let mut named = self.lock();
+        let put = || {
+            let region = root.region();
+            let section = region.reserve(1)?;
+            NameTable(root).put(name, version)?;
+            drop(section);
+            Ok(region.sync()?)
+        };
+        if let Err(error) = put() {
+            pins.unpin(version, PinKind::Name);
+            return Err(error);
+        }
+        if let Some(before) = named.insert(name.to_owned(), version) {
+            pins.unpin(before, PinKind::Name);
+        }
+        Ok(())
+    }
+
+    /// Drops a name and returns its version; `None`: there was none. Synced when it returns.
+    pub(crate) fn forget(
+        &self,
+        root: &Root,
+        pins: &Pins,
+        name: &str,
+    ) -> Result<Option<u64>, Error> {
+        let mut named = self.lock();
+        let Some(&version) = named.get(name) else { return Ok(None) };
+        let region = root.region();
+        let section = region.reserve(1)?;
+        NameTable(root).forget(name)?;
+        drop(section);
+        region.sync()?;
+        named.remove(name);
+        pins.unpin(version, PinKind::Name);
+        Ok(Some(version))
+    }
+}

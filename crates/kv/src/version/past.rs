@@ -1,0 +1,104 @@
+//! What is retained beside pins: everything since some version, for a window or for a follower of the
+//! changes. Volatile; what of it is durable stands in the words of the window (`media/window.rs`).
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+
+/// Since which versions everything is retained, and what for.
+#[derive(Default)]
+pub(crate) struct Past {
+    /// Where the window begins, if there is one.
+    window: Option<u64>,
+    /// How many follow the changes after each version.
+    followers: BTreeMap<u64, usize>,
+    /// Versions in `(from, to]` that were rolled back: the hull of them all.
+    void: Option<(u64, u64)>,
+    /// Where each rollback went back to that this process knows of.
+    rollbacks: Vec<u64>,
+}
+
+/// How many rollbacks a follower knows of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rollbacks(usize);
+
+impl Past {
+    /// Everything since this version is retained.
+    pub(crate) fn since(&self, visible: u64) -> u64 {
+        let follower = self.followers.keys().next().copied();
+        let since = self.window.into_iter().chain(follower).min();
+        since.map_or(visible, |since| since.min(visible))
+    }
+
+    pub(crate) fn window(&self) -> Option<u64> {
+        self.window
+    }
+
+    /// Never to an earlier version than that since which everything is retained.
+    pub(crate) fn set_window(&mut self, window: Option<u64>) {
+        self.window = window;
+    }
+
+    pub(crate) fn followers(&self) -> &BTreeMap<u64, usize> {
+        &self.followers
+    }
+
+    /// A follower of the changes after a version begins.
+    ///
+    /// # Errors
+    /// [`Error::HistoryGone`]; [`Error::RolledBack`], if what came up to the version may not be all that came
+    /// to be.
+    pub(crate) fn follow(&mut self, after: u64, visible: u64) -> Result<Rollbacks, Error> {
+        if let Some((from, to)) = self.void
+            && from < after
+            && after <= to
+        {
+            return Err(Error::RolledBack { version: after, to: from });
+        }
+        let oldest = self.since(visible);
+        if after < oldest || after > visible {
+            return Err(Error::HistoryGone { version: after, oldest });
+        }
+        *self.followers.entry(after).or_default() += 1;
+        Ok(Rollbacks(self.rollbacks.len()))
+    }
+
+    /// A follower from one version follows from a later one.
+    pub(crate) fn advance(&mut self, from: u64, to: u64) {
+        *self.followers.entry(to).or_default() += 1;
+        self.unfollow(from);
+    }
+
+    pub(crate) fn unfollow(&mut self, after: u64) {
+        if let Some(count) = self.followers.get_mut(&after) {
+            *count -= 1;
+            if *count == 0 {
+                self.followers.remove(&after);
+            }
+        }
+    }
+
+    pub(crate) fn void(&self) -> Option<(u64, u64)> {
+        self.void
+    }
+
+    /// Versions in `(from, to]` did not happen.
+    pub(crate) fn rolled_back(&mut self, from: u64, to: u64) {
+        let before = self.void.unwrap_or((from, to));
+        self.void = Some((before.0.min(from), before.1.max(to)));
+        self.rollbacks.push(from);
+    }
+
+    /// The rollbacks that a follower knows of by now, which has got everything up to `given`. It did not get what
+    /// was rolled back before it began: so what it gets may end between two rollbacks.
+    ///
+    /// # Errors
+    /// [`Error::RolledBack`], if it got what has been rolled back since.
+    pub(crate) fn check(&self, known: Rollbacks, given: u64) -> Result<Rollbacks, Error> {
+        let unknown = self.rollbacks.get(known.0..).unwrap_or_default();
+        match unknown.iter().min() {
+            Some(&to) if to < given => Err(Error::RolledBack { version: given, to }),
+            _ => Ok(Rollbacks(self.rollbacks.len())),
+        }
+    }
+}

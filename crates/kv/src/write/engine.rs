@@ -1,0 +1,252 @@
+//! The engine of a store: what is shared, the write slots, and the ledger under the writer's lock.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tembo_index::{Forest, IndexKind};
+
+use super::lock::{Guard, OwnedGuard, WriterLock};
+use super::slots::{Entered, Refused, WriteSlots};
+use crate::Error;
+use crate::background::Phase;
+use crate::ledger::{Ledger, add_up, end_foreign, recover_now};
+use crate::shared::Shared;
+
+/// In a pool of so many bytes no writer waits long for a marking.
+const HURRY_MAX: u64 = 64 << 20;
+
+/// Between two steps of the background.
+pub(crate) const PAUSE: Duration = Duration::from_micros(50);
+
+/// Attempts to find a write slot open before a change goes by the writer's lock.
+const ATTEMPTS: usize = 4;
+
+/// A store, open.
+pub(crate) struct Engine {
+    pub(crate) shared: Shared,
+    pub(super) slots: WriteSlots,
+    writer: WriterLock,
+}
+
+/// The writer, for one call.
+pub(crate) type Locked<'e> = Writing<&'e Engine, Guard<'e>>;
+
+/// The writer, for a handle that has a share of the engine.
+pub(crate) type Owned<E> = Writing<E, OwnedGuard>;
+
+/// The ledger, by the writer: while it lives no other thread changes anything, and the write slots are closed.
+pub(crate) struct Writing<E, G>
+where
+    E: Deref<Target = Engine>,
+    G: DerefMut<Target = Ledger>,
+{
+    engine: E,
+    ledger: G,
+    is_owned: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(shared: Shared, ledger: Ledger) -> Engine {
+        Engine { shared, slots: WriteSlots::new(), writer: WriterLock::new(ledger) }
+    }
+
+    /// Gives the forest back: no handle is left.
+    pub(crate) fn into_forest(self) -> Arc<Forest> {
+        let Engine { shared: Shared { forest, .. }, .. } = self;
+        forest
+    }
+
+    /// The writer's lock.
+    ///
+    /// # Errors
+    /// [`Error::WouldDeadlock`].
+    pub(crate) fn lock(&self) -> Result<Locked<'_>, Error> {
+        Ok(Writing::begin(self, self.writer.lock()?, false))
+    }
+
+    /// The writer's lock, if it is free.
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
+        Some(Writing::begin(self, self.writer.try_lock()?, false))
+    }
+
+    /// The writer's lock, to change something. If a small pool would have to grow for it though the marking
+    /// that is owed since the open may find room, the marking comes first: else a process that is killed again
+    /// and again before its marking has ended would make the pool grow each time. A large pool grows, for
+    /// a writer is not to wait so long.
+    ///
+    /// # Errors
+    /// [`Error::WouldDeadlock`].
+    pub(crate) fn lock_to_write(&self) -> Result<Locked<'_>, Error> {
+        self.relieved(|| self.lock())
+    }
+
+    /// As [`lock_to_write`](Engine::lock_to_write), for a handle.
+    pub(crate) fn own_to_write<E>(handle: &E) -> Result<Owned<E>, Error>
+    where
+        E: Deref<Target = Engine> + Clone,
+    {
+        handle.relieved(|| {
+            let guard = handle.writer.lock_owned()?;
+            Ok(Writing::begin(handle.clone(), guard, true))
+        })
+    }
+
+    /// Whether a handle has the writer's lock.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.writer.has_holder()
+    }
+
+    /// # Errors
+    /// [`Error::WouldDeadlock`] if the calling thread would wait for the writer's lock, which it has itself.
+    pub(crate) fn check_wait(&self) -> Result<(), Error> {
+        self.writer.check()
+    }
+
+    fn relieved<E, G>(
+        &self,
+        lock: impl Fn() -> Result<Writing<E, G>, Error>,
+    ) -> Result<Writing<E, G>, Error>
+    where
+        E: Deref<Target = Engine>,
+        G: DerefMut<Target = Ledger>,
+    {
+        let mut writing = lock()?;
+        while self.is_in_need(&writing) {
+            end_foreign(&self.shared, &mut writing);
+            if matches!(writing.machine.phase(), Phase::Marking) {
+                drop(writing);
+                std::thread::sleep(PAUSE);
+                writing = lock()?;
+                continue;
+            }
+            writing.machine.hurry();
+            // A thread that comes to damage reports it; then the pool grows.
+            let _ = recover_now(&self.shared, &mut writing);
+        }
+        Ok(writing)
+    }
+
+    /// Whether a small pool would have to grow before the marking that is owed since the open.
+    fn is_in_need(&self, ledger: &Ledger) -> bool {
+        let (machine, pool) = (&ledger.machine, self.shared.pool());
+        !machine.is_done()
+            && !machine.has_hurried()
+            && pool.region().size() <= HURRY_MAX
+            && pool.is_short()
+    }
+
+    /// A write slot for the thread; `None`: it has to go by the writer's lock.
+    #[inline]
+    pub(crate) fn enter_slot(&self) -> Option<Entered<'_>> {
+        self.slots.reenter().or_else(|| self.find_slot())
+    }
+
+    #[inline(never)]
+    fn find_slot(&self) -> Option<Entered<'_>> {
+        for _ in 0..ATTEMPTS {
+            match self.slots.enter(&self.shared.versions.pins.visible) {
+                Ok(slot) => return Some(slot),
+                Err(Refused::ForNow) if self.slots.open_soon() => {}
+                // What goes wrong here goes wrong again at the writer's lock.
+                Err(Refused::ForNow) => drop(self.writer.lock().ok()?),
+                Err(Refused::Barred) => return None,
+            }
+        }
+        None
+    }
+
+    /// Lets no thread into a slot, and takes what they have left.
+    fn close_slots(&self, ledger: &mut Ledger) {
+        self.slots.close(&self.shared.versions.pins.visible, |slot| {
+            // What was written in slots, an older answer holds for needed.
+            ledger.retained_uses = 0;
+            ledger.retired.extend(&mut slot.unlinked);
+            add_up(&self.shared, ledger, &mut slot.tally);
+            slot.reset();
+        });
+    }
+
+    /// Opens the slots, if changes can be made there.
+    fn open_slots(&self, ledger: &Ledger) {
+        let takes_one = self.shared.kind() == IndexKind::Cdds;
+        let is_barred = takes_one || ledger.is_broken || self.shared.forest.has_dead();
+        self.slots.open(ledger.limit(), is_barred);
+    }
+}
+
+impl<E, G> Writing<E, G>
+where
+    E: Deref<Target = Engine>,
+    G: DerefMut<Target = Ledger>,
+{
+    fn begin(engine: E, mut ledger: G, is_owned: bool) -> Writing<E, G> {
+        engine.close_slots(&mut ledger);
+        Writing { engine, ledger, is_owned }
+    }
+
+    /// What is shared, and the ledger.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&Shared, &mut Ledger) {
+        (&self.engine.shared, &mut self.ledger)
+    }
+}
+
+impl<E: Deref<Target = Engine>> Owned<E> {
+    /// The calling thread uses the handle.
+    #[inline]
+    pub(crate) fn note_thread(&self) {
+        self.engine.writer.note_holder();
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.engine.shared
+    }
+
+    /// The handle's share.
+    pub(crate) fn engine(&self) -> &E {
+        &self.engine
+    }
+}
+
+impl<E, G> Deref for Writing<E, G>
+where
+    E: Deref<Target = Engine>,
+    G: DerefMut<Target = Ledger>,
+{
+    type Target = Ledger;
+
+    #[inline]
+    fn deref(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl<E, G> DerefMut for Writing<E, G>
+where
+    E: Deref<Target = Engine>,
+    G: DerefMut<Target = Ledger>,
+{
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+}
+
+impl<E, G> Drop for Writing<E, G>
+where
+    E: Deref<Target = Engine>,
+    G: DerefMut<Target = Ledger>,
+{
+    fn drop(&mut self) {
+        let (engine, ledger) = (&*self.engine, &*self.ledger);
+        let machine = &ledger.machine;
+        let retired = ledger.retired.len() as u64;
+        engine.shared.status.note(machine.is_recovering(), retired, machine.collections());
+        if self.is_owned {
+            engine.writer.forget_holder();
+        }
+        engine.open_slots(ledger);
+    }
+}

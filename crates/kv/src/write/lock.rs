@@ -1,0 +1,120 @@
+//! The writer's lock: one thread, or one handle, at a time changes more than a single key.
+//!
+//! A handle that has the lock between its calls ([`Exclusive`](crate::Exclusive), a transaction that has outgrown
+//! memory) owns its guard, and can be sent to another thread. The lock notes which thread used it last: if that
+//! thread asks for the lock, it would wait for itself, and gets an error.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
+use tembo_pmem::wait_for;
+
+use crate::Error;
+use crate::ledger::Ledger;
+
+/// The ledger, until this is dropped; by one call.
+pub(super) type Guard<'l> = MutexGuard<'l, Ledger>;
+
+/// The ledger, until this is dropped; by a handle.
+pub(super) type OwnedGuard = ArcMutexGuard<RawMutex, Ledger>;
+
+/// The ledger under the writer's lock.
+pub(super) struct WriterLock {
+    ledger: Arc<Mutex<Ledger>>,
+    /// The thread that has last used a handle that has the lock; 0: no handle has it.
+    holder: AtomicUsize,
+}
+
+thread_local! {
+    static THREAD: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Of the calling thread, and of no other, not even of one that begins after it has ended.
+#[inline]
+fn this_thread() -> usize {
+    match THREAD.get() {
+        0 => draw(),
+        thread => thread,
+    }
+}
+
+#[cold]
+fn draw() -> usize {
+    static DRAWN: AtomicUsize = AtomicUsize::new(0);
+    let thread = DRAWN.fetch_add(1, Ordering::Relaxed) + 1;
+    THREAD.set(thread);
+    thread
+}
+
+impl WriterLock {
+    pub(super) fn new(ledger: Ledger) -> WriterLock {
+        WriterLock { ledger: Arc::new(Mutex::new(ledger)), holder: AtomicUsize::new(0) }
+    }
+
+    /// # Errors
+    /// [`Error::WouldDeadlock`].
+    #[inline]
+    pub(super) fn lock(&self) -> Result<Guard<'_>, Error> {
+        match self.ledger.try_lock() {
+            Some(guard) => Ok(guard),
+            None => self.wait(|| self.ledger.try_lock(), || self.ledger.lock()),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::WouldDeadlock`].
+    pub(super) fn lock_owned(&self) -> Result<OwnedGuard, Error> {
+        let guard = match self.ledger.try_lock_arc() {
+            Some(guard) => guard,
+            None => self.wait(|| self.ledger.try_lock_arc(), || self.ledger.lock_arc())?,
+        };
+        self.note_holder();
+        Ok(guard)
+    }
+
+    /// The lock, if it is free.
+    pub(super) fn try_lock(&self) -> Option<Guard<'_>> {
+        self.ledger.try_lock()
+    }
+
+    #[cold]
+    fn wait<G>(
+        &self,
+        tries: impl Fn() -> Option<G>,
+        blocks: impl FnOnce() -> G,
+    ) -> Result<G, Error> {
+        wait_for(
+            || tries().map(Ok),
+            || {
+                self.check()?;
+                Ok(blocks())
+            },
+        )
+    }
+
+    /// # Errors
+    /// [`Error::WouldDeadlock`] if the calling thread has last used a handle that has the lock.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        fence(Ordering::SeqCst);
+        let is_own = self.holder.load(Ordering::Acquire) == this_thread();
+        if is_own { Err(Error::WouldDeadlock) } else { Ok(()) }
+    }
+
+    /// Whether a handle has the lock.
+    pub(super) fn has_holder(&self) -> bool {
+        self.holder.load(Ordering::Acquire) != 0
+    }
+
+    /// The calling thread uses the handle that has the lock.
+    #[inline]
+    pub(super) fn note_holder(&self) {
+        self.holder.store(this_thread(), Ordering::Relaxed);
+    }
+
+    /// The handle gives the lock back.
+    pub(super) fn forget_holder(&self) {
+        self.holder.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,135 @@
+//! Changes of a single key, which need no transaction.
+//!
+//! A change whose index can do it in place commits by itself, with the one fence of the index. All that
+//! the store does beside it is cheap: a [write slot](super::slots), which no other thread wants; no allocation;
+//! versions and trees are at hand. What is retained is asked for only now and then, since what was not
+//! needed stays so: an older answer costs but the few slots of elements that it could have freed. What is unlinked
+//! is given back by the dozen. Where there are no write slots, or not now, the writer does the same.
+
+use tembo_index::{DeadIntervals, Op, Retired, Stamp, VersionedIndex, Writer};
+
+use super::engine::Engine;
+use super::slots::{Entered, SlotState};
+use crate::ledger::{Ledger, allow_next, look_behind, publish_single, reclaim, retire};
+use crate::media::LANE;
+use crate::shared::Shared;
+use crate::version::Versions;
+use crate::{Error, Keyspace};
+
+/// Changes for which one answer about what is retained is good.
+const RETAINED_USES: u32 = 16;
+
+static NOTHING_DEAD: DeadIntervals = DeadIntervals::NONE;
+
+/// A change in a write slot; true if the key was there before. `None`: it has to go by the writer's lock, and
+/// nothing has changed.
+#[inline]
+pub(crate) fn change_in_slot(
+    engine: &Engine,
+    mut slot: Entered<'_>,
+    keyspace: Keyspace,
+    op: Op<'_>,
+) -> Option<bool> {
+    let versions = &engine.shared.versions;
+    let state = &mut *slot.state;
+    let last = versions.clock.last();
+    if state.is_full() || !engine.slots.allow(last) {
+        return None;
+    }
+    if state.changes.is_multiple_of(RETAINED_USES) {
+        renew(&engine.shared, state);
+    }
+    state.changes += 1;
+    let known = state.known.find(keyspace)?;
+    let before = state.unlinked.len();
+    let turn = match slot.number {
+        Some(slot) => versions.clock.turn_of(versions.pins.visible.below(slot)),
+        None => versions.clock.turn(),
+    };
+    let mut writer = Writer {
+        stamp: Stamp::single(last, LANE),
+        // While there are some, the slots are barred.
+        dead: &NOTHING_DEAD,
+        retained: &state.retained,
+        retired: &mut state.unlinked,
+    };
+    let applied = known.index.apply_single(op, &turn, &mut writer);
+    let drawn = turn.drawn();
+    drop(turn);
+    if state.unlinked.len() > before {
+        state.unlinked_bytes += end(versions, &mut state.unlinked[before..], drawn);
+    }
+    // What changes nothing reports what others have done: it may be in flight.
+    versions.land(slot.number, if drawn != 0 { drawn } else { versions.clock.last() });
+    let existed = applied.ok()??;
+    state.tally.count(keyspace, op, existed, drawn);
+    Some(existed)
+}
+
+/// Brings up to date what a slot knows.
+#[cold]
+fn renew(shared: &Shared, state: &mut SlotState) {
+    if state.known.is_empty() {
+        shared.published.renew(&mut state.known);
+    }
+    shared.versions.pins.renew(&mut state.retained);
+}
+
+/// Says of what was unlinked in a slot until when a reader may see it. Versions that others have drawn
+/// and made visible meanwhile do not tell which readers came before it was unlinked; the change's own does,
+/// or else the next. Returns their bytes.
+#[cold]
+fn end(versions: &Versions, unlinked: &mut [Retired], drawn: u64) -> u64 {
+    let end = if drawn != 0 { drawn } else { versions.clock.last() + 1 };
+    unlinked.iter_mut().for_each(|retired| retired.end = end);
+    unlinked.iter().map(|retired| retired.object.size()).sum()
+}
+
+/// A change by the writer with one fence, of a sound ledger; `None`: the index cannot make it in place.
+pub(crate) fn change_alone(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    keyspace: Keyspace,
+    op: Op<'_>,
+) -> Result<Option<bool>, Error> {
+    let mut tried = try_alone(shared, ledger, keyspace, op);
+    if matches!(tried, Err(Error::Full(_))) && ledger.retired.len() + ledger.unlinked.len() > 0 {
+        retire(shared, ledger);
+        reclaim(shared, ledger);
+        ledger.retained_uses = 0;
+        tried = try_alone(shared, ledger, keyspace, op);
+    }
+    if tried.is_err() {
+        // To make room something may have been unlinked before the change was refused.
+        retire(shared, ledger);
+    }
+    tried
+}
+
+fn try_alone(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    keyspace: Keyspace,
+    op: Op<'_>,
+) -> Result<Option<bool>, Error> {
+    let clock = &shared.versions.clock;
+    allow_next(shared, ledger)?;
+    if ledger.retained_uses == 0 {
+        look_behind(shared, ledger);
+        shared.versions.pins.renew(&mut ledger.retained);
+        ledger.retained_uses = RETAINED_USES;
+    }
+    ledger.retained_uses -= 1;
+    let before = clock.last();
+    let Ledger { trees, dead, retained, unlinked, tally, .. } = ledger;
+    let tree = trees.tree(keyspace, before)?;
+    let stamp = Stamp::single(before, LANE);
+    let mut writer = Writer { stamp, dead, retained, retired: unlinked };
+    let Some(existed) = tree.index().apply_single(op, &clock.turn(), &mut writer)? else {
+        return Ok(None);
+    };
+    let version = clock.last();
+    tally.count(keyspace, op, existed, version);
+    publish_single(shared, ledger, (version > before).then_some(version));
+    Ok(Some(existed))
+}

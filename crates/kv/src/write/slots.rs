@@ -1,0 +1,270 @@
+//! Write slots: several threads change single keys at a time, each in a slot of its own.
+//!
+//! # How
+//! A change of one key commits by itself (`single.rs`), and the NV-Tree takes any number of them beside each
+//! other. What the writer knows and such a change needs stands in every slot once more: the trees, what
+//! was retained some time ago; and what it leaves for the writer stays there: the tally, what was
+//! unlinked. Everything else, group commits first of all, is done by the writer, which *closes* the slots
+//! while it has its lock: no change begins in a slot, none is under way, and what they have left is the writer's.
+//! After so many changes the thread of a slot takes the writer's lock once, so that nothing stays for long.
+//!
+//! ```text
+//!   thread 1 ──► slot 1 ─┐  draw, write, one fence, land     OPEN
+//!   thread 2 ──► slot 2 ─┤
+//!   thread n ──► shared ─┘
+//!                        └──► the writer closes: takes tallies and unlinked objects     CLOSED
+//!   a tree for one writer, or something dead: single changes take the writer's lock     BARRED
+//! ```
+//!
+//! # The owner of a slot
+//! Most slots have an owner, the thread of their [number](tembo_pmem::thread_number). After a few changes a slot is
+//! lent to it ([`Latch::lend`]), and it comes in by a store: the fence of its last change is still under way,
+//! and an atomic exchange would wait for it. Threads with greater numbers, and a thread that comes to its slot while
+//! it is in it, share the other slots.
+//!
+//! # Why nothing is missed when the slots are closed
+//! A thread locks its slot, then looks whether the slots are open. The writer shuts the gate, then locks each
+//! slot in turn. Of the two locks of a slot one is first: if the thread's, the writer waits for the end of
+//! its change; if the writer's, the thread finds the gate shut. Only slots that have *joined* since the
+//! last time are locked: a thread joins before it looks at the gate, and the writer asks which have joined after
+//! it has shut the gate, all sequentially consistent; so the writer finds the slot, or the thread finds the gate
+//! shut. A slot is lent after its thread was let in, and taken back as it is locked: so a thread that comes in by a
+//! store has joined and may go on, and need not look at the gate.
+//!
+//! To take slots back costs a call of the system, and where other threads run, some microseconds. So a slot is
+//! lent only after as many changes as take about that time, and no slot calls for the writer very often.
+//!
+//! # One thread alone
+//! If the writer finds that there were changes in one slot only since the last time, it opens that one: then
+//! no other thread has to be waited for, and each version is visible (`version/visible.rs`) as soon as it is
+//! fenced. A thread that comes to another slot takes the writer's lock, and so closes and opens them all.
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use tembo_index::{Retained, Retired};
+use tembo_pmem::{Latch, Latched, thread_number, wait_in_round};
+
+use crate::ledger::DRAWN_AT_ONCE;
+use crate::tally::Tally;
+use crate::trees::Current;
+use crate::version::{Visible, WRITE_SLOT_COUNT, bits};
+
+/// Slots from the first on that have owners.
+const OWNED_COUNT: usize = 48;
+
+/// Changes in a slot before it is lent to its owner, where it was worth it the last time.
+const CHANGES_BEFORE_LENT: u32 = 32;
+
+/// Changes in a slot for which lending it was worth it: to take it back costs as much as some hundred
+/// atomic exchanges.
+const CHANGES_WORTH_LENDING: u32 = 1024;
+
+/// Changes in a slot before one goes by the writer's lock.
+const CHANGES_MAX: u32 = 4096;
+
+/// Bytes of unlinked objects in a slot before one goes by the writer's lock.
+const UNLINKED_MAX: u64 = 128 << 10;
+
+/// Looks at whether the slots are open, before a thread sleeps until they are: about a hundred microseconds.
+const ROUNDS_MAX: usize = 400;
+
+/// Changes may begin in every slot. A number below: in that slot only.
+const OPEN: u8 = WRITE_SLOT_COUNT as u8;
+/// The writer is at work; it will not take long.
+const CLOSED: u8 = OPEN + 1;
+/// Not for now: changes are the writer's.
+const BARRED: u8 = OPEN + 2;
+
+/// The write slots of a store.
+pub(crate) struct WriteSlots {
+    gate: AtomicU8,
+    /// Slots that a thread was in, or wanted to be, since they were closed: a bit each.
+    joined: AtomicU64,
+    /// What the gate will say when the slots are opened. Changed by the writer.
+    next: AtomicU8,
+    /// The durable limit of versions.
+    limit: AtomicU64,
+    slots: Box<[WriteSlot]>,
+}
+
+/// Away from the lines of others.
+#[repr(align(128))]
+struct WriteSlot(Latch<SlotState>);
+
+/// What the thread in a slot knows, and has to hand in.
+#[derive(Default)]
+pub(crate) struct SlotState {
+    has_joined: bool,
+    /// What was drawn here is visible by the slot's own words.
+    is_beside_others: bool,
+    /// Changes since the slots were closed.
+    pub(crate) changes: u32,
+    /// How often in a row it was lent for too few changes: each time it is lent later.
+    short_loans: u32,
+    /// The trees; none before the first change after the slots were closed.
+    pub(crate) known: Current,
+    /// What was retained some time ago.
+    pub(crate) retained: Retained,
+    pub(crate) unlinked: Vec<Retired>,
+    pub(crate) unlinked_bytes: u64,
+    pub(crate) tally: Tally,
+}
+
+/// A slot that a thread is in.
+pub(crate) struct Entered<'l> {
+    pub(crate) state: Latched<'l, SlotState>,
+    /// The slot's number; `None`: no other slot is in use.
+    pub(crate) number: Option<usize>,
+}
+
+/// Why there is no slot.
+pub(crate) enum Refused {
+    /// The writer is at work.
+    ForNow,
+    /// The change goes by the writer's lock.
+    Barred,
+}
+
+impl WriteSlots {
+    /// Barred until the writer opens them.
+    pub(crate) fn new() -> WriteSlots {
+        let owned = (0..OWNED_COUNT).map(|owner| Latch::of(owner, SlotState::default()));
+        let shared = (OWNED_COUNT..WRITE_SLOT_COUNT).map(|_| Latch::default());
+        let slots = owned.chain(shared).map(WriteSlot).collect();
+        let (gate, next) = (AtomicU8::new(BARRED), AtomicU8::new(OPEN));
+        WriteSlots { gate, joined: AtomicU64::new(0), next, limit: AtomicU64::new(0), slots }
+    }
+
+    /// The thread's own slot, if it was lent to it.
+    #[inline]
+    pub(crate) fn reenter(&self) -> Option<Entered<'_>> {
+        let own = thread_number();
+        let state = self.slots.get(own)?.0.reenter()?;
+        let number = state.is_beside_others.then_some(own);
+        Some(Entered { state, number })
+    }
+
+    /// A slot for the thread.
+    pub(crate) fn enter(&self, visible: &Visible) -> Result<Entered<'_>, Refused> {
+        match self.gate.load(Ordering::Relaxed) {
+            CLOSED => return Err(Refused::ForNow),
+            BARRED => return Err(Refused::Barred),
+            _ => {}
+        }
+        let (number, state) = self.some_slot();
+        if !state.has_joined {
+            self.join(number);
+        }
+        let mut entered = self.admit(visible, number, state)?;
+        if entered.state.changes >= CHANGES_BEFORE_LENT << entered.state.short_loans {
+            entered.state = self.slots[number].0.lend(entered.state);
+        }
+        Ok(entered)
+    }
+
+    /// Waits while the writer is at work; whether that was not long. To sleep and be woken takes longer than
+    /// most of what the writer does.
+    pub(crate) fn open_soon(&self) -> bool {
+        (0..ROUNDS_MAX).any(|round| {
+            let is_closed = self.gate.load(Ordering::Relaxed) == CLOSED;
+            if is_closed {
+                wait_in_round(round);
+            }
+            !is_closed
+        })
+    }
+
+    fn join(&self, number: usize) {
+        self.joined.fetch_or(1 << number, Ordering::SeqCst);
+    }
+
+    /// Lets in a thread that has joined, if the slots are open.
+    fn admit<'l>(
+        &self,
+        visible: &Visible,
+        number: usize,
+        mut state: Latched<'l, SlotState>,
+    ) -> Result<Entered<'l>, Refused> {
+        let others = match self.gate.load(Ordering::SeqCst) {
+            OPEN => Some(number),
+            CLOSED => return Err(Refused::ForNow),
+            gate if usize::from(gate) == number => None,
+            _ => return Err(Refused::Barred),
+        };
+        state.has_joined = true;
+        if others.is_some() && !state.is_beside_others {
+            visible.join(number);
+            state.is_beside_others = true;
+        }
+        Ok(Entered { state, number: others })
+    }
+
+    /// A slot that no thread is in, and its number: the thread's own, or one that is shared.
+    fn some_slot(&self) -> (usize, Latched<'_, SlotState>) {
+        let own = thread_number();
+        let shared = OWNED_COUNT + own % (WRITE_SLOT_COUNT - OWNED_COUNT);
+        let own = (own < OWNED_COUNT).then_some(own);
+        let mut places = own.into_iter().chain(shared..WRITE_SLOT_COUNT).chain(OWNED_COUNT..shared);
+        let free = places.find_map(|number| Some((number, self.slots[number].0.try_lock()?)));
+        free.unwrap_or_else(|| (shared, self.slots[shared].0.lock()))
+    }
+
+    /// Whether a change may draw its version; by a thread in a slot.
+    #[inline]
+    pub(crate) fn allow(&self, last: u64) -> bool {
+        last + DRAWN_AT_ONCE <= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Nothing is done in a slot from here on; `take` gets what was left in each. By the thread that has the
+    /// writer's lock.
+    pub(crate) fn close(&self, visible: &Visible, mut take: impl FnMut(&mut SlotState)) {
+        self.gate.store(CLOSED, Ordering::SeqCst);
+        let joined = self.joined.load(Ordering::SeqCst);
+        if joined == 0 {
+            return;
+        }
+        let slots = bits(joined).map(|number| (number, &self.slots[number].0));
+        Latch::lock_each(slots, |number, state| {
+            take(state);
+            if std::mem::take(&mut state.is_beside_others) {
+                visible.leave(number);
+            }
+            state.has_joined = false;
+            // While no thread can be in the slot: the next one may join before the gate is open, and look at
+            // the gate after it.
+            self.joined.fetch_and(!(1 << number), Ordering::SeqCst);
+        });
+        let is_one = joined.is_power_of_two();
+        let next = if is_one { joined.trailing_zeros() as u8 } else { OPEN };
+        self.next.store(next, Ordering::Relaxed);
+    }
+
+    /// Opens the slots, or bars them; versions up to `limit` may be drawn.
+    pub(crate) fn open(&self, limit: u64, is_barred: bool) {
+        self.limit.store(limit, Ordering::Relaxed);
+        let next = self.next.load(Ordering::Relaxed);
+        self.gate.store(if is_barred { BARRED } else { next }, Ordering::Release);
+    }
+}
+
+impl SlotState {
+    /// Whether the writer should take what was left.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.changes >= CHANGES_MAX || self.unlinked_bytes >= UNLINKED_MAX
+    }
+
+    /// As after the slots were closed: what was left has been taken.
+    pub(super) fn reset(&mut self) {
+        self.known = Current::default();
+        if self.changes >= CHANGES_WORTH_LENDING {
+            self.short_loans = 0;
+        } else if self.changes >= CHANGES_BEFORE_LENT << self.short_loans {
+            self.short_loans += 1;
+        }
+        self.changes = 0;
+        self.unlinked_bytes = 0;
+    }
+}

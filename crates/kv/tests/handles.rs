@@ -1,0 +1,254 @@
+//! Handles own what they need: they outlive the variable that they came from, go to other threads, and a thread that
+//! would wait for itself gets an error.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
+
+use tembo_kv::{
+    Changes, CloseError, Durability, Entries, Error, Exclusive, IndexKind, Isolation, Keyspace,
+    Options, Progress, Retention, Snapshot, Store, Transaction,
+};
+
+fn store(index: IndexKind) -> (Store, Keyspace) {
+    let options = Options { index, background: false, ..Options::default() };
+    let store = Store::volatile(&options).unwrap();
+    while store.maintain(64).unwrap() == Progress::More {}
+    let space = store.keyspace("x").unwrap();
+    (store, space)
+}
+
+fn put(store: &Store, space: Keyspace, key: &[u8], value: &[u8]) {
+    store.put(space, key, value, Durability::Strict).unwrap();
+}
+
+#[test]
+fn every_handle_can_be_sent_and_the_store_be_shared() {
+    fn is_send<T: Send + 'static>() {}
+    fn is_sync<T: Sync>() {}
+    is_send::<Store>();
+    is_sync::<Store>();
+    is_send::<Snapshot>();
+    is_sync::<Snapshot>();
+    is_send::<Transaction>();
+    is_send::<Exclusive>();
+    is_send::<Changes>();
+    is_send::<Entries<'static>>();
+    is_send::<CloseError>();
+    is_send::<Keyspace>();
+}
+
+#[test]
+fn handles_outlive_the_store_that_they_came_from() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index);
+        put(&store, space, b"a", b"1");
+        let snapshot = store.snapshot().unwrap();
+        let mut changes = store.changes(store.visible()).unwrap();
+        let mut tx = store.transaction(Isolation::Serialisable).unwrap();
+        let range = store.range::<[u8]>(space, ..).unwrap();
+        drop(store);
+        tx.put(space, b"b", b"2").unwrap();
+        tx.commit(Durability::Strict).unwrap();
+        assert_eq!(changes.next().unwrap().unwrap().version, snapshot.version() + 1);
+        assert_eq!(snapshot.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert!(snapshot.get(space, b"b").unwrap().is_none());
+        let clone = snapshot.clone();
+        drop(snapshot);
+        assert_eq!(clone.range::<[u8]>(space, ..).unwrap().count(), 1);
+        drop(clone);
+        assert_eq!(range.map(Result::unwrap).collect::<Vec<_>>(), [(b"a".to_vec(), b"1".to_vec())]);
+    }
+}
+
+#[test]
+fn an_exclusive_writer_begins_on_one_thread_and_commits_on_another() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index);
+        let mut writer = store.exclusive().unwrap();
+        writer.put(space, b"a", b"1").unwrap();
+        let (send, receive) = channel();
+        let clone = store.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut writer: Exclusive = receive.recv().unwrap();
+                writer.put(space, b"b", b"2").unwrap();
+                assert!(matches!(
+                    clone.put(space, b"c", b"3", Durability::Strict),
+                    Err(Error::WouldDeadlock)
+                ));
+                writer.commit(Durability::Strict).unwrap();
+            });
+            send.send(writer).unwrap();
+        });
+        put(&store, space, b"c", b"3");
+        assert_eq!(store.range::<[u8]>(space, ..).unwrap().count(), 3);
+    }
+}
+
+#[test]
+fn a_store_that_is_in_use_is_not_closed_and_says_what_is_open() {
+    let (store, space) = store(IndexKind::Nvtree);
+    put(&store, space, b"a", b"1");
+    let clone = store.clone();
+    let snapshot = store.snapshot().unwrap();
+    let range = snapshot.range::<[u8]>(space, ..).unwrap();
+    let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+    let changes = store.changes(store.visible()).unwrap();
+    let writer = store.exclusive().unwrap();
+    let refused = store.close().unwrap_err();
+    assert!(matches!(
+        refused.error(),
+        Error::InUse { stores: 1, snapshots: 2, transactions: 1, followers: 1, exclusive: true }
+    ));
+    let text = refused.to_string();
+    assert!(text.contains("2 snapshots") && text.contains("an exclusive writer"), "{text}");
+    let store = refused.into_store().unwrap();
+    drop(writer);
+    tx.put(space, b"b", b"2").unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    drop((snapshot, changes));
+    let refused = store.close().unwrap_err();
+    assert!(matches!(
+        refused.error(),
+        Error::InUse { stores: 1, snapshots: 1, transactions: 0, followers: 0, exclusive: false }
+    ));
+    let store = refused.into_store().unwrap();
+    assert_eq!(store.get(space, b"b").unwrap().as_deref(), Some(&b"2"[..]));
+    drop((range, clone));
+    store.close().unwrap();
+}
+
+#[test]
+fn the_file_is_free_when_the_last_handle_is_dropped() {
+    let folder = std::env::temp_dir().join(format!("tembo-handles-{}", std::process::id()));
+    // What an earlier run of the same process number left.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("a.pool");
+    let mut options = Options::default();
+    options.pool.size = 16 << 20;
+    let store = Store::create(&path, &options).unwrap();
+    let space = store.keyspace("x").unwrap();
+    put(&store, space, b"a", b"1");
+    let snapshot = store.snapshot().unwrap();
+    drop(store);
+    assert!(Store::open(&path, &options).is_err(), "it is still open");
+    drop(snapshot);
+    let store = Store::open(&path, &options).unwrap();
+    let space = store.keyspace("x").unwrap();
+    assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    drop(store);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_thread_that_would_wait_for_itself_gets_an_error_and_what_needs_no_lock_is_answered() {
+    for index in IndexKind::ALL {
+        for spills in [false, true] {
+            would_deadlock(index, spills);
+        }
+    }
+}
+
+fn would_deadlock(index: IndexKind, spills: bool) {
+    let options = Options { index, background: false, transaction_memory: 1, ..Options::default() };
+    let store = Store::volatile(&options).unwrap();
+    while store.maintain(64).unwrap() == Progress::More {}
+    let space = store.keyspace("x").unwrap();
+    put(&store, space, b"a", b"1");
+    let named = store.save_snapshot("before").unwrap();
+    let mut other = store.transaction(Isolation::Snapshot).unwrap();
+    other.put(space, b"o", b"1").unwrap();
+    let mut batch = store.transaction(Isolation::Snapshot).unwrap();
+    batch.put(space, b"p", b"1").unwrap();
+    let mut outgrown = store.transaction(Isolation::Snapshot).unwrap();
+    let writer = if spills {
+        outgrown.put(space, b"s", b"1").unwrap();
+        outgrown.put(space, b"t", b"1").unwrap();
+        None
+    } else {
+        Some(store.exclusive().unwrap())
+    };
+
+    let strict = Durability::Strict;
+    let refused: Vec<Result<(), Error>> = vec![
+        store.put(space, b"a", b"2", strict).map(drop),
+        store.remove(space, b"a", strict).map(drop),
+        store.exclusive().map(drop),
+        store.keyspace("another").map(drop),
+        store.retain(Retention::Versions(10)).map(drop),
+        store.rollback(named),
+        store.rollback_to("before"),
+        store.check().map(drop),
+        store.maintain(1).map(drop),
+        other.commit(strict).map(drop),
+        Transaction::commit_all(vec![batch], strict).remove(0).map(drop),
+        store.with_retry(Isolation::Snapshot, strict, |tx| tx.put(space, b"r", b"1")),
+    ];
+    for (call, refused) in refused.into_iter().enumerate() {
+        assert!(matches!(refused, Err(Error::WouldDeadlock)), "{call}: {refused:?}");
+    }
+
+    assert_eq!(store.keyspace("x").unwrap(), space);
+    assert_eq!(store.keyspaces(), [("x".to_owned(), space)]);
+    assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(store.range::<[u8]>(space, ..).unwrap().count(), 1);
+    assert_eq!(store.snapshots().len(), 1);
+    assert_eq!(store.report().visible, store.visible());
+    assert_eq!(store.retention(), Retention::Nothing);
+    assert_eq!(store.save_snapshot("beside the writer").unwrap(), store.visible());
+    assert!(store.drop_snapshot("beside the writer").unwrap());
+    assert!(store.horizon().holders.len() >= 2);
+    let mut follower = store.changes(store.visible()).unwrap();
+    assert!(follower.next().unwrap().is_none());
+    store.sync().unwrap();
+
+    drop((writer, outgrown));
+    put(&store, space, b"a", b"2");
+    while store.maintain(64).unwrap() == Progress::More {}
+    store.check().unwrap();
+}
+
+#[test]
+fn clones_of_a_store_work_on_threads_of_their_own() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index);
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let store = store.clone();
+                std::thread::spawn(move || {
+                    for key in 0..200u64 {
+                        put(&store, space, &(key * 4 + thread).to_be_bytes(), b"v");
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(store.exclusive().unwrap().count(space), Some(800));
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_table_of_sessions_keeps_transactions_and_snapshots_across_threads() {
+    let (store, space) = store(IndexKind::Nvtree);
+    let mut table: BTreeMap<u64, (Transaction, Snapshot)> = BTreeMap::new();
+    for session in 0..100 {
+        let tx = store.transaction(Isolation::Snapshot).unwrap();
+        table.insert(session, (tx, store.snapshot().unwrap()));
+        put(&store, space, b"count", &session.to_be_bytes());
+    }
+    drop(store);
+    let table = std::thread::spawn(move || {
+        for (session, (tx, _)) in &mut table {
+            tx.put(space, &session.to_be_bytes(), b"done").unwrap();
+        }
+        table
+    });
+    for (session, (tx, snapshot)) in table.join().unwrap() {
+        let before = session.checked_sub(1).map(|before| before.to_be_bytes().to_vec());
+        assert_eq!(snapshot.get(space, b"count").unwrap().map(|value| value.to_vec()), before);
+        tx.commit(Durability::Buffered).unwrap();
+    }
+}

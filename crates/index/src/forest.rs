@@ -96,7 +96,7 @@ impl Forest {
         self.is_called.store(false, Ordering::SeqCst);
         self.leaves.prepare(nvtree::side::Side::touch);
         self.nodes.prepare();
-        self.pool.prepare();
+        self.pool.prefault();
     }
 
     /// The pool.
@@ -131,7 +131,7 @@ impl Forest {
     /// The number of a leaf in the making.
     pub(crate) fn new_leaf_id(&self, object: Object) -> Result<u32, Error> {
         let id = self.leaf_id(object)?;
-        if self.leaves.reach(id as usize) || self.nodes.is_short() || self.pool.wants_to_prepare() {
+        if self.leaves.reach(id as usize) || self.nodes.is_short() || self.pool.wants_prefault() {
             self.call_preparer();
         }
         Ok(id)

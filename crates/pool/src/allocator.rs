@@ -4,8 +4,8 @@
 use crate::Object;
 use crate::chunk::{Chunk, NONE, Use};
 use crate::class::{CLASS_LAST, size_of_class};
+use crate::frontier::first_step;
 use crate::geometry::Layout;
-use crate::growth::first_step;
 use crate::object::GRANULE;
 use crate::runs::Runs;
 
@@ -255,5 +255,53 @@ impl Allocator {
     pub(crate) fn free_bytes(&self) -> u64 {
         let known = self.layout.start(self.end - self.limit.max(self.layout.first()));
         known - self.bytes
+    }
+}
+
+impl Allocator {
+    /// Sets all that is known aside: a sweep will find it out again.
+    pub(crate) fn forget(&mut self) {
+        self.limit = self.top();
+        for class in &mut self.classes {
+            class.current = NONE;
+            class.partial = Vec::new();
+        }
+        self.runs = Runs::default();
+        (self.objects, self.bytes) = (0, 0);
+    }
+
+    /// Takes over what a sweep has learnt of the chunks from `lower` to the limit, which falls to
+    /// `lower`. From the top down: so a body is known before its head can be freed.
+    pub(crate) fn remember(&mut self, lower: u32, learnt: Vec<Chunk>) {
+        let granules = self.layout.granules();
+        self.limit = lower;
+        let mut run = (lower, 0);
+        for (index, mut chunk) in (lower..).zip(learnt) {
+            let size = size_of_class(chunk.class);
+            let step = (size / GRANULE) as u32;
+            self.objects += u64::from(chunk.live);
+            self.bytes += u64::from(chunk.live) * self.layout.footprint(size);
+            match chunk.usage {
+                Use::Free if run.0 + run.1 == index => run.1 += 1,
+                Use::Free => {
+                    self.give_run(run);
+                    run = (index, 1);
+                }
+                Use::Shared if !chunk.free.is_empty() || chunk.bump + step <= granules => {
+                    let partial = &mut self.classes[usize::from(chunk.class)].partial;
+                    chunk.listed = partial.len() as u32;
+                    partial.push(index);
+                }
+                _ => {}
+            }
+            self.chunks[index as usize] = chunk;
+        }
+        self.give_run(run);
+    }
+
+    fn give_run(&mut self, (start, count): (u32, u32)) {
+        if count > 0 {
+            self.release(start, count);
+        }
     }
 }

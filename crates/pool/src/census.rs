@@ -9,7 +9,7 @@ use crate::marks::{Mark, Marks};
 use crate::shared::Shared;
 use crate::{Error, Marker, Object};
 
-/// Counts reachable objects. Meaningful while nobody allocates or frees.
+/// Counts reachable objects. Meaningful while no thread allocates or frees.
 #[must_use]
 pub struct Census {
     shared: Arc<Shared>,

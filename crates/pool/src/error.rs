@@ -229,7 +229,7 @@ pub enum Error {
     /// The marking for a sweep was stopped by the program. The sweep has freed nothing.
     #[error("the sweep was stopped")]
     Stopped,
-    /// Whoever formatted a pool in memory kept a part of it.
+    /// The closure that formatted a pool in memory has kept a clone of it.
     #[error("the pool is still in use by what formatted it")]
     Kept,
     /// The pool has been opened as often as a pool can be.

@@ -1,116 +1,124 @@
 //! How a pool comes by more space: the frontier is raised, and behind it the pool grows.
 
-use tembo_pmem::lock;
+use std::sync::Mutex;
 
+use tembo_pmem::{Region, lock};
+
+use crate::Error;
 use crate::allocator::{Allocator, Knowledge};
 use crate::format::{SUPERBLOCK, Sealed, Superblock};
-use crate::geometry::Layout;
+use crate::frontier::frontier_step;
+use crate::shared::Shared;
 use crate::superblock::seal_offset;
-use crate::{Error, Pool};
-
-/// The frontier rises by at most this many bytes at a time.
-const FRONTIER_STEP_MAX: u64 = 8 << 20;
-
-/// After an open it rises by this many bytes at first, and each time by twice as many: what lies below it
-/// and was never used is lost to a process that is killed before its sweep has ended, and after it to the next.
-const FRONTIER_STEP_MIN: u64 = 64 << 10;
-
-/// How often it rises before it does so by the most.
-pub(crate) const SMALL_STEPS: u64 = (FRONTIER_STEP_MAX / FRONTIER_STEP_MIN).ilog2() as u64;
 
 /// Pools with chunks of 64 KiB and more grow by at least this many bytes.
 const GROWTH_STEP_MIN: u64 = 64 << 20;
 
-/// Pools of which every byte is made while somebody waits, and whose syncs cost nothing, grow by this many:
+/// Pools of which every byte is made while a thread waits for it, and whose syncs cost nothing, grow by this many:
 /// what takes well below a millisecond.
 const GROWTH_STEP_IN_MEMORY: u64 = 256 << 10;
 
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
 
-/// By how many chunks at least the frontier of a pool that ends at the chunk `end` rises, in the end.
-pub(crate) fn frontier_step(layout: Layout, end: u32) -> u32 {
-    layout.chunk_of(FRONTIER_STEP_MAX.min(layout.start(end) / 16)).max(1)
+/// How far a pool may grow.
+pub(crate) struct Growth {
+    one_at_a_time: Mutex<()>,
+    size_max: u64,
 }
 
-/// By how many chunks it rises first.
-pub(crate) fn first_step(layout: Layout) -> u32 {
-    layout.chunk_of(FRONTIER_STEP_MIN).max(1)
-}
+impl Growth {
+    /// At most to so many bytes.
+    pub(crate) fn new(size_max: u64) -> Growth {
+        Growth { one_at_a_time: Mutex::new(()), size_max }
+    }
 
-impl Pool {
     /// Raises the frontier to the chunk `needed` or further, at most to the pool's end. Durable
     /// when it returns.
     pub(crate) fn raise_frontier(
         &self,
+        region: &Region,
+        shared: &Shared,
         allocator: &mut Allocator,
         needed: u32,
     ) -> Result<(), Error> {
         let layout = allocator.layout;
         let step = allocator.step.min(frontier_step(layout, allocator.end));
         let raised = needed.max(allocator.frontier.saturating_add(step)).min(allocator.end);
-        let superblock = Superblock::of(self.region())?;
+        let superblock = Superblock::of(region)?;
         let size = seal_offset(Sealed::Size, layout.start(allocator.end));
         if superblock.size.load() != size {
             // ORDER: the region's own size was durable before `end` rose. This word lies in the
             // frontier's line and is stored before it, so it is durable with it.
-            self.region().commit("pool.size.raise", &superblock.size, size);
+            region.commit("pool.size.raise", &superblock.size, size);
         }
         let word = seal_offset(Sealed::Frontier, layout.start(raised));
         // ORDER: after the size that covers it: same line, store order.
-        self.region().commit("pool.frontier.raise", &superblock.frontier, word);
+        region.commit("pool.frontier.raise", &superblock.frontier, word);
         // ORDER: the frontier is durable before anything above it is handed out.
-        self.region().flush("pool.frontier.flush", FRONTIER_WORD, 8);
+        region.flush("pool.frontier.flush", FRONTIER_WORD, 8);
         // ORDER: as above.
-        self.region().fence("pool.frontier.fence");
+        region.fence("pool.frontier.fence");
         allocator.frontier = raised;
         allocator.step = step.saturating_mul(2);
-        self.shared().set_frontier(raised);
+        shared.set_frontier(raised);
         Ok(())
     }
 
     /// Grows a pool of `large` bytes or more to `size`; whether it has them now.
-    pub(crate) fn grow_ahead(&self, size: u64, large: u64) -> bool {
-        if self.region().size() < large.max(size / 2) {
+    pub(crate) fn grow_before(
+        &self,
+        region: &Region,
+        shared: &Shared,
+        size: u64,
+        large: u64,
+    ) -> bool {
+        if region.size() < large.max(size / 2) {
             return false;
         }
-        let needed = self.layout().chunks_in(size);
-        self.grow_to(needed, 0).is_ok() && self.region().size() >= size
+        let needed = shared.layout.chunks_in(size);
+        self.grow_to(region, shared, needed, 0).is_ok() && region.size() >= size
     }
 
     /// Grows the pool until the chunk before `needed` is part of it; `size` is what was asked for.
     /// Durable when it returns, because the region's growth is. Others go on allocating meanwhile.
-    pub(crate) fn grow_to(&self, needed: u32, size: u64) -> Result<(), Error> {
-        let _one_at_a_time = lock(self.growth());
-        let layout = self.layout();
+    pub(crate) fn grow_to(
+        &self,
+        region: &Region,
+        shared: &Shared,
+        needed: u32,
+        size: u64,
+    ) -> Result<(), Error> {
+        let _one_at_a_time = lock(&self.one_at_a_time);
+        let layout = shared.layout;
         let (end, recovering) = {
-            let allocator = self.shared().lock();
+            let allocator = shared.lock();
             (allocator.end, allocator.knowledge != Knowledge::Whole)
         };
         if end >= needed {
             return Ok(());
         }
         let full = Error::PoolFull { size, recovering };
-        let last = layout.chunks_in(self.size_max());
+        let last = layout.chunks_in(self.size_max);
         if needed > last {
             return Err(full);
         }
         let (bytes, chunk) = (layout.start(end), layout.chunk_size());
-        let step = if self.region().is_emulated() {
+        let step = if region.is_emulated() {
             GROWTH_STEP_IN_MEMORY.min(chunk * chunk / 64)
         } else {
             (bytes / 4).max(GROWTH_STEP_MIN.min(chunk * chunk / 64))
         };
         let wanted = needed.max(end.saturating_add(layout.chunks_for(step))).min(last);
-        let grown = match self.region().grow(layout.start(wanted)) {
+        let grown = match region.grow(layout.start(wanted)) {
             Ok(()) => wanted,
-            Err(_) if wanted > needed && self.region().grow(layout.start(needed)).is_ok() => needed,
+            Err(_) if wanted > needed && region.grow(layout.start(needed)).is_ok() => needed,
             Err(_) if recovering => return Err(full),
             Err(tembo_pmem::Error::Fault(_)) => return Err(full),
             Err(error) => return Err(error.into()),
         };
         // The superblock's size follows with the next frontier; lost before that, the next open adopts
         // the region's.
-        self.shared().lock().end = grown;
+        shared.lock().end = grown;
         Ok(())
     }
 }

@@ -18,20 +18,22 @@
 //! # Ok::<(), Error>(())
 //! ```
 
-mod ahead;
 mod allocator;
 mod census;
 mod chunk;
 mod class;
 mod error;
 mod format;
+mod frontier;
 mod geometry;
 mod growth;
 mod marks;
 mod object;
 mod pool;
+mod prefault;
 mod runs;
 mod shared;
+mod space;
 mod superblock;
 mod sweep;
 mod tenant;

@@ -15,7 +15,7 @@ pub(crate) const REACH: u64 = GRANULE << OFFSET_BITS;
 /// A piece of space in a pool: what a pointer on media holds.
 ///
 /// 48 bits: the offset divided by 16 in bits 0..40, the size class in bits 40..48; 0 is none. The
-/// upper 16 bits of a word that holds an object belong to whoever owns the word. An object read
+/// upper 16 bits of a word that holds an object belong to the owner of the word. An object read
 /// from media is only a claim until [`Pool::valid`](crate::Pool::valid) has accepted it.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct Object(u64);

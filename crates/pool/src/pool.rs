@@ -1,30 +1,19 @@
 //! The pool: a formatted region, its roots and its space.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tembo_pmem::{Region, RegionOptions, Section, Word};
 
-use crate::ahead::Ahead;
-use crate::allocator::{Allocator, Knowledge, Lack};
-use crate::class::class_for;
 use crate::format::Superblock;
-use crate::geometry::Layout;
-use crate::growth::{SMALL_STEPS, frontier_step};
-use crate::shared::Shared;
+use crate::space::Space;
 use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
 use crate::{
     Account, Census, Error, FeatureSet, Features, Geometry, Kind, KnownKind, Marker, NewTenant,
-    OBJECT_SIZE_MAX, Object, Sweep, Tenant, TenantCheck, TenantEntry, TenantError, TenantFeatures,
-    TenantId, TenantStat, Usage,
+    Object, Sweep, Tenant, TenantCheck, TenantEntry, TenantError, TenantFeatures, TenantId,
+    TenantStat, Usage,
 };
-
-/// Lines that a raised frontier flushes beside those of the operation, while it rises by little.
-const OWN_LINES: u64 = 1 + SMALL_STEPS;
-
-/// Less than one in so many chunks is little.
-const SHORT: u32 = 32;
 
 /// How a pool is created or opened.
 #[derive(Clone)]
@@ -98,12 +87,8 @@ pub struct PoolCheck {
 
 /// A formatted region, open.
 pub struct Pool {
-    region: Region,
-    shared: Arc<Shared>,
-    growth: Mutex<()>,
-    ahead: Ahead,
+    space: Space,
     found: Checked,
-    size_max: u64,
     kinds: Kinds,
     registry: Arc<Registry>,
 }
@@ -119,7 +104,7 @@ impl Pool {
     }
 
     /// As [`create`](Pool::create); `format` puts the first objects and roots into the pool, of
-    /// generation 0 and not growing, before there is a file of that name: whoever finds the file
+    /// generation 0 and not growing, before there is a file of that name: a program that finds the file
     /// finds them. What it flushes and fences is kept. No clone of the pool may outlive it.
     ///
     /// # Errors
@@ -134,7 +119,7 @@ impl Pool {
             let found = superblock::check(&region, Access::Write)?;
             let pool = Arc::new(Pool::new(region, found, options.kinds.clone()));
             format(&pool).map_err(Refusal::Format)?;
-            Ok(Draft(pool))
+            Ok(Forming(pool))
         });
         match made {
             Ok(region) => Ok(Pool::adopt(region, options.kinds.clone())?),
@@ -232,19 +217,8 @@ impl Pool {
     }
 
     fn new(region: Region, found: Checked, kinds: Kinds) -> Pool {
-        let size_max = region.report().size_max;
-        let layout = Layout::new(found.geometry);
-        let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
-        Pool {
-            region,
-            shared: Arc::new(Shared::new(Allocator::new(layout, frontier, end))),
-            growth: Mutex::new(()),
-            ahead: Ahead::new(found.frontier),
-            found,
-            size_max,
-            kinds,
-            registry: Arc::default(),
-        }
+        let space = Space::new(region, &found);
+        Pool { space, found, kinds, registry: Arc::default() }
     }
 
     /// A clean stop: everything fenced is brought into the one file, which may then be copied.
@@ -253,13 +227,13 @@ impl Pool {
     /// # Errors
     /// Those of [`Region::close`]. The pool is closed in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
-        Ok(self.region.close()?)
+        Ok(self.space.region.close()?)
     }
 
     /// The region below.
     #[inline]
     pub fn region(&self) -> &Region {
-        &self.region
+        &self.space.region
     }
 
     /// The sizes fixed at creation.
@@ -272,13 +246,13 @@ impl Pool {
         self.found.generation
     }
 
-    /// One of the [`ROOT_COUNT`](crate::ROOT_COUNT) root words; all are 0 in a new pool. Whoever stores a root stores,
+    /// One of the [`ROOT_COUNT`](crate::ROOT_COUNT) root words; all are 0 in a new pool. A program that stores a root stores,
     /// flushes and fences it through the region.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`].
     pub fn root(&self, slot: usize) -> Result<&Word, Error> {
-        Superblock::of(&self.region)?.roots.get(slot).ok_or(Error::NoSuchRoot { slot })
+        Superblock::of(&self.space.region)?.roots.get(slot).ok_or(Error::NoSuchRoot { slot })
     }
 
     /// Makes sure, before an operation's first store, that the pool has `bytes` to spare, growing
@@ -289,11 +263,7 @@ impl Pool {
     /// # Errors
     /// [`Error::PoolFull`]; the region's: disk full, poisoned.
     pub fn reserve(&self, bytes: u64, lines: u64) -> Result<Section<'_>, Error> {
-        let step = self.layout().start(frontier_step(self.layout(), self.shared.frontier()));
-        if bytes > 0 {
-            self.spare(bytes)?;
-        }
-        Ok(self.region.reserve(lines + OWN_LINES + bytes / step)?)
+        self.space.reserve(bytes, lines)
     }
 
     /// Takes space for an object of `size` bytes (0 gives the smallest), whose content is undefined.
@@ -306,58 +276,32 @@ impl Pool {
     /// [`Error::PoolFull`], [`Error::TooLarge`]; the region's, when the pool has to grow.
     #[inline]
     pub fn alloc(&self, size: u64) -> Result<Object, Error> {
-        let Some(class) = class_for(size) else {
-            return Err(Error::TooLarge { size, max: OBJECT_SIZE_MAX });
-        };
-        let mut allocator = self.shared.lock();
-        loop {
-            let top = allocator.top();
-            match allocator.take(class) {
-                Ok(object) => {
-                    if allocator.top() == top + 1 {
-                        // A new chunk, which objects of the class will fill from now on.
-                        drop(allocator);
-                        self.region.prefault(self.layout().start(top), self.layout().chunk_size());
-                    }
-                    return Ok(object);
-                }
-                Err(Lack::Frontier(needed)) => self.raise_frontier(&mut allocator, needed)?,
-                Err(Lack::Size(needed)) => {
-                    drop(allocator);
-                    self.grow_to(needed, size)?;
-                    allocator = self.shared.lock();
-                }
-            }
-        }
+        self.space.alloc(size)
     }
 
-    /// Whether [`prepare`](Pool::prepare) has something to do.
+    /// Whether [`prefault`](Pool::prefault) has something to do.
     #[inline]
-    pub fn wants_to_prepare(&self) -> bool {
-        self.region.is_emulated()
-            && self.ahead.is_short(self.layout().start(self.shared.frontier()))
+    pub fn wants_prefault(&self) -> bool {
+        self.space.wants_prefault()
     }
 
     /// Of a pool in memory: makes large pages of the space that will be used next, and grows a large pool for
-    /// it. For a thread that nobody waits for: a large page takes milliseconds. A hint; what cannot be is left
-    /// to those who come to use the space.
-    pub fn prepare(&self) {
-        if self.wants_to_prepare() {
-            self.ahead.prepare(self, self.layout().start(self.shared.frontier()));
-        }
+    /// it. For a thread of the background: a large page takes milliseconds. A hint; what is not possible is left
+    /// to the threads that use the space.
+    pub fn prefault(&self) {
+        self.space.prefault();
     }
 
     /// Gives an object's space back. The caller vouches that it is allocated, that its unlinking
     /// has been fenced, and that no reader can still hold it.
     #[inline]
     pub fn free(&self, object: Object) {
-        self.shared.lock().give(object);
+        self.space.free(object);
     }
 
     /// As [`free`](Pool::free), of many.
     pub fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
-        let mut allocator = self.shared.lock();
-        objects.into_iter().for_each(|object| allocator.give(object));
+        self.space.free_all(objects);
     }
 
     /// Allocates an object, lets `init` write and flush its content, and publishes it in `slot`,
@@ -372,20 +316,7 @@ impl Pool {
         size: u64,
         init: impl FnOnce(&Region, Object) -> Result<(), E>,
     ) -> Result<Object, E> {
-        let object = self.alloc(size)?;
-        if let Err(error) = init(&self.region, object) {
-            self.free(object);
-            return Err(error);
-        }
-        // ORDER: the content, flushed by `init`, is durable before the slot refers to it.
-        self.region.fence("pool.alloc_into.content");
-        // ORDER: after the content, as above.
-        self.region.commit("pool.alloc_into.publish", slot, object.to_bits());
-        // ORDER: the slot is durable before the caller says that there is an object.
-        self.region.flush("pool.alloc_into.flush", self.region.offset_of(slot), 8);
-        // ORDER: as above.
-        self.region.fence("pool.alloc_into.fence");
-        Ok(object)
+        self.space.alloc_into(slot, size, init)
     }
 
     /// Whether an object read from media can be one: its class exists, it lies below the frontier
@@ -395,7 +326,7 @@ impl Pool {
     /// [`Error::OutOfBounds`], [`Error::Misplaced`].
     #[inline]
     pub fn valid(&self, object: Object) -> Result<(), Error> {
-        self.shared.valid(object)
+        self.space.valid(object)
     }
 
     /// Begins a sweep: the one owed since the pool was opened, or a new one, for example after a
@@ -422,7 +353,7 @@ impl Pool {
         let busy = || Error::TenantBusy { name: "(one that is being added or opened)".into() };
         let _unchanged = self.registry.try_change().ok_or_else(busy)?;
         let live = self.registry.all(self.tenants()?, driver)?;
-        Sweep::begin(Arc::clone(&self.shared), Arc::clone(&self.registry), live)
+        Sweep::begin(Arc::clone(&self.space.shared), Arc::clone(&self.registry), live)
     }
 
     /// The tenants, by their place.
@@ -431,9 +362,9 @@ impl Pool {
     /// [`Error::DamagedTenant`].
     pub fn tenants(&self) -> Result<Vec<TenantEntry>, Error> {
         // Nothing raises the frontier meanwhile.
-        let _allocator = self.shared.lock();
-        let found = superblock::check(&self.region, Access::Read)?;
-        tenant::read(&self.region, &found)
+        let _allocator = self.space.shared.lock();
+        let found = superblock::check(&self.space.region, Access::Read)?;
+        tenant::read(&self.space.region, &found)
     }
 
     /// The tenant of that name.
@@ -467,13 +398,13 @@ impl Pool {
             TenantEntry { id, kind, name: name.into(), version, features, root: Object::NONE };
         self.kinds.admit(&entry, Access::Write)?;
         self.upgrade()?;
-        let _section = self.region.reserve(2).map_err(Error::from)?;
+        let _section = self.space.region.reserve(2).map_err(Error::from)?;
         let root = self.alloc(size)?;
-        if let Err(error) = init(&self.region, root) {
+        if let Err(error) = init(&self.space.region, root) {
             self.free(root);
             return Err(error);
         }
-        tenant::add(&self.region, id, new, root)?;
+        tenant::add(&self.space.region, id, new, root)?;
         Ok(TenantEntry { root, ..entry })
     }
 
@@ -489,7 +420,7 @@ impl Pool {
         let entry = TenantEntry { features, ..entry.ok_or_else(missing)? };
         self.kinds.admit(&entry, Access::Write)?;
         self.upgrade()?;
-        tenant::set_features(&self.region, id, features)
+        tenant::set_features(&self.space.region, id, features)
     }
 
     /// The feature bits in force.
@@ -497,8 +428,8 @@ impl Pool {
     /// # Errors
     /// [`Error::Damaged`].
     pub fn features(&self) -> Result<Features, Error> {
-        let _allocator = self.shared.lock();
-        Ok(superblock::check(&self.region, Access::Read)?.features)
+        let _allocator = self.space.shared.lock();
+        Ok(superblock::check(&self.space.region, Access::Read)?.features)
     }
 
     /// Sets one of the sets of feature bits, beside those of the pool's creation, in one step. Fenced when it returns. Bits that are not known here make the
@@ -509,12 +440,12 @@ impl Pool {
     pub fn set_features(&self, set: FeatureSet, bits: u32) -> Result<(), Error> {
         let _changing = self.registry.change();
         self.upgrade()?;
-        superblock::set_features(&self.region, set, bits)
+        superblock::set_features(&self.space.region, set, bits)
     }
 
     /// Raises a pool of format version 1; the caller changes the table of tenants.
     fn upgrade(&self) -> Result<(), Error> {
-        superblock::upgrade(&self.region, || tenant::write_first(&self.region))
+        superblock::upgrade(&self.space.region, || tenant::write_first(&self.space.region))
     }
 
     /// The open tenant of that entry, or what `make` makes of it: then it is open as long as a clone of it lives.
@@ -634,66 +565,26 @@ impl Pool {
     /// Whether little space is left that needs no sweep, though a sweep is owed or running that may find
     /// more: what is asked for next may make the pool grow for want of patience.
     pub fn is_short(&self) -> bool {
-        let allocator = self.shared.lock();
-        let enough = u64::from(allocator.end / SHORT + 2);
-        allocator.knowledge != Knowledge::Whole && allocator.spare_chunks() < enough
+        self.space.is_short()
     }
 
     /// Begins a census: for a check.
     pub fn census(&self) -> Census {
-        Census::begin(Arc::clone(&self.shared), self.region.size())
+        Census::begin(Arc::clone(&self.space.shared), self.space.region.size())
     }
 
     /// How full the pool is.
     pub fn usage(&self) -> Usage {
-        Usage::of(&self.shared.lock())
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    pub(crate) fn growth(&self) -> &Mutex<()> {
-        &self.growth
-    }
-
-    pub(crate) fn layout(&self) -> Layout {
-        self.shared.layout
-    }
-
-    pub(crate) fn size_max(&self) -> u64 {
-        self.size_max
-    }
-
-    /// Sees to it that `bytes` are to spare.
-    fn spare(&self, bytes: u64) -> Result<(), Error> {
-        let (end, spare, free) = {
-            let allocator = self.shared.lock();
-            (allocator.end, allocator.spare_chunks(), allocator.free_bytes())
-        };
-        let missing = bytes.div_ceil(self.layout().chunk_size()).saturating_sub(spare);
-        if missing == 0 {
-            return Ok(());
-        }
-        let needed = u64::from(end).saturating_add(missing).min(u32::MAX.into());
-        match self.grow_to(needed as u32, bytes) {
-            // No whole chunks, but room in chunks that others share.
-            Err(Error::PoolFull { .. } | Error::Region(tembo_pmem::Error::DiskFull { .. }))
-                if free >= bytes =>
-            {
-                Ok(())
-            }
-            grown => grown,
-        }
+        self.space.usage()
     }
 }
 
 /// A pool that is being formatted.
-struct Draft(Arc<Pool>);
+struct Forming(Arc<Pool>);
 
-impl AsRef<Region> for Draft {
+impl AsRef<Region> for Forming {
     fn as_ref(&self) -> &Region {
-        &self.0.region
+        &self.0.space.region
     }
 }
 

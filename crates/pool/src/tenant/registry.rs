@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
 use tembo_pmem::lock;
 
-use super::{Tenant, TenantEntry, TenantId};
+use super::entry::{TenantEntry, TenantId};
+use super::live::Tenant;
 use crate::Error;
 
 /// The open tenants of a pool. It keeps none of them open.

@@ -2,7 +2,7 @@
 
 use tembo_pmem::Region;
 
-use super::{Kind, KnownKind, NewTenant, TenantEntry, TenantFeatures, TenantId};
+use super::entry::{Kind, KnownKind, NewTenant, TenantEntry, TenantFeatures, TenantId};
 use crate::format::{
     LOW_TENANT, Superblock, TENANT_COUNT, TENANT_NAME_SIZE_MAX, TenantLine,
     VERSION_WITHOUT_TENANTS, seal_low, tenant_checksum, unseal_low,

@@ -216,7 +216,7 @@ fn what_a_creation_formats_is_there_with_the_file_or_there_is_no_file() {
 }
 
 #[test]
-fn a_pool_in_memory_is_formatted_too_and_nobody_keeps_it() {
+fn a_pool_in_memory_is_formatted_too_and_its_maker_keeps_no_clone() {
     let options = PoolOptions { geometry: Geometry::TINY, ..PoolOptions::default() };
     let mut kept = None;
     let made = Pool::volatile_with(&options, |pool| {
@@ -232,7 +232,7 @@ fn a_pool_in_memory_is_formatted_too_and_nobody_keeps_it() {
 }
 
 #[test]
-fn a_file_cut_short_is_told() {
+fn a_file_cut_short_is_refused() {
     let file = File::new("short");
     let options = options(DomainRequest::Logged, 256 << 10, 256 << 10);
     Pool::create(&file.0, &options).unwrap().close().unwrap();
@@ -279,9 +279,9 @@ fn space_used_in_a_log_survives_with_its_frontier() {
     assert_eq!(sweep.finish([]).unwrap().objects, 16);
 }
 
-/// Objects filled beside somebody who prepares all the time.
+/// Objects filled beside a thread that prefaults all the time.
 #[test]
-fn what_is_prepared_keeps_what_is_written_and_a_large_pool_grows_ahead_by_little() {
+fn what_is_prefaulted_keeps_what_is_written_and_a_large_pool_grows_early_by_little() {
     const SIZE: u64 = 64 << 20;
     let file = File::new("ahead");
     let region = RegionOptions {
@@ -296,7 +296,7 @@ fn what_is_prepared_keeps_what_is_written_and_a_large_pool_grows_ahead_by_little
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(std::sync::atomic::Ordering::Relaxed) {
-                pool.prepare();
+                pool.prefault();
             }
         });
         for number in 0..(SIZE + SIZE / 4) / step {
@@ -313,14 +313,14 @@ fn what_is_prepared_keeps_what_is_written_and_a_large_pool_grows_ahead_by_little
         let words = pool.region().words(object.offset(), step as usize / 8).unwrap();
         assert!(words.iter().all(|word| word.load() == number), "object {number}");
     }
-    pool.prepare();
-    assert!(!pool.wants_to_prepare());
+    pool.prefault();
+    assert!(!pool.wants_prefault());
     let (size, frontier) = (pool.region().size(), pool.usage().frontier);
     assert!(size >= frontier + (4 << 20) && size <= frontier + (7 << 20), "{size} {frontier}");
 }
 
 #[test]
-fn a_small_pool_does_not_grow_ahead_and_none_grows_past_its_bound() {
+fn a_small_pool_does_not_grow_early_and_none_grows_past_its_bound() {
     for (size, size_max, used) in [(8 << 20, 256 << 20, 7 << 20), (80 << 20, 81 << 20, 79 << 20)] {
         let file = File::new("not-ahead");
         let region = RegionOptions { domain: DomainRequest::Flush, size_max, ..Default::default() };
@@ -330,8 +330,8 @@ fn a_small_pool_does_not_grow_ahead_and_none_grows_past_its_bound() {
             let _section = pool.reserve(64 << 10, 1).unwrap();
             pool.alloc(64 << 10).unwrap();
         }
-        pool.prepare();
-        assert!(!pool.wants_to_prepare());
+        pool.prefault();
+        assert!(!pool.wants_prefault());
         assert_eq!(pool.region().size(), size);
     }
 }

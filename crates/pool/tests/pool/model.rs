@@ -207,7 +207,7 @@ fn an_object_that_no_pool_can_hold_is_refused() {
 }
 
 #[test]
-fn objects_read_from_damaged_media_are_told() {
+fn objects_read_from_damaged_media_are_reported() {
     let pool = image::tiny();
     let (node, run) = (pool.alloc(192).unwrap(), pool.alloc(10_000).unwrap());
     pool.valid(node).unwrap();
@@ -254,7 +254,7 @@ fn leaks_and_dangling_references_show_in_the_account() {
 }
 
 #[test]
-fn overlapping_marks_are_told() {
+fn overlapping_marks_are_reported() {
     let pool = image::tiny();
     let node = pool.alloc(192).unwrap();
     let run = pool.alloc(9000).unwrap();

@@ -33,7 +33,7 @@ fn every_flipped_byte_gives_its_error_or_the_same_pool() {
                 (64..72, Err(Error::Damaged { field: "generation", .. })) => {}
                 (72..80, Err(Error::Damaged { field: "size", .. })) => {}
                 (80..88, Err(Error::Damaged { field: "frontier", .. })) => {}
-                // A root is its owner's, who must check what it leads to.
+                // A root belongs to its owner, which must check what it leads to.
                 (128..256, Ok(pool)) => {
                     let changed = roots(&pool)
                         .iter()
@@ -77,7 +77,7 @@ fn open(image: &[u8]) -> Error {
 }
 
 #[test]
-fn a_label_that_is_whole_but_not_ours_is_told_apart() {
+fn a_label_that_is_whole_but_unknown_gives_its_own_error() {
     let good = sample();
     let mut newer = good.clone();
     relabel(&mut newer, 8, &3u32.to_le_bytes());

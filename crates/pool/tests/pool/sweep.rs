@@ -1,4 +1,4 @@
-//! Sweeps free exactly what nobody refers to.
+//! Sweeps free exactly what nothing refers to.
 
 use std::collections::HashSet;
 
@@ -212,7 +212,7 @@ fn no_object_is_given_twice_across_a_sweep() {
     for &object in live {
         sweep.mark(object).unwrap();
     }
-    // Freed though never marked, as by somebody who unlinks what the marker had not reached.
+    // Freed though never marked, as by a thread that unlinks what the marker had not reached.
     pool.free(dead[0]);
     assert_eq!(sweep.finish([]).unwrap().freed, 0);
     let mut seen: HashSet<_> = live.iter().copied().collect();

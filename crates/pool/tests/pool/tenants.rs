@@ -232,7 +232,7 @@ fn adding_a_tenant_takes_two_fences_and_one_line_beside_its_root() {
 }
 
 #[test]
-fn every_flipped_bit_of_a_tenants_line_is_told() {
+fn every_flipped_bit_of_a_tenants_line_is_reported() {
     let pool = volatile();
     add(&pool, &new("one")).unwrap();
     add(&pool, &NewTenant { version: 1, ..new("another") }).unwrap();
@@ -392,7 +392,7 @@ fn what_is_newer_in_a_tenant_is_refused_ignored_or_only_read() {
     let entry = to_read.tenant("one").unwrap();
     let opened = to_read.open_tenant::<Toy, Error>(&entry, || Ok(Toy::of(&entry)));
     assert!(matches!(opened, Err(Error::UnknownTenantFeature { kind: "must", .. })));
-    // Whoever sets what it does not know itself would lock itself out.
+    // A program that sets what it does not know would lock itself out.
     drop(to_read);
     let pool = file.open(kinds()).unwrap();
     let refused =
@@ -412,7 +412,7 @@ fn a_sweep_marks_every_tenant_or_frees_nothing() {
     let lost = pool.alloc(3000).unwrap();
     let live = pool.usage().objects - 1;
 
-    // Driven by nobody of them.
+    // Driven by none of them.
     let mut unmarked = pool.begin_sweep().unwrap();
     assert!(!unmarked.settle_others().unwrap());
     assert!(matches!(unmarked.finish([]), Err(Error::TenantNotMarked { .. })));

@@ -1,0 +1,205 @@
+//! The space of a pool: its region, its allocator, and how it comes by more.
+
+use std::sync::Arc;
+
+use tembo_pmem::{Region, Section, Word};
+
+use crate::allocator::{Allocator, Knowledge, Lack};
+use crate::class::class_for;
+use crate::frontier::{SMALL_STEPS, frontier_step};
+use crate::geometry::Layout;
+use crate::growth::Growth;
+use crate::prefault::Prefault;
+use crate::shared::Shared;
+use crate::superblock::Checked;
+use crate::{Error, OBJECT_SIZE_MAX, Object, Usage};
+
+/// Lines that a raised frontier flushes beside those of the operation, while it rises by little.
+const OWN_LINES: u64 = 1 + SMALL_STEPS;
+
+/// Less than one in so many chunks is little.
+const SHORT: u32 = 32;
+
+/// The region of a pool, and what is free in it.
+pub(crate) struct Space {
+    pub(crate) region: Region,
+    pub(crate) shared: Arc<Shared>,
+    growth: Growth,
+    prefault: Prefault,
+}
+
+impl Space {
+    /// Of a pool that was found like this.
+    pub(crate) fn new(region: Region, found: &Checked) -> Space {
+        let size_max = region.report().size_max;
+        let layout = Layout::new(found.geometry);
+        let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
+        Space {
+            region,
+            shared: Arc::new(Shared::new(Allocator::new(layout, frontier, end))),
+            growth: Growth::new(size_max),
+            prefault: Prefault::new(found.frontier),
+        }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.shared.layout
+    }
+
+    /// Whether [`prefault`](Space::prefault) has something to do.
+    #[inline]
+    pub(crate) fn wants_prefault(&self) -> bool {
+        self.region.is_emulated()
+            && self.prefault.is_short(self.layout().start(self.shared.frontier()))
+    }
+
+    /// Makes pages of what will be used next.
+    pub(crate) fn prefault(&self) {
+        if self.wants_prefault() {
+            self.prefault.run(&self.region, &self.shared, &self.growth);
+        }
+    }
+
+    /// Makes sure, before an operation's first store, that the pool has `bytes` to spare, growing
+    /// if it can, and takes room below the waist for `lines` flushed lines.
+    ///
+    /// It holds the lines, not the bytes: only [`alloc`](Pool::alloc) holds space.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`]; the region's: disk full, poisoned.
+    pub(crate) fn reserve(&self, bytes: u64, lines: u64) -> Result<Section<'_>, Error> {
+        let step = self.layout().start(frontier_step(self.layout(), self.shared.frontier()));
+        if bytes > 0 {
+            self.spare(bytes)?;
+        }
+        Ok(self.region.reserve(lines + OWN_LINES + bytes / step)?)
+    }
+
+    /// Takes space for an object of `size` bytes (0 gives the smallest), whose content is undefined.
+    /// Within a [section](Pool::reserve), because the frontier may have to be raised.
+    ///
+    /// The reservation is volatile: after a crash the object is allocated if something durable
+    /// refers to it, and free otherwise.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`], [`Error::TooLarge`]; the region's, when the pool has to grow.
+    #[inline]
+    pub(crate) fn alloc(&self, size: u64) -> Result<Object, Error> {
+        let Some(class) = class_for(size) else {
+            return Err(Error::TooLarge { size, max: OBJECT_SIZE_MAX });
+        };
+        let mut allocator = self.shared.lock();
+        loop {
+            let top = allocator.top();
+            match allocator.take(class) {
+                Ok(object) => {
+                    if allocator.top() == top + 1 {
+                        // A new chunk, which objects of the class will fill from now on.
+                        drop(allocator);
+                        self.region.prefault(self.layout().start(top), self.layout().chunk_size());
+                    }
+                    return Ok(object);
+                }
+                Err(Lack::Frontier(needed)) => {
+                    self.growth.raise_frontier(
+                        &self.region,
+                        &self.shared,
+                        &mut allocator,
+                        needed,
+                    )?;
+                }
+                Err(Lack::Size(needed)) => {
+                    drop(allocator);
+                    self.growth.grow_to(&self.region, &self.shared, needed, size)?;
+                    allocator = self.shared.lock();
+                }
+            }
+        }
+    }
+
+    /// Gives an object's space back. The caller vouches that it is allocated, that its unlinking
+    /// has been fenced, and that no reader can still hold it.
+    #[inline]
+    pub(crate) fn free(&self, object: Object) {
+        self.shared.lock().give(object);
+    }
+
+    /// As [`free`](Pool::free), of many.
+    pub(crate) fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
+        let mut allocator = self.shared.lock();
+        objects.into_iter().for_each(|object| allocator.give(object));
+    }
+
+    /// Allocates an object, lets `init` write and flush its content, and publishes it in `slot`,
+    /// whose word becomes the object's bits. Durable when it returns; interrupted, the object is
+    /// whole and published, or free. Two fences.
+    ///
+    /// # Errors
+    /// Those of [`alloc`](Pool::alloc) and of `init`; then nothing is allocated.
+    pub(crate) fn alloc_into<E: From<Error>>(
+        &self,
+        slot: &Word,
+        size: u64,
+        init: impl FnOnce(&Region, Object) -> Result<(), E>,
+    ) -> Result<Object, E> {
+        let object = self.alloc(size)?;
+        if let Err(error) = init(&self.region, object) {
+            self.free(object);
+            return Err(error);
+        }
+        // ORDER: the content, flushed by `init`, is durable before the slot refers to it.
+        self.region.fence("pool.alloc_into.content");
+        // ORDER: after the content, as above.
+        self.region.commit("pool.alloc_into.publish", slot, object.to_bits());
+        // ORDER: the slot is durable before the caller says that there is an object.
+        self.region.flush("pool.alloc_into.flush", self.region.offset_of(slot), 8);
+        // ORDER: as above.
+        self.region.fence("pool.alloc_into.fence");
+        Ok(object)
+    }
+
+    /// Whether an object read from media can be one: its class exists, it lies below the frontier
+    /// and where its class is placed. Whether it is allocated only its owner knows.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Misplaced`].
+    #[inline]
+    pub(crate) fn valid(&self, object: Object) -> Result<(), Error> {
+        self.shared.valid(object)
+    }
+
+    /// Whether little space is left that needs no sweep, though a sweep is owed or running that may find
+    /// more: what is asked for next may make the pool grow for want of patience.
+    pub(crate) fn is_short(&self) -> bool {
+        let allocator = self.shared.lock();
+        let enough = u64::from(allocator.end / SHORT + 2);
+        allocator.knowledge != Knowledge::Whole && allocator.spare_chunks() < enough
+    }
+
+    /// How full the pool is.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(&self.shared.lock())
+    }
+
+    /// Sees to it that `bytes` are to spare.
+    fn spare(&self, bytes: u64) -> Result<(), Error> {
+        let (end, spare, free) = {
+            let allocator = self.shared.lock();
+            (allocator.end, allocator.spare_chunks(), allocator.free_bytes())
+        };
+        let missing = bytes.div_ceil(self.layout().chunk_size()).saturating_sub(spare);
+        if missing == 0 {
+            return Ok(());
+        }
+        let needed = u64::from(end).saturating_add(missing).min(u32::MAX.into());
+        match self.growth.grow_to(&self.region, &self.shared, needed as u32, bytes) {
+            // No whole chunks, but room in chunks that others share.
+            Err(Error::PoolFull { .. } | Error::Region(tembo_pmem::Error::DiskFull { .. }))
+                if free >= bytes =>
+            {
+                Ok(())
+            }
+            grown => grown,
+        }
+    }
+}

@@ -3,7 +3,6 @@
 //! Everything above knows *store*, *load*, *flush*, *fence* and *sync*, and nothing of the medium.
 
 mod backend;
-mod barrier;
 mod choice;
 mod counters;
 mod disk;
@@ -13,14 +12,12 @@ mod error;
 mod flush;
 mod format;
 mod header;
-mod latch;
 mod line_stores;
 mod log;
 mod mapping;
 mod media;
 mod memory;
 mod notes;
-mod number;
 mod observer;
 mod options;
 mod pool_file;
@@ -30,7 +27,7 @@ mod racy;
 mod region;
 mod report;
 mod table;
-mod wait;
+pub mod thread;
 
 pub use backend::BYPASS_MIN;
 pub use counters::Counters;
@@ -40,19 +37,16 @@ pub use emulation::Emulation;
 pub use error::{Error, Fault};
 pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
-pub use latch::{Latch, Latched};
 pub use line_stores::LineStores;
 pub use mapping::SIZE_MAX;
 pub use media::{Media, MediaBytes, Word};
 pub use memory::memory_max;
-pub use number::{NO_NUMBER, thread_number};
 pub use observer::{Observer, Stored};
 pub use options::RegionOptions;
 pub use prefetch::prefetch;
 pub use region::{Region, Section};
 pub use report::Report;
 pub use table::Table;
-pub use wait::{Yield, lock, park, set_yield, wait, wait_for, wait_in_round, write};
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.
 pub const LINE: u64 = 64;
@@ -62,3 +56,16 @@ pub type LineWords = [u64; (LINE / 8) as usize];
 
 // Offsets are addresses' differences, and words on media are little-endian.
 const _: () = assert!(size_of::<usize>() == 8 && cfg!(target_endian = "little"));
+
+// Names of before `thread`, until the crates above are adapted.
+#[doc(hidden)]
+pub use thread::{
+    Latch, LatchGuard as Latched, Yield, lock, number as thread_number, park, set_yield,
+    wait as wait_in_round, write,
+};
+
+/// As [`thread::wait`], of no round.
+#[doc(hidden)]
+pub fn wait() {
+    thread::wait(0);
+}

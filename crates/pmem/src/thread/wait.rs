@@ -2,8 +2,8 @@
 //! steps of the waist.
 //!
 //! A test that decides itself which thread goes on (threads that take turns on one thread of the system)
-//! must hear of it when one waits, or that one waits for ever. It gives a function that lets the others
-//! go on. Otherwise nothing is asked but where somebody waits already.
+//! must learn that one waits, or that one waits for ever. It gives a function that lets the others
+//! go on. Otherwise nothing is asked but where a thread waits already.
 
 use std::hint::spin_loop;
 use std::sync::{
@@ -18,7 +18,7 @@ const SPINS: usize = 200;
 
 static YIELD: OnceLock<Yield> = OnceLock::new();
 
-/// Who waits calls `others` from here on, in the whole process; false if another function is called
+/// A thread that waits calls `others` from here on, in the whole process; false if another function is called
 /// already. For tests that schedule threads.
 pub fn set_yield(others: Yield) -> bool {
     std::ptr::fn_addr_eq(*YIELD.get_or_init(|| others), others)
@@ -28,15 +28,16 @@ fn others_went_on() -> bool {
     YIELD.get().is_some_and(|others| others())
 }
 
-/// One round of a loop that waits for another thread.
+/// One round of a loop that waits for another thread: the round with that number, from 0 on. Where there are
+/// fewer processors than threads, the other may need this thread's: after some rounds it gets it.
 #[cold]
-pub fn wait() {
+pub fn wait(round: usize) {
     if !others_went_on() {
-        spin_loop();
+        if round < SPINS { spin_loop() } else { std::thread::yield_now() }
     }
 }
 
-/// Sleeps until somebody unparks the thread, or for no reason; where threads take turns, others go on.
+/// Sleeps until the thread is unparked, or for no reason; where threads take turns, others go on.
 #[cold]
 pub fn park() {
     if !others_went_on() {
@@ -44,16 +45,7 @@ pub fn park() {
     }
 }
 
-/// As [`wait`], of the round with that number, from 0 on. Where there are fewer processors than threads,
-/// who is waited for may need this thread's: after some rounds he gets it.
-#[cold]
-pub fn wait_in_round(round: usize) {
-    if !others_went_on() {
-        if round < SPINS { spin_loop() } else { std::thread::yield_now() }
-    }
-}
-
-/// Locks. A panic of who held the lock is not this caller's: what it guards is sound at every step.
+/// Locks. A panic of the thread that held the lock is not this caller's: what it guards is sound at every step.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     taken(mutex.try_lock()).unwrap_or_else(|| in_turn(|| mutex.try_lock(), || mutex.lock()))
@@ -108,20 +100,20 @@ mod tests {
         static HELD: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
     }
 
-    /// The lock's holder goes on: he lets go. False on other threads.
+    /// The lock's holder goes on and lets go. False on other threads.
     fn lets_go() -> bool {
         HELD.take().is_some()
     }
 
     #[test]
-    fn who_finds_a_lock_held_lets_its_holder_go_on() {
+    fn a_thread_that_finds_a_lock_held_lets_its_holder_go_on() {
         static MUTEX: Mutex<()> = Mutex::new(());
         assert!(set_yield(lets_go) && set_yield(lets_go));
         assert!(!set_yield(|| true), "one function a process");
         HELD.set(Some(lock(&MUTEX)));
         drop(lock(&MUTEX));
-        assert!(HELD.take().is_none(), "let go by who had it");
-        // Without anybody to go on it blocks like any lock, and is had when it is free.
+        assert!(HELD.take().is_none(), "its holder has let go");
+        // Where no other can go on it blocks like any lock, until it is free.
         std::thread::scope(|scope| {
             let held = lock(&MUTEX);
             let waits = scope.spawn(|| drop(lock(&MUTEX)));

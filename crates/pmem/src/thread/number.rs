@@ -1,8 +1,8 @@
 //! Numbers of threads.
 //!
-//! What belongs to a thread in a table, as a lane or a slot, is found by its number. No two threads have the
-//! same at a time, and who begins gets the least that is free: so few numbers are in use where few threads are,
-//! however many there have been. A number goes back when its thread ends, and is given out under the same
+//! What belongs to a thread in a table, as a slot, is found by its number. No two threads have the
+//! same at a time, and a thread that begins gets the least that is free: so few numbers are in use where few threads
+//! are, however many there have been. A number goes back when its thread ends, and is given out under the same
 //! lock: so all that its thread did comes before all that its successor does.
 
 use std::cell::Cell;
@@ -10,8 +10,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Mutex, PoisonError};
 
-/// Of a thread that is about to end, and has none any more. Nobody is sent away for that.
-pub const NO_NUMBER: usize = usize::MAX;
+/// Of a thread that is about to end, and has no number any more.
+pub(super) const NO_NUMBER: usize = usize::MAX;
 
 /// In a thread that has not asked yet.
 const UNKNOWN: usize = NO_NUMBER - 1;
@@ -48,9 +48,10 @@ impl Drop for Lease {
     }
 }
 
-/// Of the calling thread and, as long as it lives, of nobody else; or [`NO_NUMBER`].
+/// The number of the calling thread, which no other has as long as it lives; `usize::MAX` of a thread that is
+/// about to end.
 #[inline]
-pub fn thread_number() -> usize {
+pub fn number() -> usize {
     match NUMBER.get() {
         UNKNOWN => draw(),
         number => number,
@@ -59,7 +60,7 @@ pub fn thread_number() -> usize {
 
 /// Whether the calling thread has asked and has that number.
 #[inline]
-pub(crate) fn has_number(number: usize) -> bool {
+pub(super) fn has_number(number: usize) -> bool {
     NUMBER.get() == number
 }
 
@@ -80,16 +81,16 @@ mod tests {
     #[test]
     fn threads_that_live_at_a_time_have_different_numbers_and_give_them_back() {
         const AT_A_TIME: usize = 20;
-        let own = thread_number();
+        let own = number();
         let mut greatest = 0;
         for _ in 0..50 {
             let all_have_one = Barrier::new(AT_A_TIME);
             let numbers: Vec<usize> = std::thread::scope(|scope| {
                 let ask = || {
-                    let number = thread_number();
+                    let own = number();
                     all_have_one.wait();
-                    assert_eq!(thread_number(), number);
-                    number
+                    assert_eq!(number(), own);
+                    own
                 };
                 let threads: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(ask)).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -103,21 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_has_no_number_and_asks_in_vain() {
+    fn a_thread_that_ends_has_no_number() {
         struct Asks(std::sync::mpsc::Sender<usize>);
         impl Drop for Asks {
             fn drop(&mut self) {
-                self.0.send(thread_number()).unwrap();
+                self.0.send(number()).unwrap();
             }
         }
         thread_local!(static LAST: Cell<Option<Asks>> = const { Cell::new(None) });
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let end = move || {
             // What is set up first is dropped last.
-            LAST.set(Some(Asks(tell)));
-            assert_ne!(thread_number(), NO_NUMBER);
+            LAST.set(Some(Asks(sender)));
+            assert_ne!(number(), NO_NUMBER);
         };
         std::thread::spawn(end).join().unwrap();
-        assert_eq!(told.recv().unwrap(), NO_NUMBER);
+        assert_eq!(receiver.recv().unwrap(), NO_NUMBER);
     }
 }

@@ -12,10 +12,18 @@
 //! The frequent one stores *a*, then loads *b*; only the compiler has to keep that order
 //! ([`compiler_fence`](std::sync::atomic::compiler_fence)). The rare one stores *b*, calls [`barrier`],
 //! then loads *a*. The frequent thread goes through its barrier somewhere between two of its instructions,
-//! after the call began and before it ends. If that is behind its store of *a*, the store is seen by who
-//! loads *a* after the call. Else it is before its load of *b* too, which then sees what was stored before the
-//! call. The memory model of the language does not know of this: it is an argument about processors, and the
-//! tests of [`Latch`](crate::Latch) are run on them.
+//! after the call began and before it ends.
+//!
+//! ```text
+//!   frequent:  store a ─────────── load b          frequent:           store a ── load b
+//!                         ▲ its barrier                        ▲ its barrier
+//!   rare:     store b ── call ── return ── load a  rare:  store b ── call ── return ── load a
+//!              the load of a sees the store                     the load of b sees the store
+//! ```
+//!
+//! If that is behind its store of *a*, a load of *a* after the call sees the store. Else it is before its load of *b*
+//! too, which then sees what was stored before the call. The memory model of the language does not know of this: it is
+//! an argument about processors, and the tests of [`Latch`](super::Latch) are run on them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -28,8 +36,13 @@ const STORES_LAND: Duration = Duration::from_millis(10);
 
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
-/// Whether the system has such a barrier and lets this process use it. Who has not asked must not rely on it.
-pub(crate) fn has_barrier() -> bool {
+/// Whether the system has such a barrier and lets this process use it. Without having asked, a thread must not rely
+/// on it.
+pub(super) fn has_barrier() -> bool {
+    if cfg!(miri) {
+        // Miri does not know the call.
+        return false;
+    }
     static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
     let commands =
         [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited];
@@ -38,10 +51,10 @@ pub(crate) fn has_barrier() -> bool {
 }
 
 /// Every thread of the process goes through a full barrier meanwhile.
-pub(crate) fn barrier() {
+pub(super) fn barrier() {
     fence(Ordering::SeqCst);
     if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
-        // A program that has forbidden itself the call since. Nobody relies on it any more; for those who
+        // A program that has forbidden itself the call since. No thread relies on it any more; for those that
         // did, time must do.
         IS_LOST.store(true, Ordering::SeqCst);
         std::thread::sleep(STORES_LAND);

@@ -2,7 +2,7 @@ use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::thread_number;
+use crate::thread::number;
 
 #[test]
 fn one_thread_at_a_time_is_at_the_value() {
@@ -23,67 +23,67 @@ fn one_thread_at_a_time_is_at_the_value() {
     });
     let both = latch.try_lock().unwrap();
     assert_eq!(*both, (4 * ADDED, 4 * ADDED));
-    assert!(latch.try_lock().is_none() && latch.reenter().is_none());
+    assert!(latch.try_lock().is_none() && latch.enter().is_none());
     drop(both);
     assert!(latch.try_lock().is_some());
 }
 
 #[test]
-fn a_latch_is_lent_to_its_owner_until_somebody_takes_it() {
-    let (own, of_nobody) = (Latch::of(thread_number(), 0), Latch::new(0));
-    assert!(own.reenter().is_none(), "it was never lent");
-    drop(of_nobody.lend(of_nobody.lock()));
-    assert!(of_nobody.reenter().is_none(), "nobody owns it");
-    drop(own.lend(of_nobody.lock()));
-    assert!(own.reenter().is_none(), "what was taken is another one");
-    let lent = own.lend(own.lock());
-    assert!(own.reenter().is_none() && own.try_lock().is_none(), "he has it");
-    drop(lent);
+fn a_latch_is_biased_towards_its_owner_until_another_thread_takes_it() {
+    let (own, ownerless) = (Latch::of(number(), 0), Latch::new(0));
+    assert!(own.enter().is_none(), "it was never biased");
+    drop(ownerless.bias(ownerless.lock()));
+    assert!(ownerless.enter().is_none(), "it has no owner");
+    drop(own.bias(ownerless.lock()));
+    assert!(own.enter().is_none(), "another one was taken");
+    let biased = own.bias(own.lock());
+    assert!(own.enter().is_none() && own.try_lock().is_none(), "the owner holds it");
+    drop(biased);
     if !has_barrier() {
         return;
     }
-    // The attempt to take it took it back.
-    assert!(own.reenter().is_none());
-    drop(own.lend(own.lock()));
+    // The attempt to take it revoked the bias.
+    assert!(own.enter().is_none());
+    drop(own.bias(own.lock()));
     for _ in 0..3 {
-        assert!(own.reenter().is_some());
+        assert!(own.enter().is_some());
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(own.reenter().is_none(), "it is another's");
+            assert!(own.enter().is_none(), "another thread owns it");
             *own.lock() += 1;
-            drop(own.lend(own.lock()));
+            drop(own.bias(own.lock()));
         });
     });
-    assert!(own.reenter().is_none());
+    assert!(own.enter().is_none());
     assert_eq!(*own.lock(), 1);
 }
 
-/// A value that tells when somebody else is at it.
+/// A value that finds out when another thread is at it.
 #[derive(Default)]
 struct Alone {
-    who: AtomicU64,
+    holder: AtomicU64,
     stays: AtomicU64,
 }
 
 impl Alone {
-    fn stay(&mut self, who: u64) {
-        self.who.store(who, Ordering::Relaxed);
+    fn stay(&mut self, holder: u64) {
+        self.holder.store(holder, Ordering::Relaxed);
         for _ in 0..20 {
-            assert_eq!(self.who.load(Ordering::Relaxed), who, "somebody else is inside");
+            assert_eq!(self.holder.load(Ordering::Relaxed), holder, "another thread is inside");
         }
         let stays = self.stays.get_mut();
         *stays += 1;
     }
 }
 
-/// Comes in by a store if it can; true if it could.
-fn stay_as_owner(latch: &Latch<Alone>, who: u64) -> bool {
-    if let Some(mut alone) = latch.reenter() {
-        alone.stay(who);
+/// Enters by a store if it can; true if it could.
+fn stay_as_owner(latch: &Latch<Alone>, holder: u64) -> bool {
+    if let Some(mut alone) = latch.enter() {
+        alone.stay(holder);
         return true;
     }
-    latch.lend(latch.lock()).stay(who);
+    latch.bias(latch.lock()).stay(holder);
     false
 }
 
@@ -103,28 +103,28 @@ impl Drop for Ends<'_> {
 
 /// Fails in one run of two if [`barrier`] does nothing, where there are two processors.
 #[test]
-fn who_takes_a_latch_from_its_owner_does_not_meet_him() {
+fn a_thread_that_revokes_a_bias_does_not_meet_the_owner() {
     const TAKEN_MAX: u64 = 40_000;
     const TAKEN_MIN: u64 = 100;
-    // Where the two have one processor, or others want theirs, the owner's turn is waited for each time.
+    // Where the two have one processor, or others want theirs, the owner's round is waited for each time.
     const LONG: std::time::Duration = std::time::Duration::from_secs(5);
-    // Both write these lines. While the owner waits for them, his next stores wait behind: so the other sees
-    // late that he has come in.
+    // Both write these lines. While the owner waits for them, its next stores wait behind: so the other sees
+    // late that the owner has come in.
     let contended = [const { Line(AtomicU64::new(0)) }; 8];
     let contend = || contended.iter().for_each(|line| line.0.store(1, Ordering::Relaxed));
-    let (reentered, is_done) = (Line::default(), AtomicBool::new(false));
+    let (entered, is_done) = (Line::default(), AtomicBool::new(false));
     let (latch, begin, mut taken) = (std::sync::OnceLock::new(), Barrier::new(2), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let latch = latch.get_or_init(|| Latch::of(thread_number(), Alone::default()));
+            let latch = latch.get_or_init(|| Latch::of(number(), Alone::default()));
             begin.wait();
             let _ends = Ends(&is_done);
             while !is_done.load(Ordering::Relaxed) {
                 for _ in 0..20 {
                     contend();
-                    let has_reentered = stay_as_owner(latch, 1);
-                    let before = reentered.0.load(Ordering::Relaxed);
-                    reentered.0.store(before + u64::from(has_reentered), Ordering::Relaxed);
+                    let has_entered = stay_as_owner(latch, 1);
+                    let before = entered.0.load(Ordering::Relaxed);
+                    entered.0.store(before + u64::from(has_entered), Ordering::Relaxed);
                 }
             }
         });
@@ -132,18 +132,16 @@ fn who_takes_a_latch_from_its_owner_does_not_meet_him() {
         let _ends = Ends(&is_done);
         let (latch, began) = (latch.get().unwrap(), std::time::Instant::now());
         while taken < TAKEN_MAX && (taken < TAKEN_MIN || began.elapsed() < LONG) {
-            let before = reentered.0.load(Ordering::Relaxed);
-            (0..300)
-                .take_while(|_| reentered.0.load(Ordering::Relaxed) == before)
-                .for_each(wait_in_round);
+            let before = entered.0.load(Ordering::Relaxed);
+            (0..300).take_while(|_| entered.0.load(Ordering::Relaxed) == before).for_each(wait);
             contend();
             latch.lock().stay(2);
             taken += 1;
         }
     });
     let stays = latch.into_inner().unwrap().lock().stays.load(Ordering::Relaxed);
-    let reentered = reentered.0.into_inner();
-    assert!(stays > taken && (!has_barrier() || reentered > taken / 10), "{stays}, {reentered}");
+    let entered = entered.0.into_inner();
+    assert!(stays > taken && (!has_barrier() || entered > taken / 10), "{stays}, {entered}");
 }
 
 #[test]
@@ -158,7 +156,7 @@ fn owners_come_and_go_and_all_are_locked_at_once_beside_them() {
             // A thread of its own, which gets the number of one that has ended.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let number = thread_number() as u64;
+                    let number = number() as u64;
                     for _ in 0..50 {
                         match latches.get(number as usize) {
                             Some(own) => drop(stay_as_owner(own, number)),

@@ -1,0 +1,23 @@
+//! What threads need beside the standard library's tools, because a fence costs more than all else that a short
+//! operation does, and each atomic exchange waits for it.
+//!
+//! - [`number`]: a small number for each thread, by which it finds its own place in a table;
+//! - [`Latch`]: a biased lock: its owner takes it by a store and a load, beside a fence that is still under way;
+//! - [`wait`], [`park`], [`lock`], [`write`]: the one place for loops that spin, and for locks that are held across
+//!   steps of the waist. A test that schedules threads learns here that one waits.
+//!
+//! ```text
+//!   Latch ──► barrier (membarrier: one thread pays for both)
+//!     │
+//!     ├─────► number  (is it the owner?)
+//!     └─────► wait    (until the other has left)
+//! ```
+
+mod barrier;
+mod latch;
+mod number;
+mod wait;
+
+pub use latch::{Latch, LatchGuard};
+pub use number::number;
+pub use wait::{Yield, lock, park, set_yield, wait, write};

@@ -94,7 +94,7 @@ impl Forest {
     /// the system gives out large pages slowly.
     pub fn prepare(&self) {
         self.is_called.store(false, Ordering::SeqCst);
-        self.leaves.prepare(nvtree::side::Side::touch);
+        self.leaves.prefault(nvtree::side::Side::touch);
         self.nodes.prepare();
         self.pool.prefault();
     }

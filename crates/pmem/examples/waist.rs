@@ -13,9 +13,9 @@ use tembo_pmem::{
 const SIZE: u64 = 256 << 20;
 const LINES: u64 = (SIZE - HEADER_SIZE) / 64;
 
-struct Nobody;
+struct Silent;
 
-impl Observer for Nobody {
+impl Observer for Silent {
     fn load(&self, _offset: u64, _len: u64) {}
     fn store(&self, _stored: Stored<'_>, perform: &mut dyn FnMut()) {
         perform();
@@ -99,7 +99,7 @@ fn persist(region: &Region, count: u64) -> Result<f64, Error> {
 }
 
 fn observer_cost(options: &RegionOptions) -> Result<(), Error> {
-    let watched = RegionOptions { observer: Some(Arc::new(Nobody)), ..options.clone() };
+    let watched = RegionOptions { observer: Some(Arc::new(Silent)), ..options.clone() };
     let (plain, watched) =
         (Region::volatile(1 << 20, options)?, Region::volatile(1 << 20, &watched)?);
     println!("a load of a word through a checked offset, and a store, ns (all in cache):");

@@ -25,7 +25,7 @@ pub trait Disk: Send + Sync {
         self.open(path)
     }
 
-    /// Creates an empty file, locked. A file of that name that nobody holds is left over from a
+    /// Creates an empty file, locked. A file of that name that no process holds is left over from a
     /// killed process and is replaced; one that is held answers `WouldBlock`.
     fn create(&self, step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
@@ -68,7 +68,7 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self, step: &'static str) -> io::Result<()>;
 
     /// Waits until the disk has taken in what was written, so that little of it stands in the way of
-    /// somebody else's sync. A hint that promises nothing; a failure tells of writes that were lost.
+    /// another thread's sync. A hint that promises nothing; a failure reports writes that were lost.
     fn drain(&self) -> io::Result<()> {
         Ok(())
     }

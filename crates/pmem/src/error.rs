@@ -38,7 +38,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody else has the pool open.
+    /// Another process, or another handle of this one, has the pool open.
     #[error("{path} is held by {holder}", path = path.display(), holder = holder(*pid))]
     Held {
         /// The file.

@@ -76,7 +76,7 @@ pub(crate) trait Slot: FromBytes + IntoBytes + Immutable + Copy {
     fn sequence(&self) -> u64;
     /// Sets sequence and checksum.
     fn seal(&mut self, sequence: u64);
-    /// The numbers that only grow: each below [`COUNT_END`], or nobody has counted to it.
+    /// The numbers that only grow: each below [`COUNT_END`], or it was never counted to.
     fn counts(&self) -> [u64; 3];
 
     /// Whether everything that counts can go on counting.

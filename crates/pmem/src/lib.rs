@@ -60,12 +60,6 @@ const _: () = assert!(size_of::<usize>() == 8 && cfg!(target_endian = "little"))
 // Names of before `thread`, until the crates above are adapted.
 #[doc(hidden)]
 pub use thread::{
-    Latch, LatchGuard as Latched, Yield, lock, number as thread_number, park, set_yield,
-    wait as wait_in_round, write,
+    Latch, Latched, Yield, lock, park, set_yield, thread_number, wait_for, wait_in_round,
+    wait_once as wait, write,
 };
-
-/// As [`thread::wait`], of no round.
-#[doc(hidden)]
-pub fn wait() {
-    thread::wait(0);
-}

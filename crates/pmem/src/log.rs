@@ -121,7 +121,7 @@ pub(crate) struct RedoLog {
     /// Where the groups of this opening begin.
     opened: Place,
     state: Mutex<State>,
-    /// What waiting threads are told on.
+    /// What waiting threads wait on.
     changed: Condvar,
     /// There is work for the threads.
     wake: Condvar,
@@ -201,7 +201,7 @@ impl RedoLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until somebody [tells](RedoLog::tell) of something.
+    /// Waits until a thread [notifies](RedoLog::notify).
     fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.waiting += 1;
         let mut state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -209,9 +209,9 @@ impl RedoLog {
         state
     }
 
-    /// Something was written, synced, trimmed, or failed. A call of the system for nobody would cost
-    /// more than all the rest of a small section.
-    fn tell(&self, state: &State) {
+    /// Something was written, synced, trimmed, or failed. Where no thread waits, a call of the system
+    /// would cost more than all the rest of a small section.
+    fn notify(&self, state: &State) {
         if state.waiting > 0 {
             self.changed.notify_all();
         }
@@ -221,7 +221,7 @@ impl RedoLog {
     fn poison(&self, state: &mut State, cause: String) {
         state.poison.get_or_insert(cause);
         self.poisoned.store(true, Ordering::Release);
-        self.tell(state);
+        self.notify(state);
     }
 
     fn check(&self, state: &State) -> Result<(), Error> {
@@ -265,6 +265,6 @@ impl Holder for RedoLog {
         }
         let mut state = self.lock();
         state.held = state.held.saturating_sub(bytes);
-        self.tell(&state);
+        self.notify(&state);
     }
 }

@@ -190,7 +190,7 @@ impl Mapping {
     }
 
     /// Makes large pages of what lies in `from..to`, as far as whole ones do, now: it takes milliseconds, and
-    /// whoever touches them meanwhile waits. A hint: systems before Linux 6.1 do not know it, and of files
+    /// a thread that touches them meanwhile waits. A hint: systems before Linux 6.1 do not know it, and of files
     /// only those in memory can have large pages.
     pub(crate) fn make_large_pages(&self, from: u64, to: u64) {
         let (from, to) =

@@ -9,7 +9,7 @@ pub use bytes::MediaBytes;
 pub use word::Word;
 
 /// A type that a region lends out as a reference. It is [`Word`], an array of such types, or a struct of such
-/// fields, which [`media!`](crate::media!) declares. So nothing that is lent changes under a reference that says
+/// fields, which [`media!`](crate::media!) declares. So nothing that is handed out changes under a reference that says
 /// that it does not, and every value is valid, whatever the medium holds.
 ///
 /// Plain integers, and cells that only one thread may have, are not:

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use crate::LINE;
 use crate::flush::line_count;
 
-/// Who keeps room for threads: gets it back when a thread ends.
+/// Keeps room for threads, and gets it back when a thread ends.
 pub(crate) trait Holder: Send + Sync {
     /// `bytes` that a thread held are free.
     fn release(&self, bytes: u64);

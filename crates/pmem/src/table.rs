@@ -2,14 +2,14 @@
 //! region by their numbers, and is volatile.
 //!
 //! # Large pages
-//! Where much of the table is in use, looking something up is quicker with pages of 2 MiB. But the first to
-//! touch one waits until the system has made all of it: milliseconds in a guest whose memory its host gives
-//! piece by piece. So nobody who works with the values is to be the first. Numbers are used about in their
-//! order; who uses one for the first time says so ([`Table::reach`]), and somebody with time to spare
-//! [prepares](Table::prepare) what comes next. Only there pages are large: whoever comes to where nothing was
-//! prepared touches a small page, because nobody has asked the system for large ones.
+//! Where much of the table is in use, looking something up is quicker with pages of 2 MiB. But the first thread
+//! that touches one waits until the system has made all of it: milliseconds in a guest whose memory its host gives
+//! piece by piece. So no thread that works with the values is to be the first. Numbers are used about in their
+//! order; a thread that uses one for the first time says so ([`Table::reach`]), and a thread with time to spare
+//! [prefaults](Table::prefault) what comes next. Only there pages are large: a thread that comes to where nothing was
+//! prefaulted touches a small page, because the system has not been asked for large ones.
 //!
-//! Nobody pays for memory that he has no use for: the first large page's worth is always of small ones, and where
+//! No memory is taken that is of no use: the first large page's worth is always of small ones, and where
 //! few of the values are used, as when most of a region belongs to something else, all of them are small.
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ use crate::Error;
 use crate::mapping::{Backing, Base, LARGE_PAGE, Mapping, PAGE, SIZE_MAX};
 
 /// So many bytes behind what is in use are to be ready.
-const AHEAD: u64 = LARGE_PAGE / 2;
+const MARGIN: u64 = LARGE_PAGE / 2;
 
 /// Of so many values at least one must be in use for large pages to be worth their memory.
 const SPARSE: u64 = 4;
@@ -34,7 +34,7 @@ pub struct Table<T> {
     mapping: Mapping,
     /// What is in use begins before this byte.
     reached: AtomicU64,
-    /// Where that was when pages were last prepared, or where it began; and bytes of values that have come
+    /// Where that was when pages were last prefaulted, or where it began; and bytes of values that have come
     /// into use since.
     before: AtomicU64,
     since: AtomicU64,
@@ -100,7 +100,7 @@ impl<T: FromZeros> Table<T> {
         }
     }
 
-    /// Says that the value of that number comes into use. Whether [`prepare`](Table::prepare) has
+    /// Says that the value of that number comes into use. Whether [`prefault`](Table::prefault) has
     /// something to do.
     #[inline]
     pub fn reach(&self, index: usize) -> bool {
@@ -125,14 +125,14 @@ impl<T: FromZeros> Table<T> {
     /// So far pages are to be ready.
     #[inline]
     fn wanted(&self) -> u64 {
-        let ahead = self.reached.load(Ordering::Relaxed) + AHEAD;
+        let near = self.reached.load(Ordering::Relaxed) + MARGIN;
         let end = (self.len * size_of::<T>()) as u64;
-        (ahead / LARGE_PAGE * LARGE_PAGE + LARGE_PAGE).min(end / LARGE_PAGE * LARGE_PAGE)
+        (near / LARGE_PAGE * LARGE_PAGE + LARGE_PAGE).min(end / LARGE_PAGE * LARGE_PAGE)
     }
 
     /// Makes ready what comes behind what is in use, by large pages where the system has them. `touch`
     /// stores to a value without changing it, which others may do something with meanwhile.
-    pub fn prepare(&self, touch: impl Fn(&T)) {
+    pub fn prefault(&self, touch: impl Fn(&T)) {
         let (ready, wanted) = (self.ready.load(Ordering::Relaxed), self.wanted());
         if ready >= wanted {
             return;

@@ -157,7 +157,7 @@ fn reopen(disk: &SimDisk) -> Region {
 }
 
 #[test]
-fn a_torn_tail_is_a_prefix_and_damage_before_it_is_told() {
+fn a_torn_tail_is_a_prefix_and_damage_before_it_is_an_error() {
     let disk = SimDisk::default();
     let region = create(&disk, SyncPolicy::Always).unwrap();
     let mut history = History::new(&region);

@@ -71,7 +71,7 @@ fn of_a_node_those_lines_are_written_that_are_there() {
 }
 
 #[test]
-fn a_second_opener_is_told_who_holds_the_pool() {
+fn a_second_opener_learns_which_process_holds_the_pool() {
     let path = pool("held");
     let region = make(&path);
     match Region::open(&path, &options()).err() {
@@ -84,7 +84,7 @@ fn a_second_opener_is_told_who_holds_the_pool() {
 }
 
 #[test]
-fn creation_never_replaces_and_never_leaves_a_draft() {
+fn creation_never_replaces_and_never_leaves_a_file() {
     let path = pool("exists");
     drop(make(&path));
     let again = Region::create(&path, 1 << 20, &options(), |_| Ok::<(), Error>(()));

@@ -8,11 +8,11 @@ use tembo_pmem::{
 };
 use tembo_sim::SimDisk;
 
-/// What an observer was told.
+/// What an observer has seen.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct Seen(Mutex<Vec<String>>);
 
-impl Observer for Told {
+impl Observer for Seen {
     fn load(&self, _: u64, _: u64) {}
     fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
         perform();
@@ -53,13 +53,13 @@ fn store_one_by_one(region: &Region) -> Counters {
 #[test]
 fn an_observer_and_the_counters_see_what_they_see_of_single_stores() {
     let run = |store: fn(&Region) -> Counters| {
-        let told = Arc::new(Told::default());
-        let options = RegionOptions { observer: Some(told.clone()), ..RegionOptions::default() };
+        let seen = Arc::new(Seen::default());
+        let options = RegionOptions { observer: Some(seen.clone()), ..RegionOptions::default() };
         let region = Region::volatile(1 << 20, &options).unwrap();
         let counts = store(&region);
         let values =
             region.words(AT, 8).unwrap().iter().map(|word| word.load()).collect::<Vec<_>>();
-        (counts, values, std::mem::take(&mut *told.0.lock().unwrap()))
+        (counts, values, std::mem::take(&mut *seen.0.lock().unwrap()))
     };
     let together = run(store_in_line);
     assert_eq!(together.2.len(), 4);

@@ -1,4 +1,4 @@
-//! Replay page by page: whoever comes first finds all that was fenced, and who does not come pays
+//! Replay page by page: the first thread that comes finds all that was fenced, and a page that is not touched costs
 //! nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -161,7 +161,7 @@ fn look_from_all_sides(region: &Region, model: &Model, random: &mut Random) {
             0 => region.checkpoint().unwrap(),
             1 => region.grow(region.size() + PAGE).unwrap(),
             2 => {
-                // A line that nobody else looks at, on a page that all do.
+                // A line of this thread alone, on a page of all.
                 let at = HEADER_SIZE + LINES * 64 - 16;
                 let _section = region.reserve(1).unwrap();
                 region.store(&region.words(at, 1).unwrap()[0], 1);
@@ -174,9 +174,9 @@ fn look_from_all_sides(region: &Region, model: &Model, random: &mut Random) {
     });
 }
 
-/// A page that nobody touches is not copied, and a checkpoint makes that good.
+/// A page that is not touched is not copied, and a checkpoint makes that good.
 #[test]
-fn opening_touches_no_page_that_nobody_looks_at() {
+fn opening_touches_no_page_that_is_not_looked_at() {
     let file = File::new("lazy");
     let options = options(1 << 20, false);
     let (mut model, mut random) = (Model::new(), Random::new(1));

@@ -1,4 +1,4 @@
-//! Which pages of a table are there, and who was the first to touch them.
+//! Which pages of a table are there, and which thread touched them first.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -31,12 +31,12 @@ fn count(table: &Pages, pages: Range<usize>) -> usize {
     pages.filter(is_there).count()
 }
 
-/// Uses pages one after another; whoever prepares does so as soon as he is called. Gives the calls.
+/// Uses pages one after another, and prefaults as soon as that is asked for; how often it was.
 fn use_in_order(table: &Pages, pages: Range<usize>) -> usize {
     let mut calls = 0;
     for index in pages {
         if table.reach(index) {
-            table.prepare(touch);
+            table.prefault(touch);
             calls += 1;
         }
         assert!(!table.is_short());
@@ -53,7 +53,7 @@ fn what_comes_into_use_is_ready_before() {
     let table = Pages::new(8 * LARGE).unwrap();
     assert_eq!(use_in_order(&table, 0..4 * LARGE), 4);
     // Preparing changes nothing.
-    table.prepare(touch);
+    table.prefault(touch);
     let mut used = (0..4 * LARGE).map(|at| table.get(at).unwrap()[0].load(Ordering::Relaxed));
     assert!(used.all(|word| word == 7));
 }
@@ -68,7 +68,7 @@ fn what_comes_into_use_in_an_old_table_is_ready_before() {
     let from = 3 * LARGE + LARGE / 4;
     for index in from..4 * LARGE {
         if table.reach(index) {
-            table.prepare(touch);
+            table.prefault(touch);
         }
     }
     assert_eq!(count(&table, 0..4 * LARGE), 0);
@@ -76,10 +76,10 @@ fn what_comes_into_use_in_an_old_table_is_ready_before() {
 }
 
 #[test]
-fn nothing_is_prepared_for_who_uses_little_or_twice() {
+fn nothing_is_prefaulted_where_little_is_used_or_twice() {
     let table = Pages::new(8 * LARGE).unwrap();
     assert_eq!(use_in_order(&table, 0..LARGE / 2), 0);
-    table.prepare(touch);
+    table.prefault(touch);
     assert_eq!(count(&table, 0..8 * LARGE), LARGE / 2);
     assert_eq!(use_in_order(&table, 0..3 * LARGE / 2), 1);
     let before = count(&table, 0..8 * LARGE);
@@ -88,13 +88,13 @@ fn nothing_is_prepared_for_who_uses_little_or_twice() {
 }
 
 #[test]
-fn nothing_is_prepared_for_who_uses_few_among_many() {
+fn nothing_is_prefaulted_where_few_of_many_are_used() {
     for (step, is_worth_it) in [(3, true), (5, false)] {
         let table = Pages::new(8 * LARGE).unwrap();
         let used = (0..4 * LARGE).step_by(step);
         for index in used.clone() {
             if table.reach(index) {
-                table.prepare(touch);
+                table.prefault(touch);
             }
             touch(table.get(index).unwrap());
             assert!(!table.is_short());
@@ -105,7 +105,7 @@ fn nothing_is_prepared_for_who_uses_few_among_many() {
 }
 
 #[test]
-fn who_comes_where_nothing_was_prepared_takes_a_small_page() {
+fn a_page_that_was_not_prefaulted_is_small() {
     let table = Pages::new(8 * LARGE).unwrap();
     for large in [1, 2, 6] {
         let at = large * LARGE + 5;
@@ -117,10 +117,10 @@ fn who_comes_where_nothing_was_prepared_takes_a_small_page() {
     (6 * LARGE..6 * LARGE + LARGE / 2).for_each(|index| {
         table.reach(index);
     });
-    table.prepare(touch);
+    table.prefault(touch);
     assert_eq!(count(&table, LARGE..7 * LARGE), 3);
     table.reach(6 * LARGE + LARGE / 2);
-    table.prepare(touch);
+    table.prefault(touch);
     assert_eq!((count(&table, LARGE..7 * LARGE), count(&table, 7 * LARGE..8 * LARGE)), (3, LARGE));
 }
 
@@ -131,7 +131,7 @@ fn a_table_ends_where_it_ends() {
         table.expect(usize::MAX, usize::MAX);
         for index in (0..len).chain([usize::MAX]) {
             table.reach(index);
-            table.prepare(touch);
+            table.prefault(touch);
             assert!(!table.is_short(), "{index} of {len}");
         }
         let ready = if len >= 2 * LARGE { LARGE } else { 0 };

@@ -42,7 +42,7 @@ impl Logged {
         self.log.sync()
     }
 
-    /// Whether the calling thread may store: pages may be given back while nobody is in a section.
+    /// Whether the calling thread may store: pages may be given back while no thread is in a section.
     pub(super) fn may_store(&self) -> bool {
         self.log.keeps_pages() || self.book.with(|note| note.depth > 0)
     }

@@ -1,7 +1,7 @@
 //! A file whose failed syncs are counted.
 //!
-//! The system reports a lost write to one sync only. Whoever relies on a sync of his own must know
-//! of those that failed for somebody else since he began to write. Syncs take turns, so that one which
+//! The system reports a lost write to one sync only. A thread that relies on its own sync must know
+//! of those that failed for another thread since it began to write. Syncs come one at a time, so that one which
 //! had the failure has counted it before another can succeed.
 
 use std::io;
@@ -14,16 +14,16 @@ use crate::DiskFile;
 /// A file, the number of its syncs, and of those that failed.
 pub(crate) struct WatchedFile {
     file: Arc<dyn DiskFile>,
-    turn: Mutex<()>,
+    one: Mutex<()>,
     syncs: AtomicU64,
     failed: AtomicU64,
 }
 
 impl WatchedFile {
-    /// Watches `file`: from here on nobody else may sync it.
+    /// Watches `file`: from here on it is synced through this only.
     pub(crate) fn new(file: Arc<dyn DiskFile>) -> Arc<WatchedFile> {
         let (syncs, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(WatchedFile { file, turn: Mutex::new(()), syncs, failed })
+        Arc::new(WatchedFile { file, one: Mutex::new(()), syncs, failed })
     }
 
     /// Syncs that failed so far.
@@ -36,8 +36,8 @@ impl WatchedFile {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    fn in_turn(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    fn alone(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         sync().inspect_err(|_| {
             self.failed.fetch_add(1, Ordering::SeqCst);
@@ -68,11 +68,11 @@ impl DiskFile for WatchedFile {
     }
 
     fn sync(&self, step: &'static str) -> io::Result<()> {
-        self.in_turn(|| self.file.sync(step))
+        self.alone(|| self.file.sync(step))
     }
 
     fn drain(&self) -> io::Result<()> {
-        self.in_turn(|| self.file.drain())
+        self.alone(|| self.file.drain())
     }
 
     fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()> {

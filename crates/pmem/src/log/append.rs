@@ -12,7 +12,7 @@ use crate::mapping::{Mapping, PAGE};
 use crate::notes::NoteBook;
 use crate::{HEADER_SIZE, LINE};
 
-/// A tail of this many bytes is written, though nobody has asked for a sync.
+/// A tail of this many bytes is written, though no sync was asked for.
 const WRITE_AT: usize = 1 << 20;
 
 impl RedoLog {

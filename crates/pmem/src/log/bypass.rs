@@ -5,8 +5,8 @@ use crate::notes::NoteBook;
 use crate::{DiskFile, Error};
 
 impl RedoLog {
-    /// Writes whole pages of the pool file at `offset`: `len` bytes of `parts`. Nobody reads the
-    /// range yet, and what freed it was fenced. Durable on return; counted by replay from the
+    /// Writes whole pages of the pool file at `offset`: `len` bytes of `parts`. The range is not
+    /// read yet, and what freed it was fenced. Durable on return; counted by replay from the
     /// thread's next fence on.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::{DiskFile, Error, LINE};
 /// Bytes after which a checkpoint waits for the disk: so many may stand before a sync of the log.
 const DRAIN_AFTER: u64 = 2 << 20;
 
-/// Pages that are given back while everybody waits.
+/// Pages that are given back while all threads wait.
 const PAGES_AT_ONCE: u64 = 512;
 /// How long to wait for a moment without sections, and how often before giving up.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -45,7 +45,7 @@ impl RedoLog {
             text: error.to_string(),
         });
         state.failures += u64::from(result.is_err());
-        self.tell(&state);
+        self.notify(&state);
         result.map(drop)
     }
 
@@ -151,13 +151,13 @@ impl RedoLog {
         work.from = through;
         work.voids.forget(through.sequence);
         state.start = through.position;
-        self.tell(&state);
+        self.notify(&state);
         Ok(())
     }
 
     /// Drops copies of pages that are in the pool file if there are too many, some at a time, until
-    /// a quarter of the limit is free. Only when nobody is in a section: a page may hold stores that
-    /// are not yet flushed only while somebody is.
+    /// a quarter of the limit is free. Only when no thread is in a section: a page may hold stores that
+    /// are not yet flushed only while one is.
     fn give_pages_back(&self, through: Place) {
         if self.pool_is_simulated() || !self.is_over_limit(&self.lock()) {
             return;

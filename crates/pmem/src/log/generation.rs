@@ -148,7 +148,7 @@ fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -
     let salt = header.get().salt.get();
     let bytes = replay.unsettled();
     let settled = replay.end;
-    // A sync that failed may have left groups that nobody has called durable in the system's memory
+    // A sync that failed may have left groups that no group calls durable in the system's memory
     // alone: a sync would not write them, they have to be written once more. Where they are: until
     // the header is durable, an older one may count, and name all that lies elsewhere.
     ring.write("log.resume_write", bytes, settled.position - bytes.len() as u64).ok()?;
@@ -251,27 +251,27 @@ fn create(
     path: &Path,
     replay: Option<&Replay>,
 ) -> Result<Adopted, Error> {
-    let draft_path = with_suffix(path, ".new");
-    create_draft(source, pool, path, &draft_path, replay).inspect_err(|_| {
+    let new_path = with_suffix(path, ".new");
+    create_as(source, pool, path, &new_path, replay).inspect_err(|_| {
         // Of no consequence when it fails: the next creation replaces the file.
-        let _ = source.disk.remove("log.remove_new", &draft_path);
+        let _ = source.disk.remove("log.remove_new", &new_path);
     })
 }
 
-fn create_draft(
+fn create_as(
     source: &Source<'_>,
     pool: &MediaHeader,
     path: &Path,
-    draft_path: &Path,
+    new_path: &Path,
     replay: Option<&Replay>,
 ) -> Result<Adopted, Error> {
-    let io = |action, e| Error::io(action, draft_path, e);
+    let io = |action, e| Error::io(action, new_path, e);
     let lines: Vec<(u64, &[u8])> =
         replay.map_or(Vec::new(), |replay| replay.last_lines().collect());
     let content = content_size(lines.len() as u64);
     let capacity = capacity(source.log_size.max(content + source.log_size / 4));
     let header = fresh_header(source, pool, capacity);
-    let file = source.disk.create("log.create", draft_path).map_err(|e| io("create", e))?;
+    let file = source.disk.create("log.create", new_path).map_err(|e| io("create", e))?;
     let file = WatchedFile::new(file);
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
     let end = fill_groups(file.as_ref(), &header, &lines).map_err(|e| io("write", e))?;
@@ -283,7 +283,7 @@ fn create_draft(
     // ORDER: the whole log is durable before it takes the name of the old one.
     slots.update("log.header_write", "log.sync_before_rename", |_| {})?;
     let disk = source.disk;
-    disk.rename("log.rename", draft_path, path).map_err(|e| io("rename", e))?;
+    disk.rename("log.rename", new_path, path).map_err(|e| io("rename", e))?;
     // ORDER: the name is durable before the pool's header needs the log.
     disk.sync_dir("log.sync_dir", path).map_err(|e| Error::io("sync directory of", path, e))?;
     let ring = Ring { file, capacity };

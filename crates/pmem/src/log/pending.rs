@@ -2,10 +2,10 @@
 //! touched.
 //!
 //! To put them all there at opening would copy each page on which a line falls, and so take the
-//! longer the larger the pool is. Here opening only sorts them by page. Whoever comes to a page first
-//! brings its lines, behind the region's bounds check; nobody has seen the page before that, so it
-//! changes under nobody's eyes. When a checkpoint has written all lines into the pool file, pages that
-//! nobody has touched show them through the mapping, and the rest is forgotten.
+//! longer the larger the pool is. Here opening only sorts them by page. The first thread that comes to
+//! a page brings its lines, behind the region's bounds check; no thread has seen the page before that, so no
+//! thread sees it change. When a checkpoint has written all lines into the pool file, pages that
+//! were not touched show them through the mapping, and the rest is forgotten.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -151,7 +151,7 @@ impl Chains {
             let bit = 1 << (line % PAGE / LINE);
             if line / PAGE == page && done & bit == 0 {
                 done |= bit;
-                // SAFETY: replay has checked that the line is in the region; nobody looks at its
+                // SAFETY: replay has checked that the line is in the region; no thread looks at its
                 // page before its mark is gone, and one thread at a time is here for it.
                 unsafe {
                     let to = mapping.base().at(line);

@@ -21,7 +21,7 @@ pub(crate) struct Replay {
     pub(super) end: Place,
     /// All groups up to this one were durable, says a group.
     pub(super) synced_through: u64,
-    /// Where in the content the groups begin that nobody has called durable.
+    /// Where in the content the groups begin that no group calls durable.
     unsettled: usize,
     /// Ranges written beside the log.
     pub(super) voids: Voids,
@@ -44,7 +44,8 @@ impl Content {
     }
 
     fn bytes(&self, at: usize) -> &[u8] {
-        &self.ring.bytes()[at..at + LINE as usize]
+        // Other parts of the ring are written meanwhile.
+        self.ring.part(at, LINE as usize)
     }
 }
 
@@ -56,9 +57,9 @@ impl Replay {
         lines.into_iter().map(|(line, at)| (line, self.content.bytes(at)))
     }
 
-    /// The groups of which nobody knows whether they are durable.
+    /// The groups that may be durable or not.
     pub(super) fn unsettled(&self) -> &[u8] {
-        &self.content.ring.bytes()[self.unsettled..self.bytes as usize]
+        self.content.ring.part(self.unsettled, self.bytes as usize - self.unsettled)
     }
 }
 

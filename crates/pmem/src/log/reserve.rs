@@ -62,7 +62,7 @@ impl RedoLog {
                 return Ok(());
             }
             if noted > 0 && may_fence {
-                // Whoever waits must not hold what others wait for.
+                // A thread that waits must not hold what others wait for.
                 drop(state);
                 self.append(book);
                 noted = 0;
@@ -93,7 +93,7 @@ impl RedoLog {
         state.sections = state.sections.saturating_sub(1);
         state.held = state.held.saturating_sub(released);
         if released > 0 || state.sections == 0 {
-            self.tell(&state);
+            self.notify(&state);
         }
     }
 

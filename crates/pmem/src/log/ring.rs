@@ -76,15 +76,30 @@ pub(super) enum View {
 }
 
 impl View {
-    /// The bytes.
+    /// The bytes. None of them is written while they are looked at.
     pub(super) fn bytes(&self) -> &[u8] {
+        self.part(0, self.len())
+    }
+
+    fn len(&self) -> usize {
         match self {
-            View::Mapped { mapping, at, len } => {
-                // SAFETY: the range is mapped as long as the view lives: twice the capacity is, and
-                // both are at most that. That nobody writes there is the condition of the view.
-                unsafe { std::slice::from_raw_parts(mapping.base().at(*at), *len) }
+            View::Mapped { len, .. } => *len,
+            View::Read(bytes) => bytes.len(),
+        }
+    }
+
+    /// `count` of the bytes from `from` on, or as many as there are. None of them is written while they are looked
+    /// at; others may be.
+    pub(super) fn part(&self, from: usize, count: usize) -> &[u8] {
+        let from = from.min(self.len());
+        let count = count.min(self.len() - from);
+        match self {
+            View::Mapped { mapping, at, .. } => {
+                // SAFETY: the range is mapped as long as the view lives: twice the capacity is, and the
+                // start and the length of the view are at most that. It is not written, says the view's condition.
+                unsafe { std::slice::from_raw_parts(mapping.base().at(*at + from as u64), count) }
             }
-            View::Read(bytes) => bytes,
+            View::Read(bytes) => &bytes[from..from + count],
         }
     }
 }

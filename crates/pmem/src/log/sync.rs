@@ -62,11 +62,11 @@ impl RedoLog {
                 Ok(()) => state.durable = written,
                 Err(error) => self.poison(&mut state, format!("{step}: {error}")),
             }
-            self.tell(&state);
+            self.notify(&state);
         }
     }
 
-    /// Writes the tail. Nobody else is writing. A full disk leaves the tail for another try; any
+    /// Writes the tail. No other thread is writing. A full disk leaves the tail for another try; any
     /// other failure poisons.
     pub(super) fn write_out<'s>(
         &'s self,
@@ -100,7 +100,7 @@ impl RedoLog {
                 self.check(&state)
             }
         };
-        self.tell(&state);
+        self.notify(&state);
         (state, result)
     }
 }

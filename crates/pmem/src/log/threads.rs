@@ -51,7 +51,7 @@ impl Threads {
         let mut state = log.lock();
         state.stop = true;
         log.wake.notify_all();
-        log.tell(&state);
+        log.notify(&state);
         drop(state);
         for handle in self.handles.drain(..) {
             // A thread that panicked has nothing more to say.
@@ -72,7 +72,7 @@ impl RedoLog {
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            // Cleared first: who asks from now on is not served by the checkpoint that begins.
+            // Cleared first: what is asked for from now on is not served by the checkpoint that begins.
             state.want_checkpoint = false;
             drop(state);
             let result = self.checkpoint();
@@ -109,7 +109,7 @@ impl RedoLog {
         state.writing = false;
         // There were no groups in the way of a failure; the next write of one meets it again.
         state.blank = result.is_ok().then_some(to);
-        self.tell(&state);
+        self.notify(&state);
         state
     }
 
@@ -122,7 +122,7 @@ impl RedoLog {
                 continue;
             }
             drop(state);
-            // A failure poisons, and the next sync tells of it.
+            // A failure poisons, and the next sync reports it.
             let _ = self.make_durable("log.sync_interval");
             state = self.lock();
         }

@@ -52,7 +52,7 @@ pub(crate) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
 /// Writes `len` bytes from `from` to `to`.
 ///
 /// # Safety
-/// `from` may be read, and nobody stores to it; the aligned words that hold the bytes at `to` are mapped, and
+/// `from` may be read, and is not stored to; the aligned words that hold the bytes at `to` are mapped, and
 /// accessed by atomic words or by this module only.
 pub(crate) unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
     let mut done = 0;
@@ -71,7 +71,7 @@ pub(crate) unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
         if count == WORD {
             word.store(put(0), Ordering::Relaxed);
         } else {
-            // The other bytes of the word may be somebody else's.
+            // The other bytes of the word may be of another record.
             let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(put(old)));
         }
         done += count;

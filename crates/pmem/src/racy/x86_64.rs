@@ -207,7 +207,7 @@ unsafe fn copy_string(from: *const u8, to: *mut u8, len: usize) {
 /// Writes `len` bytes from `from` to `to`.
 ///
 /// # Safety
-/// `from` may be read, and nobody stores to it; the bytes at `to` are mapped, to be written, and belong to a region.
+/// `from` may be read, and is not stored to; the bytes at `to` are mapped, to be written, and belong to a region.
 #[inline(always)]
 pub(crate) unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
     let last = |size: usize| (from.wrapping_add(len - size), to.wrapping_add(len - size));

@@ -87,7 +87,7 @@ impl Arena {
 
     /// Makes memory ready for them.
     pub(crate) fn prepare(&self) {
-        self.nodes.prepare(Node::touch);
+        self.nodes.prefault(Node::touch);
     }
 
     /// Nobody uses these any more.

@@ -31,7 +31,10 @@ const OBJECT: &[Command] = &[
     Command::sub("object|help", "help", 2, 0, object_help),
 ];
 
-const MEMORY: &[Command] = &[Command::sub("memory|usage", "usage", -3, READ, usage)];
+const MEMORY: &[Command] = &[
+    Command::sub("memory|usage", "usage", -3, READ, usage),
+    Command::sub("memory|help", "help", 2, 0, memory_help),
+];
 
 fn del(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (db, data) = (context.session.db, &mut *context.data);
@@ -238,5 +241,14 @@ fn object_help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outco
         "    <key>.",
     ];
     help_lines(reply, "OBJECT", &lines);
+    Ok(())
+}
+
+fn memory_help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let lines = [
+        "USAGE <key> [SAMPLES <count>]",
+        "    Return memory in bytes used by <key> and its value.",
+    ];
+    help_lines(reply, "MEMORY", &lines);
     Ok(())
 }

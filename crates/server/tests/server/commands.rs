@@ -219,3 +219,13 @@ fn a_hundred_thousand_keys_are_watched() {
         assert_eq!(client.call("EXEC"), expected);
     }
 }
+
+#[test]
+fn every_container_has_help() {
+    let server = Running::start();
+    let mut client = server.client();
+    for container in ["CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "TEMBO.BACKUP"] {
+        let help = client.call(&format!("{container} HELP"));
+        assert!(help.contains(&format!("+{container} <subcommand> [<arg>")), "{help}");
+    }
+}

@@ -1,12 +1,13 @@
-//! Backups beside the clients: asked for by a command, written by a thread.
+//! Backups of a running server: a command asks for one, a thread writes it.
 //!
-//! The event loop never waits for a backup. It refuses at once what can be refused at once, and else
-//! hands a [`Job`] to the [`Worker`], whose thread calls `Store::save`: that is of one durable version,
-//! whatever is written meanwhile. How it stands is on a [`Board`] that both see. One at a time.
+//! The event loop never waits for a backup. It refuses at once what it can refuse at once, and hands any
+//! other request as a [`Job`] to the [`Worker`]. The worker's thread calls `Store::save`, which writes one
+//! durable version while other clients write. The state of the backup stands on a [`Board`] that both
+//! threads read. One backup runs at a time.
 //!
-//! Clients name backups, and never paths: a backup lies in the one folder that the operator chose, and its
-//! name is a plain file name. A cancelled backup is forgotten; one that ended for another reason, the end of
-//! the server among them, is gone on with when it is asked for again.
+//! A client gives a backup's name, never a path: all backups lie in the one folder that the operator chose.
+//! A cancelled backup is removed. A backup that ended for another reason, such as the end of the server,
+//! continues when it is asked for again.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -20,25 +21,25 @@ use tembo_kv::{BackupError, SaveOptions, Store};
 
 use crate::failure::Failure;
 
-/// Longest name of a backup, in bytes: with `.partial` behind it, it is still one of a file.
+/// Longest name of a backup, in bytes: with `.partial` behind it, it is still a valid file name.
 const NAME_SIZE_MAX: usize = 200;
 
-/// A backup, as clients are told of it.
+/// A backup, as clients see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Backup {
     pub(crate) name: String,
-    /// It says what has changed since that version; none: it is everything.
+    /// It holds what has changed since that version; `None`: it holds everything.
     pub(crate) since: Option<u64>,
     /// When it was asked for, in seconds since 1970.
     pub(crate) started_s: u64,
-    /// How long it took; none while it is under way.
+    /// How long it took; `None` while it runs.
     pub(crate) took: Option<Duration>,
-    /// Bytes written; of one that was gone on with, those from before too.
+    /// Bytes written, with those of earlier attempts that it continues.
     pub(crate) bytes: u64,
     pub(crate) state: State,
 }
 
-/// How a backup stands.
+/// The state of a backup.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     Running,
@@ -65,7 +66,7 @@ impl State {
 /// What the event loop and the worker both see.
 #[derive(Default)]
 struct Board {
-    /// The backup under way, else the last one.
+    /// The running backup, else the last one.
     last: Mutex<Option<Backup>>,
     bytes: AtomicU64,
     /// One of the orders below.
@@ -107,7 +108,7 @@ pub(crate) struct Backups {
     jobs: Sender<Job>,
 }
 
-/// Who writes them.
+/// Writes the backups, in its own thread.
 pub(crate) struct Worker {
     board: Arc<Board>,
     jobs: Receiver<Job>,
@@ -127,7 +128,7 @@ impl Backups {
         (Backups { folder, board: board.clone(), jobs }, Worker { board, jobs: received })
     }
 
-    /// The backup under way, else the last one since the server started.
+    /// The running backup, else the last one since the server started.
     pub(crate) fn last(&self) -> Option<Backup> {
         let last = self.board.change(|last| last.clone());
         last.map(|backup| match backup.state {
@@ -136,7 +137,7 @@ impl Backups {
         })
     }
 
-    /// Has a backup written of what is visible when the turn has ended, or later.
+    /// Starts a backup of what is visible when the turn has ended, or later.
     pub(crate) fn start(
         &self,
         store: &Store,
@@ -151,7 +152,7 @@ impl Backups {
             return Err(refused(&BackupError::Exists { path }));
         }
         if let Some(since) = since {
-            // The worker will find the same; here the client is told.
+            // The worker would find the same; here the client gets the error.
             store.snapshot_at(since).map_err(|error| refused(&error.into()))?;
         }
         let name = String::from_utf8_lossy(name).into_owned();
@@ -166,7 +167,7 @@ impl Backups {
         sent.map_err(|_| "ERR the thread that writes backups has ended".into())
     }
 
-    /// Has the backup under way forgotten; false if there is none.
+    /// Cancels the running backup; false if there is none.
     pub(crate) fn cancel(&self) -> bool {
         let is_running = self.check_idle().is_err();
         if is_running {
@@ -175,7 +176,7 @@ impl Backups {
         is_running
     }
 
-    /// Forgets a backup that was interrupted.
+    /// Removes what an interrupted backup has left.
     pub(crate) fn forget(&self, store: &Store, name: &[u8]) -> Result<(), Failure> {
         let path = self.path(name)?;
         self.check_idle()?;
@@ -202,7 +203,7 @@ impl Backups {
         Ok(folder.join(checked(name)?))
     }
 
-    /// The version that is meant: of a backup of this store, or by its number.
+    /// The version that `since` names: by a backup of this store, or by its number.
     fn version(&self, store: &Store, since: &[u8]) -> Result<u64, Failure> {
         let path = self.path(since)?;
         let number = std::str::from_utf8(since).ok().and_then(|text| text.parse().ok());

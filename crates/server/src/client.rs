@@ -1,4 +1,4 @@
-//! A client of the server, as small as it can be: for the commands that ask a running server, and for tests.
+//! A small client of the server: for the command-line tools that ask a running server, and for tests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,7 +8,7 @@ use std::time::Duration;
 const BULK_SIZE_MAX: i64 = 1 << 30;
 const ARRAY_COUNT_MAX: i64 = 1 << 24;
 
-/// What a server answers, in RESP2.
+/// A reply of the server, in RESP2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A short text, such as OK.
@@ -26,7 +26,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// In an array of names and values, which RESP3 calls a map: the text or number of that name, as text.
+    /// The value behind a name, as text, in an array of names and values (a map in RESP3).
     pub fn field(&self, name: &str) -> Option<String> {
         let Answer::Array(parts) = self else { return None };
         let is_it =
@@ -70,7 +70,7 @@ impl Client {
     /// Sends one command and waits for the answer.
     ///
     /// # Errors
-    /// The system's; `InvalidData` if it is no answer. Nobody knows then whether the command was executed.
+    /// The system's; `InvalidData` if what arrived is no reply. Then the command may have been executed or not.
     pub fn call(&mut self, words: &[&[u8]]) -> io::Result<Answer> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {

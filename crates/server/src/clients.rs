@@ -2,12 +2,12 @@
 
 use crate::connection::Connection;
 
-/// A slot with a generation, so that a late event cannot reach its next tenant.
+/// A slot and how often it was used before, so that a late event cannot reach the slot's next connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     /// The slot.
     pub(crate) slot: u32,
-    /// How often the slot was let before.
+    /// How often the slot was used before.
     pub(crate) generation: u32,
 }
 
@@ -50,9 +50,9 @@ impl Clients {
             self.slots.len() as u32 - 1
         });
         self.count += 1;
-        let tenant = &mut self.slots[slot as usize];
-        tenant.connection = Some(connection);
-        Token { slot, generation: tenant.generation }
+        let place = &mut self.slots[slot as usize];
+        place.connection = Some(connection);
+        Token { slot, generation: place.generation }
     }
 
     /// The connection, unless it is taken out.

@@ -10,7 +10,7 @@ use crate::shared::Shared;
 /// Keys expired at most a turn.
 const EXPIRED_MAX: usize = 64;
 
-/// The turn's expiry step.
+/// Removes keys that are due, before the turn's commands.
 pub(crate) fn expire(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), Error> {
     if data.next_due_ms() >= data.now_ms() {
         return Ok(());
@@ -48,7 +48,7 @@ pub(crate) fn commit(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), 
         }
     }
     if store.durable() != store.visible() {
-        // Whatever the reason is: what was executed may be lost, and no later sync can tell.
+        // Whatever the reason is: what was executed may be lost, and no later sync can find out.
         store.sync().map_err(|_| StoreError::Poisoned)?;
     }
     Ok(())

@@ -32,7 +32,7 @@ pub struct Config {
     pub output_size_max: usize,
     /// Seconds after which a client with waiting replies that takes none of them is disconnected.
     pub output_stall_s: u64,
-    /// The folder that clients may have backups written into; none: they are refused.
+    /// The folder for backups that clients ask for; `None`: they are refused.
     pub backup_dir: Option<PathBuf>,
     /// Where the pool lies, for CONFIG GET dir and dbfilename.
     pub pool: Option<PathBuf>,
@@ -58,7 +58,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Refuses what makes no sense or is dangerous.
+    /// Refuses parameters that are not valid or are dangerous.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         if self.bind.is_empty() {
             return Err(Error::Config("no address to listen at".to_owned()));

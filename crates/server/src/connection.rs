@@ -19,7 +19,7 @@ const READ_SIZE: (usize, usize) = (16 << 10, 1 << 20);
 pub(crate) enum Read {
     /// So many bytes.
     Some(usize),
-    /// The client is gone.
+    /// The client has disconnected.
     Closed,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     pub(crate) stopped: bool,
     /// Commands of its input whose keys were prefetched.
     pub(crate) prefetched: Cell<usize>,
-    /// Where this turn's replies begin, and how many commands they answer; none in between turns.
+    /// Where this turn's replies begin, and how many commands they answer; `None` between turns.
     pub(crate) turn: Option<(usize, u32)>,
     /// The readiness asked of the poll: readable, writable.
     pub(crate) interest: (bool, bool),
@@ -127,7 +127,7 @@ impl Connection {
         self.start = 0;
     }
 
-    /// Goes on parsing.
+    /// Continues to parse.
     #[inline]
     pub(crate) fn parse(&mut self, limits: Limits) -> Result<Parsed, ProtocolError> {
         if let Some((_, 0)) = self.parser.fill() {
@@ -144,13 +144,13 @@ impl Connection {
         Ok(parsed)
     }
 
-    /// The command just parsed is done with.
+    /// Ends the command just parsed.
     #[inline]
     pub(crate) fn finish_command(&mut self) {
         self.start += self.parser.finish();
     }
 
-    /// Sends what waits; false if the client is gone.
+    /// Sends what waits; false if the client has disconnected.
     pub(crate) fn send(&mut self, now_ms: u64) -> bool {
         while self.reply.waiting() > 0 {
             match rustix::net::send(&self.socket, self.reply.unsent(), SendFlags::NOSIGNAL) {
@@ -165,7 +165,7 @@ impl Connection {
         true
     }
 
-    /// Gives up buffers that an idle client does not need.
+    /// Frees buffers that an idle client does not need.
     pub(crate) fn shrink(&mut self) {
         if self.start == self.input.len() && self.input.capacity() > 0 {
             self.input = Vec::new();

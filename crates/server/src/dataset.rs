@@ -49,7 +49,7 @@ pub(crate) struct Dataset<'s> {
     pub(crate) fault: Option<Error>,
 }
 
-/// What was written.
+/// How much was written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     /// Puts and removes.
@@ -257,8 +257,9 @@ impl<'s> Dataset<'s> {
         Ok(self.get_raw(db, key)?.and_then(|value| value.expiry_ms))
     }
 
-    /// The pool had no room for changes of `size` bytes. To take them back costs the store a note that it
-    /// forgets in the background, so that changes of about that size are not tried again for a moment.
+    /// The pool had no room for changes of `size` bytes. Changes of half that size or more are refused for
+    /// [`REFUSAL_MS`], because each attempt that is taken back leaves a dead interval, of which the store
+    /// holds few until the background work has erased them.
     pub(crate) fn refuse(&mut self, size: usize) {
         self.refused = (size / 2, self.now_ms + REFUSAL_MS);
     }

@@ -82,7 +82,7 @@ fn execute(
     }
 }
 
-/// An error before the command ran; it spoils the transaction, and EXEC ends it.
+/// Replies with an error before the command ran. MULTI's transaction fails with it, and EXEC ends it.
 fn reject(
     context: &mut Context<'_, '_>,
     args: Args<'_>,
@@ -105,7 +105,7 @@ fn reject(
     Ok(())
 }
 
-/// The command, its name known and its arguments in number.
+/// The command, if its name is known and the number of its arguments is right.
 #[inline]
 fn find(table: &Table, args: Args<'_>) -> Result<&'static Command, Failure> {
     let Some(mut command) = table.find(args.at(0)) else {
@@ -124,7 +124,8 @@ fn find(table: &Table, args: Args<'_>) -> Result<&'static Command, Failure> {
     Ok(command)
 }
 
-/// A browser that was talked into sending a form to this port: nothing it sends may be executed.
+/// Whether this is an HTTP request: a page can make a browser send a form to this port, and nothing of that
+/// may be executed.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -15,19 +15,19 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
-    /// The server would be open to everybody.
+    /// Every program that reaches the address could read and write.
     #[error(
-        "{address} is not a loopback address and no password is set: everybody could read and write. \
+        "{address} is not a loopback address and no password is set: every program that reaches it could read and write. \
          Set a password, or turn protected mode off"
     )]
     Unprotected {
         /// The address.
         address: SocketAddr,
     },
-    /// A parameter makes no sense.
+    /// A parameter is not valid.
     #[error("{0}")]
     Config(String),
-    /// A sync failed. The clients were told; what they were not told may be lost.
+    /// A sync failed. The clients got an error; what was not acknowledged may be lost.
     #[error("the store is poisoned: a sync failed, and the server had to stop")]
     Poisoned,
     /// The store failed otherwise.

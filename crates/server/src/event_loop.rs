@@ -1,4 +1,4 @@
-//! The event loop: waits, accepts, runs turns, and does what is due now and then.
+//! The event loop: waits for sockets, accepts clients, runs turns and periodic work.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,13 +23,13 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::turn::Turns;
 
-/// Between two ticks.
+/// Time between two ticks.
 const TICK_MS: u64 = 100;
-/// Tokens from here on are listeners.
+/// Tokens from this one on are listeners.
 const LISTENER: u64 = u64::MAX - 1024;
 /// Connections accepted at once.
 const ACCEPTS_MAX: usize = 1000;
-/// Steps of the store's background work a turn, and when there is nothing else to do.
+/// Steps of the store's background work in one turn, and in a turn that has nothing else to do.
 const MAINTENANCE_STEPS: (usize, usize) = (2, 64);
 
 /// All state of a running server.
@@ -109,12 +109,12 @@ impl<'s> EventLoop<'s> {
         Ok(())
     }
 
-    /// Some of the store's background work.
+    /// Does some of the store's background work.
     fn maintain(&mut self, idle: bool) -> Result<(), Error> {
         let steps = if idle { MAINTENANCE_STEPS.1 } else { MAINTENANCE_STEPS.0 };
         self.maintaining = match self.turns.data.store().maintain(steps) {
             Ok(progress) => progress == Progress::More,
-            // Tidying up can wait for room; everything else is beyond us.
+            // Background work can wait for room; every other error ends the server.
             Err(tembo_kv::Error::Full { .. }) => false,
             Err(error) => return Err(error.into()),
         };
@@ -179,7 +179,7 @@ impl<'s> EventLoop<'s> {
             return;
         }
         let _ = socket.set_nodelay(true);
-        // Without it a client that has vanished is noticed later.
+        // If this fails, a client that has vanished is noticed later.
         let _ = keep_alive(&socket, self.turns.shared.settings.keepalive_s);
         let local = socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
         self.clients_seen += 1;
@@ -205,7 +205,7 @@ impl<'s> EventLoop<'s> {
         Ok(())
     }
 
-    /// Once a second: what is older than `retain-seconds` is given up.
+    /// Once a second: gives up versions older than `retain-seconds`.
     fn keep_the_past(&mut self) -> Result<(), Error> {
         let retain_s = self.turns.shared.settings.retain_s;
         match self.moments.tick(self.turns.data.store(), self.turns.now_ms(), retain_s) {
@@ -215,7 +215,7 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Once a second: disconnects who is idle or does not read, and takes back unused buffers.
+    /// Once a second: disconnects clients that are idle or do not read, and frees unused buffers.
     fn look_after_clients(&mut self) {
         let (now_ms, timeout_ms) = (self.turns.now_ms(), self.turns.shared.settings.timeout_ms);
         let mut ended = Vec::new();
@@ -245,7 +245,7 @@ fn keep_alive(socket: &TcpStream, idle_s: u64) -> std::io::Result<()> {
     if idle_s == 0 {
         return Ok(());
     }
-    // More than the system takes.
+    // The largest value that the system takes.
     let idle_s = idle_s.min(32_767);
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(idle_s))?;

@@ -1,5 +1,5 @@
-//! Turns stepped by hand: what they cost, and when they fail, what the clients are told and what
-//! becomes of the server.
+//! Turns stepped by hand: what they cost, and, when they fail, what the clients get and what happens to
+//! the server.
 
 use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use tembo_kv::{Error as StoreError, IndexKind, Options};
 
 use super::*;
 
-/// Many times what anything here takes on a machine that is busy with something else.
+/// Many times what anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `test` with an event loop that is stepped by hand, and its address.
@@ -104,7 +104,7 @@ fn pipelined_writes_cost_one_commit() {
             event_loop.step().unwrap();
             assert_eq!(event_loop.turns.shared.stats.turns, turns + 1);
             let committed = std::iter::from_fn(|| changes.next().unwrap());
-            // Not what is visible is asked: the store's own work may have a version too.
+            // The visible version does not tell: the store's own work may have a version too.
             let versions: Vec<u64> = committed.map(|change| change.version).collect();
             assert_eq!(versions, vec![versions[0]; 500], "500 writes are one commit");
             let mut answer = vec![0; 5 * 500];
@@ -115,7 +115,7 @@ fn pipelined_writes_cost_one_commit() {
 }
 
 #[test]
-fn a_failed_commit_is_told_to_everybody_and_leaves_nothing() {
+fn a_failed_commit_is_reported_to_all_its_clients_and_leaves_nothing() {
     with_loop(|event_loop, address| {
         let [mut writer, mut selector] = clients(event_loop, address);
         let written = b"SET a 1\r\nSET b EX\r\nGET a\r\n";
@@ -127,7 +127,7 @@ fn a_failed_commit_is_told_to_everybody_and_leaves_nothing() {
         let text = replies(event_loop, &mut writer, 3);
         assert_eq!(text.matches("-ERR a key of 1 bytes").count(), 3, "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
-        // Its database is not what it was told: so it is disconnected, and nobody else.
+        // Its database is not the one that SELECT acknowledged: it is disconnected, and no other client.
         let text = last_words(&mut selector);
         assert_eq!(text.matches("-ERR a key of 1 bytes").count(), 2, "{text}");
         assert_eq!(text.lines().count(), 2, "{text}");
@@ -138,7 +138,7 @@ fn a_failed_commit_is_told_to_everybody_and_leaves_nothing() {
 }
 
 #[test]
-fn a_poisoned_store_is_told_and_stops_the_server() {
+fn a_poisoned_store_is_reported_and_stops_the_server() {
     with_loop(|event_loop, address| {
         let [mut client] = clients(event_loop, address);
         let request = b"SET a 1\r\nPING\r\n";
@@ -261,15 +261,15 @@ fn a_full_pool_is_emptied_whole_or_not_at_all() {
 }
 
 #[test]
-fn looking_ahead_changes_no_reply() {
+fn prefetching_changes_no_reply() {
     with_loop(|event_loop, address| {
         let mut clients = clients::<3>(event_loop, address);
         let (mut expected, mut size) = (Vec::new(), 0);
         for (db, client) in clients.iter_mut().enumerate() {
             let mut held = std::collections::HashMap::new();
             let (mut request, mut answer) = (format!("SELECT {db}\r\n"), "+OK\r\n".to_owned());
-            // Sets, gets and removals of few keys, so that what is seen ahead is often outdated, and
-            // of new ones, so that nodes are replaced meanwhile.
+            // Sets, gets and removals of few keys, so that what was prefetched is often outdated, and of
+            // new keys, so that nodes are replaced meanwhile.
             for step in 0..200 {
                 let (old, new) = (format!("k{}", step * 7 % 11), format!("n{step}"));
                 let value = format!("{db}-{step}");
@@ -292,7 +292,7 @@ fn looking_ahead_changes_no_reply() {
             size += request.len();
             expected.push(answer);
         }
-        // All at once, so that the commands of one are seen ahead of those of another.
+        // All at once, so that the commands of several clients are prefetched together.
         arrived(event_loop, size);
         for (client, expected) in clients.iter_mut().zip(expected) {
             let line_ends = expected.matches("\r\n").count();

@@ -15,11 +15,11 @@ pub(crate) enum Failure {
     Store(Error),
     /// The store lost what the turn wrote so far.
     Turn(Error),
-    /// A value that is not ours.
+    /// A value that this version of the server did not write.
     UnknownLayout,
 }
 
-/// What a command hands back; its reply, if it succeeded, is appended already.
+/// The result of a command; the reply of a successful one is appended already.
 pub(crate) type Outcome = Result<(), Failure>;
 
 impl From<Error> for Failure {
@@ -73,9 +73,9 @@ pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory
 /// A sync failed: what was executed may not be durable.
 pub(crate) const POISONED: &str =
     "MISCONF Tembo could not make this write durable: syncing the pool failed. The server stops.";
-/// An argument that should be a 64-bit number is none.
+/// An argument is not a 64-bit number.
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-/// Options that do not fit.
+/// Options that do not fit together, or are not known.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
-/// RENAME and the like need a key that is there.
+/// RENAME and its like: the key does not exist.
 pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";

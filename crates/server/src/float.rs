@@ -1,4 +1,4 @@
-//! Decimal fractions for INCRBYFLOAT: exact addition of what people write, doubles for the rest.
+//! Decimal fractions for INCRBYFLOAT: exact addition of decimals, doubles for larger numbers.
 //!
 //! Redis adds in 80-bit long doubles and prints 17 places. Adding decimals exactly and rounding to 17
 //! places gives the same text for every sum whose operands a long double holds well, and a better one

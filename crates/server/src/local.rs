@@ -1,5 +1,5 @@
-//! The server's turns without its sockets: one client that is always there. For who needs the
-//! commands in the process itself, and for the adversary, to whom clock and requests belong.
+//! The server's turns without sockets, for one client in the same process. For programs that need the
+//! commands in the process itself, and for simulations, which own the clock and the requests.
 
 use tembo_kv::Store;
 
@@ -49,12 +49,12 @@ impl Local {
         &self.store
     }
 
-    /// Executes the requests, each a command and its arguments, in one turn at `now_ms`, which
-    /// never goes back; the replies, which are RESP2. Durable when it returns. WATCH has no effect
-    /// beyond its turn.
+    /// Executes the requests, each a command and its arguments, in one turn at `now_ms` (milliseconds since
+    /// 1970; the clock never goes back). Returns the replies in RESP2. Durable when it returns. WATCH has no
+    /// effect beyond its turn.
     ///
     /// # Errors
-    /// The turn could not be committed: nothing of it is there.
+    /// The turn could not be committed: nothing of it has happened.
     pub fn turn(&mut self, now_ms: u64, requests: &[Vec<Vec<u8>>]) -> Result<Vec<u8>, Error> {
         self.shared.now_us = now_ms.saturating_mul(1000).max(self.shared.now_us);
         let mut data = Dataset::new(&self.store, &self.spaces);

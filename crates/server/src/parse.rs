@@ -37,7 +37,7 @@ pub(crate) enum Parsed {
     Long,
 }
 
-/// Why a connection is given up; the text goes behind `-ERR Protocol error: `.
+/// Why a connection is closed; the text stands behind `-ERR Protocol error: `.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProtocolError(pub(crate) String);
 
@@ -67,7 +67,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// Goes on with the command that starts at `input[0]`.
+    /// Continues the command that starts at `input[0]`.
     pub(crate) fn step(&mut self, input: &[u8], limits: Limits) -> Result<Parsed, ProtocolError> {
         if self.filling.is_some() {
             return Ok(Parsed::Incomplete);

@@ -1,10 +1,10 @@
-//! Looking ahead in the input: the keys of commands that have arrived and are not executed yet, so that
-//! the store can look for all of them at once.
+//! The keys of commands that have arrived and are not executed yet, so that the store can prefetch all of
+//! them at once.
 //!
-//! A guess, and only that: the second word of a whole command is most often a key. What is not of the
-//! usual form ends the look, and is left to the [parser](crate::parse).
+//! A guess: the second word of a command is most often a key. Input in another form than that of an array
+//! of bulks ends the search, and is left to the [parser](crate::parse).
 
-/// Commands of more words are not looked into.
+/// Commands of more words end the search.
 const WORDS_MAX: usize = 16;
 
 /// The likely keys in an input, in order; nothing for a command of one word.
@@ -65,7 +65,7 @@ fn number(input: &[u8], kind: u8) -> Option<(usize, &[u8])> {
         return None;
     }
     let mut number = 0;
-    // Longer ones are not usual.
+    // Commands in a small input have no longer ones.
     for _ in 0..6 {
         let (&byte, after) = rest.split_first()?;
         if byte == b'\r' {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unusual_ends_the_look() {
+    fn another_form_ends_the_search() {
         let inputs: [&[u8]; 7] = [
             b"GET a\r\n",
             b"*-1\r\n",

@@ -50,7 +50,7 @@ impl Poll {
         epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(token), flags)
     }
 
-    /// Waits no more for the socket.
+    /// Does not wait for the socket any more.
     pub(crate) fn remove(&self, socket: impl AsFd) -> Result<(), Errno> {
         epoll::delete(&self.epoll, socket)
     }

@@ -68,7 +68,7 @@ impl Reply {
         self.overflow = false;
     }
 
-    /// Gives up the buffer when it is empty.
+    /// Frees the buffer when it is empty.
     pub(crate) fn shrink(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = Vec::new();
@@ -161,7 +161,7 @@ impl Reply {
         self.bulk(Decimal::signed(number).as_bytes());
     }
 
-    /// Text for people: a bulk, verbatim in RESP3.
+    /// Text for a person to read: a bulk, verbatim in RESP3.
     pub(crate) fn verbatim(&mut self, text: &[u8]) {
         if self.resp3 {
             self.header(b'=', text.len() as i64 + 4);

@@ -1,10 +1,10 @@
-//! The past by the clock: the store knows versions only, so the server notes when they were.
+//! Retention by the clock: the store knows versions only, so the server notes when each was visible.
 
 use std::collections::VecDeque;
 
 use tembo_kv::{Error as StoreError, Retention, Store};
 
-/// Moments that are noted in the time that is kept.
+/// Moments noted at most in the time that is kept.
 const MOMENTS: u64 = 256;
 
 /// Which version was visible when.
@@ -15,9 +15,9 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Keeps what was visible in the last `retain_s` seconds, at least; 0: what clients can turn on
-    /// is off. To be called about once a second, outside of transactions. After a restart nothing is given
-    /// up before as much time has passed.
+    /// Keeps readable what was visible in the last `retain_s` seconds, at least; 0 ends what an earlier
+    /// call began. Called about once a second, outside of transactions. After a restart no version is given
+    /// up before `retain_s` seconds have passed.
     ///
     /// # Errors
     /// Those of the store.
@@ -30,7 +30,7 @@ impl Moments {
         let retention = store.retention();
         if retain_s == 0 {
             self.noted.clear();
-            // A window that nobody moves would keep everything for ever.
+            // A window that is not moved would keep everything for ever.
             if let Retention::Since(_) = retention {
                 store.retain(Retention::Nothing)?;
             }

@@ -31,7 +31,7 @@ impl Scans {
         Scans { positions, order, size: 0, counter: 0, salt: salt & MASK }
     }
 
-    /// The key behind which the scan goes on; None: at the start.
+    /// The key behind which the scan continues; `None`: at the start.
     pub(crate) fn position(&self, cursor: u64) -> Option<&[u8]> {
         self.positions.get(&cursor).map(Vec::as_slice)
     }

@@ -65,7 +65,7 @@ impl Server {
     /// Serves until `shutdown` is set, a client sends SHUTDOWN, or an error makes it impossible to go
     /// on. `shutdown` is looked at ten times a second, and when a signal interrupts the thread.
     ///
-    /// A reply is sent only after everything it tells of is as durable as the store's policy promises.
+    /// A reply is sent only after everything that it shows is as durable as the store's policy promises.
     pub fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
         let Server { store, spaces, config, listeners, address } = &*self;
         let (backups, worker) = Backups::new(config.backup_dir.clone());
@@ -75,7 +75,7 @@ impl Server {
                 let spawned = named.spawn_scoped(scope, move || worker.run(store));
                 spawned.map_err(|source| Error::io("starting a thread", source))?;
             }
-            // With the event loop go the backups, and then the worker ends.
+            // The event loop owns the backups' sender: when it ends, the worker ends.
             EventLoop::new(store, spaces, config, listeners, *address, backups)?.run(shutdown)
         })
     }
@@ -86,7 +86,7 @@ impl Server {
     }
 }
 
-/// Raises the limit of open files as far as that many clients need; how many it suffices for.
+/// Raises the limit of open files as far as so many clients need. Returns for how many it suffices.
 fn raise_descriptor_limit(maxclients: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current else { return maxclients };

@@ -1,4 +1,4 @@
-//! What a client has said about itself, and what it is in the middle of.
+//! The state of one client: what it has said about itself, its database, MULTI, WATCH.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use crate::args::Kept;
 /// The commands queued since MULTI.
 #[derive(Default)]
 pub(crate) struct Multi {
-    /// In order.
+    /// The commands, in order.
     pub(crate) queue: Vec<Kept>,
-    /// Bytes held.
+    /// Bytes of memory that they take.
     pub(crate) size: usize,
     /// A command could not be queued, so that EXEC will refuse.
     pub(crate) failed: bool,
@@ -18,9 +18,9 @@ pub(crate) struct Multi {
 /// Whether replies are sent: CLIENT REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replies {
-    /// All.
+    /// To all commands.
     On,
-    /// None.
+    /// To no command.
     Off,
     /// Not to the command that is executed, which was CLIENT REPLY SKIP.
     SkipNext,
@@ -41,7 +41,7 @@ impl Replies {
 
 /// The state of one client.
 pub(crate) struct Session {
-    /// Its number.
+    /// The client's number.
     pub(crate) id: u64,
     /// The chosen database.
     pub(crate) db: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Session {
     pub(crate) lib_version: Vec<u8>,
     /// The client's address.
     pub(crate) peer: String,
-    /// Ours.
+    /// The server's address of the connection.
     pub(crate) local: String,
     /// When it connected, by the server's clock.
     pub(crate) since_ms: u64,

@@ -10,7 +10,7 @@ const BULK_SIZE: (i64, i64) = (512 << 20, 512 << 20);
 /// What values a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Only the one it has: it says how things are.
+    /// Only the one it has: it reports a fact.
     Fixed,
     /// Any text.
     Text,

@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) backups: Backups,
     /// Positions of scans under way.
     pub(crate) scans: Scans,
-    /// The store's report, as of the last tick.
+    /// The store's report at the last tick.
     pub(crate) report: Report,
     /// The turn's clock, in microseconds since 1970.
     pub(crate) now_us: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) save_ok: bool,
     /// A background save is to be made at the end of the turn.
     pub(crate) save_wanted: bool,
-    /// Clients that CLIENT KILL hit in this turn.
+    /// Clients that CLIENT KILL has ended in this turn.
     pub(crate) killed: Vec<Token>,
     /// SHUTDOWN was asked for.
     pub(crate) shutdown: bool,
@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Asks the store how it is; no transaction may be open.
+    /// Takes the store's report. No transaction may be open.
     pub(crate) fn take_report(&mut self, store: &Store) {
         let (visible, durable) = (store.visible(), store.durable());
         self.report = Report { visible, durable, ..store.report() };

@@ -183,7 +183,7 @@ impl<'s> Turns<'s> {
         self.batch.pop_front()
     }
 
-    /// Reads from a client; false if it is gone.
+    /// Reads from a client; false if it has disconnected.
     fn read(&mut self, connection: &mut Connection) -> bool {
         connection.readable = false;
         match connection.read() {
@@ -293,7 +293,7 @@ impl<'s> Turns<'s> {
         }
     }
 
-    /// Sends what waits for a client and decides what becomes of it.
+    /// Sends what waits for a client; disconnects it, or waits for the socket, as needed.
     fn send(&mut self, token: Token, mut connection: Box<Connection>) {
         let before = connection.reply.waiting();
         if connection.reply.is_overflown() {
@@ -358,7 +358,7 @@ fn count_reply(connection: &mut Connection) {
     }
 }
 
-/// The turn failed: every command of the client is answered with the error instead.
+/// The turn failed: the error replaces the reply of every command of the client.
 fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: &StoreError) {
     connection.reply.truncate(mark);
     let text = match error {
@@ -368,6 +368,6 @@ fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: 
     for _ in 0..count {
         connection.reply.error(&text);
     }
-    // What the client was told no longer fits what is remembered of it: SELECT, MULTI, AUTH, …
+    // An earlier reply of the turn no longer fits the session's state: SELECT, MULTI, AUTH, …
     connection.session.closing |= connection.session.changed;
 }

@@ -1,4 +1,4 @@
-//! WATCH: who waits to hear that a key changed.
+//! WATCH: the clients whose next EXEC depends on a key.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ struct Watcher {
 pub(crate) struct Watches {
     databases: Vec<HashMap<Vec<u8>, Vec<Watcher>>>,
     dirty: HashSet<u64>,
-    /// Watches in force; most of the time none, so that a write asks no more.
+    /// Watches in force. Most of the time there are none, and a write looks at this alone.
     count: usize,
 }
 
@@ -32,7 +32,7 @@ impl Watches {
         self.count += 1;
     }
 
-    /// The client watches the key no more.
+    /// The client does not watch the key any more.
     fn remove(&mut self, db: usize, key: &[u8], client: u64) {
         if let Some(watchers) = self.databases[db].get_mut(key) {
             let before = watchers.len();
@@ -60,7 +60,7 @@ impl Watches {
         }
     }
 
-    /// The key was removed because it had expired: to who saw it expired, nothing changed.
+    /// The key was removed because it had expired: for a client that saw it expired, nothing changed.
     pub(crate) fn touch_expired(&mut self, db: usize, key: &[u8]) {
         if self.count > 0 {
             self.mark(db, key, true);

@@ -71,7 +71,7 @@ fn status(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outc
     Ok(())
 }
 
-/// Without a name the one under way is cancelled; with one, what is left of an interrupted one goes.
+/// Without a name: cancels the running backup. With a name: removes what an interrupted one has left.
 fn cancel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     match args.count() {
         2 if context.shared.backups.cancel() => {}
@@ -90,12 +90,12 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let lines = [
         "START <name> [SINCE <backup>|<version>] [KEEP <snapshot>]",
         "    Write a backup into the folder that the server was started with (--backup-dir), in the",
-        "    background; one that was interrupted is gone on with. SINCE: only what has changed since.",
+        "    background, or continue one that was interrupted. SINCE: only what has changed since.",
         "    KEEP: keep its version under a name, so that a later SINCE can begin with it.",
         "STATUS",
-        "    How the backup under way stands, or how the last one ended.",
+        "    The state of the running backup, or of the last one.",
         "CANCEL [<name>]",
-        "    End the backup under way, or forget an interrupted one, and let its version go.",
+        "    Cancel the running backup, or remove an interrupted one, and release its version.",
     ];
     help_lines(reply, "TEMBO.BACKUP", &lines);
     Ok(())

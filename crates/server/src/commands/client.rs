@@ -117,19 +117,19 @@ fn is_normal(kind: &[u8]) -> Result<bool, Failure> {
     }
 }
 
-/// Whom CLIENT KILL means.
+/// The clients that CLIENT KILL selects.
 struct Filter<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    nobody: bool,
+    none: bool,
     skip_me: bool,
 }
 
 impl<'a> Filter<'a> {
     fn parse(args: Args<'a>) -> Result<Filter<'a>, Failure> {
         let mut filter =
-            Filter { id: None, address: None, local: None, nobody: false, skip_me: true };
+            Filter { id: None, address: None, local: None, none: false, skip_me: true };
         let mut at = 2;
         while at < args.count() {
             if at + 1 >= args.count() {
@@ -144,7 +144,7 @@ impl<'a> Filter<'a> {
             } else if args.is(at, "LADDR") {
                 filter.local = Some(value);
             } else if args.is(at, "TYPE") {
-                filter.nobody |= !is_normal(value)?;
+                filter.none |= !is_normal(value)?;
             } else if args.is(at, "USER") {
                 if value != b"default" {
                     let user = String::from_utf8_lossy(value).into_owned();
@@ -165,7 +165,7 @@ impl<'a> Filter<'a> {
     }
 
     fn means(&self, session: &Session) -> bool {
-        !self.nobody
+        !self.none
             && self.id.is_none_or(|id| id == session.id as i64)
             && self.address.is_none_or(|address| address == session.peer.as_bytes())
             && self.local.is_none_or(|local| local == session.local.as_bytes())
@@ -176,7 +176,7 @@ fn kill(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     let by_address = args.count() == 3;
     let filter = if by_address {
         let address = Some(args.at(2));
-        Filter { id: None, address, local: None, nobody: false, skip_me: false }
+        Filter { id: None, address, local: None, none: false, skip_me: false }
     } else {
         Filter::parse(args)?
     };

@@ -65,7 +65,7 @@ fn authenticate(context: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> 
     Ok(())
 }
 
-/// Compares without telling by the time taken how much of `given` was right.
+/// Compares in a time that does not depend on how much of `given` is right.
 fn equal_in_constant_time(expected: &[u8], given: &[u8]) -> bool {
     let mut difference = expected.len() ^ given.len();
     for (at, &byte) in given.iter().enumerate() {

@@ -145,22 +145,27 @@ fn persist(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 }
 
 fn ttl(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    tell(context, args, reply, Unit { seconds: true, relative: true })
+    remaining(context, args, reply, Unit { seconds: true, relative: true })
 }
 
 fn pttl(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    tell(context, args, reply, Unit { seconds: false, relative: true })
+    remaining(context, args, reply, Unit { seconds: false, relative: true })
 }
 
 fn expiretime(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    tell(context, args, reply, Unit { seconds: true, relative: false })
+    remaining(context, args, reply, Unit { seconds: true, relative: false })
 }
 
 fn pexpiretime(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    tell(context, args, reply, Unit { seconds: false, relative: false })
+    remaining(context, args, reply, Unit { seconds: false, relative: false })
 }
 
-fn tell(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply, unit: Unit) -> Outcome {
+fn remaining(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    unit: Unit,
+) -> Outcome {
     let now_ms = context.data.now_ms();
     let found = context.data.get(context.session.db, args.at(1))?;
     let number = match found.map(|value| value.expiry_ms) {

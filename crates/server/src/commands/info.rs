@@ -28,7 +28,7 @@ const SECTIONS: &[(&str, Section)] = &[
 ];
 
 fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    // Between MULTI and EXEC nothing may be committed: there the report of the last tick has to do.
+    // Within EXEC nothing may be committed: there the report of the last tick is shown.
     if !context.session.executing {
         let store = context.data.commit_early()?;
         context.shared.take_report(store);
@@ -112,7 +112,7 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     Ok(())
 }
 
-/// The oldest holders of versions are shown, so many of them.
+/// How many of the oldest holders of versions are shown.
 const HOLDERS_SHOWN: usize = 8;
 
 fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
@@ -154,7 +154,7 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     Ok(())
 }
 
-/// The backup under way, and the last one that ended, of this run of the server.
+/// The running backup, or the last one since the server started.
 fn backup(context: &Context<'_, '_>, text: &mut String) {
     let last = context.shared.backups.last();
     let is_running = last.as_ref().is_some_and(|backup| backup.took.is_none());

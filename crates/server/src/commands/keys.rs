@@ -134,7 +134,7 @@ fn randomkey(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> O
     let (low, high) = (first.get(shared).copied().unwrap_or(0), last.get(shared).copied());
     let width = u64::from(high.unwrap_or(low).saturating_sub(low)) + 1;
     place.push(low.wrapping_add((context.shared.random() % width) as u8));
-    // The rest takes after the bytes that keys have here.
+    // The remaining bytes are chosen among those that keys have here.
     for index in shared + 1..first.len().max(last.len()).min(shared + 24) {
         let a = first.get(index).copied().unwrap_or(0);
         let b = last.get(index).copied().unwrap_or(0);

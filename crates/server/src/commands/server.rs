@@ -40,7 +40,7 @@ fn flushall(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
     Ok(())
 }
 
-/// Names the version of now durably; it takes no copy and no time.
+/// Names the current version durably, in constant time: nothing is copied.
 fn save(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let store = context.data.commit_early()?;
     store.save_snapshot("save").map_err(Failure::Store)?;

@@ -1,4 +1,4 @@
-//! A server of our own, a client that shows replies as they came over the wire, and patience.
+//! A server in a thread, a client that shows replies as they came over the wire, and patience.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tembo_kv::{Options, Store};
 use tembo_server::{Config, Error, Server};
 
-/// Many times what anything here takes on a machine that is busy with something else.
+/// Many times what anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in a thread; it is stopped when this is dropped.

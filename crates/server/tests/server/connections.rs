@@ -1,4 +1,4 @@
-//! Connections: passwords, limits, who may listen where, being thrown out.
+//! Connections: passwords, limits, addresses to listen at, disconnection.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn a_password_is_asked_for() {
 }
 
 #[test]
-fn listening_to_everybody_needs_a_password() {
+fn listening_beyond_loopback_needs_a_password() {
     let everywhere = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let config = Config { bind: everywhere, port: 0, ..Config::default() };
     let bind = |config| Server::bind(Store::volatile(&Options::default()).unwrap(), config);
@@ -72,7 +72,7 @@ fn maxclients() {
 fn idle_clients_are_disconnected() {
     let server = Running::start();
     let mut client = server.client();
-    // Who is slow to send this was not idle before.
+    // A client that is slow to send this was not idle before.
     assert_eq!(client.call("CONFIG SET timeout 1"), "+OK\r\n");
     assert!(client.is_closed());
     let server = Running::with(Config { timeout_s: 1, ..Config::default() });
@@ -94,7 +94,7 @@ fn one_reply_beyond_the_limit_disconnects() {
 }
 
 /// A server with a client that has asked for much and reads nothing, and another client.
-fn with_who_does_not_read(output_stall_s: u64) -> (Running, Client, Client) {
+fn with_a_client_that_does_not_read(output_stall_s: u64) -> (Running, Client, Client) {
     let config = Config { output_size_max: 16 << 20, output_stall_s, ..Config::default() };
     let server = Running::with(config);
     let (mut client, mut other) = (server.client(), server.client());
@@ -107,7 +107,7 @@ fn with_who_does_not_read(output_stall_s: u64) -> (Running, Client, Client) {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
-    let (_server, _client, mut other) = with_who_does_not_read(1 << 30);
+    let (_server, _client, mut other) = with_a_client_that_does_not_read(1 << 30);
     let mut worst = || outputs(&other.call("CLIENT LIST")).into_iter().max().unwrap();
     wait_until("replies that wait", &mut worst, |&worst| worst > 1 << 20);
     // Each look is a turn, in which the server could have read on.
@@ -119,7 +119,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
 
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
-    let (_server, _client, mut other) = with_who_does_not_read(1);
+    let (_server, _client, mut other) = with_a_client_that_does_not_read(1);
     let clients = || outputs(&other.call("CLIENT LIST")).len();
     wait_until("its end", clients, |&clients| clients == 1);
     let info = other.call("INFO stats");

@@ -15,7 +15,7 @@ struct Redis {
 impl Redis {
     /// None if it is not installed.
     fn start() -> Option<Redis> {
-        // Its port was free when it was asked for: somebody else may have taken it since.
+        // Its port was free when it was asked for: another process may have taken it since.
         (0..100).find_map(|_| match Redis::try_start() {
             Ok(mut redis) => redis.is_there().then_some(Some(redis)),
             Err(error) => {
@@ -309,7 +309,7 @@ fn compare(redis: SocketAddr, tembo: SocketAddr, seed: u64, count: usize, hello:
     let mut script = Script(Random(seed));
     let mut pairs: Vec<(Client, Client)> =
         (0..2).map(|_| (Client::connect(redis), Client::connect(tembo))).collect();
-    for (ours, theirs) in &mut pairs {
+    for (theirs, ours) in &mut pairs {
         ours.call(hello);
         theirs.call(hello);
         ours.call("FLUSHALL");
@@ -318,11 +318,11 @@ fn compare(redis: SocketAddr, tembo: SocketAddr, seed: u64, count: usize, hello:
     let mut history = Vec::new();
     let mut any_order = [[false; 2]; 2];
     for step in 0..count {
-        let who = script.0.below(2);
+        let pair = script.0.below(2);
         let command = script.command();
-        let theirs = call(&mut pairs[who].0, &command, &mut any_order[who][0]);
-        let ours = call(&mut pairs[who].1, &command, &mut any_order[who][1]);
-        history.push(format!("{who}: {command:?}\n    redis {theirs:?}\n    tembo {ours:?}"));
+        let theirs = call(&mut pairs[pair].0, &command, &mut any_order[pair][0]);
+        let ours = call(&mut pairs[pair].1, &command, &mut any_order[pair][1]);
+        history.push(format!("{pair}: {command:?}\n    redis {theirs:?}\n    tembo {ours:?}"));
         let from = history.len().saturating_sub(25);
         assert_eq!(theirs, ours, "seed {seed}, step {step}\n{}", history[from..].join("\n"));
     }

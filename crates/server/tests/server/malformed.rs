@@ -1,11 +1,11 @@
-//! Requests that are none: the connection fails, the server never.
+//! Malformed requests: the connection fails, the server never.
 
 use std::io::Write;
 
 use crate::client::{Random, Running, encode};
 
 #[test]
-fn protocol_errors_are_told_and_close() {
+fn protocol_errors_are_reported_and_close() {
     let server = Running::start();
     for (bytes, text) in [
         ("*9223372036854775808\r\n", "invalid multibulk length"),

@@ -30,7 +30,7 @@ fn commits(store: &tembo_kv::Store, since: u64) -> BTreeSet<u64> {
     puts.map(|change| change.version).collect()
 }
 
-/// How the bytes fall into turns is the network's business; that a turn costs one commit is ours.
+/// The network decides how the bytes fall into turns; that a turn costs one commit is the server's promise.
 #[test]
 fn a_turn_costs_at_most_one_commit() {
     let server = remembering();

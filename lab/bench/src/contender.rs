@@ -1,10 +1,12 @@
-//! Who takes part, and how it is made.
+//! The contenders by name, and how each is made.
 
 mod bare;
 mod baseline;
 mod btreemap;
 mod kv;
+mod ordered_map;
 mod paper;
+mod pool;
 mod wall;
 
 use std::path::Path;
@@ -12,119 +14,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tembo_index::IndexKind;
-use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
-use tembo_pmem::{Emulation, Observer};
-use tembo_pool::{Geometry, Pool};
+use tembo_pmem::Observer;
 
-use crate::bplus::{Design, Flushed};
+use crate::Error;
+use crate::bplus::Design;
 use crate::drive::Driven;
-use crate::nvtree_paper::{Rebuilds, Strategy};
-use crate::{Error, Operation};
-
-/// An ordered map of 8-byte keys to 8-byte values. Each change is durable when it returns, unless the
-/// contender's kind says that nothing of it is.
-///
-/// Structures that know bytes only are given keys in big-endian order.
-pub trait Contender {
-    /// Puts a key that is not there.
-    ///
-    /// # Errors
-    /// Those of what lies below.
-    fn insert(&mut self, key: u64, value: u64) -> Result<(), Error>;
-
-    /// Gives a key that is there another value; false: it was not there.
-    ///
-    /// # Errors
-    /// Those of what lies below.
-    fn update(&mut self, key: u64, value: u64) -> Result<bool, Error>;
-
-    /// Removes a key; false: it was not there.
-    ///
-    /// # Errors
-    /// Those of what lies below.
-    fn remove(&mut self, key: u64) -> Result<bool, Error>;
-
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// Those of what lies below.
-    fn get(&mut self, key: u64) -> Result<Option<u64>, Error>;
-
-    /// Visits up to `len` entries from `key` on, in order; their number.
-    ///
-    /// # Errors
-    /// Those of what lies below.
-    fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error>;
-
-    /// Bytes that it takes in its pool.
-    fn used_bytes(&self) -> u64;
-
-    /// Puts a value of `size` bytes.
-    ///
-    /// # Errors
-    /// [`Error::Absent`]: it keeps numbers only; those of what lies below.
-    fn put_record(&mut self, key: u64, size: usize) -> Result<(), Error> {
-        let _ = (key, size);
-        Err(Error::Absent("values of any length"))
-    }
-
-    /// Itself, if several threads may use it at once.
-    fn shared(&self) -> Option<&dyn Shared> {
-        None
-    }
-
-    /// Rebuilds of its inner nodes so far, if it has any such thing.
-    fn rebuilds(&self) -> Option<Rebuilds> {
-        None
-    }
-
-    /// Lines flushed so far, by what for, if it keeps apart what they were for.
-    fn flushed(&self) -> Option<Flushed> {
-        None
-    }
-
-    /// Whether it has that operation at all.
-    fn offers(&self, operation: Operation) -> bool {
-        let _ = operation;
-        true
-    }
-}
-
-/// A contender that several threads use at once.
-pub trait Shared: Sync {
-    /// Whether more than one of them may change it.
-    fn takes_writers(&self) -> bool;
-
-    /// Puts a key; whether it was there.
-    ///
-    /// # Errors
-    /// Those of what lies below.
-    fn put(&self, key: u64, value: u64) -> Result<bool, Error>;
-
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// Those of what lies below.
-    fn get(&self, key: u64) -> Result<Option<u64>, Error>;
-}
-
-/// What contenders are made for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
-    /// Keys, about.
-    pub(crate) keys: u64,
-    /// Bytes in a node.
-    pub(crate) node_size: u32,
-    /// A slower medium than there is.
-    pub(crate) emulation: Option<Emulation>,
-}
-
-impl Size {
-    /// On the medium that there is.
-    pub(crate) fn new(keys: u64, node_size: u32) -> Size {
-        Size { keys, node_size, emulation: None }
-    }
-}
+use crate::nvtree_paper::Strategy;
+pub use ordered_map::{Contender, Shared};
+pub(crate) use pool::Size;
+use pool::volatile_pool;
 
 /// A contender by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -241,7 +139,7 @@ impl Kind {
 }
 
 impl Kind {
-    /// An empty one in memory, where `observer`, if there is one, is told of every store.
+    /// An empty one in memory, where `observer`, if there is one, sees every store.
     pub(crate) fn in_memory(
         self,
         size: Size,
@@ -261,55 +159,4 @@ impl Kind {
             _ => return Err(Error::Absent("a way to watch this one")),
         })
     }
-}
-
-/// Pools in the `flush` domain, emulated where the medium is not persistent memory.
-fn pool_options(size: Size) -> PoolOptions {
-    let (domain, emulation) = (DomainRequest::Flush, size.emulation);
-    let region = RegionOptions { domain, emulation, ..RegionOptions::default() };
-    let geometry = Geometry { node_size: size.node_size, ..Geometry::default() };
-    PoolOptions { region, geometry, ..PoolOptions::default() }
-}
-
-/// A pool whose file has no name any more, so that it ends with the process, however that ends.
-fn nameless_pool(folder: &Path, size: Size) -> Result<Pool, Error> {
-    let path = folder.join("pool");
-    let pool = Pool::create(&path, &pool_options(size))?;
-    forget_name(&path);
-    Ok(pool)
-}
-
-/// Bytes in a volatile pool beside its keys.
-const VOLATILE_MIN: u64 = 256 << 20;
-
-/// Bytes in a volatile pool for each key: more than any structure takes. What is not touched takes no
-/// memory.
-const VOLATILE_PER_KEY: u64 = 1024;
-
-/// A pool in memory, where flushes do nothing.
-fn volatile_pool(size: Size, observer: Option<Arc<dyn Observer>>) -> Result<Pool, Error> {
-    let mut options = pool_options(size);
-    options.region.observer = observer;
-    options.size = VOLATILE_MIN + size.keys * VOLATILE_PER_KEY;
-    options.region.size_max = options.size;
-    Ok(Pool::volatile(&options)?)
-}
-
-/// Of no consequence when it fails: the folder goes in the end, and the file with it.
-fn forget_name(path: &Path) {
-    let _ = std::fs::remove_file(path);
-}
-
-/// Counts the entries that a scan shows, and ends it after `len` of them.
-fn counted(
-    len: usize,
-    scan: impl FnOnce(&mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error>,
-) -> Result<usize, Error> {
-    let mut count = 0;
-    scan(&mut |key, value| {
-        std::hint::black_box((key, value));
-        count += 1;
-        count < len
-    })?;
-    Ok(count)
 }

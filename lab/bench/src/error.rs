@@ -20,7 +20,7 @@ pub enum Error {
     /// A contender's answers are wrong: figures of it would mean nothing.
     #[error("{contender} answered {found} of {expected} keys rightly in {operation}")]
     Wrong {
-        /// Who.
+        /// The contender.
         contender: &'static str,
         /// In which operation.
         operation: &'static str,
@@ -32,7 +32,7 @@ pub enum Error {
     /// A change by one of several threads, to a contender that takes one writer.
     #[error("{contender} takes one writer at a time")]
     OneWriter {
-        /// Who.
+        /// The contender.
         contender: &'static str,
     },
     /// A thread of a pair has panicked.
@@ -49,7 +49,7 @@ pub enum Error {
     /// A rival, or a server.
     #[error("{rival}")]
     Rival {
-        /// Who.
+        /// The contender.
         rival: &'static str,
         /// What it says.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -57,7 +57,7 @@ pub enum Error {
     /// Something that an experiment needs is not here.
     #[error("{0}")]
     Absent(&'static str),
-    /// Somebody asked for an end.
+    /// A signal asked for an end.
     #[error("stopped before its end")]
     Stopped,
     /// There are no keys to work on, or no rounds, or more keys than numbers for them.
@@ -83,7 +83,7 @@ pub enum Error {
 
 impl Error {
     /// With all its causes, in one line.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(source) = cause {

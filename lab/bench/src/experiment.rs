@@ -1,13 +1,14 @@
 //! Experiments, each by its name.
 //!
 //! An experiment takes a [`Context`], lets contenders take turns round after round, and returns a
-//! [`Finding`]. How much it does is told in operations, not in time, so that a quick run is the same
+//! [`Finding`]. Its extent is a number of operations, not a time, so that a quick run is the same
 //! everywhere.
 
 mod adaptive;
 mod amplification;
 mod berkeley;
 mod cache;
+mod context;
 mod effort;
 mod ftrace;
 mod index;
@@ -20,38 +21,13 @@ mod transactions;
 mod wear;
 mod ycsb;
 
-use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tempfile::TempDir;
-
 use crate::Error;
-use crate::clock::evict_caches;
 use crate::finding::{Finding, Missing, Report};
 use crate::machine::Machine;
-use crate::rival::{Medium, Place};
-
-/// How experiments are run.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// A folder in memory, on a tmpfs.
-    pub memory: PathBuf,
-    /// A folder on a disk.
-    pub disk: PathBuf,
-    /// The binary `tembo-lab`, which runs its `guard` under callgrind.
-    pub lab: PathBuf,
-    /// The binary `tembo`, for servers.
-    pub tembo: PathBuf,
-    /// Few keys and rounds: to see that everything works, and about how fast it is.
-    pub quick: bool,
-    /// Rounds; `None`: what the kind of run has.
-    pub rounds: Option<u32>,
-    /// Where keys and orders come from.
-    pub seed: u64,
-}
-
-/// Told before each turn of an experiment: its name, and what is about to be done. False ends all.
-pub type Watch<'w> = dyn FnMut(&str, &str) -> bool + 'w;
+use context::Context;
+pub use context::{Setting, Watch};
 
 /// An experiment.
 #[derive(Clone, Copy)]
@@ -108,7 +84,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "nvtree-9c", title: "NV-Store: SessionStore", run: served::nvstore_session },
 ];
 
-/// Figures of the documents that nobody can repeat on one machine, or not on this one.
+/// Figures of the documents that cannot be repeated on one machine, or not on this one.
 const IMPOSSIBLE: &[(&str, &str)] = &[
     (
         "thesis 5.6 and 5.7: a cluster with Cassandra",
@@ -169,84 +145,23 @@ impl Experiment {
     }
 }
 
-/// What an experiment works with.
-pub(crate) struct Context<'c> {
-    setting: &'c Setting,
-    name: &'static str,
-    watch: &'c mut Watch<'c>,
+/// `report` with what an older one has of experiments that it did not do.
+pub fn with_older(report: Report, older: Report) -> Report {
+    let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    report.with_older(older, &names)
 }
 
-impl Context<'_> {
-    /// Rounds of this run.
-    pub(crate) fn rounds(&self) -> u32 {
-        self.setting.rounds.unwrap_or(if self.setting.quick { 3 } else { 5 })
-    }
-
-    /// One of two sizes: of a quick run, of a full one.
-    pub(crate) fn pick<T>(&self, quick: T, full: T) -> T {
-        if self.setting.quick { quick } else { full }
-    }
-
-    pub(crate) fn seed(&self) -> u64 {
-        self.setting.seed
-    }
-
-    /// Says what comes next.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] if somebody asked for an end.
-    pub(crate) fn turn(&mut self, what: &str) -> Result<(), Error> {
-        if (self.watch)(self.name, what) { Ok(()) } else { Err(Error::Stopped) }
-    }
-
-    /// Takes what the last operations used out of the processor's caches, as the documents do between
-    /// operations; a quick run leaves it there.
-    pub(crate) fn evict(&self) {
-        if !self.setting.quick {
-            evict_caches();
-        }
-    }
-
-    /// The binary `tembo-lab`.
-    pub(crate) fn lab(&self) -> &Path {
-        &self.setting.lab
-    }
-
-    /// An empty folder, gone when it is dropped.
-    pub(crate) fn folder(&self, medium: Medium) -> Result<TempDir, Error> {
-        let parent = match medium {
-            Medium::Memory => &self.setting.memory,
-            Medium::Disk => &self.setting.disk,
-        };
-        let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(parent);
-        folder.map_err(|source| Error::Folder { path: parent.clone(), source })
-    }
-
-    /// A place for a store.
-    pub(crate) fn place<'p>(&'p self, folder: &'p Path, medium: Medium) -> Place<'p> {
-        Place { folder, medium, tembo: &self.setting.tembo }
-    }
-}
-
-/// The same, beginning with another one each round: nobody is always the one after a given other.
-pub(crate) fn rotated<T: Copy>(all: &[T], round: u32) -> Vec<T> {
-    let mut all = all.to_vec();
-    let count = all.len().max(1);
-    all.rotate_left(round as usize % count);
-    all
-}
-
-/// Runs experiments, one after the other. One that fails is told of among what is missing.
+/// Runs experiments, one after the other. One that fails stands among what is missing.
 pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'_>) -> Report {
     let (mut findings, mut missing) = (Vec::new(), Vec::new());
     for experiment in chosen {
         let mut relay = |name: &str, what: &str| watch(name, what);
-        let mut context = Context { setting, name: experiment.name, watch: &mut relay };
+        let mut context = Context::new(setting, experiment.name, &mut relay);
         match (experiment.run)(&mut context) {
             Ok(finding) => findings.push(finding),
             Err(error) => {
                 let stopped = matches!(error, Error::Stopped);
-                missing.push(Missing { name: experiment.name.into(), reason: error.told() });
+                missing.push(Missing { name: experiment.name.into(), reason: error.reason() });
                 if stopped {
                     break;
                 }

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::EXPERIMENTS;
 use crate::machine::Machine;
-use crate::outcome::Spread;
+use crate::spread::Spread;
 
 /// A run of experiments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,7 +42,7 @@ pub struct Finding {
     pub source: String,
     /// One honest sentence, or two.
     pub sentence: String,
-    /// Plots; each is also told as a table.
+    /// Plots; each is also a table.
     pub charts: Vec<Chart>,
     /// The document's own figures, and those of this run.
     pub claims: Vec<Claim>,
@@ -87,7 +86,7 @@ pub enum Shape {
 /// A named row of points.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// Who or what.
+    /// What the points are of.
     pub name: String,
     /// Its points, in their order.
     pub points: Vec<Point>,
@@ -105,7 +104,7 @@ pub struct Point {
 /// A document's figure and ours.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
-    /// What is told.
+    /// What it says.
     pub what: String,
     /// By the document.
     pub document: String,
@@ -113,7 +112,7 @@ pub struct Claim {
     pub here: String,
 }
 
-/// Tembo's throughput divided by somebody else's, in the same rounds: above 1 Tembo is faster.
+/// Tembo's throughput divided by another store's, in the same rounds: above 1 Tembo is faster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Duel {
     /// At what.
@@ -125,20 +124,18 @@ pub struct Duel {
 }
 
 impl Report {
-    /// With what an older report has of experiments that this one did not do.
-    pub fn with_older(mut self, older: Report) -> Report {
-        let is_told = |name: &str, report: &Report| {
+    /// With what an older report has of experiments that this one did not do, in the order of `names`.
+    pub(crate) fn with_older(mut self, older: Report, names: &[&str]) -> Report {
+        let has = |name: &str, report: &Report| {
             let found = report.findings.iter().any(|finding| finding.name == name);
             found || report.missing.iter().any(|missing| missing.name == name)
         };
-        let kept = older.findings.into_iter().filter(|finding| !is_told(&finding.name, &self));
+        let kept = older.findings.into_iter().filter(|finding| !has(&finding.name, &self));
         let findings: Vec<Finding> = kept.collect();
         self.findings.extend(findings);
-        let place = |finding: &Finding| {
-            EXPERIMENTS.iter().position(|experiment| experiment.name == finding.name)
-        };
+        let place = |finding: &Finding| names.iter().position(|name| *name == finding.name);
         self.findings.sort_by_key(place);
-        let kept = older.missing.into_iter().filter(|missing| !is_told(&missing.name, &self));
+        let kept = older.missing.into_iter().filter(|missing| !has(&missing.name, &self));
         let missing: Vec<Missing> = kept.collect();
         self.missing.extend(missing);
         self

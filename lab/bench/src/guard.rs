@@ -96,7 +96,7 @@ pub fn changes(stored: &Counts, counted: &Counts) -> Vec<Change> {
     changes
 }
 
-/// Callgrind finds both by their names, in full: patterns that begin alike are not told apart. They are
+/// Callgrind finds both by their names, in full: patterns that begin alike are not names apart. They are
 /// two, for it takes one order a function.
 pub(crate) const CALLGRIND: [&str; 3] = [
     "--tool=callgrind",
@@ -325,8 +325,8 @@ mod tests {
         counted.get_mut("a").unwrap().instructions = Some(1060.0);
         counted.get_mut("b").unwrap().fences = 1.01;
         let changed = changes(&stored, &counted);
-        let told: Vec<_> = changed.iter().map(|change| (&change.case[..], change.what)).collect();
-        assert_eq!(told, [("a", "instructions"), ("b", "fences")]);
+        let names: Vec<_> = changed.iter().map(|change| (&change.case[..], change.what)).collect();
+        assert_eq!(names, [("a", "instructions"), ("b", "fences")]);
         counted.remove("a");
         assert!(changes(&stored, &counted).iter().any(|change| change.counted.is_none()));
     }

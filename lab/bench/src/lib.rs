@@ -1,7 +1,7 @@
 //! Experiments: ordered indexes side by side, in one interleaved run.
 //!
 //! A figure of one machine and one hour says little about a program. Here contenders take turns,
-//! operation by operation and round after round, and what is told is the ratio of two of them in the
+//! operation by operation and round after round, and what is reported is the ratio of two of them in the
 //! same round, in thread CPU time and in wall time, with its spread.
 //!
 //! [`run()`] compares everything that implements [`Contender`]; the NV-Tree of its paper stands here
@@ -28,6 +28,7 @@ mod rival;
 mod run;
 mod sheet;
 mod snapshot_held;
+mod spread;
 mod table;
 mod tuple;
 mod ycsb;
@@ -35,13 +36,14 @@ mod ycsb;
 pub use bplus::Flushed;
 pub use contender::{Contender, Kind, Shared};
 pub use error::Error;
-pub use experiment::{EXPERIMENTS, Experiment, Setting, Watch, experiments};
+pub use experiment::{EXPERIMENTS, Experiment, Setting, Watch, experiments, with_older};
 pub use finding::{Chart, Claim, Duel, Finding, Missing, Point, Report, Series, Shape};
 pub use machine::Machine;
 pub use operation::Operation;
-pub use outcome::{Cell, Cost, Latency, Outcome, Space, Spread};
+pub use outcome::{Cell, Cost, Latency, Outcome, Space};
 pub use page::{html, markdown, plots};
 pub use pair::Pair;
 pub use records::{Rate, Records, records};
 pub use run::{Config, run};
 pub use snapshot_held::{Held, Latencies, SnapshotHeld, snapshot_held};
+pub use spread::Spread;

@@ -1,4 +1,4 @@
-//! The NV-Tree as its paper has it: Yang, Wei, Wang, Chen, Yong, He, "NV-Tree: a consistent and
+//! The NV-Tree as its paper has it: Yang et al., "NV-Tree: a consistent and
 //! workload-adaptive tree structure for non-volatile memory", IEEE Transactions on Computers 65(7),
 //! 2016, sections 4 and 5. A rival, kept so that its experiments can be repeated.
 //!

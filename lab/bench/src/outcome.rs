@@ -1,11 +1,12 @@
 //! What a run has found.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tembo_pmem::Counters;
 
 use crate::drive::Turn;
 use crate::nvtree_paper::Rebuilds;
+use crate::spread::Spread;
 use crate::{Kind, Operation, Pair};
 
 /// All figures of a run.
@@ -19,15 +20,15 @@ pub struct Outcome {
     pub seed: u64,
     /// Bytes in a node.
     pub node_size: u32,
-    /// Who took part, in the order of tables.
+    /// The contenders, in the order of tables.
     pub contenders: Vec<Kind>,
     /// Each contender in each operation that it has, by operation.
     pub cells: Vec<Cell>,
-    /// Two threads with one structure against two with one each, for those who offer that.
+    /// Two threads with one structure against two with one each, for those that offer it.
     pub pairs: Vec<Pair>,
     /// What a contender costs beside time.
     pub costs: Vec<Cost>,
-    /// Rounds were left out because somebody asked for an end.
+    /// Rounds were left out because a signal asked for an end.
     pub stopped: bool,
 }
 
@@ -36,7 +37,7 @@ pub struct Outcome {
 pub struct Cell {
     /// What.
     pub operation: Operation,
-    /// Who.
+    /// The contender.
     pub contender: Kind,
     /// Millions of operations a second of thread CPU time.
     pub cpu: Spread,
@@ -58,7 +59,7 @@ pub struct Cell {
 /// What a contender costs beside time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
-    /// Who.
+    /// The contender.
     pub contender: Kind,
     /// After the insertion in random order.
     pub inserted: Space,
@@ -104,27 +105,6 @@ impl Latency {
             p999_ns: histogram.value_at_quantile(0.999),
             max_ns: histogram.max(),
         }
-    }
-}
-
-/// A figure over all rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The median; of an even number, the mean of the middle two.
-    pub median: f64,
-    /// The greatest, which in a ratio or a throughput is the best.
-    pub best: f64,
-    /// The least.
-    pub worst: f64,
-}
-
-impl Spread {
-    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let mut figures: Vec<f64> = figures.into_iter().collect();
-        figures.sort_by(f64::total_cmp);
-        let (&worst, &best) = (figures.first()?, figures.last()?);
-        let (lower, upper) = (figures[(figures.len() - 1) / 2], figures[figures.len() / 2]);
-        Some(Spread { median: f64::midpoint(lower, upper), best, worst })
     }
 }
 
@@ -205,12 +185,5 @@ mod tests {
         assert_eq!(cell.of_btreemap, None);
         assert!((cell.cpu.median - 0.25).abs() < 1e-9 && (cell.wall.best - 0.25).abs() < 1e-9);
         assert_eq!((cell.fences, cell.lines), (1.0, 2.0));
-    }
-
-    #[test]
-    fn a_spread_of_an_even_number_has_the_middle_as_its_median() {
-        let spread = Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!(spread, Spread { median: 2.5, best: 4.0, worst: 1.0 });
-        assert_eq!(Spread::of([]), None);
     }
 }

@@ -9,7 +9,7 @@ pub use html::html;
 pub use markdown::{markdown, plots};
 pub(crate) use scale::figure;
 
-use crate::outcome::Spread;
+use crate::spread::Spread;
 
 /// Text that is safe within HTML.
 fn escape(text: &str) -> String {
@@ -17,7 +17,7 @@ fn escape(text: &str) -> String {
 }
 
 /// A figure with its spread.
-fn told(value: Spread) -> String {
+fn spread(value: Spread) -> String {
     let [median, worst, best] = [value.median, value.worst, value.best].map(figure);
     if worst == best { median } else { format!("{median} ({worst}–{best})") }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::clock::{Elapsed, Stopwatch};
 use crate::drive::Driven;
-use crate::outcome::Spread;
+use crate::spread::Spread;
 use crate::{Error, Kind, Operation, Shared};
 
 /// What two threads do.
@@ -22,7 +22,7 @@ pub(crate) const OPERATIONS: [Operation; 3] =
 pub struct Pair {
     /// What.
     pub operation: Operation,
-    /// Who.
+    /// The contender.
     pub contender: Kind,
     /// Millions of operations a second of wall time, of both threads, with one structure.
     pub wall: Spread,

@@ -1,4 +1,4 @@
-//! What somebody would otherwise pick: stores of bytes, each made durable operation by operation, in its
+//! What a user would otherwise pick: stores of bytes, each made durable operation by operation, in its
 //! best documented configuration, on the same medium.
 //!
 //! Their libraries come with the features `rivals` (from crates) and `rivals-debian` (linked from
@@ -13,6 +13,7 @@ mod fjall;
 mod lmdb;
 mod logged_tree;
 mod memcached;
+mod opened;
 #[cfg(feature = "rivals")]
 mod redb;
 mod resp;
@@ -22,42 +23,11 @@ mod server;
 #[cfg(feature = "rivals")]
 mod sqlite;
 
-use std::path::Path;
-
 use tembo_index::IndexKind;
 
 use crate::Error;
+pub(crate) use opened::{Client, Medium, Place, Rival, failed};
 pub(crate) use server::{RedisLog, TemboServer};
-
-/// A store that is open.
-pub(crate) trait Rival {
-    /// Somebody who uses it; several may at once.
-    fn client(&self) -> Result<Box<dyn Client + '_>, Error>;
-}
-
-/// Who uses a store: a handle, or a connection.
-pub(crate) trait Client: Send {
-    /// Durable when it returns, in the configurations that say so.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error>;
-
-    /// Whether it is there; then `out` holds its value.
-    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, Error>;
-
-    /// Durable when it returns; whether it was there.
-    fn remove(&mut self, key: &[u8]) -> Result<bool, Error>;
-
-    /// Visits up to `len` entries from `key` on; their number. `None`: it has no order.
-    fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error>;
-}
-
-/// Where the files are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Medium {
-    /// A tmpfs: memory as if it were persistent. A file system's fsync is free there.
-    Memory,
-    /// A disk, whose fsync is waited for.
-    Disk,
-}
 
 /// A store by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,21 +128,4 @@ impl Brand {
             _ => return Ok(None),
         }))
     }
-}
-
-/// Where a store is made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'p> {
-    /// Empty.
-    pub(crate) folder: &'p Path,
-    pub(crate) medium: Medium,
-    /// The binary `tembo`, for servers.
-    pub(crate) tembo: &'p Path,
-}
-
-/// What went wrong in a rival.
-pub(crate) fn failed(
-    rival: &'static str,
-) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error {
-    move |source| Error::Rival { rival, source }
 }

@@ -20,7 +20,7 @@ pub struct Config {
     pub keys: u64,
     /// Rounds, each with structures of its own.
     pub rounds: u32,
-    /// Who takes part; twice is once.
+    /// The contenders; twice is once.
     pub contenders: Vec<Kind>,
     /// Folder for the pools, which are gone when the run ends.
     pub folder: PathBuf,
@@ -83,7 +83,7 @@ pub fn run(config: &Config, watch: &mut Watch<'_>) -> Result<Outcome, Error> {
     }
     finished = finished && run.timed()?;
     let cells = run.all.iter().filter_map(|turns| turns.cell(&run.all)).collect();
-    let pairs = run.told_pairs();
+    let pairs = run.finished_pairs();
     Ok(Outcome {
         keys,
         rounds,
@@ -109,7 +109,7 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    /// Tells of a turn; false: somebody asks for an end. The round after the last times each insert by itself.
+    /// Reports a turn; false: a signal asks for an end. The round after the last times each insert by itself.
     fn begin(&mut self, round: u32, operation: Operation, contender: Kind, threads: u32) -> bool {
         let (operation, contender) = (operation.name(), contender.name());
         (self.watch)(
@@ -127,7 +127,7 @@ impl Run<'_> {
         Entrant::new(kind, &self.config.folder, Size::new(keys, node_size))
     }
 
-    /// The contenders in the order of a round: nobody is always the one after a given other.
+    /// The contenders in the order of a round: none always follows the same one.
     fn kinds(&self, round: u32) -> Vec<Kind> {
         let mut kinds = self.contenders.clone();
         let count = kinds.len().max(1);
@@ -135,7 +135,7 @@ impl Run<'_> {
         kinds
     }
 
-    /// One round; false: somebody asked for an end, and none of its turns count.
+    /// One round; false: a signal asked for an end, and none of its turns count.
     fn round(&mut self, round: u32) -> Result<bool, Error> {
         let kinds = self.kinds(round);
         let mut entrants: Vec<Entrant> = Vec::new();
@@ -183,7 +183,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// What two threads do, contender by contender; false: somebody asked for an end.
+    /// What two threads do, contender by contender; false: a signal asked for an end.
     fn pairs(&mut self, round: u32) -> Result<bool, Error> {
         let mut turns = Vec::new();
         for kind in self.kinds(round) {
@@ -217,16 +217,19 @@ impl Run<'_> {
         Ok(true)
     }
 
-    fn told_pairs(&self) -> Vec<Pair> {
-        let mut told = Vec::new();
+    fn finished_pairs(&self) -> Vec<Pair> {
+        let mut finished = Vec::new();
         for operation in pair::OPERATIONS {
             for &kind in &self.contenders {
-                let own = self.pairs.iter().filter(|(op, who, _)| (*op, *who) == (operation, kind));
+                let own = self
+                    .pairs
+                    .iter()
+                    .filter(|(op, contender, _)| (*op, *contender) == (operation, kind));
                 let turns: Vec<pair::Turn> = own.map(|(_, _, turn)| *turn).collect();
-                told.extend(Pair::of(operation, kind, &turns));
+                finished.extend(Pair::of(operation, kind, &turns));
             }
         }
-        told
+        finished
     }
 
     /// Notes what a contender that has all keys takes: bytes used in its pool, and by how many its memory has

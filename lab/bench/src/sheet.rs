@@ -1,7 +1,7 @@
 //! Figures as they come in, round by round; what is told of them later is taken within rounds.
 
 use crate::finding::{Chart, Point, Series, Shape};
-use crate::outcome::Spread;
+use crate::spread::Spread;
 
 /// One figure a round for each series at each place of the x axis.
 #[derive(Clone, Debug, Default)]

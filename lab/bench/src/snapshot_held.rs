@@ -204,7 +204,7 @@ fn read(
 fn settled(store: &Store) -> u64 {
     let mut last = u64::MAX;
     for _ in 0..100 {
-        // Whoever comes next lets the background know.
+        // An error stays for the next caller of the store.
         let _ = store.maintain(1);
         std::thread::sleep(Duration::from_millis(100));
         let report = store.report();

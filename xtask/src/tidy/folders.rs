@@ -51,6 +51,16 @@ mod tests {
     }
 
     #[test]
+    fn a_function_that_is_named_like_its_module_is_no_module() {
+        let files = [
+            ("crates/a/src/lib.rs", "mod foo;\npub use foo::bar;\n"),
+            ("crates/a/src/foo.rs", "mod bar;\npub use bar::bar;\n"),
+            ("crates/a/src/foo/bar.rs", "pub fn bar() {}\n"),
+        ];
+        assert_eq!(check(&Tree::of(&files)), []);
+    }
+
+    #[test]
     fn bad() {
         for text in [
             "use crate::foo::bar::Bar;\n",

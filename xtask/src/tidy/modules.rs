@@ -140,7 +140,10 @@ impl<'t> Crate<'t> {
                 name => {
                     let mut child = current.clone();
                     child.push(name.to_owned());
-                    if !self.by_module.contains_key(&child) {
+                    let is_last = index + 1 == path.len();
+                    if !self.by_module.contains_key(&child)
+                        || is_last && self.hands_on(&current, name)
+                    {
                         let alias =
                             self.scope(&current)?.uses.iter().find(|used| used.name == name);
                         let leads = alias.filter(|_| index == 0)?;
@@ -158,6 +161,12 @@ impl<'t> Crate<'t> {
             }
         }
         None
+    }
+
+    /// Whether a module hands on an item of that name, beside a module that has it too.
+    fn hands_on(&self, module: &Path, name: &str) -> bool {
+        let uses = self.scope(module).map(|scope| &scope.uses);
+        uses.is_some_and(|uses| uses.iter().any(|used| used.name == name && used.path.len() > 1))
     }
 
     fn scope(&self, module: &Path) -> Option<&Scope> {
@@ -187,7 +196,10 @@ impl<'t> Crate<'t> {
                 name => {
                     let mut child = current.clone();
                     child.push(name.to_owned());
-                    if self.by_module.contains_key(&child) || self.scope(&child).is_some() {
+                    let is_last = index + 1 == path.len();
+                    if (self.by_module.contains_key(&child) || self.scope(&child).is_some())
+                        && !(is_last && depth == 0 && self.hands_on(&current, name))
+                    {
                         current = child;
                         continue;
                     }

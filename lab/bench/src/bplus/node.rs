@@ -104,7 +104,7 @@ impl<'r> Node<'r> {
         }
     }
 
-    /// Fills an empty node that nobody knows yet.
+    /// Fills an empty node that is not linked yet.
     pub(super) fn fill(&self, region: &Region, entries: &[Entry], next: u64, version: u64) {
         for (at, entry) in entries.iter().enumerate() {
             self.set(region, at, *entry, version);

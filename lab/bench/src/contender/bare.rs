@@ -11,7 +11,7 @@ use tembo_index::{
 };
 use tembo_pool::Pool;
 
-use super::{Size, nameless_pool, pool_options, volatile_pool};
+use super::pool::{Size, nameless_pool, pool_options, volatile_pool};
 use crate::{Contender, Error, Shared};
 
 /// What is retired is given back when so much of it has come together.
@@ -31,7 +31,7 @@ pub(super) struct Bare {
     dead: DeadIntervals,
     clock: Clock,
     retired: Vec<Retired>,
-    /// What several writers have retired: kept, for nobody knows who still reads it.
+    /// What several writers have retired: kept, for a reader may still use it.
     retired_by_many: Mutex<Vec<Retired>>,
 }
 
@@ -194,7 +194,7 @@ impl Contender for Bare {
 fn prepare_beside(forest: &Arc<Forest>) {
     let (call, calls) = mpsc::sync_channel(1);
     forest.call_to_prepare(move || {
-        // Full: he has been called.
+        // Full: the thread was called already.
         let _ = call.try_send(());
     });
     let forest = Arc::downgrade(forest);

@@ -7,7 +7,7 @@ use tembo_index::IndexKind;
 use tembo_kv::{Direction, Durability, Keyspace, Options, Store};
 
 use super::bare::number;
-use super::{Size, forget_name, pool_options};
+use super::pool::{Size, forget_name, pool_options};
 use crate::{Contender, Error, Shared};
 
 /// A store with one keyspace.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tembo_pool::Pool;
 
-use super::{Size, counted, nameless_pool};
+use super::ordered_map::counted;
+use super::pool::{Size, nameless_pool};
 use crate::nvtree_paper::{NvTree, Options, Rebuilds, Strategy};
 use crate::{Contender, Error};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use tembo_kv::{DomainRequest, RegionOptions};
 use tembo_pmem::{HEADER_SIZE, LINE, Region};
 
-use super::forget_name;
+use super::pool::forget_name;
 use crate::{Contender, Error, Operation, Shared};
 
 /// A line for so many keys: about what a dense leaf has.

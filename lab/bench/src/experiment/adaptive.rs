@@ -6,7 +6,7 @@ use std::time::Instant;
 use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
 use tembo_pool::{Geometry, Pool};
 
-use super::{Context, rotated};
+use super::context::{Context, rotated};
 use crate::clock::thread_cpu;
 use crate::finding::{Finding, Shape, times};
 use crate::keys::{Keys, Random};
@@ -19,7 +19,7 @@ use crate::{Error, Spread};
 pub(super) const TITLE: &str = "Sizes of leaves that follow the workload";
 pub(super) const TITLE_REBUILD: &str = "Rebuilding inner nodes";
 
-/// Who takes part: without adaptivity (the paper's NV-Tree'), and with each strategy.
+/// The contenders: without adaptivity (the paper's NV-Tree'), and with each strategy.
 const WAYS: [(&str, Option<Strategy>); 4] = [
     ("fixed", None),
     ("conservative", Some(Strategy::Conservative)),

@@ -4,7 +4,7 @@ use std::fs;
 
 use tembo_index::IndexKind;
 
-use super::{Context, rotated};
+use super::context::{Context, rotated};
 use crate::Error;
 use crate::finding::{Finding, Shape};
 use crate::keys::Keys;

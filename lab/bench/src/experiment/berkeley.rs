@@ -2,7 +2,7 @@
 
 use tembo_index::IndexKind;
 
-use super::{Context, rotated};
+use super::context::{Context, rotated};
 use crate::Error;
 use crate::finding::{Finding, Shape, percent_more};
 use crate::keys::Keys;
@@ -66,9 +66,10 @@ fn judge(finding: &mut Finding, sheet: &Sheet) {
         let what = format!("{}: CDDS without flushes to CDDS", verb.name());
         finding.claim(&what, volatile, more(Brand::TemboVolatile, CDDS, verb));
     }
-    for (verb, told) in [(Verb::Put, "+56 %"), (Verb::Get, "−52 %"), (Verb::Delete, "−41 %")] {
+    for (verb, document) in [(Verb::Put, "+56 %"), (Verb::Get, "−52 %"), (Verb::Delete, "−41 %")]
+    {
         let what = format!("{}: volatile Berkeley DB to durable CDDS", verb.name());
-        finding.claim(&what, told, more(Brand::BerkeleyVolatile, CDDS, verb));
+        finding.claim(&what, document, more(Brand::BerkeleyVolatile, CDDS, verb));
     }
     let medians = VERBS.map(|verb| sheet.ratio(CDDS.name(), Brand::Berkeley.name(), verb.name()));
     finding.sentence = if let [Some(put), Some(get), Some(delete)] = medians {

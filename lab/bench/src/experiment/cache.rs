@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::Context;
+use super::context::Context;
 use super::index::{NODE_SIZES, name};
 use crate::finding::{Finding, Shape};
 use crate::guard;
@@ -43,8 +43,8 @@ fn simulate(
     command.arg("--keys").arg(keys.to_string()).arg("--node-size").arg(node_size.to_string());
     let output = command.output().map_err(|_| Error::Absent("valgrind is not installed"))?;
     if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(error(told.lines().last().unwrap_or_default().into()));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(error(text.lines().last().unwrap_or_default().into()));
     }
     let text = fs::read_to_string(out.with_extension("1"));
     let text = text.map_err(|source| error(Box::new(source)))?;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use super::context::{Context, rotated};
 use super::index::{Entrant, kops, name};
-use super::{Context, rotated};
 use crate::contender::Size;
 use crate::finding::{Finding, Shape};
 use crate::keys::Keys;

@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use super::Context;
+use super::context::Context;
 use crate::contender::Size;
 use crate::drive::{Driven, Turn};
 use crate::keys::{Keys, Zipf};

@@ -2,7 +2,7 @@
 
 use tembo_index::IndexKind;
 
-use super::{Context, rotated};
+use super::context::{Context, rotated};
 use crate::Error;
 use crate::finding::{Finding, Shape};
 use crate::keys::Keys;

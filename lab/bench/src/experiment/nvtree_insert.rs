@@ -1,7 +1,7 @@
 //! NV-Tree: what insertion costs. Figures 1a, 1c and 1d; 5a to 5d; 10a and 10b.
 
+use super::context::{Context, rotated};
 use super::index::{Entrant, NODE_SIZES, ms, name};
-use super::{Context, rotated};
 use crate::contender::Size;
 use crate::finding::{Finding, Shape, times};
 use crate::keys::Keys;
@@ -144,7 +144,7 @@ pub(super) fn cost(context: &mut Context<'_>) -> Result<Finding, Error> {
         lines(Kind::CddsPaper),
         lines(Kind::Cdds)
     );
-    finding.note("1b counts misses of the last cache by the processor's counters, which a guest does not have: nvtree-6 has them by simulation. Baselines are told in lab/bench/src/bplus.rs; keys and values have 8 bytes.");
+    finding.note("1b counts misses of the last cache by the processor's counters, which a guest does not have: nvtree-6 has them by simulation. Baselines are described in lab/bench/src/bplus.rs; keys and values have 8 bytes.");
     Ok(finding)
 }
 

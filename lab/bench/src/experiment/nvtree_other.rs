@@ -1,7 +1,7 @@
 //! NV-Tree: update, deletion, search and mixtures of them. Figures 7a to 7d.
 
+use super::context::{Context, rotated};
 use super::index::{Entrant, NODE_SIZES, kops, ms, name};
-use super::{Context, rotated};
 use crate::contender::Size;
 use crate::finding::{Finding, Shape, times};
 use crate::keys::{Keys, Random};

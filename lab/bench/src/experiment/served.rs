@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use tembo_index::IndexKind;
 
+use super::context::{Context, rotated};
 use super::ycsb::Run;
-use super::{Context, rotated};
 use crate::Error;
 use crate::finding::{Finding, Shape, percent_more, times};
 use crate::keys::Keys;

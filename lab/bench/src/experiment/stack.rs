@@ -10,7 +10,7 @@ use std::time::Instant;
 use tembo_kv::{DomainRequest, RegionOptions};
 use tembo_pmem::{Emulation, FlushInstruction, HEADER_SIZE, Region};
 
-use super::{Context, rotated};
+use super::context::{Context, rotated};
 use crate::Error;
 use crate::finding::{Finding, Shape, times};
 use crate::keys::Random;

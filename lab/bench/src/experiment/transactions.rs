@@ -1,4 +1,4 @@
-//! Transactions that lock nobody out: what a second thread brings, how many are refused, and how many
+//! Optimistic transactions: what a second thread brings, how many are refused, and how many
 //! share one `fdatasync`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tembo_kv::{DomainRequest, Durability, Isolation, Keyspace, Options, Store};
 
-use super::Context;
+use super::context::Context;
 use crate::Error;
 use crate::finding::{Finding, Shape, times};
 use crate::keys::{Random, Zipf};
@@ -136,7 +136,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
     };
     finding.charts.push(shared.chart(Shape::LogLines, labels));
     finding.sentence = "Optimistic transactions read, write and are validated side by side; their \
-                        changes are made one after the other, by whoever leads the batch."
+                        changes are made one after the other, by the thread that leads the batch."
         .into();
     Ok(finding)
 }

@@ -1,13 +1,13 @@
 //! Thesis, chapter 6: where and when media are written. Figures 6.1 to 6.5.
 //!
-//! The thesis watched every store with a changed valgrind; here the waist tells of each store to whoever
-//! observes it, as it does to the simulator.
+//! The thesis watched every store with a changed valgrind; here the waist reports each store to an
+//! observer, as it does to the simulator.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tembo_pmem::{Observer, Stored};
 
-use super::Context;
+use super::context::Context;
 use super::index::name;
 use crate::contender::Size;
 use crate::drive::Driven;
@@ -80,7 +80,7 @@ pub(super) fn by_place_and_time(context: &mut Context<'_>) -> Result<Finding, Er
     by_node(context, &mut finding)?;
     by_page(context, &mut finding)?;
     by_time(context, &mut finding)?;
-    finding.note("Words stored are counted at the waist, before any cache. Time is told in operations, not in cycles, so that a run is like every other. Allocators keep nothing on media here, so all of it is trees.");
+    finding.note("Words stored are counted at the waist, before any cache. Time is counted in operations, not in cycles, so that a run is like every other. Allocators keep nothing on media here, so all of it is trees.");
     Ok(finding)
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tembo_index::IndexKind;
 
-use super::{Context, rotated};
+use super::context::{Context, rotated};
 use crate::Error;
 use crate::finding::{Finding, Shape};
 use crate::keys::Keys;

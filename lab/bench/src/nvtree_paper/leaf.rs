@@ -118,7 +118,7 @@ impl<'r> Leaf<'r> {
     }
 }
 
-/// Writes a leaf that nobody knows yet; durable after the caller's next fence.
+/// Writes a leaf that is not linked yet; durable after the caller's next fence.
 pub(super) fn write(
     pool: &Pool,
     size: u64,

@@ -1,9 +1,9 @@
-//! One HTML file: first who is faster at what and where Tembo loses, then each experiment.
+//! One HTML file: first what is faster at what and where Tembo loses, then each experiment.
 
 use std::fmt::Write;
 
 use super::plot::{places, svg};
-use super::{escape, told};
+use super::{escape, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Report};
 
 const STYLE: &str = include_str!("page.css");
@@ -83,7 +83,7 @@ fn row(out: &mut String, finding: &Finding, duel: &Duel) {
         escape(&finding.name),
         escape(what),
         escape(rival),
-        told(*ratio),
+        spread(*ratio),
     );
 }
 
@@ -127,7 +127,7 @@ fn table(out: &mut String, chart: &Chart) {
         let _ = write!(out, "<tr><td>{}", escape(&series.name));
         for place in &places {
             let point = series.points.iter().find(|point| point.at == *place);
-            let text = point.map_or("–".into(), |point| told(point.value));
+            let text = point.map_or("–".into(), |point| spread(point.value));
             let _ = write!(out, "<td>{text}");
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::finding::{Point, Series, Shape};
     use crate::machine::Machine;
-    use crate::outcome::Spread;
+    use crate::spread::Spread;
 
     fn report() -> Report {
         let value = |median| Spread { median, best: median * 1.1, worst: median * 0.9 };
@@ -188,7 +188,7 @@ mod tests {
         let (mut older, mut later) = (report(), report());
         older.findings[0].name = "micro".into();
         later.findings[0].name = "ycsb".into();
-        let both = later.with_older(older);
+        let both = later.with_older(older, &["micro", "ycsb"]);
         let names: Vec<&str> = both.findings.iter().map(|finding| &finding.name[..]).collect();
         assert_eq!(names, ["micro", "ycsb"]);
     }

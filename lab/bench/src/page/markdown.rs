@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::plot::{places, svg};
-use super::{figure, told};
+use super::{figure, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Report};
 
 /// The plots, each with the name of its file.
@@ -49,9 +49,9 @@ fn duels(out: &mut String, report: &Report) {
         return;
     }
     all.sort_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
-    out.push_str("\n## Who is faster at what\n\nTembo's throughput divided by the other's: below 1 Tembo loses.\n\n| what | to | ratio |\n|---|---|---|\n");
+    out.push_str("\n## What is faster at what\n\nTembo's throughput divided by the other's: below 1 Tembo loses.\n\n| what | to | ratio |\n|---|---|---|\n");
     for Duel { what, rival, ratio } in all {
-        let _ = writeln!(out, "| {} | {} | {} |", cell(what), cell(rival), told(*ratio));
+        let _ = writeln!(out, "| {} | {} | {} |", cell(what), cell(rival), spread(*ratio));
     }
 }
 
@@ -102,14 +102,15 @@ fn cell(text: &str) -> String {
 /// The day of a time since 1970, in UTC (Hinnant: "chrono-compatible low-level date algorithms").
 pub(super) fn date(time_s: u64) -> String {
     let days = time_s as i64 / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let (cycle, day_of_cycle) = (days / 146_097, days % 146_097);
+    let year_of_cycle =
+        (day_of_cycle - day_of_cycle / 1460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
+    let day_of_year =
+        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let year = year_of_cycle + cycle * 400 + i64::from(month <= 2);
     format!("{year}-{month:02}-{day:02}")
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use super::{Client, Rival, failed};
+use super::opened::{Client, Rival, failed};
 use crate::Error;
 
 /// Whether it keeps its promises.
@@ -19,7 +19,7 @@ pub(super) enum Log {
     None,
 }
 
-/// What the library gives pointers to, and nobody looks into.
+/// What the library gives pointers to, whose fields are not used.
 enum Handle {}
 
 // SAFETY: these are the signatures of berkeley.c.
@@ -62,12 +62,12 @@ pub(super) struct Berkeley(*mut Handle);
 unsafe impl Sync for Berkeley {}
 
 /// Whether it went well; what is not there is no error.
-fn told(code: c_int) -> Result<bool, Error> {
+fn found(code: c_int) -> Result<bool, Error> {
     // SAFETY: a constant of berkeley.c.
     if code == 0 || code == unsafe { bench_bdb_not_found } {
         return Ok(code == 0);
     }
-    // SAFETY: the library gives a string that ends with zero and that nobody frees.
+    // SAFETY: the library gives a string that ends with zero and that must not be freed.
     let text = unsafe { CStr::from_ptr(bench_bdb_error(code)) };
     Err(failed("Berkeley DB")(text.to_string_lossy().into()))
 }
@@ -78,7 +78,7 @@ impl Berkeley {
         let name = name.map_err(|source| failed("Berkeley DB")(Box::new(source)))?;
         let mut handle = ptr::null_mut();
         // SAFETY: the name ends with zero and outlives the call, which sets the handle if it is well.
-        told(unsafe {
+        found(unsafe {
             bench_bdb_open(name.as_ptr(), c_int::from(log == Log::Transactions), &mut handle)
         })?;
         Ok(Berkeley(handle))
@@ -102,7 +102,7 @@ impl Client for &Berkeley {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let (at, value_at) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: the slices live through the call, which copies them.
-        told(unsafe { bench_bdb_put(self.0, at, key.len(), value_at, value.len()) }).map(drop)
+        found(unsafe { bench_bdb_put(self.0, at, key.len(), value_at, value.len()) }).map(drop)
     }
 
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
@@ -121,15 +121,15 @@ impl Client for &Berkeley {
                 out.resize(len, 0);
                 continue;
             }
-            let found = told(code)?;
+            let is_there = found(code)?;
             out.truncate(len);
-            return Ok(found);
+            return Ok(is_there);
         }
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
         // SAFETY: as in `put`.
-        told(unsafe { bench_bdb_del(self.0, key.as_ptr().cast(), key.len()) })
+        found(unsafe { bench_bdb_del(self.0, key.as_ptr().cast(), key.len()) })
     }
 
     fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error> {
@@ -137,7 +137,7 @@ impl Client for &Berkeley {
         name[..key.len()].copy_from_slice(key);
         let (name_at, value_at) = (name.as_mut_ptr().cast(), value.as_mut_ptr().cast());
         // SAFETY: both buffers have the room that is told.
-        told(unsafe {
+        found(unsafe {
             let (room, value_room) = (name.len(), value.len());
             bench_bdb_scan(self.0, name_at, key.len(), room, value_at, value_room, &mut count)
         })?;

@@ -7,7 +7,7 @@ use tembo_kv::{
     Direction, DomainRequest, Durability, Keyspace, Options, PoolOptions, RegionOptions, Store,
 };
 
-use super::{Client, Medium, Place, Rival};
+use super::opened::{Client, Medium, Place, Rival};
 use crate::Error;
 
 /// A store with one keyspace.

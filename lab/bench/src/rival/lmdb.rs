@@ -8,7 +8,7 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvOpenOptions};
 
-use super::{Client, Rival, failed};
+use super::opened::{Client, Rival, failed};
 use crate::Error;
 
 /// The mapping's ceiling: LMDB wants it named.
@@ -26,7 +26,7 @@ fn error(source: heed::Error) -> Error {
 
 impl Lmdb {
     pub(super) fn new(folder: &Path) -> Result<Lmdb, Error> {
-        // SAFETY: the folder is this experiment's own, so nobody else changes the file under the
+        // SAFETY: the folder is this experiment's own, so no other program changes the file under the
         // mapping, and it is opened once.
         let env =
             unsafe { EnvOpenOptions::new().map_size(MAP_SIZE).open(folder) }.map_err(error)?;

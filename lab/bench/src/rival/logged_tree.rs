@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Client, Rival, failed};
+use super::opened::{Client, Rival, failed};
 use crate::Error;
 
 /// The map and its log.

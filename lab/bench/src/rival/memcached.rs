@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use super::{Client, failed};
+use super::opened::{Client, failed};
 use crate::Error;
 
 /// One request, one reply.

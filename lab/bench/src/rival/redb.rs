@@ -5,7 +5,7 @@ use std::path::Path;
 
 use redb::{Database, ReadableDatabase, TableDefinition};
 
-use super::{Client, Rival, failed};
+use super::opened::{Client, Rival, failed};
 use crate::Error;
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("bench");

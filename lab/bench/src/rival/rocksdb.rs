@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use super::{Client, Rival, failed};
+use super::opened::{Client, Rival, failed};
 use crate::Error;
 
 /// Memory that its guide to tuning would give a database of this size.
 const MEMORY: u64 = 512 << 20;
 
-// What the library gives pointers to, and nobody looks into.
+// What the library gives pointers to, whose fields are not used.
 enum Database {}
 enum Options {}
 enum ReadOptions {}
@@ -83,11 +83,11 @@ pub(super) struct RocksDb {
     write: *mut WriteOptions,
 }
 
-// SAFETY: RocksDB's database may be used by several threads at once, and nobody changes the options.
+// SAFETY: RocksDB's database may be used by several threads at once, and no thread changes the options.
 unsafe impl Sync for RocksDb {}
 
 /// What an `errptr` says.
-fn told(error: *mut c_char) -> Result<(), Error> {
+fn succeeded(error: *mut c_char) -> Result<(), Error> {
     if error.is_null() {
         return Ok(());
     }
@@ -116,7 +116,7 @@ impl RocksDb {
             rocksdb_options_destroy(options);
             database
         };
-        told(error)?;
+        succeeded(error)?;
         // SAFETY: as above.
         let (read, write) = unsafe {
             let write = rocksdb_writeoptions_create();
@@ -160,7 +160,7 @@ impl Client for &RocksDb {
                 &mut error,
             );
         }
-        told(error)
+        succeeded(error)
     }
 
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
@@ -169,12 +169,12 @@ impl Client for &RocksDb {
         // SAFETY: as in `put`; `len` is set with the value.
         let value =
             unsafe { rocksdb_get(self.database, self.read, at, key.len(), &mut len, &mut error) };
-        told(error)?;
+        succeeded(error)?;
         out.clear();
         if value.is_null() {
             return Ok(false);
         }
-        // SAFETY: the library gives `len` bytes that belong to the caller, who frees them once.
+        // SAFETY: the library gives `len` bytes that belong to the caller, which frees them once.
         unsafe {
             out.extend_from_slice(std::slice::from_raw_parts(value.cast(), len));
             rocksdb_free(value.cast());
@@ -188,7 +188,7 @@ impl Client for &RocksDb {
         let at = key.as_ptr().cast();
         // SAFETY: as in `put`.
         unsafe { rocksdb_delete(self.database, self.write, at, key.len(), &mut error) };
-        told(error)?;
+        succeeded(error)?;
         Ok(true)
     }
 

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::memcached::Text;
+use super::opened::{Client, Medium, Place, Rival, failed};
 use super::resp::Resp;
-use super::{Client, Medium, Place, Rival, failed};
 use crate::Error;
 
 /// How Redis keeps its append-only file.
@@ -137,7 +137,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// Somebody else may take it before the server does; then the server ends, and that is said.
+/// Another program may take it before the server does; then the server ends, and that is said.
 fn free_port() -> Result<u16, Error> {
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     port.map(|address| address.port()).map_err(|source| failed("a server")(Box::new(source)))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::{Client, Rival, failed};
+use super::opened::{Client, Rival, failed};
 use crate::Error;
 
 /// How SQLite keeps its promises.

@@ -86,7 +86,7 @@ pub(super) fn run(args: &Named) -> anyhow::Result<Exit> {
     let report = measured(args, &chosen)?;
     print(&report)?;
     let report = match older {
-        Some(older) => report.with_older(older),
+        Some(older) => tembo_bench::with_older(report, older),
         None => report,
     };
     write_all(&args.out, &report)?;

@@ -1,0 +1,68 @@
+//! The pools that contenders lie in.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
+use tembo_pmem::{Emulation, Observer};
+use tembo_pool::{Geometry, Pool};
+
+use crate::Error;
+
+/// What contenders are made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Keys, about.
+    pub(crate) keys: u64,
+    /// Bytes in a node.
+    pub(crate) node_size: u32,
+    /// A slower medium than there is.
+    pub(crate) emulation: Option<Emulation>,
+}
+
+impl Size {
+    /// On the medium that there is.
+    pub(crate) fn new(keys: u64, node_size: u32) -> Size {
+        Size { keys, node_size, emulation: None }
+    }
+}
+
+/// Pools in the `flush` domain, emulated where the medium is not persistent memory.
+pub(super) fn pool_options(size: Size) -> PoolOptions {
+    let (domain, emulation) = (DomainRequest::Flush, size.emulation);
+    let region = RegionOptions { domain, emulation, ..RegionOptions::default() };
+    let geometry = Geometry { node_size: size.node_size, ..Geometry::default() };
+    PoolOptions { region, geometry, ..PoolOptions::default() }
+}
+
+/// A pool whose file has no name any more, so that it ends with the process, however that ends.
+pub(super) fn nameless_pool(folder: &Path, size: Size) -> Result<Pool, Error> {
+    let path = folder.join("pool");
+    let pool = Pool::create(&path, &pool_options(size))?;
+    forget_name(&path);
+    Ok(pool)
+}
+
+/// Bytes in a volatile pool beside its keys.
+const VOLATILE_MIN: u64 = 256 << 20;
+
+/// Bytes in a volatile pool for each key: more than any structure takes. What is not touched takes no
+/// memory.
+const VOLATILE_PER_KEY: u64 = 1024;
+
+/// A pool in memory, where flushes do nothing.
+pub(super) fn volatile_pool(
+    size: Size,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<Pool, Error> {
+    let mut options = pool_options(size);
+    options.region.observer = observer;
+    options.size = VOLATILE_MIN + size.keys * VOLATILE_PER_KEY;
+    options.region.size_max = options.size;
+    Ok(Pool::volatile(&options)?)
+}
+
+/// Of no consequence when it fails: the folder goes in the end, and the file with it.
+pub(super) fn forget_name(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}

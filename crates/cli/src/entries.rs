@@ -62,7 +62,7 @@ pub(crate) fn each(
     Ok(())
 }
 
-fn entry(db: usize, key: &[u8], bytes: &[u8]) -> anyhow::Result<Entry> {
+fn entry(db: usize, key: &[u8], bytes: tembo_kv::Value<'_>) -> anyhow::Result<Entry> {
     let Ok(value) = Value::decode(bytes) else {
         let key = String::from_utf8_lossy(key);
         return refuse(Exit::NewerVersion, format!("the value of `{key}` is of an unknown kind"));
@@ -121,7 +121,7 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
             let found = format::decode_expiry_entry(index_key).zip(database.data);
             let agrees = found.is_some_and(|((expiry_ms, key), data)| {
                 let found = snapshot.get(data, key).ok().flatten();
-                let value = found.as_deref().map(Value::decode);
+                let value = found.map(Value::decode);
                 matches!(value, Some(Ok(value)) if value.expiry_ms == Some(expiry_ms))
             });
             if !agrees {

@@ -177,11 +177,11 @@ impl Cdds {
 
 impl VersionedIndex for Cdds {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
-        Ok(self.lookup(key, Place::default(), view)?.map(Value::in_pool))
+        self.get_at(Place::default(), key, view)
     }
 
-    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
-        self.lookup(key, place, view)
+    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
+        Ok(self.lookup(key, place, view)?.map(|found| Value::in_pool(found.value)))
     }
 
     fn look_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {

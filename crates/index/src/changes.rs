@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use crate::{DeadIntervals, Direction, Error, Index, Range, VersionedIndex, View};
+use crate::{DeadIntervals, Direction, Error, Index, Range, Value, VersionedIndex, View};
 
 /// Versions above one up to and including another.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +36,14 @@ pub struct Changed<'c> {
     /// The version.
     pub version: u64,
     /// The value that was put; `None`: it was removed.
-    pub value: Option<&'c [u8]>,
+    pub value: Option<Value<'c>>,
 }
 
 /// Receives changes; returns false to end the walk.
 pub type VisitChanged<'v> = dyn FnMut(Changed<'_>) -> bool + 'v;
 
 /// Receives a key and its value (`None`: it is not there); returns false to end the walk.
-pub type VisitDiffering<'v> = dyn FnMut(&[u8], Option<&[u8]>) -> bool + 'v;
+pub type VisitDiffering<'v> = dyn FnMut(&[u8], Option<Value<'_>>) -> bool + 'v;
 
 impl Index {
     /// Visits everything that happened in the period to keys from `from` on, in the order of keys and, of
@@ -84,7 +84,7 @@ impl Index {
         let (range, later) = (Range { from, to, direction }, period.last());
         let mut looked_up = Ok(());
         self.range_changed(range, period.after, later, &mut |key| match self.get(key, later) {
-            Ok(value) => visit(key, value.as_deref()),
+            Ok(value) => visit(key, value),
             Err(error) => {
                 looked_up = Err(error);
                 false

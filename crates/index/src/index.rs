@@ -142,7 +142,7 @@ impl VersionedIndex for Index {
         either!(self, index => index.get(key, view))
     }
 
-    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
+    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
         either!(self, index => index.get_at(place, key, view))
     }
 

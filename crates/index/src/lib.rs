@@ -11,6 +11,7 @@ mod error;
 mod forest;
 mod head;
 mod index;
+mod key;
 pub mod nvtree;
 mod range;
 mod record;
@@ -33,6 +34,6 @@ pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use value::Value;
 pub use versioned::{
-    CheckReport, Direction, KEY_SIZE_MAX, KeyValue, Op, Place, Range, Retired, Surveyor,
-    VersionedIndex, View, Visit, VisitKey, Writer,
+    CheckReport, Direction, KEY_SIZE_MAX, Op, Place, Range, Retired, Surveyor, VersionedIndex,
+    View, Visit, VisitKey, Writer,
 };

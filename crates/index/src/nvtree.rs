@@ -200,14 +200,17 @@ impl VersionedIndex for NvTree {
         let mut reached = None;
         match self.get_usual(key, view.version, &mut reached) {
             Some(value) => Ok(value),
-            None => self.lookup(Wanted::new(key), reached, view, |leaf, _, element| {
-                leaf.copied_value(element)
-            }),
+            None => self.lookup(Wanted::new(key), reached, view),
         }
     }
 
-    fn get_at(&self, _place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error> {
-        self.lookup(Wanted::new(key), None, view, |leaf, at, element| leaf.value(at, element))
+    fn get_at(
+        &self,
+        _place: Place,
+        key: &[u8],
+        view: View<'_>,
+    ) -> Result<Option<Value<'_>>, Error> {
+        self.get(key, view)
     }
 
     fn look_ahead(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {

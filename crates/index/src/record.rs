@@ -3,7 +3,7 @@
 
 pub(crate) mod format;
 
-use tembo_pmem::Region;
+use tembo_pmem::{MediaBytes, Region};
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -11,6 +11,7 @@ use self::format::{RECORD_HEADER, RecordHeader};
 use crate::Error;
 use crate::error::damaged;
 use crate::head;
+use crate::key::KeyBytes;
 
 /// Bytes of a record with a key and a value of these lengths.
 pub(crate) fn record_size(key_len: usize, value_len: usize) -> u64 {
@@ -38,39 +39,53 @@ pub(crate) fn with_record<T>(
 }
 
 /// The header of an object.
+#[inline]
 pub(crate) fn header<T: FromBytes>(region: &Region, object: Object) -> Result<T, Error> {
-    let bytes = region.bytes(object.offset(), size_of::<T>() as u64)?;
-    match T::read_from_bytes(bytes) {
-        Ok(header) => Ok(header),
-        Err(_) => damaged(object.offset(), "a record's header"),
+    let bytes = region.media_bytes(object.offset(), size_of::<T>() as u64)?;
+    match bytes.read(0) {
+        Some(header) => Ok(header),
+        None => damaged(object.offset(), "a record's header"),
     }
 }
 
 /// Key and value of a published record.
-pub(crate) fn read_record(region: &Region, record: Object) -> Result<(&[u8], &[u8]), Error> {
+#[inline]
+pub(crate) fn read_record(
+    region: &Region,
+    record: Object,
+) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
     let RecordHeader { key_len, value_len } = header(region, record)?;
     let bytes = body(region, record, RECORD_HEADER, u64::from(key_len) + u64::from(value_len))?;
-    Ok(bytes.split_at(key_len as usize))
+    match bytes.split_at(key_len as usize) {
+        Some(split) => Ok(split),
+        None => damaged(record.offset(), "a record that fits its object"),
+    }
 }
 
 /// The key of a published record.
-pub(crate) fn read_key(region: &Region, record: Object) -> Result<&[u8], Error> {
+#[inline]
+pub(crate) fn read_key(region: &Region, record: Object) -> Result<MediaBytes<'_>, Error> {
     let RecordHeader { key_len, .. } = header(region, record)?;
     body(region, record, RECORD_HEADER, u64::from(key_len))
 }
 
 /// So many bytes behind the header of an object.
-pub(crate) fn body(region: &Region, object: Object, header: u64, len: u64) -> Result<&[u8], Error> {
+#[inline]
+pub(crate) fn body(
+    region: &Region,
+    object: Object,
+    header: u64,
+    len: u64,
+) -> Result<MediaBytes<'_>, Error> {
     if header + len > object.size() {
         return damaged(object.offset(), "a record that fits its object");
     }
-    Ok(region.bytes(object.offset() + header, len)?)
+    Ok(region.media_bytes(object.offset() + header, len)?)
 }
 
 /// How many bytes the keys have in common at their beginning, as far as a prefix can be long.
-pub(crate) fn common(a: &[u8], b: &[u8]) -> u16 {
-    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    common.min(usize::from(u16::MAX)) as u16
+pub(crate) fn common(a: KeyBytes<'_>, b: &[u8]) -> u16 {
+    a.common_len(b).min(usize::from(u16::MAX)) as u16
 }
 
 /// The eight bytes of `key` after `prefix_len` of them, big-endian, padded with zeros.

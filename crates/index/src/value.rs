@@ -1,27 +1,42 @@
 //! A value as a reader gets it.
 
-use std::ops::Deref;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use tembo_pmem::MediaBytes;
 
 /// Bytes that a copy can have.
 const COPY_MAX: usize = 8;
 
-/// A value: sound while its version is pinned. A long one lies in the pool, where nobody changes it. A
-/// short one may have stood in a node, from which a writer may move it while the version is pinned,
-/// and so is a copy.
-#[derive(Clone, Copy, Debug)]
+/// Longer values are copied to the heap by [`Value::with`].
+const WITH_MAX: usize = 512;
+
+/// A value. A long one lies in the pool; it is to be copied or compared while its version is pinned. A short
+/// one may have stood in a node, from which a writer may move it while the version is pinned, and so is a copy.
+#[derive(Clone, Copy)]
 pub struct Value<'p>(Bytes<'p>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Bytes<'p> {
-    Pool(&'p [u8]),
+    Media(MediaBytes<'p>),
+    Plain(&'p [u8]),
     Copy { word: [u8; COPY_MAX], len: u8 },
 }
 
-impl<'p> Value<'p> {
-    /// One that lies in the pool, immutable.
+impl<'p> From<&'p [u8]> for Value<'p> {
+    /// A value in the memory of the program.
     #[inline]
-    pub(crate) fn in_pool(bytes: &'p [u8]) -> Value<'p> {
-        Value(Bytes::Pool(bytes))
+    fn from(bytes: &'p [u8]) -> Value<'p> {
+        Value(Bytes::Plain(bytes))
+    }
+}
+
+impl<'p> Value<'p> {
+    /// One that lies in the pool.
+    #[inline]
+    pub(crate) fn in_pool(bytes: MediaBytes<'p>) -> Value<'p> {
+        Value(Bytes::Media(bytes))
     }
 
     /// The first `len` bytes of the word; at most 8.
@@ -29,17 +44,140 @@ impl<'p> Value<'p> {
     pub(crate) fn copy(word: u64, len: usize) -> Value<'p> {
         Value(Bytes::Copy { word: word.to_le_bytes(), len: len.min(COPY_MAX) as u8 })
     }
+
+    /// So many bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Bytes::Media(bytes) => bytes.len(),
+            Bytes::Plain(bytes) => bytes.len(),
+            Bytes::Copy { len, .. } => (*len).into(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A part of the value; `None` where it does not have so many bytes.
+    #[inline]
+    pub fn slice(&self, range: Range<usize>) -> Option<Value<'p>> {
+        let bytes = match &self.0 {
+            Bytes::Media(bytes) => Bytes::Media(bytes.slice(range)?),
+            Bytes::Plain(bytes) => Bytes::Plain(bytes.get(range)?),
+            Bytes::Copy { word, len } => {
+                let part = word[..usize::from(*len).min(COPY_MAX)].get(range)?;
+                let mut copy = [0; COPY_MAX];
+                copy[..part.len()].copy_from_slice(part);
+                Bytes::Copy { word: copy, len: part.len() as u8 }
+            }
+        };
+        Some(Value(bytes))
+    }
+
+    /// The `N` bytes from `offset` on; `None` where there are fewer.
+    #[inline]
+    pub fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let mut array = [0; N];
+        self.slice(offset..offset.checked_add(N)?)?.copy_to(&mut array);
+        Some(array)
+    }
+
+    /// Copies all bytes into `to`.
+    ///
+    /// # Panics
+    /// When `to` is of another length.
+    #[inline]
+    pub fn copy_to(&self, to: &mut [u8]) {
+        match &self.0 {
+            Bytes::Media(bytes) => bytes.copy_to(to),
+            Bytes::Plain(bytes) => to.copy_from_slice(bytes),
+            Bytes::Copy { word, len } => {
+                to.copy_from_slice(&word[..usize::from(*len).min(COPY_MAX)])
+            }
+        }
+    }
+
+    /// Copies all bytes behind those that `to` has.
+    #[inline]
+    pub fn append_to(&self, to: &mut Vec<u8>) {
+        match &self.0 {
+            Bytes::Media(bytes) => bytes.append_to(to),
+            Bytes::Plain(bytes) => to.extend_from_slice(bytes),
+            Bytes::Copy { word, len } => {
+                to.extend_from_slice(&word[..usize::from(*len).min(COPY_MAX)])
+            }
+        }
+    }
+
+    /// A copy of all bytes.
+    #[inline]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.append_to(&mut bytes);
+        bytes
+    }
+
+    /// Calls `with` with the bytes, or a copy of them: on the stack, up to 512.
+    #[inline]
+    pub fn with<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        match &self.0 {
+            Bytes::Plain(bytes) => with(bytes),
+            Bytes::Copy { word, len } => with(&word[..usize::from(*len).min(COPY_MAX)]),
+            Bytes::Media(bytes) if bytes.len() <= WITH_MAX => {
+                let mut copy = [MaybeUninit::uninit(); WITH_MAX];
+                with(bytes.copy_to_uninit(&mut copy[..bytes.len()]))
+            }
+            Bytes::Media(bytes) => with(&bytes.to_vec()),
+        }
+    }
+
+    /// Whether these are the bytes.
+    #[inline]
+    pub fn is(&self, other: &[u8]) -> bool {
+        match &self.0 {
+            Bytes::Media(bytes) => bytes.eq_bytes(other),
+            Bytes::Plain(bytes) => *bytes == other,
+            Bytes::Copy { word, len } => &word[..usize::from(*len).min(COPY_MAX)] == other,
+        }
+    }
 }
 
-impl Deref for Value<'_> {
-    type Target = [u8];
+impl PartialEq<[u8]> for Value<'_> {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.is(other)
+    }
+}
 
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Bytes::Pool(bytes) => bytes,
-            Bytes::Copy { word, len } => &word[..usize::from(*len).min(COPY_MAX)],
-        }
+impl PartialEq<&[u8]> for Value<'_> {
+    fn eq(&self, other: &&[u8]) -> bool {
+        self.is(other)
+    }
+}
+
+impl PartialEq<Vec<u8>> for Value<'_> {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        self.is(other)
+    }
+}
+
+impl<const N: usize> PartialEq<[u8; N]> for Value<'_> {
+    fn eq(&self, other: &[u8; N]) -> bool {
+        self.is(other)
+    }
+}
+
+impl<const N: usize> PartialEq<&[u8; N]> for Value<'_> {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        self.is(*other)
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with(|bytes| bytes.fmt(f))
     }
 }
 
@@ -52,8 +190,16 @@ mod tests {
         let bytes = *b"abcdefgh";
         for len in 0..=8 {
             let value = Value::copy(u64::from_le_bytes(bytes), len);
-            assert_eq!(&*value, &bytes[..len]);
-            assert_eq!(&*value, &*Value::in_pool(&bytes[..len]));
+            let plain = Value::from(&bytes[..len]);
+            assert_eq!(value, &bytes[..len]);
+            assert_eq!(plain.to_vec(), value.to_vec());
+            assert_eq!((value.len(), plain.len()), (len, len));
+            for from in 0..=len {
+                let part = value.slice(from..len).map(|part| part.to_vec());
+                assert_eq!(part.as_deref(), bytes.get(from..len));
+                assert_eq!(value.array::<2>(from), plain.array::<2>(from));
+            }
+            assert!(value.slice(0..len + 1).is_none());
         }
     }
 }

@@ -109,11 +109,8 @@ impl Writer<'_> {
     }
 }
 
-/// A key and its value, as they lie in the pool: sound while their version is pinned.
-pub type KeyValue<'p> = (&'p [u8], &'p [u8]);
-
 /// Receives each key and value of a range; returns false to end the walk.
-pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
+pub type Visit<'v> = dyn FnMut(&[u8], Value<'_>) -> bool + 'v;
 
 /// Receives each key that has changed; returns false to end the walk.
 pub type VisitKey<'v> = dyn FnMut(&[u8]) -> bool + 'v;
@@ -148,9 +145,8 @@ pub trait VersionedIndex: Send + Sync {
     /// The value under `key`.
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error>;
 
-    /// As `get`, for the one writer and in its view, of a key whose place is known: as the value lies in
-    /// the pool, sound until the writer's next change.
-    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<&[u8]>, Error>;
+    /// As `get`, for the writer and in its view, of a key whose place is known.
+    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error>;
 
     /// Finds the places of keys that will soon be read or changed in the view of the one writer, for
     /// all of them at once, and brings near what they need in memory. Adds one for each key. Changes

@@ -119,7 +119,7 @@ fn hex(line: &[u8]) -> String {
 }
 
 fn image(forest: &Forest) -> Vec<(usize, String)> {
-    let bytes = forest.pool().region().bytes(0, SIZE).unwrap();
+    let bytes = forest.pool().region().media_bytes(0, SIZE).unwrap().to_vec();
     let lines = bytes.chunks(64).enumerate().skip(64);
     let used = lines.filter(|(_, line)| line.iter().any(|&byte| byte != 0));
     used.map(|(at, line)| (at * 64, hex(line))).collect()
@@ -129,8 +129,9 @@ fn image(forest: &Forest) -> Vec<(usize, String)> {
 fn a_new_tree_has_these_bytes() {
     let mut image = image(&made());
     let mut golden: Vec<_> = GOLDEN.iter().map(|&(at, line)| (at, line.replace(' ', ""))).collect();
-    image.retain(|(at, _)| !ELEMENTS.contains(at));
-    golden.retain(|(at, _)| !ELEMENTS.contains(at));
+    // What lies before belongs to the pool, which has an image of its own.
+    image.retain(|(at, _)| *at >= FIRST && !ELEMENTS.contains(at));
+    golden.retain(|(at, _)| *at >= FIRST && !ELEMENTS.contains(at));
     assert_eq!(image, golden);
 }
 
@@ -163,5 +164,7 @@ fn a_tree_with_these_bytes_is_read() {
     assert_eq!((get(b"gone", 12).as_deref(), get(b"gone", 13)), (Some(&b"?"[..]), None));
 }
 
+/// The first line of an object.
+const FIRST: usize = 8192;
 /// The object of the cell.
 const CELL: u64 = 0x400_0000_0200;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
-    Surveyor, VersionedIndex, View, Writer,
+    Surveyor, Value, VersionedIndex, View, Writer,
 };
 use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
@@ -139,6 +139,7 @@ impl House {
     fn expect(&self, key: &[u8]) {
         let dead = DeadIntervals::default();
         let found = self.tree.get(key, View { version: self.clock.last(), dead: &dead }).unwrap();
+        let found = found.map(|value| value.to_vec());
         assert_eq!(found.as_deref(), self.now.get(key).map(Vec::as_slice), "{key:?}");
     }
 
@@ -146,7 +147,7 @@ impl House {
         let dead = DeadIntervals::default();
         let view = View { version: self.clock.last(), dead: &dead };
         let mut found = Vec::new();
-        let mut visit = |key: &[u8], value: &[u8]| {
+        let mut visit = |key: &[u8], value: Value<'_>| {
             found.push((key.to_vec(), value.to_vec()));
             found.len() < count
         };
@@ -380,6 +381,7 @@ fn readers_and_a_writer_are_right_while_the_inner_nodes_come_to_know() {
                     for at in 0..2000 {
                         let (key, value) = &before[(at + 7 * reader) * 7919 % before.len()];
                         let found = tree.get(key, View { version, dead: &dead }).unwrap();
+                        let found = found.map(|value| value.to_vec());
                         assert_eq!(found.as_deref(), Some(value.as_slice()), "{key:?}");
                     }
                 });

@@ -126,8 +126,10 @@ impl House {
                 }
             }
             let expected = now.get(key).map(Vec::as_slice);
-            assert_eq!(self.tree.get_at(place, key, view).unwrap(), expected);
-            assert_eq!(self.tree.get(key, view).unwrap().as_deref(), expected);
+            let found = self.tree.get_at(place, key, view).unwrap();
+            assert_eq!(found.map(|value| value.to_vec()).as_deref(), expected);
+            let found = self.tree.get(key, view).unwrap();
+            assert_eq!(found.map(|value| value.to_vec()).as_deref(), expected);
         }
         if commit {
             self.visible = self.version;
@@ -172,7 +174,7 @@ impl House {
         };
         let view = View { version: self.version, dead: &dead };
         assert_eq!(
-            self.tree.get(&key, view).unwrap().as_deref(),
+            self.tree.get(&key, view).unwrap().map(|value| value.to_vec()).as_deref(),
             self.now.get(&key).map(Vec::as_slice)
         );
     }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeBounds;
 
-use tembo_index::{Direction, Op, VersionedIndex, Visit};
+use tembo_index::{Direction, Op, Value, VersionedIndex, Visit};
 
 use crate::commit::{Point, Uncommitted};
 use crate::entries::{Entries, bounds};
@@ -48,7 +48,7 @@ impl Exclusive {
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
-    pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+    pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let place = self.prefetched.place(keyspace, key);
         let view = self.changes.view(self.writing.shared());
         Ok(self.tree(keyspace)?.index().get_at(place, key, view)?)

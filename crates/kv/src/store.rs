@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tembo_index::{IndexKind, Op};
+use tembo_index::{IndexKind, Op, Value};
 use tembo_pmem::memory_max;
 use tembo_pool::{Pool, PoolOptions};
 
@@ -328,7 +328,7 @@ impl Store {
     /// # Errors
     /// As of [`Store::get_with`].
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.get_with(keyspace, key, |value| value.map(<[u8]>::to_vec))
+        self.get_with(keyspace, key, |value| value.map(|value| value.to_vec()))
     }
 
     /// Calls `read` with the value under `key` in the visible version. No
@@ -340,12 +340,12 @@ impl Store {
         &self,
         keyspace: Keyspace,
         key: &[u8],
-        read: impl FnOnce(Option<&[u8]>) -> T,
+        read: impl FnOnce(Option<Value<'_>>) -> T,
     ) -> Result<T, Error> {
         let reading = self.handle.shared.begin_reading();
         match reading {
-            Some(reading) => Ok(read(reading.get(keyspace, key)?.as_deref())),
-            None => Ok(read(self.snapshot()?.get(keyspace, key)?.as_deref())),
+            Some(reading) => Ok(read(reading.get(keyspace, key)?)),
+            None => Ok(read(self.snapshot()?.get(keyspace, key)?)),
         }
     }
 

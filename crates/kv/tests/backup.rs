@@ -137,7 +137,7 @@ fn a_backup_is_of_one_version_whatever_others_write() {
                 let mut tx = store.exclusive().unwrap();
                 let mut add = |account: u64, amount: i64| {
                     let before = tx.get(space, &account.to_be_bytes()).unwrap().unwrap();
-                    let before = u64::from_le_bytes(before.try_into().unwrap());
+                    let before = u64::from_le_bytes(before.array(0).unwrap());
                     let after = before.wrapping_add_signed(amount).to_le_bytes();
                     tx.put(space, &account.to_be_bytes(), &after).unwrap();
                 };

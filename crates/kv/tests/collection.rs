@@ -97,7 +97,7 @@ fn a_snapshot_keeps_what_it_sees_through_a_collection() {
     (0..KEYS).for_each(|i| assert!(store.remove(space, &key(i), Durability::Buffered).unwrap()));
     idle(&store);
     for i in (0..KEYS).step_by(7) {
-        let value = snapshot.get(space, &key(i)).unwrap();
+        let value = snapshot.get(space, &key(i)).unwrap().map(|value| value.to_vec());
         assert_eq!(value.as_deref(), Some(&i.to_le_bytes()[..]), "{i}");
     }
     drop(snapshot);
@@ -135,7 +135,7 @@ fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
             (3..8).for_each(update);
             idle(&store);
             for i in (0..KEYS).step_by(11) {
-                let then = snapshot.get(space, &key(i)).unwrap();
+                let then = snapshot.get(space, &key(i)).unwrap().map(|value| value.to_vec());
                 assert_eq!(then.as_deref(), Some(&value(i, 2)[..]));
             }
             let held = store.report().used_bytes;

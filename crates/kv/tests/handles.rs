@@ -51,7 +51,7 @@ fn handles_outlive_the_store_that_they_came_from() {
         tx.put(space, b"b", b"2").unwrap();
         tx.commit(Durability::Strict).unwrap();
         assert_eq!(changes.next().unwrap().unwrap().version, snapshot.version() + 1);
-        assert_eq!(snapshot.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(snapshot.get(space, b"a").unwrap().unwrap(), b"1");
         assert!(snapshot.get(space, b"b").unwrap().is_none());
         let clone = snapshot.clone();
         drop(snapshot);

@@ -367,7 +367,7 @@ fn transfer(store: &Store, round: u64, accounts: u64) {
     let mut tx = store.exclusive().unwrap();
     let read = |tx: &tembo_kv::Exclusive, account: u64| {
         let bytes = tx.get(space, &account.to_be_bytes()).unwrap();
-        bytes.map_or(0, |bytes| i64::from_le_bytes(bytes.try_into().unwrap()))
+        bytes.map_or(0, |bytes| i64::from_le_bytes(bytes.array(0).unwrap()))
     };
     for (account, amount) in [(from, -1), (to, 1)] {
         let sum = read(&tx, account) + amount;

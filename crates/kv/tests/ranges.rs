@@ -30,7 +30,7 @@ fn a_range_shows_each_key_once_and_in_order() {
                         let (mut keys, mut stays) = (Vec::new(), 0);
                         let snapshot = store.snapshot().unwrap();
                         let all = (Bound::Unbounded, Bound::Unbounded);
-                        let mut visit = |key: &[u8], value: &[u8]| {
+                        let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
                             keys.push(key.to_vec());
                             stays += u32::from(value == b"stays");
                             true

@@ -8,7 +8,7 @@ mod driver {
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use driver::directory::Directory;
-use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store};
+use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store, Value};
 use tembo_pool::Geometry;
 
 /// The indexes under test.
@@ -49,7 +49,9 @@ fn readers_of_single_keys_see_them_rise_and_whole_beside_the_writer() {
             let (mut seen, mut reads) = (vec![0; keys.len()], 0);
             while !done.load(Ordering::Acquire) || reads == 0 {
                 for (key, seen) in keys.iter().zip(&mut seen) {
-                    let whole = |value: Option<&[u8]>| {
+                    let whole = |value: Option<Value<'_>>| {
+                        let value = value.map(|value| value.to_vec());
+                        let value = value.as_deref();
                         let round = number(value)?;
                         assert!(value.unwrap().chunks(8).all(|n| n == round.to_le_bytes()));
                         Some(round)
@@ -105,8 +107,8 @@ fn a_read_holds_its_version_while_it_lasts() {
                 for i in 0..200u8 {
                     store.put(space, b"a", &[i; 6], Durability::Strict).unwrap();
                 }
-                assert_eq!(value, Some(&b"second"[..]));
-                let newest = |value: Option<&[u8]>| value.unwrap().to_vec();
+                assert_eq!(value.unwrap(), b"second");
+                let newest = |value: Option<Value<'_>>| value.unwrap().to_vec();
                 assert_eq!(store.get_with(space, b"a", newest).unwrap(), [199; 6]);
             })
             .unwrap();
@@ -174,7 +176,7 @@ fn who_has_only_read_and_commits_strictly_has_read_what_is_durable() {
     for (durability, is_durable) in [(Durability::Buffered, false), (Durability::Strict, true)] {
         store.put(space, b"key", b"value", Durability::Buffered).unwrap();
         let reader = store.exclusive().unwrap();
-        assert_eq!(reader.get(space, b"key").unwrap(), Some(&b"value"[..]));
+        assert_eq!(reader.get(space, b"key").unwrap().unwrap(), b"value");
         let version = reader.commit(durability).unwrap();
         assert_eq!((store.visible(), store.durable() >= version), (version, is_durable));
     }

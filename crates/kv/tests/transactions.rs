@@ -46,7 +46,7 @@ fn remove(store: &Store, space: Keyspace, key: &[u8]) {
 fn all(tx: &mut Transaction, space: Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
     let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-    let mut visit = |key: &[u8], value: &[u8]| {
+    let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
         found.insert(key.to_vec(), value.to_vec());
         true
     };
@@ -258,7 +258,7 @@ fn a_serialisable_range_has_no_phantoms() {
                 let mut tx = store.transaction(Isolation::Serialisable).unwrap();
                 let (from, to) = (from.map(|key| [key]), to.map(|key| [key]));
                 let mut seen = 0;
-                let mut visit = |_: &[u8], _: &[u8]| {
+                let mut visit = |_: &[u8], _: tembo_kv::Value<'_>| {
                     seen += 1;
                     seen < most
                 };

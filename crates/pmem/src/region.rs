@@ -228,17 +228,6 @@ impl Region {
         Ok(unsafe { MediaBytes::new(at, len as usize) })
     }
 
-    /// The bytes of a record that is not changed any more.
-    ///
-    /// # Errors
-    /// [`Fault`] when the range is not in the region.
-    #[inline]
-    pub fn bytes(&self, offset: u64, len: u64) -> Result<&[u8], Fault> {
-        let at = self.address(offset, len)?;
-        // SAFETY: in bounds; the caller's contract is that the record is immutable.
-        Ok(unsafe { std::slice::from_raw_parts(at, len as usize) })
-    }
-
     /// Says that `len` bytes at `offset`, which have not been used yet, will soon be stored to: their pages
     /// come together, not one by one. A hint, which changes nothing.
     pub fn prefault(&self, offset: u64, len: u64) {

@@ -68,12 +68,12 @@ impl Header {
 }
 
 /// A string as it lies in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     /// Milliseconds since 1970 from which on it is not there any more.
     pub expiry_ms: Option<u64>,
     /// The string.
-    pub payload: &'a [u8],
+    pub payload: tembo_kv::Value<'a>,
 }
 
 /// A value that this version of the server did not write.
@@ -83,16 +83,17 @@ pub struct UnknownLayout;
 impl<'a> Value<'a> {
     /// Takes apart what lies in the store.
     #[inline]
-    pub fn decode(bytes: &'a [u8]) -> Result<Value<'a>, UnknownLayout> {
-        let (&header, rest) = bytes.split_first().ok_or(UnknownLayout)?;
+    pub fn decode(bytes: tembo_kv::Value<'a>) -> Result<Value<'a>, UnknownLayout> {
+        let [header] = bytes.array(0).ok_or(UnknownLayout)?;
+        let behind = |size: usize| bytes.slice(size..bytes.len()).ok_or(UnknownLayout);
         if header & !HAS_EXPIRY & !KIND_MASK != 0 || header & KIND_MASK != KIND_STRING {
             return Err(UnknownLayout);
         }
         if header & HAS_EXPIRY == 0 {
-            return Ok(Value { expiry_ms: None, payload: rest });
+            return Ok(Value { expiry_ms: None, payload: behind(1)? });
         }
-        let (expiry, payload) = rest.split_first_chunk().ok_or(UnknownLayout)?;
-        Ok(Value { expiry_ms: Some(u64::from_be_bytes(*expiry)), payload })
+        let expiry = bytes.array(1).ok_or(UnknownLayout)?;
+        Ok(Value { expiry_ms: Some(u64::from_be_bytes(expiry)), payload: behind(1 + EXPIRY_SIZE)? })
     }
 
     /// Whether it is not there any more at `now_ms`.
@@ -123,18 +124,21 @@ mod tests {
     fn values() {
         let plain = [Header::string(None).as_bytes(), b"abc"].concat();
         assert_eq!(plain, b"\0abc");
-        assert_eq!(Value::decode(&plain), Ok(Value { expiry_ms: None, payload: b"abc" }));
+        let value = Value::decode(plain[..].into()).unwrap();
+        assert_eq!(value.expiry_ms, None);
+        assert_eq!(value.payload, b"abc");
         let expiring = [Header::string(Some(0x0102)).as_bytes(), b"abc"].concat();
         assert_eq!(expiring, b"\x80\0\0\0\0\0\0\x01\x02abc");
-        let value = Value::decode(&expiring).unwrap();
-        assert_eq!(value, Value { expiry_ms: Some(0x0102), payload: b"abc" });
+        let value = Value::decode(expiring[..].into()).unwrap();
+        assert_eq!(value.expiry_ms, Some(0x0102));
+        assert_eq!(value.payload, b"abc");
         assert!(!value.is_expired(0x0102) && value.is_expired(0x0103));
     }
 
     #[test]
     fn foreign_values_are_refused() {
         for bytes in [b"".as_slice(), b"\x01", b"\x10", b"\x80\0\0", b"\x8f\0\0\0\0\0\0\0\0"] {
-            assert_eq!(Value::decode(bytes), Err(UnknownLayout));
+            assert!(Value::decode(bytes.into()).is_err());
         }
     }
 

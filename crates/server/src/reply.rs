@@ -1,5 +1,7 @@
 //! A connection's replies: RESP2 or RESP3, appended to one buffer, held until the turn is synced.
 
+use tembo_kv::Value;
+
 use crate::number::Decimal;
 
 /// Replies not yet taken by the socket.
@@ -85,6 +87,16 @@ impl Reply {
         }
     }
 
+    #[inline]
+    fn push_value(&mut self, value: Value<'_>) {
+        if value.len() > self.bytes.capacity() - self.bytes.len() {
+            self.grow(value.len());
+        }
+        if !self.overflow {
+            value.append_to(&mut self.bytes);
+        }
+    }
+
     #[cold]
     fn grow(&mut self, more: usize) {
         // Capacity never exceeds what may wait, so that the fast path need not compare with the limit.
@@ -153,6 +165,13 @@ impl Reply {
     pub(crate) fn bulk(&mut self, text: &[u8]) {
         self.header(b'$', text.len() as i64);
         self.push(text);
+        self.push(b"\r\n");
+    }
+
+    /// A value of the store as a bulk.
+    pub(crate) fn bulk_value(&mut self, value: Value<'_>) {
+        self.header(b'$', value.len() as i64);
+        self.push_value(value);
         self.push(b"\r\n");
     }
 

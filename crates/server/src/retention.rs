@@ -80,7 +80,7 @@ mod tests {
             assert!((20..=22).contains(&kept) || kept == second + 1, "{second}: {kept}");
             let then = store.snapshot_at(versions[second.saturating_sub(19) as usize]).unwrap();
             let value = then.get(space, b"key").unwrap().unwrap();
-            assert_eq!(*value, second.saturating_sub(19).to_le_bytes());
+            assert_eq!(value, second.saturating_sub(19).to_le_bytes());
         }
         moments.tick(&store, 101_000, 0).unwrap();
         assert_eq!(store.retention(), Retention::Nothing);

@@ -15,7 +15,8 @@ fn main() -> Result<(), Error> {
     }
     let noon = versions[1];
     let then = store.snapshot_at(noon)?;
-    println!("bread was {:?}", then.get(prices, b"bread")?.as_deref().map(String::from_utf8_lossy));
+    let price = then.get(prices, b"bread")?.map(|price| price.to_vec());
+    println!("bread was {:?}", price.as_deref().map(String::from_utf8_lossy));
     drop(then);
 
     // Who follows learns of every change, in order.

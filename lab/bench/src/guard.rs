@@ -238,11 +238,11 @@ impl Cases {
             let bytes = key.to_be_bytes();
             match case {
                 Case::Get | Case::GetMissing => {
-                    store.get_with(keyspace, &bytes, |value| value.map(<[u8]>::len))?;
+                    store.get_with(keyspace, &bytes, |value| value.map(|value| value.len()))?;
                 }
                 Case::Range => {
                     let mut count = 0;
-                    let mut visit = |_: &[u8], _: &[u8]| {
+                    let mut visit = |_: &[u8], _: tembo_kv::Value<'_>| {
                         count += 1;
                         count < RANGE
                     };

@@ -186,7 +186,7 @@ fn read(
     let mut found = 0;
     for number in 0..config.keys {
         let value = snapshot.get(space, &number.to_be_bytes())?;
-        let serial = value.as_deref().and_then(|value| value.first_chunk::<8>().copied());
+        let serial = value.and_then(|value| value.array(0));
         // Keys were put once each in an order that the number tells.
         let is_right = serial.map(u64::from_le_bytes).is_some_and(|serial| {
             serial <= last && (serial - 1).wrapping_mul(7919) % config.keys == number

@@ -245,14 +245,14 @@ impl Audit {
         let key = |number| entry_key(teller as u16, number);
         let (from, to) = (key(self.followed[teller]), key(999_999_999_999));
         let mut wrong = None;
-        let mut enter = |found: &[u8], value: &[u8]| {
+        let mut enter = |found: &[u8], value: tembo_kv::Value<'_>| {
             let number = self.followed[teller];
             if found != key(number).as_bytes() {
                 let found = String::from_utf8_lossy(found);
                 wrong = Some(format!("`{found}` is in the ledger, and `{}` is not", key(number)));
                 return false;
             }
-            let Some(transfer) = Transfer::from_text(value) else {
+            let Some(transfer) = value.with(Transfer::from_text) else {
                 wrong = Some(format!("the entry `{}` is no transfer", key(number)));
                 return false;
             };
@@ -285,7 +285,7 @@ impl Audit {
             (Bound::Unbounded, Bound::Unbounded),
             Direction::Forward,
             &mut |_, value| {
-                balances.push(number::<i64>(value));
+                balances.push(value.with(number::<i64>));
                 true
             },
         );

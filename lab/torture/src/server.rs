@@ -34,8 +34,8 @@ fn each(
 ) -> Result<(), String> {
     let all = snapshot.keyspaces().map_err(text)?;
     let Some((_, space)) = all.into_iter().find(|(other, _)| other == name) else { return Ok(()) };
-    let mut visit = |key: &[u8], value: &[u8]| {
-        visit(key, value);
+    let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
+        value.with(|value| visit(key, value));
         true
     };
     let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
@@ -45,7 +45,7 @@ fn each(
 /// What a snapshot holds; the index of what expires must fit.
 fn database(snapshot: &Snapshot) -> Result<Database, String> {
     let (mut database, mut foreign) = (Database::new(), false);
-    each(snapshot, &data_keyspace(0), &mut |key, bytes| match Value::decode(bytes) {
+    each(snapshot, &data_keyspace(0), &mut |key, bytes| match Value::decode(bytes.into()) {
         Ok(value) => {
             database.insert(key.to_vec(), (value.payload.to_vec(), value.expiry_ms));
         }

@@ -16,7 +16,7 @@ use crate::{Error, Place, View};
 /// Keys whose ways are walked side by side. Processors wait for about so many lines at once.
 const ABREAST: usize = 16;
 /// Lines of a record that are asked for; of those that follow the processor thinks itself.
-const RECORD_LINES: usize = 4;
+const RECORD_LINES: u64 = 4;
 
 /// How far the walk to a key is.
 struct Walk<'k, 'f> {
@@ -118,8 +118,10 @@ impl<'f> Walk<'_, 'f> {
                 continue;
             }
             let record = Object::from_bits(node.seen(slot)?.target);
-            let bytes = node.forest.region().bytes(record.offset(), record.size())?;
-            bytes.chunks(LINE as usize).take(RECORD_LINES).for_each(|line| prefetch(&line[0]));
+            let lines = record.size().div_ceil(LINE).min(RECORD_LINES);
+            (0..lines).for_each(|line| {
+                node.forest.region().prefetch(record.offset() + line * LINE);
+            });
         }
         Ok(Some(node))
     }

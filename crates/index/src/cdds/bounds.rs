@@ -6,6 +6,8 @@ use zerocopy::IntoBytes;
 
 use super::format::{BOUNDS_HEADER, BoundsHeader, UNBOUNDED};
 use crate::Error;
+use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::record::{body, common, header};
 
 /// The range of keys of a node: above `low`, up to and including `high`; `None` is no bound.
@@ -13,41 +15,45 @@ use crate::record::{body, common, header};
 /// A node that lacks a bound would have no prefix, and heads that tell nothing apart. So it may be
 /// *guarded* by the prefix of the keys that it was made of: a search first compares with it, and a
 /// key without it makes a new node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds<'r> {
-    pub(crate) low: Option<&'r [u8]>,
-    pub(crate) high: Option<&'r [u8]>,
+    pub(crate) low: Option<KeyBytes<'r>>,
+    pub(crate) high: Option<KeyBytes<'r>>,
     /// Of a guarded node, else empty.
-    pub(crate) prefix: &'r [u8],
+    pub(crate) prefix: KeyBytes<'r>,
+}
+
+impl Default for Bounds<'_> {
+    fn default() -> Self {
+        Bounds::new(None, None)
+    }
 }
 
 impl<'r> Bounds<'r> {
-    pub(crate) fn new(low: Option<&'r [u8]>, high: Option<&'r [u8]>) -> Bounds<'r> {
-        Bounds { low, high, prefix: &[] }
+    pub(crate) fn new(low: Option<KeyBytes<'r>>, high: Option<KeyBytes<'r>>) -> Bounds<'r> {
+        Bounds { low, high, prefix: KeyBytes::EMPTY }
     }
 
     pub(crate) fn size(&self) -> u64 {
-        let len = |key: Option<&[u8]>| key.map_or(0, <[u8]>::len) as u64;
+        let len = |key: Option<KeyBytes<'_>>| key.map_or(0, |key| key.len()) as u64;
         BOUNDS_HEADER + len(self.low) + len(self.high) + self.prefix.len() as u64
     }
 
     /// Writes and flushes an unpublished bounds record.
     pub(crate) fn write(&self, region: &Region, object: Object) -> Result<(), Error> {
-        let len = |key: Option<&[u8]>| key.map_or(UNBOUNDED, |key| key.len() as u32);
+        let len = |key: Option<KeyBytes<'_>>| key.map_or(UNBOUNDED, |key| key.len() as u32);
         let header = BoundsHeader {
             low_len: len(self.low),
             high_len: len(self.high),
             prefix_len: self.prefix.len() as u32,
             reserved: 0,
         };
-        let (low, high) = (self.low.unwrap_or_default(), self.high.unwrap_or_default());
+        let mut keys = Vec::new();
+        self.low.iter().chain(&self.high).for_each(|key| key.append_to(&mut keys));
+        self.prefix.append_to(&mut keys);
         region
             // ORDER: a node's bounds are durable before the commit that makes the node reachable.
-            .write(
-                "cdds.bounds.write",
-                object.offset(),
-                &[header.as_bytes(), low, high, self.prefix],
-            )
+            .write("cdds.bounds.write", object.offset(), &[header.as_bytes(), &keys])
             .map_err(|error| Error::Pool(error.into()))
     }
 
@@ -56,26 +62,31 @@ impl<'r> Bounds<'r> {
         let len = |len: u32| if len == UNBOUNDED { 0 } else { u64::from(len) };
         let all = len(low_len) + len(high_len) + u64::from(prefix_len);
         let bytes = body(region, object, BOUNDS_HEADER, all)?;
-        let (low, rest) = bytes.split_at(len(low_len) as usize);
-        let (high, prefix) = rest.split_at(len(high_len) as usize);
+        let split = bytes
+            .split_at(len(low_len) as usize)
+            .and_then(|(low, rest)| Some((low, rest.split_at(len(high_len) as usize)?)));
+        let Some((low, (high, prefix))) = split else {
+            return damaged(object.offset(), "bounds that fit their object");
+        };
         Ok(Bounds {
-            low: (low_len != UNBOUNDED).then_some(low),
-            high: (high_len != UNBOUNDED).then_some(high),
-            prefix,
+            low: (low_len != UNBOUNDED).then_some(low.into()),
+            high: (high_len != UNBOUNDED).then_some(high.into()),
+            prefix: prefix.into(),
         })
     }
 
     /// Bytes that every key of the range begins with.
     pub(crate) fn prefix_len(&self) -> u16 {
         let (Some(low), Some(high)) = (self.low, self.high) else { return 0 };
-        common(low, high)
+        high.with(|high| common(low, high))
     }
 }
 
 /// The shortest key that separates: not below `left`, below `right`. Needs `left < right`.
-pub(crate) fn separator<'k>(left: &'k [u8], right: &'k [u8]) -> &'k [u8] {
-    let common = left.iter().zip(right).take_while(|(a, b)| a == b).count();
-    if right.len() > common + 1 && left.len() > common { &right[..=common] } else { left }
+pub(crate) fn separator<'k>(left: KeyBytes<'k>, right: KeyBytes<'k>) -> KeyBytes<'k> {
+    let common = right.with(|right| left.common_len(right));
+    let shorter = right.slice(0..common + 1).filter(|_| right.len() > common + 1);
+    shorter.filter(|_| left.len() > common).unwrap_or(left)
 }
 
 /// Sixteen bits of a hash of `key`, in the place above an object's bits.
@@ -120,8 +131,8 @@ mod tests {
         let keys = keys();
         for (i, left) in keys.iter().enumerate() {
             for right in &keys[i + 1..] {
-                let middle = separator(left, right);
-                assert!(left.as_slice() <= middle && middle < right.as_slice());
+                let middle = separator(left[..].into(), right[..].into());
+                assert!(middle.compare(left).is_ge() && middle.compare(right).is_lt());
                 assert!(head(left, 0) <= head(right, 0));
             }
         }
@@ -132,7 +143,7 @@ mod tests {
         let keys = keys();
         for (i, low) in keys.iter().enumerate() {
             for (j, high) in keys.iter().enumerate().skip(i + 1) {
-                let bounds = Bounds::new(Some(low), Some(high));
+                let bounds = Bounds::new(Some(low[..].into()), Some(high[..].into()));
                 let prefix = &high[..usize::from(bounds.prefix_len())];
                 assert!(keys[i + 1..=j].iter().all(|key| key.starts_with(prefix)));
             }

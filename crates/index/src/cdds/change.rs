@@ -12,7 +12,8 @@ use super::node::{Find, Node, compare_high};
 use super::path::{Path, Step};
 use super::side::{Order, SideGuard};
 use crate::error::damaged;
-use crate::record::{head, read_key, record_size, with_record};
+use crate::key::KeyBytes;
+use crate::record::{read_key, record_size, with_record};
 use crate::{Error, Op, Place, Retired, Stamp, Turn, Writer};
 
 /// Any offset at which a large record may lie.
@@ -27,7 +28,7 @@ const ENTRY_LINES: u64 = 2;
 /// An entry on its way into a node. `key` is `None` only in inner nodes: no high bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'k> {
-    pub(crate) key: Option<&'k [u8]>,
+    pub(crate) key: Option<KeyBytes<'k>>,
     pub(crate) target: u64,
     pub(crate) start: Stamp,
 }
@@ -82,7 +83,7 @@ impl Cdds {
         let old = find(&leaf, (key, print), writer)?;
         let seen = old.map(|slot| leaf.node.seen(slot)).transpose()?;
         let stamp = writer.stamp;
-        let added = |target| Few::one(Item { key: Some(key), target, start: stamp });
+        let added = |target| Few::one(Item { key: Some(key.into()), target, start: stamp });
         let mut change = Change { ended: old.map_or(Few::none(), Few::one), added: added(0) };
         let again = seen.is_some_and(|seen| seen.start.version() == writer.stamp.version());
         let in_place = again || self.fits(&leaf, &change, writer)?;
@@ -302,7 +303,8 @@ fn fits_prefix(step: &Step<'_>, change: &Change<'_>) -> Result<bool, Error> {
         return Ok(true);
     }
     let prefix = step.node.bounds()?.prefix;
-    Ok(change.added.iter().filter_map(|item| item.key).all(|key| key.starts_with(prefix)))
+    let mut keys = change.added.iter().filter_map(|item| item.key);
+    Ok(prefix.with(|prefix| keys.all(|key| key.starts_with(prefix))))
 }
 
 /// The slot of the entry of `key` in the leaf.
@@ -395,7 +397,7 @@ impl Edit<'_, '_> {
     ) -> Result<(), Error> {
         let slot = self.slot(change, writer)?;
         let entry = self.node.entry(slot)?;
-        let wanted = item.key.map_or(UNBOUNDED_HEAD, |key| head(key, self.order.prefix_len));
+        let wanted = item.key.map_or(UNBOUNDED_HEAD, |key| key.head(self.order.prefix_len.into()));
         self.write_entry(entry, wanted, item);
         self.changed |= 1 << slot;
         let position = self.position(item, wanted, change, writer)?;
@@ -463,7 +465,7 @@ impl Edit<'_, '_> {
             }
             let object = Object::from_bits(seen.target);
             let ordering = if self.order.level == 0 {
-                Some(read_key(self.cdds.forest.region(), object)?).cmp(&item.key)
+                Some(read_key(self.cdds.forest.region(), object)?.into()).cmp(&item.key)
             } else {
                 compare_high(self.node.high_of(object)?, item.key)
             };

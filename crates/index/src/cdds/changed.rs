@@ -6,14 +6,16 @@
 
 use std::ops::Bound;
 
+use tembo_pool::Object;
+
 use super::Cdds;
 use crate::{Direction, Error, Place, Range, View, VisitKey};
 
 /// Keys of each of the two versions that are compared at a time.
 const BATCH: usize = 64;
 
-/// Keys in the order of a walk, and the addresses of their values.
-type Part = Vec<(Vec<u8>, usize)>;
+/// Keys in the order of a walk, and their records.
+type Part = Vec<(Vec<u8>, Object)>;
 
 impl Cdds {
     /// A version by which the key had changed.
@@ -23,12 +25,11 @@ impl Cdds {
         since: u64,
         now: View<'_>,
     ) -> Result<Option<u64>, Error> {
-        let address = |view| -> Result<Option<usize>, Error> {
-            let value = self.lookup(key, Place::default(), view)?;
-            Ok(value.map(|value| value.as_ptr().addr()))
+        let record = |view| -> Result<Option<Object>, Error> {
+            Ok(self.lookup(key, Place::default(), view)?.map(|found| found.record))
         };
-        let before = address(View { version: since, ..now })?;
-        Ok((before != address(now)?).then_some(now.version))
+        let before = record(View { version: since, ..now })?;
+        Ok((before != record(now)?).then_some(now.version))
     }
 
     /// Visits the keys that have changed.
@@ -90,8 +91,8 @@ impl Cdds {
     fn part(&self, range: Range<'_>, view: View<'_>) -> Result<Part, Error> {
         let mut part = Part::new();
         let Range { from, to, direction } = range;
-        self.scan(from, to, direction, view, &mut |key, value| {
-            part.push((key.to_vec(), value.as_ptr().addr()));
+        self.scan_records((from, to), direction, view, &mut |key, found| {
+            part.push((key.to_vec(), found.record));
             part.len() < BATCH
         })?;
         Ok(part)

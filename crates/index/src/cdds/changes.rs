@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tembo_pmem::MediaBytes;
 use tembo_pool::Object;
 
 use super::Cdds;
@@ -14,16 +15,17 @@ use super::bounds::Bounds;
 use super::node::Node;
 use crate::changes::{Changed, Period, VisitChanged};
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::record::read_record;
-use crate::{Error, Stamp};
+use crate::{Error, Stamp, Value};
 
 /// The lives of keys: by key and start.
-type Lives<'f> = BTreeMap<(&'f [u8], u64), Life<'f>>;
+type Lives<'f> = BTreeMap<(Vec<u8>, u64), Life<'f>>;
 
 /// An entry in all nodes that have it.
 #[derive(Clone, Copy)]
 struct Life<'f> {
-    value: &'f [u8],
+    value: MediaBytes<'f>,
     /// As one of them says.
     ended: Option<u64>,
     /// When the last of them died, `u64::MAX`: it lives.
@@ -47,14 +49,15 @@ struct Search<'f, 'w> {
 impl Search<'_, '_> {
     /// Whether a node with these bounds may have keys of the range.
     fn meets(&self, bounds: &Bounds<'_>) -> bool {
-        let apart = |high: Option<&[u8]>, low: Option<&[u8]>| {
+        let apart = |high: Option<KeyBytes<'_>>, low: Option<KeyBytes<'_>>| {
             high.zip(low).is_some_and(|(high, low)| high <= low)
         };
         !apart(bounds.high, self.range.low) && !apart(self.range.high, bounds.low)
     }
 
     fn contains(&self, key: &[u8]) -> bool {
-        self.range.low.is_none_or(|low| key > low) && self.range.high.is_none_or(|high| key <= high)
+        self.range.low.is_none_or(|low| low.compare(key).is_lt())
+            && self.range.high.is_none_or(|high| high.compare(key).is_ge())
     }
 }
 
@@ -88,11 +91,11 @@ impl Cdds {
                 return Ok(());
             }
             let Some(high) = bounds.high else { return Ok(()) };
-            if *high < *next {
+            if high.compare(&next).is_lt() {
                 return damaged(leaf.object.offset(), "a leaf that covers the key sought");
             }
             // The least key above `high`.
-            next = [high, &[0]].concat();
+            next = [&high.to_vec()[..], &[0]].concat();
         }
     }
 
@@ -149,7 +152,8 @@ impl Cdds {
                 continue;
             }
             let (key, value) = read_record(self.forest.region(), target)?;
-            if search.contains(key) {
+            let key = key.to_vec();
+            if search.contains(&key) {
                 let life = Life { value, ended, died: death };
                 let known = search.lives.entry((key, start)).or_insert(life);
                 known.ended = known.ended.or(ended);
@@ -162,10 +166,10 @@ impl Cdds {
 
 /// Tells the changes, by key and version; false: that is enough.
 fn tell(lives: &Lives<'_>, period: Period<'_>, from: &[u8], visit: &mut VisitChanged<'_>) -> bool {
-    lives.iter().filter(|((key, _), _)| *key >= from).all(|(&(key, start), life)| {
-        let put = Changed { key, version: start, value: Some(life.value) };
-        let end = life.end();
-        let is_removed = period.contains(end) && !lives.contains_key(&(key, end));
+    lives.iter().filter(|((key, _), _)| key[..] >= *from).all(|((key, start), life)| {
+        let (start, end) = (*start, life.end());
+        let put = Changed { key, version: start, value: Some(Value::in_pool(life.value)) };
+        let is_removed = period.contains(end) && !lives.contains_key(&(key.clone(), end));
         (!period.contains(start) || visit(put))
             && (!is_removed || visit(Changed { key, version: end, value: None }))
     })

@@ -8,7 +8,8 @@ use super::format::UNBOUNDED_HEAD;
 use super::node::{Node, compare_high};
 use super::side::Order;
 use crate::error::damaged;
-use crate::record::{head, read_record};
+use crate::key::KeyBytes;
+use crate::record::read_record;
 use crate::{CheckReport, DeadIntervals, Error, KEY_SIZE_MAX, Retained, Stamp, View};
 
 impl Cdds {
@@ -59,24 +60,25 @@ impl Cdds {
             count += 1;
             let target = Object::from_bits(seen.target);
             let key = match level {
-                0 => Some(read_record(self.forest.region(), target)?.0),
+                0 => Some(KeyBytes::from(read_record(self.forest.region(), target)?.0)),
                 _ => node.high_of(target)?,
             };
             if key.is_some_and(|key| key.len() > KEY_SIZE_MAX) {
                 return damaged(offset, "keys of at most 65,535 bytes");
             }
             let above = low.is_none_or(|low| key.is_none_or(|key| key > low));
-            let guarded = key.is_none_or(|key| key.starts_with(bounds.prefix));
+            let has_prefix = |prefix: &[u8]| key.is_none_or(|key| key.starts_with(prefix));
+            let guarded = bounds.prefix.with(has_prefix);
             if !above || !guarded || compare_high(key, range.high).is_gt() {
                 return damaged(offset, "keys in order and inside the node's range");
             }
-            let wanted = key.map_or(UNBOUNDED_HEAD, |key| head(key, shape.prefix_len));
+            let wanted = key.map_or(UNBOUNDED_HEAD, |key| key.head(shape.prefix_len.into()));
             if node.entry(slot)?.head.load() != wanted {
                 return damaged(offset, "a head that its key gives");
             }
             if level == 0 {
                 report.entry_count += 1;
-                if key.map(fingerprint) != Some(seen.target & FINGERPRINT_MASK) {
+                if key.map(|key| key.with(fingerprint)) != Some(seen.target & FINGERPRINT_MASK) {
                     return damaged(offset, "a fingerprint that its key gives");
                 }
             } else {

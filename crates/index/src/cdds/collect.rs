@@ -71,6 +71,6 @@ impl Cdds {
             self.cleanse(step.node.object, writer)?;
         }
         let Some(leaf) = path.last() else { return Ok(None) };
-        Ok(leaf.node.bounds()?.high.map(|high| [high, &[0]].concat()))
+        Ok(leaf.node.bounds()?.high.map(|high| [&high.to_vec()[..], &[0]].concat()))
     }
 }

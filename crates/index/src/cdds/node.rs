@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use tembo_pmem::Fault;
+use tembo_pmem::{Fault, MediaBytes};
 use tembo_pool::Object;
 
 use super::bounds::{Bounds, FINGERPRINT_MASK};
@@ -11,6 +11,7 @@ use super::format::{
 };
 use super::side::{Order, Side, SideGuard};
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::record::{head, read_key};
 use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
 
@@ -215,14 +216,15 @@ impl<'f> Node<'f> {
     fn compare_targets(&self, level: u8, a: u64, b: u64) -> Result<Ordering, Error> {
         let [a, b] = [Object::from_bits(a), Object::from_bits(b)];
         Ok(if level == 0 {
-            read_key(self.forest.region(), a)?.cmp(read_key(self.forest.region(), b)?)
+            let (a, b) = (read_key(self.forest.region(), a)?, read_key(self.forest.region(), b)?);
+            KeyBytes::from(a).cmp(&b.into())
         } else {
             compare_high(self.high_of(a)?, self.high_of(b)?)
         })
     }
 
     /// The high key of a child.
-    pub(crate) fn high_of(&self, child: Object) -> Result<Option<&'f [u8]>, Error> {
+    pub(crate) fn high_of(&self, child: Object) -> Result<Option<KeyBytes<'f>>, Error> {
         Ok(Node::new(self.forest, child)?.bounds()?.high)
     }
 
@@ -238,8 +240,9 @@ impl<'f> Node<'f> {
     pub(crate) fn wanted(&self, order: &Order, key: &[u8]) -> Result<(u64, bool), Error> {
         if order.guarded {
             let prefix = self.bounds()?.prefix;
-            if !key.starts_with(prefix) {
-                return Ok((if key < prefix { 0 } else { UNBOUNDED_HEAD }, false));
+            if !prefix.is_prefix_of(key) {
+                let is_below = prefix.compare(key).is_gt();
+                return Ok((if is_below { 0 } else { UNBOUNDED_HEAD }, false));
             }
         }
         Ok((head(key, order.prefix_len), true))
@@ -284,7 +287,8 @@ impl<'f> Node<'f> {
                 if !self.side.still(sequence) {
                     return Ok(None);
                 }
-                if compare_high(self.high_of(Object::from_bits(seen.target))?, key).is_lt() {
+                let high = self.high_of(Object::from_bits(seen.target))?;
+                if compare_high(high, key.map(KeyBytes::from)).is_lt() {
                     continue;
                 }
             }
@@ -321,8 +325,8 @@ impl<'f> Node<'f> {
             }
             let record = Object::from_bits(seen.target);
             let (found, value) = crate::record::read_record(self.forest.region(), record)?;
-            if found == key {
-                return Ok(Find::At { position, value });
+            if found.eq_bytes(key) {
+                return Ok(Find::At { position, record, value });
             }
         }
         Ok(if self.side.still(sequence) { Find::Absent } else { Find::Changed })
@@ -332,7 +336,7 @@ impl<'f> Node<'f> {
 /// What looking for a key in a leaf gave.
 pub(crate) enum Find<'f> {
     /// It is there.
-    At { position: usize, value: &'f [u8] },
+    At { position: usize, record: Object, value: MediaBytes<'f> },
     /// It is not.
     Absent,
     /// A writer was at work; look again.
@@ -340,9 +344,9 @@ pub(crate) enum Find<'f> {
 }
 
 /// Compares high keys; no bound is the greatest.
-pub(crate) fn compare_high(a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
+pub(crate) fn compare_high(a: Option<KeyBytes<'_>>, b: Option<KeyBytes<'_>>) -> Ordering {
     match (a, b) {
-        (Some(a), Some(b)) => a.cmp(b),
+        (Some(a), Some(b)) => a.cmp(&b),
         (None, None) => Ordering::Equal,
         (None, Some(_)) => Ordering::Greater,
         (Some(_), None) => Ordering::Less,

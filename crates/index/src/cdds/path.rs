@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use tembo_pmem::MediaBytes;
 use tembo_pool::Object;
 
 use super::Cdds;
@@ -24,6 +25,12 @@ pub(crate) struct Step<'f> {
 
 /// A path from the root to a leaf: inner nodes first, the leaf last.
 pub(crate) type Path<'f> = Vec<Step<'f>>;
+
+/// What a lookup finds: the value, and the record that tells it from others.
+pub(crate) struct Found<'f> {
+    pub(crate) record: Object,
+    pub(crate) value: MediaBytes<'f>,
+}
 
 impl Cdds {
     pub(crate) fn cell(&self) -> Result<&RootCell, Error> {
@@ -147,12 +154,12 @@ impl Cdds {
         key: &[u8],
         place: Place,
         view: View<'_>,
-    ) -> Result<Option<&[u8]>, Error> {
+    ) -> Result<Option<Found<'_>>, Error> {
         let print = fingerprint(key);
         let (leaf, mut order, mut sequence) = self.leaf_near(key, place, view)?;
         loop {
             match leaf.find(&order, sequence, (key, print), view)? {
-                Find::At { value, .. } => return Ok(Some(value)),
+                Find::At { record, value, .. } => return Ok(Some(Found { record, value })),
                 Find::Absent => return Ok(None),
                 Find::Changed => (order, sequence) = leaf.order()?,
             }

@@ -16,7 +16,8 @@ use super::node::{Node, compare_high};
 use super::path::Step;
 use super::side::Order;
 use crate::error::damaged;
-use crate::record::{common, head, read_key};
+use crate::key::KeyBytes;
+use crate::record::{common, read_key};
 use crate::{Error, Stamp, Writer};
 
 /// Words of the largest node, and of a line.
@@ -177,7 +178,7 @@ impl Cdds {
             if writer.view().sees(seen.start, seen.end) {
                 let object = Object::from_bits(seen.target);
                 let key = match step.order.level {
-                    0 => Some(read_key(self.forest.region(), object)?),
+                    0 => Some(read_key(self.forest.region(), object)?.into()),
                     _ => step.node.high_of(object)?,
                 };
                 items.push(Item { key, target: seen.target, start: seen.start });
@@ -265,7 +266,7 @@ impl Cdds {
         let node = Node::new(&self.forest, object)?;
         let guard = node.side.lock();
         for (slot, item) in items.iter().enumerate() {
-            let head = item.key.map_or(UNBOUNDED_HEAD, |key| head(key, prefix_len));
+            let head = item.key.map_or(UNBOUNDED_HEAD, |key| key.head(prefix_len.into()));
             image[8 + 4 * slot..12 + 4 * slot].copy_from_slice(&[
                 head,
                 item.target,
@@ -313,6 +314,7 @@ fn guard<'k>(bounds: &Bounds<'k>, items: &[Item<'k>]) -> Bounds<'k> {
         None if items.len() > 1 => first,
         None => return bare,
     };
-    let prefix_len = common(first, last).saturating_sub(GUARD_SLACK);
-    Bounds { prefix: &first[..usize::from(prefix_len)], ..bare }
+    let prefix_len = last.with(|last| common(first, last)).saturating_sub(GUARD_SLACK);
+    let prefix = first.slice(0..prefix_len.into()).unwrap_or(KeyBytes::EMPTY);
+    Bounds { prefix, ..bare }
 }

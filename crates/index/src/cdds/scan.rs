@@ -8,11 +8,16 @@ use tembo_pool::Object;
 use super::Cdds;
 use super::bounds::Bounds;
 use super::node::Node;
+use super::path::Found;
 use super::side::Order;
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::range::Range;
 use crate::record::read_record;
-use crate::{Direction, Error, KeyValue, View, Visit};
+use crate::{Direction, Error, Value, View, Visit};
+
+/// Receives each key and its record; returns false to end the walk.
+type VisitRecord<'v> = dyn FnMut(&[u8], Found<'_>) -> bool + 'v;
 
 impl Cdds {
     pub(crate) fn scan(
@@ -23,8 +28,21 @@ impl Cdds {
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
+        self.scan_records((from, to), direction, view, &mut |key, found| {
+            visit(key, Value::in_pool(found.value))
+        })
+    }
+
+    pub(crate) fn scan_records(
+        &self,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        direction: Direction,
+        view: View<'_>,
+        visit: &mut VisitRecord<'_>,
+    ) -> Result<(), Error> {
         // Where the walk is to go on, and where it ends.
-        let mut walk = Range { from, to };
+        let (mut walk, mut reached): (_, Vec<u8>);
+        walk = Range { from, to };
         // The key whose leaf comes next; `None`: the last leaf.
         let mut next: Option<Vec<u8>> = match (direction, from, to) {
             (Direction::Forward, Bound::Included(key) | Bound::Excluded(key), _)
@@ -42,23 +60,29 @@ impl Cdds {
                 return Ok(());
             };
             let sought = next.as_deref();
-            match (direction, bounds.low, bounds.high) {
-                (Direction::Forward, _, Some(high)) if sought.is_some_and(|key| key > high) => {
-                    return damaged(leaf.object.offset(), "a leaf that covers the key sought");
+            let end = match direction {
+                Direction::Forward => bounds.high,
+                Direction::Backward => bounds.low,
+            };
+            let Some(end) = end else { return Ok(()) };
+            let is_outside = |key: &[u8]| match direction {
+                Direction::Forward => end.compare(key).is_lt(),
+                Direction::Backward => end.compare(key).is_ge(),
+            };
+            if sought.is_some_and(is_outside) {
+                return damaged(leaf.object.offset(), "a leaf that covers the key sought");
+            }
+            reached = end.to_vec();
+            match direction {
+                Direction::Forward => {
+                    // The least key above the end.
+                    next = Some([&reached[..], &[0]].concat());
+                    walk = Range { from: Bound::Excluded(&reached), to };
                 }
-                (Direction::Backward, Some(low), _) if sought.is_some_and(|key| key <= low) => {
-                    return damaged(leaf.object.offset(), "a leaf that covers the key sought");
+                Direction::Backward => {
+                    next = Some(reached.clone());
+                    walk = Range { from, to: Bound::Included(&reached) };
                 }
-                (Direction::Forward, _, Some(high)) => {
-                    walk.from = Bound::Excluded(high);
-                    // The least key above `high`.
-                    next = Some([high, &[0]].concat());
-                }
-                (Direction::Backward, Some(low), _) => {
-                    walk.to = Bound::Included(low);
-                    next = Some(low.to_vec());
-                }
-                _ => return Ok(()),
             }
         }
         Ok(())
@@ -72,7 +96,7 @@ impl Cdds {
         walk: &Range<'_>,
         direction: Direction,
         view: View<'_>,
-        visit: &mut Visit<'_>,
+        visit: &mut VisitRecord<'_>,
     ) -> Result<Option<Bounds<'f>>, Error> {
         let mut records: Vec<Object> = Vec::with_capacity(order.len());
         loop {
@@ -91,9 +115,11 @@ impl Cdds {
         if direction == Direction::Backward {
             records.reverse();
         }
+        let mut copy = Vec::new();
         for record in records {
-            let (key, value): KeyValue<'_> = read_record(self.forest.region(), record)?;
-            if walk.contains(key) && !visit(key, value) {
+            let (key, value) = read_record(self.forest.region(), record)?;
+            KeyBytes::from(key).clone_into(&mut copy);
+            if walk.contains(&copy) && !visit(&copy, Found { record, value }) {
                 return Ok(None);
             }
         }

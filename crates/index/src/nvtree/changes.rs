@@ -6,6 +6,7 @@ use super::leaf::Leaf;
 use super::lookup::Wanted;
 use crate::changes::{Changed, Period, VisitChanged};
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::{Error, Value};
 
 /// A change that was found in a leaf.
@@ -17,7 +18,7 @@ struct Found<'f> {
 
 impl Found<'_> {
     fn told(&self) -> Changed<'_> {
-        Changed { key: &self.key, version: self.version, value: self.value.as_deref() }
+        Changed { key: &self.key, version: self.version, value: self.value }
     }
 }
 
@@ -34,7 +35,7 @@ impl NvTree {
             let spot = self.spot(Wanted::new(&start))?;
             let leaf = &spot.leaf;
             let found = gather(leaf, period);
-            let next = leaf.high().map(|high| high.map(<[u8]>::to_vec));
+            let next = leaf.high().map(|high| high.map(KeyBytes::to_vec));
             if !leaf.side.still(spot.moment) {
                 continue;
             }
@@ -66,7 +67,7 @@ fn gather<'f>(leaf: &Leaf<'f>, period: Period<'_>) -> Result<Vec<Found<'f>>, Err
         let inside = |seen: &&Seen| period.contains(seen.stamp.version());
         for seen in key?.iter().rev().filter(inside) {
             let is_removed = seen.meta.is_removed();
-            let value = (!is_removed).then(|| leaf.copied_value(&seen.element)).transpose()?;
+            let value = (!is_removed).then(|| leaf.value(&seen.element)).transpose()?;
             let version = seen.stamp.version();
             found.push(Found { key: leaf.key_of(&seen.element)?, version, value });
         }

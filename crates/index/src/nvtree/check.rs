@@ -15,6 +15,7 @@ use super::leaf::Leaf;
 use super::prints::hash;
 use super::side::Traits;
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::record::read_record;
 use crate::{CheckReport, DeadIntervals, Error, KEY_SIZE_MAX, Retained};
 
@@ -42,7 +43,7 @@ impl NvTree {
         }
         loop {
             checking.report.leaf_count += 1;
-            let (found, _) = self.inner()?.find(leaf.low()?, &*self.forest)?;
+            let (found, _) = self.inner()?.find(&leaf.low()?.to_vec(), &*self.forest)?;
             if found != leaf.id {
                 return damaged(leaf.offset(), "a leaf that is found by its low key");
             }
@@ -77,7 +78,7 @@ impl NvTree {
         leaves.try_for_each(|(id, low)| {
             let (found, _) = self.inner()?.find(low, &*self.forest)?;
             let leaf = Leaf::at(&self.forest, found)?;
-            if found != id || *leaf.low()? != *low {
+            if found != id || !leaf.low()?.is(low) {
                 return damaged(leaf.offset(), "a leaf as the hint tells of it");
             }
             Ok(())
@@ -131,13 +132,14 @@ impl Checking<'_> {
 /// A leaf, and which keys belong there.
 struct Range<'l, 'f> {
     leaf: &'l Leaf<'f>,
-    low: &'f [u8],
-    high: Option<&'f [u8]>,
+    low: KeyBytes<'f>,
+    high: Option<KeyBytes<'f>>,
 }
 
 impl Range<'_, '_> {
     fn holds(&self, key: &[u8]) -> Result<(), Error> {
-        if *key < *self.low || self.high.is_some_and(|high| *key >= *high) {
+        let is_below = self.low.compare(key).is_gt();
+        if is_below || self.high.is_some_and(|high| high.compare(key).is_le()) {
             return damaged(self.leaf.offset(), "keys inside the leaf's range");
         }
         Ok(())
@@ -155,7 +157,7 @@ impl Range<'_, '_> {
         let Some(record) = element.record() else { return Ok(()) };
         leaf.forest.pool().valid(record)?;
         let (stored, _) = read_record(leaf.region(), record)?;
-        if *stored != *key || element.payload >> 48 != hash(key) & 0xffff {
+        if !stored.eq_bytes(key) || element.payload >> 48 != hash(key) & 0xffff {
             return damaged(record.offset(), "a record of the element's key");
         }
         Ok(())

@@ -11,6 +11,7 @@ use super::leaf::{Leaf, has_record, write_all};
 use super::lookup::{Spot, Wanted};
 use super::room::erase_slots;
 use super::side::Guard;
+use crate::key::KeyBytes;
 use crate::{Error, Retired, Writer};
 
 /// Leaves that a step passes at most because they are not worth it.
@@ -55,7 +56,7 @@ impl NvTree {
             // The leaf that comes next may be small too.
             return Ok(Some(start));
         }
-        Ok(leaf.high()?.map(<[u8]>::to_vec))
+        Ok(leaf.high()?.map(KeyBytes::to_vec))
     }
 
     /// Cleans a leaf, and merges it with the one to its right; whether it has.
@@ -199,7 +200,7 @@ impl NvTree {
         right: &Leaf<'_>,
         contents: &Contents,
     ) -> Result<Option<Vec<(Element, Meta)>>, Error> {
-        let (prefix, bases) = (leaf.prefix()?, leaf.bases()?);
+        let (prefix, bases) = (leaf.prefix()?.to_vec(), leaf.bases()?);
         let mut metas = Vec::with_capacity(contents.seen.len());
         for seen in &contents.seen {
             let meta =
@@ -209,7 +210,7 @@ impl NvTree {
             metas.push(meta);
         }
         let mut made = Vec::new();
-        let carry = |seen: &Seen| self.carry(right, &seen.element, prefix, &mut made);
+        let carry = |seen: &Seen| self.carry(right, &seen.element, &prefix, &mut made);
         let elements = contents.seen.iter().map(carry).collect::<Result<Vec<_>, Error>>();
         let elements = match elements {
             Ok(elements) => elements,

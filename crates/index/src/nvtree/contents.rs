@@ -11,7 +11,8 @@ use super::plain::make_plain;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::side::{Guard, Order, Traits};
 use crate::error::damaged;
-use crate::record::{head, read_key};
+use crate::key::KeyBytes;
+use crate::record::read_key;
 use crate::{DeadIntervals, Error, Retained, Stamp};
 
 /// In no slot of the leaf.
@@ -190,7 +191,10 @@ pub(crate) fn compare(leaf: &Leaf<'_>, a: &Element, b: &Element) -> Result<Order
         (None, Some(_)) => Ok(Ordering::Greater),
         (None, None) => match (a.record(), b.record()) {
             (Some(a), Some(b)) if a == b => Ok(Ordering::Equal),
-            (Some(a), Some(b)) => Ok(read_key(leaf.region(), a)?.cmp(read_key(leaf.region(), b)?)),
+            (Some(a), Some(b)) => {
+                let (a, b) = (read_key(leaf.region(), a)?, read_key(leaf.region(), b)?);
+                Ok(KeyBytes::from(a).cmp(&b.into()))
+            }
             _ => damaged(leaf.offset(), "a record of a long key"),
         },
     }
@@ -202,14 +206,14 @@ enum High<'f> {
     /// Above all keys that have the prefix.
     Above,
     /// At a key that has it, with its head.
-    At(&'f [u8], u64),
+    At(KeyBytes<'f>, u64),
 }
 
 impl<'f> High<'f> {
     fn of(leaf: &Leaf<'f>) -> Result<High<'f>, Error> {
         let Some(high) = leaf.high()? else { return Ok(High::Nowhere) };
-        Ok(if high.starts_with(leaf.prefix()?) {
-            High::At(high, head(high, leaf.prefix_len()?))
+        Ok(if leaf.prefix()?.with(|prefix| high.starts_with(prefix)) {
+            High::At(high, high.head(leaf.prefix_len()?.into()))
         } else {
             High::Above
         })
@@ -222,10 +226,11 @@ impl<'f> High<'f> {
             High::At(_, head) if !element.shape.is_odd() && head != element.key => {
                 Ok(element.key > head)
             }
-            High::At(high, _) => Ok(*leaf.key_of(element)? >= *high),
+            High::At(high, _) => Ok(high.compare(&leaf.key_of(element)?).is_le()),
             High::Above => {
                 let high = leaf.high()?;
-                Ok(high.is_some_and(|high| leaf.key_of(element).is_ok_and(|key| *key >= *high)))
+                let is_beyond = |key: &[u8]| high.is_some_and(|high| high.compare(key).is_le());
+                Ok(leaf.key_of(element).is_ok_and(|key| is_beyond(&key)))
             }
         }
     }

@@ -12,6 +12,7 @@ use super::leaf::{Leaf, Range};
 use super::prints::{PrintBytes, Prints, line_of};
 use super::side::Traits;
 use crate::Error;
+use crate::key::KeyBytes;
 
 /// A leaf that will be linked to the right of another.
 pub(crate) struct Draft {
@@ -58,8 +59,8 @@ impl Draft {
 
     /// What it is like, with the bases of the leaf to the left of which it comes, in its range.
     #[inline]
-    pub(crate) fn traits(&self, bases: [u64; 2], high: Option<&[u8]>) -> Traits {
-        let range = Range { low: &self.low, high };
+    pub(crate) fn traits(&self, bases: [u64; 2], high: Option<KeyBytes<'_>>) -> Traits {
+        let range = Range { low: self.low[..].into(), high };
         let (base, older) = (usize::from(bases[1] > bases[0]), self.older != 0);
         let guarded = self.prefix_len > range.common_len();
         Traits { prefix_len: self.prefix_len, guarded, base, older }

@@ -16,6 +16,7 @@ use super::room::erase_slots;
 use super::side::Guard;
 use super::split::{Bounds, check_between};
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::{Error, Retired, Stamp, Writer};
 
 impl Spot<'_, '_> {
@@ -34,7 +35,7 @@ struct Cut<'f> {
     owners: Slots,
     /// Of the new leaf.
     low: Vec<u8>,
-    high: Option<&'f [u8]>,
+    high: Option<KeyBytes<'f>>,
     prefix_len: u16,
 }
 

@@ -29,6 +29,7 @@ use super::format::{LEAF_MAGIC, LeafHeader};
 use super::inner::LeafId;
 use super::leaf::{Leaf, check};
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::{Error, Forest};
 
 /// So many leaves one walk passes first: there may be no more, and the chunks that it comes to are near.
@@ -78,7 +79,7 @@ struct Walk {
 pub(crate) fn all_leaves(
     forest: &Forest,
     first: LeafId,
-) -> Result<impl Iterator<Item = Result<(LeafId, &[u8]), Error>>, Error> {
+) -> Result<impl Iterator<Item = Result<(LeafId, KeyBytes<'_>), Error>>, Error> {
     let mut leaves = Vec::new();
     if let Some(next) = beginning(forest, first, &mut leaves)? {
         let walks = Walks::from(forest, next, &leaves)?;

@@ -103,9 +103,9 @@ impl NvTree {
         if object.is_none() || self.forest.pool().valid(object).is_err() || size > object.size() {
             return Ok(None);
         }
-        let bytes = self.forest.region().bytes(object.offset(), size)?;
-        let sound = crc32c::crc32c(bytes) == crc;
-        Ok(sound.then(|| read_directory(object, bytes)).flatten())
+        let bytes = self.forest.region().media_bytes(object.offset(), size)?.to_vec();
+        let sound = crc32c::crc32c(&bytes) == crc;
+        Ok(sound.then(|| read_directory(object, &bytes)).flatten())
     }
 
     /// The leaves of a page; `None` if it is damaged.
@@ -114,9 +114,9 @@ impl NvTree {
         if self.forest.pool().valid(object).is_err() || size > object.size() {
             return Ok(None);
         }
-        let bytes = self.forest.region().bytes(object.offset(), size)?;
-        let sound = crc32c::crc32c(bytes) == page.crc;
-        Ok(sound.then(|| read(bytes, |behind| Some(behind))).flatten())
+        let bytes = self.forest.region().media_bytes(object.offset(), size)?.to_vec();
+        let sound = crc32c::crc32c(&bytes) == page.crc;
+        Ok(sound.then(|| read(&bytes, |behind| Some(behind))).flatten())
     }
 
     /// The objects of the hint.
@@ -249,19 +249,19 @@ impl NvTree {
 impl Pages<'_, '_> {
     /// The next leaf.
     fn push(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
-        let low = leaf.low()?;
+        let low = leaf.low()?.to_vec();
         if low.len() > LOW_MAX {
             return Ok(());
         }
         let chunk = u64::from(self.tree.forest.pool().geometry().chunk_size);
         let room = PAGE_SIZE.min(chunk / 2) as usize;
-        if self.page.bytes.len() + Page::size_max(low) > room {
+        if self.page.bytes.len() + Page::size_max(&low) > room {
             self.write()?;
         }
         if self.page.bytes.is_empty() {
-            self.directory.push(leaf.id, low);
+            self.directory.push(leaf.id, &low);
         }
-        self.page.push(leaf.id, low);
+        self.page.push(leaf.id, &low);
         Ok(())
     }
 

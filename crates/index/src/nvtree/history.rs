@@ -16,8 +16,6 @@ use crate::{Error, Retired, Stamp};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Old {
     pub(crate) element: Element,
-    /// Where its payload lies, once it is written.
-    pub(crate) payload_offset: u64,
     pub(crate) stamp: Stamp,
     pub(crate) removed: bool,
 }
@@ -58,9 +56,8 @@ pub(crate) fn read(leaf: &Leaf<'_>) -> Result<Vec<Old>, Error> {
                 payload: entry.pair.payload.load(),
                 shape: Shape(shape & !META_REMOVED),
             };
-            let payload_offset = leaf.region().offset_of(&entry.pair.payload);
             let removed = shape & META_REMOVED != 0;
-            all.push(Old { element, payload_offset, stamp, removed });
+            all.push(Old { element, stamp, removed });
         }
     }
     Ok(all)
@@ -158,6 +155,6 @@ fn write(leaf: &Leaf<'_>, object: Object, older: u64, entries: &[Old]) -> Result
 impl Old {
     /// What a leaf's element becomes.
     pub(crate) fn of(element: Element, meta: Meta, stamp: Stamp) -> Old {
-        Old { element, payload_offset: 0, stamp, removed: meta.is_removed() }
+        Old { element, stamp, removed: meta.is_removed() }
     }
 }

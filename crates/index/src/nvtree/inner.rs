@@ -46,6 +46,7 @@ use node::{Node, Sought, State};
 
 use crate::Error;
 use crate::head::head;
+use crate::key::KeyBytes;
 use crate::simd::{AllAtOnce, Count, OneByOne};
 
 /// What a leaf is known by: its place on media, in units of the leaves' size.
@@ -58,7 +59,7 @@ pub(crate) trait Lows {
     ///
     /// # Errors
     /// What stands there cannot be a leaf; the search ends with it unless it asked in vain.
-    fn low(&self, leaf: LeafId) -> Result<&[u8], Error>;
+    fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error>;
 }
 
 /// Tells whether the leaf that was found still covers the key.

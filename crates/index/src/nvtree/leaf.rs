@@ -1,18 +1,16 @@
 //! A leaf: its header, its lines, its neighbours.
 
-use std::mem::offset_of;
-
 use tembo_pmem::{LineStores, Region, Word};
 use tembo_pool::Object;
 
 use super::element::{Element, Meta, Shape};
 use super::format::{
-    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, Pair, SHAPE_BITS,
-    SLOTS_PER_LINE,
+    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, SHAPE_BITS, SLOTS_PER_LINE,
 };
 use super::inner::{LeafId, Lows};
 use super::side::{Side, Traits};
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::record::{common, head, read_key, read_record};
 use crate::{Error, Forest, Value};
 
@@ -38,19 +36,19 @@ pub(crate) struct Placed<'k> {
 /// Where the keys of a leaf lie: from its low key on, below the next leaf's, if there is one.
 #[derive(Clone, Copy)]
 pub(crate) struct Range<'f> {
-    pub(crate) low: &'f [u8],
-    pub(crate) high: Option<&'f [u8]>,
+    pub(crate) low: KeyBytes<'f>,
+    pub(crate) high: Option<KeyBytes<'f>>,
 }
 
 impl Range<'_> {
     /// Whether the key belongs there.
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
-        key >= self.low && self.high.is_none_or(|high| key < high)
+        self.low.compare(key).is_le() && self.high.is_none_or(|high| high.compare(key).is_gt())
     }
 
     /// Bytes with which every key in it begins.
     pub(crate) fn common_len(&self) -> u16 {
-        self.high.map_or(0, |high| common(self.low, high))
+        self.high.map_or(0, |high| high.with(|high| common(self.low, high)))
     }
 }
 
@@ -154,28 +152,27 @@ impl<'f> Leaf<'f> {
     }
 
     /// The least key that belongs here.
-    pub(crate) fn low(&self) -> Result<&'f [u8], Error> {
+    pub(crate) fn low(&self) -> Result<KeyBytes<'f>, Error> {
         let header = self.header()?;
         let low_len = usize::from(header.shape.load() as u16);
         if low_len <= LOW_INLINE {
-            return Ok(self
-                .region()
-                .bytes(self.region().offset_of(&header.low[0]), low_len as u64)?);
+            let at = self.region().offset_of(&header.low[0]);
+            return Ok(self.region().media_bytes(at, low_len as u64)?.into());
         }
         let low = read_key(self.region(), Object::from_bits(header.low[0].load()))?;
         if low.len() != low_len {
             return damaged(self.offset(), "a low key of the length that the leaf names");
         }
-        Ok(low)
+        Ok(low.into())
     }
 
     /// The prefix of its keys.
-    pub(crate) fn prefix(&self) -> Result<&'f [u8], Error> {
+    pub(crate) fn prefix(&self) -> Result<KeyBytes<'f>, Error> {
         let prefix_len = usize::from(self.prefix_len()?);
         if prefix_len == 0 {
-            return Ok(&[]);
+            return Ok(KeyBytes::EMPTY);
         }
-        match self.low()?.get(..prefix_len) {
+        match self.low()?.slice(0..prefix_len) {
             Some(prefix) => Ok(prefix),
             None => damaged(self.offset(), "a prefix of the low key"),
         }
@@ -196,7 +193,7 @@ impl<'f> Leaf<'f> {
     }
 
     /// The least key above those that belong here; `None`: there is no bound.
-    pub(crate) fn high(&self) -> Result<Option<&'f [u8]>, Error> {
+    pub(crate) fn high(&self) -> Result<Option<KeyBytes<'f>>, Error> {
         self.next()?.map(|next| next.low()).transpose()
     }
 
@@ -211,7 +208,7 @@ impl<'f> Leaf<'f> {
     #[inline]
     pub(crate) fn place<'k>(&self, key: &'k [u8], traits: Traits) -> Result<Placed<'k>, Error> {
         let prefix_len = usize::from(traits.prefix_len);
-        let odd = if traits.guarded { !key.starts_with(self.prefix()?) } else { false };
+        let odd = if traits.guarded { !self.prefix()?.is_prefix_of(key) } else { false };
         let skipped = if odd { 0 } else { prefix_len };
         let word = head(key, skipped as u16);
         Ok(Placed { key, word, shape: Shape::new(key.len().saturating_sub(skipped), 0, odd) })
@@ -225,36 +222,20 @@ impl<'f> Leaf<'f> {
         }
         match (placed.shape.key_len(), element.record()) {
             (Some(_), _) => Ok(true),
-            (None, Some(record)) => Ok(read_key(self.region(), record)? == placed.key),
+            (None, Some(record)) => Ok(read_key(self.region(), record)?.eq_bytes(placed.key)),
             (None, None) => damaged(self.offset(), "a record of a long key"),
         }
     }
 
-    /// Where the payload of a slot lies.
-    #[inline]
-    pub(crate) fn payload_offset(&self, slot: usize) -> u64 {
-        let (line, at) = (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE);
-        self.line_offset(line) + (at * size_of::<Pair>() + offset_of!(Pair, payload)) as u64
-    }
-
     /// The value of an element, for a reader: a writer may move the element while it is read.
     #[inline]
-    pub(crate) fn copied_value(&self, element: &Element) -> Result<Value<'f>, Error> {
+    pub(crate) fn value(&self, element: &Element) -> Result<Value<'f>, Error> {
         match element.shape.value_len() {
             Some(len) => Ok(Value::copy(element.payload, len)),
             None => {
                 let record = Object::from_bits(element.payload);
                 Ok(Value::in_pool(read_record(self.region(), record)?.1))
             }
-        }
-    }
-
-    /// The value of an element whose payload lies at `at`, as it lies in the pool.
-    #[inline]
-    pub(crate) fn value(&self, at: u64, element: &Element) -> Result<&'f [u8], Error> {
-        match element.shape.value_len() {
-            Some(len) => Ok(self.region().bytes(at, len as u64)?),
-            None => Ok(read_record(self.region(), Object::from_bits(element.payload))?.1),
         }
     }
 
@@ -268,7 +249,7 @@ impl<'f> Leaf<'f> {
         };
         let mut key = Vec::with_capacity(32);
         if !element.shape.is_odd() {
-            key.extend_from_slice(self.prefix()?);
+            self.prefix()?.append_to(&mut key);
         }
         key.extend_from_slice(&element.key.to_be_bytes()[..len]);
         Ok(key)
@@ -403,7 +384,7 @@ fn meta_word(line: &Line, at: usize) -> (&Word, u32) {
 }
 
 impl Lows for Forest {
-    fn low(&self, leaf: LeafId) -> Result<&[u8], Error> {
+    fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error> {
         Leaf::at(self, leaf)?.low()
     }
 }

@@ -11,10 +11,10 @@ use super::prints::{Prints, Slots, all_slots, line, print};
 use super::side::{Moment, Traits};
 use super::{history, prints};
 use crate::head::head;
-use crate::{Error, Stamp, View};
+use crate::{Error, Stamp, Value, View};
 
 /// Lines of a record that are asked for; of those that follow the processor thinks itself.
-const RECORD_LINES: usize = 4;
+const RECORD_LINES: u64 = 4;
 
 /// A key that is looked for.
 #[derive(Clone, Copy)]
@@ -167,33 +167,33 @@ impl NvTree {
             for slot in prints.matching(print(hash), leaf.lines()) {
                 let (element, _) = leaf.element(slot)?;
                 if let Some(record) = element.record() {
-                    let bytes = self.forest.region().bytes(record.offset(), record.size())?;
-                    bytes.chunks(64).take(RECORD_LINES).for_each(|line| prefetch(&line[0]));
+                    let lines = record.size().div_ceil(64).min(RECORD_LINES);
+                    (0..lines).for_each(|line| {
+                        self.forest.region().prefetch(record.offset() + line * 64);
+                    });
                 }
             }
         }
         Ok(())
     }
 
-    /// What `take` makes of the element that the view sees, with the place of its payload. The leaf may have
-    /// been reached before.
+    /// The value that the view sees. The leaf may have been reached before.
     #[inline(never)]
-    pub(crate) fn lookup<'f, T>(
+    pub(crate) fn lookup<'f>(
         &'f self,
         wanted: Wanted<'_>,
         mut before: Option<Reached<'f>>,
         view: View<'_>,
-        take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Option<Value<'f>>, Error> {
         loop {
             let reached = match before.take() {
                 Some(reached) => reached,
                 None => self.leaf_of(wanted)?,
             };
             let value = if reached.leaf.side.newest() <= view.version {
-                newest(&reached, wanted, &take)
+                newest(&reached, wanted)
             } else {
-                self.lookup_among_all(wanted, view, &take)
+                self.lookup_among_all(wanted, view)
             };
             if reached.leaf.side.still(reached.moment) {
                 return value;
@@ -203,16 +203,15 @@ impl NvTree {
 
     /// As `lookup`, where there are elements that the view does not see.
     #[cold]
-    fn lookup_among_all<'f, T>(
+    fn lookup_among_all<'f>(
         &'f self,
         wanted: Wanted<'_>,
         view: View<'_>,
-        take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Option<Value<'f>>, Error> {
         loop {
             let spot = self.spot(wanted)?;
             let value = match spot.seen_among_all(view) {
-                Ok(Some((at, element))) => take(&spot.leaf, at, &element).map(Some),
+                Ok(Some(element)) => spot.leaf.value(&element).map(Some),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
@@ -223,13 +222,12 @@ impl NvTree {
     }
 }
 
-/// What `take` makes of the newest element of the key in a leaf, unless that is a removal. The key's record
-/// must be safe to read: its version pinned, or the caller the writer.
-fn newest<'f, T>(
+/// The value of the newest element of the key in a leaf, unless that is a removal. The key's record must be
+/// there still: its version pinned, or the caller the writer.
+fn newest<'f>(
     Reached { leaf, lines, .. }: &Reached<'f>,
     wanted: Wanted<'_>,
-    take: impl Fn(&Leaf<'f>, u64, &Element) -> Result<T, Error>,
-) -> Result<Option<T>, Error> {
+) -> Result<Option<Value<'f>>, Error> {
     let (bytes, traits) = leaf.side.bytes();
     let placed = leaf.place(wanted.key, traits)?;
     for slot in Slots(bytes.equal(print(wanted.hash)) & all_slots(lines.len())) {
@@ -238,7 +236,7 @@ fn newest<'f, T>(
         if let Some(element) = line.and_then(|line| read_of(line, at, placed.word, placed.shape))
             && leaf.is_of(&element, &placed)?
         {
-            return take(leaf, leaf.payload_offset(slot), &element).map(Some);
+            return leaf.value(&element).map(Some);
         }
     }
     Ok(None)
@@ -258,10 +256,10 @@ impl<'f> Spot<'f, '_> {
         Ok(None)
     }
 
-    /// The element that the view sees, and where its payload lies. Sound if the moment still is.
-    fn seen_among_all(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
+    /// The element that the view sees. Sound if the moment still is.
+    fn seen_among_all(&self, view: View<'_>) -> Result<Option<Element>, Error> {
         let bases = self.leaf.bases()?;
-        let mut best: Option<(Stamp, u64, Element, bool)> = None;
+        let mut best: Option<(Stamp, Element, bool)> = None;
         // What is free here may be a copy of what has gone elsewhere.
         for slot in self.prints.used(self.leaf.lines()) {
             let (element, meta) = self.leaf.element(slot)?;
@@ -272,17 +270,16 @@ impl<'f> Spot<'f, '_> {
             }
             // A record is read only where the element was whole; then the view's pin keeps it.
             if self.leaf.side.still(self.moment) && self.leaf.is_of(&element, &self.placed)? {
-                let at = self.leaf.payload_offset(slot);
-                best = Some((stamp, at, element, meta.is_removed()));
+                best = Some((stamp, element, meta.is_removed()));
             }
         }
         if best.is_none() && self.traits.older {
             return self.seen_in_history(view);
         }
-        Ok(best.filter(|best| !best.3).map(|(_, at, element, _)| (at, element)))
+        Ok(best.filter(|best| !best.2).map(|(_, element, _)| element))
     }
 
-    fn seen_in_history(&self, view: View<'_>) -> Result<Option<(u64, Element)>, Error> {
+    fn seen_in_history(&self, view: View<'_>) -> Result<Option<Element>, Error> {
         let mut best: Option<history::Old> = None;
         for old in history::read(&self.leaf)? {
             let is_later = best.is_none_or(|best| best.stamp.version() < old.stamp.version());
@@ -294,6 +291,6 @@ impl<'f> Spot<'f, '_> {
                 best = Some(old);
             }
         }
-        Ok(best.filter(|old| !old.removed).map(|old| (old.payload_offset, old.element)))
+        Ok(best.filter(|old| !old.removed).map(|old| old.element))
     }
 }

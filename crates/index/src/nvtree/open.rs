@@ -34,6 +34,7 @@ use super::inner::{Inner, LeafId, Lows, Ticket};
 use super::leaf::Leaf;
 use super::side::Moment;
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::{Error, Forest};
 
 /// Pages to the left and to the right whose first leaves can be in the same inner node.
@@ -66,10 +67,10 @@ pub(super) enum Reach<'k> {
 }
 
 impl Reach<'_> {
-    fn is_passed(self, low: &[u8]) -> bool {
+    fn is_passed(self, low: KeyBytes<'_>) -> bool {
         match self {
-            Reach::At(key) => low <= key,
-            Reach::Below(key) => low < key,
+            Reach::At(key) => low.compare(key).is_le(),
+            Reach::Below(key) => low.compare(key).is_lt(),
             Reach::End => true,
         }
     }
@@ -191,7 +192,7 @@ impl NvTree {
             if !reach.is_passed(low) {
                 break;
             }
-            self.tell(low, next.id)?;
+            self.tell(&low.to_vec(), next.id)?;
             (at, any) = (next, true);
         }
         if any && self.seek(reach)?.is_some_and(|(found, _)| found == leaf.id) {
@@ -212,7 +213,7 @@ impl NvTree {
 
     /// Reads the page that reaches so far; false if that was done before.
     fn read_page_of(&self, unread: &mut Unread, reach: Reach<'_>) -> Result<bool, Error> {
-        let passed = unread.directory.firsts.count_passed(|low| reach.is_passed(low));
+        let passed = unread.directory.firsts.count_passed(|low| reach.is_passed(low.into()));
         self.read_page(unread, passed.saturating_sub(1))
     }
 
@@ -271,11 +272,11 @@ impl NvTree {
         if self.opening.is_whole() {
             return Ok(());
         }
-        let (inner, low) = (self.inner()?, leaf.low()?);
-        if inner.find(low, &*self.forest)?.0 == leaf.id {
+        let (inner, low) = (self.inner()?, leaf.low()?.to_vec());
+        if inner.find(&low, &*self.forest)?.0 == leaf.id {
             return Ok(());
         }
-        inner.learn(low, leaf.id, &*self.forest)
+        inner.learn(&low, leaf.id, &*self.forest)
     }
 
     /// Such a walk has ended: the inner nodes know every leaf.
@@ -291,9 +292,9 @@ struct Told<'h> {
 }
 
 impl Lows for Told<'_> {
-    fn low(&self, leaf: LeafId) -> Result<&[u8], Error> {
+    fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error> {
         match self.told.get(&leaf) {
-            Some(low) => Ok(low),
+            Some(&low) => Ok(low.into()),
             None => self.forest.low(leaf),
         }
     }

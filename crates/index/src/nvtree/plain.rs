@@ -10,7 +10,6 @@ use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::ranks::{Ranks, slot_of};
 use super::side::Guard;
 use super::survey::Reached;
-use crate::record::head;
 use crate::{DeadIntervals, Error, Retained};
 
 /// Where the keys of a leaf end: a word, and the bytes of the key that has it as its head.
@@ -77,11 +76,12 @@ fn read_slot(lines: &[Line], slot: usize) -> (Element, Meta) {
 fn end_of(leaf: &Leaf<'_>) -> Result<Option<End>, Error> {
     let Some(high) = leaf.high()? else { return Ok(Some(None)) };
     let prefix = leaf.prefix()?;
-    if high.starts_with(prefix) {
-        return Ok(Some(Some((head(high, leaf.prefix_len()?), high.len() - prefix.len()))));
+    if prefix.with(|prefix| high.starts_with(prefix)) {
+        let prefix_len = usize::from(leaf.prefix_len()?);
+        return Ok(Some(Some((high.head(prefix_len), high.len() - prefix_len))));
     }
     // Above all that have the prefix; below them it would be no leaf's.
-    Ok((*high > *prefix).then_some(None))
+    Ok((high > prefix).then_some(None))
 }
 
 /// What a survey learns of a leaf whose side-car is made; `None`: it must look closer.

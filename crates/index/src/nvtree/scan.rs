@@ -18,7 +18,7 @@ use super::lookup::{Reached, Wanted};
 use super::side::Moment;
 use crate::error::damaged;
 use crate::range::Range;
-use crate::{Direction, Error, View, Visit};
+use crate::{Direction, Error, Value, View, Visit};
 
 /// Which keys a walk shows, which way, and of what.
 #[derive(Clone, Copy)]
@@ -102,6 +102,8 @@ impl NvTree {
             Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
             Bound::Unbounded => Vec::new(),
         };
+        // The low key of the leaf that comes next.
+        let mut high = Vec::new();
         let mut spot: Option<(Leaf<'_>, Moment)> = None;
         let mut ahead = Ahead::new(self);
         // Past the first leaf there is nothing below the range, but for what was merged with it.
@@ -128,26 +130,28 @@ impl NvTree {
                 Err(error) if leaf.side.still(moment) => return Err(error),
                 _ => continue,
             };
-            let high = next.as_ref().map(Leaf::low).transpose()?;
-            let last = match high {
-                Some(high) => !walk.is_wholly_below(high),
+            let last = match &next {
+                Some(next) => {
+                    next.low()?.clone_into(&mut high);
+                    !walk.is_wholly_below(&high)
+                }
                 None => !matches!(walk.range.to, Bound::Unbounded),
             };
             let from = if is_inside { Bound::Included(&start[..]) } else { walk.range.from };
-            let first = !is_inside || !is_next && leaf.low()? < &start[..];
+            let first = !is_inside || !is_next && leaf.low()?.compare(&start).is_lt();
             let rest = Walk { range: Range { from, ..walk.range }, ..*walk };
             if !shown.visit(&leaf, &rest, Ends { first, last }, visit)? {
                 return Ok(());
             }
             is_inside = true;
-            let (Some(next), Some(low)) = (next, high) else { return Ok(()) };
-            if walk.is_below(low) {
+            let Some(next) = next else { return Ok(()) };
+            if walk.is_below(&high) {
                 return Ok(());
             }
-            if *low <= *start {
+            if high <= start {
                 return damaged(next.offset(), "leaves in the order of their low keys");
             }
-            low.clone_into(&mut start);
+            std::mem::swap(&mut start, &mut high);
             let Some(next_moment) = next.side.begin(self.forest.era()) else {
                 make(&next)?;
                 continue;
@@ -338,10 +342,10 @@ fn show<'e>(
         let is_shown = match (element.shape.plain_lens(), key.last_chunk_mut::<8>()) {
             (Some((key_len, value_len)), Some(rest)) => {
                 *rest = element.key.to_be_bytes();
-                let value = element.payload.to_le_bytes();
-                visit(key.get(..prefix_len + key_len).unwrap_or_default(), &value[..value_len])
+                let value = Value::copy(element.payload, value_len);
+                visit(key.get(..prefix_len + key_len).unwrap_or_default(), value)
             }
-            _ => visit(&leaf.key_of(element)?, &leaf.copied_value(element)?),
+            _ => visit(&leaf.key_of(element)?, leaf.value(element)?),
         };
         if !is_shown {
             return Ok(false);

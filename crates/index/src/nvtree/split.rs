@@ -15,6 +15,7 @@ use super::prints::{FREE, STALE, TOMB, hash, print};
 use super::room::erase_slots;
 use super::side::Guard;
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::record::common;
 use crate::{Error, Retired};
 
@@ -172,7 +173,7 @@ impl NvTree {
         (leaf, newest): (&Leaf<'_>, u64),
         right: &Leaf<'r>,
         draft: &Draft,
-        high: Option<&[u8]>,
+        high: Option<KeyBytes<'_>>,
     ) -> Result<Guard<'r>, Error> {
         let bases = leaf.bases()?;
         // What the space was before may have left a side-car. From here on others can read what was
@@ -204,7 +205,7 @@ impl NvTree {
 /// A leaf may begin at `low` to the right of another only inside the range of that: keys in a damaged
 /// leaf may be anywhere.
 pub(crate) fn check_between(leaf: &Leaf<'_>, range: Range<'_>, low: &[u8]) -> Result<(), Error> {
-    if low == range.low || !range.covers(low) {
+    if range.low.is(low) || !range.covers(low) {
         return damaged(leaf.offset(), "keys inside the leaf's range");
     }
     Ok(())
@@ -229,12 +230,12 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// The shortest low key that separates, and the prefix that the range gives.
     pub(crate) fn between(range: Range<'_>, left: &[u8], right: &[u8]) -> Bounds {
-        Bounds::of(range, right, usize::from(common(left, right)) + 1)
+        Bounds::of(range, right, usize::from(common(left.into(), right)) + 1)
     }
 
     /// A low key of that length, and the prefix that the range gives.
     pub(crate) fn of(range: Range<'_>, right: &[u8], low_len: usize) -> Bounds {
-        let prefix_len = range.high.map_or(0, |high| common(right, high));
+        let prefix_len = range.high.map_or(0, |high| common(high, right));
         Bounds { low_len, prefix_len }.within(right)
     }
 
@@ -267,11 +268,11 @@ fn shorten(
     Ok(match moved.last() {
         // Of the keys that will come it is not known how much of the last eight bytes they share.
         None if right.len() > room => {
-            let spared = (right.len() - 8).min(common(left, right).into());
+            let spared = (right.len() - 8).min(common(left.into(), right).into());
             bounds.with_prefix(spared as u16, right)
         }
         Some(last) if moved.iter().any(|key| is_long(&key[0].element)) => {
-            bounds.with_prefix(common(right, &leaf.key_of(&last[0].element)?), right)
+            bounds.with_prefix(common(right.into(), &leaf.key_of(&last[0].element)?), right)
         }
         _ => bounds,
     })

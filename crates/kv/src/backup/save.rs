@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use tembo_index::{Direction, Period, VersionedIndex};
+use tembo_index::{Direction, Period, Value, VersionedIndex};
 
 use super::error::BackupError;
 use super::files::{beside, io, publish};
@@ -159,7 +159,7 @@ impl Saving<'_, '_> {
                 before.iter().any(|(other, tree)| *other == name && tree.cell == entry.cell);
             if !is_begun {
                 let kind = if is_part { KIND_PART } else { KIND_WHOLE };
-                self.writer.entry(kind, name.as_bytes(), &[])?;
+                self.writer.entry(kind, name.as_bytes(), (&[][..]).into())?;
             }
             match self.before.filter(|_| is_part) {
                 Some(before) => self.part(entry, before.version(), from)?,
@@ -174,7 +174,7 @@ impl Saving<'_, '_> {
         let snapshot = self.snapshot;
         let index = snapshot.handle().shared.index_of(&entry)?;
         let mut written = Ok(());
-        let mut visit = |key: &[u8], value: &[u8]| {
+        let mut visit = |key: &[u8], value: Value<'_>| {
             written = self.entry(KIND_PUT, key, value);
             written.is_ok()
         };
@@ -195,9 +195,9 @@ impl Saving<'_, '_> {
         let snapshot = self.snapshot;
         let index = snapshot.handle().shared.index_of(&entry)?;
         let mut written = Ok(());
-        let mut visit = |key: &[u8], value: Option<&[u8]>| {
+        let mut visit = |key: &[u8], value: Option<Value<'_>>| {
             let kind = if value.is_some() { KIND_PUT } else { KIND_REMOVED };
-            written = self.entry(kind, key, value.unwrap_or_default());
+            written = self.entry(kind, key, value.unwrap_or_else(|| Value::from(&[][..])));
             written.is_ok()
         };
         // The least key behind it.
@@ -207,7 +207,7 @@ impl Saving<'_, '_> {
         written
     }
 
-    fn entry(&mut self, kind: u32, key: &[u8], value: &[u8]) -> Result<(), BackupError> {
+    fn entry(&mut self, kind: u32, key: &[u8], value: Value<'_>) -> Result<(), BackupError> {
         let written = self.writer.entry(kind, key, value)?;
         self.tell(written)
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use tembo_index::Value;
 use zerocopy::IntoBytes;
 
 use super::error::BackupError;
@@ -50,7 +51,7 @@ impl<'p> Writer<'p> {
         &mut self,
         kind: u32,
         key: &[u8],
-        value: &[u8],
+        value: Value<'_>,
     ) -> Result<u64, BackupError> {
         let header = EntryHeader {
             kind: kind.into(),
@@ -59,7 +60,7 @@ impl<'p> Writer<'p> {
         };
         self.block.extend_from_slice(header.as_bytes());
         self.block.extend_from_slice(key);
-        self.block.extend_from_slice(value);
+        value.append_to(&mut self.block);
         self.block_count += 1;
         self.so_far.entries += u64::from(kind == KIND_PUT || kind == KIND_REMOVED);
         if self.block.len() >= BLOCK_SIZE { self.flush() } else { Ok(0) }

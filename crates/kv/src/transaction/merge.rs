@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tembo_index::{Direction, Range, Visit};
+use tembo_index::{Direction, Range, Value, Visit};
 
 use super::own::Own;
 use crate::commit::is_empty;
@@ -59,7 +59,7 @@ fn merge(
     let mut keys = keys.iter().peekable();
     let (mut goes_on, mut failed) = (true, None);
     let mut show = |key: &[u8], visit: &mut Visit<'_>| match own.get(keyspace, key) {
-        Ok(own) => own.flatten().is_none_or(|value| visit(key, &value)),
+        Ok(own) => own.flatten().is_none_or(|value| visit(key, Value::from(&value[..]))),
         Err(error) => {
             failed = Some(error);
             false

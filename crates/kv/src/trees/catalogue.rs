@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tembo_index::{Direction, Forest, Index, IndexKind, Op, VersionedIndex, View, Writer};
+use tembo_index::{Direction, Forest, Index, IndexKind, Op, Value, VersionedIndex, View, Writer};
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -52,7 +52,7 @@ impl Catalogue {
         let (from, to) = ([KEYSPACE_TAG], [KEYSPACE_TAG + 1]);
         let mut found: Vec<(String, KeyspaceEntry)> = Vec::new();
         let mut failed = None;
-        let mut visit = |key: &[u8], value: &[u8]| match decode(value) {
+        let mut visit = |key: &[u8], value: Value<'_>| match decode(value) {
             Ok(entry) => {
                 found.push((String::from_utf8_lossy(&key[1..]).into_owned(), entry));
                 true
@@ -82,8 +82,9 @@ pub(crate) fn decode_keyspace(key: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
-pub(crate) fn decode(value: &[u8]) -> Result<KeyspaceEntry, Error> {
-    KeyspaceEntry::read_from_bytes(value)
+pub(crate) fn decode(value: Value<'_>) -> Result<KeyspaceEntry, Error> {
+    value
+        .with(|value| KeyspaceEntry::read_from_bytes(value).map_err(drop))
         .map_err(|_| Error::Damaged { what: "an entry of the catalogue" })
 }
 

@@ -9,7 +9,7 @@ pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(crate) fn all(snapshot: &Snapshot, space: Keyspace) -> Map {
     let mut map = Map::new();
-    let mut visit = |key: &[u8], value: &[u8]| {
+    let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
         assert!(map.insert(key.to_vec(), value.to_vec()).is_none(), "a key is seen twice");
         true
     };

@@ -67,7 +67,7 @@ pub(crate) fn expect(store: &Store, space: Keyspace, map: &Map, what: &str) {
     for (key, value) in map {
         let found = snapshot.get(space, key).unwrap();
         assert!(
-            found.as_deref() == Some(value.as_slice()),
+            found.is_some_and(|found| found == *value),
             "{what}: {}",
             String::from_utf8_lossy(key)
         );

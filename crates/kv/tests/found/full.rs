@@ -19,7 +19,8 @@ fn overfill(store: &Store, map: &mut Map, random: &mut Random) -> u32 {
                 Ok(existed) => assert_eq!(existed, map.insert(key, value).is_some()),
                 Err(error) => {
                     assert!(matches!(error, Error::Full(_)), "{error}");
-                    assert_eq!(tx.get(space, &key).unwrap(), map.get(&key).map(Vec::as_slice));
+                    let found = tx.get(space, &key).unwrap().map(|value| value.to_vec());
+                    assert_eq!(found.as_ref(), map.get(&key));
                     refused += 1;
                 }
             }

@@ -74,7 +74,7 @@ fn read(store: &Store, snapshot: &Snapshot) -> Result<(), Error> {
     for (_, space) in store.keyspaces() {
         let mut keys = Vec::new();
         for direction in [Direction::Forward, Direction::Backward] {
-            let mut visit = |key: &[u8], _: &[u8]| {
+            let mut visit = |key: &[u8], _: tembo_kv::Value<'_>| {
                 keys.push(key.to_vec());
                 true
             };

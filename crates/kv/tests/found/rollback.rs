@@ -32,14 +32,14 @@ fn rollback_is_refused_while_any_handle_above_the_version_is_open() {
         let refused = store.rollback(low);
         assert!(matches!(refused, Err(Error::VersionInUse { .. })), "{refused:?}");
         assert_eq!(store.snapshots(), names);
-        assert_eq!(store.get(space, b"x").unwrap().as_deref(), Some(&b"three"[..]));
+        assert_eq!(store.get(space, b"x").unwrap().unwrap(), b"three");
         recover(&store);
         (0..50).for_each(|i| drop(store.put(space, &[b'y', i], b"z", Durability::Buffered)));
-        assert_eq!(handle.get(space, b"x").unwrap().as_deref(), Some(&b"two"[..]));
+        assert_eq!(handle.get(space, b"x").unwrap().unwrap(), b"two");
         drop(handle);
         store.rollback(low).unwrap();
         assert_eq!(store.snapshots(), [("low".to_owned(), low)]);
-        assert_eq!(store.get(space, b"x").unwrap().as_deref(), Some(&b"one"[..]));
+        assert_eq!(store.get(space, b"x").unwrap().unwrap(), b"one");
         store.check().unwrap();
     }
 }
@@ -90,7 +90,7 @@ fn a_keyspace_that_did_not_survive_a_rollback_is_no_other_one() {
     store.put(again, b"k", b"again", Durability::Buffered).unwrap();
     missing(gone);
     missing(other);
-    assert_eq!(store.get(kept, b"k").unwrap().as_deref(), Some(&b"of kept"[..]));
+    assert_eq!(store.get(kept, b"k").unwrap().unwrap(), b"of kept");
 }
 
 /// A snapshot looks a keyspace up as it was then, but never by its number alone.
@@ -105,7 +105,7 @@ fn a_snapshot_does_not_take_a_gone_keyspace_for_another() {
     let snapshot = store.snapshot().unwrap();
     let found = snapshot.get(gone, b"k");
     assert!(matches!(found, Err(Error::NoSuchKeyspace { .. })), "{found:?}");
-    assert_eq!(snapshot.get(other, b"k").unwrap().as_deref(), Some(&b"of other"[..]));
+    assert_eq!(snapshot.get(other, b"k").unwrap().unwrap(), b"of other");
     assert!(snapshot.keyspaces().unwrap().contains(&("other".to_owned(), other)));
     // A version before there was such a keyspace.
     let before = store.snapshot_at(version).unwrap();

@@ -36,7 +36,7 @@ fn transfers_of_many_threads_lose_nothing_and_every_snapshot_is_whole() {
         let sum = || {
             let (mut sum, snapshot) = (0, store.snapshot().unwrap());
             let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-            let mut add = |_: &[u8], value: &[u8]| {
+            let mut add = |_: &[u8], value: tembo_kv::Value<'_>| {
                 sum += number(Some(value.to_vec()));
                 true
             };

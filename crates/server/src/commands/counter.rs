@@ -37,7 +37,7 @@ fn decrby(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 fn add(context: &mut Context<'_, '_>, key: &[u8], by: i64, reply: &mut Reply) -> Outcome {
     let db = context.session.db;
     let (old, expiry_ms) = match context.data.get(db, key)? {
-        Some(value) => (integer(value.payload)?, value.expiry_ms),
+        Some(value) => (value.payload.with(integer)?, value.expiry_ms),
         None => (0, None),
     };
     let new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
@@ -50,7 +50,7 @@ fn incrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply)
     const NOT_A_FLOAT: &str = "ERR value is not a valid float";
     let (db, key) = (context.session.db, args.at(1));
     let (old, expiry_ms) = match context.data.get(db, key)? {
-        Some(value) => (Float::parse(value.payload).ok_or(NOT_A_FLOAT)?, value.expiry_ms),
+        Some(value) => (value.payload.with(Float::parse).ok_or(NOT_A_FLOAT)?, value.expiry_ms),
         None => (Float::Fixed(0), None),
     };
     let by = Float::parse(args.at(2)).ok_or(NOT_A_FLOAT)?;

@@ -157,7 +157,7 @@ fn encoding(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         None => reply.null(),
         Some(value) => {
             let payload = value.payload;
-            let encoding = if payload.len() <= DIGITS_MAX && parse_integer(payload).is_some() {
+            let encoding = if payload.len() <= DIGITS_MAX && payload.with(parse_integer).is_some() {
                 "int"
             } else if payload.len() <= 44 {
                 "embstr"

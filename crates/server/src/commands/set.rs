@@ -122,7 +122,7 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
         let old = context.data.get(db, key)?;
         let found = old.is_some();
         match old {
-            Some(old) if options.get => reply.bulk(old.payload),
+            Some(old) if options.get => reply.bulk_value(old.payload),
             None if options.get => reply.null(),
             _ => {}
         }
@@ -177,7 +177,7 @@ fn set_expiring(
 fn getset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (db, key) = (context.session.db, args.at(1));
     match context.data.get(db, key)? {
-        Some(old) => reply.bulk(old.payload),
+        Some(old) => reply.bulk_value(old.payload),
         None => reply.null(),
     }
     context.data.put(db, key, args.at(2), None)
@@ -186,7 +186,7 @@ fn getset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 fn getdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (db, key) = (context.session.db, args.at(1));
     match context.data.get(db, key)? {
-        Some(old) => reply.bulk(old.payload),
+        Some(old) => reply.bulk_value(old.payload),
         None => {
             reply.null();
             return Ok(());
@@ -205,7 +205,7 @@ fn getex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
             return Ok(());
         }
         Some(value) if options.expiry.is_none() && !options.persist => {
-            reply.bulk(value.payload);
+            reply.bulk_value(value.payload);
             return Ok(());
         }
         Some(value) => (value.payload.to_vec(), value.expiry_ms),

@@ -1,5 +1,7 @@
 //! Strings read and changed in part: GET, MGET, STRLEN, APPEND, SETRANGE, GETRANGE.
 
+use std::ops::Range;
+
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::integer;
@@ -26,7 +28,7 @@ fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
 fn get_one(context: &mut Context<'_, '_>, key: &[u8], reply: &mut Reply) -> Outcome {
     match context.data.get(context.session.db, key)? {
         Some(value) => {
-            reply.bulk(value.payload);
+            reply.bulk_value(value.payload);
             context.shared.stats.hits += 1;
         }
         None => {
@@ -60,7 +62,7 @@ fn append(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
         Some(value) => {
             check_size(value.payload.len(), tail.len())?;
             let mut payload = Vec::with_capacity(value.payload.len() + tail.len());
-            payload.extend_from_slice(value.payload);
+            value.payload.append_to(&mut payload);
             (payload, value.expiry_ms)
         }
         None => (Vec::new(), None),
@@ -105,21 +107,28 @@ fn setrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
 fn getrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (first, last) = (integer(args.at(2))?, integer(args.at(3))?);
     let found = context.data.get(context.session.db, args.at(1))?;
-    reply.bulk(found.map_or(&[], |value| part_of(value.payload, first, last)));
+    let part = found.and_then(|value| {
+        let payload = value.payload;
+        payload.slice(part_of(payload.len(), first, last)?)
+    });
+    match part {
+        Some(part) => reply.bulk_value(part),
+        None => reply.bulk(&[]),
+    }
     Ok(())
 }
 
-/// The bytes from `first` to `last`, both included, negative ones counted from the end.
-fn part_of(payload: &[u8], first: i64, last: i64) -> &[u8] {
+/// The bytes from `first` to `last`, both included, negative ones counted from the end; `None`: none.
+fn part_of(len: usize, first: i64, last: i64) -> Option<Range<usize>> {
     if first < 0 && last < 0 && first > last {
-        return &[];
+        return None;
     }
-    let size = payload.len() as i64;
+    let size = len as i64;
     let from_end = |at: i64| if at < 0 { (size + at).max(0) } else { at };
     let (first, last) =
         (from_end(first.max(-size - 1)), from_end(last.max(-size - 1)).min(size - 1));
     if first > last || size == 0 {
-        return &[];
+        return None;
     }
-    payload.get(first as usize..=last as usize).unwrap_or_default()
+    Some(first as usize..last as usize + 1)
 }

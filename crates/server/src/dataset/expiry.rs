@@ -104,7 +104,7 @@ impl ExpiryIndex {
     ) -> Result<(Vec<Vec<u8>>, u64), Error> {
         let mut entries = Vec::new();
         let mut next_ms = u64::MAX;
-        let mut visit = |entry: &[u8], _: &[u8]| {
+        let mut visit = |entry: &[u8], _: tembo_kv::Value<'_>| {
             let due_ms = format::decode_expiry_entry(entry).map_or(0, |(due_ms, _)| due_ms);
             if due_ms >= now_ms || entries.len() == limit {
                 next_ms = due_ms;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tembo_index::{
     AT_REST, Clock, DeadIntervals, Direction, Forest, Index, IndexKind, Op, Retained, Retired,
-    Stamp, VersionedIndex, View, Writer,
+    Stamp, Value, VersionedIndex, View, Writer,
 };
 use tembo_pool::Pool;
 
@@ -140,7 +140,7 @@ impl Shared for Bare {
     }
 
     fn get(&self, key: u64) -> Result<Option<u64>, Error> {
-        Ok(self.index.get(&key.to_be_bytes(), self.view())?.as_deref().and_then(number))
+        Ok(self.index.get(&key.to_be_bytes(), self.view())?.and_then(number))
     }
 }
 
@@ -168,7 +168,7 @@ impl Contender for Bare {
 
     fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error> {
         let mut count = 0;
-        let mut visit = |key: &[u8], value: &[u8]| {
+        let mut visit = |key: &[u8], value: Value<'_>| {
             std::hint::black_box((key, value));
             count += 1;
             count < len
@@ -206,6 +206,6 @@ fn prepare_beside(forest: &Arc<Forest>) {
 }
 
 /// The value that `put` has written.
-pub(super) fn number(bytes: &[u8]) -> Option<u64> {
-    bytes.try_into().ok().map(u64::from_le_bytes)
+pub(super) fn number(value: Value<'_>) -> Option<u64> {
+    value.array(0).map(u64::from_le_bytes)
 }

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use tembo_index::IndexKind;
-use tembo_kv::{Direction, Durability, Keyspace, Options, Store};
+use tembo_kv::{Direction, Durability, Keyspace, Options, Store, Value};
 
 use super::bare::number;
 use super::pool::{Size, forget_name, pool_options};
@@ -38,7 +38,7 @@ impl Shared for StrictStore {
     }
 
     fn get(&self, key: u64) -> Result<Option<u64>, Error> {
-        let read = |value: Option<&[u8]>| value.and_then(number);
+        let read = |value: Option<Value<'_>>| value.and_then(number);
         Ok(self.store.get_with(self.keyspace, &key.to_be_bytes(), read)?)
     }
 }
@@ -66,7 +66,7 @@ impl Contender for StrictStore {
 
     fn scan(&mut self, key: u64, len: usize) -> Result<usize, Error> {
         let mut count = 0;
-        let mut visit = |key: &[u8], value: &[u8]| {
+        let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
             std::hint::black_box((key, value));
             count += 1;
             count < len

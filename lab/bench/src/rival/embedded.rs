@@ -5,6 +5,7 @@ use std::ops::Bound;
 use tembo_index::IndexKind;
 use tembo_kv::{
     Direction, DomainRequest, Durability, Keyspace, Options, PoolOptions, RegionOptions, Store,
+    Value,
 };
 
 use super::opened::{Client, Medium, Place, Rival};
@@ -56,9 +57,9 @@ impl Client for &Embedded {
     }
 
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
-        let copy = |value: Option<&[u8]>| {
+        let copy = |value: Option<Value<'_>>| {
             out.clear();
-            value.map(|value| out.extend_from_slice(value)).is_some()
+            value.map(|value| value.append_to(out)).is_some()
         };
         Ok(self.store.get_with(self.keyspace, key, copy)?)
     }
@@ -69,7 +70,7 @@ impl Client for &Embedded {
 
     fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error> {
         let mut count = 0;
-        let mut visit = |key: &[u8], value: &[u8]| {
+        let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
             std::hint::black_box((key, value));
             count += 1;
             count < len

@@ -165,7 +165,7 @@ fn read(store: &Store, snapshot: &Snapshot) -> Result<(), Error> {
     for (_, space) in store.keyspaces() {
         let mut keys = Vec::new();
         for direction in [Direction::Forward, Direction::Backward] {
-            let mut visit = |key: &[u8], _: &[u8]| {
+            let mut visit = |key: &[u8], _: tembo_kv::Value<'_>| {
                 keys.push(key.to_vec());
                 true
             };
@@ -214,7 +214,7 @@ fn put_some(store: &Store, space: Keyspace) -> Result<(), Error> {
 
 fn remove_some(store: &Store, space: Keyspace) -> Result<(), Error> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    let mut visit = |key: &[u8], _: &[u8]| {
+    let mut visit = |key: &[u8], _: tembo_kv::Value<'_>| {
         keys.push(key.to_vec());
         keys.len() < 12
     };

@@ -54,7 +54,9 @@ fn value(bytes: Option<&[u8]>) -> Result<Value, Failure> {
 
 impl<S: Deref<Target = Store> + Sync> Registers for Stored<S> {
     fn get(&self, key: Key) -> Result<Value, Failure> {
-        let read = self.store.get_with(self.keyspace, &key_bytes(key), value);
+        let read = self.store.get_with(self.keyspace, &key_bytes(key), |found| {
+            value(found.map(|found| found.to_vec()).as_deref())
+        });
         read.map_err(broken)?
     }
 
@@ -121,9 +123,11 @@ impl Transact for StoredTransaction {
         let (from, to) = (key_bytes(from), key_bytes(to));
         let direction = if backwards { Direction::Backward } else { Direction::Forward };
         let mut entries = Vec::new();
-        let mut visit = |key: &[u8], bytes: &[u8]| {
-            entries
-                .push((key.first_chunk().map(|&key| Key::from_be_bytes(key)), value(Some(bytes))));
+        let mut visit = |key: &[u8], bytes: tembo_kv::Value<'_>| {
+            entries.push((
+                key.first_chunk().map(|&key| Key::from_be_bytes(key)),
+                bytes.with(|bytes| value(Some(bytes))),
+            ));
             entries.len() < limit
         };
         let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));

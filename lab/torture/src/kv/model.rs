@@ -181,7 +181,7 @@ fn map(snapshot: &Snapshot, space: Keyspace) -> Result<Map, String> {
     let list = |direction| {
         let mut list = Vec::new();
         let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-        let mut visit = |key: &[u8], value: &[u8]| {
+        let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
             list.push((key.to_vec(), value.to_vec()));
             list.len() < 10_000
         };
@@ -196,7 +196,7 @@ fn map(snapshot: &Snapshot, space: Keyspace) -> Result<Map, String> {
         return Err("a range depends on its direction, or is not in order".into());
     }
     for (key, value) in &up {
-        if snapshot.get(space, key).map_err(text)?.as_deref() != Some(value.as_slice()) {
+        if snapshot.get(space, key).map_err(text)?.is_none_or(|found| found != *value) {
             return Err("get and range disagree".into());
         }
     }
@@ -292,7 +292,8 @@ impl Runner<'_> {
             };
             let _ = existed;
             let found = tx.get(space, &key).map_err(text)?;
-            expect(found == map.get(&key).map(Vec::as_slice), "a transaction sees its writes")?;
+            let found = found.map(|found| found.to_vec());
+            expect(found.as_ref() == map.get(&key), "a transaction sees its writes")?;
         }
         if commit {
             tx.commit(Durability::Strict).map_err(text)?;

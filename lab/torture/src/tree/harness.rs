@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op as Change,
-    Retained, Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
+    Retained, Retired, Stamp, Surveyor, Value, VersionedIndex, View, Writer,
 };
 use tembo_pmem::{Region, Word};
 use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
@@ -363,7 +363,7 @@ impl Harness {
     fn map(&self, version: u64) -> Result<Map, String> {
         let view = View { version, dead: &self.dead };
         let mut list = Vec::new();
-        let mut visit = |key: &[u8], value: &[u8]| {
+        let mut visit = |key: &[u8], value: Value<'_>| {
             list.push((key.to_vec(), value.to_vec()));
             list.len() < 1000
         };
@@ -375,14 +375,14 @@ impl Harness {
         }
         for (key, value) in &list {
             let found = self.tree.get(key, view).map_err(text)?;
-            if found.as_deref() != Some(value.as_slice()) {
+            if found.is_none_or(|found| found != *value) {
                 return Err(format!(
                     "version {version}, key {key:?}: get {found:?}, range {value:?}"
                 ));
             }
         }
         let mut down = Vec::new();
-        let mut visit = |key: &[u8], _: &[u8]| {
+        let mut visit = |key: &[u8], _: Value<'_>| {
             down.push(key.to_vec());
             down.len() < 1000
         };

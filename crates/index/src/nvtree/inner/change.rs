@@ -12,6 +12,7 @@ use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
 use crate::head::head;
+use crate::key::KeyBytes;
 use crate::simd::{Count, OneByOne};
 
 /// What belongs to whoever may change the tree.
@@ -136,7 +137,7 @@ impl Inner {
     ) -> Result<(), Error> {
         let path = self.path(low, lows)?;
         // What goes into the next node up: a child, and the leaf with its separator.
-        let (mut child, mut leaf, mut low) = (leaf, leaf, low);
+        let (mut child, mut leaf, mut low) = (leaf, leaf, KeyBytes::from(low));
         for &(id, place) in path.iter().rev() {
             let mut content = self.content(id, lows)?;
             if content.level == 0 && content.is_separator(place, low, lows)? {
@@ -174,7 +175,7 @@ impl Inner {
         &self,
         changer: &mut Changer,
         change: &mut Change,
-        (child, leaf, low): (NodeId, LeafId, &[u8]),
+        (child, leaf, low): (NodeId, LeafId, KeyBytes<'_>),
     ) -> Result<(), Error> {
         let Some((left, content)) = change.contents.iter().rev().nth(1) else {
             return damaged(u64::from(leaf), "a way through the inner nodes");

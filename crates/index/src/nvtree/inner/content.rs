@@ -2,7 +2,8 @@
 
 use super::{LeafId, Lows};
 use crate::Error;
-use crate::head::{common_len, head};
+use crate::head::head;
+use crate::key::KeyBytes;
 
 /// A separator and the child at and above it.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +38,11 @@ impl Content {
     }
 
     /// A child at `place`, which is not the first, whose separator is `key`, the low key of `low`.
-    pub(super) fn insert(&mut self, place: usize, child: u32, low: LeafId, key: &[u8]) {
+    pub(super) fn insert(&mut self, place: usize, child: u32, low: LeafId, key: KeyBytes<'_>) {
         // A lone first separator has no part in the prefix.
-        let kept = if self.entries.len() == 1 { 0 } else { common_len(&self.prefix, key) };
+        let kept = if self.entries.len() == 1 { 0 } else { key.common_len(&self.prefix) };
         self.shrink_prefix(kept);
-        self.entries.insert(place, Entry { head: head(key, kept), child, low });
+        self.entries.insert(place, Entry { head: key.head(kept), child, low });
     }
 
     /// Without the child at `place`; the next separator may become the first.
@@ -75,11 +76,11 @@ impl Content {
     pub(super) fn is_separator(
         &self,
         place: usize,
-        key: &[u8],
+        key: KeyBytes<'_>,
         lows: &impl Lows,
     ) -> Result<bool, Error> {
         let entry = self.entries[place];
-        let may_be = place == 0 || entry.head == head(key, self.prefix.len());
+        let may_be = place == 0 || entry.head == key.head(self.prefix.len());
         Ok(may_be && lows.low(entry.low)? == key)
     }
 
@@ -93,10 +94,10 @@ impl Content {
         if separators.is_sorted_by(|one, next| one.head < next.head) {
             return Ok(());
         }
-        let first = lows.low(first.low)?;
-        let len = common_len(first, lows.low(last.low)?).min(usize::from(u16::MAX));
+        let first = lows.low(first.low)?.to_vec();
+        let len = lows.low(last.low)?.common_len(&first).min(usize::from(u16::MAX));
         if len > self.prefix.len() {
-            let heads = separators.iter().map(|entry| Ok(head(lows.low(entry.low)?, len)));
+            let heads = separators.iter().map(|entry| Ok(lows.low(entry.low)?.head(len)));
             let heads = heads.collect::<Result<Vec<_>, Error>>()?;
             self.prefix = first[..len].to_vec();
             for (entry, head) in self.entries[1..].iter_mut().zip(heads) {

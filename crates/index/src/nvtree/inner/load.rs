@@ -10,6 +10,7 @@ use super::node::WIDTH;
 use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
+use crate::key::KeyBytes;
 use crate::simd::AllAtOnce;
 
 /// Children that a node is given: it takes some more before it splits.
@@ -20,7 +21,7 @@ const FILL: usize = WIDTH * 3 / 4;
 struct Child<'l> {
     id: u32,
     leaf: LeafId,
-    low: &'l [u8],
+    low: KeyBytes<'l>,
 }
 
 /// The children that the next node of each level will have, from level 0 up.
@@ -46,7 +47,7 @@ impl Inner {
     /// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
     pub(crate) fn load<'l>(
         arena: Arc<Arena>,
-        leaves: impl Iterator<Item = Result<(LeafId, &'l [u8]), Error>>,
+        leaves: impl Iterator<Item = Result<(LeafId, impl Into<KeyBytes<'l>>), Error>>,
     ) -> Result<Inner, Error> {
         let mut loader = Loader {
             arena: &arena,
@@ -70,11 +71,12 @@ impl Inner {
 impl<'l> Loader<'_, 'l> {
     fn load(
         &mut self,
-        leaves: impl Iterator<Item = Result<(LeafId, &'l [u8]), Error>>,
+        leaves: impl Iterator<Item = Result<(LeafId, impl Into<KeyBytes<'l>>), Error>>,
     ) -> Result<NodeId, Error> {
-        let mut before: Option<&[u8]> = None;
+        let mut before: Option<KeyBytes<'_>> = None;
         for leaf in leaves {
             let (leaf, low) = leaf?;
+            let low = low.into();
             if before.is_some_and(|before| before >= low) {
                 return damaged(u64::from(leaf), "a leaf above the one before it");
             }
@@ -134,7 +136,7 @@ impl<'l> Loader<'_, 'l> {
 struct Children<'c, 'l>(&'c [Child<'l>]);
 
 impl Lows for Children<'_, '_> {
-    fn low(&self, leaf: LeafId) -> Result<&[u8], Error> {
+    fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error> {
         match self.0.iter().find(|child| child.leaf == leaf) {
             Some(child) => Ok(child.low),
             None => damaged(u64::from(leaf), "a leaf among those of its node"),

@@ -15,6 +15,7 @@ use super::content::{Content, Entry};
 use super::{LeafId, Lows};
 use crate::Error;
 use crate::head::head;
+use crate::key::KeyBytes;
 use crate::simd::{Count, OneByOne};
 
 /// Children of a node at most.
@@ -324,8 +325,8 @@ impl Node {
             let middle = usize::midpoint(from, to);
             let low = lows.low(self.low(middle))?;
             let is_passed = match sought {
-                Sought::At(key) => low <= key,
-                Sought::Below(key) => low < key,
+                Sought::At(key) => low.compare(key).is_le(),
+                Sought::Below(key) => low.compare(key).is_lt(),
                 Sought::Last => true,
             };
             (from, to) = if is_passed { (middle + 1, to) } else { (from, middle) };
@@ -351,9 +352,9 @@ impl Node {
         }
         if len > PREFIX_INLINE {
             let low = lows.low(self.low(1))?;
-            let rest = low.get(PREFIX_INLINE..len).unwrap_or_default();
+            let rest = low.slice(PREFIX_INLINE..len).unwrap_or(KeyBytes::EMPTY);
             let end = len.min(key.len());
-            match key.get(PREFIX_INLINE..end).unwrap_or_default().cmp(rest) {
+            match rest.compare(key.get(PREFIX_INLINE..end).unwrap_or_default()).reverse() {
                 Order::Equal => {}
                 unequal => return Ok(unequal),
             }
@@ -371,7 +372,7 @@ impl Node {
         let Shape { count, level, prefix_len } = self.shape();
         let len = usize::from(prefix_len);
         let prefix = if len > PREFIX_INLINE {
-            lows.low(self.low(1))?.get(..len).unwrap_or_default().to_vec()
+            lows.low(self.low(1))?.slice(0..len).unwrap_or(KeyBytes::EMPTY).to_vec()
         } else {
             let words = self.prefix.iter().map(|word| word.load(Ordering::Relaxed));
             words.flat_map(u64::to_be_bytes).take(len).collect()

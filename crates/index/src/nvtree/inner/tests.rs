@@ -11,6 +11,7 @@ use super::arena::Arena;
 use super::{Inner, LeafId, Lows};
 use crate::Error;
 use crate::error::damaged;
+use crate::key::KeyBytes;
 
 /// Low keys of leaves, each written once.
 struct Table(Vec<OnceLock<Vec<u8>>>);
@@ -28,9 +29,9 @@ impl Table {
 }
 
 impl Lows for Table {
-    fn low(&self, leaf: LeafId) -> Result<&[u8], Error> {
+    fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error> {
         match self.0.get(leaf as usize).and_then(OnceLock::get) {
-            Some(low) => Ok(low),
+            Some(low) => Ok(low[..].into()),
             None => damaged(u64::from(leaf), "a leaf of the table"),
         }
     }
@@ -267,7 +268,7 @@ fn leaves_out_of_order_are_damage() {
 struct Failing<'t>(&'t Table, Cell<u32>);
 
 impl Lows for Failing<'_> {
-    fn low(&self, leaf: LeafId) -> Result<&[u8], Error> {
+    fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error> {
         match self.1.get().checked_sub(1) {
             Some(left) => self.1.set(left),
             None => return damaged(u64::from(leaf), "a table that answers"),

@@ -92,14 +92,20 @@ impl Crowd {
             return false;
         }
         assert!(!is_dead, "leaf {leaf} is no more");
-        assert!(self.table.low(leaf).unwrap() <= key, "leaf {leaf} begins above the key");
-        assert!(next == NONE || self.table.low(next).unwrap() > key, "leaf {leaf} ends below");
+        assert!(
+            self.table.low(leaf).unwrap().compare(key).is_le(),
+            "leaf {leaf} begins above the key"
+        );
+        assert!(
+            next == NONE || self.table.low(next).unwrap().compare(key).is_gt(),
+            "leaf {leaf} ends below"
+        );
         true
     }
 
     fn split(&self, key: &[u8]) {
         let (leaf, sequence) = self.find(key);
-        if self.table.low(leaf).unwrap() == key || !self.lock(leaf, sequence) {
+        if self.table.low(leaf).unwrap().is(key) || !self.lock(leaf, sequence) {
             return;
         }
         let right = self.used.fetch_add(1, Ordering::Relaxed);
@@ -126,7 +132,9 @@ impl Crowd {
                 let next = self.leaf(right).next.load(Ordering::Relaxed);
                 self.leaf(leaf).next.store(next, Ordering::Relaxed);
                 self.leaf(right).is_dead.store(true, Ordering::Relaxed);
-                self.inner.remove(self.table.low(right).unwrap(), right, &self.table).unwrap();
+                self.inner
+                    .remove(&self.table.low(right).unwrap().to_vec(), right, &self.table)
+                    .unwrap();
                 self.unlock(right);
             }
         }

@@ -1,0 +1,188 @@
+//! The bytes of a key, wherever they lie.
+
+use std::cmp::Ordering;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use tembo_pmem::MediaBytes;
+
+use crate::head;
+
+/// Longer keys are copied to the heap where two that lie on media are compared.
+const SHORT: usize = 128;
+
+/// A key: bytes of the program, or a place on media that is to be compared or copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyBytes<'k> {
+    Plain(&'k [u8]),
+    Media(MediaBytes<'k>),
+}
+
+impl<'k> From<&'k [u8]> for KeyBytes<'k> {
+    #[inline]
+    fn from(bytes: &'k [u8]) -> KeyBytes<'k> {
+        KeyBytes::Plain(bytes)
+    }
+}
+
+impl<'k> From<MediaBytes<'k>> for KeyBytes<'k> {
+    #[inline]
+    fn from(bytes: MediaBytes<'k>) -> KeyBytes<'k> {
+        KeyBytes::Media(bytes)
+    }
+}
+
+impl<'k> KeyBytes<'k> {
+    pub(crate) const EMPTY: KeyBytes<'static> = KeyBytes::Plain(&[]);
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            KeyBytes::Plain(bytes) => bytes.len(),
+            KeyBytes::Media(bytes) => bytes.len(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A part; `None` where there are fewer bytes.
+    #[inline]
+    pub(crate) fn slice(&self, range: Range<usize>) -> Option<KeyBytes<'k>> {
+        match self {
+            KeyBytes::Plain(bytes) => bytes.get(range).map(KeyBytes::Plain),
+            KeyBytes::Media(bytes) => bytes.slice(range).map(KeyBytes::Media),
+        }
+    }
+
+    /// The order to other bytes.
+    #[inline]
+    pub(crate) fn compare(&self, other: &[u8]) -> Ordering {
+        match self {
+            KeyBytes::Plain(bytes) => (*bytes).cmp(other),
+            KeyBytes::Media(bytes) => bytes.cmp_bytes(other),
+        }
+    }
+
+    /// Whether these are the bytes.
+    #[inline]
+    pub(crate) fn is(&self, other: &[u8]) -> bool {
+        match self {
+            KeyBytes::Plain(bytes) => *bytes == other,
+            KeyBytes::Media(bytes) => bytes.eq_bytes(other),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn starts_with(&self, other: &[u8]) -> bool {
+        match self {
+            KeyBytes::Plain(bytes) => bytes.starts_with(other),
+            KeyBytes::Media(bytes) => bytes.starts_with(other),
+        }
+    }
+
+    /// Whether `key` begins with these bytes.
+    #[inline]
+    pub(crate) fn is_prefix_of(&self, key: &[u8]) -> bool {
+        key.get(..self.len()).is_some_and(|front| self.is(front))
+    }
+
+    /// How many bytes are the same at the beginning.
+    #[inline]
+    pub(crate) fn common_len(&self, other: &[u8]) -> usize {
+        match self {
+            KeyBytes::Plain(bytes) => head::common_len(bytes, other),
+            KeyBytes::Media(bytes) => bytes.common_prefix_len(other),
+        }
+    }
+
+    /// The eight bytes from `at` on, as a number that orders like the key; zeros where it has ended.
+    #[inline]
+    pub(crate) fn head(&self, at: usize) -> u64 {
+        match self {
+            KeyBytes::Plain(bytes) => head::head(bytes, at),
+            KeyBytes::Media(bytes) => {
+                let mut word = [0; 8];
+                let end = bytes.len().min(at.saturating_add(8));
+                if let Some(rest) = bytes.slice(at.min(end)..end) {
+                    rest.copy_to(&mut word[..rest.len()]);
+                }
+                u64::from_be_bytes(word)
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn append_to(&self, to: &mut Vec<u8>) {
+        match self {
+            KeyBytes::Plain(bytes) => to.extend_from_slice(bytes),
+            KeyBytes::Media(bytes) => bytes.append_to(to),
+        }
+    }
+
+    /// Makes `to` a copy.
+    #[inline]
+    pub(crate) fn clone_into(&self, to: &mut Vec<u8>) {
+        to.clear();
+        self.append_to(to);
+    }
+
+    #[inline]
+    pub(crate) fn to_vec(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.append_to(&mut bytes);
+        bytes
+    }
+
+    /// Calls `with` with the bytes, or a copy of them.
+    #[inline]
+    pub(crate) fn with<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            KeyBytes::Plain(bytes) => with(bytes),
+            KeyBytes::Media(bytes) if bytes.len() <= SHORT => {
+                let mut copy = [MaybeUninit::uninit(); SHORT];
+                with(bytes.copy_to_uninit(&mut copy[..bytes.len()]))
+            }
+            KeyBytes::Media(bytes) => with(&bytes.to_vec()),
+        }
+    }
+}
+
+impl PartialEq for KeyBytes<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for KeyBytes<'_> {}
+
+impl PartialOrd for KeyBytes<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for KeyBytes<'_> {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (_, KeyBytes::Plain(other)) => self.compare(other),
+            (KeyBytes::Plain(bytes), KeyBytes::Media(_)) => other.compare(bytes).reverse(),
+            (KeyBytes::Media(_), KeyBytes::Media(_)) => other.with(|other| self.compare(other)),
+        }
+    }
+}
+
+impl PartialEq<[u8]> for KeyBytes<'_> {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.is(other)
+    }
+}
+
+impl PartialOrd<[u8]> for KeyBytes<'_> {
+    fn partial_cmp(&self, other: &[u8]) -> Option<Ordering> {
+        Some(self.compare(other))
+    }
+}

@@ -113,10 +113,9 @@ impl NvTree {
             let is_next = spot.is_some();
             let (leaf, moment) = match spot.take() {
                 Some(spot) => spot,
-                None => {
-                    let Reached { leaf, moment, .. } = self.leaf_of(Wanted::new(&start))?;
-                    (leaf, moment)
-                }
+                None => self
+                    .leaf_of(Wanted::new(&start))
+                    .map(|Reached { leaf, moment, .. }| (leaf, moment))?,
             };
             match is_next {
                 true => ahead.go_on(&start),

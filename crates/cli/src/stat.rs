@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tembo_kv::Progress;
 
 use crate::bytes::Bytes;
 use crate::entries;
 use crate::exit::Exit;
 use crate::output::{Lines, print};
 use crate::store::open_as_is;
+
+/// Steps of recovery between two looks at whether it has ended.
+const RECOVERY_STEPS: usize = 256;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -43,7 +47,13 @@ struct Stat {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = open_as_is(&args.pool)?;
     let audit = entries::audit(&store)?;
-    // After the walk, so that the background recovery has had time to find out what is used.
+    // What is used is known when recovery has marked what is reachable.
+    while store.report().recovering {
+        if store.maintain(RECOVERY_STEPS)? == Progress::Idle {
+            // The store's own thread is at it.
+            std::thread::yield_now();
+        }
+    }
     let report = store.report();
     let stat = Stat {
         pool: args.pool.display().to_string(),

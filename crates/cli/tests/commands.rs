@@ -89,6 +89,26 @@ fn stat_and_check_report_for_programs() {
     assert_eq!((&check["keys"], &check["faults"]), (&4.into(), &Value::Array(vec![])));
 }
 
+/// What is used is known only when recovery has ended: a small pool is read faster than that.
+#[test]
+fn stat_reports_the_bytes_that_a_pool_uses() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (pool, lines) = (folder.path().join("a.pool"), folder.path().join("lines"));
+    let value = "v".repeat(30_000);
+    std::fs::write(&lines, format!("{{\"keyspace\":\"0\",\"key\":\"a\",\"value\":\"{value}\"}}\n"))
+        .unwrap();
+    assert!(run(&["load", text(&pool), text(&lines)]).status.success());
+    for _ in 0..3 {
+        let stat = json(&run(&["stat", text(&pool), "--json"]).stdout);
+        let used = stat["used_bytes"].as_u64().unwrap();
+        assert!((30_000..60_000).contains(&used), "{stat}");
+    }
+    let server = Setup::new(&pool, &[]).start();
+    server.kill();
+    let stat = json(&run(&["stat", text(&pool), "--json"]).stdout);
+    assert!(stat["used_bytes"].as_u64().is_some_and(|used| used >= 30_000), "{stat}");
+}
+
 #[test]
 fn the_doctor_looks_and_leaves_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

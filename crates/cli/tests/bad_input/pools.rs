@@ -108,10 +108,13 @@ fn a_damaged_word_of_the_superblock() {
 
 /// The most dangerous damage: what is left looks like a pool that was just made.
 #[test]
-fn a_lost_root_is_not_an_empty_store() {
-    let folder = Folder::with_pool(10);
-    change(&folder.pool(), |bytes| bytes[LABEL + 128..LABEL + 256].fill(0));
-    assert!(folder.setup().try_start().is_err(), "an empty store took the place of a damaged one");
+fn a_lost_tenant_is_not_an_empty_store() {
+    for lost in [LABEL + 256..LABEL + 320, LABEL + 256..LABEL + 2304, LABEL + 312..LABEL + 320] {
+        let folder = Folder::with_pool(10);
+        change(&folder.pool(), |bytes| bytes[lost.clone()].fill(0));
+        let started = folder.setup().try_start();
+        assert!(started.is_err(), "an empty store took the place of a damaged one: {lost:?}");
+    }
 }
 
 /// A header is written in one place while the other is whole: a crash can tear one.

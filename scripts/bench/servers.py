@@ -11,7 +11,7 @@ import time
 
 PATIENCE_S = 60
 
-# So that `with` ends the servers when somebody ends the benchmark.
+# So that `with` ends the servers when a signal ends the benchmark.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
 
 

@@ -9,11 +9,17 @@
 //!
 //! As long as a [`Changes`] lives, everything after what it has given out is retained. It gives out only what is
 //! durable: that will not be lost by a crash. A rollback can take it back; then it says so.
+//!
+//! A follower that has got everything waits: a thread sleeps in [`Changes::wait`], an event loop waits for the
+//! descriptor of [`Changes::readiness`]. A commit that no follower waits for pays a load (`EventCount` in `pmem`).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tembo_index::Period;
+use tembo_pmem::thread::EventFd;
 
 use crate::opened::Handle;
 use crate::trees::{TreeLifetime, lifetimes};
@@ -81,6 +87,24 @@ pub struct Changes {
     until: u64,
     waiting: VecDeque<Change>,
     budget: usize,
+    readiness: Option<Readiness>,
+}
+
+/// A file descriptor for event loops, readable while a follower may have something to give out. It is for `poll` and
+/// its like only: not to be read or written.
+#[derive(Clone, Debug)]
+pub struct Readiness(EventFd);
+
+impl AsFd for Readiness {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Readiness {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }
 
 /// The changes of the earliest versions.
@@ -116,7 +140,8 @@ impl Changes {
         let pins = &handle.shared.versions.pins;
         let known = pins.with_past(|past, visible| past.follow(after, visible))?;
         let (handle, waiting) = (handle.clone(), VecDeque::new());
-        Ok(Changes { handle, after, known, until: after, waiting, budget: BUDGET })
+        let (until, budget) = (after, BUDGET);
+        Ok(Changes { handle, after, known, until, waiting, budget, readiness: None })
     }
 
     /// Changes within other bounds of memory, in bytes.
@@ -142,11 +167,51 @@ impl Changes {
                 return Ok(Some(change));
             }
             self.advance();
-            if self.handle.shared.versions.durable() <= self.after {
+            if !self.has_more() && !self.rearm() {
                 return Ok(None);
             }
             self.look()?;
         }
+    }
+
+    /// Something after what was given out is durable.
+    fn has_more(&self) -> bool {
+        self.handle.shared.versions.durable() > self.after
+    }
+
+    /// The descriptor waits for what comes; true if something has come.
+    fn rearm(&self) -> bool {
+        let event = self.handle.shared.versions.durable_event();
+        let rearm = |fd: &Readiness| event.rearm(&fd.0, || self.has_more());
+        self.readiness.as_ref().is_some_and(rearm)
+    }
+
+    /// Sleeps until something after what was given out is durable, at most for `timeout`;
+    /// [`Duration::MAX`]: however long that takes. Then [`next`](Changes::next) gives it out, or says that it was rolled
+    /// back; or it finds nothing, if a version changed nothing. Returns false if the time is over, or if
+    /// [`Store::close`](crate::Store::close) was called meanwhile, which this handle keeps from closing.
+    ///
+    /// What is committed with [`Durability::Buffered`](crate::Durability) is durable at the next sync.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        if self.waiting.is_empty() {
+            self.advance();
+            let event = self.handle.shared.versions.durable_event();
+            return event.wait(timeout, || self.has_more());
+        }
+        true
+    }
+
+    /// A descriptor for an event loop: readable as long as [`next`](Changes::next) may have something, until that has
+    /// returned `None`. It stays the same for the life of the handle.
+    ///
+    /// # Errors
+    /// [`Error::Descriptor`]: too many files are open.
+    pub fn readiness(&mut self) -> Result<Readiness, Error> {
+        if let Some(readiness) = &self.readiness {
+            return Ok(readiness.clone());
+        }
+        let subscribed = self.handle.shared.versions.durable_event().subscribe();
+        Ok(self.readiness.insert(Readiness(subscribed.map_err(Error::Descriptor)?)).clone())
     }
 
     /// What waited was given out.

@@ -1,6 +1,6 @@
 //! What can go wrong in a store.
 
-use std::fmt;
+use std::{fmt, io};
 
 use tembo_pmem as pmem;
 use tembo_pool as pool;
@@ -142,6 +142,9 @@ pub enum Error {
         /// What came up to this one is sure to have happened.
         to: u64,
     },
+    /// The system gave no file descriptor: close some, or raise the limit of open files.
+    #[error("no file descriptor for an event loop: {0}")]
+    Descriptor(#[source] io::Error),
     /// A rollback would take a version away from under a snapshot that is open.
     #[error("version {version} is being read; drop its snapshots first")]
     VersionInUse {

@@ -39,7 +39,7 @@ mod write;
 
 pub use backup::{BackupError, BackupInfo, SaveOptions};
 pub use bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
-pub use changes::{Change, Changes, Event};
+pub use changes::{Change, Changes, Event, Readiness};
 pub use check::Check;
 pub use durability::Durability;
 pub use entries::{Entries, Entry};

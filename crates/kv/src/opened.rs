@@ -74,6 +74,8 @@ impl Handle {
         }
         let opened = Arc::try_unwrap(self.0).map_err(|opened| {
             let handle = Handle(opened);
+            // Those that wait are to see that the store is asked to close.
+            handle.shared.versions.durable_event().interrupt();
             let in_use = handle.in_use();
             (Some(handle), in_use)
         })?;

@@ -172,7 +172,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::InUse`]: other handles are open, which it names. Everything stays usable, and
-    /// [`CloseError::into_store`] gives this handle back. [`Error::Poisoned`] and others of a sync.
+    /// [`CloseError::into_store`] gives this handle back; followers that [wait](Changes::wait) wake up. [`Error::Poisoned`] and others of a sync.
     pub fn close(self) -> Result<(), CloseError> {
         self.handle.close().map_err(|(handle, error)| {
             let store = handle.map(|handle| Store { handle });

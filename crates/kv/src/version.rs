@@ -28,6 +28,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tembo_index::Clock;
 use tembo_pmem::Region;
+use tembo_pmem::thread::EventCount;
 
 use crate::{Durability, Error};
 
@@ -38,6 +39,8 @@ pub(crate) struct Versions {
     pub(crate) pins: Pins,
     /// In the `logged` domain: every version up to it is synced.
     durable: AtomicU64,
+    /// In that domain: wakes those that wait for what is durable.
+    synced: EventCount,
     is_logged: bool,
     /// Held for reading while a snapshot begins, for writing by a rollback.
     gate: RwLock<()>,
@@ -50,6 +53,7 @@ impl Versions {
             clock: Clock::new(visible),
             pins: Pins::new(visible),
             durable: AtomicU64::new(visible),
+            synced: EventCount::default(),
             is_logged,
             gate: RwLock::new(()),
         }
@@ -69,7 +73,10 @@ impl Versions {
     #[inline]
     pub(crate) fn land(&self, slot: Option<usize>, version: u64) {
         match slot {
-            Some(slot) => self.pins.visible.land(slot, version, &self.clock),
+            Some(slot) => {
+                self.pins.visible.land(slot, version, &self.clock);
+                self.pins.published.notify();
+            }
             None => self.pins.publish(version),
         }
     }
@@ -84,8 +91,14 @@ impl Versions {
         if version > self.durable() {
             region.sync()?;
             self.durable.fetch_max(version, Ordering::AcqRel);
+            self.synced.notify();
         }
         Ok(())
+    }
+
+    /// Wakes those that wait for a version to be durable.
+    pub(crate) fn durable_event(&self) -> &EventCount {
+        if self.is_logged { &self.synced } else { &self.pins.published }
     }
 
     /// Every version up to it is synced.

@@ -3,6 +3,7 @@
 //!
 //! - [`number`]: a small number for each thread, by which it finds its own place in a table;
 //! - [`Latch`]: a biased lock: its owner takes it by a store and a load, beside a fence that is still under way;
+//! - [`EventCount`]: threads and event loops wait until something has happened; to make it happen costs a load;
 //! - [`wait`], [`park`], [`lock`], [`write`]: the one place for loops that spin, and for locks that are held across
 //!   steps of the waist. A test that schedules threads learns here that one waits.
 //!
@@ -11,13 +12,16 @@
 //!     │
 //!     ├─────► number  (is it the owner?)
 //!     └─────► wait    (until the other has left)
+//!   EventCount ──► barrier, wait
 //! ```
 
 mod barrier;
+mod event_count;
 mod latch;
 mod number;
 mod wait;
 
+pub use event_count::{EventCount, EventFd};
 pub use latch::{Latch, LatchGuard};
 pub use number::number;
 pub use wait::{Yield, lock, park, set_yield, wait, wait_for, write};

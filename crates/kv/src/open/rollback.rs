@@ -65,7 +65,8 @@ fn roll(
     ledger.trees.roll_back(&shared.forest, &shared.catalogue, view)?;
     shared.published.store(ledger.trees.known(), visible);
     pins.forget_trees();
-    shared.region().sync()?;
+    // Followers learn of it as of any version that becomes durable.
+    shared.versions.sync(shared.region())?;
     ledger.is_broken = false;
     Ok(())
 }

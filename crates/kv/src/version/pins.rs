@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tembo_index::Retained;
+use tembo_pmem::thread::EventCount;
 
 use super::past::Past;
 use super::read_slots::{Reading, Slots};
@@ -17,6 +18,8 @@ pub(crate) struct Pins {
     table: Mutex<Table>,
     /// Pins that last for one read.
     slots: Slots,
+    /// Wakes those that wait for what is visible.
+    pub(crate) published: EventCount,
 }
 
 /// What a pin is held for.
@@ -42,7 +45,8 @@ struct Table {
 
 impl Pins {
     pub(crate) fn new(visible: u64) -> Pins {
-        Pins { visible: Visible::new(visible), table: Mutex::default(), slots: Slots::new() }
+        let (visible, published) = (Visible::new(visible), EventCount::default());
+        Pins { visible, table: Mutex::default(), slots: Slots::new(), published }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -56,6 +60,7 @@ impl Pins {
     /// Every version up to `version` is fenced. By the writer, or by a thread that is alone in its slot.
     pub(crate) fn publish(&self, version: u64) {
         self.visible.store(version);
+        self.published.notify();
     }
 
     /// Pins the visible version and returns it.

@@ -50,6 +50,17 @@ pub(super) fn has_barrier() -> bool {
     *IS_REGISTERED.get_or_init(register) && !IS_LOST.load(Ordering::Relaxed)
 }
 
+/// As [`barrier`], by a thread that has not asked whether there is one: where there is none, time must do.
+pub(super) fn full_barrier() {
+    if has_barrier() {
+        barrier();
+    } else {
+        fence(Ordering::SeqCst);
+        std::thread::sleep(STORES_LAND);
+        fence(Ordering::SeqCst);
+    }
+}
+
 /// Every thread of the process goes through a full barrier meanwhile.
 pub(super) fn barrier() {
     fence(Ordering::SeqCst);

@@ -18,7 +18,8 @@ cargo xtask <command>
   steps       writes the list of named steps, which the adversary takes away one at a time
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
   torture     the kill test, 200 rounds in each domain (`torture ROUNDS` for another number), the bank
-              killed 100 times, histories of a million operations, and the long crash test (hours)
+              killed 100 times, histories of a million operations, and the long crash test (hours);
+              `torture --brief`: a little of each
   dax         a pool on a true DAX mapping in a guest under qemu, killed at random (minutes);
               --rounds N, --seed N, --fs ext4|xfs, --eadr
   help        this text";
@@ -30,8 +31,9 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["steps"] => tidy::write_steps(&root()),
         ["ci"] => ci::run(&root()),
-        ["torture"] => torture::run(&root(), None),
-        ["torture", rounds] => torture::run(&root(), Some(rounds)),
+        ["torture"] => torture::run(&root(), None, false),
+        ["torture", "--brief"] => torture::run(&root(), None, true),
+        ["torture", rounds] => torture::run(&root(), Some(rounds), false),
         ["dax", ref words @ ..] => dax::run(&root(), words),
         ["help" | "--help" | "-h"] | [] => {
             println!("{HELP}");

@@ -1,10 +1,11 @@
-//! The project's own commands: `cargo xtask tidy | steps | ci | torture | help`.
+//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | help`.
 
 // A command-line tool whose output is its purpose.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
 mod dax;
+mod miri;
 mod tidy;
 mod torture;
 
@@ -17,7 +18,8 @@ cargo xtask <command>
   tidy        the style that runs: see STYLE.md
   steps       writes the list of named steps, which the adversary takes away one at a time
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
-  torture     the kill test, 200 rounds in each domain (`torture ROUNDS` for another number), the bank
+  miri        what Miri can run, where it is installed
+  torture     Miri, the kill test, 200 rounds in each domain (`torture ROUNDS` for another number), the bank
               killed 100 times, histories of a million operations, and the long crash test (hours);
               `torture --brief`: a little of each
   dax         a pool on a true DAX mapping in a guest under qemu, killed at random (minutes);
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["steps"] => tidy::write_steps(&root()),
         ["ci"] => ci::run(&root()),
+        ["miri"] => miri::run(&root()),
         ["torture"] => torture::run(&root(), None, false),
         ["torture", "--brief"] => torture::run(&root(), None, true),
         ["torture", rounds] => torture::run(&root(), Some(rounds), false),

@@ -61,6 +61,7 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
     let extent = if is_brief { BRIEF } else { FULL };
     let rounds = rounds.unwrap_or(extent.rounds);
     rounds.parse::<u32>().with_context(|| format!("`{rounds}` is no number of rounds"))?;
+    crate::miri::run(root)?;
     let mut kill = test(root, "tembo-cli", "kill");
     kill.args(["--", "--nocapture", "--test-threads=1"]).env("TEMBO_KILL_ROUNDS", rounds);
     step("kill test", &mut kill)?;

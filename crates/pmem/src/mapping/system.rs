@@ -1,0 +1,221 @@
+//! Mappings of the system.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use super::{Backing, Base, LARGE_PAGE, PAGE, SIZE_MAX};
+
+/// A reserved range of addresses.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    reserved: u64,
+}
+
+// SAFETY: the range belongs to the mapping until it is dropped; what is in it is synchronised by
+// the region's own rules.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the mapping itself is not changed after creation.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `size_max` bytes, or fewer where the system does not give as many, but `size`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, also of more than [`SIZE_MAX`].
+    pub(crate) fn reserve(size: u64, size_max: u64) -> io::Result<Mapping> {
+        if size > SIZE_MAX {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let size = size.max(1).next_multiple_of(PAGE);
+        let mut wanted = size_max.min(SIZE_MAX).max(size).next_multiple_of(PAGE);
+        loop {
+            match Self::reserve_exactly(wanted) {
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && wanted > size => {
+                    wanted = (wanted / 2).max(size).next_multiple_of(PAGE);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn reserve_exactly(reserved: u64) -> io::Result<Mapping> {
+        let span = (reserved + LARGE_PAGE) as usize;
+        // SAFETY: a new mapping at an address of the system's choice.
+        let start = unsafe {
+            mmap_anonymous(
+                null_mut(),
+                span,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let head = start.addr().next_multiple_of(LARGE_PAGE as usize) - start.addr();
+        let base = start.cast::<u8>().wrapping_add(head);
+        let tail = span - head - reserved as usize;
+        if head > 0 {
+            // SAFETY: the unaligned head of the mapping just made.
+            unsafe { munmap(start, head) }?;
+        }
+        if tail > 0 {
+            // SAFETY: the rest of the mapping just made, behind what is kept.
+            unsafe { munmap(base.wrapping_add(reserved as usize).cast(), tail) }?;
+        }
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { base, reserved })
+    }
+
+    /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
+    pub(crate) fn map(&self, backing: Backing<'_>, from: u64, to: u64) -> io::Result<()> {
+        let to = to.checked_next_multiple_of(PAGE).filter(|to| *to <= self.reserved);
+        let to = to.filter(|to| from.is_multiple_of(PAGE) && from <= *to);
+        let to = to.ok_or(io::ErrorKind::OutOfMemory)?;
+        if from == to {
+            return Ok(());
+        }
+        let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+        let len = (to - from) as usize;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let private = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: the range lies in what this mapping reserved, and nothing is there yet: it
+        // is mapped once, at opening or by the growth that makes it part of the region.
+        let mapped = unsafe {
+            match backing {
+                Backing::Anonymous => mmap_anonymous(at, len, access, private),
+                Backing::Private(file) => mmap(at, len, access, private, file, from),
+                Backing::Shared(file) => {
+                    mmap(at, len, access, MapFlags::SHARED | MapFlags::FIXED, file, from)
+                }
+                Backing::Synchronous(file) => {
+                    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC | MapFlags::FIXED;
+                    mmap(at, len, access, flags, file, from)
+                }
+            }
+        };
+        mapped.map(drop).map_err(Into::into)
+    }
+
+    /// The bytes `from..from + len` of the file (whole pages), to be read only, twice in a row: what
+    /// goes around the end of a ring lies in one piece.
+    pub(crate) fn twice(file: BorrowedFd<'_>, from: u64, len: u64) -> io::Result<Mapping> {
+        if !from.is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) || len == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let twice = len.checked_mul(2).ok_or(io::ErrorKind::InvalidInput)?;
+        let mapping = Mapping::reserve(twice, twice)?;
+        for at in [0, len] {
+            let at = mapping.base.as_ptr().wrapping_add(at as usize).cast();
+            // SAFETY: the range lies in what this mapping reserved, and nothing is there yet.
+            let mapped = unsafe {
+                let flags = MapFlags::SHARED | MapFlags::FIXED;
+                mmap(at, len as usize, ProtFlags::READ, flags, file, from)
+            };
+            mapped?;
+        }
+        Ok(mapping)
+    }
+
+    /// Brings `at..at + len` into memory. What cannot be read is an error here; without this call
+    /// it would be a signal at the first load.
+    pub(crate) fn populate(&self, at: u64, len: u64) -> io::Result<()> {
+        let to = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE));
+        let to = to.filter(|to| *to <= self.reserved).ok_or(io::ErrorKind::InvalidInput)?;
+        let from = at / PAGE * PAGE;
+        let start = self.base.as_ptr().wrapping_add(from as usize).cast();
+        // SAFETY: the range is this mapping's; its pages are read, nothing is changed.
+        unsafe { madvise(start, (to - from) as usize, Advice::LinuxPopulateRead) }?;
+        Ok(())
+    }
+
+    /// Makes the whole pages of `from..to` ready to be stored to. A hint: what fails here is met again
+    /// by the stores, or was too much to ask of an old system.
+    pub(crate) fn prefault(&self, from: u64, to: u64) {
+        let (from, to) = (from.div_ceil(PAGE).saturating_mul(PAGE), to / PAGE * PAGE);
+        self.advise(from, to, Advice::LinuxPopulateWrite);
+    }
+
+    /// Says that pages are to be small, until something else is said. A hint, as the next.
+    pub(crate) fn want_small_pages(&self) {
+        self.advise(0, self.reserved, Advice::LinuxNoHugepage);
+    }
+
+    /// Says that pages are to be large in `from..to`, as far as whole ones lie there. A hint, which the
+    /// system may refuse: then they are small.
+    pub(crate) fn want_large_pages(&self, from: u64, to: u64) {
+        let (from, to) =
+            (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        self.advise(from, to, Advice::LinuxHugepage);
+    }
+
+    /// Makes large pages of what lies in `from..to`, as far as whole ones do, now: it takes milliseconds, and
+    /// a thread that touches them meanwhile waits. A hint: systems before Linux 6.1 do not know it, and of files
+    /// only those in memory can have large pages.
+    pub(crate) fn make_large_pages(&self, from: u64, to: u64) {
+        let (from, to) =
+            (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
+        if from < to && to <= self.reserved {
+            let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+            // Of libc, for want of it in rustix.
+            // SAFETY: the range is this mapping's; what its pages hold does not change.
+            let _ = unsafe { libc::madvise(at, (to - from) as usize, libc::MADV_COLLAPSE) };
+        }
+    }
+
+    /// Advises about whole pages, of which the content stays.
+    fn advise(&self, from: u64, to: u64, advice: Advice) {
+        if from < to && to <= self.reserved {
+            let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+            // SAFETY: the range is this mapping's; what its pages hold does not change.
+            let _ = unsafe { madvise(at, (to - from) as usize, advice) };
+        }
+    }
+
+    /// Drops private copies of whole pages: the next load sees the file.
+    pub(crate) fn give_back(&self, from: u64, to: u64) -> io::Result<()> {
+        if !from.is_multiple_of(PAGE)
+            || !to.is_multiple_of(PAGE)
+            || to > self.reserved
+            || from >= to
+        {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+        // SAFETY: the range is mapped by `self`; the caller holds that no store to it is pending
+        // and no reader looks at it, so that only the pages' backing changes.
+        unsafe { madvise(at, (to - from) as usize, Advice::LinuxDontNeed) }?;
+        Ok(())
+    }
+
+    /// The first byte.
+    #[inline]
+    pub(crate) fn base(&self) -> Base {
+        Base(self.base)
+    }
+
+    /// Bytes of address space.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the whole reserved range is this mapping's; no borrow of the region outlives it.
+        // Nothing can be done about a failure.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+    }
+}
+
+/// Whether `file` lies on persistent memory: a synchronous mapping of it succeeds.
+pub(crate) fn is_persistent_memory(file: BorrowedFd<'_>) -> bool {
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    // SAFETY: a new mapping at an address of the system's choice, of no other use.
+    unsafe {
+        mmap(null_mut(), PAGE as usize, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)
+            .map(|at| munmap(at, PAGE as usize))
+            .is_ok()
+    }
+}

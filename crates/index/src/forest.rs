@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use tembo_pmem::{Region, Table, write};
+use tembo_pmem::thread::write;
+use tembo_pmem::{Region, Table};
 use tembo_pool::{Object, Pool};
 
 use crate::cdds::format::capacity;

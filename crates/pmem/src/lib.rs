@@ -56,10 +56,3 @@ pub type LineWords = [u64; (LINE / 8) as usize];
 
 // Offsets are addresses' differences, and words on media are little-endian.
 const _: () = assert!(size_of::<usize>() == 8 && cfg!(target_endian = "little"));
-
-// Names of before `thread`, until the crates above are adapted.
-#[doc(hidden)]
-pub use thread::{
-    Latch, Latched, Yield, lock, park, set_yield, thread_number, wait_for, wait_in_round,
-    wait_once as wait, write,
-};

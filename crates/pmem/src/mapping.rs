@@ -25,6 +25,7 @@ pub(crate) const LARGE_PAGE: u64 = 2 << 20;
 pub const SIZE_MAX: u64 = 1 << 56;
 
 /// How a range is backed.
+#[cfg_attr(miri, allow(dead_code))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Backing<'a> {
     /// Memory of the process.

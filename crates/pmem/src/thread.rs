@@ -25,16 +25,3 @@ pub use event_count::{EventCount, EventFd};
 pub use latch::{Latch, LatchGuard};
 pub use number::number;
 pub use wait::{Yield, lock, park, set_yield, wait, wait_for, write};
-
-#[doc(hidden)]
-pub use latch::LatchGuard as Latched;
-#[doc(hidden)]
-pub use number::number as thread_number;
-#[doc(hidden)]
-pub use wait::wait as wait_in_round;
-
-/// As [`wait`], of the first round.
-#[doc(hidden)]
-pub fn wait_once() {
-    wait(0);
-}

@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use tembo_pmem::{Region, lock};
+use tembo_pmem::Region;
+use tembo_pmem::thread::lock;
 
 use crate::Error;
 use crate::allocator::{Allocator, Knowledge};

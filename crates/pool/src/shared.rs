@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 
 use crate::allocator::Allocator;
 use crate::geometry::Layout;

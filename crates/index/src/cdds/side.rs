@@ -4,7 +4,8 @@
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use tembo_pmem::{prefetch, wait};
+use tembo_pmem::prefetch;
+use tembo_pmem::thread::wait;
 
 use super::format::CAPACITY_MAX;
 
@@ -186,10 +187,12 @@ impl Side {
     /// The order and the sequence at which it was read; `None` if it must be made in this `era`.
     #[inline]
     pub(crate) fn read(&self, era: u32) -> Option<(Order, u32)> {
+        let mut round = 0;
         loop {
             let sequence = self.front.sequence.load(Ordering::Acquire);
             if sequence & 1 == 1 {
-                wait();
+                wait(round);
+                round += 1;
                 continue;
             }
             if self.front.era.load(Ordering::Relaxed) != era {
@@ -211,6 +214,7 @@ impl Side {
 
     /// Keeps readers out until the guard is dropped.
     pub(crate) fn lock(&self) -> SideGuard<'_> {
+        let mut round = 0;
         loop {
             let sequence = self.front.sequence.load(Ordering::Relaxed);
             if sequence & 1 == 0
@@ -228,7 +232,8 @@ impl Side {
                 fence(Ordering::Release);
                 return SideGuard { side: self };
             }
-            wait();
+            wait(round);
+            round += 1;
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) mod entries;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 
 use super::NvTree;
 use super::headers::all_leaves;

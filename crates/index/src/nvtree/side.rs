@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use tembo_pmem::{prefetch, wait_in_round};
+use tembo_pmem::prefetch;
+use tembo_pmem::thread::wait;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::format::SLOTS_MAX;
@@ -104,7 +105,7 @@ impl Side {
             if moment & LOCKED == 0 {
                 return ((moment >> SEQUENCE_BITS) as u32 == era).then_some(Moment(moment));
             }
-            wait_in_round(round);
+            wait(round);
             round += 1;
         }
     }
@@ -179,7 +180,7 @@ impl Side {
             {
                 return guard;
             }
-            wait_in_round(round);
+            wait(round);
             round += 1;
         }
     }

@@ -1,7 +1,7 @@
 //! What can be reached: the marking half of a sweep. And the scrub: what never happened leaves the
 //! leaves, so that its interval can be forgotten.
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 use tembo_pool::Object;
 
 use super::NvTree;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 
 use super::read_set::ReadSet;
 use super::write_set::WriteSet;
@@ -122,9 +122,9 @@ impl Pending {
                 return stage;
             }
             if round < SPINS {
-                tembo_pmem::wait();
+                tembo_pmem::thread::wait(0);
             } else {
-                tembo_pmem::park();
+                tembo_pmem::thread::park();
             }
         }
         DONE

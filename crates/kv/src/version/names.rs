@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 
 use super::pins::{PinKind, Pins};
 use crate::Error;

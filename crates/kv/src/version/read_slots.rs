@@ -2,7 +2,7 @@
 //!
 //! A [snapshot](crate::Snapshot) takes the lock of the table of pins, twice, and clones what it reads
 //! from. That is too much for one key. A short read takes a *slot* instead, mostly its thread's own, which
-//! it enters by a store ([`Latch::reenter`]), and writes down there which version it reads. Three things have
+//! it enters by a store ([`Latch::enter`]), and writes down there which version it reads. Three things have
 //! to hold.
 //!
 //! **No pin is missed.** A writer loads `visible`, and at some later time, behind a sequentially
@@ -30,7 +30,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tembo_index::{DeadIntervals, Value, VersionedIndex, View};
-use tembo_pmem::{Latch, Latched, thread_number};
+use tembo_pmem::thread::{self, Latch, LatchGuard};
 
 use super::visible::{Visible, bits};
 use crate::trees::Current;
@@ -70,7 +70,7 @@ pub(crate) struct Reading<'s> {
     /// The version.
     pub(crate) version: u64,
     /// The trees to read from, once they are brought up to date.
-    pub(crate) known: Latched<'s, Current>,
+    pub(crate) known: LatchGuard<'s, Current>,
 }
 
 impl Slots {
@@ -84,21 +84,21 @@ impl Slots {
 
     /// The thread's slot, if it is free.
     #[inline]
-    fn take(&self) -> Option<(&Slot, Latched<'_, Current>)> {
-        let own = self.slots.get(thread_number());
-        let entered = own.and_then(|slot| Some((slot, slot.known.reenter()?)));
+    fn take(&self) -> Option<(&Slot, LatchGuard<'_, Current>)> {
+        let own = self.slots.get(thread::number());
+        let entered = own.and_then(|slot| Some((slot, slot.known.enter()?)));
         entered.or_else(|| self.take_by_lock())
     }
 
     #[inline(never)]
-    fn take_by_lock(&self) -> Option<(&Slot, Latched<'_, Current>)> {
-        let own = thread_number();
+    fn take_by_lock(&self) -> Option<(&Slot, LatchGuard<'_, Current>)> {
+        let own = thread::number();
         let shared = OWNED_COUNT + own % (SLOT_COUNT - OWNED_COUNT);
         let number = if own < OWNED_COUNT { own } else { shared };
         let slot = &self.slots[number];
         let known = slot.known.try_lock()?;
         self.used.fetch_or(1 << number, Ordering::SeqCst);
-        Some((slot, slot.known.lend(known)))
+        Some((slot, slot.known.bias(known)))
     }
 
     /// Pins the version that `visible` says; `None` when that takes a snapshot.

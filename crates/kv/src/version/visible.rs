@@ -19,7 +19,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_index::{AT_REST, Clock};
-use tembo_pmem::wait_in_round;
+use tembo_pmem::thread::wait;
 
 /// Write slots that there can be: one bit of a word each.
 pub(crate) const WRITE_SLOT_COUNT: usize = 64;
@@ -90,7 +90,7 @@ impl Visible {
                 self.slots[slot].landed.store(landed, Ordering::Release);
                 return;
             }
-            wait_in_round(round);
+            wait(round);
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
-use tembo_pmem::wait_for;
+use tembo_pmem::thread::wait_for;
 
 use crate::Error;
 use crate::ledger::Ledger;

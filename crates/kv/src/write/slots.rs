@@ -17,8 +17,8 @@
 //! ```
 //!
 //! # The owner of a slot
-//! Most slots have an owner, the thread of their [number](tembo_pmem::thread_number). After a few changes a slot is
-//! lent to it ([`Latch::lend`]), and it comes in by a store: the fence of its last change is still under way,
+//! Most slots have an owner, the thread of their [number](tembo_pmem::thread::number). After a few changes a slot is
+//! lent to it ([`Latch::bias`]), and it comes in by a store: the fence of its last change is still under way,
 //! and an atomic exchange would wait for it. Threads with greater numbers, and a thread that comes to its slot while
 //! it is in it, share the other slots.
 //!
@@ -44,7 +44,7 @@ mod tests;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tembo_index::{Retained, Retired};
-use tembo_pmem::{Latch, Latched, thread_number, wait_in_round};
+use tembo_pmem::thread::{self, Latch, LatchGuard, wait};
 
 use crate::ledger::DRAWN_AT_ONCE;
 use crate::tally::Tally;
@@ -114,7 +114,7 @@ pub(crate) struct SlotState {
 
 /// A slot that a thread is in.
 pub(crate) struct Entered<'l> {
-    pub(crate) state: Latched<'l, SlotState>,
+    pub(crate) state: LatchGuard<'l, SlotState>,
     /// The slot's number; `None`: no other slot is in use.
     pub(crate) number: Option<usize>,
 }
@@ -140,8 +140,8 @@ impl WriteSlots {
     /// The thread's own slot, if it was lent to it.
     #[inline]
     pub(crate) fn reenter(&self) -> Option<Entered<'_>> {
-        let own = thread_number();
-        let state = self.slots.get(own)?.0.reenter()?;
+        let own = thread::number();
+        let state = self.slots.get(own)?.0.enter()?;
         let number = state.is_beside_others.then_some(own);
         Some(Entered { state, number })
     }
@@ -159,7 +159,7 @@ impl WriteSlots {
         }
         let mut entered = self.admit(visible, number, state)?;
         if entered.state.changes >= CHANGES_BEFORE_LENT << entered.state.short_loans {
-            entered.state = self.slots[number].0.lend(entered.state);
+            entered.state = self.slots[number].0.bias(entered.state);
         }
         Ok(entered)
     }
@@ -170,7 +170,7 @@ impl WriteSlots {
         (0..ROUNDS_MAX).any(|round| {
             let is_closed = self.gate.load(Ordering::Relaxed) == CLOSED;
             if is_closed {
-                wait_in_round(round);
+                wait(round);
             }
             !is_closed
         })
@@ -185,7 +185,7 @@ impl WriteSlots {
         &self,
         visible: &Visible,
         number: usize,
-        mut state: Latched<'l, SlotState>,
+        mut state: LatchGuard<'l, SlotState>,
     ) -> Result<Entered<'l>, Refused> {
         let others = match self.gate.load(Ordering::SeqCst) {
             OPEN => Some(number),
@@ -202,8 +202,8 @@ impl WriteSlots {
     }
 
     /// A slot that no thread is in, and its number: the thread's own, or one that is shared.
-    fn some_slot(&self) -> (usize, Latched<'_, SlotState>) {
-        let own = thread_number();
+    fn some_slot(&self) -> (usize, LatchGuard<'_, SlotState>) {
+        let own = thread::number();
         let shared = OWNED_COUNT + own % (WRITE_SLOT_COUNT - OWNED_COUNT);
         let own = (own < OWNED_COUNT).then_some(own);
         let mut places = own.into_iter().chain(shared..WRITE_SLOT_COUNT).chain(OWNED_COUNT..shared);

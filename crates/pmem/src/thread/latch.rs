@@ -179,19 +179,6 @@ impl<T> Latch<T> {
         self.guard(&self.is_inside)
     }
 
-    /// As [`enter`](Latch::enter).
-    #[doc(hidden)]
-    #[inline]
-    pub fn reenter(&self) -> Option<LatchGuard<'_, T>> {
-        self.enter()
-    }
-
-    /// As [`bias`](Latch::bias).
-    #[doc(hidden)]
-    pub fn lend<'l>(&'l self, guard: LatchGuard<'l, T>) -> LatchGuard<'l, T> {
-        self.bias(guard)
-    }
-
     #[inline]
     fn guard<'l>(&'l self, flag: &'l AtomicBool) -> LatchGuard<'l, T> {
         LatchGuard { value: &self.value, flag, of_thread: PhantomData }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 
 use super::entry::{TenantEntry, TenantId};
 use super::live::Tenant;

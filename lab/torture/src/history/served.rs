@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 use tembo_server::{Answer, Client};
 
 use super::database::{Failure, Key, Registers, Value};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_index::{Clock, IndexKind, Op as Change, Retired, VERSION_MAX};
 use tembo_kv::{Durability, Error, Isolation, Keyspace, Store};
-use tembo_pmem::{Region, lock};
+use tembo_pmem::Region;
+use tembo_pmem::thread::lock;
 
 use super::order::Answer;
 use super::plan::{Call, Cast, Sight};
@@ -117,7 +118,7 @@ fn perform(store: &Store, keyspace: Keyspace, call: &Call, serial: u64) -> Resul
             for (value, n) in values.iter_mut().zip([n, m, n]) {
                 *value = snapshot.get(keyspace, &key(*n))?.map(|value| value.to_vec());
                 // Others may go on.
-                tembo_pmem::wait();
+                tembo_pmem::thread::wait(0);
             }
             Ok(Answer::Values(values))
         }),
@@ -149,7 +150,7 @@ fn transact(
     let mut tx = store.transaction(Isolation::Serialisable)?;
     let read = tx.get(keyspace, &key(n))?;
     // Others may go on.
-    tembo_pmem::wait();
+    tembo_pmem::thread::wait(0);
     for (key, value) in writes {
         tx.put(keyspace, key, value)?;
     }

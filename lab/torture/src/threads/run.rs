@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tembo_pmem::{Observer, lock};
+use tembo_pmem::Observer;
+use tembo_pmem::thread::lock;
 use tembo_sim::Recorder;
 
 use super::execution::Execution;

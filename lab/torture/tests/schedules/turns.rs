@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, current, thread};
-use tembo_pmem::{Observer, Stored, set_yield};
+use tembo_pmem::thread::set_yield;
+use tembo_pmem::{Observer, Stored};
 use tembo_sim::Recorder;
 use tembo_torture::threads::{Execution, Plan, Run, Start};
 

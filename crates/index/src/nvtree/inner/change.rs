@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use tembo_pmem::lock;
+use tembo_pmem::thread::lock;
 
 use super::arena::NodeId;
 use super::content::Content;

@@ -8,7 +8,8 @@
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use tembo_pmem::{prefetch, wait};
+use tembo_pmem::prefetch;
+use tembo_pmem::thread::wait;
 use zerocopy::FromZeros;
 
 use super::content::{Content, Entry};
@@ -25,9 +26,6 @@ const BLOCKS: usize = WIDTH / BLOCK;
 const PREFIX_WORDS: usize = 8;
 /// Bytes of the prefix that lie in the node. Of a longer one the rest is read where separator 1 is.
 const PREFIX_INLINE: usize = 8 * PREFIX_WORDS;
-/// Looks at an odd sequence before the processor is left to the writer, who may be waiting for it.
-const SPINS: u32 = 64;
-
 /// What is looked for in a node.
 #[derive(Clone, Copy)]
 pub(super) enum Sought<'k> {
@@ -211,11 +209,8 @@ impl Node {
 
     #[cold]
     fn wait(&self) -> State {
-        for spins in 0_u32.. {
-            wait();
-            if spins >= SPINS {
-                std::thread::yield_now();
-            }
+        for round in 0.. {
+            wait(round);
             let state = self.state(Ordering::Acquire);
             if state.0 & State::ODD == 0 {
                 return state;

@@ -136,18 +136,18 @@ fn what_is_reported_as_removed_is_visibly_removed() {
 }
 
 #[test]
-fn a_slot_is_lent_to_a_thread_that_uses_it_much_until_the_writer_takes_it_back() {
-    let own = Latch::of(thread_number(), ());
-    drop(own.lend(own.lock()));
-    let can_be_lent = own.reenter().is_some();
+fn a_slot_is_biased_to_a_thread_that_uses_it_much_until_the_writer_takes_it_back() {
+    let own = Latch::of(thread::number(), ());
+    drop(own.bias(own.lock()));
+    let can_be_biased = own.enter().is_some();
     let (store, space) = store(IndexKind::Nvtree);
     let slots = &engine(&store).slots;
     let (few, many) = (u64::from(CHANGES_BEFORE_LENT), u64::from(CHANGES_WORTH_LENDING));
     // Where it was taken back soon it is lent later, until it was worth it.
     for (before, changes) in [(few, 2 * few), (2 * few, 4 * few), (4 * few, many), (few, 2 * few)] {
         for change in 0..changes {
-            let is_lent = can_be_lent && change > before;
-            assert_eq!(slots.reenter().is_some(), is_lent, "{before}: {change}");
+            let is_biased = can_be_biased && change > before;
+            assert_eq!(slots.reenter().is_some(), is_biased, "{before}: {change}");
             put(&store, space, change);
         }
         drop(store.exclusive().unwrap());
@@ -162,7 +162,7 @@ fn a_slot_is_lent_to_a_thread_that_uses_it_much_until_the_writer_takes_it_back()
         put(&store, space, key);
     }
     let first = slots.reenter();
-    assert_eq!(first.is_some(), can_be_lent);
+    assert_eq!(first.is_some(), can_be_biased);
     assert!(slots.reenter().is_none());
 }
 

@@ -112,7 +112,7 @@ impl StoreArgs {
             Sync::Os => SyncPolicy::Os,
         };
         let (size_max, log_size) = (self.size_max, self.log_size);
-        let PoolOptions { region, geometry, .. } = Options::default().pool;
+        let PoolOptions { region, geometry, .. } = Options::new().pool_options();
         let private_max = self.private_max.unwrap_or(region.private_max);
         let region = RegionOptions { domain, sync, size_max, log_size, private_max, ..region };
         PoolOptions { size: self.size.min(size_max), region, geometry, ..PoolOptions::default() }
@@ -124,7 +124,7 @@ impl StoreArgs {
     }
 
     pub(crate) fn options(&self) -> Options {
-        Options { pool: self.pool_options(), index: self.index.kind(), ..Options::default() }
+        Options::new().pool(self.pool_options()).index(self.index.kind())
     }
 
     /// Opens the store at `path`, or creates it where there is nothing.

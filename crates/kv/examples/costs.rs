@@ -14,14 +14,14 @@ fn main() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
     let mut number = |default: u64| args.next().and_then(|arg| arg.parse().ok()).unwrap_or(default);
     let (keys, value_size, turn) = (number(1_000_000), number(3) as usize, number(50));
-    let mut options = Options::default();
+    let mut options = Options::new();
     let store = match args.next() {
         Some(path) => {
-            options.pool.region.domain = DomainRequest::Flush;
+            options = options.domain(DomainRequest::Flush);
             Store::create(Path::new(&path), &options)?
         }
         None => {
-            options.pool.size = 4 << 30;
+            options = options.size(4 << 30);
             Store::volatile(&options)?
         }
     };

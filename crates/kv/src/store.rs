@@ -1,12 +1,13 @@
 //! The store: the face of everything else.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use tembo_index::{IndexKind, Op, Value};
-use tembo_pmem::memory_max;
-use tembo_pool::{Pool, PoolOptions};
+use tembo_pmem::Error as RegionError;
+use tembo_pool::Pool;
 
 use crate::check::{Check, check};
 use crate::commit::Uncommitted;
@@ -17,45 +18,11 @@ use crate::ledger::{publish, reclaim, set_retention};
 use crate::media::WindowWords;
 use crate::opened::Handle;
 use crate::report::{Report, report};
-use crate::tenant::StoreKind;
 use crate::version::PinKind;
 use crate::{
-    Changes, Durability, Error, Exclusive, Isolation, Keyspace, Progress, Retention, Snapshot,
-    Transaction, maintain, open, retry, single,
+    Changes, Durability, Error, Exclusive, Isolation, Keyspace, Options, Progress, Retention,
+    Snapshot, Transaction, maintain, open, retry, single,
 };
-
-/// What a transaction keeps in memory unless told otherwise.
-const TRANSACTION_MEMORY: usize = 32 << 20;
-
-/// How a store is created or opened.
-#[derive(Clone)]
-pub struct Options {
-    /// The pool below.
-    pub pool: PoolOptions,
-    /// The index of a store that is created. One that is opened keeps its own.
-    pub index: IndexKind,
-    /// Recover in a thread of the store's own. Otherwise [`Store::maintain`] does it step by step.
-    pub background: bool,
-    /// Bytes of keys and values that a [`Transaction`] keeps in memory. One that writes more takes the
-    /// writer's lock and goes on in place: others read meanwhile, and wait with their commits.
-    pub transaction_memory: usize,
-}
-
-impl Default for Options {
-    /// Half of the memory that there is may be private pages of the pool; a transaction keeps at most
-    /// 32 MiB.
-    fn default() -> Options {
-        let mut pool = PoolOptions::default();
-        pool.region.private_max = memory_max().map_or(u64::MAX, |bytes| bytes / 2);
-        let transaction_memory = TRANSACTION_MEMORY;
-        Options { pool, index: IndexKind::default(), background: true, transaction_memory }
-    }
-}
-
-/// The kinds of tenants that the caller knows, and stores.
-fn with_stores(options: &PoolOptions) -> PoolOptions {
-    PoolOptions { kinds: options.kinds.clone().with(Arc::new(StoreKind)), ..options.clone() }
-}
 
 /// A store of versioned keyspaces in one pool.
 ///
@@ -71,6 +38,12 @@ fn with_stores(options: &PoolOptions) -> PoolOptions {
 #[derive(Clone)]
 pub struct Store {
     handle: Handle,
+}
+
+/// Whether nothing lies at the path.
+fn is_absent(error: &Error, path: &Path) -> bool {
+    matches!(error, Error::Region(RegionError::Io { path: at, source, .. })
+        if at == path && source.kind() == ErrorKind::NotFound)
 }
 
 /// Why a store was not closed, and the store.
@@ -121,8 +94,8 @@ impl Store {
     /// # Errors
     /// Those of the pool.
     pub fn create(path: &Path, options: &Options) -> Result<Store, Error> {
-        let made = Pool::create_with(path, &with_stores(&options.pool), |p| {
-            Store::format(p, options.index)
+        let made = Pool::create_with(path, &options.pool_options(), |p| {
+            Store::format(p, options.index_kind())
         });
         Store::start(made?, options)
     }
@@ -132,7 +105,22 @@ impl Store {
     /// # Errors
     /// [`Error::Damaged`]; those of the pool.
     pub fn open(path: &Path, options: &Options) -> Result<Store, Error> {
-        Store::start(Pool::open(path, &with_stores(&options.pool))?, options)
+        Store::start(Pool::open(path, &options.pool_options())?, options)
+    }
+
+    /// Opens the store at `path`, or makes it if nothing is there.
+    ///
+    /// # Errors
+    /// As of [`Store::open`] and [`Store::create`].
+    pub fn open_or_create(path: &Path, options: &Options) -> Result<Store, Error> {
+        match Store::open(path, options) {
+            Err(error) if is_absent(&error, path) => match Store::create(path, options) {
+                // Another process was first.
+                Err(Error::Region(RegionError::Exists { .. })) => Store::open(path, options),
+                created => created,
+            },
+            opened => opened,
+        }
     }
 
     /// A store in memory, which ends with the process.
@@ -140,8 +128,9 @@ impl Store {
     /// # Errors
     /// Those of the pool.
     pub fn volatile(options: &Options) -> Result<Store, Error> {
-        let made =
-            Pool::volatile_with(&with_stores(&options.pool), |p| Store::format(p, options.index));
+        let made = Pool::volatile_with(&options.pool_options(), |p| {
+            Store::format(p, options.index_kind())
+        });
         Store::start(made?, options)
     }
 
@@ -163,7 +152,7 @@ impl Store {
         let tenant = open::find(&pool)?;
         let make = || Ok::<_, Error>(Arc::new(open::open(&pool, &tenant)?));
         let engine = pool.open_tenant(&tenant, make)?;
-        let handle = Handle::new(engine, options.background, options.transaction_memory);
+        let handle = Handle::new(engine, options.has_background(), options.memory());
         Ok(Store { handle })
     }
 

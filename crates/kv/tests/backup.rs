@@ -28,7 +28,7 @@ fn options(index: IndexKind) -> Options {
     let (domain, size_max, log_size) = (DomainRequest::Logged, 1 << 30, 4 << 20);
     let region = RegionOptions { domain, size_max, log_size, ..RegionOptions::default() };
     let pool = PoolOptions { size: 8 << 20, region, ..PoolOptions::default() };
-    Options { pool, index, ..Options::default() }
+    Options::new().pool(pool).index(index)
 }
 
 fn now(store: &Store) -> State {

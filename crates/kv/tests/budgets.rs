@@ -7,9 +7,8 @@ use tembo_pmem::Counters;
 
 /// With one version that has been, so that the version limit is raised.
 fn store(size: u64) -> (Store, Keyspace) {
-    let mut options = Options { index: IndexKind::Nvtree, background: false, ..Options::default() };
-    options.pool.size = size;
-    options.pool.region.size_max = size;
+    let options =
+        Options::new().index(IndexKind::Nvtree).background(false).size(size).size_max(size);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == Progress::More {}
     let space = store.keyspace("x").unwrap();

@@ -13,9 +13,11 @@ use wait::wait_until;
 const KEYS: u64 = 20_000;
 
 fn store(background: bool) -> (Store, Keyspace) {
-    let mut options = Options { index: IndexKind::Nvtree, background, ..Options::default() };
-    options.pool.size = 4 << 20;
-    options.pool.region.size_max = 64 << 20;
+    let options = Options::new()
+        .index(IndexKind::Nvtree)
+        .background(background)
+        .size(4 << 20)
+        .size_max(64 << 20);
     let store = Store::volatile(&options).unwrap();
     let space = store.keyspace("a").unwrap();
     (store, space)
@@ -112,9 +114,11 @@ fn a_snapshot_keeps_what_it_sees_through_a_collection() {
 fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
     for index in IndexKind::ALL {
         for (background, len) in [(false, 8), (true, 8), (false, 120)] {
-            let mut options = Options { index, background, ..Options::default() };
-            options.pool.size = 4 << 20;
-            options.pool.region.size_max = 256 << 20;
+            let options = Options::new()
+                .index(index)
+                .background(background)
+                .size(4 << 20)
+                .size_max(256 << 20);
             let store = Store::volatile(&options).unwrap();
             // Nothing is given back before the first survey has ended.
             if background {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tembo_kv::{DomainRequest, Durability, IndexKind, Options, Store, kinds};
+use tembo_kv::{DomainRequest, Durability, IndexKind, Options, Store};
 use tembo_pool::{Kind, Pool, TenantFeatures};
 
 const SIZE: usize = 512 << 10;
@@ -35,11 +35,11 @@ impl Drop for Place {
 }
 
 fn options() -> Options {
-    let mut options = Options { background: false, ..Options::default() };
-    options.pool.region.domain = DomainRequest::Logged;
-    options.pool.region.log_size = 4 << 20;
-    options.pool.region.size_max = 8 << 20;
-    options.pool.kinds = kinds();
+    let options = Options::new()
+        .background(false)
+        .domain(DomainRequest::Logged)
+        .log_size(4 << 20)
+        .size_max(8 << 20);
     options
 }
 
@@ -67,7 +67,7 @@ fn a_store_of_version_1_opens_with_all_that_it_holds_and_stays_of_version_1() {
         store.put(space, b"another", b"value", Durability::Strict).unwrap();
         assert_eq!(store.check().unwrap().leaked, 0);
         store.close().unwrap();
-        let pool = Pool::open(&place.pool(), &options().pool).unwrap();
+        let pool = Pool::open(&place.pool(), &options().pool_options()).unwrap();
         assert_eq!(Pool::check_superblock(pool.region()).unwrap().version, 1);
         let tenants = pool.tenants().unwrap();
         assert_eq!((tenants.len(), tenants[0].kind), (1, Kind::STORE));
@@ -79,7 +79,7 @@ fn a_store_of_version_1_opens_with_all_that_it_holds_and_stays_of_version_1() {
 fn a_store_of_version_1_is_raised_to_version_2_by_what_only_that_has() {
     for (name, _) in IMAGES {
         let place = Place::of(name, "raised");
-        let pool = Pool::open(&place.pool(), &options().pool).unwrap();
+        let pool = Pool::open(&place.pool(), &options().pool_options()).unwrap();
         let before = pool.tenant("main").unwrap();
         pool.set_tenant_features(before.id, TenantFeatures::default()).unwrap();
         assert_eq!(Pool::check_superblock(pool.region()).unwrap().version, 2);

@@ -11,7 +11,7 @@ use tembo_kv::{
 };
 
 fn store(index: IndexKind) -> (Store, Keyspace) {
-    let options = Options { index, background: false, ..Options::default() };
+    let options = Options::new().index(index).background(false);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == Progress::More {}
     let space = store.keyspace("x").unwrap();
@@ -126,8 +126,7 @@ fn the_file_is_free_when_the_last_handle_is_dropped() {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("a.pool");
-    let mut options = Options::default();
-    options.pool.size = 16 << 20;
+    let options = Options::new().size(16 << 20);
     let store = Store::create(&path, &options).unwrap();
     let space = store.keyspace("x").unwrap();
     put(&store, space, b"a", b"1");
@@ -152,7 +151,7 @@ fn a_thread_that_would_wait_for_itself_gets_an_error_and_what_needs_no_lock_is_a
 }
 
 fn would_deadlock(index: IndexKind, spills: bool) {
-    let options = Options { index, background: false, transaction_memory: 1, ..Options::default() };
+    let options = Options::new().index(index).background(false).transaction_memory(1);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == Progress::More {}
     let space = store.keyspace("x").unwrap();

@@ -39,7 +39,7 @@ fn options(domain: DomainRequest, index: IndexKind) -> Options {
     let region =
         RegionOptions { domain, size_max, log_size, private_max, ..RegionOptions::default() };
     let pool = PoolOptions { size: 4 << 20, region, ..PoolOptions::default() };
-    Options { pool, index, background: false, ..Options::default() }
+    Options::new().pool(pool).index(index).background(false)
 }
 
 fn idle(store: &Store) {
@@ -403,7 +403,7 @@ fn who_follows_writers_at_work_sees_each_version_whole() {
     const ACCOUNTS: u64 = 300;
     const ROUNDS: u64 = 20_000;
     for index in IndexKind::ALL {
-        let options = Options { background: true, ..options(DomainRequest::Volatile, index) };
+        let options = options(DomainRequest::Volatile, index).background(true);
         let store = Store::volatile(&options).unwrap();
         store.keyspace("a").unwrap();
         let after = store.visible();
@@ -463,7 +463,7 @@ fn who_follows_writers_at_work_sees_each_version_whole() {
 fn a_difference_is_found_beside_a_writer_at_work() {
     let directory = Directory::new("difference");
     for index in IndexKind::ALL {
-        let options = Options { background: true, ..options(DomainRequest::Volatile, index) };
+        let options = options(DomainRequest::Volatile, index).background(true);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("a").unwrap();
         (0..2000).for_each(|round| transfer(&store, round, 900));

@@ -82,7 +82,7 @@ fn fill(store: &Store, space: Keyspace, random: &mut Random, count: u64, most: u
 #[test]
 fn ranges_from_both_ends_are_those_of_a_map() {
     for index in IndexKind::ALL {
-        let options = Options { index, background: false, ..Options::default() };
+        let options = Options::new().index(index).background(false);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("x").unwrap();
         let mut random = Random(41);
@@ -104,8 +104,10 @@ fn ranges_from_both_ends_are_those_of_a_map() {
 fn ranges_of_transactions_and_exclusive_writers_have_their_own_writes() {
     for index in IndexKind::ALL {
         for transaction_memory in [1, 1 << 20] {
-            let options =
-                Options { index, background: false, transaction_memory, ..Options::default() };
+            let options = Options::new()
+                .index(index)
+                .background(false)
+                .transaction_memory(transaction_memory);
             let store = Store::volatile(&options).unwrap();
             let space = store.keyspace("x").unwrap();
             let mut random = Random(7);
@@ -161,7 +163,7 @@ fn change(
 #[test]
 fn an_iterator_reads_its_version_whatever_happens_meanwhile() {
     for index in IndexKind::ALL {
-        let options = Options { index, background: false, ..Options::default() };
+        let options = Options::new().index(index).background(false);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("x").unwrap();
         let map = fill(&store, space, &mut Random(3), 2000, 3000);

@@ -16,12 +16,14 @@ const VALUE: u64 = 1000;
 
 fn options(index: IndexKind) -> Options {
     // Whoever is killed has not come to the end of its survey, nor begun it.
-    let mut options = Options { index, background: false, ..Options::default() };
-    options.pool.geometry = Geometry { chunk_size: 16 << 10, node_size: 1024 };
-    options.pool.size = 4 << 20;
+    let mut options = Options::new()
+        .index(index)
+        .background(false)
+        .geometry(Geometry { chunk_size: 16 << 10, node_size: 1024 })
+        .size(4 << 20);
     // It is the process that is killed, and not the power that fails.
-    options.pool.region.sync = SyncPolicy::Os;
-    options.pool.region.log_size = 1 << 20;
+    options = options.sync(SyncPolicy::Os);
+    options = options.log_size(1 << 20);
     options
 }
 

@@ -28,10 +28,12 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 fn store(background: bool, size_max: u64) -> (Store, Keyspace) {
-    let mut options = Options { index: IndexKind::Nvtree, background, ..Options::default() };
-    options.pool.geometry = Geometry::TINY;
-    options.pool.size = 256 << 10;
-    options.pool.region.size_max = size_max;
+    let options = Options::new()
+        .index(IndexKind::Nvtree)
+        .background(background)
+        .geometry(Geometry::TINY)
+        .size(256 << 10)
+        .size_max(size_max);
     let store = Store::volatile(&options).unwrap();
     let space = store.keyspace("x").unwrap();
     settle(&store);

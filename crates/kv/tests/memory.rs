@@ -22,8 +22,10 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn options(background: bool) -> Options {
-    let mut options = Options { index: IndexKind::Nvtree, background, ..Options::default() };
-    options.pool.geometry = Geometry { chunk_size: 4096, node_size: 256 };
+    let options = Options::new()
+        .index(IndexKind::Nvtree)
+        .background(background)
+        .geometry(Geometry { chunk_size: 4096, node_size: 256 });
     options
 }
 

@@ -32,9 +32,11 @@ impl Drop for File {
 }
 
 fn options(background: bool) -> Options {
-    let mut options = Options { index: IndexKind::Nvtree, background, ..Options::default() };
-    options.pool.geometry = Geometry::TINY;
-    options.pool.size = 8 << 20;
+    let options = Options::new()
+        .index(IndexKind::Nvtree)
+        .background(background)
+        .geometry(Geometry::TINY)
+        .size(8 << 20);
     options
 }
 

@@ -15,9 +15,8 @@ use tembo_pool::Geometry;
 const KINDS: &[IndexKind] = &IndexKind::ALL;
 
 fn store(index: IndexKind) -> (Store, Keyspace) {
-    let mut options = Options { index, background: false, ..Options::default() };
-    options.pool.geometry = Geometry::TINY;
-    options.pool.size = 4 << 20;
+    let options =
+        Options::new().index(index).background(false).geometry(Geometry::TINY).size(4 << 20);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == Progress::More {}
     let space = store.keyspace("x").unwrap();
@@ -170,7 +169,7 @@ fn single_changes_count_and_move_the_version_only_if_they_change_something() {
 #[test]
 fn who_has_only_read_and_commits_strictly_has_read_what_is_durable() {
     let directory = Directory::new("strictly-read");
-    let options = Options { background: false, ..Options::default() };
+    let options = Options::new().background(false);
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("x").unwrap();
     for (durability, is_durable) in [(Durability::Buffered, false), (Durability::Strict, true)] {

@@ -28,17 +28,15 @@ fn options(domain: DomainRequest, index: IndexKind) -> Options {
     let (size_max, log_size, private_max) = (1 << 30, 1 << 20, 256 << 10);
     let region =
         RegionOptions { domain, size_max, log_size, private_max, ..RegionOptions::default() };
-    Options {
-        pool: PoolOptions { size: 4 << 20, region, ..PoolOptions::default() },
-        index,
-        background: true,
-        ..Options::default()
-    }
+    Options::new()
+        .pool(PoolOptions { size: 4 << 20, region, ..PoolOptions::default() })
+        .index(index)
+        .background(true)
 }
 
 /// In memory, and recovered step by step.
 fn memory(index: IndexKind) -> Options {
-    Options { background: false, ..options(DomainRequest::Volatile, index) }
+    options(DomainRequest::Volatile, index).background(false)
 }
 
 const NAMES: [&str; 2] = ["a", "b"];
@@ -390,8 +388,7 @@ fn a_commit_costs_two_fences_and_a_line_an_entry() {
 /// Amortised, splits and everything included: random keys as redis-benchmark makes them.
 #[test]
 fn a_million_random_puts_cost_what_the_formula_says() {
-    let mut options = memory(IndexKind::Cdds);
-    options.pool.size = 1 << 30;
+    let options = memory(IndexKind::Cdds).size(1 << 30);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == tembo_kv::Progress::More {}
     let space = store.keyspace("x").unwrap();
@@ -429,7 +426,7 @@ fn any_number_of_crashes_before_recovery_leaves_a_store_that_opens() {
 
 fn opens_after_any_number_of_crashes(kind: IndexKind) {
     let directory = Directory::new(&format!("crashes-{}", kind.name()));
-    let options = Options { background: false, ..options(DomainRequest::Flush, kind) };
+    let options = options(DomainRequest::Flush, kind).background(false);
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("x").unwrap();
     store.put(space, b"kept", b"1", Durability::Strict).unwrap();

@@ -22,9 +22,9 @@ const ISOLATIONS: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serialisable
 
 fn store(index: IndexKind, transaction_memory: usize) -> (Store, Keyspace) {
     let mut options =
-        Options { index, background: false, transaction_memory, ..Options::default() };
-    options.pool.geometry = Geometry::TINY;
-    options.pool.size = 8 << 20;
+        Options::new().index(index).background(false).transaction_memory(transaction_memory);
+    options = options.geometry(Geometry::TINY);
+    options = options.size(8 << 20);
     let store = Store::volatile(&options).unwrap();
     settle(&store);
     let space = store.keyspace("x").unwrap();

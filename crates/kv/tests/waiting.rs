@@ -24,8 +24,8 @@ const LONG: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::ZERO;
 
 fn options(index: IndexKind) -> Options {
-    let mut options = Options { index, background: false, ..Options::default() };
-    options.pool.size = 16 << 20;
+    let mut options = Options::new().index(index).background(false);
+    options = options.size(16 << 20);
     options
 }
 
@@ -34,7 +34,7 @@ fn each_store(name: &str, test: impl Fn(Store, Keyspace)) {
     for index in IndexKind::ALL {
         let directory = Directory::new(&format!("waiting-{name}-{index:?}"));
         let mut logged = options(index);
-        logged.pool.region.domain = DomainRequest::Logged;
+        logged = logged.domain(DomainRequest::Logged);
         let with_log = Store::create(&directory.pool(), &logged).unwrap();
         for store in [Store::volatile(&options(index)).unwrap(), with_log] {
             let space = store.keyspace("x").unwrap();
@@ -160,7 +160,7 @@ fn a_descriptor_is_readable_while_there_is_something() {
 fn what_is_not_durable_wakes_no_follower() {
     let directory = Directory::new("waiting-buffered");
     let mut options = options(IndexKind::Nvtree);
-    options.pool.region.domain = DomainRequest::Logged;
+    options = options.domain(DomainRequest::Logged);
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("x").unwrap();
     let mut changes = store.changes(store.durable()).unwrap();

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `test` with an event loop that is stepped by hand, and its address.
 fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
-    with_loop_over(Store::volatile(&Options::default()).unwrap(), test);
+    with_loop_over(Store::volatile(&Options::new()).unwrap(), test);
 }
 
 fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
@@ -173,9 +173,7 @@ fn a_failure_within_exec_answers_exec_alone() {
 
 /// A store of 4 MiB that does not grow.
 fn small_store(index: IndexKind) -> Store {
-    let mut options = Options { index, ..Options::default() };
-    options.pool.size = 4 << 20;
-    options.pool.region.size_max = 4 << 20;
+    let options = Options::new().index(index).size(4 << 20).size_max(4 << 20);
     Store::volatile(&options).unwrap()
 }
 

@@ -14,8 +14,7 @@ fn odd_sizes() -> impl Iterator<Item = u64> {
 #[test]
 fn a_store_of_an_impossible_size_is_an_error() {
     for size in odd_sizes() {
-        let mut options = Options::default();
-        options.pool.size = size;
+        let options = Options::new().size(size);
         assert!(Store::volatile(&options).is_err(), "{size:#x}");
     }
 }

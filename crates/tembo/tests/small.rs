@@ -7,9 +7,7 @@ use tembo::{Durability, IndexKind, Options, Store};
 const KEYS: u64 = if cfg!(miri) { 40 } else { 2000 };
 
 fn store(index: IndexKind) -> Store {
-    let mut options = Options { index, background: false, ..Options::default() };
-    options.pool.size = 1 << 20;
-    options.pool.region.size_max = 8 << 20;
+    let options = Options::new().index(index).background(false).size(1 << 20).size_max(8 << 20);
     Store::volatile(&options).unwrap()
 }
 

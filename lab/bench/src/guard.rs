@@ -192,9 +192,8 @@ struct Cases {
 impl Cases {
     fn new(index: IndexKind) -> Result<Cases, Error> {
         // Nothing in the background, and nothing random: a run is like the one before.
-        let mut options = Options { index, background: false, ..Options::default() };
-        options.pool.size = 64 << 20;
-        options.pool.region.size_max = 64 << 20;
+        let options =
+            Options::new().index(index).background(false).size(64 << 20).size_max(64 << 20);
         let store = Store::volatile(&options)?;
         while store.maintain(64)? == Progress::More {}
         let keyspace = store.keyspace("guard")?;

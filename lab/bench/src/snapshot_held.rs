@@ -117,7 +117,7 @@ fn one(
     let path = folder.join("pool");
     let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
     let pool = PoolOptions { region, ..PoolOptions::default() };
-    let store = Store::create(&path, &Options { pool, index, ..Options::default() })?;
+    let store = Store::create(&path, &Options::new().pool(pool).index(index))?;
     // So that it ends with the process, however that ends.
     let _ = std::fs::remove_file(&path);
     let space = store.keyspace("bench")?;

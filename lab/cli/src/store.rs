@@ -107,10 +107,10 @@ impl StoreArgs {
             Sync::Interval => SyncPolicy::Interval(SYNC_INTERVAL),
             Sync::Os => SyncPolicy::Os,
         };
-        let pool = Options::default().pool;
+        let pool = Options::new().pool_options();
         let region = RegionOptions { domain, sync, log_size: self.log_size, ..pool.region };
         let pool = PoolOptions { size: self.size, region, ..pool };
-        Options { pool, index: self.index.kind(), ..Options::default() }
+        Options::new().pool(pool).index(self.index.kind())
     }
 
     /// Opens the store at `path`, or creates it where there is nothing.

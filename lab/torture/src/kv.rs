@@ -29,12 +29,7 @@ fn start(pool: Pool) -> Result<Store, Error> {
     let pool_options = PoolOptions { region, ..PoolOptions::default() };
     Store::start(
         pool,
-        &Options {
-            pool: pool_options,
-            background: false,
-            transaction_memory: TRANSACTION_MEMORY,
-            ..Options::default()
-        },
+        &Options::new().pool(pool_options).background(false).transaction_memory(TRANSACTION_MEMORY),
     )
 }
 

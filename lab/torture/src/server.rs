@@ -22,7 +22,7 @@ pub(crate) struct Served;
 fn start(pool: Pool) -> Result<Local, String> {
     let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
     let pool_options = PoolOptions { region, ..PoolOptions::default() };
-    let options = Options { pool: pool_options, background: false, ..Options::default() };
+    let options = Options::new().pool(pool_options).background(false);
     Local::open(Store::start(pool, &options).map_err(text)?, 1).map_err(text)
 }
 

@@ -82,7 +82,7 @@ fn options(disk: &SimDisk) -> Options {
     };
     let pool =
         PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region, ..PoolOptions::default() };
-    Options { pool, index: IndexKind::Nvtree, background: false, ..Options::default() }
+    Options::new().pool(pool).index(IndexKind::Nvtree).background(false)
 }
 
 /// What was done, and what the store showed after each operation.

@@ -11,8 +11,8 @@ const TELLERS: u16 = 4;
 
 /// A bank after some transfers, and the last transfer that each teller has reported.
 fn served() -> (Store, Vec<Option<u64>>) {
-    let pool = PoolOptions { size: 4 << 20, ..Options::default().pool };
-    let store = Store::volatile(&Options { pool, ..Options::default() }).unwrap();
+    let pool = PoolOptions { size: 4 << 20, ..Options::new().pool_options() };
+    let store = Store::volatile(&Options::new().pool(pool)).unwrap();
     let last: Vec<AtomicU64> = (0..TELLERS).map(|_| AtomicU64::new(0)).collect();
     let acknowledge = |teller: u16, number| {
         last[usize::from(teller)].store(number, Ordering::SeqCst);

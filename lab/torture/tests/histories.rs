@@ -266,8 +266,8 @@ fn what_a_crash_may_not_leave_is_reported_for_what_it_is() {
 }
 
 fn store(index: IndexKind) -> Store {
-    let pool = PoolOptions { size: 4 << 20, ..Options::default().pool };
-    Store::volatile(&Options { pool, index, ..Options::default() }).unwrap()
+    let pool = PoolOptions { size: 4 << 20, ..Options::new().pool_options() };
+    Store::volatile(&Options::new().pool(pool).index(index)).unwrap()
 }
 
 #[test]

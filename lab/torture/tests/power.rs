@@ -32,7 +32,7 @@ fn options(disk: &SimDisk, index: IndexKind) -> Options {
         ..RegionOptions::default()
     };
     let pool = PoolOptions { size: 1 << 20, region, ..PoolOptions::default() };
-    Options { pool, index, background: false, ..Options::default() }
+    Options::new().pool(pool).index(index).background(false)
 }
 
 /// A history, and the disk before each of its steps, with a time before that.

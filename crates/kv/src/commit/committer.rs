@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn all_that_wait_cost_two_fences_and_one_of_those_that_write_a_key_wins() {
-        let options = Options { background: false, ..Options::default() };
+        let options = Options::new().background(false);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("x").unwrap();
         for count in [1, 2, 8, 30] {
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_transaction_of_one_write_that_comes_alone_costs_one_fence() {
-        let options = Options { background: false, ..Options::default() };
+        let options = Options::new().background(false);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("x").unwrap();
         let commit = |key: &[u8], value: Option<&[u8]>| {
@@ -278,8 +278,7 @@ mod tests {
         // What an earlier run of the same process number left.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
-        let mut options = Options { background: false, ..Options::default() };
-        options.pool.size = 16 << 20;
+        let options = Options::new().background(false).size(16 << 20);
         let store = Store::create(&folder.join("batch.pool"), &options).unwrap();
         let space = store.keyspace("x").unwrap();
         store.sync().unwrap();

@@ -71,7 +71,7 @@ fn any_number_of_aborts_and_nothing_else() {
 #[test]
 fn aborts_and_commits_while_surveys_run() {
     let directory = directory("survey-aborts");
-    let options = Options { background: true, ..options(8 << 20, 64 << 20) };
+    let options = options(8 << 20, 64 << 20).background(true);
     let (store, mut map) = filled(&directory, &options, 15 * KEYS);
     let space = store.keyspace("a").unwrap();
     // The survey that opening has begun takes longer than all of these.
@@ -92,6 +92,6 @@ fn aborts_and_commits_while_surveys_run() {
         }
     }
     assert!(all(&store.snapshot().unwrap(), space) == map);
-    let options = Options { background: false, ..options };
+    let options = options.background(false);
     expect_after_kill(store, &directory, &options, &map);
 }

@@ -27,13 +27,12 @@ pub(crate) fn options(size: u64, size_max: u64) -> Options {
         ..RegionOptions::default()
     };
     let pool = PoolOptions { size, region, ..PoolOptions::default() };
-    Options { pool, index: INDEX, background: false, ..Options::default() }
+    Options::new().pool(pool).index(INDEX).background(false)
 }
 
 /// A pool of that size, which does not grow, with nodes of four entries.
 pub(crate) fn tiny(size: u64) -> Options {
-    let mut options = options(size, size);
-    options.pool.geometry = Geometry::TINY;
+    let options = options(size, size).geometry(Geometry::TINY);
     options
 }
 

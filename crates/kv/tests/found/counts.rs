@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tembo_kv::{Durability, Options, Store};
+use tembo_kv::{Durability, Store};
 
 use super::bench::{Map, Random, directory, expect, fill, key, kill, options, recover};
 
@@ -71,7 +71,7 @@ fn counts_after_open_are_exact_beside_a_writer() {
 fn counts_after_open_are_exact_when_the_writer_comes_towards_the_survey() {
     const MANY: u64 = 60_000;
     let directory = directory("towards");
-    let options = Options { background: true, ..options(32 << 20, 256 << 20) };
+    let options = options(32 << 20, 256 << 20).background(true);
     let store = Store::create(&directory.pool(), &options).unwrap();
     fill(&store, store.keyspace("a").unwrap(), 0..MANY, b"good");
     kill(store);

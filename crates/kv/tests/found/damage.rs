@@ -125,8 +125,7 @@ fn a_node_with_more_entries_than_it_has_room_for_is_refused() {
 fn nodes_too_small_for_a_tree_are_refused_and_others_work() {
     for node_size in [64, 128, 192, 256, 1024] {
         let what = format!("nodes of {node_size} bytes");
-        let mut options = tiny(1 << 20);
-        options.pool.geometry = Geometry { chunk_size: 4096, node_size };
+        let options = tiny(1 << 20).geometry(Geometry { chunk_size: 4096, node_size });
         let work = move || -> Result<usize, Error> {
             let store = Store::volatile(&options)?;
             let space = store.keyspace("a")?;

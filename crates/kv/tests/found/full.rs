@@ -136,7 +136,7 @@ fn filled_and_cleared_again_and_again_a_pool_never_runs_full() {
 #[test]
 fn a_thread_of_its_own_gives_back_what_was_cleared() {
     let directory = directory("cleared-behind");
-    let options = Options { background: true, ..options(1 << 20, SIZE) };
+    let options = options(1 << 20, SIZE).background(true);
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("a").unwrap();
     for round in 0..30 {

@@ -62,9 +62,10 @@ pub(crate) fn object(word: u64) -> usize {
 }
 
 pub(crate) fn open(image: &[u8]) -> Result<Store, Error> {
-    let mut options = tiny(SIZE);
+    let options = tiny(SIZE);
     let region = RegionOptions { size_max: image.len() as u64, ..RegionOptions::default() };
-    options.pool = PoolOptions { region: region.clone(), ..options.pool };
+    let pool = PoolOptions { region: region.clone(), ..options.pool_options() };
+    let options = options.pool(pool);
     let region = Region::from_image(image, &region)?;
     Store::start(Pool::from_region_of(region, tembo_kv::kinds())?, &options)
 }

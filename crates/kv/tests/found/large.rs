@@ -1,6 +1,6 @@
 //! Large values, however small the log.
 
-use tembo_kv::{Durability, Options, Store};
+use tembo_kv::{Durability, Store};
 use tembo_pmem::RegionOptions;
 
 use super::bench::{directory, options};
@@ -11,9 +11,8 @@ fn value(seed: u64, size: usize) -> Vec<u8> {
 
 fn large_values_survive(name: &str, log_size: u64, sizes: &[usize]) {
     let directory = directory(name);
-    let mut options = options(16 << 20, 1 << 30);
-    options.pool.region.log_size = log_size;
-    let options = Options { background: true, ..options };
+    let options = options(16 << 20, 1 << 30).log_size(log_size);
+    let options = options.background(true);
     let store = Store::create(&directory.pool(), &options).unwrap();
     let space = store.keyspace("a").unwrap();
     for (i, &size) in sizes.iter().enumerate() {

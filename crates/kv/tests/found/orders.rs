@@ -24,9 +24,7 @@ impl Drop for Ends<'_> {
 fn a_reader_does_not_take_what_an_abort_ended_for_gone() {
     let region = RegionOptions { size_max: 64 << 20, ..RegionOptions::default() };
     let pool = PoolOptions { size: 8 << 20, region, ..PoolOptions::default() };
-    let store =
-        Store::volatile(&Options { pool, index: INDEX, background: false, ..Options::default() })
-            .unwrap();
+    let store = Store::volatile(&Options::new().pool(pool).index(INDEX).background(false)).unwrap();
     let [kept, other] = ["kept", "other"].map(|name| store.keyspace(name).unwrap());
     for key in 0..KEYS {
         store.put(kept, &key.to_be_bytes(), b"value", Durability::Buffered).unwrap();

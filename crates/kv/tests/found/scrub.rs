@@ -45,8 +45,10 @@ fn with_void_entries(path: &Path, options: &Options) -> (Store, Map) {
 /// live, so that nothing is fenced by a thread's end.
 fn scrubbed_by_two(name: &str, other: impl Fn(usize) -> bool) {
     let (directory, image) = (directory(name), directory(&format!("{name}-image")));
-    let mut options = options(8 << 20, 64 << 20);
-    options.pool.region.background = false;
+    let options = options(8 << 20, 64 << 20);
+    let mut pool = options.pool_options();
+    pool.region.background = false;
+    let options = options.pool(pool);
     let (store, map) = with_void_entries(&directory.pool(), &options);
     let mut map = map;
     std::thread::scope(|scope| {

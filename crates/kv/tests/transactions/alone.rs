@@ -40,15 +40,11 @@ fn a_retry_begins_anew_and_gives_up_with_the_conflict() {
 fn what_finds_no_room_fails_alone_and_leaves_nothing() {
     for kind in IndexKind::ALL {
         for memory in [0, 1 << 20] {
-            let mut options = Options {
-                index: kind,
-                background: false,
-                transaction_memory: memory,
-                ..Options::default()
-            };
-            options.pool.geometry = Geometry::TINY;
-            options.pool.size = 256 << 10;
-            options.pool.region.size_max = 256 << 10;
+            let mut options =
+                Options::new().index(kind).background(false).transaction_memory(memory);
+            options = options.geometry(Geometry::TINY);
+            options = options.size(256 << 10);
+            options = options.size_max(256 << 10);
             let store = Store::volatile(&options).unwrap();
             settle(&store);
             let space = store.keyspace("x").unwrap();
@@ -92,11 +88,12 @@ fn a_transaction_may_be_larger_than_the_log_and_than_its_memory() {
     for kind in IndexKind::ALL {
         for memory in [64 << 10, 1 << 30] {
             let path = folder.join(format!("{}-{memory}.pool", kind.name()));
-            let mut options =
-                Options { index: kind, transaction_memory: memory, ..Options::default() };
-            (options.background, options.pool.region.background) = (false, false);
-            options.pool.size = 64 << 20;
-            options.pool.region.log_size = 1 << 20;
+            let mut options = Options::new().index(kind).transaction_memory(memory);
+            let mut pool = options.pool_options();
+            pool.region.background = false;
+            options = options.pool(pool).background(false);
+            options = options.size(64 << 20);
+            options = options.log_size(1 << 20);
             let matches = |store: &Store, count: u32| {
                 let space = store.keyspace("x").unwrap();
                 let found = all(&mut store.transaction(Isolation::Snapshot).unwrap(), space);

@@ -18,8 +18,7 @@ fn key(account: u64) -> [u8; 8] {
 
 /// Two hundred accounts, with a hundred each.
 fn bank(kind: IndexKind) -> (Store, Keyspace) {
-    let mut options = Options { index: kind, ..Options::default() };
-    options.pool.size = 32 << 20;
+    let options = Options::new().index(kind).size(32 << 20);
     let store = Store::volatile(&options).unwrap();
     let space = store.keyspace("accounts").unwrap();
     for account in 0..200u64 {

@@ -43,7 +43,7 @@ fn a_password_is_asked_for() {
 fn listening_beyond_loopback_needs_a_password() {
     let everywhere = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let config = Config { bind: everywhere, port: 0, ..Config::default() };
-    let bind = |config| Server::bind(Store::volatile(&Options::default()).unwrap(), config);
+    let bind = |config| Server::bind(Store::volatile(&Options::new()).unwrap(), config);
     assert!(matches!(bind(config.clone()), Err(Error::Unprotected { .. })));
     let with_password = Config { requirepass: Some("x".into()), ..config };
     assert!(with_password.protected);
@@ -259,9 +259,7 @@ fn appendfsync_says_what_is_promised() {
     .into_iter()
     .enumerate()
     {
-        let mut options = Options::default();
-        options.pool.region.sync = sync;
-        options.pool.region.domain = DomainRequest::Logged;
+        let options = Options::new().sync(sync).domain(DomainRequest::Logged);
         let store = Store::create(&folder.join(format!("{number}.pool")), &options).unwrap();
         let server = Running::over(store, Config::default());
         let reply = server.client().call("CONFIG GET appendfsync");

@@ -140,9 +140,7 @@ fn a_client_that_half_closes_gets_all_its_replies() {
 
 #[test]
 fn a_full_pool_refuses_writes_and_serves_reads() {
-    let mut options = tembo_kv::Options::default();
-    options.pool.size = 4 << 20;
-    options.pool.region.size_max = 8 << 20;
+    let options = tembo_kv::Options::new().size(4 << 20).size_max(8 << 20);
     let server = Running::over(tembo_kv::Store::volatile(&options).unwrap(), Default::default());
     let mut client = server.client();
     assert_eq!(client.call("SET first 1"), "+OK\r\n");

@@ -19,7 +19,7 @@ pub(super) struct StrictStore {
 impl StrictStore {
     pub(super) fn new(folder: &Path, size: Size, index: IndexKind) -> Result<StrictStore, Error> {
         let path = folder.join("pool");
-        let options = Options { pool: pool_options(size), index, ..Options::default() };
+        let options = Options::new().pool(pool_options(size)).index(index);
         let store = Store::create(&path, &options)?;
         forget_name(&path);
         let keyspace = store.keyspace("bench")?;

@@ -153,8 +153,7 @@ fn in_memory(context: &mut Context<'_>) -> Result<(Sheet, Sheet), Error> {
     for round in 0..context.rounds() {
         context.turn(&format!("round {}", round + 1))?;
         let folder = context.folder(Medium::Memory)?;
-        let mut options = Options::default();
-        options.pool.region.domain = DomainRequest::Flush;
+        let options = Options::new().domain(DomainRequest::Flush);
         let store = Store::create(&folder.path().join("tembo.pool"), &options)?;
         let space = store.keyspace("bench")?;
         for key in 0..keys {
@@ -188,7 +187,7 @@ fn on_disk(context: &mut Context<'_>) -> Result<Sheet, Error> {
         for threads in [1, 8, 64] {
             context.turn(&format!("on disk, round {}: {threads} threads", round + 1))?;
             let folder = context.folder(Medium::Disk)?;
-            let store = Store::create(&folder.path().join("tembo.pool"), &Options::default())?;
+            let store = Store::create(&folder.path().join("tembo.pool"), &Options::new())?;
             let space = store.keyspace("bench")?;
             store.sync()?;
             let before = store.report().fdatasyncs;

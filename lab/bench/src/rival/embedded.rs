@@ -25,16 +25,15 @@ impl Embedded {
         };
         let region = RegionOptions { domain, ..RegionOptions::default() };
         let pool = PoolOptions { region, ..PoolOptions::default() };
-        let options = Options { pool, index, ..Options::default() };
+        let options = Options::new().pool(pool).index(index);
         let store = Store::create(&place.folder.join("tembo.pool"), &options)?;
         let keyspace = store.keyspace("bench")?;
         Ok(Embedded { store, keyspace })
     }
 
     pub(super) fn volatile() -> Result<Embedded, Error> {
-        let mut options = Options { index: IndexKind::Cdds, ..Options::default() };
-        options.pool.size = VOLATILE_SIZE;
-        options.pool.region.size_max = VOLATILE_SIZE;
+        let options =
+            Options::new().index(IndexKind::Cdds).size(VOLATILE_SIZE).size_max(VOLATILE_SIZE);
         let store = Store::volatile(&options)?;
         let keyspace = store.keyspace("bench")?;
         Ok(Embedded { store, keyspace })

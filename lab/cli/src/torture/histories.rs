@@ -180,7 +180,7 @@ impl Level {
             let (calls, folder) = served::record(plan, &args.served, index, advance)?;
             return Ok((Recorded::Calls(calls), folder));
         }
-        let options = Options { index: index.kind(), ..Options::default() };
+        let options = Options::new().index(index.kind());
         let store = Store::volatile(&options).context("reserving memory")?;
         let stored = Stored::new(&store, "history")?;
         let recorded = match self {

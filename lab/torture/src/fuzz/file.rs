@@ -73,16 +73,15 @@ impl Face for FileFace {
         let mut options = options();
         // One of four maps the file itself.
         if crc32c::crc32c(bytes).is_multiple_of(4) {
-            options.pool.region.domain = DomainRequest::Flush;
+            options = options.domain(DomainRequest::Flush);
         }
-        options.pool.kinds = tembo_kv::kinds();
         if let Err(error) = self.write(bytes) {
             return Fate::Wrong(format!("writing the files: {error}"));
         }
         let path = self.path();
         let Ok(store) = Store::open(&path, &options) else {
             // What is no store may be a pool.
-            if let Ok(pool) = Pool::open(&path, &options.pool) {
+            if let Ok(pool) = Pool::open(&path, &options.pool_options()) {
                 // It may say anything.
                 let _ = use_pool(pool);
             }

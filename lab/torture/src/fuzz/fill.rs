@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store};
+use tembo_kv::{Durability, Error, IndexKind, Keyspace, Progress, Store};
 use tembo_server::format::{Header, data_keyspace, encode_expiry_entry, expiry_keyspace};
 use tembo_sim::Random;
 
@@ -18,7 +18,7 @@ const MANY: u64 = 420;
 /// Databases of the server, one of them cleared, expiries, a long value, named snapshots, a rollback,
 /// an abort; in an NV-Tree what only that has.
 pub(super) fn fill(path: &Path, index: IndexKind) -> Result<Store, Error> {
-    let store = Store::create(path, &Options { index, ..options() })?;
+    let store = Store::create(path, &options().index(index))?;
     recover(&store)?;
     fill_databases(&store)?;
     if index == IndexKind::Nvtree {

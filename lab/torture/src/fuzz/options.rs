@@ -23,5 +23,5 @@ pub(super) fn options() -> Options {
     };
     let pool =
         PoolOptions { size: POOL_SIZE, region, geometry: Geometry::TINY, ..PoolOptions::default() };
-    Options { pool, background: false, ..Options::default() }
+    Options::new().pool(pool).background(false)
 }

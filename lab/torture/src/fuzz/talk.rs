@@ -70,6 +70,5 @@ impl Face for TalkFace {
 fn empty() -> io::Result<Store> {
     let region = RegionOptions { size_max: STORE_SIZE_MAX, ..RegionOptions::default() };
     let pool = PoolOptions { size: 1 << 20, region, ..PoolOptions::default() };
-    Store::volatile(&Options { pool, background: false, ..Options::default() })
-        .map_err(io::Error::other)
+    Store::volatile(&Options::new().pool(pool).background(false)).map_err(io::Error::other)
 }

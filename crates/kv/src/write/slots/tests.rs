@@ -6,7 +6,7 @@ use crate::write::Engine;
 use crate::{Durability, IndexKind, Isolation, Keyspace, Options, Progress, Store};
 
 fn store(index: IndexKind) -> (Store, Keyspace) {
-    let options = Options { index, background: false, ..Options::default() };
+    let options = Options::new().index(index).background(false);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == Progress::More {}
     let space = store.keyspace("x").unwrap();

@@ -1,0 +1,151 @@
+//! How a store is created or opened.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tembo_index::IndexKind;
+use tembo_pmem::{DomainRequest, SyncPolicy, memory_max};
+use tembo_pool::{Geometry, PoolOptions};
+
+use crate::tenant::StoreKind;
+
+/// What a transaction keeps in memory unless told otherwise.
+const TRANSACTION_MEMORY: usize = 32 << 20;
+
+/// How a store is created or opened. What is not said stays as it is by default.
+///
+/// ```
+/// # use tembo_kv::{IndexKind, Options, SyncPolicy};
+/// let options = Options::new().size(1 << 30).index(IndexKind::Nvtree).sync(SyncPolicy::Always);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Options {
+    pool: PoolOptions,
+    index: IndexKind,
+    background: bool,
+    transaction_memory: usize,
+}
+
+impl Default for Options {
+    /// As [`Options::new`].
+    fn default() -> Options {
+        Options::new()
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { pool, index, background, transaction_memory } = self;
+        f.debug_struct("Options")
+            .field("size", &pool.size)
+            .field("size_max", &pool.region.size_max)
+            .field("domain", &pool.region.domain)
+            .field("sync", &pool.region.sync)
+            .field("index", index)
+            .field("background", background)
+            .field("transaction_memory", transaction_memory)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// A file of 64 MiB that grows; an NV-Tree; every strict commit synced; half of the memory that there is may be
+    /// private pages of the pool; a transaction keeps at most 32 MiB in memory.
+    pub fn new() -> Options {
+        let mut pool = PoolOptions::default();
+        pool.region.private_max = memory_max().map_or(u64::MAX, |bytes| bytes / 2);
+        let (index, transaction_memory) = (IndexKind::default(), TRANSACTION_MEMORY);
+        Options { pool, index, background: true, transaction_memory }
+    }
+
+    /// Bytes of a store that is created. It grows when they are used.
+    pub fn size(mut self, bytes: u64) -> Options {
+        self.pool.size = bytes;
+        self
+    }
+
+    /// Bytes beyond which the store does not grow: then writes are refused, and reads go on.
+    pub fn size_max(mut self, bytes: u64) -> Options {
+        self.pool.region.size_max = bytes;
+        self
+    }
+
+    /// The index of a store that is created. One that is opened keeps its own.
+    pub fn index(mut self, index: IndexKind) -> Options {
+        self.index = index;
+        self
+    }
+
+    /// The persistence domain. By default what the file lies on decides.
+    pub fn domain(mut self, domain: DomainRequest) -> Options {
+        self.pool.region.domain = domain;
+        self
+    }
+
+    /// What a sync waits for, in the `logged` domain. It caps the durability of every commit.
+    pub fn sync(mut self, policy: SyncPolicy) -> Options {
+        self.pool.region.sync = policy;
+        self
+    }
+
+    /// Capacity of the redo log, in bytes, in the `logged` domain.
+    pub fn log_size(mut self, bytes: u64) -> Options {
+        self.pool.region.log_size = bytes;
+        self
+    }
+
+    /// Bytes of private pages beyond which those that are in the file are given back, in the `logged` domain: so a
+    /// store may be larger than memory.
+    pub fn private_max(mut self, bytes: u64) -> Options {
+        self.pool.region.private_max = bytes;
+        self
+    }
+
+    /// Sizes of the pieces of a store that is created: for small ones.
+    pub fn geometry(mut self, geometry: Geometry) -> Options {
+        self.pool.geometry = geometry;
+        self
+    }
+
+    /// Whether recovery and other upkeep have a thread of the store's own. Otherwise
+    /// [`Store::maintain`](crate::Store::maintain) does it step by step.
+    pub fn background(mut self, background: bool) -> Options {
+        self.background = background;
+        self
+    }
+
+    /// Bytes of keys and values that a [`Transaction`](crate::Transaction) keeps in memory. One that writes more takes
+    /// the writer's lock and goes on in place: others read meanwhile, and wait with their commits.
+    pub fn transaction_memory(mut self, bytes: usize) -> Options {
+        self.transaction_memory = bytes;
+        self
+    }
+
+    /// Everything about the pool below, in the place of what was said of it before.
+    pub fn pool(mut self, pool: PoolOptions) -> Options {
+        self.pool = pool;
+        self
+    }
+
+    /// The pool below, with stores among the kinds of tenants that it knows.
+    #[must_use]
+    pub fn pool_options(&self) -> PoolOptions {
+        PoolOptions {
+            kinds: self.pool.kinds.clone().with(Arc::new(StoreKind)),
+            ..self.pool.clone()
+        }
+    }
+
+    pub(crate) fn index_kind(&self) -> IndexKind {
+        self.index
+    }
+
+    pub(crate) fn has_background(&self) -> bool {
+        self.background
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.transaction_memory
+    }
+}

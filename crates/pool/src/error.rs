@@ -223,6 +223,21 @@ pub enum Error {
         /// How many.
         objects: u64,
     },
+    /// An operation has more to note than a lane of the pool's log can hold. Make it smaller, or the chunks of a new pool
+    /// larger.
+    #[error("an operation notes {words} words, and a lane of the pool's log holds {max}")]
+    OperationTooLarge {
+        /// Words that it would note.
+        words: u64,
+        /// The most that fit.
+        max: u64,
+    },
+    /// As many operations are under way as the pool's log has lanes. Try again when one has ended.
+    #[error("all {lanes} lanes of the pool's log are in use")]
+    LogBusy {
+        /// How many lanes there are.
+        lanes: u64,
+    },
     /// Only one sweep runs at a time.
     #[error("a sweep is running")]
     SweepRunning,

@@ -143,10 +143,36 @@ pub(crate) enum Sealed {
     ReadOnly = 6,
 }
 
-/// Which word sealed by [`seal_low`] a value belongs in: the log's, or a tenant's features from
-/// [`LOW_TENANT`] on.
+/// Which word sealed by [`seal_low`] a value belongs in: the superblock's word of the log; the shape of the log; a
+/// tenant's features, from [`LOW_TENANT`] on; the state of a lane of the log, from [`LOW_LANE`] on.
 pub(crate) const LOW_LOG: u8 = 1;
+pub(crate) const LOW_SHAPE: u8 = 2;
 pub(crate) const LOW_TENANT: u8 = 0x40;
+pub(crate) const LOW_LANE: u8 = 0x80;
+
+/// The pool's log begins with this line, behind which its lanes stand. See `docs/formats/pool-log.md`.
+pub(crate) const LOG_MAGIC: u64 = u64::from_le_bytes(*b"TembPLog");
+
+/// The first word of a lane, alone in its line: a number, and in the lowest bit whether the operation is committed.
+pub(crate) const LANE_COMMITTED: u64 = 1;
+
+/// What an entry of a lane is, in the lowest byte of its first word.
+pub(crate) const ENTRY_UNDO: u64 = 1;
+pub(crate) const ENTRY_REDO: u64 = 2;
+pub(crate) const ENTRY_INTENT: u64 = 3;
+pub(crate) const ENTRY_SEAL: u64 = 4;
+
+/// The first word of an entry: its kind, the number of words that follow it, and in the upper half the CRC-32C of the checksum
+/// before it, the lane, the lane's number, and the entry.
+pub(crate) fn entry_head(kind: u64, words: &[u64], lane: usize, number: u64, before: u32) -> u64 {
+    let low = kind | (words.len() as u64) << 8;
+    let salt = [u64::from(before), lane as u64, number, low];
+    let mut crc = 0;
+    for word in salt.iter().chain(words) {
+        crc = crc32c::crc32c_append(crc, &word.to_le_bytes());
+    }
+    u64::from(crc) << 32 | low
+}
 
 const LOW_BITS: u32 = 48;
 

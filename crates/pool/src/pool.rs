@@ -1,18 +1,19 @@
 //! The pool: a formatted region, its roots and its space.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use tembo_pmem::{Region, RegionOptions, Section, Word};
+use tembo_pmem::{Region, RegionOptions, Section, Word, lock};
 
 use crate::format::Superblock;
+use crate::log::Log;
 use crate::space::Space;
 use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
 use crate::{
-    Account, Census, Error, FeatureSet, Features, Geometry, Kind, KnownKind, Marker, NewTenant,
-    Object, Sweep, Tenant, TenantCheck, TenantEntry, TenantError, TenantFeatures, TenantId,
-    TenantStat, Usage,
+    Account, Census, Committed, Error, FeatureSet, Features, Geometry, Kind, KnownKind, Marker,
+    NewTenant, Object, Operation, Sweep, Tenant, TenantCheck, TenantEntry, TenantError,
+    TenantFeatures, TenantId, TenantStat, Usage,
 };
 
 /// How a pool is created or opened.
@@ -88,9 +89,12 @@ pub struct PoolCheck {
 /// A formatted region, open.
 pub struct Pool {
     space: Space,
+    log: Log,
     found: Checked,
     kinds: Kinds,
     registry: Arc<Registry>,
+    /// Held while the format's version is raised.
+    raising: Mutex<()>,
 }
 
 impl Pool {
@@ -117,7 +121,7 @@ impl Pool {
         let made = Region::create_with(path, options.size, &options.region, |region| {
             Pool::format(&region, options.geometry)?;
             let found = superblock::check(&region, Access::Write)?;
-            let pool = Arc::new(Pool::new(region, found, options.kinds.clone()));
+            let pool = Arc::new(Pool::new(region, found, options.kinds.clone())?);
             format(&pool).map_err(Refusal::Format)?;
             Ok(Forming(pool))
         });
@@ -213,12 +217,14 @@ impl Pool {
     fn adopt(region: Region, kinds: Kinds) -> Result<Pool, Error> {
         let found = Pool::check_to(&region, &kinds, Access::of(region.is_read_only()))?;
         let found = superblock::adopt(&region, found)?;
-        Ok(Pool::new(region, found, kinds))
+        Pool::new(region, found, kinds)
     }
 
-    fn new(region: Region, found: Checked, kinds: Kinds) -> Pool {
+    fn new(region: Region, found: Checked, kinds: Kinds) -> Result<Pool, Error> {
         let space = Space::new(region, &found);
-        Pool { space, found, kinds, registry: Arc::default() }
+        let log = Log::open(&space, found.log)?;
+        let (registry, raising) = Default::default();
+        Ok(Pool { space, log, found, kinds, registry, raising })
     }
 
     /// A clean stop: everything fenced is brought into the one file, which may then be copied.
@@ -352,8 +358,41 @@ impl Pool {
     fn sweep(&self, driver: Option<TenantId>) -> Result<Sweep, Error> {
         let busy = || Error::TenantBusy { name: "(one that is being added or opened)".into() };
         let _unchanged = self.registry.try_change().ok_or_else(busy)?;
+        let _still = self.log.try_still().ok_or_else(busy)?;
         let live = self.registry.all(self.tenants()?, driver)?;
-        Sweep::begin(Arc::clone(&self.space.shared), Arc::clone(&self.registry), live)
+        let shared = Arc::clone(&self.space.shared);
+        let mut sweep = Sweep::begin(shared, Arc::clone(&self.registry), live)?;
+        if !self.log.object().is_none() {
+            sweep.mark(self.log.object())?;
+        }
+        Ok(sweep)
+    }
+
+    /// Begins an [operation](Operation) of a tenant on the pool's log, which is made by the first. The operation allocates at most `bytes`,
+    /// and changes words in at most `lines` lines.
+    ///
+    /// # Errors
+    /// [`Error::LogBusy`]; those of [`reserve`](Pool::reserve).
+    pub fn operation(
+        &self,
+        tenant: TenantId,
+        bytes: u64,
+        lines: u64,
+    ) -> Result<Operation<'_>, Error> {
+        if self.log.object().is_none() {
+            self.upgrade()?;
+            self.log.make(&self.space)?;
+        }
+        self.log.begin(&self.space, tenant, bytes, lines)
+    }
+
+    /// Committed operations of a tenant with intents that are not [done](Committed::done), and that no thread has at hand: for its opening,
+    /// which does them before anything else.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn unfinished(&self, tenant: TenantId) -> Result<Vec<Committed<'_>>, Error> {
+        self.log.unfinished(&self.space, tenant)
     }
 
     /// The tenants, by their place.
@@ -445,6 +484,7 @@ impl Pool {
 
     /// Raises a pool of format version 1; the caller changes the table of tenants.
     fn upgrade(&self) -> Result<(), Error> {
+        let _one = lock(&self.raising);
         superblock::upgrade(&self.space.region, || tenant::write_first(&self.space.region))
     }
 
@@ -542,6 +582,7 @@ impl Pool {
         let busy = |name: &str| Error::TenantBusy { name: name.to_owned() };
         let changing = self.registry.try_change();
         let _unchanged = changing.ok_or_else(|| busy("(one that is being added or opened)"))?;
+        let _still = self.log.try_still().ok_or_else(|| busy("(the pool's log)"))?;
         let live = self.registry.all(self.tenants()?, driver)?;
         let mut still = Vec::with_capacity(live.len());
         for Live { entry, tenant } in &live {
@@ -568,9 +609,15 @@ impl Pool {
         self.space.is_short()
     }
 
-    /// Begins a census: for a check.
+    /// Begins a census: for a check. The pool's log is in it.
     pub fn census(&self) -> Census {
-        Census::begin(Arc::clone(&self.space.shared), self.space.region.size())
+        let size = self.space.region.size();
+        let mut census = Census::begin(Arc::clone(&self.space.shared), size);
+        if !self.log.object().is_none() {
+            // It was checked when the pool was opened.
+            let _ = census.mark(self.log.object());
+        }
+        census
     }
 
     /// How full the pool is.

@@ -55,6 +55,8 @@ enum Structure {
     Region,
     /// Superblock, roots, allocator, sweep
     Pool,
+    /// The log of the pool, by a heap of toys
+    Heap,
     /// The B-Tree
     Cdds,
     /// The NV-Tree
@@ -92,6 +94,7 @@ impl From<Structure> for torture::Structure {
         match structure {
             Structure::Region => torture::Structure::Region,
             Structure::Pool => torture::Structure::Pool,
+            Structure::Heap => torture::Structure::Heap,
             Structure::Cdds => torture::Structure::Cdds,
             Structure::Nvtree => torture::Structure::Nvtree,
             Structure::Kv => torture::Structure::Kv,

@@ -6,9 +6,10 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 7] = [
+    pub const ALL: [Structure; 8] = [
         Structure::Region,
         Structure::Pool,
+        Structure::Heap,
         Structure::Cdds,
         Structure::Nvtree,
         Structure::Kv,
@@ -21,6 +22,7 @@ impl Structure {
         match self {
             Structure::Region => "region",
             Structure::Pool => "pool",
+            Structure::Heap => "heap",
             Structure::Cdds => "cdds",
             Structure::Nvtree => "nvtree",
             Structure::Kv => "kv",

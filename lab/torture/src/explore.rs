@@ -9,6 +9,7 @@ use tembo_sim::{Random, Redundancy};
 
 use crate::campaign::Campaign;
 use crate::command;
+use crate::heap::Heaps;
 use crate::kv::Kv;
 use crate::pool::Pools;
 use crate::proof::Proof;
@@ -39,6 +40,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
             Some(_) => Err(NOT_BROKEN_HERE.to_owned()),
         },
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
+        Structure::Heap => explore_one(&Heaps, target, effort, mutation, 61),
         Structure::Cdds => explore_tree(&CDDS, target, effort, mutation),
         Structure::Nvtree => explore_tree(&NVTREE, target, effort, mutation),
         Structure::Kv => explore_one(&KV, target, effort, mutation, 4099),
@@ -56,6 +58,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
 pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
     match target.structure {
         Structure::Pool => sequence(&Pools, target, ops),
+        Structure::Heap => sequence(&Heaps, target, ops),
         Structure::Cdds => sequence(&CDDS, target, ops),
         Structure::Nvtree => sequence(&NVTREE, target, ops),
         Structure::Kv => sequence(&KV, target, ops),
@@ -72,6 +75,7 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         // The steps of what lies below are broken there.
         Structure::Server => return Vec::new(),
         Structure::Kv | Structure::KvCdds => "kv",
+        Structure::Heap => "pool",
         Structure::Pool | Structure::Cdds | Structure::Nvtree => structure.name(),
     };
     let twists = |step: &Step| -> &'static [Twist] {
@@ -83,8 +87,11 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     };
     // Roots that have versions, and can be void, are only in one kind of index.
     let needs_roots = |step: &Step| step.name == "kv.scrub.roots";
+    // Those of the pool's log are reached by what uses it.
+    let is_of_log = |step: &Step| step.name.starts_with("pool.log.");
     let is_of = |step: &&Step| {
         step.name.split('.').next() == Some(first)
+            && is_of_log(step) == (structure == Structure::Heap)
             && needs_roots(step) == (structure == Structure::KvCdds)
     };
     let steps = STEPS.iter().filter(|step| step.kind != StepKind::Disk).filter(is_of);
@@ -121,6 +128,7 @@ pub fn prove(
         }
         Structure::Kv if target.model == Model::Logged => Err(NOT_BROKEN_HERE.to_owned()),
         Structure::Pool => prove_one(&Pools, target, effort, mutations, each),
+        Structure::Heap => prove_one(&Heaps, target, effort, mutations, each),
         Structure::Cdds => prove_one(&CDDS, target, effort, mutations, each),
         Structure::Nvtree => prove_one(&NVTREE, target, effort, mutations, each),
         Structure::Kv => prove_one(&KV, target, effort, mutations, each),
@@ -139,6 +147,7 @@ pub fn prove(
 pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, String> {
     match target.structure {
         Structure::Pool => Ok(Proof::new(&Pools, target, effort)?.redundancy()),
+        Structure::Heap => Ok(Proof::new(&Heaps, target, effort)?.redundancy()),
         Structure::Cdds => Ok(Proof::new(&CDDS, target, effort)?.redundancy()),
         Structure::Nvtree => Ok(Proof::new(&NVTREE, target, effort)?.redundancy()),
         Structure::Kv => Ok(Proof::new(&KV, target, effort)?.redundancy()),

@@ -8,6 +8,7 @@ mod campaign;
 mod command;
 mod explore;
 pub mod fuzz;
+mod heap;
 pub mod history;
 mod judge;
 mod kv;

@@ -7,6 +7,8 @@ pub enum Structure {
     Region,
     /// The pool: superblock, roots, allocator, growth, sweep.
     Pool,
+    /// The pool's log, by a heap of toys that uses it in all ways.
+    Heap,
     /// The CDDS B-Tree.
     Cdds,
     /// The NV-Tree.

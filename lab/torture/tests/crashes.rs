@@ -40,6 +40,12 @@ fn the_pool_survives() {
 }
 
 #[test]
+fn the_toy_heap_survives() {
+    survives(Structure::Heap, Model::Flush, 40_000);
+    survives(Structure::Heap, Model::Eadr, 10_000);
+}
+
+#[test]
 fn the_tree_survives() {
     survives(Structure::Cdds, Model::Flush, 40_000);
     survives(Structure::Cdds, Model::Eadr, 10_000);
@@ -92,6 +98,11 @@ fn misses_every_step(structure: Structure) {
 #[test]
 fn no_step_of_the_pool_can_be_missed() {
     misses_every_step(Structure::Pool);
+}
+
+#[test]
+fn no_step_of_the_pools_log_can_be_missed() {
+    misses_every_step(Structure::Heap);
 }
 
 #[test]
@@ -153,6 +164,7 @@ mod sequences {
         fn of_any_operations_survive(
             structure in prop::sample::select(vec![
                 Structure::Pool,
+                Structure::Heap,
                 Structure::Cdds,
                 Structure::Nvtree,
                 Structure::Kv,

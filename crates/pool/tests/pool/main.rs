@@ -4,6 +4,7 @@
 mod golden;
 mod growth;
 mod image;
+mod log;
 mod model;
 mod publish;
 mod random;

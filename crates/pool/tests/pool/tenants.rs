@@ -543,3 +543,28 @@ fn threads_that_drive_sweeps_for_two_tenants_all_get_their_turn() {
     let check = pool.check().unwrap();
     assert_eq!((check.account.leaked, check.account.objects), (0, held as u64));
 }
+
+/// Bytes in the root of [`tenant_pool`].
+pub(crate) const KNOWN_ROOT: u64 = 64;
+
+/// A pool with a tenant, whose root is zero.
+pub(crate) fn tenant_pool() -> (Arc<Pool>, TenantEntry) {
+    let pool = volatile();
+    let section = pool.reserve(KNOWN_ROOT, 2).unwrap();
+    let made = pool.add_tenant::<Error>(&new("one"), KNOWN_ROOT, |region, root| {
+        region.write("test.zero", root.offset(), &[&[0; KNOWN_ROOT as usize]])?;
+        Ok(())
+    });
+    drop(section);
+    (pool, made.unwrap())
+}
+
+/// The pool as a process would find it that opens it now.
+pub(crate) fn reopened_toys(pool: &Pool) -> Result<Arc<Pool>, Error> {
+    reopened(pool, kinds())
+}
+
+/// The pool in these bytes behind a region's header.
+pub(crate) fn opened_toys(bytes: &[u8]) -> Result<Arc<Pool>, Error> {
+    Pool::from_region_of(image::region(bytes), kinds()).map(Arc::new)
+}

@@ -1,0 +1,75 @@
+//! What a lane holds, read and verified.
+
+use tembo_pmem::{Region, Word};
+
+use super::shape::{Shape, State};
+use crate::format::{ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head};
+use crate::{Error, TenantId};
+
+/// Work that is still to be done after a commit. Its tenant does it, again and again until it is
+/// [done](crate::Committed::done), from wherever it was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// The tenant that knows what the code means.
+    pub tenant: TenantId,
+    /// What is to be done.
+    pub code: u32,
+    /// With what.
+    pub args: Vec<u64>,
+}
+
+impl Intent {
+    /// The words behind the first of its entry.
+    pub(super) fn words(&self) -> Vec<u64> {
+        let head = u64::from(self.tenant.0) << 32 | u64::from(self.code);
+        [head].into_iter().chain(self.args.iter().copied()).collect()
+    }
+}
+
+/// What is true in a lane.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Offsets and old words, in the order in which they were noted.
+    pub(super) undo: Vec<(u64, u64)>,
+    /// Offsets and new words.
+    pub(super) redo: Vec<(u64, u64)>,
+    pub(super) intents: Vec<Intent>,
+    pub(super) is_sealed: bool,
+    pub(super) is_empty: bool,
+}
+
+impl Found {
+    /// Follows the chain of checksums from the first entry as far as it holds.
+    pub(super) fn read(
+        region: &Region,
+        shape: &Shape,
+        lane: usize,
+        state: State,
+    ) -> Result<Found, Error> {
+        let words: Vec<u64> = shape.entries(region, lane)?.iter().map(Word::load).collect();
+        let mut found = Found { is_empty: true, ..Found::default() };
+        let (mut rest, mut chain) = (&words[..], 0);
+        while let Some((&head, behind)) = rest.split_first() {
+            let (kind, count) = (head & 0xff, (head >> 8 & 0xff_ffff) as usize);
+            let Some((words, behind)) = behind.split_at_checked(count) else { break };
+            if entry_head(kind, words, lane, state.number, chain) != head {
+                break;
+            }
+            let pairs = words.as_chunks::<2>().0.iter().map(|&[offset, word]| (offset, word));
+            match kind {
+                ENTRY_UNDO => found.undo.extend(pairs),
+                ENTRY_REDO => found.redo.extend(pairs),
+                ENTRY_SEAL => found.is_sealed = true,
+                ENTRY_INTENT if count > 0 => found.intents.push(Intent {
+                    tenant: TenantId((words[0] >> 32) as u8),
+                    code: words[0] as u32,
+                    args: words[1..].to_vec(),
+                }),
+                _ => break,
+            }
+            (rest, chain) = (behind, (head >> 32) as u32);
+            found.is_empty = false;
+        }
+        Ok(found)
+    }
+}

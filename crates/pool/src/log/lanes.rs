@@ -1,0 +1,126 @@
+//! Which lanes are free, and how a lane's state goes on.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+
+use tembo_pmem::{Region, lock};
+
+use super::shape::Shape;
+use crate::format::{LOW_LOG, Superblock, seal_low};
+use crate::space::Space;
+use crate::{Error, Object};
+
+/// The log of a pool, once there is one.
+#[derive(Default)]
+pub(crate) struct Log {
+    made: OnceLock<Made>,
+    /// Held while the log is made: its object is not reachable then.
+    making: Mutex<()>,
+}
+
+/// A log that is there.
+pub(super) struct Made {
+    pub(super) shape: Shape,
+    /// Lanes that no operation has, each with its number, and whether this process has used it.
+    free: Mutex<Vec<Lane>>,
+    /// Lanes with intents that no handle has.
+    pub(super) unfinished: Mutex<Vec<usize>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    pub(super) index: usize,
+    pub(super) number: u64,
+    pub(super) is_fresh: bool,
+}
+
+impl Log {
+    /// The log that a superblock names, recovered.
+    pub(crate) fn open(space: &Space, object: Object) -> Result<Log, Error> {
+        let log = Log::default();
+        if object.is_none() {
+            return Ok(log);
+        }
+        space.valid(object)?;
+        let shape = Shape::read(&space.region, object)?;
+        let unfinished = super::recover::recover(&space.region, &shape)?;
+        log.set(&space.region, shape, unfinished)?;
+        Ok(log)
+    }
+
+    fn set(&self, region: &Region, shape: Shape, unfinished: Vec<usize>) -> Result<(), Error> {
+        let mut free = Vec::new();
+        for index in (0..shape.lanes).rev().filter(|index| !unfinished.contains(index)) {
+            let number = shape.state(region, index)?.number;
+            free.push(Lane { index, number, is_fresh: false });
+        }
+        let made = Made { shape, free: Mutex::new(free), unfinished: Mutex::new(unfinished) };
+        // Made once, under the lock.
+        let _ = self.made.set(made);
+        Ok(())
+    }
+
+    /// The log's object; none, if it was never used.
+    pub(crate) fn object(&self) -> Object {
+        self.made.get().map_or(Object::NONE, |made| made.shape.object)
+    }
+
+    /// Held while a sweep begins: no log is being made then. `None`: one is.
+    pub(crate) fn try_still(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.making.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(super) fn made(&self) -> Option<&Made> {
+        self.made.get()
+    }
+
+    /// Makes the log, unless there is one, in a pool of format version 2.
+    pub(crate) fn make(&self, space: &Space) -> Result<(), Error> {
+        if self.made.get().is_some() {
+            return Ok(());
+        }
+        let _one = lock(&self.making);
+        if self.made.get().is_some() {
+            return Ok(());
+        }
+        let region = &space.region;
+        let (size, lanes) = Shape::for_layout(space.layout());
+        let _section = space.reserve(size, size / 64 + 2)?;
+        let object = space.alloc(size)?;
+        let shape = Shape::new(object, lanes);
+        if let Err(error) = shape.write(region) {
+            space.free(object);
+            return Err(error);
+        }
+        let word = &Superblock::of(region)?.log;
+        // ORDER: the empty log, flushed above, is durable before the superblock names it.
+        region.fence("pool.log.make.fence");
+        // ORDER: after the empty log, as above.
+        region.commit("pool.log.publish", word, seal_low(LOW_LOG, object.to_bits()));
+        // ORDER: the log is found by a recovery before it holds what a recovery needs.
+        region.flush("pool.log.publish.flush", region.offset_of(word), 8);
+        // ORDER: as above.
+        region.fence("pool.log.publish.fence");
+        self.set(region, shape, Vec::new())
+    }
+}
+
+impl Made {
+    pub(super) fn take(&self) -> Result<Lane, Error> {
+        let lanes = self.shape.lanes as u64;
+        lock(&self.free).pop().ok_or(Error::LogBusy { lanes })
+    }
+
+    /// Gives a lane back, used or not.
+    pub(super) fn give_back(&self, lane: Lane, is_used: bool, number: u64) {
+        let is_fresh = lane.is_fresh || is_used;
+        lock(&self.free).push(Lane { number, is_fresh, ..lane });
+    }
+
+    pub(super) fn give(&self, index: usize, number: u64) {
+        lock(&self.free).push(Lane { index, number, is_fresh: true });
+    }
+}

@@ -1,0 +1,336 @@
+//! An operation: what a caller notes, changes, commits or takes back.
+
+use tembo_pmem::{Region, Section, Word};
+
+use super::entry::{Found, Intent};
+use super::lanes::{Lane, Log, Made};
+use super::recover::store;
+use super::shape::{State, advance};
+use crate::format::{ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head};
+use crate::space::Space;
+use crate::{Error, Object, TenantId};
+
+/// A change of several words that is whole or not at all, whatever interrupts it. Dropped, it is taken back.
+///
+/// It says nothing of other threads: the words are the caller's by its own locks, until the operation has ended. Its tenant does
+/// not stand [still](crate::Tenant::quiesce) meanwhile.
+#[must_use]
+pub struct Operation<'p> {
+    space: &'p Space,
+    made: &'p Made,
+    tenant: TenantId,
+    lane: Lane,
+    /// Words of the lane that are in use, and the last checksum.
+    used: usize,
+    chain: u32,
+    undo: Vec<(u64, u64)>,
+    redo: Vec<(u64, u64)>,
+    intents: Vec<Intent>,
+    allocated: Vec<Object>,
+    freed: Vec<Object>,
+    is_over: bool,
+    _section: Section<'p>,
+}
+
+impl Log {
+    /// Begins an operation that allocates at most `bytes` and changes words in at most `lines` lines.
+    pub(crate) fn begin<'p>(
+        &'p self,
+        space: &'p Space,
+        tenant: TenantId,
+        bytes: u64,
+        lines: u64,
+    ) -> Result<Operation<'p>, Error> {
+        let made = self.made().ok_or(Error::Damaged { field: "log", word: 0 })?;
+        // An entry has three words at least, and may begin in a line that was flushed before. What is changed may be
+        // restored.
+        let own = made.shape.words() as u64 * 2 / 3 + 4;
+        let _section = space.reserve(bytes, lines * 2 + own)?;
+        let lane = made.take()?;
+        Ok(Operation {
+            space,
+            made,
+            tenant,
+            lane,
+            used: 0,
+            chain: 0,
+            undo: Vec::new(),
+            redo: Vec::new(),
+            intents: Vec::new(),
+            allocated: Vec::new(),
+            freed: Vec::new(),
+            is_over: false,
+            _section,
+        })
+    }
+
+    /// What of the tenant's intents is not done and has no handle: each is taken over.
+    pub(crate) fn unfinished<'p>(
+        &'p self,
+        space: &'p Space,
+        tenant: TenantId,
+    ) -> Result<Vec<Committed<'p>>, Error> {
+        let Some(made) = self.made() else { return Ok(Vec::new()) };
+        let mut taken = Vec::new();
+        let mut unfinished = tembo_pmem::lock(&made.unfinished);
+        for lane in std::mem::take(&mut *unfinished) {
+            let state = made.shape.state(&space.region, lane)?;
+            let intents = Found::read(&space.region, &made.shape, lane, state)?.intents;
+            if intents.iter().any(|intent| intent.tenant == tenant) {
+                taken.push(Committed { space, made, lane, number: state.number, intents });
+            } else {
+                unfinished.push(lane);
+            }
+        }
+        Ok(taken)
+    }
+}
+
+impl<'p> Operation<'p> {
+    fn region(&self) -> &'p Region {
+        &self.space.region
+    }
+
+    /// Takes space for an object, as [`Pool::alloc`](crate::Pool::alloc); given back if the operation does not commit. A word that the operation
+    /// changes must refer to it, and its content must be flushed before the commit.
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`](crate::Pool::alloc).
+    pub fn alloc(&mut self, size: u64) -> Result<Object, Error> {
+        let object = self.space.alloc(size)?;
+        self.allocated.push(object);
+        Ok(object)
+    }
+
+    /// Gives an object back when the operation has committed, which makes it unreachable.
+    pub fn free(&mut self, object: Object) {
+        self.freed.push(object);
+    }
+
+    /// Notes these words as they are. Then they may be stored to and flushed in place. One fence, unless all are noted
+    /// already.
+    ///
+    /// # Errors
+    /// [`Error::OperationTooLarge`]: nothing more is noted.
+    pub fn undo(&mut self, words: &[&Word]) -> Result<(), Error> {
+        let region = self.region();
+        let mut new: Vec<(u64, u64)> = Vec::new();
+        for word in words {
+            let offset = region.offset_of(word);
+            if !self.undo.iter().chain(&new).any(|(known, _)| *known == offset) {
+                new.push((offset, word.load()));
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.check_room(1 + 2 * new.len())?;
+        let from = self.used;
+        self.append(ENTRY_UNDO, &flat(&new))?;
+        self.flush(from)?;
+        // ORDER: the old words are durable before the new ones are stored.
+        region.fence("pool.log.undo.fence");
+        self.undo.extend(new);
+        Ok(())
+    }
+
+    /// Stores a word in place and flushes it, its old content [noted](Operation::undo) before.
+    ///
+    /// # Errors
+    /// As [`undo`](Operation::undo); then it is not stored.
+    pub fn set(&mut self, word: &Word, value: u64) -> Result<(), Error> {
+        self.undo(&[word])?;
+        let region = self.region();
+        region.store(word, value);
+        // ORDER: the word is durable before the operation commits.
+        region.flush("pool.log.set.flush", region.offset_of(word), 8);
+        Ok(())
+    }
+
+    /// Has a word stored by the commit: until then it is as it was.
+    ///
+    /// # Errors
+    /// As [`undo`](Operation::undo).
+    pub fn redo(&mut self, word: &Word, value: u64) -> Result<(), Error> {
+        let head = if self.redo.is_empty() { 2 } else { 0 };
+        self.check_room(2 + head)?;
+        let offset = self.region().offset_of(word);
+        self.redo.push((offset, value));
+        Ok(())
+    }
+
+    /// Notes work that is to be done after the commit, whatever interrupts it.
+    ///
+    /// # Errors
+    /// As [`undo`](Operation::undo).
+    pub fn intend(&mut self, code: u32, args: &[u64]) -> Result<(), Error> {
+        self.check_room(2 + args.len())?;
+        self.intents.push(Intent { tenant: self.tenant, code, args: args.to_vec() });
+        Ok(())
+    }
+
+    /// Commits: the change is whole from here on, and fenced when this returns. What the operation frees is given back then.
+    ///
+    /// # Errors
+    /// Of the region only, if it is damaged.
+    pub fn commit(mut self) -> Result<Committed<'p>, Error> {
+        let (region, lane) = (self.region(), self.lane);
+        let is_noted = !(self.undo.is_empty() && self.redo.is_empty() && self.intents.is_empty());
+        let is_committed = !self.intents.is_empty();
+        let from = self.used;
+        for intent in self.intents.clone() {
+            self.append(ENTRY_INTENT, &intent.words())?;
+        }
+        let redo = std::mem::take(&mut self.redo);
+        if !redo.is_empty() {
+            if !(self.undo.is_empty() && self.allocated.is_empty()) {
+                // ORDER: what was changed in place, and new objects, are durable before the seal can be.
+                region.fence("pool.log.content.fence");
+            }
+            self.append(ENTRY_REDO, &flat(&redo))?;
+            self.append(ENTRY_SEAL, &[])?;
+        }
+        self.flush(from)?;
+        self.is_over = true;
+        let number = lane.number + u64::from(!lane.is_fresh);
+        let mut next = number;
+        if is_noted {
+            // ORDER: what the operation has changed in place, and what it notes, are durable before it commits.
+            region.fence("pool.log.commit.fence");
+            if !redo.is_empty() {
+                store(region, &redo)?;
+            }
+            next += u64::from(!is_committed);
+            advance(region, &self.made.shape, lane.index, State { number: next, is_committed })?;
+            // ORDER: the operation is committed before the caller says so, and its entries are void before another
+            // changes what they name.
+            region.fence("pool.log.state.fence");
+        }
+        self.space.free_all(std::mem::take(&mut self.freed));
+        if !is_committed {
+            self.made.give_back(lane, is_noted, next);
+        }
+        let intents = std::mem::take(&mut self.intents);
+        Ok(Committed { space: self.space, made: self.made, lane: lane.index, number, intents })
+    }
+
+    /// Takes everything back: the words are as they were, and fenced.
+    pub fn abort(self) {}
+
+    /// Whether so many words more fit, beside all that the commit will write.
+    fn check_room(&self, words: usize) -> Result<(), Error> {
+        let redo = if self.redo.is_empty() { 0 } else { 2 + 2 * self.redo.len() };
+        let intents: usize = self.intents.iter().map(|intent| 2 + intent.args.len()).sum();
+        let (words, max) = (self.used + redo + intents + words, self.made.shape.words());
+        if words > max {
+            return Err(Error::OperationTooLarge { words: words as u64, max: max as u64 });
+        }
+        Ok(())
+    }
+
+    /// Stores an entry.
+    fn append(&mut self, kind: u64, words: &[u64]) -> Result<(), Error> {
+        let (region, lane) = (self.region(), self.lane);
+        let number = lane.number + u64::from(!lane.is_fresh);
+        if self.used == 0 && !lane.is_fresh {
+            // With the fence of the first entry, which is true only then.
+            advance(region, &self.made.shape, lane.index, State { number, is_committed: false })?;
+        }
+        let head = entry_head(kind, words, lane.index, number, self.chain);
+        let places = &self.made.shape.entries(region, lane.index)?[self.used..];
+        for (place, word) in places.iter().zip([head].iter().chain(words)) {
+            region.store(place, *word);
+        }
+        (self.used, self.chain) = (self.used + 1 + words.len(), (head >> 32) as u32);
+        Ok(())
+    }
+
+    /// Flushes the entries from a word on.
+    fn flush(&self, from: usize) -> Result<(), Error> {
+        let (region, count) = (self.region(), self.used - from);
+        if count > 0 {
+            let at = region.offset_of(&self.made.shape.entries(region, self.lane.index)?[from]);
+            // ORDER: entries are durable before what they are for.
+            region.flush("pool.log.entry.flush", at, count as u64 * 8);
+        }
+        Ok(())
+    }
+
+    /// Restores what was noted, the last first.
+    fn restore(&self) -> Result<u64, Error> {
+        let lane = self.lane;
+        let number = lane.number + u64::from(!lane.is_fresh);
+        if self.used == 0 {
+            return Ok(lane.number);
+        }
+        let back: Vec<(u64, u64)> = self.undo.iter().rev().copied().collect();
+        store(self.region(), &back)?;
+        let next = State { number: number + 1, is_committed: false };
+        advance(self.region(), &self.made.shape, lane.index, next)?;
+        // ORDER: the entries are void before another operation changes what they name.
+        self.region().fence("pool.log.abort.fence");
+        Ok(next.number)
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        // A lane that cannot be restored is left to the next opening.
+        if let Ok(next) = self.restore() {
+            self.space.free_all(std::mem::take(&mut self.allocated));
+            self.made.give_back(self.lane, self.used > 0, next);
+        }
+    }
+}
+
+/// An operation that has committed, and may have intents.
+#[must_use]
+pub struct Committed<'p> {
+    space: &'p Space,
+    made: &'p Made,
+    lane: usize,
+    number: u64,
+    intents: Vec<Intent>,
+}
+
+impl Committed<'_> {
+    /// What is still to be done, in the order in which it was noted.
+    pub fn intents(&self) -> &[Intent] {
+        &self.intents
+    }
+
+    /// All intents are done, and their effects fenced: they are forgotten. One fence, if there were any. Without it
+    /// [`Pool::unfinished`](crate::Pool::unfinished) finds them again.
+    ///
+    /// # Errors
+    /// Of the region only.
+    pub fn done(mut self) -> Result<(), Error> {
+        if self.intents.is_empty() {
+            return Ok(());
+        }
+        let (region, next) = (&self.space.region, self.number + 1);
+        let _section = region.reserve(1)?;
+        let state = State { number: next, is_committed: false };
+        advance(region, &self.made.shape, self.lane, state)?;
+        // ORDER: what is done is not done again when others may have changed what it names.
+        region.fence("pool.log.done.fence");
+        self.intents.clear();
+        self.made.give(self.lane, next);
+        Ok(())
+    }
+}
+
+impl Drop for Committed<'_> {
+    fn drop(&mut self) {
+        if !self.intents.is_empty() {
+            tembo_pmem::lock(&self.made.unfinished).push(self.lane);
+        }
+    }
+}
+
+fn flat(pairs: &[(u64, u64)]) -> Vec<u64> {
+    pairs.iter().flat_map(|&(offset, word)| [offset, word]).collect()
+}

@@ -1,0 +1,282 @@
+//! Operations on the pool's log: whole or not at all, at the cost that is stated.
+
+use std::sync::Arc;
+
+use tembo_pmem::{Counters, Region, Word};
+use tembo_pool::{Error, Object, Pool, TenantId};
+
+use crate::image;
+use crate::tenants::{KNOWN_ROOT, tenant_pool};
+
+/// The words of the tenant's root.
+fn words(pool: &Pool, root: Object) -> &[Word] {
+    pool.region().words(root.offset(), (KNOWN_ROOT / 8) as usize).unwrap()
+}
+
+fn values(pool: &Pool, root: Object) -> Vec<u64> {
+    words(pool, root)[..4].iter().map(Word::load).collect()
+}
+
+fn set(pool: &Pool, word: &Word, value: u64) {
+    let region: &Region = pool.region();
+    region.store(word, value);
+    region.flush("test.set", region.offset_of(word), 8);
+}
+
+fn made() -> (Arc<Pool>, TenantId, Object) {
+    let (pool, entry) = tenant_pool();
+    // The first operation makes the log.
+    pool.operation(entry.id, 0, 1).unwrap().abort();
+    (pool, entry.id, entry.root)
+}
+
+/// What a process would find that opens the pool now.
+fn after_a_crash(pool: &Pool) -> Arc<Pool> {
+    crate::tenants::reopened_toys(pool).unwrap()
+}
+
+fn spent(of: impl FnOnce()) -> (u64, u64) {
+    let before = Counters::thread();
+    of();
+    let spent = Counters::thread() - before;
+    (spent.fences, spent.lines)
+}
+
+#[test]
+fn what_was_changed_in_place_is_taken_back_unless_it_commits() {
+    let (pool, id, root) = made();
+    let word = words(&pool, root);
+    let mut operation = pool.operation(id, 0, 2).unwrap();
+    operation.set(&word[0], 1).unwrap();
+    operation.undo(&[&word[1], &word[2]]).unwrap();
+    set(&pool, &word[1], 2);
+    set(&pool, &word[2], 3);
+    operation.set(&word[0], 9).unwrap();
+    assert_eq!(values(&after_a_crash(&pool), root), [0, 0, 0, 0]);
+    operation.abort();
+    assert_eq!(values(&pool, root), [0, 0, 0, 0]);
+    let mut operation = pool.operation(id, 0, 1).unwrap();
+    operation.set(&word[3], 4).unwrap();
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(values(&pool, root), [0, 0, 0, 4]);
+    let mut dropped = pool.operation(id, 0, 1).unwrap();
+    dropped.set(&word[3], 5).unwrap();
+    drop(dropped);
+    assert_eq!(values(&after_a_crash(&pool), root), [0, 0, 0, 4]);
+}
+
+#[test]
+fn what_is_collected_is_stored_by_the_commit() {
+    let (pool, id, root) = made();
+    let word = words(&pool, root);
+    let mut operation = pool.operation(id, 0, 1).unwrap();
+    operation.redo(&word[0], 1).unwrap();
+    operation.redo(&word[1], 2).unwrap();
+    operation.redo(&word[0], 3).unwrap();
+    assert_eq!(values(&pool, root), [0, 0, 0, 0]);
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(values(&pool, root), [3, 2, 0, 0]);
+    pool.operation(id, 0, 1).unwrap().redo(&word[2], 7).unwrap();
+    assert_eq!(values(&pool, root), [3, 2, 0, 0]);
+    // Beside what is changed in place: all of it, or nothing.
+    let mut operation = pool.operation(id, 0, 1).unwrap();
+    operation.set(&word[2], 8).unwrap();
+    operation.redo(&word[3], 9).unwrap();
+    assert_eq!(values(&after_a_crash(&pool), root), [3, 2, 0, 0]);
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(values(&after_a_crash(&pool), root), [3, 2, 8, 9]);
+}
+
+#[test]
+fn intents_come_back_until_they_are_done() {
+    let (pool, id, root) = made();
+    let word = words(&pool, root);
+    let mut never = pool.operation(id, 0, 1).unwrap();
+    never.intend(9, &[9]).unwrap();
+    never.abort();
+    let mut operation = pool.operation(id, 0, 1).unwrap();
+    operation.set(&word[0], 1).unwrap();
+    operation.intend(7, &[1, 2, 3]).unwrap();
+    operation.redo(&word[1], 2).unwrap();
+    operation.intend(8, &[]).unwrap();
+    let committed = operation.commit().unwrap();
+    let codes = |committed: &tembo_pool::Committed<'_>| {
+        committed.intents().iter().map(|i| (i.code, i.args.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(&committed), [(7, 3), (8, 0)]);
+    assert!(pool.unfinished(id).unwrap().is_empty(), "a thread has them at hand");
+    for _ in 0..2 {
+        let again = after_a_crash(&pool);
+        assert_eq!(values(&again, root), [1, 2, 0, 0]);
+        let found = again.unfinished(id).unwrap();
+        assert_eq!((found.len(), codes(&found[0])), (1, vec![(7, 3), (8, 0)]));
+        assert!(again.unfinished(id).unwrap().is_empty());
+        drop(found);
+        // Words that were changed since are not changed again by what was committed before.
+        set(&pool, &word[1], 2);
+        for found in again.unfinished(id).unwrap() {
+            let mut other = again.operation(id, 0, 1).unwrap();
+            other.set(&words(&again, root)[1], 5).unwrap();
+            other.commit().unwrap().done().unwrap();
+            assert_eq!(values(&after_a_crash(&again), root), [1, 5, 0, 0]);
+            found.done().unwrap();
+        }
+        assert!(after_a_crash(&again).unfinished(id).unwrap().is_empty());
+    }
+    drop(committed);
+    pool.unfinished(id).unwrap().pop().unwrap().done().unwrap();
+    assert!(after_a_crash(&pool).unfinished(id).unwrap().is_empty());
+}
+
+#[test]
+fn objects_are_given_back_once_by_abort_commit_and_sweep() {
+    let (pool, id, root) = made();
+    let word = words(&pool, root);
+    let objects = pool.usage().objects;
+    let mut operation = pool.operation(id, 100, 1).unwrap();
+    operation.alloc(100).unwrap();
+    operation.abort();
+    assert_eq!(pool.usage().objects, objects);
+    let mut operation = pool.operation(id, 100, 1).unwrap();
+    let object = operation.alloc(100).unwrap();
+    operation.set(&word[0], object.to_bits()).unwrap();
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(pool.usage().objects, objects + 1);
+    let mut operation = pool.operation(id, 100, 1).unwrap();
+    operation.set(&word[0], 0).unwrap();
+    operation.free(object);
+    assert_eq!(pool.usage().objects, objects + 1, "not before the commit");
+    operation.abort();
+    assert_eq!((pool.usage().objects, word[0].load()), (objects + 1, object.to_bits()));
+    let mut operation = pool.operation(id, 100, 1).unwrap();
+    operation.redo(&word[0], 0).unwrap();
+    operation.free(object);
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(pool.usage().objects, objects);
+    // The log itself is marked and counted.
+    let again = after_a_crash(&pool);
+    let _tenants = again.open_tenants().unwrap();
+    let mut sweep = again.begin_sweep().unwrap();
+    sweep.mark_others(&|| true).unwrap();
+    assert!(sweep.settle_others().unwrap());
+    assert_eq!(sweep.finish([]).unwrap().objects, objects);
+    assert_eq!(again.check().unwrap().account.leaked, 0);
+}
+
+#[test]
+fn fences_and_lines_are_as_stated() {
+    let (pool, id, root) = made();
+    let word = words(&pool, root);
+    let undo = |count: usize| {
+        let mut operation = pool.operation(id, 0, 1).unwrap();
+        for word in &word[..count] {
+            operation.set(word, 1).unwrap();
+        }
+        operation.commit().unwrap().done().unwrap();
+    };
+    // The lane's state once more, the first time in a process.
+    assert_eq!(spent(|| undo(1)), (3, 4));
+    assert_eq!(spent(|| undo(1)), (3, 3));
+    assert_eq!(spent(|| undo(2)), (4, 5));
+    let redo = || {
+        let mut operation = pool.operation(id, 0, 1).unwrap();
+        operation.redo(&word[0], 1).unwrap();
+        operation.redo(&word[1], 1).unwrap();
+        operation.commit().unwrap().done().unwrap();
+    };
+    assert_eq!(spent(redo), (3, 3));
+    let intent = || {
+        let mut operation = pool.operation(id, 0, 1).unwrap();
+        operation.intend(1, &[2]).unwrap();
+        operation.commit().unwrap().done().unwrap();
+    };
+    assert_eq!(spent(intent), (3, 3));
+    let abort = || {
+        let mut operation = pool.operation(id, 0, 1).unwrap();
+        operation.set(&word[0], 3).unwrap();
+        operation.abort();
+    };
+    assert_eq!(spent(abort), (3, 4));
+    let nothing = || {
+        let mut operation = pool.operation(id, 0, 1).unwrap();
+        operation.redo(&word[0], 1).unwrap();
+        operation.abort();
+        pool.operation(id, 0, 1).unwrap().commit().unwrap().done().unwrap();
+    };
+    assert_eq!(spent(nothing), (0, 0));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_changes_anything() {
+    let (pool, id, root) = made();
+    let word = words(&pool, root);
+    let mut operation = pool.operation(id, 0, 8).unwrap();
+    let refused = operation.intend(1, &[0; 100]).unwrap_err();
+    assert!(matches!(refused, Error::OperationTooLarge { words: 102, max: 48 }), "{refused}");
+    let mut count = 0;
+    while operation.redo(&word[count % 8], count as u64).is_ok() {
+        count += 1;
+    }
+    assert_eq!(count, 23);
+    assert!(operation.set(&word[0], 99).is_err());
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(words(&pool, root)[6].load(), 22);
+    // As many at once as there are lanes.
+    let some: Vec<_> = (0..4).map(|_| pool.operation(id, 0, 1).unwrap()).collect();
+    assert!(matches!(pool.operation(id, 0, 1), Err(Error::LogBusy { lanes: 4 })));
+    drop(some);
+    assert!(pool.operation(id, 0, 1).is_ok());
+}
+
+#[test]
+fn a_flipped_bit_in_the_log_is_reported_or_makes_its_entry_void() {
+    let (pool, id, root) = made();
+    let word = words(&pool, root);
+    let mut operation = pool.operation(id, 0, 1).unwrap();
+    operation.redo(&word[0], 1).unwrap();
+    operation.redo(&word[1], 2).unwrap();
+    let log = {
+        let image = image::bytes(&pool);
+        let low = u64::from_le_bytes(image[112..120].try_into().unwrap());
+        Object::from_bits(low)
+    };
+    let committed = operation.commit().unwrap();
+    let good = image::bytes(&pool);
+    let at = log.offset() as usize - 4096;
+    let mut damaged = 0;
+    for bit in 0..log.size() as usize * 8 {
+        let mut bad = good.clone();
+        bad[at + bit / 8] ^= 1 << (bit % 8);
+        match crate::tenants::opened_toys(&bad) {
+            Ok(pool) => assert_eq!(values(&pool, root), [1, 2, 0, 0]),
+            Err(Error::Damaged { field: "log" | "lane of the log", .. }) => damaged += 1,
+            Err(error) => panic!("bit {bit}: {error}"),
+        }
+    }
+    assert_eq!(damaged, 128 + 4 * 64);
+    drop(committed);
+}
+
+#[test]
+fn threads_have_a_lane_each() {
+    let (pool, id, root) = made();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (pool, word) = (&pool, &words(&pool, root)[thread]);
+            scope.spawn(move || {
+                for round in 1..=200 {
+                    let mut operation = pool.operation(id, 0, 1).unwrap();
+                    match round % 3 {
+                        0 => operation.redo(word, round).unwrap(),
+                        _ => operation.set(word, round).unwrap(),
+                    }
+                    match round % 2 {
+                        0 => operation.commit().unwrap().done().unwrap(),
+                        _ => operation.abort(),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(values(&pool, root), [200, 200, 200, 0]);
+}

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use tembo_pmem::{Region, RegionOptions, Section, Word, lock};
+use tembo_pmem::thread::lock;
+use tembo_pmem::{Region, RegionOptions, Section, Word};
 
 use crate::format::Superblock;
 use crate::log::Log;

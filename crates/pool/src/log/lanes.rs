@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
-use tembo_pmem::{Region, lock};
+use tembo_pmem::Region;
+use tembo_pmem::thread::lock;
 
 use super::shape::Shape;
 use crate::format::{LOW_LOG, Superblock, seal_low};

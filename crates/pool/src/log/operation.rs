@@ -1,5 +1,6 @@
 //! An operation: what a caller notes, changes, commits or takes back.
 
+use tembo_pmem::thread::lock;
 use tembo_pmem::{Region, Section, Word};
 
 use super::entry::{Found, Intent};
@@ -72,7 +73,7 @@ impl Log {
     ) -> Result<Vec<Committed<'p>>, Error> {
         let Some(made) = self.made() else { return Ok(Vec::new()) };
         let mut taken = Vec::new();
-        let mut unfinished = tembo_pmem::lock(&made.unfinished);
+        let mut unfinished = lock(&made.unfinished);
         for lane in std::mem::take(&mut *unfinished) {
             let state = made.shape.state(&space.region, lane)?;
             let intents = Found::read(&space.region, &made.shape, lane, state)?.intents;
@@ -326,7 +327,7 @@ impl Committed<'_> {
 impl Drop for Committed<'_> {
     fn drop(&mut self) {
         if !self.intents.is_empty() {
-            tembo_pmem::lock(&self.made.unfinished).push(self.lane);
+            lock(&self.made.unfinished).push(self.lane);
         }
     }
 }

@@ -330,7 +330,7 @@ mod tests {
         assert!(changes(&stored, &counted).iter().any(|change| change.counted.is_none()));
     }
 
-    /// A guard that tells something else each time would be no guard.
+    /// A guard whose counts change from run to run would be no guard.
     #[test]
     fn two_runs_count_the_same() {
         assert_eq!(run().unwrap(), run().unwrap());

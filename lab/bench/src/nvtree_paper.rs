@@ -27,7 +27,7 @@
 //! - An enlarged PLN would break the arithmetic on ids: it takes several ids (`block.rs`). A hot-write
 //!   PLN is made one unit larger than the one that its leaf was in, rebuild after rebuild: only then
 //!   does sequential insertion cost what the paper's figure 9a says.
-//! - Algorithm 1 tells PLNs by their ids, and "full" means without a place for one more leaf.
+//! - Algorithm 1 names PLNs by their ids, and "full" means without a place for one more leaf.
 //!
 //! Keys and values are of eight bytes. One thread at a time: the paper's "light-weight locks" are not
 //! described. For the domains `flush`, `eadr` and `volatile`.

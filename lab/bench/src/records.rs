@@ -35,7 +35,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Turns that [`records`] tells of.
+    /// Turns that [`records`] reports.
     pub fn turns(&self) -> u64 {
         (OPERATIONS.len() * IndexKind::ALL.len()) as u64 * u64::from(self.rounds)
     }

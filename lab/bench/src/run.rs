@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Turns that [`run()`] tells of.
+    /// Turns that [`run()`] reports.
     pub fn turns(&self) -> u64 {
         let round = (Operation::ALL.len() + pair::OPERATIONS.len()) as u64;
         (round * u64::from(self.rounds) + TIMED.len() as u64) * self.contenders.len() as u64

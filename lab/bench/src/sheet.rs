@@ -1,4 +1,4 @@
-//! Figures as they come in, round by round; what is told of them later is taken within rounds.
+//! Figures as they come in, round by round; what is reported later is computed within rounds.
 
 use crate::finding::{Chart, Point, Series, Shape};
 use crate::spread::Spread;

@@ -30,7 +30,7 @@ pub struct SnapshotHeld {
 }
 
 impl SnapshotHeld {
-    /// Turns that [`snapshot_held`] tells of: with and without, of each index.
+    /// Turns that [`snapshot_held`] reports: with and without, of each index.
     pub fn turns(&self) -> u64 {
         2 * IndexKind::ALL.len() as u64 * u64::from(self.rounds)
     }
@@ -187,7 +187,7 @@ fn read(
     for number in 0..config.keys {
         let value = snapshot.get(space, &number.to_be_bytes())?;
         let serial = value.and_then(|value| value.array(0));
-        // Keys were put once each in an order that the number tells.
+        // Keys were put once each in an order that follows from the number.
         let is_right = serial.map(u64::from_le_bytes).is_some_and(|serial| {
             serial <= last && (serial - 1).wrapping_mul(7919) % config.keys == number
         });

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Break it in this way only
     #[arg(long, value_enum, requires = "mutate")]
     twist: Option<Twist>,
-    /// Only this workload, as a violation tells it
+    /// Only this workload, by the name in a violation
     #[arg(long)]
     workload: Option<String>,
     /// List steps that bought nothing

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Test {
-    /// Write down what several threads are told, and judge it
+    /// Record the answers that several threads get, and judge them
     Histories(histories::Args),
     /// Move money between accounts, kill the process at random moments, and audit the books
     Bank(bank::Args),

@@ -1,7 +1,7 @@
 //! Looks at the images that the crashes of one history can leave.
 //!
 //! An image is judged by code that is watched by a [`Reader`]. What it has read decides what it
-//! does next, so images are told apart only by lines that are read, in the order of the first
+//! does next, so images differ only in lines that are read, in the order of the first
 //! reads: a tree, whose branches are the contents that such a line can have. It is walked to its
 //! end while it is small; else its corners are looked at, then images chosen by chance. Paths that
 //! were walked once, from whichever crash, are remembered with their verdicts.
@@ -270,7 +270,7 @@ impl<'e, O: Oracle> Explorer<'e, O> {
             let image = image.unwrap_or_else(|| choices.image(medium.durable(), pick));
             return Err((image, what));
         }
-        // What differs from the beginning tells images apart, whatever else was touched.
+        // What differs from the beginning separates images, whatever else was touched.
         let differs = |&&line: &&u32| self.touched.get(&line) != Some(&self.reader.content(line));
         let sum = read.iter().filter(differs).fold(0_u64, |sum, &line| {
             sum.wrapping_add(mix(u64::from(line), self.reader.content(line)))

@@ -1,5 +1,5 @@
-//! What `cargo xtask dax` runs in its guest: `probe FOLDER` tells how a pool is opened there, `info
-//! ADDRESS` what the server says of persistence, `run ADDRESS SEED` loads the server and tells what it
+//! What `cargo xtask dax` runs in its guest: `probe FOLDER` prints how a pool is opened there, `info
+//! ADDRESS` what the server says of persistence, `run ADDRESS SEED` loads the server and prints what it
 //! acknowledges, `verify ADDRESS SEED ACKED` compares what is there with what must be.
 //!
 //! The load is a sequence of units, each a MULTI that changes a few keys and notes its number, so that
@@ -120,7 +120,7 @@ fn run(client: &mut Client, seed: u64) -> Outcome {
             client.array_of_simples()?;
         }
         number += BATCH;
-        // The full stop tells that the number is whole.
+        // The full stop shows that the number is whole.
         println!("TEMBO ACKED {number}.");
     }
 }

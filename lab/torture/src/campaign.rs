@@ -104,7 +104,7 @@ impl<'c, S: Subject> Campaign<'c, S> {
         });
     }
 
-    /// Explores the one workload, and on its images the way that the name tells.
+    /// Explores the one workload, and on its images the path that the name has.
     fn replay(&self, name: &str) {
         let (name, path) = name.split_once('+').unwrap_or((name, ""));
         let path: Vec<u64> =

@@ -113,7 +113,7 @@ pub fn harmless(structure: Structure) -> Vec<Mutation> {
     all.map(|mutation| Mutation { twist: Twist::Early, ..mutation }).collect()
 }
 
-/// Tries several mutations, each told to `each` when it is done.
+/// Tries several mutations, each passed to `each` when it is done.
 pub fn prove(
     target: Target,
     effort: &Effort<'_>,

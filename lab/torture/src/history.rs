@@ -1,4 +1,4 @@
-//! Histories: what threads did to a store and what they were told, and whether that may be.
+//! Histories: what threads did to a store, which answers they got, and whether these are right.
 //!
 //! The adversary judges what a crash leaves; a history judges what was seen while nothing crashed. Real
 //! threads run transactions by chance ([`Plan::run`]), a [`Recorder`] for each writes down every operation
@@ -12,7 +12,7 @@
 //! | [`check_registers`] | single-key operations are linearisable | nothing |
 //! | [`check_crash`] | what was acknowledged survives, and what it had read, and every transaction whole or not at all | nothing |
 //!
-//! Each checker's head says what it decides, how long that takes and whose method it is. That they find
+//! Each checker's head says what it decides, how long that takes and which method it uses. That they find
 //! what they are for is proven on a [`Toy`] store with bugs planted in it: each is caught, and without them
 //! nothing is.
 

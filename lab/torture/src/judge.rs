@@ -103,8 +103,8 @@ thread_local! {
     static JUDGING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Panics of what is judged are violations like others: told by the judge, not by the hook. (Where
-/// a panic aborts, the hook must tell.)
+/// Panics of what is judged are violations like others: reported by the judge, not by the hook. (Where
+/// a panic aborts, the hook must report it.)
 pub(crate) fn quietly<T>(look: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -12,7 +12,7 @@ pub struct Effort<'a> {
     pub seed: u64,
     /// Images after which it ends; the workloads may end before.
     pub images_max: u64,
-    /// Only the workload of that name, as a violation tells it.
+    /// Only the workload of that name, as a violation has it.
     pub workload: Option<&'a str>,
     /// Told now and then of the images judged so far; false: this is enough.
     pub progress: &'a (dyn Fn(u64) -> bool + Sync),

@@ -1,4 +1,4 @@
-//! What every structure under torture tells about itself.
+//! What every structure under torture says of itself.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -48,7 +48,7 @@ pub enum Twist {
     Dropped,
     /// The commit store may be durable before older stores to its line and before its fence.
     Early,
-    /// The step is done at another place, which its name and the table of twists tell.
+    /// The step is done at another place, given by its name and the table of twists.
     Misplaced,
 }
 

@@ -4,7 +4,7 @@
 //! step of the waist and wherever it waits for another.
 //!
 //! `TEMBO_SCHEDULES` is a factor for the number of plans, `TEMBO_SCHEDULE_SEED` where chance begins; a failure
-//! tells the seed of its plan.
+//! prints the seed of its plan.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod schedules {

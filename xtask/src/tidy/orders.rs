@@ -1,7 +1,7 @@
 //! Every step towards durability has a name and a reason.
 //!
 //! Rule, for calls of a region's `.flush(name, offset, len)`, `.flush(name, word)`, `.fence(name)`,
-//! `.fence_flushed(name)`, `.commit(name, word, value)` and `.write(name, offset, parts)` (told from other methods of these
+//! `.fence_flushed(name)`, `.commit(name, word, value)` and `.write(name, offset, parts)` (distinguished from other methods of these
 //! names by their number of arguments) outside tests, below `src/` of the crates of [`ROOMS`]:
 //! - `name` is a string literal. In `crates/pmem`, which forwards names, calls without a literal
 //!   are left out, and a `write` is a step of the disk: see `steps.rs`.

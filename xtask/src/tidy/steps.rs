@@ -4,7 +4,7 @@
 //! `step` or `…_step`: those of the traits `Disk` and `DiskFile`, and what forwards to them.
 //! Rule:
 //! - Below `crates/pmem/src`, outside tests, a call of a step function gives for each such parameter
-//!   a string literal, or a `step` or `…_step` that it was given itself. Calls are told by name and
+//!   a string literal, or a `step` or `…_step` that it was given itself. Calls are recognised by name and
 //!   number of arguments, and `Type::name` by the file that `Type` gives its name to.
 //! - A name is `a.b` or longer: lower case, digits, `_`, parts joined by dots.
 //! - No name is used twice in the tree, those of flushes, fences, commits and writes included: the

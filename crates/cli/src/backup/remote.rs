@@ -47,7 +47,7 @@ pub(super) fn save(server: &str, request: &Request<'_>) -> anyhow::Result<Saved>
     let progress = progress::written();
     loop {
         if cancelled.swap(false, Ordering::Relaxed) {
-            // It may have ended in the meantime: the state tells.
+            // It may have ended in the meantime: the state shows it.
             let _ = server.client.call(&[COMMAND, b"CANCEL"]);
         }
         let status = server.call(&[COMMAND, b"STATUS"])?;

@@ -1,4 +1,4 @@
-//! Random numbers from a seed, so that a failure can be told and tried again.
+//! Random numbers from a seed, so that a failure can be repeated.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

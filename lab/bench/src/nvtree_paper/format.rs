@@ -71,7 +71,7 @@ pub(super) const fn capacity(size: u64) -> usize {
     (size.saturating_sub(LINE) / ELEMENT_SIZE) as usize
 }
 
-/// The word that tells a leaf and its size.
+/// The word with a leaf and its size.
 pub(super) const fn shape(size: u64) -> u64 {
     (LEAF_MAGIC as u64) << 32 | size
 }

@@ -66,7 +66,7 @@ impl NvTree {
         region.store(&root.leaves, self.leaf_count);
         // ORDER: after the block, and after the words about it, which are in the same line.
         region.commit("nvtree_paper.stop.flag", &root.clean, 1);
-        // ORDER: durable before the caller is told that this was a clean stop.
+        // ORDER: durable before the caller learns that this was a clean stop.
         region.flush("nvtree_paper.stop.flag_flush", self.root, LINE);
         // ORDER: as above.
         region.fence("nvtree_paper.stop.flag_fence");

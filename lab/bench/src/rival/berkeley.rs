@@ -136,7 +136,7 @@ impl Client for &Berkeley {
         let (mut name, mut value, mut count) = ([0_u8; 1024], [0_u8; 16 << 10], len);
         name[..key.len()].copy_from_slice(key);
         let (name_at, value_at) = (name.as_mut_ptr().cast(), value.as_mut_ptr().cast());
-        // SAFETY: both buffers have the room that is told.
+        // SAFETY: both buffers have the given size.
         found(unsafe {
             let (room, value_room) = (name.len(), value.len());
             bench_bdb_scan(self.0, name_at, key.len(), room, value_at, value_room, &mut count)

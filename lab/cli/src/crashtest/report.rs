@@ -1,4 +1,4 @@
-//! What a crash test tells, to people and to programs.
+//! What a crash test reports, to people and to programs.
 
 use serde::Serialize;
 use tembo_torture::{Mutation, Outcome, Redundancy, Target, Violation};

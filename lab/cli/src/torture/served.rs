@@ -41,7 +41,7 @@ struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already; the history tells.
+        // It may have ended already; the history shows it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -61,7 +61,7 @@ pub struct Finding {
 /// Findings after which a campaign ends.
 const FINDINGS_MAX: usize = 20;
 
-/// What the thread that offers tells.
+/// What the thread that offers reports.
 enum Event {
     Failed(io::Error),
     Begun(String),
@@ -183,7 +183,7 @@ fn face(kind: Kind) -> io::Result<Box<dyn Face>> {
     })
 }
 
-/// The most bytes of memory that the process has had; zero where the system does not tell.
+/// The most bytes of memory that the process has had; zero where the system does not say.
 fn memory_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

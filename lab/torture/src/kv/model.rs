@@ -135,7 +135,7 @@ impl State {
 }
 
 impl Past {
-    /// What the store knows, told by its changes and read at their versions.
+    /// What the store knows: its changes, and what is read at their versions.
     fn of(store: &Store) -> Result<Past, String> {
         let rolled_back = store.rolled_back();
         let count = match store.retention() {

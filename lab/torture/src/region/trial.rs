@@ -140,7 +140,7 @@ impl Trial<'_> {
         self.recover(life)
     }
 
-    /// A disk that does what it is told has no drafts on it, even if it is full.
+    /// A disk without faults has no unfinished file on it, even if it is full.
     fn check_unfinished(&self, life: &Life) -> Result<(), String> {
         match &self.fault {
             Some(fault) if fault.failure == Failure::Error => Ok(()),

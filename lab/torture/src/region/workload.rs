@@ -90,7 +90,7 @@ const WORK: &[Op] = &[
     Op::Group(4),
 ];
 
-/// Every workload that is told by name, the short ones first.
+/// Every workload that has a name, the short ones first.
 pub(super) fn named() -> Vec<Workload> {
     let mut all = openings();
     all.extend(domains());

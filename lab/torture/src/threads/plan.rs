@@ -2,7 +2,7 @@
 
 use tembo_sim::Random;
 
-/// A call of one thread. Keys are numbers; of a value the length, the bytes tell it from all others.
+/// A call of one thread. Keys are numbers. Of a value the length is given; its bytes differ from those of all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Puts a key, by itself.

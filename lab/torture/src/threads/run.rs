@@ -33,7 +33,7 @@ struct Script {
 }
 
 impl Run {
-    /// Opens what the start has. `observer` watches, and tells `recorder`.
+    /// Opens what the start has. `observer` watches, and notifies `recorder`.
     ///
     /// # Errors
     /// A text: it does not open.

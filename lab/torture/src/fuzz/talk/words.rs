@@ -57,7 +57,7 @@ fn command(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The line that tells a length, or something odd in its place.
+/// The line with a length, or something odd in its place.
 fn announce(kind: char, len: usize, odd: bool, (random, bytes): (&mut Random, &mut Vec<u8>)) {
     let len = if odd { pick(random, LENGTHS) } else { len.to_string().into_bytes() };
     bytes.push(kind as u8);

@@ -11,9 +11,9 @@ use crate::nvtree_paper::Rebuilds;
 use crate::operation::SCAN_LEN;
 use crate::{Contender, Error, Operation, Shared};
 
-/// What one turn took.
+/// What one trial took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Trial {
     pub(crate) operations: u64,
     pub(crate) elapsed: Elapsed,
     pub(crate) counters: Counters,
@@ -22,10 +22,10 @@ pub(crate) struct Turn {
     pub(crate) right: u64,
 }
 
-/// The contenders' trait as it is called once a turn, so that the loop within is the contender's own.
+/// The contenders' trait as it is called once a trial, so that the loop within is the contender's own.
 pub(crate) trait Driven {
     /// Does `operation` with each key of `plan`.
-    fn turn(&mut self, operation: Operation, plan: &[u64]) -> Result<Turn, Error>;
+    fn trial(&mut self, operation: Operation, plan: &[u64]) -> Result<Trial, Error>;
 
     /// Inserts the keys, each timed by itself in thread CPU time.
     fn timed_inserts(&mut self, plan: &[u64]) -> Result<Histogram<u64>, Error>;
@@ -47,16 +47,16 @@ pub(crate) trait Driven {
     fn insert_records(&mut self, plan: &[u64], size: usize) -> Result<(), Error>;
 
     /// Does reads and updates in that order: the keys, and whether each is updated.
-    fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Turn, Error>;
+    fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Trial, Error>;
 }
 
 impl<C: Contender> Driven for C {
-    fn turn(&mut self, operation: Operation, plan: &[u64]) -> Result<Turn, Error> {
+    fn trial(&mut self, operation: Operation, plan: &[u64]) -> Result<Trial, Error> {
         let (before, watch) = (Counters::thread(), Stopwatch::start());
         let right = act(self, operation, plan)?;
         let elapsed = watch.elapsed();
         let counters = Counters::thread() - before;
-        Ok(Turn { operations: plan.len() as u64, elapsed, counters, right })
+        Ok(Trial { operations: plan.len() as u64, elapsed, counters, right })
     }
 
     fn timed_inserts(&mut self, plan: &[u64]) -> Result<Histogram<u64>, Error> {
@@ -102,7 +102,7 @@ impl<C: Contender> Driven for C {
         plan.iter().try_for_each(|key| self.put_record(*key, size))
     }
 
-    fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Turn, Error> {
+    fn mixed(&mut self, plan: &[(bool, u64)]) -> Result<Trial, Error> {
         let (before, watch) = (Counters::thread(), Stopwatch::start());
         let mut right = 0;
         for &(is_update, key) in plan {
@@ -114,7 +114,7 @@ impl<C: Contender> Driven for C {
         }
         let elapsed = watch.elapsed();
         let counters = Counters::thread() - before;
-        Ok(Turn { operations: plan.len() as u64, elapsed, counters, right })
+        Ok(Trial { operations: plan.len() as u64, elapsed, counters, right })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Experiments, each by its name.
 //!
-//! An experiment takes a [`Context`], lets contenders take turns round after round, and returns a
+//! An experiment takes a [`Context`], lets contenders alternate round after round, and returns a
 //! [`Finding`]. Its extent is a number of operations, not a time, so that a quick run is the same
 //! everywhere.
 

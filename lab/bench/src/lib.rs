@@ -1,6 +1,6 @@
 //! Experiments: ordered indexes side by side, in one interleaved run.
 //!
-//! A figure of one machine and one hour says little about a program. Here contenders take turns,
+//! A figure of one machine and one hour says little about a program. Here contenders alternate,
 //! operation by operation and round after round, and what is reported is the ratio of two of them in the
 //! same round, in thread CPU time and in wall time, with its spread.
 //!

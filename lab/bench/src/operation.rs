@@ -13,7 +13,7 @@ const KEYS_PER_SCAN: usize = 20;
 /// Skew of the zipfian operations: YCSB's.
 pub(crate) const THETA: f64 = 0.99;
 
-/// An operation that contenders take turns at.
+/// An operation that contenders alternate in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {

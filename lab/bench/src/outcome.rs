@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use tembo_pmem::Counters;
 
-use crate::drive::Turn;
+use crate::drive::Trial;
 use crate::nvtree_paper::Rebuilds;
 use crate::spread::Spread;
 use crate::{Kind, Operation, Pair};
@@ -108,32 +108,32 @@ impl Latency {
     }
 }
 
-/// The turns of one contender in one operation, round by round.
-pub(crate) struct Turns {
+/// The trials of one contender in one operation, round by round.
+pub(crate) struct Trials {
     pub(crate) operation: Operation,
     pub(crate) contender: Kind,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) trials: Vec<Trial>,
 }
 
-impl Turns {
-    /// The figures of these turns, beside those of others in the same rounds.
-    pub(crate) fn cell(&self, all: &[Turns]) -> Option<Cell> {
+impl Trials {
+    /// The figures of these trials, beside those of others in the same rounds.
+    pub(crate) fn cell(&self, all: &[Trials]) -> Option<Cell> {
         let against = |kind| {
             let other =
                 all.iter().find(|t| t.contender == kind && t.operation == self.operation)?;
-            let pairs = self.turns.iter().zip(&other.turns);
+            let pairs = self.trials.iter().zip(&other.trials);
             Spread::of(pairs.map(|(own, other)| cpu_rate(own) / cpu_rate(other)))
         };
         let sum = |count: fn(&Counters) -> u64| {
-            let sum: u64 = self.turns.iter().map(|turn| count(&turn.counters)).sum();
-            let operations: u64 = self.turns.iter().map(|turn| turn.operations).sum();
+            let sum: u64 = self.trials.iter().map(|trial| count(&trial.counters)).sum();
+            let operations: u64 = self.trials.iter().map(|trial| trial.operations).sum();
             sum as f64 / operations as f64
         };
         Some(Cell {
             operation: self.operation,
             contender: self.contender,
-            cpu: Spread::of(self.turns.iter().map(cpu_rate))?,
-            wall: Spread::of(self.turns.iter().map(wall_rate))?,
+            cpu: Spread::of(self.trials.iter().map(cpu_rate))?,
+            wall: Spread::of(self.trials.iter().map(wall_rate))?,
             of_wall: against(Kind::Wall),
             of_btreemap: against(Kind::Btreemap),
             fences: sum(|counters| counters.fences),
@@ -143,12 +143,12 @@ impl Turns {
     }
 }
 
-fn cpu_rate(turn: &Turn) -> f64 {
-    rate(turn.operations, turn.elapsed.cpu.as_secs_f64())
+fn cpu_rate(trial: &Trial) -> f64 {
+    rate(trial.operations, trial.elapsed.cpu.as_secs_f64())
 }
 
-fn wall_rate(turn: &Turn) -> f64 {
-    rate(turn.operations, turn.elapsed.wall.as_secs_f64())
+fn wall_rate(trial: &Trial) -> f64 {
+    rate(trial.operations, trial.elapsed.wall.as_secs_f64())
 }
 
 /// Millions a second. Never infinite, which JSON cannot say.
@@ -165,21 +165,21 @@ mod tests {
     use super::*;
     use crate::clock::Elapsed;
 
-    fn turns(contender: Kind, milliseconds: &[u64]) -> Turns {
-        let turn = |&ms: &u64| {
+    fn trials(contender: Kind, milliseconds: &[u64]) -> Trials {
+        let trial = |&ms: &u64| {
             let elapsed =
                 Elapsed { cpu: Duration::from_millis(ms), wall: Duration::from_millis(2 * ms) };
             let counters = Counters { fences: 1000, lines: 2000, ..Counters::default() };
-            Turn { operations: 1000, elapsed, counters, right: 1000 }
+            Trial { operations: 1000, elapsed, counters, right: 1000 }
         };
-        let turns = milliseconds.iter().map(turn).collect();
-        Turns { operation: Operation::Insert, contender, turns }
+        let trials = milliseconds.iter().map(trial).collect();
+        Trials { operation: Operation::Insert, contender, trials }
     }
 
     /// A machine that slows down in one round slows both: the ratio is of the round, not of medians.
     #[test]
     fn ratios_are_taken_round_by_round() {
-        let all = [turns(Kind::Wall, &[1, 10, 2]), turns(Kind::Cdds, &[2, 20, 4])];
+        let all = [trials(Kind::Wall, &[1, 10, 2]), trials(Kind::Cdds, &[2, 20, 4])];
         let cell = all[1].cell(&all).unwrap();
         assert_eq!(cell.of_wall, Some(Spread { median: 0.5, best: 0.5, worst: 0.5 }));
         assert_eq!(cell.of_btreemap, None);

@@ -34,22 +34,24 @@ pub struct Pair {
 
 /// The same operation by two threads, apart and together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Trial {
     pub(crate) operations: u64,
     apart: Elapsed,
     together: Elapsed,
 }
 
 impl Pair {
-    pub(crate) fn of(operation: Operation, contender: Kind, turns: &[Turn]) -> Option<Pair> {
+    pub(crate) fn of(operation: Operation, contender: Kind, trials: &[Trial]) -> Option<Pair> {
         let ratio = |time: fn(&Elapsed) -> f64| {
-            Spread::of(turns.iter().map(|turn| time(&turn.apart) / time(&turn.together).max(1e-9)))
+            Spread::of(
+                trials.iter().map(|trial| time(&trial.apart) / time(&trial.together).max(1e-9)),
+            )
         };
-        let rate = |turn: &Turn| turn.operations as f64 / wall(&turn.together).max(1e-9) / 1e6;
+        let rate = |trial: &Trial| trial.operations as f64 / wall(&trial.together).max(1e-9) / 1e6;
         Some(Pair {
             operation,
             contender,
-            wall: Spread::of(turns.iter().map(rate))?,
+            wall: Spread::of(trials.iter().map(rate))?,
             cpu_ratio: ratio(|elapsed| elapsed.cpu.as_secs_f64())?,
             wall_ratio: ratio(wall)?,
         })
@@ -70,13 +72,13 @@ pub(crate) struct Structures<'s> {
 }
 
 impl Structures<'_> {
-    /// One turn of both pairs; `None`: the contender has no such operation for two threads.
-    pub(crate) fn turn(
+    /// One trial of both pairs; `None`: the contender has no such operation for two threads.
+    pub(crate) fn trial(
         &self,
         operation: Operation,
         plans: &[Vec<u64>; 2],
         together_first: bool,
-    ) -> Result<Option<Turn>, Error> {
+    ) -> Result<Option<Trial>, Error> {
         let [Some(one), Some(other)] = self.apart.map(Driven::shared) else { return Ok(None) };
         let Some(both) = self.together.shared() else { return Ok(None) };
         if !self.together.offers(operation) || operation.is_write() && !both.takes_writers() {
@@ -90,7 +92,7 @@ impl Structures<'_> {
             (run([one, other])?, run([both, both])?)
         };
         let operations = plans.iter().map(|plan| plan.len() as u64).sum();
-        Ok(Some(Turn { operations, apart, together }))
+        Ok(Some(Trial { operations, apart, together }))
     }
 }
 

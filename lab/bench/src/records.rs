@@ -35,8 +35,8 @@ pub struct Records {
 }
 
 impl Records {
-    /// Turns that [`records`] reports.
-    pub fn turns(&self) -> u64 {
+    /// Trials that [`records`] reports.
+    pub fn trials(&self) -> u64 {
         (OPERATIONS.len() * IndexKind::ALL.len()) as u64 * u64::from(self.rounds)
     }
 }

@@ -1,4 +1,4 @@
-//! The run: contenders take turns at each operation, round after round.
+//! The run: contenders alternate in each operation, round after round.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::drive::Driven;
 use crate::keys::{Keys, Zipf};
 use crate::nvtree_paper::Rebuilds;
 use crate::operation::THETA;
-use crate::outcome::Turns;
+use crate::outcome::Trials;
 use crate::pair::{self, Structures};
 use crate::{Cost, Error, Kind, Latency, Operation, Outcome, Pair, Space, Watch};
 
@@ -31,8 +31,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Turns that [`run()`] reports.
-    pub fn turns(&self) -> u64 {
+    /// Trials that [`run()`] reports.
+    pub fn trials(&self) -> u64 {
         let round = (Operation::ALL.len() + pair::OPERATIONS.len()) as u64;
         (round * u64::from(self.rounds) + TIMED.len() as u64) * self.contenders.len() as u64
     }
@@ -70,10 +70,10 @@ pub fn run(config: &Config, watch: &mut Watch<'_>) -> Result<Outcome, Error> {
     let mut seen = Vec::new();
     contenders.retain(|kind| !seen.contains(kind) && (seen.push(*kind), true).1);
     let zipf = Zipf::new(keys, THETA);
-    let mut all: Vec<Turns> = Vec::new();
+    let mut all: Vec<Trials> = Vec::new();
     for operation in Operation::ALL {
-        let turns = |&contender: &Kind| Turns { operation, contender, turns: Vec::new() };
-        all.extend(contenders.iter().map(turns));
+        let trials = |&contender: &Kind| Trials { operation, contender, trials: Vec::new() };
+        all.extend(contenders.iter().map(trials));
     }
     let (costs, pairs) = (Vec::new(), Vec::new());
     let mut run = Run { config, zipf, contenders, all, costs, pairs, watch };
@@ -82,7 +82,7 @@ pub fn run(config: &Config, watch: &mut Watch<'_>) -> Result<Outcome, Error> {
         finished = finished && run.round(round)? && run.pairs(round)?;
     }
     finished = finished && run.timed()?;
-    let cells = run.all.iter().filter_map(|turns| turns.cell(&run.all)).collect();
+    let cells = run.all.iter().filter_map(|trials| trials.cell(&run.all)).collect();
     let pairs = run.finished_pairs();
     Ok(Outcome {
         keys,
@@ -101,15 +101,15 @@ struct Run<'r> {
     config: &'r Config,
     zipf: Zipf,
     contenders: Vec<Kind>,
-    all: Vec<Turns>,
+    all: Vec<Trials>,
     costs: Vec<Cost>,
-    /// What two threads did, turn by turn.
-    pairs: Vec<(Operation, Kind, pair::Turn)>,
+    /// What two threads did, trial by trial.
+    pairs: Vec<(Operation, Kind, pair::Trial)>,
     watch: &'r mut Watch<'r>,
 }
 
 impl Run<'_> {
-    /// Reports a turn; false: a signal asks for an end. The round after the last times each insert by itself.
+    /// Reports a trial; false: a signal asks for an end. The round after the last times each insert by itself.
     fn begin(&mut self, round: u32, operation: Operation, contender: Kind, threads: u32) -> bool {
         let (operation, contender) = (operation.name(), contender.name());
         (self.watch)(
@@ -135,11 +135,11 @@ impl Run<'_> {
         kinds
     }
 
-    /// One round; false: a signal asked for an end, and none of its turns count.
+    /// One round; false: a signal asked for an end, and none of its trials count.
     fn round(&mut self, round: u32) -> Result<bool, Error> {
         let kinds = self.kinds(round);
         let mut entrants: Vec<Entrant> = Vec::new();
-        let mut turns = Vec::new();
+        let mut trials = Vec::new();
         for operation in Operation::ALL {
             let plan = operation.plan(self.keys(), &self.zipf, round);
             let expected = operation.expected(self.keys(), &plan);
@@ -159,13 +159,13 @@ impl Run<'_> {
                 if !entrant.contender.offers(operation) {
                     continue;
                 }
-                let turn = entrant.contender.turn(operation, &plan)?;
-                if turn.right != expected {
+                let trial = entrant.contender.trial(operation, &plan)?;
+                if trial.right != expected {
                     let (contender, operation) = (kind.name(), operation.name());
-                    let found = turn.right;
+                    let found = trial.right;
                     return Err(Error::Wrong { contender, operation, expected, found });
                 }
-                turns.push((operation, kind, turn));
+                trials.push((operation, kind, trial));
                 let rebuilds = entrant.contender.rebuilds();
                 if round == 1 {
                     let grown = memory_bytes() as f64 - memory as f64;
@@ -174,10 +174,10 @@ impl Run<'_> {
                 }
             }
         }
-        for (operation, kind, turn) in turns {
+        for (operation, kind, trial) in trials {
             let mut all = self.all.iter_mut();
             if let Some(own) = all.find(|t| t.operation == operation && t.contender == kind) {
-                own.turns.push(turn);
+                own.trials.push(trial);
             }
         }
         Ok(true)
@@ -185,7 +185,7 @@ impl Run<'_> {
 
     /// What two threads do, contender by contender; false: a signal asked for an end.
     fn pairs(&mut self, round: u32) -> Result<bool, Error> {
-        let mut turns = Vec::new();
+        let mut trials = Vec::new();
         for kind in self.kinds(round) {
             let mut one = self.entrant(kind)?;
             let (mut other, mut both) = (self.entrant(kind)?, self.entrant(kind)?);
@@ -202,18 +202,18 @@ impl Run<'_> {
                 let plans = self.keys().halves(u64::from(round) << 8 | operation as u64);
                 if operation.is_fresh() && !takes_writers {
                     // By one thread, so that two can read.
-                    one.contender.turn(operation, &plans[0])?;
-                    other.contender.turn(operation, &plans[1])?;
-                    both.contender.turn(operation, &plans.concat())?;
+                    one.contender.trial(operation, &plans[0])?;
+                    other.contender.trial(operation, &plans[1])?;
+                    both.contender.trial(operation, &plans.concat())?;
                     continue;
                 }
                 let apart = [&*one.contender, &*other.contender];
                 let structures = Structures { kind, apart, together: &*both.contender };
-                let turn = structures.turn(operation, &plans, round.is_multiple_of(2))?;
-                turns.extend(turn.map(|turn| (operation, kind, turn)));
+                let trial = structures.trial(operation, &plans, round.is_multiple_of(2))?;
+                trials.extend(trial.map(|trial| (operation, kind, trial)));
             }
         }
-        self.pairs.extend(turns);
+        self.pairs.extend(trials);
         Ok(true)
     }
 
@@ -225,8 +225,8 @@ impl Run<'_> {
                     .pairs
                     .iter()
                     .filter(|(op, contender, _)| (*op, *contender) == (operation, kind));
-                let turns: Vec<pair::Turn> = own.map(|(_, _, turn)| *turn).collect();
-                finished.extend(Pair::of(operation, kind, &turns));
+                let trials: Vec<pair::Trial> = own.map(|(_, _, trial)| *trial).collect();
+                finished.extend(Pair::of(operation, kind, &trials));
             }
         }
         finished

@@ -1,5 +1,5 @@
 //! A snapshot held open while everything is overwritten: what it costs the writer, what it holds, and
-//! what comes back when it is dropped. Stores with and without it take turns.
+//! what comes back when it is dropped. Stores with and without it alternate.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ pub struct SnapshotHeld {
 }
 
 impl SnapshotHeld {
-    /// Turns that [`snapshot_held`] reports: with and without, of each index.
-    pub fn turns(&self) -> u64 {
+    /// Trials that [`snapshot_held`] reports: with and without, of each index.
+    pub fn trials(&self) -> u64 {
         2 * IndexKind::ALL.len() as u64 * u64::from(self.rounds)
     }
 }

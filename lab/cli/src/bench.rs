@@ -2,7 +2,7 @@
 
 mod experiments;
 mod snapshot_held;
-mod turns;
+mod trials;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use tembo_bench::{Config, Kind};
 
-use self::turns::Turns;
+use self::trials::Trials;
 use crate::contender;
 use crate::exit::{Exit, refuse};
 
@@ -121,9 +121,9 @@ fn nvtree(args: &Nvtree) -> anyhow::Result<Exit> {
         seed: args.seed,
         node_size: args.node_size,
     };
-    let turns = Turns::new(config.turns())?;
-    let outcome = tembo_bench::run(&config, &mut |_, what| turns.begin(what))?;
-    drop(turns);
+    let trials = Trials::new(config.trials())?;
+    let outcome = tembo_bench::run(&config, &mut |_, what| trials.begin(what))?;
+    drop(trials);
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&outcome)?)?;
@@ -143,9 +143,9 @@ fn records(args: &Sizes) -> anyhow::Result<Exit> {
         folder: args.path.clone(),
         seed: args.seed,
     };
-    let turns = Turns::new(config.turns())?;
-    let rates = tembo_bench::records(&config, &mut |_, what| turns.begin(what))?;
-    drop(turns);
+    let trials = Trials::new(config.trials())?;
+    let rates = tembo_bench::records(&config, &mut |_, what| trials.begin(what))?;
+    drop(trials);
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&rates)?)?;

@@ -21,8 +21,8 @@ pub(crate) fn operations(count: u64) -> ProgressBar {
     styled(ProgressBar::new(count), "{bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left")
 }
 
-/// Counts towards `count` the turns of an experiment. Hidden unless standard error is a terminal.
-pub(crate) fn turns(count: u64) -> ProgressBar {
+/// Counts towards `count` the trials of an experiment. Hidden unless standard error is a terminal.
+pub(crate) fn trials(count: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -139,7 +139,7 @@ fn over_time(
     let all = sorted(keys);
     for round in 0..context.rounds() {
         for (way, strategy) in rotated(&WAYS, round) {
-            context.turn(&format!("over time, round {}: {way}", round + 1))?;
+            context.trial(&format!("over time, round {}: {way}", round + 1))?;
             let mut random = Random::new(round.into());
             let mut grown_tree = grown(context, 1024, strategy, keys.shuffled(round.into()))?;
             for step in 1..=STEPS {
@@ -181,7 +181,7 @@ fn insertions(context: &mut Context<'_>, keys: Keys) -> Result<Sheet, Error> {
     for (node_size, node) in NODES {
         for round in 0..context.rounds() {
             for (way, strategy) in rotated(&TWO, round) {
-                context.turn(&format!("insertions, {node}, round {}: {way}", round + 1))?;
+                context.trial(&format!("insertions, {node}, round {}: {way}", round + 1))?;
                 for (part, per_mille) in [("100 %", 1000), ("5 %", 50), ("0.5 %", 5)] {
                     // Even numbers first, odd ones between them later.
                     let scale = u64::MAX / keys.count;
@@ -209,7 +209,7 @@ fn by_zone(context: &mut Context<'_>, keys: Keys, count: u64) -> Result<Sheet, E
     for (node_size, node) in NODES {
         for round in 0..context.rounds() {
             for (way, strategy) in rotated(&TWO, round) {
-                context.turn(&format!("updates, {node}, round {}: {way}", round + 1))?;
+                context.trial(&format!("updates, {node}, round {}: {way}", round + 1))?;
                 for (part, per_mille) in [("100 %", 1000), ("5 %", 50), ("0.5 %", 5)] {
                     let mut grown =
                         grown(context, node_size, strategy, keys.shuffled(round.into()))?;
@@ -235,7 +235,7 @@ pub(super) fn rebuilding(context: &mut Context<'_>) -> Result<Finding, Error> {
         for (way, strategy) in rotated(&TWO, round) {
             for (node_size, node) in NODES {
                 for (order, is_random) in [("random", true), ("sequential", false)] {
-                    context.turn(&format!("{order}, {node}, round {}: {way}", round + 1))?;
+                    context.trial(&format!("{order}, {node}, round {}: {way}", round + 1))?;
                     let plan =
                         if is_random { keys.shuffled(round.into()) } else { (0..count).collect() };
                     let start = Instant::now();

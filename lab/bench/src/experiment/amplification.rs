@@ -30,7 +30,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
         for round in 0..context.rounds().min(3) {
             for brand in rotated(&Brand::EMBEDDED, round) {
                 let name = brand.name();
-                context.turn(&format!("{value_size} B, round {}: {name}", round + 1))?;
+                context.trial(&format!("{value_size} B, round {}: {name}", round + 1))?;
                 let folder = context.folder(Medium::Disk)?;
                 let place = context.place(folder.path(), Medium::Disk);
                 let Some(store) = brand.open(place)? else { continue };

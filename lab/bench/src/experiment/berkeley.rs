@@ -29,7 +29,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
     for round in 0..context.rounds() {
         for brand in rotated(&BRANDS, round) {
             let name = brand.name();
-            context.turn(&format!("round {}: {name}", round + 1))?;
+            context.trial(&format!("round {}: {name}", round + 1))?;
             let folder = context.folder(Medium::Memory)?;
             let place = context.place(folder.path(), Medium::Memory);
             let Some(store) = brand.open(place)? else { continue };

@@ -66,7 +66,7 @@ pub(super) fn misses(context: &mut Context<'_>) -> Result<Finding, Error> {
     let (mut loads, mut misses) = (Sheet::default(), Sheet::default());
     for &node_size in sizes {
         for kind in KINDS {
-            context.turn(&format!("{node_size} B: {}", name(kind)))?;
+            context.trial(&format!("{node_size} B: {}", name(kind)))?;
             let simulated = simulate(context, kind, keys, node_size)?;
             loads.push(name(kind), node_size, simulated.loads);
             misses.push(name(kind), node_size, simulated.misses);

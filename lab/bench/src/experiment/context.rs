@@ -1,4 +1,4 @@
-//! What an experiment works with: its setting, folders, the report of its turns.
+//! What an experiment works with: its setting, folders, the report of its trials.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub struct Setting {
     pub seed: u64,
 }
 
-/// Called before each turn of an experiment: its name, and what is about to be done. False ends all.
+/// Called before each trial of an experiment: its name, and what is about to be done. False ends all.
 pub type Watch<'w> = dyn FnMut(&str, &str) -> bool + 'w;
 
 /// What an experiment works with.
@@ -64,7 +64,7 @@ impl<'c> Context<'c> {
     ///
     /// # Errors
     /// [`Error::Stopped`] if a signal asked for an end.
-    pub(crate) fn turn(&mut self, what: &str) -> Result<(), Error> {
+    pub(crate) fn trial(&mut self, what: &str) -> Result<(), Error> {
         if (self.watch)(self.name, what) { Ok(()) } else { Err(Error::Stopped) }
     }
 

@@ -27,11 +27,11 @@ pub(super) fn versions(context: &mut Context<'_>) -> Result<Finding, Error> {
         let keys = Keys { count, seed: context.seed() };
         for round in 0..context.rounds().min(3) {
             for kind in rotated(&kinds, round) {
-                context.turn(&format!("{count} keys, round {}: {}", round + 1, name(kind)))?;
+                context.trial(&format!("{count} keys, round {}: {}", round + 1, name(kind)))?;
                 let mut entrant = Entrant::new(context, kind, Size::new(count, 1024))?;
                 for ((operation, _), sheet) in operations.into_iter().zip(&mut sheets) {
-                    let turn = entrant.turn(operation, keys, round)?;
-                    sheet.push(name(kind), count, kops(&turn));
+                    let trial = entrant.trial(operation, keys, round)?;
+                    sheet.push(name(kind), count, kops(&trial));
                 }
             }
         }
@@ -93,7 +93,7 @@ const PARTS: [(&str, &[&str], &str); 6] = [
 ];
 
 pub(super) fn code(context: &mut Context<'_>) -> Result<Finding, Error> {
-    context.turn("counting")?;
+    context.trial("counting")?;
     let mut finding = Finding::new("thesis-t5.1", TITLE_LINES, "Thesis, table 5.1");
     if !Path::new(PARTS[0].1[0]).is_dir() {
         return Err(Error::Absent("the source: start it in the repository"));

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::context::Context;
 use crate::contender::Size;
-use crate::drive::{Driven, Turn};
+use crate::drive::{Driven, Trial};
 use crate::keys::{Keys, Zipf};
 use crate::operation::THETA;
 use crate::rival::Medium;
@@ -43,12 +43,12 @@ impl Entrant {
     }
 
     /// An operation as a round has it; answers are checked.
-    pub(super) fn turn(
+    pub(super) fn trial(
         &mut self,
         operation: Operation,
         keys: Keys,
         round: u32,
-    ) -> Result<Turn, Error> {
+    ) -> Result<Trial, Error> {
         let plan = operation.plan(keys, &Zipf::new(keys.count, THETA), round);
         self.with(operation, &plan, operation.expected(keys, &plan))
     }
@@ -59,24 +59,24 @@ impl Entrant {
         operation: Operation,
         plan: &[u64],
         expected: u64,
-    ) -> Result<Turn, Error> {
-        let turn = self.contender.turn(operation, plan)?;
-        if turn.right != expected {
-            let (contender, operation, found) = (self.kind.name(), operation.name(), turn.right);
+    ) -> Result<Trial, Error> {
+        let trial = self.contender.trial(operation, plan)?;
+        if trial.right != expected {
+            let (contender, operation, found) = (self.kind.name(), operation.name(), trial.right);
             return Err(Error::Wrong { contender, operation, expected, found });
         }
-        Ok(turn)
+        Ok(trial)
     }
 }
 
 /// Milliseconds of thread CPU time.
-pub(super) fn ms(turn: &Turn) -> f64 {
-    turn.elapsed.cpu.as_secs_f64() * 1e3
+pub(super) fn ms(trial: &Trial) -> f64 {
+    trial.elapsed.cpu.as_secs_f64() * 1e3
 }
 
 /// Thousand operations a second of thread CPU time.
-pub(super) fn kops(turn: &Turn) -> f64 {
-    crate::tuple::kops(turn.operations, turn.elapsed.cpu)
+pub(super) fn kops(trial: &Trial) -> f64 {
+    crate::tuple::kops(trial.operations, trial.elapsed.cpu)
 }
 
 /// Nodes of the documents, in bytes.

@@ -74,7 +74,7 @@ fn sheet(context: &mut Context<'_>, medium: Medium, tuples: Tuples) -> Result<Sh
     let mut sheet = Sheet::default();
     for round in 0..context.rounds() {
         for brand in rotated(&Brand::EMBEDDED, round) {
-            context.turn(&format!(
+            context.trial(&format!(
                 "{} B, round {}: {}",
                 tuples.value_size,
                 round + 1,
@@ -104,7 +104,7 @@ pub(super) fn latency(context: &mut Context<'_>) -> Result<Finding, Error> {
         let tuples = Tuples { keys, key_size: 16, value_size: 100 };
         for round in 0..context.rounds() {
             for brand in rotated(&Brand::EMBEDDED, round) {
-                context.turn(&format!("{place}, round {}: {}", round + 1, brand.name()))?;
+                context.trial(&format!("{place}, round {}: {}", round + 1, brand.name()))?;
                 let folder = context.folder(medium)?;
                 let Some(store) = brand.open(context.place(folder.path(), medium))? else {
                     continue;

@@ -28,9 +28,9 @@ struct Measured {
 fn insert(context: &Context<'_>, kind: Kind, size: Size, round: u32) -> Result<Measured, Error> {
     let keys = Keys { count: size.keys, seed: context.seed() };
     let mut entrant = Entrant::new(context, kind, size)?;
-    let turn = entrant.turn(Operation::Insert, keys, round)?;
-    let lines = turn.counters.lines as f64 / size.keys as f64;
-    Ok(Measured { ms: ms(&turn), lines, flushed: entrant.contender.flushed() })
+    let trial = entrant.trial(Operation::Insert, keys, round)?;
+    let lines = trial.counters.lines as f64 / size.keys as f64;
+    Ok(Measured { ms: ms(&trial), lines, flushed: entrant.contender.flushed() })
 }
 
 /// Times, lines and shares of lines, by size of nodes.
@@ -46,7 +46,7 @@ fn by_node_size(context: &mut Context<'_>, kinds: &[Kind], keys: u64) -> Result<
     for node_size in NODE_SIZES {
         for round in 0..context.rounds() {
             for kind in rotated(kinds, round) {
-                context.turn(&format!("{node_size} B, round {}: {}", round + 1, name(kind)))?;
+                context.trial(&format!("{node_size} B, round {}: {}", round + 1, name(kind)))?;
                 let measured = insert(context, kind, Size::new(keys, node_size), round)?;
                 sheets.times.push(name(kind), node_size, measured.ms);
                 let is_volatile =
@@ -208,7 +208,7 @@ pub(super) fn by_count(context: &mut Context<'_>) -> Result<Finding, Error> {
     for &count in counts {
         for round in 0..context.rounds().min(3) {
             for kind in rotated(&kinds, round) {
-                context.turn(&format!("{count} keys, round {}: {}", round + 1, name(kind)))?;
+                context.trial(&format!("{count} keys, round {}: {}", round + 1, name(kind)))?;
                 let measured = insert(context, kind, Size::new(count, 4096), round)?;
                 sheet.push(name(kind), count, measured.ms);
             }
@@ -244,7 +244,7 @@ pub(super) fn media(context: &mut Context<'_>) -> Result<Finding, Error> {
     for round in 0..context.rounds() {
         for (medium, line_ns) in MEDIA {
             for kind in rotated(&kinds, round) {
-                context.turn(&format!("{medium}, round {}: {}", round + 1, name(kind)))?;
+                context.trial(&format!("{medium}, round {}: {}", round + 1, name(kind)))?;
                 let emulation = Some(Emulation { line_ns, ..Emulation::default() });
                 let size = Size { emulation, ..Size::new(keys, 4096) };
                 sheet.push(medium, name(kind), insert(context, kind, size, round)?.ms);
@@ -289,7 +289,7 @@ pub(super) fn flushing(context: &mut Context<'_>) -> Result<Finding, Error> {
     for round in 0..context.rounds() {
         for instruction in instructions.into_iter().filter(has) {
             for kind in rotated(&kinds, round) {
-                context.turn(&format!("{instruction:?}, round {}: {}", round + 1, name(kind)))?;
+                context.trial(&format!("{instruction:?}, round {}: {}", round + 1, name(kind)))?;
                 let emulation = Emulation { flush: Some(instruction), ..Emulation::default() };
                 let size = Size { emulation: Some(emulation), ..Size::new(keys, 4096) };
                 let measured = insert(context, kind, size, round)?;

@@ -23,9 +23,9 @@ pub(super) fn by_node_size(context: &mut Context<'_>) -> Result<Finding, Error> 
     for node_size in NODE_SIZES {
         for round in 0..context.rounds() {
             for kind in rotated(&KINDS, round) {
-                context.turn(&format!("{node_size} B, round {}: {}", round + 1, name(kind)))?;
+                context.trial(&format!("{node_size} B, round {}: {}", round + 1, name(kind)))?;
                 let mut entrant = Entrant::new(context, kind, Size::new(keys.count, node_size))?;
-                entrant.turn(Operation::Insert, keys, round)?;
+                entrant.trial(Operation::Insert, keys, round)?;
                 for (operation, sheet) in operations.into_iter().zip(&mut sheets) {
                     context.evict();
                     // Lookups expect what insertion gave, which updates have changed.
@@ -38,8 +38,8 @@ pub(super) fn by_node_size(context: &mut Context<'_>) -> Result<Finding, Error> 
                         Operation::ZipfLookup => keys.shuffled(u64::from(round) + 99),
                         other => other.plan(keys, &crate::keys::Zipf::new(2, 0.5), round),
                     };
-                    let turn = entrant.with(operation, &plan, plan.len() as u64)?;
-                    sheet.push(name(kind), node_size, kops(&turn));
+                    let trial = entrant.with(operation, &plan, plan.len() as u64)?;
+                    sheet.push(name(kind), node_size, kops(&trial));
                 }
             }
         }
@@ -86,21 +86,21 @@ pub(super) fn mixed(context: &mut Context<'_>) -> Result<Finding, Error> {
     let mut sheet = Sheet::default();
     for round in 0..context.rounds() {
         for kind in rotated(&kinds, round) {
-            context.turn(&format!("round {}: {}", round + 1, name(kind)))?;
+            context.trial(&format!("round {}: {}", round + 1, name(kind)))?;
             let mut entrant = Entrant::new(context, kind, Size::new(keys.count, 4096))?;
-            entrant.turn(Operation::Insert, keys, round)?;
+            entrant.trial(Operation::Insert, keys, round)?;
             for updates in [90, 70, 50, 30, 10] {
                 let mut random = Random::new(u64::from(round) << 8 | updates);
                 let order = keys.shuffled(u64::from(round) << 8 | updates);
                 let plan = order.into_iter().map(|key| (random.below(100) < updates, key));
                 let plan: Vec<(bool, u64)> = plan.collect();
-                let turn = entrant.contender.mixed(&plan)?;
-                if turn.right != keys.count {
+                let trial = entrant.contender.mixed(&plan)?;
+                if trial.right != keys.count {
                     let (contender, operation) = (kind.name(), "a mixture");
-                    let (expected, found) = (keys.count, turn.right);
+                    let (expected, found) = (keys.count, trial.right);
                     return Err(Error::Wrong { contender, operation, expected, found });
                 }
-                sheet.push(name(kind), format!("{updates}/{}", 100 - updates), ms(&turn));
+                sheet.push(name(kind), format!("{updates}/{}", 100 - updates), ms(&trial));
             }
         }
     }

@@ -77,7 +77,7 @@ fn by_size(
         for round in 0..context.rounds() {
             for brand in rotated(brands, round) {
                 let name = brand.name();
-                context.turn(&format!("{value_size} B, round {}: {name}", round + 1))?;
+                context.trial(&format!("{value_size} B, round {}: {name}", round + 1))?;
                 let folders = (0..stores).map(|_| context.folder(Medium::Memory));
                 let folders = folders.collect::<Result<Vec<_>, _>>()?;
                 let mut open = Vec::new();
@@ -215,7 +215,7 @@ impl Figure {
         for round in 0..context.rounds() {
             for brand in rotated(self.brands, round) {
                 let name = brand.name();
-                context.turn(&format!("round {}: {name}", round + 1))?;
+                context.trial(&format!("round {}: {name}", round + 1))?;
                 let folder = context.folder(Medium::Memory)?;
                 let place = context.place(folder.path(), Medium::Memory);
                 let Some(store) = brand.open(place)? else { continue };

@@ -204,7 +204,7 @@ pub(super) fn layers_of_stack(context: &mut Context<'_>) -> Result<Finding, Erro
     let (mut bandwidth, mut latency) = (Sheet::default(), Sheet::default());
     for round in 0..context.rounds() {
         for layer in rotated(&places, round).into_iter().map(|place| &layers[place]) {
-            context.turn(&format!("round {}: {}", round + 1, layer.name))?;
+            context.trial(&format!("round {}: {}", round + 1, layer.name))?;
             for size in SIZES.into_iter().filter(|size| *size >= layer.least) {
                 let bytes = context.pick(8 << 20, AREA);
                 let count = (bytes / size as u64).clamp(100, context.pick(4_000, 100_000));
@@ -295,7 +295,7 @@ pub(super) fn flushing(context: &mut Context<'_>) -> Result<Finding, Error> {
         let region = Region::create(&path, AREA, &options, |_| Ok::<(), tembo_pmem::Error>(()))?;
         region.prefault(HEADER_SIZE, AREA - HEADER_SIZE);
         for round in 0..context.rounds() {
-            context.turn(&format!("{instruction:?}, round {}", round + 1))?;
+            context.trial(&format!("{instruction:?}, round {}", round + 1))?;
             for object in OBJECTS {
                 let name = format!("{instruction:?}").to_lowercase();
                 sheet.push(&name, bytes(object), flushed(&region, object)?);

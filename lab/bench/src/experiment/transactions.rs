@@ -151,7 +151,7 @@ fn in_memory(context: &mut Context<'_>) -> Result<(Sheet, Sheet), Error> {
     let changes = context.pick(30_000, 1_000_000);
     let zipf = Zipf::new(keys, THETA);
     for round in 0..context.rounds() {
-        context.turn(&format!("round {}", round + 1))?;
+        context.trial(&format!("round {}", round + 1))?;
         let folder = context.folder(Medium::Memory)?;
         let options = Options::new().domain(DomainRequest::Flush);
         let store = Store::create(&folder.path().join("tembo.pool"), &options)?;
@@ -185,7 +185,7 @@ fn on_disk(context: &mut Context<'_>) -> Result<Sheet, Error> {
     let keys = 100_000;
     for round in 0..context.rounds() {
         for threads in [1, 8, 64] {
-            context.turn(&format!("on disk, round {}: {threads} threads", round + 1))?;
+            context.trial(&format!("on disk, round {}: {threads} threads", round + 1))?;
             let folder = context.folder(Medium::Disk)?;
             let store = Store::create(&folder.path().join("tembo.pool"), &Options::new())?;
             let space = store.keyspace("bench")?;

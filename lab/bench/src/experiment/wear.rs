@@ -90,9 +90,9 @@ fn by_node(context: &mut Context<'_>, finding: &mut Finding) -> Result<(), Error
     let keys = Keys { count: 1000, seed: context.seed() };
     let plan = keys.shuffled(0);
     for kind in KINDS {
-        context.turn(&format!("by node: {}", name(kind)))?;
+        context.trial(&format!("by node: {}", name(kind)))?;
         let wear = Wear::new(NODE_SIZE.into());
-        watched(kind, keys.count, &wear)?.turn(Operation::Insert, &plan)?;
+        watched(kind, keys.count, &wear)?.trial(Operation::Insert, &plan)?;
         let nodes: Vec<u64> = wear.take().into_iter().filter(|words| *words > 0).collect();
         for (place, words) in nodes.iter().enumerate() {
             sheet.push(name(kind), place + 1, *words as f64);
@@ -121,9 +121,9 @@ fn by_page(context: &mut Context<'_>, finding: &mut Finding) -> Result<(), Error
     let plan = keys.shuffled(0);
     let mut most = Vec::new();
     for kind in KINDS {
-        context.turn(&format!("by page: {}", name(kind)))?;
+        context.trial(&format!("by page: {}", name(kind)))?;
         let wear = Wear::new(PAGE);
-        watched(kind, keys.count, &wear)?.turn(Operation::Insert, &plan)?;
+        watched(kind, keys.count, &wear)?.trial(Operation::Insert, &plan)?;
         let mut pages: Vec<u64> = wear.take().into_iter().filter(|words| *words > 0).collect();
         pages.sort_unstable();
         for percent in (0..=100).step_by(5) {
@@ -158,12 +158,12 @@ fn by_time(context: &mut Context<'_>, finding: &mut Finding) -> Result<(), Error
     const BINS: usize = 100;
     let keys = Keys { count: 5_000, seed: context.seed() };
     let plan = keys.shuffled(0);
-    context.turn("by time")?;
+    context.trial("by time")?;
     let wear = Wear::new(PAGE);
     let mut tree = watched(Kind::Cdds, keys.count, &wear)?;
     let (mut sheet, mut used) = (Sheet::default(), tree.used_bytes());
     for (bin, piece) in plan.chunks(plan.len() / BINS).enumerate() {
-        tree.turn(Operation::Insert, piece)?;
+        tree.trial(Operation::Insert, piece)?;
         sheet.push("words written", bin, wear.take().iter().sum::<u64>() as f64);
         let now = tree.used_bytes();
         sheet.push("words allocated", bin, now.saturating_sub(used) as f64 / 8.0);
@@ -187,7 +187,7 @@ pub(super) fn against_log(context: &mut Context<'_>) -> Result<Finding, Error> {
         for (series, kind) in
             [("versions: CDDS here", Kind::Cdds), ("versions: NV-Tree here", Kind::Nvtree)]
         {
-            context.turn(&format!("{value_size} B: {series}"))?;
+            context.trial(&format!("{value_size} B: {series}"))?;
             let wear = Wear::new(PAGE);
             let mut tree = watched(kind, 4 * count * value_size.div_ceil(1024), &wear)?;
             tree.insert_records(&keys.shuffled(0), value_size as usize)?;
@@ -199,7 +199,7 @@ pub(super) fn against_log(context: &mut Context<'_>) -> Result<Finding, Error> {
         }
         // One copy in the tree and one in the log, with its head of 9 bytes, and the tree's own stores.
         let wear = Wear::new(PAGE);
-        watched(Kind::Bplus, count, &wear)?.turn(Operation::Insert, &keys.shuffled(0))?;
+        watched(Kind::Bplus, count, &wear)?.trial(Operation::Insert, &keys.shuffled(0))?;
         let tree = wear.take().iter().sum::<u64>() as f64 * 8.0 / count as f64;
         let record = (8 + value_size) as f64;
         sheet.push("a B+-Tree and a log", value_size, tree + 2.0 * record + 9.0);

@@ -104,7 +104,7 @@ fn sheet(
     for round in 0..context.rounds() {
         for brand in rotated(brands, round) {
             let name = brand.name();
-            context.turn(&format!("round {}: {name}", round + 1))?;
+            context.trial(&format!("round {}: {name}", round + 1))?;
             let folder = context.folder(medium)?;
             let Some(store) = brand.open(context.place(folder.path(), medium))? else { continue };
             let loaded = keys.shuffled(round.into());

@@ -17,7 +17,7 @@ pub fn html(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title><style>{STYLE}</style><h1>Tembo: results</h1><p class="faint">{} · {} · seed {}{}</p><p class="faint">Ratios are of turns in the same round: median (least–greatest). Absolute figures are of this machine and this hour.</p>"#,
+        r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title><style>{STYLE}</style><h1>Tembo: results</h1><p class="faint">{} · {} · seed {}{}</p><p class="faint">Ratios are of trials in the same round: median (least–greatest). Absolute figures are of this machine and this hour.</p>"#,
         escape(&report.machine.to_string()),
         super::markdown::date(report.time_s),
         report.seed,

@@ -25,7 +25,7 @@ pub fn markdown(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}: {}.\n{kind}, seed {}. Ratios are of turns in the same round: median (least–greatest).\n",
+        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}: {}.\n{kind}, seed {}. Ratios are of trials in the same round: median (least–greatest).\n",
         date(report.time_s),
         report.machine,
         report.seed,

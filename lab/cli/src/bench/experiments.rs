@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tembo_bench::{EXPERIMENTS, Experiment, Report, Setting};
 
-use super::turns::Turns;
+use super::trials::Trials;
 use crate::exit::{Exit, refuse};
 use crate::program::ProgramArgs;
 
@@ -103,10 +103,10 @@ fn measured(args: &Named, chosen: &[Experiment]) -> anyhow::Result<Report> {
         rounds: args.rounds,
         seed: args.seed,
     };
-    let turns = Turns::new(chosen.len() as u64)?;
+    let trials = Trials::new(chosen.len() as u64)?;
     let report = tembo_bench::experiments(&setting, chosen, &mut |name, what| {
         let place = chosen.iter().position(|experiment| experiment.name == name);
-        turns.begin_at(place.unwrap_or_default() as u64, format!("{name}: {what}"))
+        trials.begin_at(place.unwrap_or_default() as u64, format!("{name}: {what}"))
     });
     Ok(report)
 }

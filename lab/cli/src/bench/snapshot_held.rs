@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use indicatif::HumanBytes;
 use tembo_bench::{Latencies, SnapshotHeld};
 
-use super::turns::Turns;
+use super::trials::Trials;
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
@@ -43,9 +43,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         folder: args.path.clone(),
         seed: args.seed,
     };
-    let turns = Turns::new(config.turns())?;
-    let all = tembo_bench::snapshot_held(&config, &mut |_, what| turns.begin(what))?;
-    drop(turns);
+    let trials = Trials::new(config.trials())?;
+    let all = tembo_bench::snapshot_held(&config, &mut |_, what| trials.begin(what))?;
+    drop(trials);
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&all)?)?;

@@ -64,8 +64,8 @@ pub(super) const ABOLISHED: &[Abolished] = &[
     Abolished {
         forms: &["turn", "turns"],
         place: Where::Names,
-        folders: STORE,
-        fix: "ticket (drawing a version); a turn is a round of the server's event loop",
+        folders: &["crates/index/", "crates/kv/", "lab/cli/"],
+        fix: "ticket (drawing a version), trial (a measurement); a turn is a round of the server's event loop",
     },
     Abolished {
         forms: &["lanes"],

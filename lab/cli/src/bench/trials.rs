@@ -1,4 +1,4 @@
-//! The turns of an experiment: shown on a terminal, and no more of them after a signal.
+//! The trials of an experiment: shown on a terminal, and no more of them after a signal.
 
 use std::io;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use indicatif::ProgressBar;
 
 use crate::{progress, signals};
 
-pub(super) struct Turns {
+pub(super) struct Trials {
     bar: ProgressBar,
     stopped: Arc<AtomicBool>,
 }
 
-impl Turns {
-    pub(super) fn new(count: u64) -> io::Result<Turns> {
-        Ok(Turns { bar: progress::turns(count), stopped: signals::stopped()? })
+impl Trials {
+    pub(super) fn new(count: u64) -> io::Result<Trials> {
+        Ok(Trials { bar: progress::trials(count), stopped: signals::stopped()? })
     }
 
     /// Counts one more and shows what it is; false: a signal asks for an end.
@@ -23,7 +23,7 @@ impl Turns {
         self.begin_at(self.bar.position() + 1, what.to_owned())
     }
 
-    /// As [`begin`](Turns::begin), of a turn whose number is known.
+    /// As [`begin`](Trials::begin), of a trial whose number is known.
     pub(super) fn begin_at(&self, number: u64, what: String) -> bool {
         self.bar.set_position(number);
         self.bar.set_message(what);
@@ -31,7 +31,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turns {
+impl Drop for Trials {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

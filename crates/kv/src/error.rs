@@ -142,6 +142,27 @@ pub enum Error {
         /// What came up to this one is sure to have happened.
         to: u64,
     },
+    /// The store is a replica: it takes the changes of another store only, until
+    /// [`Replica::promote`](crate::Replica::promote).
+    #[error("the store is a replica, and takes no writes of its own; promote it first")]
+    IsReplica,
+    /// Changes are made at a version above the visible one only. Nothing has changed.
+    #[error("version {version} is not above {visible}, the last one that was made")]
+    VersionTaken {
+        /// The version that was given.
+        version: u64,
+        /// The visible one.
+        visible: u64,
+    },
+    /// A keyspace is to be made that is there, or one to be changed that is not there: the store was not what the other
+    /// one was before the version. Nothing has changed; begin the replica anew.
+    #[error("keyspace {keyspace:?} is not as the changes of version {version} expect it")]
+    Diverged {
+        /// Name of the keyspace.
+        keyspace: String,
+        /// The version that was given.
+        version: u64,
+    },
     /// The system gave no file descriptor: close some, or raise the limit of open files.
     #[error("no file descriptor for an event loop: {0}")]
     Descriptor(#[source] io::Error),

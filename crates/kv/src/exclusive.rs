@@ -34,7 +34,7 @@ impl Exclusive {
     /// [`Error::WouldDeadlock`]; [`Error::Damaged`] if the store takes no more writes.
     pub(crate) fn begin(handle: &Handle) -> Result<Exclusive, Error> {
         let writing = Engine::own_to_write(handle)?;
-        writing.sound()?;
+        writing.writable()?;
         let changes = Uncommitted::begin(writing.shared());
         Ok(Exclusive { writing, changes, prefetched: Prefetched::default(), saved: None })
     }

@@ -23,9 +23,9 @@ mod window;
 pub(crate) use dead::{abort, kill, kill_grouped};
 pub(crate) use publication::{Group, add_up, look_behind, publish, publish_single};
 pub(crate) use space::{reclaim, retire};
-pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version};
+pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version, take_version};
 pub(crate) use upkeep::{
-    begin_foreign, begin_marking, collect_batch, end_foreign, end_hint, end_marking, mark_all,
-    mark_own, recover_now, scrub_batch, take_foreign,
+    begin_foreign, begin_marking, collect_batch, collect_below, end_foreign, end_hint, end_marking,
+    mark_all, mark_own, recover_now, scrub_batch, take_foreign,
 };
 pub(crate) use window::set_retention;

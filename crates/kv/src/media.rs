@@ -19,7 +19,7 @@ mod window;
 
 pub(crate) use commit_word::CommitWord;
 pub(crate) use dead_table::DeadTable;
-pub(crate) use format::{INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry};
+pub(crate) use format::{INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry, REPLICA_KEY};
 pub(crate) use limit::Limit;
 pub(crate) use names::NameTable;
 pub(crate) use root::{LANE, Root, grouped};

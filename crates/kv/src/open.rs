@@ -8,6 +8,7 @@
 //!     │
 //!     ▼   in flight: stamps above the commit word ──► dead table      fence
 //!     ▼   limit raised above all that was ever drawn                  fence
+//!     │   (a replica goes on above its last commit: what was in flight it is given again)
 //!     ▼   catalogue: the keyspaces of the last version
 //!     ▼   names whose versions are dead are forgotten; the others are pinned
 //!     ▼   sync ──► the store serves
@@ -51,14 +52,18 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let region = pool.region();
     let section = region.reserve(64)?;
     let pending_dead = note_in_flight(&root)?;
-    let before = Limit(&root).load()?;
-    let limit = Limit(&root).raise(before + 1)?;
-    drop(section);
+    let used = Limit(&root).load()?;
     let dead = DeadTable(&root).intervals()?.into_iter().chain(pending_dead).collect();
     let dead = Arc::new(DeadIntervals::new(dead));
     forest.set_dead(dead.clone());
     // Until the pins are known everything counts as needed.
     let catalogue = Catalogue::new(Index::open(forest.clone(), root.catalogue()?, 1)?);
+    let is_replica = catalogue.is_replica(View { version: used, dead: &dead })?;
+    let (before, limit) = match is_replica {
+        true => (last_committed(&root, &dead)?, used),
+        false => (used, Limit(&root).raise(used + 1)?),
+    };
+    drop(section);
     let versions = Versions::new(before, region.domain() == Domain::Logged);
     let named = names(&root, &versions.pins, &dead)?;
     let (from, retention) = WindowWords(&root).load()?;
@@ -70,7 +75,8 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let published = Published::new(trees.known(), before);
     let window = Window::found(from, retention, before);
     let inherited = named.values().copied().collect();
-    let ledger = Ledger::new(limit, (dead, pending_dead), trees, inherited, window);
+    let mut ledger = Ledger::new(limit, (dead, pending_dead), trees, inherited, window);
+    ledger.is_replica = is_replica;
     let (names, wake) = (Names::new(named), Arc::<Wake>::default());
     let status = Status::default();
     status.note(ledger.machine.is_recovering(), 0, 0);
@@ -78,6 +84,13 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let shared =
         Shared { tenant, forest, root, catalogue, versions, published, names, wake, status };
     Ok(Engine::new(shared, ledger))
+}
+
+/// The last version of a store in which every change is committed with a group, or that of its last rollback.
+fn last_committed(root: &Root, dead: &DeadIntervals) -> Result<u64, Error> {
+    let noted = dead.intervals().iter().filter(|dead| dead.lane.is_none()).map(|dead| dead.to);
+    let rolled_back = WindowWords(root).void()?.map(|(_, to)| to).into_iter().chain(noted).max();
+    Ok(CommitWord(root).load()?.max(rolled_back.map_or(0, |to| to + 1)))
 }
 
 /// The named versions, each pinned.

@@ -1,5 +1,6 @@
 //! The store: the face of everything else.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,8 +21,8 @@ use crate::opened::Handle;
 use crate::report::{Report, report};
 use crate::version::PinKind;
 use crate::{
-    Changes, Durability, Error, Exclusive, Isolation, Keyspace, Options, Progress, Retention,
-    Snapshot, Transaction, maintain, open, retry, single,
+    Change, Changes, Durability, Error, Exclusive, Isolation, Keyspace, Options, Progress, Replica,
+    Retention, Snapshot, Transaction, maintain, open, replica, retry, single,
 };
 
 /// A store of versioned keyspaces in one pool.
@@ -186,7 +187,7 @@ impl Store {
         if let Some(known) = ledger.trees.by_name(name) {
             return Ok(known);
         }
-        ledger.sound()?;
+        ledger.writable()?;
         let mut changes = Uncommitted::begin(shared);
         let made = changes.create(shared, ledger, name).and_then(|keyspace| {
             let version = changes.newest(shared);
@@ -470,6 +471,41 @@ impl Store {
     /// [`Error::HistoryGone`], [`Error::RolledBack`].
     pub fn changes(&self, after: u64) -> Result<Changes, Error> {
         Changes::begin(&self.handle, after)
+    }
+
+    /// Makes these changes at a version that is given: of another store, whose [`changes`](Store::changes) of that
+    /// version they are, in their order. What is visible at that version is the same in both from then on, if it was at
+    /// the version before. The versions up to it that no change was made at are skipped.
+    ///
+    /// All or nothing; in place, so any number of changes. They are drawn from the iterator under the writer's lock.
+    /// [`Store::replica`] is for a store that does nothing else.
+    ///
+    /// Durability point: as `durability` says, capped by the region's sync policy.
+    ///
+    /// # Errors
+    /// [`Error::VersionTaken`], [`Error::Diverged`], those of [`Exclusive::put`] and of a commit,
+    /// [`Error::TooManyAborts`]: nothing has changed, and the version can be tried again. [`Error::WouldDeadlock`].
+    pub fn apply_changes<C: Borrow<Change>>(
+        &self,
+        version: u64,
+        changes: impl IntoIterator<Item = C>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        replica::apply(&self.handle, version, changes, durability)
+    }
+
+    /// Makes the store a replica: it refuses own writes ([`Error::IsReplica`]), and takes those of another store by
+    /// [`Replica::apply`], until [`Replica::promote`]. One that was is so after each open; call this then to go on.
+    ///
+    /// A store that is to become a replica is an empty one, or what the other store was at a version not below its own
+    /// visible one.
+    ///
+    /// Durability point: with the first changes that are applied.
+    ///
+    /// # Errors
+    /// [`Error::WouldDeadlock`]; [`Error::Damaged`] if the store takes no more writes.
+    pub fn replica(&self) -> Result<Replica, Error> {
+        Replica::begin(&self.handle)
     }
 
     /// Takes back everything after a retained version, in O(1); synced when it returns. What is

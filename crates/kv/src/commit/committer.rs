@@ -136,7 +136,7 @@ fn commit_alone(shared: &Shared, ledger: &mut Ledger, job: &Job) -> Result<Optio
 }
 
 fn validate(shared: &Shared, ledger: &mut Ledger, job: &Job) -> Result<(), Error> {
-    ledger.sound()?;
+    ledger.writable()?;
     let dead = ledger.dead.clone();
     let now = View { version: shared.versions.clock.last(), dead: &dead };
     let meanwhile = Meanwhile { since: job.since, now };

@@ -82,6 +82,12 @@ impl Uncommitted {
         }
     }
 
+    /// As `begin`, under a version that was given, and is committed even if nothing is changed.
+    pub(crate) fn begin_at(shared: &Shared, version: u64) -> Uncommitted {
+        let (version, last) = (Some(version), Some(version));
+        Uncommitted { version, last, ..Uncommitted::begin(shared) }
+    }
+
     /// True while nothing has been changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.last.is_none()
@@ -123,9 +129,7 @@ impl Uncommitted {
         let mut writer = Writer { stamp: grouped(version), dead, retained, retired: unlinked };
         let applied = trees.tree(keyspace, version)?.index().apply_at(place, op, &mut writer);
         let more = unlinked.len() - before;
-        self.unlinked += more;
-        // A refusal has changed nothing, but what was unlinked to make room; damage may have.
-        self.written |= !matches!(applied, Err(tembo_index::Error::Pool(_))) || more > 0;
+        self.note_unlinked(more, !matches!(applied, Err(tembo_index::Error::Pool(_))));
         let existed = applied?;
         self.tally.count(keyspace, op, existed, version);
         Ok(existed)
@@ -160,6 +164,29 @@ impl Uncommitted {
         Ok(ledger.trees.push(tree))
     }
 
+    /// Makes the store a replica, or one no longer.
+    pub(crate) fn set_replica(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        is_replica: bool,
+    ) -> Result<(), Error> {
+        let stamp = grouped(self.draw(shared, ledger)?);
+        let before = ledger.unlinked.len();
+        let (dead, retained) = (&*self.dead, &*self.retained);
+        let mut writer = Writer { stamp, dead, retained, retired: &mut ledger.unlinked };
+        let set = shared.catalogue.set_replica(is_replica, &mut writer);
+        self.note_unlinked(ledger.unlinked.len() - before, !matches!(set, Err(Error::Full(_))));
+        set
+    }
+
+    /// So many objects were unlinked by a change. A refusal has changed nothing, but what was unlinked to make room;
+    /// damage may have.
+    fn note_unlinked(&mut self, more: usize, has_written: bool) {
+        self.unlinked += more;
+        self.written |= has_written || more > 0;
+    }
+
     fn create_tree(
         &mut self,
         shared: &Shared,
@@ -175,10 +202,7 @@ impl Uncommitted {
             retired: &mut ledger.unlinked,
         };
         let made = create_tree(&shared.forest, &shared.catalogue, keyspace, &mut writer);
-        let more = ledger.unlinked.len() - before;
-        self.unlinked += more;
-        // A refusal has changed nothing, but what was unlinked to make room; damage may have.
-        self.written |= !matches!(made, Err(Error::Full(_))) || more > 0;
+        self.note_unlinked(ledger.unlinked.len() - before, !matches!(made, Err(Error::Full(_))));
         made
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Ledger {
     pub(super) unlisted: Unlisted,
     /// Another tenant's sweep marks the store.
     pub(super) foreign: Option<ForeignMarking>,
+    /// The store follows another: its own writes are refused, and versions are those that it is given.
+    pub(crate) is_replica: bool,
     /// Something failed half-way: no more writes.
     pub(crate) is_broken: bool,
 }
@@ -71,6 +73,7 @@ impl Ledger {
             window,
             unlisted: Unlisted::new(named),
             foreign: None,
+            is_replica: false,
             is_broken: false,
         }
     }
@@ -82,6 +85,12 @@ impl Ledger {
             return Err(Error::Damaged { what: "what an earlier operation left half done" });
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// As of [`sound`](Ledger::sound); [`Error::IsReplica`].
+    pub(crate) fn writable(&self) -> Result<(), Error> {
+        if self.is_replica { Err(Error::IsReplica) } else { self.sound() }
     }
 
     /// The durable limit of versions.
@@ -114,13 +123,33 @@ pub(crate) fn allow_next(shared: &Shared, ledger: &mut Ledger) -> Result<(), Err
     raise_limit(shared, ledger, version)
 }
 
+/// Makes a version that was given, above all that were drawn, the last one drawn.
+pub(crate) fn take_version(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    version: u64,
+) -> Result<(), Error> {
+    if version > ledger.limit {
+        raise_limit(shared, ledger, version)?;
+    }
+    shared.versions.clock.skip_to(version);
+    Ok(())
+}
+
 #[cold]
 fn raise_limit(shared: &Shared, ledger: &mut Ledger, version: u64) -> Result<(), Error> {
     if version >= VERSION_MAX {
         return Err(Error::Damaged { what: "a version that is left" });
     }
+    if ledger.is_replica && version <= ledger.limit {
+        return Ok(());
+    }
     let _section = shared.region().reserve(2)?;
-    ledger.limit = Limit(&shared.root).raise(version)?;
+    let limit = Limit(&shared.root);
+    // What lies between the last commit and the limit is void after an open. A replica is given those versions again,
+    // and would have to wait for the scrub.
+    let raised = if ledger.is_replica { limit.raise_to(version) } else { limit.raise(version) };
+    ledger.limit = raised?;
     // After so many versions there may be something to collect, or a hint to write.
     shared.wake.want();
     Ok(())

@@ -17,6 +17,9 @@ use crate::trees::{open_tree, retained_trees};
 use crate::version::PinKind;
 use crate::{Error, Progress};
 
+/// Batches that are collected between two versions of a replica.
+const BATCHES_BELOW: usize = 4;
+
 /// Marking and scrub from begin to end, while the caller holds the writer's lock.
 ///
 /// # Errors
@@ -202,6 +205,26 @@ fn end_scrub(shared: &Shared, ledger: &mut Ledger) -> Result<(), Error> {
 
 /// Done → Collecting, or the next leaves of it, or its end. Idle: nothing is to be collected.
 pub(crate) fn collect_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
+    // It may draw a version, which a replica is given: see `collect_below`.
+    if ledger.is_replica { Ok(Progress::Idle) } else { collect_next(shared, ledger) }
+}
+
+/// In a replica, collects some leaves in the versions below the one that it is given next, if there are any.
+pub(crate) fn collect_below(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    version: u64,
+) -> Result<(), Error> {
+    for _ in 0..BATCHES_BELOW {
+        let has_gap = shared.versions.clock.last() + 1 < version;
+        if !has_gap || collect_next(shared, ledger)? == Progress::Idle {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn collect_next(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
     if !ledger.machine.is_done() || ledger.is_broken {
         return Ok(Progress::Idle);
     }

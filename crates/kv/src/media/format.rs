@@ -109,3 +109,7 @@ const _: () = assert!(size_of::<KeyspaceEntry>() == 32);
 
 /// First byte of a catalogue key: a keyspace's name follows.
 pub(crate) const KEYSPACE_TAG: u8 = b'k';
+
+/// The catalogue key that stands for a replica, with an empty value: every change of the store was made at a
+/// version that was given, and committed with a group.
+pub(crate) const REPLICA_KEY: &[u8] = b"replica";

@@ -14,9 +14,13 @@ impl Limit<'_> {
     /// Makes versions up to `version`, and some more, usable; returns the raised limit. Durable when it
     /// returns.
     pub(crate) fn raise(&self, version: u64) -> Result<u64, Error> {
+        self.raise_to(version + LIMIT_STEP)
+    }
+
+    /// As [`raise`](Limit::raise), and no more than these.
+    pub(crate) fn raise_to(&self, limit: u64) -> Result<u64, Error> {
         let region = self.0.region();
         let word = &self.0.media()?.version_limit;
-        let limit = version + LIMIT_STEP;
         // ORDER: what was in flight stays dead whatever the limit, for its lane's word has not moved.
         region.commit("kv.limit.raise", word, limit);
         // ORDER: the limit is durable before a version below it is used, so that none is used twice.

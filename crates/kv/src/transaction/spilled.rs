@@ -37,7 +37,7 @@ impl Spilled {
         reads: Option<&ReadSet>,
     ) -> Result<Spilled, Error> {
         let mut writing = Engine::own_to_write(handle)?;
-        writing.sound()?;
+        writing.writable()?;
         let (shared, ledger) = writing.parts();
         let (before, dead) = (shared.versions.clock.last(), ledger.dead.clone());
         let meanwhile = Meanwhile { since, now: View { version: before, dead: &dead } };

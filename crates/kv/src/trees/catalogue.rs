@@ -9,7 +9,7 @@ use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Error;
-use crate::media::{INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry};
+use crate::media::{INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry, REPLICA_KEY};
 
 /// The catalogue's tree.
 pub(crate) struct Catalogue {
@@ -43,6 +43,25 @@ impl Catalogue {
     ) -> Result<(), Error> {
         let key = [&[KEYSPACE_TAG], name.as_bytes()].concat();
         let op = Op::Put { key: &key, value: &[entry.as_bytes()] };
+        self.tree.apply(op, writer)?;
+        Ok(())
+    }
+
+    /// Whether the store is a replica in that view.
+    pub(crate) fn is_replica(&self, view: View<'_>) -> Result<bool, Error> {
+        Ok(self.tree.get(REPLICA_KEY, view)?.is_some())
+    }
+
+    /// Makes the store a replica, or one no longer.
+    pub(crate) fn set_replica(
+        &self,
+        is_replica: bool,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let op = match is_replica {
+            true => Op::Put { key: REPLICA_KEY, value: &[] },
+            false => Op::Remove { key: REPLICA_KEY },
+        };
         self.tree.apply(op, writer)?;
         Ok(())
     }

@@ -14,8 +14,8 @@ pub(crate) struct Past {
     followers: BTreeMap<u64, usize>,
     /// Versions in `(from, to]` that were rolled back: the hull of them all.
     void: Option<(u64, u64)>,
-    /// Where each rollback went back to that this process knows of.
-    rollbacks: Vec<u64>,
+    /// The versions that each rollback took away that this process knows of; of earlier processes, the hull.
+    rollbacks: Vec<(u64, u64)>,
 }
 
 /// How many rollbacks a follower knows of.
@@ -49,11 +49,8 @@ impl Past {
     /// [`Error::HistoryGone`]; [`Error::RolledBack`], if what came up to the version may not be all that came
     /// to be.
     pub(crate) fn follow(&mut self, after: u64, visible: u64) -> Result<Rollbacks, Error> {
-        if let Some((from, to)) = self.void
-            && from < after
-            && after <= to
-        {
-            return Err(Error::RolledBack { version: after, to: from });
+        if let Some(to) = self.gone_back_to(after) {
+            return Err(Error::RolledBack { version: after, to });
         }
         let oldest = self.since(visible);
         if after < oldest || after > visible {
@@ -61,6 +58,19 @@ impl Past {
         }
         *self.followers.entry(after).or_default() += 1;
         Ok(Rollbacks(self.rollbacks.len()))
+    }
+
+    /// Where the rollbacks went back to that took a version away; `None`: none did.
+    fn gone_back_to(&self, version: u64) -> Option<u64> {
+        let mut to = version;
+        // What one went back to may have been taken away by another.
+        while let Some(from) = self.rollbacks.iter().find_map(|&(from, until)| {
+            let is_void = from < to && to <= until;
+            is_void.then_some(from)
+        }) {
+            to = from;
+        }
+        (to < version).then_some(to)
     }
 
     /// A follower from one version follows from a later one.
@@ -86,7 +96,7 @@ impl Past {
     pub(crate) fn rolled_back(&mut self, from: u64, to: u64) {
         let before = self.void.unwrap_or((from, to));
         self.void = Some((before.0.min(from), before.1.max(to)));
-        self.rollbacks.push(from);
+        self.rollbacks.push((from, to));
     }
 
     /// The rollbacks that a follower knows of by now, which has got everything up to `given`. It did not get what
@@ -96,7 +106,7 @@ impl Past {
     /// [`Error::RolledBack`], if it got what has been rolled back since.
     pub(crate) fn check(&self, known: Rollbacks, given: u64) -> Result<Rollbacks, Error> {
         let unknown = self.rollbacks.get(known.0..).unwrap_or_default();
-        match unknown.iter().min() {
+        match unknown.iter().map(|(from, _)| from).min() {
             Some(&to) if to < given => Err(Error::RolledBack { version: given, to }),
             _ => Ok(Rollbacks(self.rollbacks.len())),
         }

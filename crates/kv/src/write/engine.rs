@@ -170,7 +170,8 @@ impl Engine {
     /// Opens the slots, if changes can be made there.
     fn open_slots(&self, ledger: &Ledger) {
         let takes_one = self.shared.kind() == IndexKind::Cdds;
-        let is_barred = takes_one || ledger.is_broken || self.shared.forest.has_dead();
+        let is_barred =
+            takes_one || ledger.is_broken || ledger.is_replica || self.shared.forest.has_dead();
         self.slots.open(ledger.limit(), is_barred);
     }
 }

@@ -18,6 +18,7 @@ use crate::{Error, Progress};
 
 /// The thread that does the background work; stopped and joined when dropped.
 pub(crate) struct Background {
+    engine: Arc<Engine>,
     wake: Arc<Wake>,
     handle: Option<JoinHandle<()>>,
 }
@@ -25,7 +26,8 @@ pub(crate) struct Background {
 impl Background {
     /// Starts it, if the system has a thread left.
     pub(crate) fn start(engine: &Arc<Engine>) -> Background {
-        let (engine, wake) = (engine.clone(), engine.shared.wake.clone());
+        let (kept, wake) = (engine.clone(), engine.shared.wake.clone());
+        let engine = engine.clone();
         wake.want();
         let call = wake.clone();
         engine.shared.forest.call_to_prepare(move || call.want());
@@ -40,12 +42,17 @@ impl Background {
             }
         };
         let handle = std::thread::Builder::new().name("tembo-background".into()).spawn(work).ok();
-        Background { wake, handle }
+        Background { engine: kept, wake, handle }
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
+        if self.engine.shared.region().is_forked() {
+            // A child of the process that has the thread would wait for it for ever.
+            std::mem::forget(self.handle.take());
+            return;
+        }
         self.wake.stop();
         if let Some(handle) = self.handle.take() {
             // A panic of the thread has been reported by the thread.

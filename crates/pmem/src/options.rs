@@ -18,9 +18,9 @@ pub struct RegionOptions {
     /// [`close`](crate::Region::close) do nothing, `domain` and `sync` have no meaning.
     pub read_only: bool,
     /// Address space reserved: the region never grows beyond this many bytes. More than
-    /// [`SIZE_MAX`](crate::SIZE_MAX) counts as that, more than the system gives as what it gives.
+    /// [`SIZE_MAX`] counts as that, more than the system gives as what it gives.
     pub size_max: u64,
-    /// Capacity of the redo log, in bytes; at most [`SIZE_MAX`](crate::SIZE_MAX).
+    /// Capacity of the redo log, in bytes; at most [`SIZE_MAX`].
     pub log_size: u64,
     /// Watches the region.
     pub observer: Option<Arc<dyn Observer>>,

@@ -1,10 +1,10 @@
 //! What threads need beside the standard library's tools, because a fence costs more than all else that a short
 //! operation does, and each atomic exchange waits for it.
 //!
-//! - [`number`]: a small number for each thread, by which it finds its own place in a table;
+//! - [`number()`]: a small number for each thread, by which it finds its own place in a table;
 //! - [`Latch`]: a biased lock: its owner takes it by a store and a load, beside a fence that is still under way;
 //! - [`EventCount`]: threads and event loops wait until something has happened; to make it happen costs a load;
-//! - [`wait`], [`park`], [`lock`], [`write`]: the one place for loops that spin, and for locks that are held across
+//! - [`wait()`], [`park`], [`lock`], [`write()`]: the one place for loops that spin, and for locks that are held across
 //!   steps of the waist. A test that schedules threads learns here that one waits.
 //!
 //! ```text

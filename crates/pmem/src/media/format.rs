@@ -1,6 +1,6 @@
 //! How a layout of words is declared.
 
-/// Declares a struct of words on media, in the order of its fields: `#[repr(C)]`, [`Media`]. Other fields than
+/// Declares a struct of words on media, in the order of its fields: `#[repr(C)]`, [`Media`](crate::Media). Other fields than
 /// `Media` ones do not compile:
 ///
 /// ```

@@ -241,10 +241,10 @@ pub(crate) unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// [`write`] of more than 32 bytes.
+/// [`write()`] of more than 32 bytes.
 ///
 /// # Safety
-/// As of [`write`].
+/// As of [`write()`].
 #[inline(never)]
 unsafe fn write_long(from: *const u8, to: *mut u8, len: usize) {
     let (third, last) = (len - 32, len - 16);
@@ -272,7 +272,7 @@ unsafe fn write_long(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As of [`write`], of at least 32 bytes, where the processor has AVX2.
+/// As of [`write()`], of at least 32 bytes, where the processor has AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn write_wide(from: *const u8, to: *mut u8, len: usize) {
     let last = len - 32;

@@ -4,10 +4,10 @@
 //! A thread takes a latch by an atomic exchange, and releases it by a mere store: a
 //! [`Mutex`](std::sync::Mutex) is released by another exchange, and each waits for the flushes before it.
 //!
-//! A latch that has an *owner*, the thread of one [number](super::number), can be *biased* towards it while the owner
+//! A latch that has an *owner*, the thread of one [number](super::number()), can be *biased* towards it while the owner
 //! holds it ([`Latch::bias`]). From then on the owner enters by a store and a load and without any exchange
 //! ([`Latch::enter`]), so that the processor can begin with what it does inside while a fence from before is still
-//! under way. Any other thread that takes the latch revokes the bias first, by the [barrier](super::barrier) that it pays
+//! under way. Any other thread that takes the latch revokes the bias first, by the [barrier](mod@super::barrier) that it pays
 //! for both. (Biased locking, or lock reservation: Kawachiya, Koseki, Onodera, OOPSLA 2002; its revocation by
 //! such a barrier: Dice, Huang, Yang, *Asymmetric Dekker synchronization*, 2001.)
 //!
@@ -93,7 +93,7 @@ impl<T> Latch<T> {
         Latch::with_owner(NO_OWNER, value)
     }
 
-    /// A latch that is free; it can be biased towards the thread of that [number](super::number).
+    /// A latch that is free; it can be biased towards the thread of that [number](super::number()).
     pub const fn of(owner: usize, value: T) -> Latch<T> {
         Latch::with_owner(if owner < NO_OWNER { owner } else { NO_OWNER }, value)
     }

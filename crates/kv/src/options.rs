@@ -102,6 +102,13 @@ impl Options {
         self
     }
 
+    /// Whether a store is opened without ever changing its files: what is stored stays in memory. Excludes writers,
+    /// and no other readers.
+    pub fn read_only(mut self, read_only: bool) -> Options {
+        self.pool.region.read_only = read_only;
+        self
+    }
+
     /// Sizes of the pieces of a store that is created: for small ones.
     pub fn geometry(mut self, geometry: Geometry) -> Options {
         self.pool.geometry = geometry;

@@ -24,9 +24,7 @@ fn a_child_of_the_opener_changes_no_store_and_lets_go() {
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("animals.pool");
-        let mut options = Options::default();
-        options.pool.region.domain = domain;
-        options.background = background;
+        let options = Options::new().domain(domain).background(background);
         let store = Store::create(&path, &options).unwrap();
         let animals = store.keyspace("animals").unwrap();
         store.put(animals, b"parent", b"1", Durability::Strict).unwrap();

@@ -144,12 +144,12 @@ impl Store {
         open::format(pool, index)
     }
 
-    /// The store in an open pool.
+    /// The store in an open pool, or in one that other tenants share: then give it a clone of the pool's `Arc`.
     ///
     /// # Errors
     /// As of [`Store::open`].
-    pub fn start(pool: Pool, options: &Options) -> Result<Store, Error> {
-        let pool = Arc::new(pool);
+    pub fn start(pool: impl Into<Arc<Pool>>, options: &Options) -> Result<Store, Error> {
+        let pool = pool.into();
         let tenant = open::find(&pool)?;
         let make = || Ok::<_, Error>(Arc::new(open::open(&pool, &tenant)?));
         let engine = pool.open_tenant(&tenant, make)?;

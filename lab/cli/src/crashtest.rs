@@ -65,6 +65,8 @@ enum Structure {
     Kv,
     /// The store, over the B-Tree
     KvCdds,
+    /// A store and a heap of toys in one pool
+    Shared,
     /// The server's commands
     Server,
 }
@@ -99,6 +101,7 @@ impl From<Structure> for torture::Structure {
             Structure::Nvtree => torture::Structure::Nvtree,
             Structure::Kv => torture::Structure::Kv,
             Structure::KvCdds => torture::Structure::KvCdds,
+            Structure::Shared => torture::Structure::Shared,
             Structure::Server => torture::Structure::Server,
         }
     }

@@ -6,7 +6,7 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 8] = [
+    pub const ALL: [Structure; 9] = [
         Structure::Region,
         Structure::Pool,
         Structure::Heap,
@@ -14,6 +14,7 @@ impl Structure {
         Structure::Nvtree,
         Structure::Kv,
         Structure::KvCdds,
+        Structure::Shared,
         Structure::Server,
     ];
 
@@ -27,6 +28,7 @@ impl Structure {
             Structure::Nvtree => "nvtree",
             Structure::Kv => "kv",
             Structure::KvCdds => "kv-cdds",
+            Structure::Shared => "shared",
             Structure::Server => "server",
         }
     }

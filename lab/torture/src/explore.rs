@@ -15,6 +15,7 @@ use crate::pool::Pools;
 use crate::proof::Proof;
 use crate::region;
 use crate::server::Served;
+use crate::shared::Shared;
 use crate::stack;
 use crate::subject::Subject;
 use crate::tree::{Keys, Tree};
@@ -45,6 +46,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         Structure::Nvtree => explore_tree(&NVTREE, target, effort, mutation),
         Structure::Kv => explore_one(&KV, target, effort, mutation, 4099),
         Structure::KvCdds => explore_one(&KV_CDDS, target, effort, mutation, 4099),
+        Structure::Shared => explore_one(&Shared, target, effort, mutation, 4099),
         Structure::Server => explore_one(&Served, target, effort, mutation, 4099),
         Structure::Region => Err("the region is explored on a disk: logged".to_owned()),
     };
@@ -63,6 +65,7 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
         Structure::Nvtree => sequence(&NVTREE, target, ops),
         Structure::Kv => sequence(&KV, target, ops),
         Structure::KvCdds => sequence(&KV_CDDS, target, ops),
+        Structure::Shared => sequence(&Shared, target, ops),
         Structure::Server => sequence(&Served, target, ops),
         Structure::Region => Ok(()),
     }
@@ -73,7 +76,7 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let first = match structure {
         Structure::Region => return region::mutations(),
         // The steps of what lies below are broken there.
-        Structure::Server => return Vec::new(),
+        Structure::Shared | Structure::Server => return Vec::new(),
         Structure::Kv | Structure::KvCdds => "kv",
         Structure::Heap => "pool",
         Structure::Pool | Structure::Cdds | Structure::Nvtree => structure.name(),

@@ -15,7 +15,7 @@ use crate::pooled::{expect_accounted, formatted_of};
 use crate::subject::{Script, Subject};
 
 pub(crate) use list::{Content, List};
-pub(crate) use tenant::{add, kinds, open};
+pub(crate) use tenant::{add, beside, kinds, open};
 
 const SIZE: u64 = 64 << 10;
 const SIZE_MAX: u64 = 128 << 10;

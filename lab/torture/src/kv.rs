@@ -5,6 +5,8 @@ mod op;
 mod optimistic;
 mod scripts;
 
+use std::sync::Arc;
+
 use tembo_kv::{Error, IndexKind, Options, Store};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Geometry, Pool, PoolOptions};
@@ -16,7 +18,7 @@ use crate::subject::{Script, Subject};
 pub(crate) use model::{Runner, State, maintain};
 pub(crate) use op::{Op, random_op};
 
-const SIZE: u64 = 256 << 10;
+pub(crate) const SIZE: u64 = 256 << 10;
 
 /// Two short writes: what has more is made in place before it is committed.
 const TRANSACTION_MEMORY: usize = 400;
@@ -24,7 +26,7 @@ const TRANSACTION_MEMORY: usize = 400;
 /// The store, in nodes of four entries or leaves of six.
 pub(crate) struct Kv(pub(crate) IndexKind);
 
-fn start(pool: Pool) -> Result<Store, Error> {
+pub(crate) fn start(pool: impl Into<Arc<Pool>>) -> Result<Store, Error> {
     let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
     let pool_options = PoolOptions { region, ..PoolOptions::default() };
     Store::start(

@@ -20,6 +20,7 @@ mod recording;
 mod region;
 mod seen;
 mod server;
+mod shared;
 mod stack;
 mod step;
 mod steps;

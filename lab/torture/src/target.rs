@@ -17,6 +17,8 @@ pub enum Structure {
     Kv,
     /// The store over the CDDS B-Tree.
     KvCdds,
+    /// A store and a heap of toys in one pool.
+    Shared,
     /// The server's commands, as they change the store.
     Server,
 }

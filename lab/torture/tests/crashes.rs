@@ -46,6 +46,12 @@ fn the_toy_heap_survives() {
 }
 
 #[test]
+fn a_store_and_a_heap_in_one_pool_survive() {
+    survives(Structure::Shared, Model::Flush, 20_000);
+    survives(Structure::Shared, Model::Eadr, 5_000);
+}
+
+#[test]
 fn the_tree_survives() {
     survives(Structure::Cdds, Model::Flush, 40_000);
     survives(Structure::Cdds, Model::Eadr, 10_000);
@@ -169,6 +175,7 @@ mod sequences {
                 Structure::Nvtree,
                 Structure::Kv,
                 Structure::KvCdds,
+                Structure::Shared,
                 Structure::Server,
             ]),
             ops in prop::collection::vec(any::<u32>(), 1..12),

@@ -354,11 +354,14 @@ impl List {
         done(self.operation().map(Operation::abort)).map(drop)
     }
 
-    /// Drives a sweep of the pool.
-    pub(super) fn sweep(&self) -> Result<(), String> {
+    /// Drives a sweep of the pool, unless another tenant is at it.
+    pub(crate) fn sweep(&self) -> Result<(), String> {
         let _busy = self.hold();
         let _tenants = self.pool.open_tenants().map_err(text)?;
-        let mut sweep = self.pool.begin_sweep_by(self.entry.id).map_err(text)?;
+        let mut sweep = match self.pool.begin_sweep_by(self.entry.id) {
+            Err(Error::SweepRunning | Error::TenantBusy { .. }) => return Ok(()),
+            begun => begun.map_err(text)?,
+        };
         self.mark(&mut sweep)?;
         sweep.mark_others(&|| true).map_err(text)?;
         while !sweep.settle_others().map_err(text)? {}

@@ -17,7 +17,12 @@ const FEATURES: TenantFeatures = TenantFeatures { may: 0, must: 0, read_only: 0 
 
 /// Toy heaps.
 pub(crate) fn kinds() -> Kinds {
-    Kinds::default().with(Arc::new(ListKind))
+    beside(Kinds::default())
+}
+
+/// Toy heaps, beside other kinds.
+pub(crate) fn beside(kinds: Kinds) -> Kinds {
+    kinds.with(Arc::new(ListKind))
 }
 
 struct ListKind;
@@ -33,7 +38,7 @@ impl TenantKind for ListKind {
 }
 
 /// Adds an empty list to a pool.
-pub(crate) fn add(pool: &Arc<Pool>) -> Result<(), String> {
+pub(crate) fn add(pool: &Pool) -> Result<(), String> {
     let size = ROOT as u64 * 8;
     let _section = pool.reserve(size, 2).map_err(text)?;
     let new = NewTenant { kind: KIND, name: NAME, version: 1, features: FEATURES };

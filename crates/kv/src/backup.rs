@@ -23,4 +23,4 @@ pub use error::BackupError;
 pub use info::BackupInfo;
 pub use reader::{peek, verify};
 pub use restore::restore;
-pub use save::SaveOptions;
+pub use save::{SaveOptions, Since};

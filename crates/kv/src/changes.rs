@@ -135,7 +135,7 @@ impl Earliest {
 
 impl Changes {
     /// # Errors
-    /// [`Error::HistoryGone`], [`Error::RolledBack`].
+    /// [`Error::HistoryForgotten`], [`Error::RolledBack`].
     pub(crate) fn begin(handle: &Handle, after: u64) -> Result<Changes, Error> {
         let pins = &handle.shared.versions.pins;
         let known = pins.with_past(|past, visible| past.follow(after, visible))?;

@@ -12,19 +12,23 @@ use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
 #[non_exhaustive]
 pub enum Error {
     /// Nothing was written.
-    #[error("a key of {size} bytes is longer than {KEY_SIZE_MAX}")]
+    #[error("a key of {size} bytes is longer than {KEY_SIZE_MAX}: use a shorter one")]
     KeyTooLong {
         /// Its length, in bytes.
         size: usize,
     },
     /// Nothing was written.
-    #[error("a value of {size} bytes is longer than {VALUE_SIZE_MAX}")]
+    #[error(
+        "a value of {size} bytes is longer than {VALUE_SIZE_MAX}: lay it out under several keys"
+    )]
     ValueTooLong {
         /// Its length, in bytes.
         size: usize,
     },
     /// Nothing was written: choose a shorter name.
-    #[error("a keyspace name of {size} bytes is longer than {KEYSPACE_NAME_SIZE_MAX}")]
+    #[error(
+        "a keyspace name of {size} bytes is longer than {KEYSPACE_NAME_SIZE_MAX}: use a shorter one"
+    )]
     KeyspaceName {
         /// Its length, in bytes.
         size: usize,
@@ -33,7 +37,7 @@ pub enum Error {
     #[error("no room left: {0}")]
     Full(#[source] pool::Error),
     /// A sync failed: the store takes no more writes, and nothing unsynced may be shown.
-    #[error("a sync has failed, the store takes no more writes")]
+    #[error("a sync has failed, the store takes no more writes: open it again")]
     Poisoned,
     /// Of the pool below.
     #[error(transparent)]
@@ -45,7 +49,7 @@ pub enum Error {
     #[error(transparent)]
     Index(tembo_index::Error),
     /// What stands in the pool is not a store, or a damaged one.
-    #[error("the pool holds no sound store: {what}")]
+    #[error("the pool holds no sound store, there should be {what}: restore a backup")]
     Damaged {
         /// What should have been there.
         what: &'static str,
@@ -98,22 +102,26 @@ pub enum Error {
         exclusive: bool,
     },
     /// No snapshot has that name: [`Store::snapshots`](crate::Store::snapshots) lists those that there are.
-    #[error("there is no snapshot named {name:?}")]
+    #[error("there is no snapshot named {name:?}: `snapshots` lists those that there are")]
     NoSuchName {
         /// The name.
         name: String,
     },
     /// The transaction has gone back behind the savepoint, or it is another's.
-    #[error("the transaction has no such savepoint any more")]
+    #[error(
+        "the transaction has no such savepoint any more: go back to an earlier one, or begin again"
+    )]
     NoSuchSavepoint,
     /// The catalogue knows no such keyspace in that version.
-    #[error("there is no such keyspace in version {version}")]
+    #[error("there is no such keyspace in version {version}: ask for it by its name again")]
     NoSuchKeyspace {
         /// The version that was read.
         version: u64,
     },
     /// The name is longer than 48 bytes, or there are 64 named snapshots already.
-    #[error("no place for a snapshot of that name: at most {count} names of {size} bytes")]
+    #[error(
+        "no place for a snapshot of that name, at most {count} names of {size} bytes: drop one, or use a shorter one"
+    )]
     SnapshotName {
         /// Names that fit.
         count: usize,
@@ -121,21 +129,25 @@ pub enum Error {
         size: usize,
     },
     /// Only a retained version can be read or rolled back to.
-    #[error("version {version} is not retained (name it by a snapshot, or hold one)")]
+    #[error(
+        "version {version} is not retained: keep a window of versions (`retain`), name a snapshot, or hold one"
+    )]
     NotRetained {
         /// The version asked for.
         version: u64,
     },
     /// Not all that happened after the version is known any more, or it is not visible yet.
-    #[error("what happened after version {version} is not known from then on, only after {oldest}")]
-    HistoryGone {
+    #[error(
+        "what happened after version {version} is not known from then on, only after {oldest}: begin anew from a snapshot"
+    )]
+    HistoryForgotten {
         /// The version asked for.
         version: u64,
         /// The oldest one after which everything is known.
         oldest: u64,
     },
-    /// Some of what came up to the version was rolled back: who has it goes back, or begins anew.
-    #[error("version {version} was rolled back to {to}")]
+    /// Some of what came up to the version was rolled back: a follower that has it goes back, or begins anew.
+    #[error("version {version} was rolled back to {to}: go back to that version, or begin anew")]
     RolledBack {
         /// The version asked for.
         version: u64,

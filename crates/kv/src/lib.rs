@@ -39,7 +39,7 @@ mod trees;
 mod version;
 mod write;
 
-pub use backup::{BackupError, BackupInfo, SaveOptions};
+pub use backup::{BackupError, BackupInfo, SaveOptions, Since};
 pub use bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
 pub use changes::{Change, Changes, Event, Readiness};
 pub use check::Check;
@@ -58,7 +58,11 @@ pub use retry::ATTEMPTS_MAX;
 pub use snapshot::Snapshot;
 pub use store::{CloseError, Store};
 pub use tembo_index::{CheckReport, Direction, IndexKind, Value};
+#[doc(no_inline)]
+pub use tembo_pmem as pmem;
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
-pub use tembo_pool::PoolOptions;
+#[doc(no_inline)]
+pub use tembo_pool as pool;
+pub use tembo_pool::{Account, Geometry, PoolOptions};
 pub use tenant::kinds;
 pub use transaction::{Isolation, Savepoint, Transaction};

@@ -468,7 +468,7 @@ impl Store {
     /// [`Changes::position`].
     ///
     /// # Errors
-    /// [`Error::HistoryGone`], [`Error::RolledBack`].
+    /// [`Error::HistoryForgotten`], [`Error::RolledBack`].
     pub fn changes(&self, after: u64) -> Result<Changes, Error> {
         Changes::begin(&self.handle, after)
     }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tembo_kv::backup::{restore, verify};
-use tembo_kv::{BackupError, Durability, Error, IndexKind, Options, Retention, SaveOptions, Store};
+use tembo_kv::{
+    BackupError, Durability, Error, IndexKind, Options, Retention, SaveOptions, Since, Store,
+};
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
 
@@ -54,7 +56,7 @@ fn full() -> SaveOptions {
 }
 
 fn since(version: u64) -> SaveOptions {
-    SaveOptions { since: Some(version), ..full() }
+    SaveOptions { since: Some(Since::Version(version)), ..full() }
 }
 
 fn restored(backups: &[&Path], pool: &Path, index: IndexKind) -> State {
@@ -181,7 +183,7 @@ fn an_interrupted_backup_is_gone_on_with_at_its_version() {
         change(&store, "a", 1000..3000, 8);
         change(&store, "b", 1000..2500, 9);
         let wanted = now(&store);
-        let wants = SaveOptions { since: is_part.then_some(before), keep: None };
+        let wants = SaveOptions { since: is_part.then_some(Since::Version(before)), keep: None };
         let file = directory.file("a.bak");
         let info = store.save(&file, &wants, &mut go_on).unwrap();
         let whole = std::fs::read(&file).unwrap();

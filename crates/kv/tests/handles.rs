@@ -251,3 +251,71 @@ fn a_table_of_sessions_keeps_transactions_and_snapshots_across_threads() {
         tx.commit(Durability::Buffered).unwrap();
     }
 }
+
+#[test]
+fn rollback_and_snapshots_go_by_name_too() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index);
+        put(&store, space, b"a", b"1");
+        store.save_snapshot("before").unwrap();
+        put(&store, space, b"a", b"2");
+        let then = store.snapshot_named("before").unwrap();
+        assert_eq!(then.get(space, b"a").unwrap().map(|value| value.to_vec()), Some(b"1".to_vec()));
+        drop(then);
+        store.rollback_to("before").unwrap();
+        assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        for refused in [store.rollback_to("never").err(), store.snapshot_named("never").err()] {
+            assert!(matches!(refused, Some(Error::NoSuchName { name }) if name == "never"));
+        }
+    }
+}
+
+#[test]
+fn a_conflict_names_keyspace_and_key_and_what_was_done_with_it() {
+    let (store, space) = store(IndexKind::Nvtree);
+    let text = |isolation, key: &[u8], reads: bool| {
+        let mut tx = store.transaction(isolation).unwrap();
+        if reads {
+            tx.get(space, key).unwrap();
+            tx.put(space, b"other", b"1").unwrap();
+        } else {
+            tx.put(space, key, b"1").unwrap();
+        }
+        put(&store, space, key, b"2");
+        tx.commit(Durability::Strict).unwrap_err().to_string()
+    };
+    let written = text(Isolation::Snapshot, b"name\xff", false);
+    assert!(
+        written.starts_with(r#"key "name\xff" of keyspace "x", which the transaction has written"#)
+    );
+    let read = text(Isolation::Serialisable, &[b'k'; 100], true);
+    let shown =
+        format!("key \"{}…\" of keyspace \"x\", which the transaction has read", "k".repeat(32));
+    assert!(read.starts_with(&shown), "{read}");
+}
+
+#[test]
+fn a_store_is_opened_or_created() {
+    let folder = std::env::temp_dir().join(format!("tembo-opened-{}", std::process::id()));
+    // What an earlier run of the same process number left.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let (path, options) = (folder.join("a.pool"), Options::new().size(16 << 20));
+    for round in 0..3u8 {
+        let store = Store::open_or_create(&path, &options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        assert_eq!(
+            store.get(space, b"round").unwrap(),
+            round.checked_sub(1).map(|before| vec![before])
+        );
+        put(&store, space, b"round", &[round]);
+        store.close().unwrap();
+    }
+    // What is there and is no store is not made anew.
+    let other = folder.join("other");
+    std::fs::write(&other, b"something else").unwrap();
+    assert!(Store::open_or_create(&other, &options).is_err());
+    assert_eq!(std::fs::read(&other).unwrap(), b"something else");
+    assert!(Store::open_or_create(&folder.join("no/such/folder"), &options).is_err());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tembo_kv::backup::restore;
 use tembo_kv::{
     Change, Durability, Error, Event, Holder, HolderKind, IndexKind, Isolation, Options, Progress,
-    Retention, SaveOptions, Store, Transaction,
+    Retention, SaveOptions, Since, Store, Transaction,
 };
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
@@ -209,7 +209,7 @@ fn a_window_moves_on_and_gives_back_what_it_leaves() {
         let gone = past.store.snapshot_at(oldest - 1).err().unwrap();
         assert!(matches!(gone, Error::NotRetained { version } if version == oldest - 1));
         let gone = past.store.changes(oldest - 1).err().unwrap();
-        let is_gone = matches!(gone, Error::HistoryGone { version, oldest: from }
+        let is_gone = matches!(gone, Error::HistoryForgotten { version, oldest: from }
             if version == oldest - 1 && from == oldest);
         assert!(is_gone, "{gone}");
         let (early, late) = (used[5..10].iter().max().unwrap(), used.last().unwrap());
@@ -484,7 +484,7 @@ fn a_difference_is_found_beside_a_writer_at_work() {
                 (0..200).for_each(|_| {
                     store.put(space, b"x", b"12345678", Durability::Buffered).unwrap();
                 });
-                let since = SaveOptions { since: Some(whole.until), keep: None };
+                let since = SaveOptions { since: Some(Since::Version(whole.until)), keep: None };
                 let part = file.with_extension("part");
                 store.save(&part, &since, &mut go_on).unwrap();
                 let pool = file.with_extension("pool");

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tembo_kv::backup::peek;
-use tembo_kv::{BackupError, SaveOptions, Store};
+use tembo_kv::{BackupError, SaveOptions, Since, Store};
 
 use crate::failure::Failure;
 
@@ -162,7 +162,7 @@ impl Backups {
         self.board.change(|last| {
             *last = Some(Backup { name, since, started_s, took, bytes, state });
         });
-        let options = SaveOptions { since, keep };
+        let options = SaveOptions { since: since.map(Since::Version), keep };
         let sent = self.jobs.send(Job { path, options });
         sent.map_err(|_| "ERR the thread that writes backups has ended".into())
     }

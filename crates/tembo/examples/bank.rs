@@ -35,10 +35,10 @@ fn work(store: &Store) -> Result<(), Error> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::temp_dir().join("tembo-bank.pool");
     if std::env::args().any(|argument| argument == "work") {
-        return Ok(work(&Store::open(&path, &Options::default())?)?);
+        return Ok(work(&Store::open(&path, &Options::new())?)?);
     }
     if !path.exists() {
-        Store::create(&path, &Options::default())?.close()?;
+        Store::create(&path, &Options::new())?.close()?;
     }
     for round in 1..=10 {
         let mut bank = Command::new(std::env::current_exe()?);
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bank.kill()?;
         bank.wait()?;
 
-        let store = Store::open(&path, &Options::default())?;
+        let store = Store::open(&path, &Options::new())?;
         let accounts = store.keyspace("accounts")?;
         let account = |number: u64| store.get(accounts, &number.to_be_bytes()).map(amount);
         let total = (0..ACCOUNTS).map(account).sum::<Result<u64, Error>>()?;

@@ -5,9 +5,7 @@ use tembo::{Durability, Error, Options, Store};
 #[allow(clippy::print_stdout)]
 fn main() -> Result<(), Error> {
     let path = std::env::temp_dir().join("tembo-visits.pool");
-    let options = Options::default();
-    let store =
-        if path.exists() { Store::open(&path, &options)? } else { Store::create(&path, &options)? };
+    let store = Store::open_or_create(&path, &Options::new())?;
     let visits = store.keyspace("visits")?;
 
     // Durable when it returns.

@@ -4,7 +4,7 @@ use tembo::{Durability, Error, Event, Options, Retention, Store};
 
 #[allow(clippy::print_stdout)]
 fn main() -> Result<(), Error> {
-    let store = Store::volatile(&Options::default())?;
+    let store = Store::volatile(&Options::new())?;
     let prices = store.keyspace("prices")?;
     // The last thousand versions stay readable.
     store.retain(Retention::Versions(1000))?;

@@ -19,7 +19,7 @@ fn add(store: &Store, name: &[u8], limit: u64) -> Result<Option<u64>, Error> {
 
 #[allow(clippy::print_stdout)]
 fn main() -> Result<(), Error> {
-    let store = Store::volatile(&Options::default())?;
+    let store = Store::volatile(&Options::new())?;
     let counters = store.keyspace("counters")?;
     let all: Result<Vec<u64>, Error> = std::thread::scope(|scope| {
         let work = || {

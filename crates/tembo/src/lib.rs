@@ -2,33 +2,74 @@
 //! changed in place, and consistent after a crash at any instruction.
 //!
 //! ```
-//! use tembo::{Durability, Options, Store};
+//! use tembo::{Durability, Isolation, Options, Retention, Store};
 //!
 //! # fn main() -> Result<(), tembo::Error> {
 //! # let directory = std::env::temp_dir().join(format!("tembo-doc-{}", std::process::id()));
 //! # let _ = std::fs::create_dir(&directory);
-//! # let path = directory.join("animals.pool");
-//! let store = Store::create(&path, &Options::default())?;
-//! let animals = store.keyspace("animals")?;
-//! let before = store.snapshot()?;
+//! # let path = directory.join("bank.pool");
+//! let store = Store::open_or_create(&path, &Options::new())?;
+//! let accounts = store.keyspace("accounts")?;
+//! store.put(accounts, b"alice", b"100", Durability::Strict)?;
+//! store.retain(Retention::Versions(1000))?;
+//! let before = store.visible();
 //!
-//! let mut tx = store.exclusive()?;
-//! tx.put(animals, b"elephant", &[b"does not forget"])?;
-//! tx.put(animals, b"goldfish", &[b"does"])?;
-//! tx.commit(Durability::Strict)?;
+//! // The natural way to change several keys: a transaction, which is tried again after a conflict. What is
+//! // returned is on the disk.
+//! let number = |bytes: Option<Vec<u8>>| {
+//!     bytes.and_then(|bytes| String::from_utf8(bytes).ok()?.parse().ok()).unwrap_or(0)
+//! };
+//! store.with_retry(Isolation::Snapshot, Durability::Strict, |tx| {
+//!     let (alice, bob): (u32, u32) =
+//!         (number(tx.get(accounts, b"alice")?), number(tx.get(accounts, b"bob")?));
+//!     tx.put(accounts, b"alice", (alice - 30).to_string().as_bytes())?;
+//!     tx.put(accounts, b"bob", (bob + 30).to_string().as_bytes())
+//! })?;
 //!
-//! assert_eq!(store.get(animals, b"goldfish")?.as_deref(), Some(&b"does"[..]));
-//! assert!(before.get(animals, b"goldfish")?.is_none());
-//! # drop(before);
-//! store.close()?;
+//! // A snapshot does not change while others write. It owns what it needs: keep it, or send it to another thread.
+//! let snapshot = store.snapshot()?;
+//! store.remove(accounts, b"bob", Durability::Buffered)?;
+//! assert_eq!(snapshot.get(accounts, b"bob")?.map(|value| value.to_vec()), Some(b"30".to_vec()));
+//!
+//! // Ranges are iterators, from both ends.
+//! let first = snapshot.range(accounts, "a".."b")?.next().transpose()?;
+//! assert_eq!(first, Some((b"alice".to_vec(), b"70".to_vec())));
+//! let last = snapshot.range::<[u8]>(accounts, ..)?.next_back().transpose()?;
+//! assert_eq!(last, Some((b"bob".to_vec(), b"30".to_vec())));
+//!
+//! // The past stays readable, as long as the window reaches that was asked for above.
+//! let then = store.snapshot_at(before)?;
+//! assert_eq!(then.get(accounts, b"alice")?.map(|value| value.to_vec()), Some(b"100".to_vec()));
+//! # drop((snapshot, then));
+//! # store.close()?;
 //! # let _ = std::fs::remove_dir_all(&directory);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Which handle for what
+//! | wanted | handle |
+//! |---|---|
+//! | one key | [`Store::get`], [`Store::put`], [`Store::remove`] |
+//! | several keys, beside others | [`Store::with_retry`], [`Transaction`] |
+//! | many changes at once, alone | [`Exclusive`] |
+//! | one version, for a while | [`Snapshot`] |
+//! | what happened since | [`Changes`] |
+//!
+//! Each of them owns what it needs and is `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
+//! last handle is dropped.
+//!
+//! # When a change is durable
+//! Each commit says how durable it is when it returns: [`Durability`]. The store's [sync policy](SyncPolicy) caps that.
+//! A keyspace, a named snapshot and a rollback are durable when the call returns.
+
+#[doc(no_inline)]
+pub use tembo_kv::{pmem, pool};
 
 pub use tembo_kv::{
-    ATTEMPTS_MAX, Change, Changes, Check, CheckReport, Direction, DomainRequest, Durability, Error,
-    Event, Exclusive, Holder, HolderKind, Horizon, IndexKind, Isolation, KEY_SIZE_MAX, Keyspace,
-    Options, PoolOptions, Progress, RegionOptions, Report, Retention, Savepoint, Snapshot, Store,
-    SyncPolicy, Transaction, VALUE_SIZE_MAX, Value, backup,
+    ATTEMPTS_MAX, Access, Account, BackupError, BackupInfo, Change, Changes, Check, CheckReport,
+    CloseError, Direction, DomainRequest, Durability, Entries, Entry, Error, Event, Exclusive,
+    Geometry, Holder, HolderKind, Horizon, IndexKind, Isolation, KEY_SIZE_MAX,
+    KEYSPACE_NAME_SIZE_MAX, Keyspace, Options, Progress, Readiness, Report, Retention, SaveOptions,
+    Savepoint, Since, Snapshot, Store, SyncPolicy, Transaction, VALUE_SIZE_MAX, Value, backup,
 };

@@ -67,7 +67,7 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
         kv::Error::Pool(error) => of_pool(error),
         kv::Error::Region(error) => of_pmem(error),
         kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
-        kv::Error::NotRetained { .. } | kv::Error::HistoryGone { .. } => Some(Exit::NotKept),
+        kv::Error::NotRetained { .. } | kv::Error::HistoryForgotten { .. } => Some(Exit::NotKept),
         _ => None,
     }
 }

@@ -102,11 +102,11 @@ impl Reader {
             return Ok(None);
         }
         let mut count = 0;
-        let mut told = 0;
+        let mut changes = 0;
         let mut rest = &self.payload[..];
         while let Some(entry) = take_entry(&mut rest) {
             count += 1;
-            told += u64::from(entry.kind == KIND_PUT || entry.kind == KIND_REMOVED);
+            changes += u64::from(entry.kind == KIND_PUT || entry.kind == KIND_REMOVED);
         }
         if !rest.is_empty() || count != block.count.get() {
             return Err(self.damaged("as many entries as the block says"));
@@ -115,7 +115,7 @@ impl Reader {
         self.so_far = SoFar {
             bytes: self.so_far.bytes + BLOCK_HEADER_SIZE as u64 + size,
             blocks: self.so_far.blocks + 1,
-            entries: self.so_far.entries + told,
+            entries: self.so_far.entries + changes,
             crc: crc32c::crc32c_append(crc, &self.payload),
         };
         Ok(Some(&self.payload))

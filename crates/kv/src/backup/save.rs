@@ -19,11 +19,20 @@ use crate::{Error, Snapshot, Store};
 /// The name that keeps the version of a backup that is under way.
 const UNDER_WAY: &str = "(backup under way)";
 
+/// A retained version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// By its number.
+    Version(u64),
+    /// By the name of a snapshot: mostly the one that the backup before was told to keep.
+    Name(String),
+}
+
 /// What kind of backup is wanted.
 #[derive(Clone, Debug, Default)]
 pub struct SaveOptions {
-    /// Only what has changed since the version, which is retained.
-    pub since: Option<u64>,
+    /// Only what has changed since that version; `None`: everything.
+    pub since: Option<Since>,
     /// The version of the backup is kept under this name, for an incremental backup that is to follow.
     pub keep: Option<String>,
 }
@@ -54,7 +63,7 @@ impl Store {
     /// Durability point: when it returns.
     ///
     /// # Errors
-    /// [`BackupError::Exists`]; [`Error::NotRetained`] of the version since which it is to be;
+    /// [`BackupError::Exists`]; [`Error::NotRetained`], [`Error::NoSuchName`] of the version since which it is to be;
     /// [`BackupError::Interrupted`] if `progress` breaks.
     pub fn save(
         &self,
@@ -65,9 +74,14 @@ impl Store {
         if std::fs::symlink_metadata(path).is_ok() {
             return Err(BackupError::Exists { path: path.to_owned() });
         }
-        let before = options.since.map(|since| self.snapshot_at(since)).transpose()?;
+        let before = match &options.since {
+            None => None,
+            Some(Since::Version(version)) => Some(self.snapshot_at(*version)?),
+            Some(Since::Name(name)) => Some(self.snapshot_named(name)?),
+        };
+        let since = before.as_ref().map(Snapshot::version);
         let partial = beside(path, ".partial");
-        let (version, position) = match self.interrupted(&partial, options) {
+        let (version, position) = match self.interrupted(&partial, since) {
             Some((version, position)) => (version, position),
             None => (self.save_snapshot(UNDER_WAY)?, Position::default()),
         };
@@ -76,13 +90,13 @@ impl Store {
         let mut file = io(&partial, open)?;
         io(&partial, file.set_len(position.so_far.bytes))?;
         io(&partial, file.seek(SeekFrom::End(0)))?;
-        let (since, identity) = (options.since.unwrap_or(0), self.identity());
+        let identity = self.identity();
         let writer = Writer::new(&partial, file, position.so_far);
         let before = before.as_ref();
         let mut saving = Saving { path, snapshot: &snapshot, before, writer, progress };
-        saving.tell(position.so_far.bytes)?;
+        saving.report(position.so_far.bytes)?;
         if position.so_far.bytes == 0 {
-            saving.writer.header(header(identity, since, version))?;
+            saving.writer.header(header(identity, since.unwrap_or(0), version))?;
         }
         saving.keyspaces(position.reached)?;
         let so_far = saving.writer.finish()?;
@@ -92,7 +106,7 @@ impl Store {
         }
         self.drop_snapshot(UNDER_WAY)?;
         let (entries, bytes) = (so_far.entries, so_far.bytes);
-        Ok(BackupInfo { identity, since: options.since, until: version, entries, bytes })
+        Ok(BackupInfo { identity, since, until: version, entries, bytes })
     }
 
     /// Gives up the backup that was interrupted at `path`: what there is of it goes, and nothing keeps its
@@ -111,13 +125,13 @@ impl Store {
     }
 
     /// The version and the whole blocks of a backup that was interrupted and can be gone on with.
-    fn interrupted(&self, partial: &Path, options: &SaveOptions) -> Option<(u64, Position)> {
+    fn interrupted(&self, partial: &Path, wanted: Option<u64>) -> Option<(u64, Position)> {
         let mut reader = Reader::open(partial).ok()?;
         let (since, version) = (reader.header.since.get(), reader.header.until.get());
         let is_kept =
             self.snapshots().iter().any(|(name, kept)| name == UNDER_WAY && *kept == version);
         let is_same = u128::from_le_bytes(reader.header.identity) == self.identity()
-            && since == options.since.unwrap_or(0);
+            && since == wanted.unwrap_or(0);
         if !is_kept || !is_same {
             return None;
         }
@@ -209,10 +223,10 @@ impl Saving<'_, '_> {
 
     fn entry(&mut self, kind: u32, key: &[u8], value: Value<'_>) -> Result<(), BackupError> {
         let written = self.writer.entry(kind, key, value)?;
-        self.tell(written)
+        self.report(written)
     }
 
-    fn tell(&mut self, written: u64) -> Result<(), BackupError> {
+    fn report(&mut self, written: u64) -> Result<(), BackupError> {
         match (self.progress)(written) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(BackupError::Interrupted { path: self.path.to_owned() }),

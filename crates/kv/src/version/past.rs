@@ -46,7 +46,7 @@ impl Past {
     /// A follower of the changes after a version begins.
     ///
     /// # Errors
-    /// [`Error::HistoryGone`]; [`Error::RolledBack`], if what came up to the version may not be all that came
+    /// [`Error::HistoryForgotten`]; [`Error::RolledBack`], if what came up to the version may not be all that came
     /// to be.
     pub(crate) fn follow(&mut self, after: u64, visible: u64) -> Result<Rollbacks, Error> {
         if let Some(to) = self.gone_back_to(after) {
@@ -54,7 +54,7 @@ impl Past {
         }
         let oldest = self.since(visible);
         if after < oldest || after > visible {
-            return Err(Error::HistoryGone { version: after, oldest });
+            return Err(Error::HistoryForgotten { version: after, oldest });
         }
         *self.followers.entry(after).or_default() += 1;
         Ok(Rollbacks(self.rollbacks.len()))

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tembo_kv::backup::{self, SaveOptions};
+use tembo_kv::backup::{self, SaveOptions, Since};
 use tembo_kv::{BackupError, Store};
 
 use crate::exit::{Exit, refuse};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// A file with the password of the server (or set TEMBO_REQUIREPASS)
     #[arg(long, value_name = "FILE", requires = "server")]
     requirepass_file: Option<PathBuf>,
-    /// Only what has changed since: a backup, or the number of a version that is kept
+    /// Only what has changed since: a backup, the name of a snapshot, or the number of a version that is kept
     #[arg(long, value_name = "BACKUP|VERSION")]
     since: Option<String>,
     /// Keep the version under this name in the pool, so that a later --since can begin with it
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
     let store = open_as_is(pool)?;
-    let since = args.since.as_deref().map(|since| version(&store, since)).transpose()?;
+    let since = args.since.as_deref().map(|since| meant(&store, since)).transpose()?;
     let progress = progress::written();
     let options = SaveOptions { since, keep: args.keep.clone() };
     let mut advance = |bytes| {
@@ -98,17 +98,19 @@ fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
     Ok(Saved::new(&args.out, &info))
 }
 
-/// The version that is meant: of a backup of this pool, or by its number.
-fn version(store: &Store, since: &str) -> anyhow::Result<u64> {
+/// The version that is meant: of a backup of this pool, by the name of a snapshot, or by its number.
+fn meant(store: &Store, since: &str) -> anyhow::Result<Since> {
     let path = Path::new(since);
+    let is_name = || store.snapshots().iter().any(|(name, _)| name == since);
     match since.parse() {
-        Ok(version) if !path.exists() => Ok(version),
+        Ok(version) if !path.exists() => Ok(Since::Version(version)),
+        _ if !path.exists() && is_name() => Ok(Since::Name(since.to_owned())),
         _ => {
             let (identity, version) = backup::peek(path)?;
             if identity != store.identity() {
                 return Err(BackupError::OtherPool { path: path.to_owned() }.into());
             }
-            Ok(version)
+            Ok(Since::Version(version))
         }
     }
 }

@@ -16,9 +16,11 @@
 
 mod create;
 mod grow;
+mod hints;
 mod memory;
 mod open;
 mod place;
+mod state;
 mod write;
 
 use std::marker::PhantomData;
@@ -32,12 +34,8 @@ use crate::log::Pending;
 use crate::mapping::{Base, Mapping, PAGE};
 use crate::options::RegionOptions;
 use crate::pool_file::PoolFile;
-use crate::prefetch::prefetch;
 use crate::process::Process;
-use crate::report::Report;
-use crate::{
-    Counters, Domain, Error, Fault, LINE, Media, MediaBytes, Observer, Stored, SyncPolicy, Word,
-};
+use crate::{Counters, Error, Fault, LINE, Media, MediaBytes, Observer, Stored, SyncPolicy, Word};
 
 /// A mapped range of bytes. All persistent stores of a process go through one of these.
 ///
@@ -142,27 +140,6 @@ impl Region {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// The domain in force.
-    pub fn domain(&self) -> Domain {
-        self.backend.domain()
-    }
-
-    /// Whether a file that is only memory stands for persistent memory.
-    pub fn is_emulated(&self) -> bool {
-        self.emulated
-    }
-
-    /// Whether what is stored stays in memory and never reaches the file.
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    /// Whether this process is a child of the one that opened the region, and so may not use its file. Nothing
-    /// is shared with the parent then but the lock of the file, until the child ends.
-    pub fn is_forked(&self) -> bool {
-        self.check_process().is_err()
-    }
-
     /// The file is this process's, if there is one.
     #[inline]
     fn check_process(&self) -> Result<(), Error> {
@@ -226,29 +203,6 @@ impl Region {
         let at = self.address(offset, len)?;
         // SAFETY: in bounds; the region begins and ends at a word, and is borrowed.
         Ok(unsafe { MediaBytes::new(at, len as usize) })
-    }
-
-    /// Says that `len` bytes at `offset`, which have not been used yet, will soon be stored to: their pages
-    /// come together, not one by one. A hint, which changes nothing.
-    pub fn prefault(&self, offset: u64, len: u64) {
-        if self.range(offset, len).is_ok() {
-            self.mapping.prefault(offset, offset + len);
-        }
-    }
-
-    /// Makes large pages of `len` bytes at `offset`, as far as whole ones lie there, if the region is a file in
-    /// memory: what is looked up there is found quicker, by a third in gigabytes. Takes milliseconds a page, and
-    /// a thread that touches one meanwhile waits: so before it is used. A hint, which changes nothing.
-    pub fn make_large_pages(&self, offset: u64, len: u64) {
-        if self.emulated && self.range(offset, len).is_ok() {
-            self.mapping.make_large_pages(offset, offset + len);
-        }
-    }
-
-    /// Says that the line at `offset` will be looked at soon. A hint, of any offset.
-    #[inline]
-    pub fn prefetch(&self, offset: u64) {
-        prefetch(self.base.at(offset));
     }
 
     /// Where a word of this region lies. Of a word that lies elsewhere: an offset that is not in the region.
@@ -402,28 +356,6 @@ impl Region {
 
     pub(crate) fn backend(&self) -> &Backend {
         &self.backend
-    }
-
-    /// What the region can say about itself.
-    pub fn report(&self) -> Report {
-        // What was locked when a child was forked stays locked in it.
-        let file = self.file.as_ref().filter(|_| !self.is_forked());
-        let mut report = Report::new(self.domain(), self.sync_policy);
-        if let Some(file) = file {
-            let header = *file.header().get();
-            (report.identity, report.generation) = (header.identity(), header.generation.get());
-        }
-        report.emulated = self.emulated;
-        (report.size, report.size_max) = (self.size(), self.mapping.reserved());
-        (report.replayed_groups, report.replayed_bytes) = self.replayed;
-        report.waiting_bytes = self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes());
-        report.recovery = self.recovery;
-        if let Backend::Logged(logged) = &self.backend
-            && file.is_some()
-        {
-            logged.report(&mut report);
-        }
-        report
     }
 
     /// An address that is checked, and shown to the observer as a load.

@@ -1,0 +1,29 @@
+//! Hints: what will be touched soon. None changes a byte.
+
+use super::Region;
+use crate::prefetch::prefetch;
+
+impl Region {
+    /// Says that `len` bytes at `offset`, which have not been used yet, will soon be stored to: their pages
+    /// come together, not one by one. A hint, which changes nothing.
+    pub fn prefault(&self, offset: u64, len: u64) {
+        if self.range(offset, len).is_ok() {
+            self.mapping.prefault(offset, offset + len);
+        }
+    }
+
+    /// Makes large pages of `len` bytes at `offset`, as far as whole ones lie there, if the region is a file in
+    /// memory: what is looked up there is found quicker, by a third in gigabytes. Takes milliseconds a page, and
+    /// a thread that touches one meanwhile waits: so before it is used. A hint, which changes nothing.
+    pub fn make_large_pages(&self, offset: u64, len: u64) {
+        if self.emulated && self.range(offset, len).is_ok() {
+            self.mapping.make_large_pages(offset, offset + len);
+        }
+    }
+
+    /// Says that the line at `offset` will be looked at soon. A hint, of any offset.
+    #[inline]
+    pub fn prefetch(&self, offset: u64) {
+        prefetch(self.base.at(offset));
+    }
+}

@@ -1,0 +1,51 @@
+//! What a region says about itself.
+
+use super::Region;
+use crate::Domain;
+use crate::backend::Backend;
+use crate::report::Report;
+
+impl Region {
+    /// The domain in force.
+    pub fn domain(&self) -> Domain {
+        self.backend.domain()
+    }
+
+    /// Whether a file that is only memory stands for persistent memory.
+    pub fn is_emulated(&self) -> bool {
+        self.emulated
+    }
+
+    /// Whether what is stored stays in memory and never reaches the file.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether this process is a child of the one that opened the region, and so may not use its file. Nothing
+    /// is shared with the parent then but the lock of the file, until the child ends.
+    pub fn is_forked(&self) -> bool {
+        self.check_process().is_err()
+    }
+
+    /// What the region can say about itself.
+    pub fn report(&self) -> Report {
+        // What was locked when a child was forked stays locked in it.
+        let file = self.file.as_ref().filter(|_| !self.is_forked());
+        let mut report = Report::new(self.domain(), self.sync_policy);
+        if let Some(file) = file {
+            let header = *file.header().get();
+            (report.identity, report.generation) = (header.identity(), header.generation.get());
+        }
+        report.emulated = self.emulated;
+        (report.size, report.size_max) = (self.size(), self.mapping.reserved());
+        (report.replayed_groups, report.replayed_bytes) = self.replayed;
+        report.waiting_bytes = self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes());
+        report.recovery = self.recovery;
+        if let Backend::Logged(logged) = &self.backend
+            && file.is_some()
+        {
+            logged.report(&mut report);
+        }
+        report
+    }
+}

@@ -163,7 +163,7 @@ fn number(entry: &TenantEntry) -> Result<usize, String> {
     NAMES.iter().position(|name| *name == entry.name).ok_or("a tenant of another name".to_owned())
 }
 
-/// Stores the label of version 1, in which nobody reads what version 2 has added.
+/// Stores the label of version 1, in which the words that version 2 has added are not read.
 fn make_old(pool: &Pool) -> Result<(), String> {
     let region = pool.region();
     let words = region.words(4096, 8).map_err(text)?;
@@ -393,7 +393,7 @@ impl Subject for Pools {
             let name = format!("interrupted-upgrade-{number}");
             list.push(Script { leads, ..Script::new(name, 4, ops) });
         }
-        // In the place of a tenant that nobody got to know.
+        // In the place of a tenant that was never published.
         let leads = vec![(vec![Op::Tenant(2, 1500)], Some("pool.tenant.publish"))];
         let ops = vec![Op::Tenant(1, 600), Op::Sweep, Op::Tenant(2, 64), put(1, 1500)];
         list.push(Script { leads, ..Script::new("unpublished-tenant", 1, ops) });

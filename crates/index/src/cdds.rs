@@ -84,12 +84,12 @@ use std::sync::atomic::AtomicU32;
 
 use tembo_pool::{Object, Pool};
 
-use self::format::{CELL_MAGIC, CELL_SIZE, NodeHeader, RootCell, capacity, shape};
+use self::format::{CELL_SIZE, NodeHeader, RootCell, capacity, cell_magic, records_of, shape};
 use self::node::Node;
 use crate::error::damaged;
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained, Stamp,
-    Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
+    Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// A CDDS B-Tree. See the [module](self).
@@ -109,7 +109,7 @@ impl Cdds {
     /// by the caller.
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
-    pub fn format(pool: &Pool, birth: Stamp) -> Result<Object, Error> {
+    pub fn format(pool: &Pool, records: Records, birth: Stamp) -> Result<Object, Error> {
         let (region, node_size) = (pool.region(), u64::from(pool.geometry().node_size));
         let cell_object = pool.alloc(CELL_SIZE)?;
         let root = pool.alloc(node_size).inspect_err(|_| pool.free(cell_object))?;
@@ -124,7 +124,7 @@ impl Cdds {
         region.flush("cdds.format.root", root.offset(), node_size);
         let cell: &RootCell = region.get(cell_object.offset())?;
         region.store(&cell.root, root.to_bits());
-        region.store(&cell.magic, CELL_MAGIC);
+        region.store(&cell.magic, cell_magic(records));
         for word in &cell.reserved {
             region.store(word, 0);
         }
@@ -137,7 +137,7 @@ impl Cdds {
     ///
     /// Durability point: as of [`Cdds::format`].
     pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(Cdds, Object), Error> {
-        let cell = Cdds::format(forest.pool(), writer.stamp)?;
+        let cell = Cdds::format(forest.pool(), forest.records(), writer.stamp)?;
         let tree = Cdds::open(forest, cell, writer.stamp.version())?;
         let root = Object::from_bits(tree.cell()?.root.load());
         Node::new(&tree.forest, root)?.reset()?;
@@ -160,7 +160,7 @@ impl Cdds {
     /// Whether the cell of such a tree lies there: an object of the pool.
     pub(crate) fn lies_at(pool: &Pool, cell: Object) -> Result<bool, Error> {
         let media: &RootCell = pool.region().get(cell.offset())?;
-        Ok(media.magic.load() == CELL_MAGIC)
+        Ok(records_of(media.magic.load()).is_some())
     }
 
     /// The tree behind an object that `create` returned, made in version `birth`.
@@ -168,9 +168,11 @@ impl Cdds {
         forest.pool().valid(cell_object)?;
         let (cell, replacements) = (cell_object.offset(), AtomicU32::new(0));
         let tree = Cdds { cell, cell_object, birth, forest, replacements };
-        if tree.cell()?.magic.load() != CELL_MAGIC || cell_object.size() < CELL_SIZE {
+        let records = records_of(tree.cell()?.magic.load());
+        let Some(records) = records.filter(|_| cell_object.size() >= CELL_SIZE) else {
             return damaged(tree.cell, "the root cell of a tree");
-        }
+        };
+        tree.forest.agree(records, cell_object)?;
         Ok(tree)
     }
 }

@@ -24,6 +24,15 @@ pub enum Error {
     /// The surveyor wanted no more.
     #[error("the survey was stopped")]
     Stopped,
+    /// A record of a pool that was opened is not as it was written: its checksum is another. All else can be
+    /// read, also behind this key; restore the key from a backup, or put or remove it.
+    #[error("the record at offset {offset:#x}, of the key {}, is corrupt: restore it from a backup, or put it again", key.escape_ascii())]
+    Corrupt {
+        /// Where it lies in the pool.
+        offset: u64,
+        /// The key, as it stands in the record, which may be what is corrupt.
+        key: Vec<u8>,
+    },
     /// What lies at an offset is not what should lie there.
     #[error("damaged index at offset {offset:#x}: {what}")]
     Damaged {

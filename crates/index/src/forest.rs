@@ -1,6 +1,6 @@
 //! What the trees of one pool share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tembo_pmem::thread::write;
@@ -14,7 +14,8 @@ use crate::nvtree;
 use crate::nvtree::format::lines_in;
 use crate::nvtree::inner::arena::Arena;
 use crate::sides::SideTable;
-use crate::{DeadIntervals, Error, Retained};
+use crate::verified::Verified;
+use crate::{DeadIntervals, Error, Records, Retained};
 
 /// The ground that the trees of a pool stand on: the pool, the volatile side-cars of their nodes,
 /// and what is dead and retained by now.
@@ -33,6 +34,9 @@ pub struct Forest {
     pub(crate) capacity: usize,
     /// Side-cars made in an earlier era are made anew: raised when versions die.
     era: AtomicU32,
+    /// Whether records have checksums: [`Records`] plus one, 0 while no tree was opened or made.
+    records: AtomicU8,
+    pub(crate) verified: Verified,
     horizon: RwLock<Horizon>,
     /// Whether the horizon has dead intervals.
     has_dead: AtomicBool,
@@ -64,7 +68,8 @@ impl Forest {
         }
         let leaf_bits = pool.geometry().node_size.trailing_zeros();
         let leaves = |bytes: u64| (bytes >> leaf_bits) as usize;
-        let (len, old) = (leaves(size_max), leaves(pool.usage().frontier));
+        let old_end = pool.usage().frontier;
+        let (len, old) = (leaves(size_max), leaves(old_end));
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
             nodes: Arc::new(Arena::new(len, old)?),
@@ -74,6 +79,8 @@ impl Forest {
             capacity: capacity(pool.geometry().node_size.into()),
             pool,
             era: AtomicU32::new(1),
+            records: AtomicU8::new(0),
+            verified: Verified::below(old_end),
             horizon: RwLock::new(Horizon::default()),
             has_dead: AtomicBool::new(false),
             kept: AtomicU64::new(0),
@@ -112,6 +119,28 @@ impl Forest {
 
     pub(crate) fn region(&self) -> &Region {
         self.pool.region()
+    }
+
+    /// Whether the records of its trees have checksums.
+    #[inline]
+    pub(crate) fn records(&self) -> Records {
+        match self.records.load(Ordering::Relaxed) {
+            1 => Records::Plain,
+            _ => Records::Checked,
+        }
+    }
+
+    /// A tree with such records is opened, or the records of a tree are asked for that is made: all trees of a
+    /// forest are alike.
+    pub(crate) fn agree(&self, records: Records, cell: Object) -> Result<(), Error> {
+        let wanted = if records == Records::Plain { 1 } else { 2 };
+        let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
+        match self.records.compare_exchange(0, wanted, set, read) {
+            Err(other) if other != wanted => {
+                damaged(cell.offset(), "a tree with records as those of the others")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The number of a leaf.

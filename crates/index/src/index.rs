@@ -34,6 +34,16 @@ impl IndexKind {
     }
 }
 
+/// Whether the records of the trees of a store have checksums. Chosen when the first tree is formatted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Records {
+    /// They have none.
+    Plain,
+    /// Each has the CRC-32C of its key and its value.
+    #[default]
+    Checked,
+}
+
 /// An index of any kind.
 pub enum Index {
     /// The CDDS B-Tree.
@@ -60,10 +70,15 @@ impl Index {
     ///
     /// # Errors
     /// Those of the pool.
-    pub fn format(pool: &Pool, kind: IndexKind, birth: Stamp) -> Result<Object, Error> {
+    pub fn format(
+        pool: &Pool,
+        kind: IndexKind,
+        records: Records,
+        birth: Stamp,
+    ) -> Result<Object, Error> {
         match kind {
-            IndexKind::Cdds => Cdds::format(pool, birth),
-            IndexKind::Nvtree => NvTree::format(pool, birth),
+            IndexKind::Cdds => Cdds::format(pool, records, birth),
+            IndexKind::Nvtree => NvTree::format(pool, records, birth),
         }
     }
 

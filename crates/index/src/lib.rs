@@ -20,6 +20,7 @@ mod sides;
 mod simd;
 mod stamp;
 mod value;
+mod verified;
 mod versioned;
 
 pub use cdds::Cdds;
@@ -28,7 +29,7 @@ pub use clock::{AT_REST, Clock, Turn};
 pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;
 pub use forest::Forest;
-pub use index::{Index, IndexKind};
+pub use index::{Index, IndexKind, Records};
 pub use nvtree::NvTree;
 pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};

@@ -81,7 +81,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tembo_pool::{Object, Pool};
 
 use self::change::How;
-use self::format::{CELL_MAGIC, CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell};
+use self::format::{CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell, cell_magic, records_of};
 use self::hint::Hinted;
 use self::inner::Inner;
 use self::leaf::Leaf;
@@ -90,8 +90,8 @@ use self::open::Opening;
 use self::scan::Sought;
 use crate::error::damaged;
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Retained, Retired,
-    Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
+    Retired, Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -116,7 +116,7 @@ impl NvTree {
     /// by the caller.
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
-    pub fn format(pool: &Pool, birth: Stamp) -> Result<Object, Error> {
+    pub fn format(pool: &Pool, records: Records, birth: Stamp) -> Result<Object, Error> {
         let (region, node_size) = (pool.region(), u64::from(pool.geometry().node_size));
         let cell_object = pool.alloc(CELL_SIZE)?;
         let first = pool.alloc(node_size).inspect_err(|_| pool.free(cell_object))?;
@@ -130,7 +130,7 @@ impl NvTree {
         region.flush("nvtree.format.leaf", first.offset(), node_size);
         let cell: &TreeCell = region.get(cell_object.offset())?;
         region.store(&cell.first, first.to_bits());
-        region.store(&cell.magic, CELL_MAGIC);
+        region.store(&cell.magic, cell_magic(records));
         for word in [&cell.hint, &cell.hint_check].into_iter().chain(&cell.reserved) {
             region.store(word, 0);
         }
@@ -143,7 +143,7 @@ impl NvTree {
     ///
     /// Durability point: as of [`NvTree::format`].
     pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(NvTree, Object), Error> {
-        let cell = NvTree::format(forest.pool(), writer.stamp)?;
+        let cell = NvTree::format(forest.pool(), forest.records(), writer.stamp)?;
         let tree = NvTree::open(forest, cell)?;
         let first = Leaf::of(&tree.forest, tree.first()?)?;
         // What the space was before may have left a side-car.
@@ -154,7 +154,7 @@ impl NvTree {
     /// Whether the cell of an NV-Tree lies there.
     pub fn lies_at(pool: &Pool, cell: Object) -> Result<bool, Error> {
         let media: &TreeCell = pool.region().get(cell.offset())?;
-        Ok(cell.size() >= CELL_SIZE && media.magic.load() == CELL_MAGIC)
+        Ok(cell.size() >= CELL_SIZE && records_of(media.magic.load()).is_some())
     }
 
     /// Gives back the space of a tree that nothing refers to yet.
@@ -172,9 +172,13 @@ impl NvTree {
     /// The tree behind an object that `create` returned.
     pub fn open(forest: Arc<Forest>, cell_object: Object) -> Result<NvTree, Error> {
         forest.pool().valid(cell_object)?;
-        if !NvTree::lies_at(forest.pool(), cell_object)? {
+        let media: &TreeCell = forest.region().get(cell_object.offset())?;
+        let Some(records) =
+            records_of(media.magic.load()).filter(|_| cell_object.size() >= CELL_SIZE)
+        else {
             return damaged(cell_object.offset(), "the cell of an NV-Tree");
-        }
+        };
+        forest.agree(records, cell_object)?;
         let (cell, structure) = (cell_object.offset(), Mutex::new(()));
         let (opening, hinted) = (Opening::default(), Hinted::default());
         let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! Records: a key and a value of any lengths behind an object, read after one check; and what both
+//! Records: a key and a value of any lengths behind an object, with or without a checksum; and what both
 //! indexes keep of keys.
 
 pub(crate) mod format;
@@ -7,33 +7,47 @@ use tembo_pmem::{MediaBytes, Region};
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
-use self::format::{RECORD_HEADER, RecordHeader};
-use crate::Error;
+use self::format::{RECORD_CHECKSUM, RECORD_HEADER, RecordChecksum, RecordHeader};
 use crate::error::damaged;
-use crate::head;
 use crate::key::KeyBytes;
+use crate::{Error, Forest, Records, head};
 
 /// Bytes of a record with a key and a value of these lengths.
-pub(crate) fn record_size(key_len: usize, value_len: usize) -> u64 {
-    RECORD_HEADER + key_len as u64 + value_len as u64
+pub(crate) fn record_size(records: Records, key_len: usize, value_len: usize) -> u64 {
+    front(records) + key_len as u64 + value_len as u64
+}
+
+/// Bytes before the key.
+#[inline]
+fn front(records: Records) -> u64 {
+    match records {
+        Records::Plain => RECORD_HEADER,
+        Records::Checked => RECORD_HEADER + RECORD_CHECKSUM,
+    }
 }
 
 /// What `write` makes of the bytes of a record, part after part.
 pub(crate) fn with_record<T>(
+    records: Records,
     key: &[u8],
     value: &[&[u8]],
     write: impl FnOnce(&[&[u8]]) -> Result<T, tembo_pmem::Error>,
 ) -> Result<T, Error> {
     let value_len: usize = value.iter().map(|part| part.len()).sum();
     let header = RecordHeader { key_len: key.len() as u32, value_len: value_len as u32 };
-    let joined;
-    let mut parts: [&[u8]; 8] = [&[]; 8];
-    (parts[0], parts[1]) = (header.as_bytes(), key);
+    let (joined, checksum);
+    let mut parts: [&[u8]; 9] = [&[]; 9];
+    (parts[0], parts[2]) = (header.as_bytes(), key);
     if value.len() <= 6 {
-        parts[2..2 + value.len()].copy_from_slice(value);
+        parts[3..3 + value.len()].copy_from_slice(value);
     } else {
         joined = value.concat();
-        parts[2] = &joined;
+        parts[3] = &joined;
+    }
+    if records == Records::Checked {
+        let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
+        checksum = RecordChecksum { crc };
+        parts[1] = checksum.as_bytes();
     }
     write(&parts).map_err(|error| Error::Pool(error.into()))
 }
@@ -48,25 +62,73 @@ pub(crate) fn header<T: FromBytes>(region: &Region, object: Object) -> Result<T,
     }
 }
 
-/// Key and value of a published record.
+/// Key and value of a published record, which is verified if that is owed.
+///
+/// # Errors
+/// [`Error::Corrupt`]; damage.
 #[inline]
 pub(crate) fn read_record(
-    region: &Region,
+    forest: &Forest,
     record: Object,
 ) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
-    let RecordHeader { key_len, value_len } = header(region, record)?;
-    let bytes = body(region, record, RECORD_HEADER, u64::from(key_len) + u64::from(value_len))?;
+    if forest.verified.is_owed(record) {
+        verify(forest, record)?;
+    }
+    read_unverified(forest, record)
+}
+
+#[inline]
+fn read_unverified(
+    forest: &Forest,
+    record: Object,
+) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
+    let RecordHeader { key_len, value_len } = header(forest.region(), record)?;
+    let len = u64::from(key_len) + u64::from(value_len);
+    let bytes = body(forest.region(), record, front(forest.records()), len)?;
     match bytes.split_at(key_len as usize) {
         Some(split) => Ok(split),
         None => damaged(record.offset(), "a record that fits its object"),
     }
 }
 
-/// The key of a published record.
+/// The key of a published record, as it stands there.
 #[inline]
-pub(crate) fn read_key(region: &Region, record: Object) -> Result<MediaBytes<'_>, Error> {
-    let RecordHeader { key_len, .. } = header(region, record)?;
-    body(region, record, RECORD_HEADER, u64::from(key_len))
+pub(crate) fn read_key(forest: &Forest, record: Object) -> Result<MediaBytes<'_>, Error> {
+    let RecordHeader { key_len, .. } = header(forest.region(), record)?;
+    body(forest.region(), record, front(forest.records()), u64::from(key_len))
+}
+
+/// Whether the record is of that key; one that seems to be of another is verified if that is owed.
+///
+/// # Errors
+/// [`Error::Corrupt`]; damage.
+#[inline]
+pub(crate) fn has_key(forest: &Forest, record: Object, key: &[u8]) -> Result<bool, Error> {
+    let is_same = read_key(forest, record)?.eq_bytes(key);
+    if !is_same && forest.verified.is_owed(record) {
+        verify(forest, record)?;
+    }
+    Ok(is_same)
+}
+
+/// Compares the record with its checksum, if it has one.
+///
+/// # Errors
+/// [`Error::Corrupt`]; damage.
+#[cold]
+pub(crate) fn verify(forest: &Forest, record: Object) -> Result<(), Error> {
+    if forest.records() == Records::Checked {
+        let RecordChecksum { crc } = body(forest.region(), record, RECORD_HEADER, RECORD_CHECKSUM)?
+            .read(0)
+            .unwrap_or(RecordChecksum { crc: 0 });
+        let (key, value) = read_unverified(forest, record)?;
+        let header = forest.region().media_bytes(record.offset(), RECORD_HEADER)?;
+        if value.crc32c(key.crc32c(header.crc32c(0))) != crc {
+            return Err(Error::Corrupt { offset: record.offset(), key: key.to_vec() });
+        }
+    }
+    forest.verified.note(record);
+    Ok(())
 }
 
 /// So many bytes behind the header of an object.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tembo_index::{
-    Clock, DeadIntervals, Forest, Index, IndexKind, Op, Retained, Stamp, VersionedIndex, View,
-    Writer,
+    Clock, DeadIntervals, Forest, Index, IndexKind, Op, Records, Retained, Stamp, VersionedIndex,
+    View, Writer,
 };
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Geometry, Object, Pool};
@@ -90,7 +90,8 @@ fn made() -> Arc<Forest> {
     Pool::format(&region, Geometry::TINY).unwrap();
     let pool = Pool::from_region(region).unwrap();
     let section = pool.reserve(4096, 64).unwrap();
-    let cell = Index::format(&pool, IndexKind::Nvtree, Stamp::grouped(1, 0)).unwrap();
+    let cell =
+        Index::format(&pool, IndexKind::Nvtree, Records::Plain, Stamp::grouped(1, 0)).unwrap();
     drop(section);
     let forest = forest(pool);
     assert_eq!(cell.to_bits(), CELL);

@@ -23,7 +23,7 @@ pub(crate) use rollback::roll_back;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tembo_index::{DeadInterval, DeadIntervals, Forest, Index, IndexKind, Stamp, View};
+use tembo_index::{DeadInterval, DeadIntervals, Forest, Index, IndexKind, Records, Stamp, View};
 use tembo_pmem::Domain;
 use tembo_pool::{Error as PoolError, Kind, NewTenant, Pool, TenantEntry, TenantFeatures};
 
@@ -131,10 +131,10 @@ fn note_in_flight(root: &Root) -> Result<Option<DeadInterval>, Error> {
 }
 
 /// Makes an empty store in a pool that has none; its root is published in one step.
-pub(crate) fn format(pool: &Pool, kind: IndexKind) -> Result<(), Error> {
+pub(crate) fn format(pool: &Pool, kind: IndexKind, records: Records) -> Result<(), Error> {
     let _section = pool.reserve(64 << 10, 256)?;
     pool.add_tenant(&NEW_TENANT, Root::SIZE, |region, root| {
-        let cell = Index::format(pool, kind, grouped(1))?;
+        let cell = Index::format(pool, kind, records, grouped(1))?;
         Root::format(region, root, cell)
     })?;
     Ok(())

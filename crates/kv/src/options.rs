@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tembo_index::IndexKind;
+use tembo_index::{IndexKind, Records};
 use tembo_pmem::{DomainRequest, SyncPolicy, memory_max};
 use tembo_pool::{Geometry, PoolOptions};
 
@@ -25,6 +25,7 @@ pub struct Options {
     index: IndexKind,
     background: bool,
     transaction_memory: usize,
+    checksums: bool,
 }
 
 impl Default for Options {
@@ -36,7 +37,7 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { pool, index, background, transaction_memory } = self;
+        let Options { pool, index, background, transaction_memory, checksums } = self;
         f.debug_struct("Options")
             .field("size", &pool.size)
             .field("size_max", &pool.region.size_max)
@@ -45,6 +46,7 @@ impl fmt::Debug for Options {
             .field("index", index)
             .field("background", background)
             .field("transaction_memory", transaction_memory)
+            .field("checksums", checksums)
             .finish_non_exhaustive()
     }
 }
@@ -56,7 +58,7 @@ impl Options {
         let mut pool = PoolOptions::default();
         pool.region.private_max = memory_max().map_or(u64::MAX, |bytes| bytes / 2);
         let (index, transaction_memory) = (IndexKind::default(), TRANSACTION_MEMORY);
-        Options { pool, index, background: true, transaction_memory }
+        Options { pool, index, background: true, transaction_memory, checksums: true }
     }
 
     /// Bytes of a store that is created. It grows when they are used.
@@ -129,6 +131,13 @@ impl Options {
         self
     }
 
+    /// Whether the records of a store that is created have checksums, which are compared when a record that comes
+    /// from a disk is first read, by checks and by backups. A store that is opened keeps its choice.
+    pub fn checksums(mut self, checksums: bool) -> Options {
+        self.checksums = checksums;
+        self
+    }
+
     /// Everything about the pool below, in the place of what was said of it before.
     pub fn pool(mut self, pool: PoolOptions) -> Options {
         self.pool = pool;
@@ -146,6 +155,10 @@ impl Options {
 
     pub(crate) fn index_kind(&self) -> IndexKind {
         self.index
+    }
+
+    pub(crate) fn records(&self) -> Records {
+        if self.checksums { Records::Checked } else { Records::Plain }
     }
 
     pub(crate) fn has_background(&self) -> bool {

@@ -96,7 +96,7 @@ impl Store {
     /// Those of the pool.
     pub fn create(path: &Path, options: &Options) -> Result<Store, Error> {
         let made = Pool::create_with(path, &options.pool_options(), |p| {
-            Store::format(p, options.index_kind())
+            Store::format_as(p, options)
         });
         Store::start(made?, options)
     }
@@ -130,7 +130,7 @@ impl Store {
     /// Those of the pool.
     pub fn volatile(options: &Options) -> Result<Store, Error> {
         let made = Pool::volatile_with(&options.pool_options(), |p| {
-            Store::format(p, options.index_kind())
+            Store::format_as(p, options)
         });
         Store::start(made?, options)
     }
@@ -141,7 +141,15 @@ impl Store {
     /// # Errors
     /// Those of the pool.
     pub fn format(pool: &Pool, index: IndexKind) -> Result<(), Error> {
-        open::format(pool, index)
+        Store::format_as(pool, &Options::new().index(index))
+    }
+
+    /// As [`format`](Store::format), with the index and the checksums that the options say.
+    ///
+    /// # Errors
+    /// As of [`format`](Store::format).
+    pub fn format_as(pool: &Pool, options: &Options) -> Result<(), Error> {
+        open::format(pool, options.index_kind(), options.records())
     }
 
     /// The store in an open pool, or in one that other tenants share: then give it a clone of the pool's `Arc`.

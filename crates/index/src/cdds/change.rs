@@ -77,7 +77,7 @@ impl Cdds {
         fresh: &mut Fresh,
     ) -> Result<bool, Error> {
         let value_len = value.iter().map(|part| part.len()).sum();
-        let size = record_size(key.len(), value_len);
+        let size = record_size(self.forest.records(), key.len(), value_len);
         let print = fingerprint(key);
         let leaf = self.leaf_step(key, place, writer.view())?;
         let old = find(&leaf, (key, print), writer)?;
@@ -118,7 +118,7 @@ impl Cdds {
 
     /// Writes and flushes an unpublished record.
     fn write_record(&self, record: Object, key: &[u8], value: &[&[u8]]) -> Result<(), Error> {
-        with_record(key, value, |parts| {
+        with_record(self.forest.records(), key, value, |parts| {
             // ORDER: the record is durable before the commit that makes its entry visible.
             self.forest.region().write("cdds.record.write", record.offset(), parts)
         })
@@ -465,7 +465,7 @@ impl Edit<'_, '_> {
             }
             let object = Object::from_bits(seen.target);
             let ordering = if self.order.level == 0 {
-                Some(read_key(self.cdds.forest.region(), object)?.into()).cmp(&item.key)
+                Some(read_key(&self.cdds.forest, object)?.into()).cmp(&item.key)
             } else {
                 compare_high(self.node.high_of(object)?, item.key)
             };

@@ -151,7 +151,7 @@ impl Cdds {
                 self.search_node(target, search)?;
                 continue;
             }
-            let (key, value) = read_record(self.forest.region(), target)?;
+            let (key, value) = read_record(&self.forest, target)?;
             let key = key.to_vec();
             if search.contains(&key) {
                 let life = Life { value, ended, died: death };

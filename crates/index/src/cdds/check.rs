@@ -9,7 +9,7 @@ use super::node::{Node, compare_high};
 use super::side::Order;
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::read_record;
+use crate::record::{read_record, verify};
 use crate::{CheckReport, DeadIntervals, Error, KEY_SIZE_MAX, Retained, Stamp, View};
 
 impl Cdds {
@@ -60,7 +60,10 @@ impl Cdds {
             count += 1;
             let target = Object::from_bits(seen.target);
             let key = match level {
-                0 => Some(KeyBytes::from(read_record(self.forest.region(), target)?.0)),
+                0 => {
+                    verify(&self.forest, target)?;
+                    Some(KeyBytes::from(read_record(&self.forest, target)?.0))
+                }
                 _ => node.high_of(target)?,
             };
             if key.is_some_and(|key| key.len() > KEY_SIZE_MAX) {

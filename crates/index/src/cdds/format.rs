@@ -3,6 +3,8 @@
 use tembo_pmem::{Word, media};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::Records;
+
 /// Head of the record of a node's bounds; the bytes of the low key, the high key and the
 /// prefix follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -97,12 +99,27 @@ media! {
     pub(crate) struct RootCell {
         /// Object of the root node.
         pub(crate) root: Word,
-        /// [`CELL_MAGIC`].
+        /// [`CELL_MAGIC`] or [`CHECKED_CELL_MAGIC`].
         pub(crate) magic: Word,
         pub(crate) reserved: [Word; 6],
     }
 }
 
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"CDDSCELL");
+/// Of a tree whose records have checksums.
+pub(crate) const CHECKED_CELL_MAGIC: u64 = u64::from_le_bytes(*b"CDDSCEL2");
 pub(crate) const CELL_SIZE: u64 = size_of::<RootCell>() as u64;
 const _: () = assert!(CELL_SIZE == 64);
+
+/// The magic of a tree with such records.
+pub(crate) fn cell_magic(records: Records) -> u64 {
+    match records {
+        Records::Plain => CELL_MAGIC,
+        Records::Checked => CHECKED_CELL_MAGIC,
+    }
+}
+
+/// The records of a tree with that magic; `None`: it is none.
+pub(crate) fn records_of(magic: u64) -> Option<Records> {
+    [Records::Plain, Records::Checked].into_iter().find(|&records| cell_magic(records) == magic)
+}

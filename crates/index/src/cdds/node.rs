@@ -12,7 +12,7 @@ use super::format::{
 use super::side::{Order, Side, SideGuard};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{head, read_key};
+use crate::record::{has_key, head, read_key, read_record};
 use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
 
 /// A node that has been looked at once: it lies in the pool and says that it is a node.
@@ -216,7 +216,7 @@ impl<'f> Node<'f> {
     fn compare_targets(&self, level: u8, a: u64, b: u64) -> Result<Ordering, Error> {
         let [a, b] = [Object::from_bits(a), Object::from_bits(b)];
         Ok(if level == 0 {
-            let (a, b) = (read_key(self.forest.region(), a)?, read_key(self.forest.region(), b)?);
+            let (a, b) = (read_key(self.forest, a)?, read_key(self.forest, b)?);
             KeyBytes::from(a).cmp(&b.into())
         } else {
             compare_high(self.high_of(a)?, self.high_of(b)?)
@@ -324,8 +324,8 @@ impl<'f> Node<'f> {
                 return Ok(Find::Changed);
             }
             let record = Object::from_bits(seen.target);
-            let (found, value) = crate::record::read_record(self.forest.region(), record)?;
-            if found.eq_bytes(key) {
+            if has_key(self.forest, record, key)? {
+                let (_, value) = read_record(self.forest, record)?;
                 return Ok(Find::At { position, record, value });
             }
         }

@@ -178,7 +178,7 @@ impl Cdds {
             if writer.view().sees(seen.start, seen.end) {
                 let object = Object::from_bits(seen.target);
                 let key = match step.order.level {
-                    0 => Some(read_key(self.forest.region(), object)?.into()),
+                    0 => Some(read_key(&self.forest, object)?.into()),
                     _ => step.node.high_of(object)?,
                 };
                 items.push(Item { key, target: seen.target, start: seen.start });

@@ -48,7 +48,8 @@ impl NvTree {
         value: &[u8],
         made: &mut Vec<Object>,
     ) -> Result<Object, Error> {
-        let record = self.forest.pool().alloc(record_size(key.len(), value.len()))?;
+        let record =
+            self.forest.pool().alloc(record_size(self.forest.records(), key.len(), value.len()))?;
         made.push(record);
         self.write_record(record, key, &[value])?;
         Ok(record)
@@ -61,7 +62,7 @@ impl NvTree {
         key: &[u8],
         value: &[&[u8]],
     ) -> Result<(), Error> {
-        with_record(key, value, |parts| {
+        with_record(self.forest.records(), key, value, |parts| {
             // ORDER: the record is durable before an element that refers to it counts.
             self.forest.region().write("nvtree.record.write", record.offset(), parts)
         })

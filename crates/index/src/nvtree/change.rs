@@ -146,7 +146,8 @@ impl NvTree {
                 self.make_room(&spot, how, writer)?;
                 return Ok(None);
             };
-            let size = if is_long { record_size(key.len(), value_len) } else { 0 };
+            let size =
+                if is_long { record_size(self.forest.records(), key.len(), value_len) } else { 0 };
             let room = if record.is_none() { size } else { 0 };
             let structure = match old.is_none() && spot.is_last(slot) {
                 // Without it the leaf is full, and who comes next is told.
@@ -200,7 +201,11 @@ impl NvTree {
             let mut element = found.element;
             let large = element.record().filter(|object| object.size() > SHORT);
             let is_long = spot.placed.shape.key_len().is_none();
-            let size = if large.is_some() && is_long { record_size(key.len(), 0) } else { 0 };
+            let size = if large.is_some() && is_long {
+                record_size(self.forest.records(), key.len(), 0)
+            } else {
+                0
+            };
             let _section = self.reserve(if record.is_none() { size } else { 0 })?;
             if large.is_some() {
                 // It is not to be kept until the removal is forgotten.

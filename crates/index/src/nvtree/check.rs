@@ -16,7 +16,7 @@ use super::prints::hash;
 use super::side::Traits;
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::read_record;
+use crate::record::{read_record, verify};
 use crate::{CheckReport, DeadIntervals, Error, KEY_SIZE_MAX, Retained};
 
 /// What a check knows and has found.
@@ -92,6 +92,10 @@ impl Checking<'_> {
         if leaf.bases()?.iter().any(|&base| base > self.retained.visible()) {
             return damaged(leaf.offset(), "bases of versions that have been");
         }
+        if let Some(record) = leaf.low_record()? {
+            leaf.forest.pool().valid(record)?;
+            verify(leaf.forest, record)?;
+        }
         for object in leaf.low_record()?.into_iter().chain(history::chain(leaf)?) {
             leaf.forest.pool().valid(object)?;
             if !self.owned.insert(object.to_bits()) {
@@ -156,7 +160,8 @@ impl Range<'_, '_> {
         }
         let Some(record) = element.record() else { return Ok(()) };
         leaf.forest.pool().valid(record)?;
-        let (stored, _) = read_record(leaf.region(), record)?;
+        verify(leaf.forest, record)?;
+        let (stored, _) = read_record(leaf.forest, record)?;
         if !stored.eq_bytes(key) || element.payload >> 48 != hash(key) & 0xffff {
             return damaged(record.offset(), "a record of the element's key");
         }

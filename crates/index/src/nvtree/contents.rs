@@ -192,7 +192,7 @@ pub(crate) fn compare(leaf: &Leaf<'_>, a: &Element, b: &Element) -> Result<Order
         (None, None) => match (a.record(), b.record()) {
             (Some(a), Some(b)) if a == b => Ok(Ordering::Equal),
             (Some(a), Some(b)) => {
-                let (a, b) = (read_key(leaf.region(), a)?, read_key(leaf.region(), b)?);
+                let (a, b) = (read_key(leaf.forest, a)?, read_key(leaf.forest, b)?);
                 Ok(KeyBytes::from(a).cmp(&b.into()))
             }
             _ => damaged(leaf.offset(), "a record of a long key"),

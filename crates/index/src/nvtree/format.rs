@@ -5,6 +5,8 @@ use std::mem::offset_of;
 use tembo_pmem::{Word, media};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::Records;
+
 media! {
     /// Head of a leaf: one cache line. Shape and low key are written before the leaf is linked and never
     /// change.
@@ -123,7 +125,7 @@ media! {
     pub(crate) struct TreeCell {
         /// Object of the first leaf; never changes.
         pub(crate) first: Word,
-        /// [`CELL_MAGIC`].
+        /// [`CELL_MAGIC`] or [`CHECKED_CELL_MAGIC`].
         pub(crate) magic: Word,
         /// Object of the hint's directory, 0: there is no hint. Stored after `hint_check`, in one line.
         pub(crate) hint: Word,
@@ -134,6 +136,8 @@ media! {
 }
 
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CELL");
+/// Of a tree whose records have checksums.
+pub(crate) const CHECKED_CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CEL2");
 pub(crate) const CELL_SIZE: u64 = size_of::<TreeCell>() as u64;
 const _: () = assert!(CELL_SIZE == 64);
 
@@ -178,3 +182,16 @@ const _: () = assert!(
     size_of::<HintHeader>() == 16 && size_of::<HintEntry>() == 8 && size_of::<HintPage>() == 16
 );
 const _: () = assert!(offset_of!(TreeCell, hint) == 16 && offset_of!(TreeCell, hint_check) == 24);
+
+/// The magic of a tree with such records.
+pub(crate) fn cell_magic(records: Records) -> u64 {
+    match records {
+        Records::Plain => CELL_MAGIC,
+        Records::Checked => CHECKED_CELL_MAGIC,
+    }
+}
+
+/// The records of a tree with that magic; `None`: it is none.
+pub(crate) fn records_of(magic: u64) -> Option<Records> {
+    [Records::Plain, Records::Checked].into_iter().find(|&records| cell_magic(records) == magic)
+}

@@ -11,7 +11,7 @@ use super::inner::{LeafId, Lows};
 use super::side::{Side, Traits};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{common, head, read_key, read_record};
+use crate::record::{common, has_key, head, read_key, read_record};
 use crate::{Error, Forest, Value};
 
 const SHAPE_MASK: u32 = (1 << SHAPE_BITS) - 1;
@@ -159,7 +159,7 @@ impl<'f> Leaf<'f> {
             let at = self.region().offset_of(&header.low[0]);
             return Ok(self.region().media_bytes(at, low_len as u64)?.into());
         }
-        let low = read_key(self.region(), Object::from_bits(header.low[0].load()))?;
+        let low = read_key(self.forest, Object::from_bits(header.low[0].load()))?;
         if low.len() != low_len {
             return damaged(self.offset(), "a low key of the length that the leaf names");
         }
@@ -222,7 +222,7 @@ impl<'f> Leaf<'f> {
         }
         match (placed.shape.key_len(), element.record()) {
             (Some(_), _) => Ok(true),
-            (None, Some(record)) => Ok(read_key(self.region(), record)?.eq_bytes(placed.key)),
+            (None, Some(record)) => has_key(self.forest, record, placed.key),
             (None, None) => damaged(self.offset(), "a record of a long key"),
         }
     }
@@ -234,7 +234,7 @@ impl<'f> Leaf<'f> {
             Some(len) => Ok(Value::copy(element.payload, len)),
             None => {
                 let record = Object::from_bits(element.payload);
-                Ok(Value::in_pool(read_record(self.region(), record)?.1))
+                Ok(Value::in_pool(read_record(self.forest, record)?.1))
             }
         }
     }
@@ -245,7 +245,7 @@ impl<'f> Leaf<'f> {
             let Some(record) = element.record() else {
                 return damaged(self.offset(), "a record of a long key");
             };
-            return Ok(read_key(self.region(), record)?.to_vec());
+            return Ok(read_key(self.forest, record)?.to_vec());
         };
         let mut key = Vec::with_capacity(32);
         if !element.shape.is_odd() {

@@ -2,7 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Head of a record; the key's bytes and then the value's follow.
+/// Head of a record; the key's bytes and then the value's follow. In a tree whose records have checksums a
+/// [`RecordChecksum`] lies between.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RecordHeader {
@@ -10,5 +11,13 @@ pub(crate) struct RecordHeader {
     pub(crate) value_len: u32,
 }
 
+/// The CRC-32C of a record's header, key and value.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RecordChecksum {
+    pub(crate) crc: u32,
+}
+
 pub(crate) const RECORD_HEADER: u64 = size_of::<RecordHeader>() as u64;
-const _: () = assert!(RECORD_HEADER == 8);
+pub(crate) const RECORD_CHECKSUM: u64 = size_of::<RecordChecksum>() as u64;
+const _: () = assert!(RECORD_HEADER == 8 && RECORD_CHECKSUM == 4);

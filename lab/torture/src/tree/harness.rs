@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op as Change,
-    Retained, Retired, Stamp, Surveyor, Value, VersionedIndex, View, Writer,
+    Records, Retained, Retired, Stamp, Surveyor, Value, VersionedIndex, View, Writer,
 };
 use tembo_pmem::{Region, Word};
 use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
@@ -84,7 +84,8 @@ impl Harness {
     ) -> Result<Harness, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region(region).map_err(text)?;
-        let cell = Index::format(&pool, kind, Stamp::grouped(1, LANE)).map_err(text)?;
+        let cell = Index::format(&pool, kind, Records::default(), Stamp::grouped(1, LANE))
+            .map_err(text)?;
         pool.region().fence("torture.harness.made");
         for slot in [COMMITTED, LIMIT] {
             pool.region().store(pool.root(slot).map_err(text)?, 1);

@@ -24,8 +24,8 @@
 //! so it is volatile: thirty slot numbers and a copy of the heads in a side-car, made when the node is
 //! first touched after opening, kept up by the one writer, read by readers under a sequence number.
 //! The place of a key is the number of lesser heads, all of which are counted: that has no branch to
-//! guess. The side-car knows which entries have an end, so that readers of the newest version and who
-//! needs a slot do not look at the others.
+//! guess. The side-car knows which entries have an end, so that a reader of the newest version, and a
+//! writer that needs a slot, do not look at the others.
 //! An insertion is one entry in any free slot: one line. The number of entries needs no place on
 //! media either, an empty slot says so itself. Algorithm 6, which walks the whole tree to undo the
 //! last version, is gone: its stamps stand in a [dead interval](crate::DeadIntervals), every reader
@@ -33,7 +33,7 @@
 //! slots; a scrub erases the rest in the background.
 //!
 //! # How it changes
-//! *Put* ends the entry of the key if there is one and adds another; *remove* ends it. A slot whose
+//! *Put* ends the entry of the key if there is one and adds another; *remove* ends it. A slot of which the
 //! entry no retained version can see is reused (algorithm 2; the document compares with the current
 //! version where it must be the oldest pinned one: we ask whether any pinned version lies in
 //! `[start, end)`). Everything else is one operation, *reshape*: when a node has no room, or when
@@ -46,13 +46,13 @@
 //! the old node that still names it, and nothing that a crash can undo is overwritten.
 //!
 //! A new root is published by one store into the root cell. It names the root before and since when
-//! it is the root; readers of older versions, and everybody after a crash, follow that chain.
+//! it is the root; readers of older versions, and all after a crash, follow that chain.
 //!
 //! # Space
 //! What a version unlinks is *retired* with its lifetime and freed when that version is visible and
 //! no pinned one lies in the lifetime: the physical half of algorithm 5, without a mark phase, as a
 //! child may have two parents but only one life. After a crash the list of retired objects is lost;
-//! then a survey marks what retained versions reach, and the rest is free. The logical half empties
+//! then a mark marks what retained versions reach, and the rest is free. The logical half empties
 //! slots. New nodes have at least 2 m_l live entries and nodes are reshaped at m_l, so N keys need
 //! at most max(1, N/m_l) leaves: thesis 4.4.6, verified by `check`.
 //!
@@ -62,7 +62,6 @@
 //! when the root changes, and for a single remove, whose one fence it is; a group has two, of
 //! any size. A reshape flushes up to two nodes, their bounds, and three lines in the parent.
 
-mod ahead;
 mod bounds;
 mod change;
 mod changed;
@@ -71,12 +70,13 @@ mod check;
 mod collect;
 mod few;
 pub(crate) mod format;
+mod mark;
 mod node;
 mod path;
+mod prefetcher;
 mod reshape;
 mod scan;
 pub(crate) mod side;
-mod survey;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ use self::node::Node;
 use crate::error::damaged;
 use crate::{
     CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
-    Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// A CDDS B-Tree. See the [module](self).
@@ -186,8 +186,8 @@ impl VersionedIndex for Cdds {
         Ok(self.lookup(key, place, view)?.map(|found| Value::in_pool(found.value)))
     }
 
-    fn look_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
-        self.walk_ahead(keys, view, places);
+    fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
+        self.prefetch_keys(keys, view, places);
     }
 
     fn range(
@@ -212,14 +212,14 @@ impl VersionedIndex for Cdds {
     fn apply_single(
         &self,
         op: Op<'_>,
-        turn: &Turn<'_>,
+        ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         op.key()?;
         match op {
             // An update has two lines, which are durable in any order: only a group commits both.
             Op::Put { .. } => Ok(None),
-            Op::Remove { key } => self.remove_single(key, turn, writer),
+            Op::Remove { key } => self.remove_single(key, ticket, writer),
         }
     }
 
@@ -237,21 +237,21 @@ impl VersionedIndex for Cdds {
         self.range_changed_after(range, since, now, visit)
     }
 
-    fn survey(
+    fn mark(
         &self,
         retained: &Retained,
         dead: &DeadIntervals,
-        surveyor: &mut dyn Surveyor,
+        marker: &mut dyn TreeMarker,
     ) -> Result<(), Error> {
-        self.walk(retained, dead, surveyor)
+        self.mark(retained, dead, marker)
     }
 
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
-        self.cleanse(node, writer)
+        self.scrub_one(node, writer)
     }
 
     fn scrub_root(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
-        self.cleanse_root(writer)
+        self.scrub_cell(writer)
     }
 
     fn collect(

@@ -47,7 +47,7 @@ pub type VisitDiffering<'v> = dyn FnMut(&[u8], Option<Value<'_>>) -> bool + 'v;
 
 impl Index {
     /// Visits everything that happened in the period to keys from `from` on, in the order of keys and, of
-    /// one key, of versions. The caller retains all versions from `period.after` on, and what he asks
+    /// one key, of versions. The caller retains all versions from `period.after` on, and what it asks
     /// about is visible. A change may be told that put the value that was there, and a removal of a key
     /// that was not.
     ///
@@ -63,8 +63,8 @@ impl Index {
         visit: &mut VisitChanged<'_>,
     ) -> Result<(), Error> {
         match self {
-            Index::Cdds(tree) => tree.walk_changes(period, from, visit),
-            Index::Nvtree(tree) => tree.walk_changes(period, from, visit),
+            Index::Cdds(tree) => tree.visit_changes(period, from, visit),
+            Index::Nvtree(tree) => tree.visit_changes(period, from, visit),
         }
     }
 

@@ -28,7 +28,7 @@ impl Clock {
         self.last.load(Ordering::Acquire)
     }
 
-    /// Draws the next version, which nobody else gets.
+    /// Draws the next version, which no other thread gets.
     #[inline]
     pub fn draw(&self) -> u64 {
         let version = self.last.fetch_add(1, Ordering::AcqRel) + 1;
@@ -36,13 +36,13 @@ impl Clock {
         version
     }
 
-    /// Goes on above `version`: those in between are not drawn. By the one writer, while nobody else draws.
+    /// Goes on above `version`: those in between are not drawn. By the writer, while no other thread draws.
     pub fn skip_to(&self, version: u64) {
         debug_assert!(version <= VERSION_MAX, "the store has looked before");
         self.last.fetch_max(version, Ordering::AcqRel);
     }
 
-    /// As `draw`, of whom nobody else draws beside: it takes no atomic exchange, which would wait for the fences
+    /// As `draw`, while no other thread draws: it takes no atomic exchange, which would wait for the fences
     /// before it.
     #[inline]
     fn draw_alone(&self) -> u64 {
@@ -52,16 +52,16 @@ impl Clock {
         version
     }
 
-    /// For one change of whoever is the one writer: nobody else draws before it is dropped.
+    /// For one change of the thread that is the one writer: no other thread draws before it is dropped.
     #[inline]
-    pub fn turn(&self) -> Turn<'_> {
-        Turn { clock: self, below: None, drawn: Cell::new(0) }
+    pub fn ticket(&self) -> Ticket<'_> {
+        Ticket { clock: self, below: None, drawn: Cell::new(0) }
     }
 
     /// For one change of one of several writers: `below` says for how long it is in flight.
     #[inline]
-    pub fn turn_of<'c>(&'c self, below: &'c AtomicU64) -> Turn<'c> {
-        Turn { clock: self, below: Some(below), drawn: Cell::new(0) }
+    pub fn ticket_of<'c>(&'c self, below: &'c AtomicU64) -> Ticket<'c> {
+        Ticket { clock: self, below: Some(below), drawn: Cell::new(0) }
     }
 }
 
@@ -69,9 +69,9 @@ impl Clock {
 ///
 /// What is drawn is *in flight* until the turn is dropped. Of several writers each has a word, in which
 /// stands [`AT_REST`] or a version below those in flight. It is written before the version is drawn; so
-/// whoever loads the [last](Clock::last) version and then the words of all writers knows that every
+/// the thread that loads the [last](Clock::last) version and then the words of all writers knows that every
 /// version up to the least of them all was drawn and is not in flight any more.
-pub struct Turn<'c> {
+pub struct Ticket<'c> {
     clock: &'c Clock,
     below: Option<&'c AtomicU64>,
     drawn: Cell<u64>,
@@ -80,14 +80,14 @@ pub struct Turn<'c> {
 /// In a writer's word: nothing is in flight.
 pub const AT_REST: u64 = u64::MAX;
 
-impl Turn<'_> {
-    /// The last version that anybody has drawn.
+impl Ticket<'_> {
+    /// The last version that any thread has drawn.
     #[inline]
     pub fn last(&self) -> u64 {
         self.clock.last()
     }
 
-    /// Draws the next version, which nobody else gets. What was drawn before in the same turn is not used.
+    /// Draws the next version, which no other thread gets. What was drawn before in the same turn is not used.
     #[inline(always)]
     pub fn draw(&self) -> u64 {
         let version = match self.below {
@@ -102,7 +102,7 @@ impl Turn<'_> {
         if self.drawn.get() != 0 {
             return self.clock.draw();
         }
-        // Before the version is drawn, whose drawing releases it. And who finds it in the place of `AT_REST`
+        // Before the version is drawn, whose drawing releases it. And a thread that finds it in the place of `AT_REST`
         // has to see what came to rest before.
         below.store(self.clock.last(), Ordering::Release);
         let version = self.clock.draw();
@@ -118,7 +118,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Ticket<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(below) = self.below
@@ -155,12 +155,12 @@ mod tests {
         let words = [AtomicU64::new(AT_REST), AtomicU64::new(AT_REST)];
         let flown: Vec<AtomicU64> = (0..=4000).map(|_| AtomicU64::new(0)).collect();
         let fly = |word: &AtomicU64| {
-            for turns in 0..1000 {
-                let turn = clock.turn_of(word);
-                for _ in 0..turns % 3 {
-                    flown[turn.draw() as usize].store(1, Ordering::Relaxed);
+            for tickets in 0..1000 {
+                let ticket = clock.ticket_of(word);
+                for _ in 0..tickets % 3 {
+                    flown[ticket.draw() as usize].store(1, Ordering::Relaxed);
                 }
-                assert!(turn.drawn() <= turn.last());
+                assert!(ticket.drawn() <= ticket.last());
             }
             done.fetch_add(1, Ordering::Relaxed);
         };

@@ -21,8 +21,8 @@ pub enum Error {
         /// Its length, in bytes.
         size: usize,
     },
-    /// The surveyor wanted no more.
-    #[error("the survey was stopped")]
+    /// The marker wanted no more.
+    #[error("the mark was stopped")]
     Stopped,
     /// A record of a pool that was opened is not as it was written: its checksum is another. All else can be
     /// read, also behind this key; restore the key from a backup, or put or remove it.

@@ -32,8 +32,8 @@ pub struct Forest {
     pub(crate) lines: usize,
     /// Entries in a node.
     pub(crate) capacity: usize,
-    /// Side-cars made in an earlier era are made anew: raised when versions die.
-    era: AtomicU32,
+    /// Side-cars made in an earlier dead epoch are made anew: raised when versions die.
+    dead_epoch: AtomicU32,
     /// Whether records have checksums: [`Records`] plus one, 0 while no tree was opened or made.
     records: AtomicU8,
     pub(crate) verified: Verified,
@@ -44,9 +44,9 @@ pub struct Forest {
     pub(crate) kept: AtomicU64,
     /// Leaves of trees that were opened, as many as they had then.
     old_leaves: AtomicUsize,
-    /// Who prepares pages, if anybody does.
-    preparer: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Whether he was called and has not yet begun.
+    /// What prepares pages, if any thread does.
+    prefaulter: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whether it was called and has not yet begun.
     is_called: AtomicBool,
 }
 
@@ -78,32 +78,32 @@ impl Forest {
             lines: lines_in(pool.geometry().node_size.into()),
             capacity: capacity(pool.geometry().node_size.into()),
             pool,
-            era: AtomicU32::new(1),
+            dead_epoch: AtomicU32::new(1),
             records: AtomicU8::new(0),
             verified: Verified::below(old_end),
             horizon: RwLock::new(Horizon::default()),
             has_dead: AtomicBool::new(false),
             kept: AtomicU64::new(0),
             old_leaves: AtomicUsize::new(0),
-            preparer: OnceLock::new(),
+            prefaulter: OnceLock::new(),
             is_called: AtomicBool::new(false),
         })
     }
 
-    /// `call` will have [`Forest::prepare`] called soon, by a thread that nobody waits for. It is told by
-    /// whoever is about to use memory that is not ready, and must not take long. Told once; without it the
+    /// `call` will have [`Forest::prefault`] called soon, by a thread that nothing waits for. It is told by
+    /// the thread that is about to use memory that is not ready, and must not take long. Told once; without it the
     /// forest's memory has small pages.
-    pub fn call_to_prepare(&self, call: impl Fn() + Send + Sync + 'static) {
+    pub fn call_to_prefault(&self, call: impl Fn() + Send + Sync + 'static) {
         // The first to be told stays.
-        let _ = self.preparer.set(Box::new(call));
+        let _ = self.prefaulter.set(Box::new(call));
     }
 
     /// Makes the memory ready that the trees will need next, if there is need: takes milliseconds then, for
     /// the system gives out large pages slowly.
-    pub fn prepare(&self) {
+    pub fn prefault(&self) {
         self.is_called.store(false, Ordering::SeqCst);
         self.leaves.prefault(nvtree::side::Side::touch);
-        self.nodes.prepare();
+        self.nodes.prefault();
         self.pool.prefault();
     }
 
@@ -125,7 +125,7 @@ impl Forest {
     #[inline]
     pub(crate) fn records(&self) -> Records {
         match self.records.load(Ordering::Relaxed) {
-            1 => Records::Plain,
+            1 => Records::Unchecked,
             _ => Records::Checked,
         }
     }
@@ -133,7 +133,7 @@ impl Forest {
     /// A tree with such records is opened, or the records of a tree are asked for that is made: all trees of a
     /// forest are alike.
     pub(crate) fn agree(&self, records: Records, cell: Object) -> Result<(), Error> {
-        let wanted = if records == Records::Plain { 1 } else { 2 };
+        let wanted = if records == Records::Unchecked { 1 } else { 2 };
         let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
         match self.records.compare_exchange(0, wanted, set, read) {
             Err(other) if other != wanted => {
@@ -162,25 +162,25 @@ impl Forest {
     pub(crate) fn new_leaf_id(&self, object: Object) -> Result<u32, Error> {
         let id = self.leaf_id(object)?;
         if self.leaves.reach(id as usize) || self.nodes.is_short() || self.pool.wants_prefault() {
-            self.call_preparer();
+            self.call_prefaulter();
         }
         Ok(id)
     }
 
     #[cold]
-    fn call_preparer(&self) {
-        if let Some(call) = self.preparer.get()
+    fn call_prefaulter(&self) {
+        if let Some(call) = self.prefaulter.get()
             && !self.is_called.swap(true, Ordering::SeqCst)
         {
             call();
         }
     }
 
-    pub(crate) fn era(&self) -> u32 {
-        self.era.load(Ordering::Acquire)
+    pub(crate) fn dead_epoch(&self) -> u32 {
+        self.dead_epoch.load(Ordering::Acquire)
     }
 
-    /// Calls `with` while nobody can tell a new horizon, so that what is needed by it stays.
+    /// Calls `with` while nothing can tell a new horizon, so that what is needed by it stays.
     pub(crate) fn with_horizon<T>(&self, with: impl FnOnce(&DeadIntervals, &Retained) -> T) -> T {
         let horizon = self.horizon.read().unwrap_or_else(PoisonError::into_inner);
         with(&horizon.dead, &horizon.retained)
@@ -207,7 +207,7 @@ impl Forest {
     /// that has died.
     pub fn set_dead(&self, dead: Arc<DeadIntervals>) {
         self.put_dead(dead);
-        self.era.fetch_add(1, Ordering::AcqRel);
+        self.dead_epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Tells which versions are still dead after a scrub: the orders of nodes do not change by it.

@@ -8,7 +8,7 @@ use tembo_pool::{Object, Pool};
 use crate::error::damaged;
 use crate::{
     Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range, Retained,
-    Retired, Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    Retired, Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// The indexes that there are.
@@ -38,7 +38,7 @@ impl IndexKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Records {
     /// They have none.
-    Plain,
+    Unchecked,
     /// Each has the CRC-32C of its key and its value.
     #[default]
     Checked,
@@ -161,8 +161,8 @@ impl VersionedIndex for Index {
         either!(self, index => index.get_at(place, key, view))
     }
 
-    fn look_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
-        either!(self, index => index.look_ahead(keys, view, places));
+    fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
+        either!(self, index => index.prefetch(keys, view, places));
     }
 
     fn range(
@@ -187,10 +187,10 @@ impl VersionedIndex for Index {
     fn apply_single(
         &self,
         op: Op<'_>,
-        turn: &Turn<'_>,
+        ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        either!(self, index => index.apply_single(op, turn, writer))
+        either!(self, index => index.apply_single(op, ticket, writer))
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {
@@ -207,13 +207,13 @@ impl VersionedIndex for Index {
         either!(self, index => index.range_changed(range, since, now, visit))
     }
 
-    fn survey(
+    fn mark(
         &self,
         retained: &Retained,
         dead: &DeadIntervals,
-        surveyor: &mut dyn Surveyor,
+        marker: &mut dyn TreeMarker,
     ) -> Result<(), Error> {
-        either!(self, index => index.survey(retained, dead, surveyor))
+        either!(self, index => index.mark(retained, dead, marker))
     }
 
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
@@ -232,12 +232,12 @@ impl VersionedIndex for Index {
         either!(self, index => index.collect(from, writer))
     }
 
-    fn wants_to_prepare(&self) -> bool {
-        either!(self, index => index.wants_to_prepare())
+    fn wants_hint(&self) -> bool {
+        either!(self, index => index.wants_hint())
     }
 
-    fn prepare_open(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
-        either!(self, index => index.prepare_open(version, retired))
+    fn write_hint(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
+        either!(self, index => index.write_hint(version, retired))
     }
 
     fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {

@@ -14,14 +14,14 @@ const SHORT: usize = 128;
 /// A key: bytes of the program, or a place on media that is to be compared or copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyBytes<'k> {
-    Plain(&'k [u8]),
+    Memory(&'k [u8]),
     Media(MediaBytes<'k>),
 }
 
 impl<'k> From<&'k [u8]> for KeyBytes<'k> {
     #[inline]
     fn from(bytes: &'k [u8]) -> KeyBytes<'k> {
-        KeyBytes::Plain(bytes)
+        KeyBytes::Memory(bytes)
     }
 }
 
@@ -33,12 +33,12 @@ impl<'k> From<MediaBytes<'k>> for KeyBytes<'k> {
 }
 
 impl<'k> KeyBytes<'k> {
-    pub(crate) const EMPTY: KeyBytes<'static> = KeyBytes::Plain(&[]);
+    pub(crate) const EMPTY: KeyBytes<'static> = KeyBytes::Memory(&[]);
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
-            KeyBytes::Plain(bytes) => bytes.len(),
+            KeyBytes::Memory(bytes) => bytes.len(),
             KeyBytes::Media(bytes) => bytes.len(),
         }
     }
@@ -52,7 +52,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn slice(&self, range: Range<usize>) -> Option<KeyBytes<'k>> {
         match self {
-            KeyBytes::Plain(bytes) => bytes.get(range).map(KeyBytes::Plain),
+            KeyBytes::Memory(bytes) => bytes.get(range).map(KeyBytes::Memory),
             KeyBytes::Media(bytes) => bytes.slice(range).map(KeyBytes::Media),
         }
     }
@@ -61,7 +61,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn compare(&self, other: &[u8]) -> Ordering {
         match self {
-            KeyBytes::Plain(bytes) => (*bytes).cmp(other),
+            KeyBytes::Memory(bytes) => (*bytes).cmp(other),
             KeyBytes::Media(bytes) => bytes.cmp_bytes(other),
         }
     }
@@ -70,7 +70,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn is(&self, other: &[u8]) -> bool {
         match self {
-            KeyBytes::Plain(bytes) => *bytes == other,
+            KeyBytes::Memory(bytes) => *bytes == other,
             KeyBytes::Media(bytes) => bytes.eq_bytes(other),
         }
     }
@@ -78,7 +78,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn starts_with(&self, other: &[u8]) -> bool {
         match self {
-            KeyBytes::Plain(bytes) => bytes.starts_with(other),
+            KeyBytes::Memory(bytes) => bytes.starts_with(other),
             KeyBytes::Media(bytes) => bytes.starts_with(other),
         }
     }
@@ -93,7 +93,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn common_len(&self, other: &[u8]) -> usize {
         match self {
-            KeyBytes::Plain(bytes) => head::common_len(bytes, other),
+            KeyBytes::Memory(bytes) => head::common_len(bytes, other),
             KeyBytes::Media(bytes) => bytes.common_prefix_len(other),
         }
     }
@@ -102,7 +102,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn head(&self, at: usize) -> u64 {
         match self {
-            KeyBytes::Plain(bytes) => head::head(bytes, at),
+            KeyBytes::Memory(bytes) => head::head(bytes, at),
             KeyBytes::Media(bytes) => {
                 let mut word = [0; 8];
                 let end = bytes.len().min(at.saturating_add(8));
@@ -117,7 +117,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn append_to(&self, to: &mut Vec<u8>) {
         match self {
-            KeyBytes::Plain(bytes) => to.extend_from_slice(bytes),
+            KeyBytes::Memory(bytes) => to.extend_from_slice(bytes),
             KeyBytes::Media(bytes) => bytes.append_to(to),
         }
     }
@@ -140,7 +140,7 @@ impl<'k> KeyBytes<'k> {
     #[inline]
     pub(crate) fn with<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
         match self {
-            KeyBytes::Plain(bytes) => with(bytes),
+            KeyBytes::Memory(bytes) => with(bytes),
             KeyBytes::Media(bytes) if bytes.len() <= SHORT => {
                 let mut copy = [MaybeUninit::uninit(); SHORT];
                 with(bytes.copy_to_uninit(&mut copy[..bytes.len()]))
@@ -168,8 +168,8 @@ impl Ord for KeyBytes<'_> {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
-            (_, KeyBytes::Plain(other)) => self.compare(other),
-            (KeyBytes::Plain(bytes), KeyBytes::Media(_)) => other.compare(bytes).reverse(),
+            (_, KeyBytes::Memory(other)) => self.compare(other),
+            (KeyBytes::Memory(bytes), KeyBytes::Media(_)) => other.compare(bytes).reverse(),
             (KeyBytes::Media(_), KeyBytes::Media(_)) => other.with(|other| self.compare(other)),
         }
     }

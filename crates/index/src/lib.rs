@@ -25,7 +25,7 @@ mod versioned;
 
 pub use cdds::Cdds;
 pub use changes::{Changed, Period, VisitChanged, VisitDiffering};
-pub use clock::{AT_REST, Clock, Turn};
+pub use clock::{AT_REST, Clock, Ticket};
 pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;
 pub use forest::Forest;
@@ -35,6 +35,6 @@ pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use value::Value;
 pub use versioned::{
-    CheckReport, Direction, KEY_SIZE_MAX, Op, Place, Range, Retired, Surveyor, VersionedIndex,
+    CheckReport, Direction, KEY_SIZE_MAX, Op, Place, Range, Retired, TreeMarker, VersionedIndex,
     View, Visit, VisitKey, Writer,
 };

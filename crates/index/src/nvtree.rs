@@ -21,14 +21,14 @@
 //!
 //! # What is not
 //! A leaf's *side-car* (`side.rs`) has the fingerprint of the newest element of each key and marks for
-//! free slots, ended elements and removals; the newest version in the leaf; and, when somebody has
+//! free slots, ended elements and removals; the newest version in the leaf; and, when something has
 //! asked, the order of keys. It is made on first touch. A reader takes the leaf's sequence from it,
 //! reads, and asks whether the sequence still is; a writer makes it odd meanwhile. A reader of an older
 //! version than the newest in the leaf looks at all elements, and at the *history*, where what only
 //! old versions need goes when one key has more versions than its leaf slots (`history.rs`).
 //!
 //! # How it changes
-//! A full leaf is cleaned (`room.rs`) of what no version needs; a removal leaves only after a fence
+//! A full leaf is cleaned (`reclaim.rs`) of what no version needs; a removal leaves only after a fence
 //! behind what it removes. If that is not enough it is *split* (`split.rs`): the upper half is written
 //! into a new leaf, then one store links it. What has moved counts no more in the old leaf, for it is
 //! not below the next leaf's low key: nothing is erased. *Merge* (`collect.rs`) is the reverse: the
@@ -40,39 +40,39 @@
 //! # Cost
 //! Of a key and a value of up to eight bytes: one line and one fence for an insert, an update, a
 //! removal that commits by itself; one line in a group. The insert that takes a leaf's last slot splits it
-//! (`halve.rs`): it costs two fences, and lines for what moves, the header and the link.
+//! (`split_half.rs`): it costs two fences, and lines for what moves, the header and the link.
 
+mod builder;
 mod carry;
 mod change;
 mod changed;
 mod changes;
 mod check;
 mod collect;
-mod contents;
-mod draft;
 mod element;
+mod fast;
 pub(crate) mod format;
-mod halve;
 mod headers;
 mod hint;
 mod history;
+mod image;
 pub(crate) mod inner;
 mod kept;
 mod keys;
 mod leaf;
 mod list;
 mod lookup;
+mod mark;
 mod open;
-mod plain;
 mod prints;
 mod ranks;
 mod rebase;
-mod room;
+mod reclaim;
 mod scan;
 pub(crate) mod side;
+mod simple;
 mod split;
-mod survey;
-mod usual;
+mod split_half;
 
 use std::ops::Bound;
 use std::sync::atomic::AtomicU64;
@@ -91,7 +91,7 @@ use self::scan::Sought;
 use crate::error::damaged;
 use crate::{
     CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
-    Retired, Stamp, Surveyor, Turn, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    Retired, Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -100,11 +100,11 @@ pub struct NvTree {
     /// Offset of the cell.
     cell: u64,
     cell_object: Object,
-    /// Made when somebody first looks for a key.
+    /// Made when something first looks for a key.
     inner: OnceLock<Box<Inner>>,
     opening: Opening,
     hinted: Hinted,
-    /// Held by a survey, by a merge, which must not carry elements to where the survey was, and by who
+    /// Held by a mark, by a merge, which must not carry elements to where the mark was, and by the thread that
     /// writes the hint, which must not name a leaf that a merge unlinks.
     structure: Mutex<()>,
     /// Elements that only old versions needed when leaves were split for them, since the last walk.
@@ -202,7 +202,7 @@ impl NvTree {
 impl VersionedIndex for NvTree {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
         let mut reached = None;
-        match self.get_usual(key, view.version, &mut reached) {
+        match self.get_fast(key, view.version, &mut reached) {
             Some(value) => Ok(value),
             None => self.lookup(Wanted::new(key), reached, view),
         }
@@ -217,8 +217,8 @@ impl VersionedIndex for NvTree {
         self.get(key, view)
     }
 
-    fn look_ahead(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {
-        // Of errors tells whoever reads the key itself.
+    fn prefetch(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {
+        // Of errors tells the thread that reads the key itself.
         let _ = self.bring_near(keys);
         places.resize(places.len() + keys.len(), Place::default());
     }
@@ -245,10 +245,10 @@ impl VersionedIndex for NvTree {
     fn apply_single(
         &self,
         op: Op<'_>,
-        turn: &Turn<'_>,
+        ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        self.change(op, How::Single(turn), writer).map(Some)
+        self.change(op, How::Single(ticket), writer).map(Some)
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {
@@ -266,17 +266,17 @@ impl VersionedIndex for NvTree {
         self.scan(range.from, range.to, range.direction, sought, &mut |key, _| visit(key))
     }
 
-    fn survey(
+    fn mark(
         &self,
         retained: &Retained,
         dead: &DeadIntervals,
-        surveyor: &mut dyn Surveyor,
+        marker: &mut dyn TreeMarker,
     ) -> Result<(), Error> {
-        self.walk(retained, dead, surveyor)
+        self.mark(retained, dead, marker)
     }
 
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
-        self.cleanse(node, writer)
+        self.scrub_one(node, writer)
     }
 
     fn scrub_root(&self, _writer: &mut Writer<'_>) -> Result<(), Error> {
@@ -291,11 +291,11 @@ impl VersionedIndex for NvTree {
         self.collect_step(from, writer)
     }
 
-    fn wants_to_prepare(&self) -> bool {
+    fn wants_hint(&self) -> bool {
         self.is_hint_outgrown()
     }
 
-    fn prepare_open(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
+    fn write_hint(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
         self.write_hint(version, retired)
     }
 

@@ -1,4 +1,4 @@
-//! A range of keys, as those who ask name it.
+//! A range of keys, as the caller names it.
 
 use std::ops::Bound;
 

@@ -21,7 +21,7 @@ pub(crate) fn record_size(records: Records, key_len: usize, value_len: usize) ->
 #[inline]
 fn front(records: Records) -> u64 {
     match records {
-        Records::Plain => RECORD_HEADER,
+        Records::Unchecked => RECORD_HEADER,
         Records::Checked => RECORD_HEADER + RECORD_CHECKSUM,
     }
 }

@@ -1,6 +1,6 @@
 //! Which versions can still be read.
 
-/// The versions that somebody may read: the visible one, those after it, the pinned ones, and the *window*:
+/// The versions that something may read: the visible one, those after it, the pinned ones, and the *window*:
 /// all those since another one.
 #[derive(Clone, Debug, Default)]
 pub struct Retained {
@@ -64,13 +64,13 @@ impl Retained {
         self.since
     }
 
-    /// True if nobody needs what has an end up to that version.
+    /// True if nothing needs what has an end up to that version.
     #[inline]
     pub fn needs_no_past(&self, newest: u64) -> bool {
         newest <= self.horizon()
     }
 
-    /// True if nobody needs what began with a version or later and has an end up to `newest`.
+    /// True if nothing needs what began with a version or later and has an end up to `newest`.
     #[inline]
     pub fn needs_none_since(&self, start: u64, newest: u64) -> bool {
         newest <= self.since && self.pins.last().is_none_or(|&pin| pin < start)

@@ -1,6 +1,6 @@
 //! Comparisons of many numbers at once, where the processor can.
 //!
-//! What is compared may change meanwhile: the words are atomics, and who asks finds out by a sequence
+//! What is compared may change meanwhile: the words are atomics, and the caller finds out by a sequence
 //! whether the answer is worth something. So the loads are in assembly: they are what a load of each of the
 //! words would be.
 #![allow(unsafe_code)]
@@ -18,7 +18,7 @@ impl Bytes48 {
         Bytes48(imp::load(words))
     }
 
-    /// As [`load`](Self::load), of words that nobody changes.
+    /// As [`load`](Self::load), of words that nothing changes.
     #[inline]
     pub(crate) fn of(words: &[u64; 6]) -> Bytes48 {
         Bytes48(imp::of(words))
@@ -48,12 +48,12 @@ pub(crate) fn rank(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED])
 
 /// The one source of [`rank`], of which compilers make what a processor can.
 #[inline(always)]
-fn rank_in_turn(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
+fn rank_one_by_one(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
     let mut rest = among & ((1 << RANKED) - 1);
     while rest != 0 {
         let pivot = words[rest.trailing_zeros() as usize];
         rest &= rest - 1;
-        // Without branches: nobody can predict what is above.
+        // Without branches: nothing can predict what is above.
         ranks.iter_mut().zip(words).for_each(|(rank, &word)| *rank += u64::from(word > pivot));
     }
 }
@@ -103,7 +103,7 @@ mod imp {
     };
     use std::sync::atomic::AtomicU64;
 
-    use super::{RANKED, rank_in_turn};
+    use super::{RANKED, rank_one_by_one};
 
     pub(super) type Loaded = [__m128i; 3];
 
@@ -166,13 +166,13 @@ mod imp {
             // SAFETY: the processor has it.
             unsafe { rank_by_256(words, among, ranks) }
         } else {
-            rank_in_turn(words, among, ranks);
+            rank_one_by_one(words, among, ranks);
         }
     }
 
     #[target_feature(enable = "avx2")]
     fn rank_by_256(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
-        rank_in_turn(words, among, ranks);
+        rank_one_by_one(words, among, ranks);
     }
 
     /// The processor has AVX-512 (F, DQ) and POPCNT.
@@ -190,7 +190,7 @@ mod imp {
         #[inline(always)]
         pub(super) fn count_not_above(self, words: &[AtomicU64; 8], wanted: u64) -> usize {
             let passed: u32;
-            // SAFETY: eight words are read, which are there; who has `self` knows the processor.
+            // SAFETY: eight words are read, which are there; `self` is made only where the processor has it.
             unsafe {
                 asm!(
                     "vpbroadcastq zmm16, {wanted}",
@@ -219,7 +219,7 @@ mod imp {
 mod imp {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    pub(super) use super::rank_in_turn as rank;
+    pub(super) use super::rank_one_by_one as rank;
 
     pub(super) type Loaded = [u64; 6];
 
@@ -300,7 +300,7 @@ mod tests {
                 (0..RANKED).filter(below).count() as u64
             };
             let expected = words.map(|word| 3 + count(word));
-            for rank in [rank, rank_in_turn] {
+            for rank in [rank, rank_one_by_one] {
                 let mut ranks = [3; RANKED];
                 rank(&words, among, &mut ranks);
                 assert_eq!(ranks, expected);

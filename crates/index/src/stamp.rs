@@ -1,4 +1,4 @@
-//! The version word: who wrote an entry, and when.
+//! The version word: that wrote an entry, and when.
 
 /// Largest version: 56 bits.
 pub const VERSION_MAX: u64 = (1 << 56) - 1;

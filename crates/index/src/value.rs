@@ -20,7 +20,7 @@ pub struct Value<'p>(Bytes<'p>);
 #[derive(Clone, Copy)]
 enum Bytes<'p> {
     Media(MediaBytes<'p>),
-    Plain(&'p [u8]),
+    Memory(&'p [u8]),
     Copy { word: [u8; COPY_MAX], len: u8 },
 }
 
@@ -28,7 +28,7 @@ impl<'p> From<&'p [u8]> for Value<'p> {
     /// A value in the memory of the program.
     #[inline]
     fn from(bytes: &'p [u8]) -> Value<'p> {
-        Value(Bytes::Plain(bytes))
+        Value(Bytes::Memory(bytes))
     }
 }
 
@@ -50,7 +50,7 @@ impl<'p> Value<'p> {
     pub fn len(&self) -> usize {
         match &self.0 {
             Bytes::Media(bytes) => bytes.len(),
-            Bytes::Plain(bytes) => bytes.len(),
+            Bytes::Memory(bytes) => bytes.len(),
             Bytes::Copy { len, .. } => (*len).into(),
         }
     }
@@ -66,7 +66,7 @@ impl<'p> Value<'p> {
     pub fn slice(&self, range: Range<usize>) -> Option<Value<'p>> {
         let bytes = match &self.0 {
             Bytes::Media(bytes) => Bytes::Media(bytes.slice(range)?),
-            Bytes::Plain(bytes) => Bytes::Plain(bytes.get(range)?),
+            Bytes::Memory(bytes) => Bytes::Memory(bytes.get(range)?),
             Bytes::Copy { word, len } => {
                 let part = word[..usize::from(*len).min(COPY_MAX)].get(range)?;
                 let mut copy = [0; COPY_MAX];
@@ -93,7 +93,7 @@ impl<'p> Value<'p> {
     pub fn copy_to(&self, to: &mut [u8]) {
         match &self.0 {
             Bytes::Media(bytes) => bytes.copy_to(to),
-            Bytes::Plain(bytes) => to.copy_from_slice(bytes),
+            Bytes::Memory(bytes) => to.copy_from_slice(bytes),
             Bytes::Copy { word, len } => {
                 to.copy_from_slice(&word[..usize::from(*len).min(COPY_MAX)])
             }
@@ -105,7 +105,7 @@ impl<'p> Value<'p> {
     pub fn append_to(&self, to: &mut Vec<u8>) {
         match &self.0 {
             Bytes::Media(bytes) => bytes.append_to(to),
-            Bytes::Plain(bytes) => to.extend_from_slice(bytes),
+            Bytes::Memory(bytes) => to.extend_from_slice(bytes),
             Bytes::Copy { word, len } => {
                 to.extend_from_slice(&word[..usize::from(*len).min(COPY_MAX)])
             }
@@ -124,7 +124,7 @@ impl<'p> Value<'p> {
     #[inline]
     pub fn with<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
         match &self.0 {
-            Bytes::Plain(bytes) => with(bytes),
+            Bytes::Memory(bytes) => with(bytes),
             Bytes::Copy { word, len } => with(&word[..usize::from(*len).min(COPY_MAX)]),
             Bytes::Media(bytes) if bytes.len() <= WITH_MAX => {
                 let mut copy = [MaybeUninit::uninit(); WITH_MAX];
@@ -139,7 +139,7 @@ impl<'p> Value<'p> {
     pub fn is(&self, other: &[u8]) -> bool {
         match &self.0 {
             Bytes::Media(bytes) => bytes.eq_bytes(other),
-            Bytes::Plain(bytes) => *bytes == other,
+            Bytes::Memory(bytes) => *bytes == other,
             Bytes::Copy { word, len } => &word[..usize::from(*len).min(COPY_MAX)] == other,
         }
     }
@@ -190,14 +190,14 @@ mod tests {
         let bytes = *b"abcdefgh";
         for len in 0..=8 {
             let value = Value::copy(u64::from_le_bytes(bytes), len);
-            let plain = Value::from(&bytes[..len]);
+            let memory = Value::from(&bytes[..len]);
             assert_eq!(value, &bytes[..len]);
-            assert_eq!(plain.to_vec(), value.to_vec());
-            assert_eq!((value.len(), plain.len()), (len, len));
+            assert_eq!(memory.to_vec(), value.to_vec());
+            assert_eq!((value.len(), memory.len()), (len, len));
             for from in 0..=len {
                 let part = value.slice(from..len).map(|part| part.to_vec());
                 assert_eq!(part.as_deref(), bytes.get(from..len));
-                assert_eq!(value.array::<2>(from), plain.array::<2>(from));
+                assert_eq!(value.array::<2>(from), memory.array::<2>(from));
             }
             assert!(value.slice(0..len + 1).is_none());
         }

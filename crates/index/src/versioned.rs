@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use crate::{DeadIntervals, Error, Retained, Stamp, Turn, Value};
+use crate::{DeadIntervals, Error, Retained, Stamp, Ticket, Value};
 use tembo_pool::Object;
 
 /// Longest key, in bytes: the length of a prefix, and of the least key of a leaf, have sixteen bits on media.
@@ -77,7 +77,7 @@ pub struct Place {
     pub(crate) since: u64,
 }
 
-/// An object that nobody needs once no retained version lies in `[start, end)` and `end` is visible.
+/// An object that nothing needs once no retained version lies in `[start, end)` and `end` is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {
     /// The object.
@@ -126,8 +126,8 @@ pub struct Range<'k> {
     pub direction: Direction,
 }
 
-/// Receives what a survey finds.
-pub trait Surveyor {
+/// Receives what a mark finds.
+pub trait TreeMarker {
     /// `object` is reachable in a retained version; false: it has been reported before.
     fn reachable(&mut self, object: Object) -> Result<bool, Error>;
     /// The node holds stamps of dead versions: a scrub has to visit it.
@@ -151,7 +151,7 @@ pub trait VersionedIndex: Send + Sync {
     /// Finds the places of keys that will soon be read or changed in the view of the one writer, for
     /// all of them at once, and brings near what they need in memory. Adds one for each key. Changes
     /// nothing.
-    fn look_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>);
+    fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>);
 
     /// Visits the keys from `from` to `to` in the given direction.
     fn range(
@@ -185,7 +185,7 @@ pub trait VersionedIndex: Send + Sync {
     fn apply_single(
         &self,
         op: Op<'_>,
-        turn: &Turn<'_>,
+        ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error>;
 
@@ -204,14 +204,14 @@ pub trait VersionedIndex: Send + Sync {
     ) -> Result<(), Error>;
 
     /// Reports every object that a retained version can reach.
-    fn survey(
+    fn mark(
         &self,
         retained: &Retained,
         dead: &DeadIntervals,
-        surveyor: &mut dyn Surveyor,
+        marker: &mut dyn TreeMarker,
     ) -> Result<(), Error>;
 
-    /// Erases from the node what dead versions and nobody's versions left in it.
+    /// Erases from the node what dead versions and nothing's versions left in it.
     ///
     /// Durability point: the caller's next fence.
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error>;
@@ -232,19 +232,19 @@ pub trait VersionedIndex: Send + Sync {
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Whether it would pay to call [`prepare_open`](VersionedIndex::prepare_open).
-    fn wants_to_prepare(&self) -> bool {
+    /// Whether it would pay to call [`write_hint`](VersionedIndex::prepare_open).
+    fn wants_hint(&self) -> bool {
         false
     }
 
-    /// Writes down what makes the next open quick, beside readers and the writer, who do not wait for
+    /// Writes down what makes the next open quick, beside readers and the writer, which do not wait for
     /// it; retires what that replaces, which was of no version, as of `version`. Nothing depends on it.
     ///
     /// Durability point: when it returns. On an error nothing has changed.
     ///
     /// # Errors
     /// Those of the pool; damage.
-    fn prepare_open(&self, _version: u64, _retired: &mut Vec<Retired>) -> Result<(), Error> {
+    fn write_hint(&self, _version: u64, _retired: &mut Vec<Retired>) -> Result<(), Error> {
         Ok(())
     }
 

@@ -148,7 +148,7 @@ fn a_corrupt_key_of_a_record_is_no_absent_key() {
 #[test]
 fn without_checksums_a_corrupt_record_is_a_wrong_value() {
     for kind in IndexKind::ALL {
-        let house = made(kind, Records::Plain);
+        let house = made(kind, Records::Unchecked);
         let mut image = image(&house);
         let (key, value) = map().pop_last().unwrap();
         let at = place_of(&image, &value);
@@ -161,7 +161,7 @@ fn without_checksums_a_corrupt_record_is_a_wrong_value() {
 
 #[test]
 fn trees_of_a_forest_are_alike() {
-    let house = made(IndexKind::Nvtree, Records::Plain);
+    let house = made(IndexKind::Nvtree, Records::Unchecked);
     let _section = house.forest.pool().reserve(4096, 64).unwrap();
     let stamp = Stamp::grouped(2, 0);
     let cell =
@@ -193,7 +193,7 @@ fn text(house: &House) -> String {
 #[test]
 fn trees_of_earlier_versions_of_the_program_are_read() {
     for kind in IndexKind::ALL {
-        for records in [Records::Plain, Records::Checked] {
+        for records in [Records::Unchecked, Records::Checked] {
             let path = path(kind, records);
             if std::env::var_os("TEMBO_WRITE_IMAGES").is_some() {
                 std::fs::write(&path, text(&made(kind, records))).unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
-    Surveyor, Value, VersionedIndex, View, Writer,
+    TreeMarker, Value, VersionedIndex, View, Writer,
 };
 use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
@@ -23,9 +23,9 @@ struct House {
     now: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-struct Nobody;
+struct Unmarked;
 
-impl Surveyor for Nobody {
+impl TreeMarker for Unmarked {
     fn reachable(&mut self, _object: Object) -> Result<bool, Error> {
         Ok(true)
     }
@@ -36,7 +36,7 @@ impl Surveyor for Nobody {
 #[derive(Default)]
 struct Marked(Vec<Object>);
 
-impl Surveyor for Marked {
+impl TreeMarker for Marked {
     fn reachable(&mut self, object: Object) -> Result<bool, Error> {
         self.0.push(object);
         Ok(true)
@@ -98,12 +98,14 @@ impl House {
 
     fn put(&mut self, key: Vec<u8>, value: &[u8]) {
         let op = Op::Put { key: &key, value: &[value] };
-        self.write(|writer| self.tree.apply_single(op, &self.clock.turn(), writer));
+        self.write(|writer| self.tree.apply_single(op, &self.clock.ticket(), writer));
         self.now.insert(key, value.to_vec());
     }
 
     fn remove(&mut self, key: &[u8]) {
-        self.write(|writer| self.tree.apply_single(Op::Remove { key }, &self.clock.turn(), writer));
+        self.write(|writer| {
+            self.tree.apply_single(Op::Remove { key }, &self.clock.ticket(), writer)
+        });
         self.now.remove(key);
     }
 
@@ -114,13 +116,13 @@ impl House {
         }
     }
 
-    fn prepare_open(&self) {
-        self.write(|writer| self.tree.prepare_open(writer.stamp.version(), writer.retired));
+    fn write_hint(&self) {
+        self.write(|writer| self.tree.write_hint(writer.stamp.version(), writer.retired));
     }
 
-    fn survey(&self) -> Vec<Object> {
+    fn mark(&self) -> Vec<Object> {
         let mut marked = Marked::default();
-        self.tree.survey(&self.retained(), &DeadIntervals::default(), &mut marked).unwrap();
+        self.tree.mark(&self.retained(), &DeadIntervals::default(), &mut marked).unwrap();
         marked.0
     }
 
@@ -165,7 +167,7 @@ impl House {
         assert!(found == expected, "{from:?}, {direction:?}");
     }
 
-    /// Every key, some that are not there, and ranges both ways, before and after the survey.
+    /// Every key, some that are not there, and ranges both ways, before and after the mark.
     fn expect_all(&self) {
         let keys: Vec<_> = self.now.keys().collect();
         for at in 0..keys.len() {
@@ -192,7 +194,7 @@ impl House {
 fn hinted(style: Style, node_size: u32, keys: u64) -> House {
     let mut house = House::new(node_size);
     (0..keys).for_each(|number| house.put(style(number), &number.to_le_bytes()));
-    house.prepare_open();
+    house.write_hint();
     assert!(!house.hint().is_none());
     house
 }
@@ -204,14 +206,14 @@ fn a_hint_that_thousands_of_splits_have_outdated_answers_right() {
         let before = house.hint();
         (3000..15_000).for_each(|number| house.put(style(number), b"later"));
         assert_eq!(house.hint(), before);
-        assert!(house.tree.wants_to_prepare());
+        assert!(house.tree.wants_hint());
         house.reopen();
         house.expect_all();
         // While leaves are unknown, others are made.
         house.reopen();
         (15_000..17_000).for_each(|number| house.put(style(number), b"again"));
         house.expect_all();
-        house.survey();
+        house.mark();
         house.expect_all();
         house.check();
     }
@@ -253,7 +255,7 @@ fn a_merge_withdraws_the_hint() {
     house.reopen();
     house.expect_all();
     house.check();
-    house.prepare_open();
+    house.write_hint();
     house.reopen();
     house.expect_all();
     // Of a tree that has not looked at all of its leaves.
@@ -298,7 +300,7 @@ fn a_list_that_goes_round_is_damage() {
         let words = pool.region().words(object.offset(), 1).unwrap();
         words[0].load() >> 32 == u64::from(u32::from_le_bytes(*b"NVTL"))
     };
-    let leaves: Vec<Object> = house.survey().iter().filter(is_leaf).copied().collect();
+    let leaves: Vec<Object> = house.mark().iter().filter(is_leaf).copied().collect();
     for (from, to) in [(leaves.len() - 1, 0), (700, 300), (900, 900)] {
         let next = &pool.region().words(leaves[from].offset() + 8, 1).unwrap()[0];
         let _section = pool.reserve(0, 1).unwrap();
@@ -316,15 +318,15 @@ fn a_list_that_goes_round_is_damage() {
 }
 
 #[test]
-fn a_survey_reaches_the_hint_and_the_one_before_is_retired() {
+fn a_mark_reaches_the_hint_and_the_one_before_is_retired() {
     let mut house = hinted(STYLES[0], 192, 5000);
-    let objects = house.survey();
+    let objects = house.mark();
     assert!(objects.contains(&house.hint()));
     let before = house.hint();
     (5000..9000).for_each(|number| house.put(STYLES[0](number), b"x"));
     let mut retired = Vec::new();
-    house.tree.prepare_open(house.clock.last(), &mut retired).unwrap();
-    let after = house.survey();
+    house.tree.write_hint(house.clock.last(), &mut retired).unwrap();
+    let after = house.mark();
     assert!(retired.iter().any(|retired| retired.object == before));
     assert!(retired.iter().all(|retired| !after.contains(&retired.object)));
     assert!(retired.iter().all(|retired| !house.retained().needs(retired.start, retired.end)));
@@ -341,7 +343,7 @@ fn whatever_byte_of_a_hint_is_damaged_answers_are_right() {
     let mut bytes: Vec<u64> =
         (CELL_HINT..CELL_HINT + 16).map(|at| house.cell.offset() + at).collect();
     let directory = house.hint();
-    let pages = house.survey().into_iter().filter(|object| object.size() > leaf_size);
+    let pages = house.mark().into_iter().filter(|object| object.size() > leaf_size);
     for object in pages.chain([directory]) {
         bytes.extend(object.offset()..object.offset() + object.size());
     }
@@ -355,7 +357,7 @@ fn whatever_byte_of_a_hint_is_damaged_answers_are_right() {
         }
         house.range(Bound::Unbounded, Direction::Backward, 3);
         if round % 50 == 0 {
-            house.tree.survey(&house.retained(), &DeadIntervals::default(), &mut Nobody).unwrap();
+            house.tree.mark(&house.retained(), &DeadIntervals::default(), &mut Unmarked).unwrap();
             house.check();
         }
         house.flip(at);
@@ -389,8 +391,8 @@ fn readers_and_a_writer_are_right_while_the_inner_nodes_come_to_know() {
             scope.spawn(move || {
                 let (dead, retained) =
                     (DeadIntervals::default(), Retained::new(version, vec![version]));
-                tree.survey(&retained, &dead, &mut Nobody).unwrap();
-                tree.prepare_open(version, &mut Vec::new()).unwrap();
+                tree.mark(&retained, &dead, &mut Unmarked).unwrap();
+                tree.write_hint(version, &mut Vec::new()).unwrap();
             });
             let (dead, retained) =
                 (DeadIntervals::default(), Retained::new(version, vec![version]));
@@ -399,7 +401,7 @@ fn readers_and_a_writer_are_right_while_the_inner_nodes_come_to_know() {
                 let mut writer =
                     Writer { stamp, dead: &dead, retained: &retained, retired: &mut retired };
                 let op = Op::Put { key: &style(number), value: &[b"beside"] };
-                tree.apply_single(op, &clock.turn(), &mut writer).unwrap();
+                tree.apply_single(op, &clock.ticket(), &mut writer).unwrap();
             }
         });
         (first + 700..first + 1000).for_each(|number| {
@@ -416,7 +418,7 @@ fn a_search_ends_whatever_byte_of_a_leaf_does_not_fit_the_hint() {
         let mut house = hinted(style, 192, 1500);
         (1500..1800).for_each(|number| house.put(style(number), b"later"));
         let leaves: Vec<Object> =
-            house.survey().into_iter().filter(|object| object.size() == 192).collect();
+            house.mark().into_iter().filter(|object| object.size() == 192).collect();
         let keys: Vec<Vec<u8>> = house.now.keys().step_by(3).cloned().collect();
         let dead = DeadIntervals::default();
         let view = View { version: house.clock.last(), dead: &dead };
@@ -432,7 +434,7 @@ fn a_search_ends_whatever_byte_of_a_leaf_does_not_fit_the_hint() {
             let all = (Bound::Unbounded, Bound::Unbounded);
             let range = house.tree.range(all.0, all.1, Direction::Backward, view, &mut |_, _| true);
             errors += u32::from(range.is_err());
-            let _ = house.tree.survey(&house.retained(), &dead, &mut Nobody);
+            let _ = house.tree.mark(&house.retained(), &dead, &mut Unmarked);
             let _ = house.tree.check(&house.retained(), &dead);
             house.flip(at);
         }

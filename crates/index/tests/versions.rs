@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, KEY_SIZE_MAX,
-    Op, Retained, Retired, Stamp, Surveyor, VersionedIndex, View, Writer,
+    Op, Retained, Retired, Stamp, TreeMarker, VersionedIndex, View, Writer,
 };
 use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Operations that a turn looks ahead.
-const AHEAD: usize = 20;
+const PREFETCHED: usize = 20;
 
 struct House {
     pool: Arc<Pool>,
@@ -39,7 +39,7 @@ struct Found {
     live: u64,
 }
 
-impl Surveyor for Found {
+impl TreeMarker for Found {
     fn reachable(&mut self, object: Object) -> Result<bool, Error> {
         Ok(self.objects.insert(object.to_bits()))
     }
@@ -86,7 +86,7 @@ impl House {
     }
 
     /// Applies the operations at one new version; commits or aborts it.
-    fn turn(&mut self, ops: &[(Vec<u8>, Option<Vec<u8>>)], commit: bool) {
+    fn ticket(&mut self, ops: &[(Vec<u8>, Option<Vec<u8>>)], commit: bool) {
         self.version += 1;
         let (retained, dead) = (self.retained(), self.dead.clone());
         let mut now = self.now.clone();
@@ -95,13 +95,14 @@ impl House {
         let mut places = Vec::new();
         for (at, (key, value)) in ops.iter().enumerate() {
             // In every other turn places are known, and some of them outdated: nodes are replaced.
-            if self.version.is_multiple_of(2) && at % AHEAD == 0 {
-                let keys: Vec<_> = ops[at..].iter().take(AHEAD).map(|(key, _)| &key[..]).collect();
+            if self.version.is_multiple_of(2) && at % PREFETCHED == 0 {
+                let keys: Vec<_> =
+                    ops[at..].iter().take(PREFETCHED).map(|(key, _)| &key[..]).collect();
                 places.clear();
-                self.tree.look_ahead(&keys, view, &mut places);
+                self.tree.prefetch(&keys, view, &mut places);
                 assert_eq!(places.len(), keys.len());
             }
-            let place = places.get(at % AHEAD).copied().unwrap_or_default();
+            let place = places.get(at % PREFETCHED).copied().unwrap_or_default();
             let mut writer = Writer {
                 stamp: Stamp::grouped(self.version, 0),
                 dead: &dead,
@@ -162,7 +163,8 @@ impl House {
             Some(_) => Op::Put { key: &key, value: &parts },
             None => Op::Remove { key: &key },
         };
-        let Some(existed) = self.tree.apply_single(op, &clock.turn(), &mut writer).unwrap() else {
+        let Some(existed) = self.tree.apply_single(op, &clock.ticket(), &mut writer).unwrap()
+        else {
             return;
         };
         assert_eq!(existed, self.now.contains_key(&key));
@@ -239,9 +241,9 @@ impl House {
         });
     }
 
-    fn prepare_open(&mut self) {
-        self.tree.prepare_open(self.version, &mut self.retired).unwrap();
-        assert!(!self.tree.wants_to_prepare());
+    fn write_hint(&mut self) {
+        self.tree.write_hint(self.version, &mut self.retired).unwrap();
+        assert!(!self.tree.wants_hint());
     }
 
     /// Everything volatile is lost.
@@ -254,7 +256,7 @@ impl House {
 
     fn scrub(&mut self) {
         let (retained, dead) = (self.retained(), self.dead.clone());
-        for node in self.survey().unclean {
+        for node in self.mark().unclean {
             let mut writer = Writer {
                 stamp: Stamp::grouped(self.version, 0),
                 dead: &dead,
@@ -263,7 +265,7 @@ impl House {
             };
             self.tree.scrub(node, &mut writer).unwrap();
         }
-        assert!(self.survey().unclean.is_empty());
+        assert!(self.mark().unclean.is_empty());
         let mut retired = Vec::new();
         let mut writer = Writer {
             stamp: Stamp::grouped(self.version, 0),
@@ -275,9 +277,9 @@ impl House {
         self.set_dead(Vec::new());
     }
 
-    fn survey(&self) -> Found {
+    fn mark(&self) -> Found {
         let mut found = Found::default();
-        self.tree.survey(&self.retained(), &self.dead, &mut found).unwrap();
+        self.tree.mark(&self.retained(), &self.dead, &mut found).unwrap();
         found
     }
 
@@ -285,7 +287,7 @@ impl House {
         let retained = self.retained();
         let report = self.tree.check(&retained, &self.dead).unwrap();
         assert_eq!(report.entry_count, self.now.len() as u64);
-        let found = self.survey();
+        let found = self.mark();
         assert_eq!(found.live, self.now.len() as u64);
         for (&version, map) in self.pins.iter().chain([(&self.visible, &self.now)]) {
             let view = View { version, dead: &self.dead };
@@ -354,22 +356,22 @@ fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
     }
 }
 
-fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize, aborts: bool) {
+fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), tickets: usize, aborts: bool) {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let mut house = House::new(kind, node_size);
     let space = [4, 40, 400][random.below(if style == LONGEST { 2 } else { 3 }) as usize];
-    for turn in 0..turns {
+    for ticket in 0..tickets {
         let count = 1 + random.below(6);
         let ops: Vec<_> = (0..count)
             .map(|_| {
                 let key = key(&mut random, space, style);
-                let growing = (turn / 50) % 2 == 0;
+                let growing = (ticket / 50) % 2 == 0;
                 let put = random.below(10) < if growing { 8 } else { 2 };
                 let value = vec![random.below(256) as u8; random.below(40) as usize];
                 (key, put.then_some(value))
             })
             .collect();
-        house.turn(&ops, !aborts || random.below(5) > 0);
+        house.ticket(&ops, !aborts || random.below(5) > 0);
         match random.below(12) {
             0 => house.pin(),
             1 => drop(house.pins.pop_first()),
@@ -378,8 +380,8 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize,
                 middle.map(|version| house.pins.remove(&version));
             }
             3 => {
-                if turn % 2 == 0 {
-                    house.prepare_open();
+                if ticket % 2 == 0 {
+                    house.write_hint();
                 }
                 house.reopen();
             }
@@ -387,7 +389,7 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize,
             5 => {
                 for _ in 0..random.below(6) {
                     let put = random.below(3) > 0;
-                    let value = vec![turn as u8; random.below(40) as usize];
+                    let value = vec![ticket as u8; random.below(40) as usize];
                     house.single(key(&mut random, space, style), put.then_some(value));
                 }
             }
@@ -400,7 +402,7 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), turns: usize,
             _ => {}
         }
         house.reclaim();
-        if turn % 7 == 0 {
+        if ticket % 7 == 0 {
             house.verify();
         }
     }
@@ -411,12 +413,12 @@ fn run_all(
     kind: IndexKind,
     node_size: u32,
     seeds: u64,
-    turns: usize,
+    tickets: usize,
     aborts: impl Fn(u64) -> bool,
 ) {
     for seed in 1..seeds {
         for style in 0..4 {
-            run(kind, (seed, node_size, style), turns, aborts(seed));
+            run(kind, (seed, node_size, style), tickets, aborts(seed));
         }
     }
 }
@@ -466,11 +468,11 @@ fn a_key_that_is_too_long_changes_nothing() {
             let size = key.len();
             for op in [Op::Put { key: &key, value: &[b"12345678"] }, Op::Remove { key: &key }] {
                 let error = house.tree.apply(op, &mut writer).unwrap_err();
-                assert!(matches!(error, Error::KeyTooLong { size: told } if told == size));
-                let error = house.tree.apply_single(op, &clock.turn(), &mut writer).unwrap_err();
+                assert!(matches!(error, Error::KeyTooLong { size: known } if known == size));
+                let error = house.tree.apply_single(op, &clock.ticket(), &mut writer).unwrap_err();
                 assert!(matches!(error, Error::KeyTooLong { .. }));
             }
-            house.turn(&[(vec![n], Some(vec![n; 9]))], true);
+            house.ticket(&[(vec![n], Some(vec![n; 9]))], true);
         }
         house.verify();
         house.reopen();

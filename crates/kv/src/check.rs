@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use tembo_index::{CheckReport, Surveyor, VersionedIndex};
+use tembo_index::{CheckReport, TreeMarker, VersionedIndex};
 use tembo_pool::{Account, Census, Marker, Object};
 
 use crate::Error;
@@ -31,7 +31,7 @@ struct Counter<'c> {
     objects: u64,
 }
 
-impl Surveyor for Counter<'_> {
+impl TreeMarker for Counter<'_> {
     fn reachable(&mut self, object: Object) -> Result<bool, tembo_index::Error> {
         let is_first = self.census.mark(object)?;
         self.objects += u64::from(is_first);
@@ -79,7 +79,7 @@ pub(crate) fn mark_checked(
     let mut counter = Counter { census, objects: 1 };
     let mut keyspaces = Vec::new();
     let catalogue = shared.catalogue.tree();
-    catalogue.survey(&retained, &dead, &mut counter)?;
+    catalogue.mark(&retained, &dead, &mut counter)?;
     catalogue.check(&retained, &dead)?;
     let mut reports: BTreeMap<u64, CheckReport> = BTreeMap::new();
     for (version, name, entry) in retained_trees(&shared.catalogue, &retained, &dead)? {
@@ -91,7 +91,7 @@ pub(crate) fn mark_checked(
             // Also of a tree that was cleared since: its readers would find the damage.
             Entry::Vacant(vacant) => {
                 let tree = open_tree(&shared.forest, &entry)?;
-                tree.survey(&retained, &dead, &mut counter)?;
+                tree.mark(&retained, &dead, &mut counter)?;
                 *vacant.insert(tree.check(&retained, &dead)?)
             }
         };

@@ -59,7 +59,7 @@ impl Exclusive {
     pub fn prefetch(&mut self, keyspace: Keyspace, keys: &[&[u8]]) {
         let view = self.changes.view(self.writing.shared());
         let Ok(tree) = self.writing.trees.tree(keyspace, view.version) else { return };
-        tree.index().look_ahead(keys, view, self.prefetched.begin(keyspace, keys));
+        tree.index().prefetch(keys, view, self.prefetched.begin(keyspace, keys));
     }
 
     /// The keys and values of a range, in order, from either end, its own changes included. Of everything:

@@ -30,7 +30,7 @@ impl Background {
         let engine = engine.clone();
         wake.want();
         let call = wake.clone();
-        engine.shared.forest.call_to_prepare(move || call.want());
+        engine.shared.forest.call_to_prefault(move || call.want());
         let work = move || {
             let wake = &engine.shared.wake;
             while wake.wait() {
@@ -68,7 +68,7 @@ impl Drop for Background {
 /// [`Error::WouldDeadlock`]; damage; those of the pool.
 pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
     let shared = &engine.shared;
-    shared.forest.prepare();
+    shared.forest.prefault();
     let mut writing = engine.lock()?;
     let (_, ledger) = writing.parts();
     reclaim(shared, ledger);
@@ -114,7 +114,7 @@ fn write_hint(
     index: &dyn VersionedIndex,
 ) -> Result<Progress, Error> {
     let mut retired = Vec::new();
-    let written = index.prepare_open(shared.versions.clock.last(), &mut retired);
+    let written = index.write_hint(shared.versions.clock.last(), &mut retired);
     end_hint(&mut *engine.lock()?, &mut retired);
     match written.map_err(Error::from) {
         Ok(()) => Ok(Progress::More),

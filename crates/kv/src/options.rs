@@ -158,7 +158,7 @@ impl Options {
     }
 
     pub(crate) fn records(&self) -> Records {
-        if self.checksums { Records::Checked } else { Records::Plain }
+        if self.checksums { Records::Checked } else { Records::Unchecked }
     }
 
     pub(crate) fn has_background(&self) -> bool {

@@ -95,9 +95,8 @@ impl Store {
     /// # Errors
     /// Those of the pool.
     pub fn create(path: &Path, options: &Options) -> Result<Store, Error> {
-        let made = Pool::create_with(path, &options.pool_options(), |p| {
-            Store::format_as(p, options)
-        });
+        let made =
+            Pool::create_with(path, &options.pool_options(), |p| Store::format_as(p, options));
         Store::start(made?, options)
     }
 
@@ -129,9 +128,7 @@ impl Store {
     /// # Errors
     /// Those of the pool.
     pub fn volatile(options: &Options) -> Result<Store, Error> {
-        let made = Pool::volatile_with(&options.pool_options(), |p| {
-            Store::format_as(p, options)
-        });
+        let made = Pool::volatile_with(&options.pool_options(), |p| Store::format_as(p, options));
         Store::start(made?, options)
     }
 

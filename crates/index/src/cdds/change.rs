@@ -14,7 +14,7 @@ use super::side::{Order, SideGuard};
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::record::{read_key, record_size, with_record};
-use crate::{Error, Op, Place, Retired, Stamp, Turn, Writer};
+use crate::{Error, Op, Place, Retired, Stamp, Ticket, Writer};
 
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
@@ -40,7 +40,7 @@ pub(crate) struct Change<'k> {
     pub(crate) added: Few<Item<'k>>,
 }
 
-/// What an unfinished operation has made and nobody refers to yet.
+/// What an unfinished operation has made and nothing refers to yet.
 #[derive(Default)]
 pub(crate) struct Fresh {
     pub(crate) record: Option<Object>,
@@ -152,12 +152,12 @@ impl Cdds {
     pub(crate) fn remove_single(
         &self,
         key: &[u8],
-        turn: &Turn<'_>,
+        ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         let lane = writer.stamp.lane();
         // There is one writer: no version but this one will be drawn.
-        writer.stamp = Stamp::single(turn.last() + 1, lane);
+        writer.stamp = Stamp::single(ticket.last() + 1, lane);
         let path = self.path(Some(key), writer.view())?;
         let leaf = leaf_of(&path)?;
         let Some(slot) = find(leaf, (key, fingerprint(key)), writer)? else {
@@ -169,10 +169,10 @@ impl Cdds {
         }
         let _section = self.reserve(0, 0)?;
         let seen = leaf.node.seen(slot)?;
-        writer.stamp = Stamp::single(turn.draw(), lane);
+        writer.stamp = Stamp::single(ticket.draw(), lane);
         retire(writer, Object::from_bits(seen.target), seen.start);
         self.change_in_place(leaf, &change, writer)?;
-        // ORDER: the end commits itself: durable before anybody is told.
+        // ORDER: the end commits itself: durable before any thread is told.
         self.forest.region().fence("cdds.single.fence");
         Ok(Some(true))
     }
@@ -193,12 +193,12 @@ impl Cdds {
         Ok(pool.reserve(record_size + nodes * (node_size + BOUNDS_LINES * LINE), lines)?)
     }
 
-    /// A second put of one key at one version: nobody else can see the entry.
+    /// A second put of one key at one version: no other thread can see the entry.
     fn replace_target(&self, leaf: Node<'_>, slot: usize, target: u64) -> Result<(), Error> {
         let region = self.forest.region();
         let entry = leaf.entry(slot)?;
         let _guard = leaf.side.lock();
-        // ORDER: the entry's version is not committed; whoever commits it fences this before.
+        // ORDER: the entry's version is not committed; the thread that commits it fences this before.
         region.commit("cdds.entry.retarget", &entry.target, target);
         // ORDER: the new target is durable before the commit of its version.
         region.flush("cdds.entry.retarget.flush", region.offset_of(&entry.target), 8);
@@ -256,7 +256,7 @@ impl Cdds {
             let erased = step.node.seen(slot)?.start.version() == writer.stamp.version();
             room += usize::from(erased);
         }
-        // In an order of this era, what nobody needs has an end.
+        // In an order of this dead epoch, what nothing needs has an end.
         for slot in step.order.iter_ended() {
             if room >= change.added.len() {
                 break;
@@ -292,7 +292,7 @@ impl Cdds {
             edit.add(&item, change, writer)?;
         }
         edit.flush()?;
-        edit.guard.set(self.forest.era(), &edit.order);
+        edit.guard.set(self.forest.dead_epoch(), &edit.order);
         Ok(())
     }
 }
@@ -376,7 +376,7 @@ impl Edit<'_, '_> {
     fn erase(&mut self, slot: usize) -> Result<(), Error> {
         let region = self.cdds.forest.region();
         let entry = self.node.entry(slot)?;
-        // ORDER: the entry is nobody's; its slot may be overwritten at once, in store order.
+        // ORDER: the entry is in no view; its slot may be overwritten at once, in store order.
         region.commit("cdds.entry.erase", &entry.start, 0);
         self.changed |= 1 << slot;
         self.forget(slot);
@@ -388,7 +388,7 @@ impl Edit<'_, '_> {
         self.guard.free_head(slot);
     }
 
-    /// Puts an entry into a free slot, or into one that nobody needs any more.
+    /// Puts an entry into a free slot, or into one that nothing needs any more.
     fn add(
         &mut self,
         item: &Item<'_>,

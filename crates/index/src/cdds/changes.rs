@@ -62,7 +62,7 @@ impl Search<'_, '_> {
 }
 
 impl Cdds {
-    pub(crate) fn walk_changes(
+    pub(crate) fn visit_changes(
         &self,
         period: Period<'_>,
         from: &[u8],
@@ -72,7 +72,7 @@ impl Cdds {
             let (nodes, lives) = (BTreeSet::new(), BTreeMap::new());
             let mut search = Search { period, range, nodes, lives };
             self.search_roots(&mut search)?;
-            Ok(tell(&search.lives, period, from, visit))
+            Ok(publish(&search.lives, period, from, visit))
         })
     }
 
@@ -140,10 +140,10 @@ impl Cdds {
             let is_void = seen.start.is_none() || period.dead.contains(seen.start);
             let ended = !seen.end.is_none() && !period.dead.contains(seen.end);
             let ended = ended.then(|| seen.end.version());
-            let gone = ended.unwrap_or(u64::MAX).min(death);
+            let dropped = ended.unwrap_or(u64::MAX).min(death);
             let start = seen.start.version();
             // What a version has made and unmade itself is in no view.
-            if is_void || start > period.until || gone <= period.after.max(start) {
+            if is_void || start > period.until || dropped <= period.after.max(start) {
                 continue;
             }
             let target = Object::from_bits(seen.target);
@@ -165,7 +165,12 @@ impl Cdds {
 }
 
 /// Tells the changes, by key and version; false: that is enough.
-fn tell(lives: &Lives<'_>, period: Period<'_>, from: &[u8], visit: &mut VisitChanged<'_>) -> bool {
+fn publish(
+    lives: &Lives<'_>,
+    period: Period<'_>,
+    from: &[u8],
+    visit: &mut VisitChanged<'_>,
+) -> bool {
     lives.iter().filter(|((key, _), _)| key[..] >= *from).all(|((key, start), life)| {
         let (start, end) = (*start, life.end());
         let put = Changed { key, version: start, value: Some(Value::in_pool(life.value)) };

@@ -1,4 +1,4 @@
-//! Algorithms 5 and 6: what nobody needs, and what never happened, leaves the nodes. Space is given
+//! Algorithms 5 and 6: what nothing needs, and what never happened, leaves the nodes. Space is given
 //! back by version and by sweep; this only empties slots, so that a node's side-car stays small and
 //! a dead interval can be forgotten.
 
@@ -11,7 +11,7 @@ use crate::{Error, Stamp, Writer};
 
 impl Cdds {
     /// Empties the slots of dead and unneeded entries, and takes back dead ends.
-    pub(crate) fn cleanse(&self, object: Object, writer: &Writer<'_>) -> Result<(), Error> {
+    pub(crate) fn scrub_one(&self, object: Object, writer: &Writer<'_>) -> Result<(), Error> {
         let node = Node::new(&self.forest, object)?;
         let region = self.forest.region();
         let (guard, mut order) = node.lock()?;
@@ -23,39 +23,39 @@ impl Cdds {
                 continue;
             }
             if !seen.is_needed(death, writer.dead, writer.retained) {
-                // ORDER: nobody sees the entry, before and after.
-                region.commit("cdds.cleanse.start", &entry.start, 0);
+                // ORDER: nothing sees the entry, before and after.
+                region.commit("cdds.scrub_one.start", &entry.start, 0);
                 changed |= 1 << slot;
                 order.forget(slot);
                 guard.free_head(slot);
             } else if writer.dead.contains(seen.end) {
                 // ORDER: a dead end means the same as none.
-                region.commit("cdds.cleanse.end", &entry.end, 0);
+                region.commit("cdds.scrub_one.end", &entry.end, 0);
                 changed |= 1 << slot;
             }
         }
         // ORDER: empty, and endless, before the intervals that made start and end void are forgotten.
-        node.flush_changed(changed, |offset| region.flush("cdds.cleanse.flush", offset, LINE))?;
+        node.flush_changed(changed, |offset| region.flush("cdds.scrub_one.flush", offset, LINE))?;
         let header = node.header()?;
         if writer.dead.contains(Stamp::from_bits(header.death.load())) {
             // ORDER: a dead death means the same as none.
-            region.commit("cdds.cleanse.death", &header.death, 0);
+            region.commit("cdds.scrub_one.death", &header.death, 0);
             // ORDER: deathless before the interval that made the death void is forgotten.
-            region.flush("cdds.cleanse.death.flush", region.offset_of(&header.death), 8);
+            region.flush("cdds.scrub_one.death.flush", region.offset_of(&header.death), 8);
         }
-        guard.set(self.forest.era(), &order);
+        guard.set(self.forest.dead_epoch(), &order);
         Ok(())
     }
 
     /// Names the newest root that is not dead in the cell.
-    pub(crate) fn cleanse_root(&self, writer: &Writer<'_>) -> Result<(), Error> {
+    pub(crate) fn scrub_cell(&self, writer: &Writer<'_>) -> Result<(), Error> {
         let (region, cell) = (self.forest.region(), self.cell()?);
         let root = self.root(writer.view())?.object.to_bits();
         if cell.root.load() != root {
             // ORDER: the chain led every reader here before.
-            region.commit("cdds.cleanse.root", &cell.root, root);
+            region.commit("cdds.scrub_one.root", &cell.root, root);
             // ORDER: named before the interval that made the younger root void is forgotten.
-            region.flush("cdds.cleanse.root.flush", region.offset_of(&cell.root), 8);
+            region.flush("cdds.scrub_one.root.flush", region.offset_of(&cell.root), 8);
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Cdds {
         let path = self.path(Some(from.unwrap_or_default()), writer.view())?;
         let _section = self.forest.pool().reserve(0, 64)?;
         for step in &path {
-            self.cleanse(step.node.object, writer)?;
+            self.scrub_one(step.node.object, writer)?;
         }
         let Some(leaf) = path.last() else { return Ok(None) };
         Ok(leaf.node.bounds()?.high.map(|high| [&high.to_vec()[..], &[0]].concat()))

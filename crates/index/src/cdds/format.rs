@@ -114,12 +114,12 @@ const _: () = assert!(CELL_SIZE == 64);
 /// The magic of a tree with such records.
 pub(crate) fn cell_magic(records: Records) -> u64 {
     match records {
-        Records::Plain => CELL_MAGIC,
+        Records::Unchecked => CELL_MAGIC,
         Records::Checked => CHECKED_CELL_MAGIC,
     }
 }
 
 /// The records of a tree with that magic; `None`: it is none.
 pub(crate) fn records_of(magic: u64) -> Option<Records> {
-    [Records::Plain, Records::Checked].into_iter().find(|&records| cell_magic(records) == magic)
+    [Records::Unchecked, Records::Checked].into_iter().find(|&records| cell_magic(records) == magic)
 }

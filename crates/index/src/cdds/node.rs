@@ -116,7 +116,7 @@ impl<'f> Node<'f> {
     #[inline]
     pub(crate) fn order(&self) -> Result<(Order, u32), Error> {
         loop {
-            if let Some(read) = self.side.read(self.forest.era()) {
+            if let Some(read) = self.side.read(self.forest.dead_epoch()) {
                 return Ok(read);
             }
             self.make_order()?;
@@ -126,7 +126,7 @@ impl<'f> Node<'f> {
     /// Keeps readers out, and returns the order.
     pub(crate) fn lock(&self) -> Result<(SideGuard<'f>, Order), Error> {
         let guard = self.side.lock();
-        let order = match guard.order(self.forest.era()) {
+        let order = match guard.order(self.forest.dead_epoch()) {
             Some(order) => order,
             None => self.forest.with_horizon(|dead, retained| self.sort(dead, retained))?,
         };
@@ -144,16 +144,16 @@ impl<'f> Node<'f> {
     pub(crate) fn reset(&self) -> Result<(), Error> {
         let guard = self.side.lock();
         (0..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
-        guard.set(self.forest.era(), &self.check_shape()?);
+        guard.set(self.forest.dead_epoch(), &self.check_shape()?);
         Ok(())
     }
 
     #[cold]
     fn make_order(&self) -> Result<(), Error> {
         // Read first: versions may die meanwhile, and then the order was made of what is dead now.
-        let era = self.forest.era();
+        let dead_epoch = self.forest.dead_epoch();
         let (guard, order) = self.lock()?;
-        guard.set(era, &order);
+        guard.set(dead_epoch, &order);
         Ok(())
     }
 

@@ -122,7 +122,7 @@ impl Cdds {
     #[inline]
     pub(crate) fn since(&self) -> u64 {
         let replacements = self.replacements.load(Ordering::Relaxed);
-        u64::from(self.forest.era()) << 32 | u64::from(replacements)
+        u64::from(self.forest.dead_epoch()) << 32 | u64::from(replacements)
     }
 
     #[inline]

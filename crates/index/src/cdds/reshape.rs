@@ -291,7 +291,7 @@ impl Cdds {
                 region.flush("cdds.node.flush", region.offset_of(word), 8);
             }
         }
-        guard.set(self.forest.era(), &order);
+        guard.set(self.forest.dead_epoch(), &order);
         Ok(object)
     }
 }

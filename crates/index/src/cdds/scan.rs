@@ -41,8 +41,8 @@ impl Cdds {
         visit: &mut VisitRecord<'_>,
     ) -> Result<(), Error> {
         // Where the walk is to go on, and where it ends.
-        let (mut walk, mut reached): (_, Vec<u8>);
-        walk = Range { from, to };
+        let (mut wanted, mut reached): (_, Vec<u8>);
+        wanted = Range { from, to };
         // The key whose leaf comes next; `None`: the last leaf.
         let mut next: Option<Vec<u8>> = match (direction, from, to) {
             (Direction::Forward, Bound::Included(key) | Bound::Excluded(key), _)
@@ -52,10 +52,10 @@ impl Cdds {
             (Direction::Forward, Bound::Unbounded, _) => Some(Vec::new()),
             (Direction::Backward, _, Bound::Unbounded) => None,
         };
-        while !walk.is_empty() {
+        while !wanted.is_empty() {
             let (leaf, order, sequence) = self.leaf(next.as_deref(), view)?;
             let Some(bounds) =
-                self.visit_leaf(leaf, (order, sequence), &walk, direction, view, visit)?
+                self.visit_leaf(leaf, (order, sequence), &wanted, direction, view, visit)?
             else {
                 return Ok(());
             };
@@ -77,11 +77,11 @@ impl Cdds {
                 Direction::Forward => {
                     // The least key above the end.
                     next = Some([&reached[..], &[0]].concat());
-                    walk = Range { from: Bound::Excluded(&reached), to };
+                    wanted = Range { from: Bound::Excluded(&reached), to };
                 }
                 Direction::Backward => {
                     next = Some(reached.clone());
-                    walk = Range { from, to: Bound::Included(&reached) };
+                    wanted = Range { from, to: Bound::Included(&reached) };
                 }
             }
         }
@@ -93,7 +93,7 @@ impl Cdds {
         &'f self,
         leaf: Node<'f>,
         (mut order, mut sequence): (Order, u32),
-        walk: &Range<'_>,
+        wanted: &Range<'_>,
         direction: Direction,
         view: View<'_>,
         visit: &mut VisitRecord<'_>,
@@ -118,7 +118,7 @@ impl Cdds {
         let mut copy = Vec::new();
         for record in records {
             KeyBytes::from(read_key(&self.forest, record)?).clone_into(&mut copy);
-            if walk.contains(&copy) {
+            if wanted.contains(&copy) {
                 let (_, value) = read_record(&self.forest, record)?;
                 if !visit(&copy, Found { record, value }) {
                     return Ok(None);

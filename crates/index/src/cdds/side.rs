@@ -137,8 +137,8 @@ impl Order {
 struct Front {
     /// Odd while a writer changes the node.
     sequence: AtomicU32,
-    /// The forest's era in which the order was made; another era: not valid.
-    era: AtomicU32,
+    /// The forest's dead epoch in which the order was made; another dead epoch: not valid.
+    dead_epoch: AtomicU32,
     shape: AtomicU64,
     /// `used` and `ended` of the order.
     masks: AtomicU64,
@@ -179,14 +179,14 @@ impl Side {
     /// How many entries have a head below `head`, in a node that has so many slots.
     #[inline]
     pub(crate) fn count_below(&self, head: u64, capacity: usize) -> usize {
-        // All of them, whatever their order: a search has branches that nobody can predict.
+        // All of them, whatever their order: a search has branches that nothing can predict.
         let heads = &self.heads[..capacity.min(CAPACITY_MAX)];
         heads.iter().map(|other| usize::from(other.load(Ordering::Relaxed) < head)).sum()
     }
 
-    /// The order and the sequence at which it was read; `None` if it must be made in this `era`.
+    /// The order and the sequence at which it was read; `None` if it must be made in this `dead_epoch`.
     #[inline]
-    pub(crate) fn read(&self, era: u32) -> Option<(Order, u32)> {
+    pub(crate) fn read(&self, dead_epoch: u32) -> Option<(Order, u32)> {
         let mut round = 0;
         loop {
             let sequence = self.front.sequence.load(Ordering::Acquire);
@@ -195,7 +195,7 @@ impl Side {
                 round += 1;
                 continue;
             }
-            if self.front.era.load(Ordering::Relaxed) != era {
+            if self.front.dead_epoch.load(Ordering::Relaxed) != dead_epoch {
                 return None;
             }
             let order = self.load();
@@ -259,9 +259,9 @@ pub(crate) struct SideGuard<'s> {
 }
 
 impl SideGuard<'_> {
-    /// The order, if it was made in this era.
-    pub(crate) fn order(&self, era: u32) -> Option<Order> {
-        (self.side.front.era.load(Ordering::Relaxed) == era).then(|| self.side.load())
+    /// The order, if it was made in this dead epoch.
+    pub(crate) fn order(&self, dead_epoch: u32) -> Option<Order> {
+        (self.side.front.dead_epoch.load(Ordering::Relaxed) == dead_epoch).then(|| self.side.load())
     }
 
     /// Sets the head of the entry in `slot`.
@@ -277,7 +277,7 @@ impl SideGuard<'_> {
     }
 
     /// Replaces the order. Slots that are not in it have been freed.
-    pub(crate) fn set(&self, era: u32, order: &Order) {
+    pub(crate) fn set(&self, dead_epoch: u32, order: &Order) {
         for (word, value) in self.side.front.slots.iter().zip(order.slots) {
             word.store(value, Ordering::Relaxed);
         }
@@ -289,7 +289,7 @@ impl SideGuard<'_> {
         self.side.front.shape.store(shape, Ordering::Relaxed);
         self.side.front.masks.store(masks, Ordering::Relaxed);
         self.side.front.ended_by.store(order.ended_by, Ordering::Relaxed);
-        self.side.front.era.store(era, Ordering::Relaxed);
+        self.side.front.dead_epoch.store(dead_epoch, Ordering::Relaxed);
     }
 }
 

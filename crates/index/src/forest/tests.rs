@@ -34,7 +34,7 @@ fn fill(forest: &Arc<Forest>, leaves: usize, mut after_each: impl FnMut()) -> us
     for number in 0..(leaves * IN_LEAF) as u64 {
         writer.stamp = Stamp::single(clock.last(), 0);
         let op = Op::Put { key: &number.to_be_bytes(), value: &[&[1; 8]] };
-        tree.apply_single(op, &clock.turn(), &mut writer).unwrap();
+        tree.apply_single(op, &clock.ticket(), &mut writer).unwrap();
         after_each();
     }
     let next = forest.pool().alloc(NODE_SIZE.into()).unwrap();
@@ -57,14 +57,14 @@ fn pages_there(forest: &Forest, leaves: std::ops::Range<usize>) -> usize {
 fn a_new_leaf_finds_its_memory_ready() {
     let (forest, calls) = (forest(), Arc::new(AtomicUsize::new(0)));
     let called = calls.clone();
-    forest.call_to_prepare(move || {
+    forest.call_to_prefault(move || {
         called.fetch_add(1, Ordering::Relaxed);
     });
     let mut seen = 0;
     let next = fill(&forest, 3 * IN_LARGE, || {
         let calls = calls.load(Ordering::Relaxed);
         if calls > seen {
-            forest.prepare();
+            forest.prefault();
             seen = calls;
         }
         assert!(!forest.leaves.is_short() && !forest.nodes.is_short());
@@ -72,12 +72,15 @@ fn a_new_leaf_finds_its_memory_ready() {
     // Once for each large page of side-cars, and for each of inner nodes: of those there are few.
     assert!((3..=5).contains(&seen), "{seen}");
     assert!(next > 3 * IN_LARGE);
-    let ahead = next..next + IN_LARGE / 2;
-    assert_eq!(pages_there(&forest, ahead.clone()), ahead.len() * size_of::<Side>() / PAGE);
+    let prefetcher = next..next + IN_LARGE / 2;
+    assert_eq!(
+        pages_there(&forest, prefetcher.clone()),
+        prefetcher.len() * size_of::<Side>() / PAGE
+    );
 }
 
 #[test]
-fn who_is_not_called_to_prepare_costs_nothing() {
+fn without_a_prefaulter_nothing_is_prefaulted() {
     let forest = forest();
     let next = fill(&forest, IN_LARGE * 5 / 4, || {});
     let behind = next + IN_LARGE / 8..next + IN_LARGE;
@@ -88,11 +91,11 @@ fn who_is_not_called_to_prepare_costs_nothing() {
 fn a_call_is_not_repeated_before_it_is_answered() {
     let (forest, calls) = (forest(), Arc::new(AtomicUsize::new(0)));
     let called = calls.clone();
-    forest.call_to_prepare(move || {
+    forest.call_to_prefault(move || {
         called.fetch_add(1, Ordering::Relaxed);
     });
     fill(&forest, IN_LARGE * 5 / 4, || {});
     assert_eq!(calls.load(Ordering::Relaxed), 1);
-    forest.prepare();
+    forest.prefault();
     assert!(!forest.leaves.is_short());
 }

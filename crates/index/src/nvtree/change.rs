@@ -1,20 +1,20 @@
-//! Putting and removing a key: one element into a slot that nobody needs, one line.
+//! Putting and removing a key: one element into a slot that nothing needs, one line.
 
 use tembo_pool::Object;
 
 use super::NvTree;
-use super::contents::{ORPHANED, place_of};
 use super::element::{Element, LONG, Meta};
+use super::fast::{Effect, SLACK, slot_for};
 use super::format::DELTA_MAX;
 use super::history;
+use super::image::{ORPHANED, place_of};
 use super::leaf::{Leaf, Placed, write};
 use super::lookup::{Found, Spot, Wanted};
 use super::prints::{FREE, STALE, Slots, TOMB, line, print};
 use super::side::Guard;
-use super::usual::{Effect, SLACK, slot_for};
 use crate::error::damaged;
 use crate::record::record_size;
-use crate::{Error, Op, Retained, Retired, Stamp, Turn, Writer};
+use crate::{Error, Op, Retained, Retired, Stamp, Ticket, Writer};
 
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
@@ -27,7 +27,7 @@ pub(crate) enum How<'c> {
     /// Stamped by the writer, with others.
     Grouped,
     /// By itself, stamped in its turn.
-    Single(&'c Turn<'c>),
+    Single(&'c Ticket<'c>),
 }
 
 impl How<'_> {
@@ -35,7 +35,7 @@ impl How<'_> {
     pub(crate) fn version(self, writer: &Writer<'_>) -> u64 {
         match self {
             How::Grouped => writer.stamp.version(),
-            How::Single(turn) => turn.last() + 1,
+            How::Single(ticket) => ticket.last() + 1,
         }
     }
 
@@ -44,7 +44,7 @@ impl How<'_> {
     pub(crate) fn stamp(self, writer: &Writer<'_>) -> Stamp {
         match self {
             How::Grouped => writer.stamp,
-            How::Single(turn) => Stamp::single(turn.draw(), writer.stamp.lane()),
+            How::Single(ticket) => Stamp::single(ticket.draw(), writer.stamp.lane()),
         }
     }
 }
@@ -56,7 +56,7 @@ pub(crate) struct Change<'s, 'f, 'k> {
     removed: bool,
     /// The newest element of the key.
     old: Option<Found>,
-    /// The slot to use: one that is free, or in which something is that nobody needs.
+    /// The slot to use: one that is free, or in which something is that nothing needs.
     pub(crate) slot: usize,
     /// It adds a key, and every other slot has the newest element of one.
     fills: bool,
@@ -73,7 +73,7 @@ impl NvTree {
         op.key()?;
         if let Op::Put { key, value } = op
             && let Some(word) = eight(value)
-            && let Some(existed) = self.put_usual(key, word, how, writer)
+            && let Some(existed) = self.put_fast(key, word, how, writer)
         {
             return Ok(existed);
         }
@@ -97,8 +97,8 @@ impl NvTree {
             Op::Put { value, .. } => short(value),
         };
         loop {
-            let usual = effect.and_then(|effect| self.change_usual(wanted, effect, how, writer));
-            if let Some(existed) = usual {
+            let fast = effect.and_then(|effect| self.change_fast(wanted, effect, how, writer));
+            if let Some(existed) = fast {
                 return Ok(existed);
             }
             if let Some(existed) = self.change_any(op, how, writer)? {
@@ -150,7 +150,7 @@ impl NvTree {
                 if is_long { record_size(self.forest.records(), key.len(), value_len) } else { 0 };
             let room = if record.is_none() { size } else { 0 };
             let structure = match old.is_none() && spot.is_last(slot) {
-                // Without it the leaf is full, and who comes next is told.
+                // Without it the leaf is full, and the next writer finds that.
                 true => self.reserve_structure(key.len() as u64, room).ok(),
                 false => None,
             };
@@ -290,7 +290,7 @@ impl NvTree {
     }
 
     /// The slot that a change of the key takes: that of the change before if it has the same stamp,
-    /// else one that is free, or in which something is that nobody needs. `None`: there is none.
+    /// else one that is free, or in which something is that nothing needs. `None`: there is none.
     #[inline]
     fn slot_for(
         &self,
@@ -398,7 +398,7 @@ impl NvTree {
         let (line, at) = place_of(change.slot);
         let line = leaf.line(line)?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(false) };
-        if change.fills && self.put_and_halve(change, &guard, how, writer)? {
+        if change.fills && self.put_and_split(change, &guard, how, writer)? {
             return Ok(true);
         }
         let replaced = self.replaced(change)?;
@@ -411,7 +411,7 @@ impl NvTree {
         }
         note(&guard, change, stamp);
         if let How::Single(_) = how {
-            // ORDER: durable before anybody is told, and before another writer comes.
+            // ORDER: durable before any thread is told, and before another writer comes.
             self.forest.region().fence("nvtree.single.fence");
         }
         Ok(true)

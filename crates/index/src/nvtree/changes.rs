@@ -1,7 +1,7 @@
 //! What happened between two versions: leaf by leaf, those in which nothing is that new passed over.
 
 use super::NvTree;
-use super::contents::{Contents, Seen};
+use super::image::{LeafImage, Seen};
 use super::leaf::Leaf;
 use super::lookup::Wanted;
 use crate::changes::{Changed, Period, VisitChanged};
@@ -17,13 +17,13 @@ struct Found<'f> {
 }
 
 impl Found<'_> {
-    fn told(&self) -> Changed<'_> {
+    fn known(&self) -> Changed<'_> {
         Changed { key: &self.key, version: self.version, value: self.value }
     }
 }
 
 impl NvTree {
-    pub(crate) fn walk_changes(
+    pub(crate) fn visit_changes(
         &self,
         period: Period<'_>,
         from: &[u8],
@@ -41,7 +41,7 @@ impl NvTree {
             }
             let (found, next) = (found?, next?);
             // What a merge has brought here from the leaf before was visited there.
-            if !found.iter().filter(|found| found.key >= start).all(|found| visit(found.told())) {
+            if !found.iter().filter(|found| found.key >= start).all(|found| visit(found.known())) {
                 return Ok(());
             }
             match next {
@@ -61,7 +61,7 @@ fn gather<'f>(leaf: &Leaf<'f>, period: Period<'_>) -> Result<Vec<Found<'f>>, Err
     if leaf.side.newest() <= period.after {
         return Ok(found);
     }
-    let contents = Contents::read(leaf, period.dead)?.with_history(leaf)?;
+    let contents = LeafImage::read(leaf, period.dead)?.with_history(leaf)?;
     for key in contents.keys(leaf) {
         // They come from the newest on.
         let inside = |seen: &&Seen| period.contains(seen.stamp.version());

@@ -8,9 +8,9 @@
 use std::collections::HashSet;
 
 use super::NvTree;
-use super::contents::{Contents, NO_SLOT, Seen};
 use super::element::LANES;
 use super::history;
+use super::image::{LeafImage, NO_SLOT, Seen};
 use super::leaf::Leaf;
 use super::prints::hash;
 use super::side::Traits;
@@ -79,7 +79,7 @@ impl NvTree {
             let (found, _) = self.inner()?.find(low, &*self.forest)?;
             let leaf = Leaf::at(&self.forest, found)?;
             if found != id || !leaf.low()?.is(low) {
-                return damaged(leaf.offset(), "a leaf as the hint tells of it");
+                return damaged(leaf.offset(), "a leaf as the hint says of it");
             }
             Ok(())
         })
@@ -103,7 +103,7 @@ impl Checking<'_> {
             }
         }
         let range = Range { leaf, low: leaf.low()?, high: leaf.high()? };
-        let contents = Contents::read(leaf, self.dead)?.with_history(leaf)?;
+        let contents = LeafImage::read(leaf, self.dead)?.with_history(leaf)?;
         for key in contents.keys(leaf) {
             let key = key?;
             self.versions(leaf, key)?;

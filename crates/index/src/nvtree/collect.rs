@@ -1,15 +1,15 @@
-//! Logical collection: what nobody needs leaves the leaves, histories that nobody needs are unlinked,
+//! Logical collection: what nothing needs leaves the leaves, histories that nothing needs are unlinked,
 //! and a leaf that has become small takes in the one to its right.
 
 use tembo_pool::Object;
 
 use super::NvTree;
-use super::contents::{Contents, ORPHANED, Seen, make_locked, place_of};
 use super::element::{Element, Meta};
 use super::history::{self, Old};
+use super::image::{LeafImage, ORPHANED, Seen, make_locked, place_of};
 use super::leaf::{Leaf, has_record, write_all};
 use super::lookup::{Spot, Wanted};
-use super::room::erase_slots;
+use super::reclaim::erase_slots;
 use super::side::Guard;
 use crate::key::KeyBytes;
 use crate::{Error, Retired, Writer};
@@ -68,11 +68,11 @@ impl NvTree {
     ) -> Result<bool, Error> {
         // Readers of the visible version may be here.
         let version = writer.stamp.version() + 1;
-        let contents = Contents::read(leaf, writer.dead)?;
+        let contents = LeafImage::read(leaf, writer.dead)?;
         let contents = self.clean_history(leaf, contents, version, writer)?;
         let kept = self.clean(leaf, guard, &contents, version, writer)?;
         if let Some(right) = leaf.next()?
-            // While a survey walks, nothing may go back to where it has been.
+            // While a mark walks, nothing may go back to where it has been.
             && let Ok(_structure) = self.structure.try_lock()
         {
             return self.merge(leaf, guard, &kept, &right, version, writer);
@@ -80,50 +80,50 @@ impl NvTree {
         Ok(false)
     }
 
-    /// Leaves out of the history what nobody needs.
+    /// Leaves out of the history what nothing needs.
     fn clean_history(
         &self,
         leaf: &Leaf<'_>,
-        contents: Contents,
+        contents: LeafImage,
         version: u64,
         writer: &mut Writer<'_>,
-    ) -> Result<Contents, Error> {
+    ) -> Result<LeafImage, Error> {
         if contents.old.is_empty() {
             return Ok(contents);
         }
         let strays: Vec<usize> = contents.strays.iter().map(|seen| seen.slot).collect();
         erase_slots(leaf, &strays)?;
-        let all = Contents {
+        let all = LeafImage {
             seen: contents.seen.clone(),
             old: contents.old.clone(),
-            ..Contents::default()
+            ..LeafImage::default()
         };
         let all = all.with_history(leaf)?;
-        let (mut kept, mut gone): (Vec<Old>, Vec<Old>) = (Vec::new(), Vec::new());
+        let (mut kept, mut dropped): (Vec<Old>, Vec<Old>) = (Vec::new(), Vec::new());
         for key in all.keys(leaf) {
             let key = key?;
             // Whether something older is kept.
             let mut older = false;
             for at in (0..key.len()).rev() {
                 let seen = &key[at];
-                let needed = super::contents::is_needed(key, at, writer.retained);
+                let needed = super::image::is_needed(key, at, writer.retained);
                 let is_recent = seen.stamp.version() > writer.retained.window();
                 let needed = if seen.meta.is_removed() { older || is_recent } else { needed };
-                if seen.slot != super::contents::NO_SLOT {
+                if seen.slot != super::image::NO_SLOT {
                     older = true;
                     continue;
                 }
                 older |= needed;
                 let old = Old::of(seen.element, seen.meta, seen.stamp);
-                if needed { kept.push(old) } else { gone.push(old) }
+                if needed { kept.push(old) } else { dropped.push(old) }
             }
         }
-        if gone.is_empty() {
+        if dropped.is_empty() {
             return Ok(contents);
         }
         history::replace(leaf, &kept, version, writer.retired)?;
         // One record may be of several: of a removal too, and of a copy.
-        let mut records: Vec<(u64, Object)> = gone
+        let mut records: Vec<(u64, Object)> = dropped
             .iter()
             .filter_map(|old| Some((old.stamp.version(), old.element.record()?)))
             .collect();
@@ -136,7 +136,7 @@ impl NvTree {
                 writer.retired.push(Retired { object, start, end: version });
             }
         }
-        Contents::read(leaf, writer.dead)
+        LeafImage::read(leaf, writer.dead)
     }
 
     /// Takes in the leaf to the right, if both together are small; whether it has.
@@ -144,14 +144,14 @@ impl NvTree {
         &self,
         leaf: &Leaf<'_>,
         guard: &Guard<'_>,
-        kept: &Contents,
+        kept: &LeafImage,
         right: &Leaf<'_>,
         version: u64,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
         let right_guard = right.side.lock();
         make_locked(right, &right_guard)?;
-        let contents = Contents::read(right, writer.dead)?;
+        let contents = LeafImage::read(right, writer.dead)?;
         let contents = self.clean(right, &right_guard, &contents, version, writer)?;
         let fits = fit_together(leaf, kept.seen.len(), contents.seen.len());
         if !fits || !kept.old.is_empty() || !contents.old.is_empty() {
@@ -182,10 +182,10 @@ impl NvTree {
         // ORDER: after what is carried over, as above: from here on it counts here.
         region.commit("nvtree.merge.link", &header.next, after.map_or(0, |after| after.to_bits()));
         // ORDER: unlinked before the fence of the caller, and that before the space of the other leaf
-        // is used again, and before anybody is told of what is written here.
+        // is used again, and before any thread is told of what is written here.
         region.flush("nvtree.merge.link.flush", region.offset_of(&header.next), 8);
-        let gone = object.into_iter().chain(right.low_record()?);
-        writer.retired.extend(gone.map(|object| Retired { object, start: 0, end: version }));
+        let dropped = object.into_iter().chain(right.low_record()?);
+        writer.retired.extend(dropped.map(|object| Retired { object, start: 0, end: version }));
         guard.set_newest(right.side.newest());
         self.inner()?.remove(&low, right.id, &*self.forest)?;
         right_guard.forget();
@@ -198,7 +198,7 @@ impl NvTree {
         &self,
         leaf: &Leaf<'_>,
         right: &Leaf<'_>,
-        contents: &Contents,
+        contents: &LeafImage,
     ) -> Result<Option<Vec<(Element, Meta)>>, Error> {
         let (prefix, bases) = (leaf.prefix()?.to_vec(), leaf.bases()?);
         let mut metas = Vec::with_capacity(contents.seen.len());
@@ -242,7 +242,7 @@ fn is_worth_it(Spot { leaf, prints, traits, .. }: &Spot<'_, '_>) -> Result<bool,
         return Ok(true);
     }
     let Some(right) = leaf.next()? else { return Ok(false) };
-    let is_made = right.side.begin(leaf.forest.era()).is_some();
+    let is_made = right.side.begin(leaf.forest.dead_epoch()).is_some();
     let [left, right] =
         [*prints, right.side.prints().0].map(|prints| prints.live(lines.len()).count());
     Ok(!is_made || fit_together(leaf, left, right))

@@ -14,7 +14,7 @@ pub(crate) const LANES: u8 = 15;
 /// A length of what does not fit into a word.
 pub(crate) const LONG: usize = 9;
 
-/// Who wrote an element and when, in 32 bits. Zero: nobody.
+/// What wrote an element and when, in 32 bits. Zero: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u32);
 
@@ -84,7 +84,7 @@ impl Shape {
 
     /// The key's part, of one that has the leaf's prefix and so many bytes behind it, at most eight.
     #[inline]
-    pub(crate) fn of_plain_key(len: usize) -> Shape {
+    pub(crate) fn of_simple_key(len: usize) -> Shape {
         Shape(len as u32)
     }
 
@@ -104,7 +104,7 @@ impl Shape {
 
     /// Bytes of key and value, if both are in their words and the key has the leaf's prefix.
     #[inline]
-    pub(crate) fn plain_lens(self) -> Option<(usize, usize)> {
+    pub(crate) fn simple_lens(self) -> Option<(usize, usize)> {
         Some((self.key_len()?, self.value_len()?)).filter(|_| !self.is_odd())
     }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_tells_the_lengths() {
+    fn a_shape_has_the_lengths() {
         for key in 0..12 {
             for value in 0..12 {
                 for odd in [false, true] {
@@ -240,7 +240,7 @@ mod tests {
         }
     }
     #[test]
-    fn the_shapes_of_a_line_tell_of_each() {
+    fn the_shapes_of_a_line_are_of_each() {
         let shapes = (0..1 << SHAPE_BITS).map(Shape);
         for (number, shape) in shapes.enumerate() {
             let others = [Shape(number as u32 * 7 % 512), Shape(number as u32 * 31 % 512)];

@@ -3,7 +3,7 @@
 //! # The idea
 //! The list leads from each leaf to anywhere in the pool, and only the header there says where to
 //! next: a walk from leaf to leaf waits for memory at every one. So, where the list does not soon end, there
-//! are many walks. In chunks all over the pool headers of leaves are looked for: these are *entries*, from each of which the list is
+//! are many walks. In chunks all over the pool headers of leaves are looked for: these are *entries*, from each whose list is
 //! walked up to the next entry that it comes to. A thread has some of these walks under way, a step of
 //! each in turn, so that their ways through memory are waited for together; and there are some threads.
 //! What a walk finds is a *segment*. Put together from the first leaf on, each behind the one that
@@ -15,8 +15,8 @@
 //! a leaf that is linked. What was found from elsewhere is forgotten, errors included.
 //!
 //! # Why it ends
-//! No walk takes more steps than there are places for leaves. Whether the low keys rise, who takes the
-//! leaves asks.
+//! No walk takes more steps than there are places for leaves. Whether the low keys rise, is asked by what takes the
+//! leaves.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,10 +44,10 @@ const ABREAST: usize = 16;
 const BYTES_PER_THREAD: u64 = 256 << 20;
 const THREADS_MAX: usize = 8;
 /// Leaves that are asked for ahead of the one that is told of.
-const AHEAD: usize = 16;
+const PREFETCHED: usize = 16;
 
 /// Where walks begin, and what they have found.
-struct Walks<'f> {
+struct Runs<'f> {
     forest: &'f Forest,
     /// Where the list goes on behind its beginning is the first of them.
     entries: Vec<LeafId>,
@@ -55,7 +55,7 @@ struct Walks<'f> {
     chunk_size: u64,
     /// Bytes of a chunk in which entries lie.
     entry_bytes: u64,
-    /// The first entry from which nobody walks.
+    /// The first entry from which nothing walks.
     next: AtomicUsize,
     /// By entry.
     segments: Mutex<Vec<Option<Segment>>>,
@@ -69,7 +69,7 @@ struct Segment {
 }
 
 /// A walk under way.
-struct Walk {
+struct Run {
     entry: usize,
     leaves: Vec<LeafId>,
     at: LeafId,
@@ -82,12 +82,12 @@ pub(crate) fn all_leaves(
 ) -> Result<impl Iterator<Item = Result<(LeafId, KeyBytes<'_>), Error>>, Error> {
     let mut leaves = Vec::new();
     if let Some(next) = beginning(forest, first, &mut leaves)? {
-        let walks = Walks::from(forest, next, &leaves)?;
-        walks.walk(&mut leaves)?;
+        let runs = Runs::from(forest, next, &leaves)?;
+        runs.run(&mut leaves)?;
     }
     Ok((0..leaves.len()).map(move |at| {
-        if let Some(&ahead) = leaves.get(at + AHEAD) {
-            prefetch(header(forest, ahead)?);
+        if let Some(&next) = leaves.get(at + PREFETCHED) {
+            prefetch(header(forest, next)?);
         }
         Ok((leaves[at], Leaf::at(forest, leaves[at])?.low()?))
     }))
@@ -119,12 +119,12 @@ fn header(forest: &Forest, leaf: LeafId) -> Result<&LeafHeader, Error> {
     Ok(forest.region().get(u64::from(leaf) << forest.leaf_bits)?)
 }
 
-impl<'f> Walks<'f> {
+impl<'f> Runs<'f> {
     /// From `first` on, and from others, behind these leaves.
-    fn from(forest: &'f Forest, first: LeafId, begun: &[LeafId]) -> Result<Walks<'f>, Error> {
+    fn from(forest: &'f Forest, first: LeafId, begun: &[LeafId]) -> Result<Runs<'f>, Error> {
         let geometry = forest.pool().geometry();
         let (chunk_size, node_size) = (geometry.chunk_size.into(), u64::from(geometry.node_size));
-        let mut walks = Walks {
+        let mut runs = Runs {
             forest,
             entries: vec![first],
             numbers: HashMap::from([(first, 0)]),
@@ -146,9 +146,9 @@ impl<'f> Walks<'f> {
             let places = (0..ENTRIES_PER_CHUNK).map(|slot| slot * node_size);
             places
                 .filter(|at| at + node_size <= chunk_size)
-                .try_for_each(|at| walks.ask(chunk * chunk_size + at, &begun))?;
+                .try_for_each(|at| runs.ask(chunk * chunk_size + at, &begun))?;
         }
-        Ok(walks)
+        Ok(runs)
     }
 
     /// Makes what looks like a leaf, and was not passed, an entry.
@@ -166,7 +166,7 @@ impl<'f> Walks<'f> {
     }
 
     /// Adds the leaves of the list.
-    fn walk(self, leaves: &mut Vec<LeafId>) -> Result<(), Error> {
+    fn run(self, leaves: &mut Vec<LeafId>) -> Result<(), Error> {
         let count = self.entries.len();
         self.segments().resize_with(count, || None);
         let share = self.forest.pool().usage().frontier / BYTES_PER_THREAD;
@@ -177,9 +177,9 @@ impl<'f> Walks<'f> {
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 // Without it this thread does all.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, || self.walk_some());
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || self.run_some());
             }
-            self.walk_some();
+            self.run_some();
         });
         let mut segments = std::mem::take(&mut *self.segments());
         let mut entry = Some(0);
@@ -198,34 +198,34 @@ impl<'f> Walks<'f> {
     }
 
     /// Walks from entries as long as there are some.
-    fn walk_some(&self) {
+    fn run_some(&self) {
         let begin = || {
             let entry = self.next.fetch_add(1, Ordering::Relaxed);
             let &at = self.entries.get(entry)?;
-            Some(Walk { entry, leaves: Vec::new(), at })
+            Some(Run { entry, leaves: Vec::new(), at })
         };
-        let mut walks: Vec<Walk> = std::iter::from_fn(begin).take(ABREAST).collect();
+        let mut runs: Vec<Run> = std::iter::from_fn(begin).take(ABREAST).collect();
         let mut number = 0;
-        while !walks.is_empty() {
-            number = if number + 1 < walks.len() { number + 1 } else { 0 };
-            let Some(end) = self.step(&mut walks[number]).transpose() else { continue };
+        while !runs.is_empty() {
+            number = if number + 1 < runs.len() { number + 1 } else { 0 };
+            let Some(end) = self.step(&mut runs[number]).transpose() else { continue };
             let ended = match begin() {
-                Some(begun) => std::mem::replace(&mut walks[number], begun),
-                None => walks.swap_remove(number),
+                Some(begun) => std::mem::replace(&mut runs[number], begun),
+                None => runs.swap_remove(number),
             };
             self.segments()[ended.entry] = Some(Segment { leaves: ended.leaves, end });
         }
     }
 
     /// Takes a step; where the walk ends if it does.
-    fn step(&self, walk: &mut Walk) -> Result<Option<Option<usize>>, Error> {
-        let Some(next) = next_of(self.forest, walk.at)? else {
-            walk.leaves.push(walk.at);
+    fn step(&self, run: &mut Run) -> Result<Option<Option<usize>>, Error> {
+        let Some(next) = next_of(self.forest, run.at)? else {
+            run.leaves.push(run.at);
             return Ok(Some(None));
         };
-        walk.leaves.push(std::mem::replace(&mut walk.at, next));
+        run.leaves.push(std::mem::replace(&mut run.at, next));
         let offset = u64::from(next) << self.forest.leaf_bits;
-        if walk.leaves.len() as u64 > self.forest.region().size() >> self.forest.leaf_bits {
+        if run.leaves.len() as u64 > self.forest.region().size() >> self.forest.leaf_bits {
             return damaged(offset, "a list of leaves that ends");
         }
         if offset % self.chunk_size < self.entry_bytes

@@ -4,7 +4,7 @@
 //! *Pages* of entries, a leaf's number and its low key, in the order of the list; and a *directory* of the
 //! first entry of each page, with the page's checksum. The tree's cell names the directory, with the
 //! directory's checksum in the word before. So an open reads the cell and the directory; a page is read
-//! when somebody first looks for a key that it covers (`open.rs`).
+//! when something first looks for a key that it covers (`open.rs`).
 //!
 //! # Why it may be believed
 //! It says what was. The leaves of that time are leaves still, with the same low keys, because a low
@@ -18,12 +18,12 @@
 //! # What a crash leaves
 //! Nothing orders the directory before the cell that names it, or a page before its directory: each is
 //! bound by its bytes' checksum in what names it, so what was torn, or is something else by now, is seen.
-//! The one fence is there so that who waits for a hint has one. What was written and is not named is
+//! The one fence is there so that a thread that waits for a hint has one. What was written and is not named is
 //! found free by the sweep.
 //!
 //! # Cost
 //! Some ten bytes a leaf, one flush for each page of at most 8 KiB, one fence. It is written beside
-//! writers, who never wait for it; merges do not happen meanwhile.
+//! writers, which never wait for it; merges do not happen meanwhile.
 
 pub(crate) mod entries;
 
@@ -135,7 +135,7 @@ impl NvTree {
     /// On an error the hint before is as it was.
     pub(crate) fn write_hint(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
         self.complete()?;
-        // No merge takes away what is written down, and no survey reads it half.
+        // No merge takes away what is written down, and no mark reads it half.
         let _structure = lock(&self.structure);
         let before = self.hint_objects()?;
         let mut made = Vec::new();
@@ -227,7 +227,7 @@ impl NvTree {
         region.commit("nvtree.hint.link", &cell.hint, object.to_bits());
         // ORDER: before the fence.
         region.flush("nvtree.hint.link.flush", self.cell, CELL_SIZE);
-        // ORDER: all of the hint is durable before anybody is told that there is one.
+        // ORDER: all of the hint is durable before any thread is told that there is one.
         region.fence("nvtree.hint.fence");
         Ok(leaves)
     }
@@ -282,7 +282,7 @@ impl Pages<'_, '_> {
     }
 }
 
-/// Nobody sees it once a version after its unlinking is visible.
+/// Nothing sees it once a version after its unlinking is visible.
 fn retire(object: Object, version: u64) -> Retired {
     Retired { object, start: version, end: version }
 }

@@ -15,7 +15,7 @@
 //! and believes what it read when the sequence is still the same; before it trusts a child it has
 //! read the child's sequence and found the parent unchanged. What it reads meanwhile may be torn, so
 //! nothing of it is followed without a check. A node that is unlinked is used again: its sequence
-//! goes on, so whoever is still in it finds out.
+//! goes on, so the thread that is still in it finds out.
 //!
 //! **Writers** take one lock for the whole tree, for they come once in some twenty inserts into
 //! leaves. They compute all nodes that they change beside the tree, where errors leave it as it is,
@@ -23,8 +23,8 @@
 //! these nodes as it was, or every one as it is.
 //!
 //! **The ticket** that a search returns is the bottom node and its sequence. A leaf's range changes
-//! only with its bottom node: whoever splits or merges leaves does it while he holds their locks, and
-//! tells the inner nodes before he lets go. So a reader that has (1) found a leaf, (2) read the leaf's
+//! only with its bottom node: the thread that splits or merges leaves does it while it holds their locks, and
+//! tells the inner nodes before it lets go. So a reader that has (1) found a leaf, (2) read the leaf's
 //! sequence, even, and (3) found the ticket [still](Ticket::still) good, knows that at that sequence the
 //! leaf covered the key.
 
@@ -52,7 +52,7 @@ use crate::simd::{AllAtOnce, Count, OneByOne};
 /// What a leaf is known by: its place on media, in units of the leaves' size.
 pub(crate) type LeafId = u32;
 
-/// Who knows the low keys of leaves, which never change while the leaf lives.
+/// What knows the low keys of leaves, which never change while the leaf lives.
 pub(crate) trait Lows {
     /// The low key of `leaf`. A reader without a lock may ask for one that has been removed, or for a
     /// leaf that never was: any bytes will do then, and so will an error.
@@ -64,12 +64,12 @@ pub(crate) trait Lows {
 
 /// Tells whether the leaf that was found still covers the key.
 #[derive(Clone, Copy)]
-pub(crate) struct Ticket<'t> {
+pub(crate) struct Token<'t> {
     node: &'t Node,
     state: State,
 }
 
-impl Ticket<'_> {
+impl Token<'_> {
     /// True if no leaf below the node was split, merged or removed since.
     #[inline]
     pub(crate) fn still(self) -> bool {
@@ -87,7 +87,7 @@ pub(crate) struct Inner {
 }
 
 impl Drop for Inner {
-    /// Gives its nodes back: nobody reads it any more.
+    /// Gives its nodes back: nothing reads it any more.
     fn drop(&mut self) {
         let changer = self.changer.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut ids = std::mem::take(&mut changer.free);
@@ -104,7 +104,7 @@ impl Drop for Inner {
 
 /// Where a search is.
 #[derive(Clone, Copy)]
-struct Walk<'t> {
+struct Descent<'t> {
     node: &'t Node,
     /// The node's, when it was found linked.
     state: State,
@@ -116,38 +116,38 @@ impl Inner {
     /// # Errors
     /// Those of `lows`.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Ticket<'_>), Error> {
+    pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Token<'_>), Error> {
         match self.find_by_heads(head(key, 0)) {
             Some(found) => Ok(found),
             None => self.seek(Sought::At(key), lows),
         }
     }
 
-    /// As `find`, of a key with that head, if nobody changes the nodes on the way and heads alone tell it.
+    /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone tell it.
     #[inline(always)]
-    pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Ticket<'_>)> {
+    pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Token<'_>)> {
         match self.all_at_once {
-            Some(all) => self.walk_by_heads(wanted, all),
-            None => self.walk_by_heads(wanted, OneByOne),
+            Some(all) => self.find_among_heads(wanted, all),
+            None => self.find_among_heads(wanted, OneByOne),
         }
     }
 
     #[inline(always)]
-    fn walk_by_heads(&self, wanted: u64, count: impl Count) -> Option<(LeafId, Ticket<'_>)> {
+    fn find_among_heads(&self, wanted: u64, count: impl Count) -> Option<(LeafId, Token<'_>)> {
         let nodes = self.arena.nodes();
         let id = self.root.load(Ordering::Acquire);
         let mut node = nodes.get(id as usize)?;
-        let mut state = node.begin_plain()?;
+        let mut state = node.begin_simple()?;
         if self.root.load(Ordering::Relaxed) != id {
             return None;
         }
         loop {
             let child = node.child(node.place_by_heads(wanted, count)?);
             if state.level() == 0 {
-                return node.still(state).then_some((child, Ticket { node, state }));
+                return node.still(state).then_some((child, Token { node, state }));
             }
             let below = nodes.get(child as usize)?;
-            let below_state = below.begin_plain()?;
+            let below_state = below.begin_simple()?;
             if !node.still(state) {
                 return None;
             }
@@ -159,10 +159,10 @@ impl Inner {
     /// tell: a hint, which may be outdated.
     pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
         let mut behind = [None; COUNT];
-        if let Some((_, ticket)) = self.find_by_heads(head(key, 0))
-            && let Some(place) = ticket.node.place_by_heads(head(key, 0), OneByOne)
+        if let Some((_, token)) = self.find_by_heads(head(key, 0))
+            && let Some(place) = token.node.place_by_heads(head(key, 0), OneByOne)
         {
-            let leaves = ticket.node.children_from(place + 1);
+            let leaves = token.node.children_from(place + 1);
             behind.iter_mut().zip(leaves).for_each(|(to, leaf)| *to = Some(leaf));
         }
         behind
@@ -177,7 +177,7 @@ impl Inner {
         &self,
         key: &[u8],
         lows: &impl Lows,
-    ) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
+    ) -> Result<Option<(LeafId, Token<'_>)>, Error> {
         if key.is_empty() {
             return Ok(None);
         }
@@ -188,7 +188,7 @@ impl Inner {
     ///
     /// # Errors
     /// Those of `lows`.
-    pub(crate) fn last(&self, lows: &impl Lows) -> Result<(LeafId, Ticket<'_>), Error> {
+    pub(crate) fn last(&self, lows: &impl Lows) -> Result<(LeafId, Token<'_>), Error> {
         self.seek(Sought::Last, lows)
     }
 
@@ -215,16 +215,16 @@ impl Inner {
     }
 
     #[inline(never)]
-    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Ticket<'_>), Error> {
+    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Token<'_>), Error> {
         let wanted = sought.head();
         loop {
-            let mut walk = self.enter();
-            while let Some(Walk { node, state }) = walk {
+            let mut descent = self.enter();
+            while let Some(Descent { node, state }) = descent {
                 let Some(child) = self.child((node, state), wanted, sought, lows)? else { break };
                 if state.level() > 0 {
-                    walk = self.descend(node, state, child);
+                    descent = self.descend(node, state, child);
                 } else if node.still(state) {
-                    return Ok((child, Ticket { node, state }));
+                    return Ok((child, Token { node, state }));
                 } else {
                     break;
                 }
@@ -234,19 +234,19 @@ impl Inner {
 
     /// Where a search begins; `None` if the tree changes underneath, here and in what follows.
     #[inline]
-    fn enter(&self) -> Option<Walk<'_>> {
+    fn enter(&self) -> Option<Descent<'_>> {
         let (id, node) = self.root_node()?;
         let state = node.begin();
         // Only when the sequence is known: that of an unlinked node is one of another use of it.
-        (self.root.load(Ordering::Relaxed) == id).then_some(Walk { node, state })
+        (self.root.load(Ordering::Relaxed) == id).then_some(Descent { node, state })
     }
 
     /// One level down from `node`, which is in that state, to its child `id`.
     #[inline]
-    fn descend(&self, node: &Node, state: State, id: NodeId) -> Option<Walk<'_>> {
+    fn descend(&self, node: &Node, state: State, id: NodeId) -> Option<Descent<'_>> {
         let below = self.arena.get(id)?;
-        let walk = Walk { node: below, state: below.begin() };
-        node.still(state).then_some(walk)
+        let descent = Descent { node: below, state: below.begin() };
+        node.still(state).then_some(descent)
     }
 
     /// The child of `node` where what is sought is, whose head is `wanted`.
@@ -258,7 +258,7 @@ impl Inner {
         sought: Sought<'_>,
         lows: &impl Lows,
     ) -> Result<Option<u32>, Error> {
-        if state.is_plain()
+        if state.is_simple()
             && let Some(place) = node.place_by_heads(wanted, OneByOne)
         {
             return Ok(Some(node.child(place)));

@@ -18,7 +18,7 @@ impl Index {
     /// through the index.
     pub fn kept(&self) -> u64 {
         match self {
-            // Its writers leave out what nobody needs, and its old nodes go as a whole.
+            // Its writers leave out what nothing needs, and its old nodes go as a whole.
             Index::Cdds(_) => 0,
             Index::Nvtree(tree) => tree.kept.load(Ordering::Relaxed),
         }

@@ -12,7 +12,7 @@ pub(crate) struct Keys {
     /// Their words, by slot.
     pub(crate) words: [u64; RANKED],
     slots: usize,
-    /// Those of which the word and its length do not tell all.
+    /// Those whose word and its length do not tell all.
     pub(crate) unusual: Slots,
     /// Those whose elements have records.
     pub(crate) owners: Slots,
@@ -49,7 +49,7 @@ impl Keys {
     #[inline]
     pub(crate) fn before(&self, pivot: u64) -> u64 {
         let words = self.words[..self.slots].iter();
-        // Without branches: nobody can predict what is lower.
+        // Without branches: nothing can predict what is lower.
         words.fold(0, |last, &word| last.max(word & u64::from(word < pivot).wrapping_neg()))
     }
 

@@ -270,7 +270,7 @@ pub(crate) fn check(header: &LeafHeader, offset: u64) -> Result<(), Error> {
 #[inline]
 pub(crate) fn read(line: &Line, at: usize) -> (Element, Meta) {
     let (metas, tail) = (line.metas.load(), line.meta_and_shapes.load());
-    // Without branches: nobody can predict the place.
+    // Without branches: nothing can predict the place.
     let meta = if at < 2 { metas >> (at % 2 * 32) } else { tail } as u32;
     let pair = &line.pairs[at];
     let element =
@@ -328,7 +328,7 @@ pub(crate) fn write_all(
     for (at, element, meta) in elements {
         put(&mut stores, line, at, &element, meta);
     }
-    // ORDER: durable before the fence of whoever commits it.
+    // ORDER: durable before the fence of the thread that commits it.
     stores.flush("nvtree.element.flush", &line.metas);
 }
 

@@ -3,9 +3,9 @@
 use tembo_pmem::prefetch;
 
 use super::NvTree;
-use super::contents::{make, place_of};
 use super::element::{Element, Meta, Shape};
 use super::format::Line;
+use super::image::{make, place_of};
 use super::leaf::{Leaf, Placed, read_of};
 use super::prints::{Prints, Slots, all_slots, line, print};
 use super::side::{Moment, Traits};
@@ -28,13 +28,13 @@ pub(crate) struct Wanted<'k> {
 /// A key as the elements of a leaf have it, all of whose keys have the leaf's prefix, and behind it no more
 /// than a word.
 #[derive(Clone, Copy)]
-pub(crate) struct Plain {
+pub(crate) struct SimpleKey {
     pub(crate) word: u64,
     /// The key's part of it.
     pub(crate) shape: Shape,
 }
 
-/// The leaf that a key belongs to, at a moment at which nobody changed it.
+/// The leaf that a key belongs to, at a moment at which nothing changed it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached<'f> {
     pub(crate) leaf: Leaf<'f>,
@@ -69,7 +69,7 @@ impl<'k> Wanted<'k> {
 
     /// As the elements of a leaf of that kind have it; `None`: they may have it otherwise.
     #[inline(always)]
-    pub(crate) fn plain(&self, traits: Traits) -> Option<Plain> {
+    pub(crate) fn simple(&self, traits: Traits) -> Option<SimpleKey> {
         let prefix_len = usize::from(traits.prefix_len);
         let rest = self.key.len().checked_sub(prefix_len)?;
         if traits.guarded || rest > 8 {
@@ -80,11 +80,11 @@ impl<'k> Wanted<'k> {
             ..=8 => self.head.checked_shl(8 * prefix_len as u32).unwrap_or(0),
             _ => head(self.key, prefix_len),
         };
-        Some(Plain { word, shape: Shape::of_plain_key(rest) })
+        Some(SimpleKey { word, shape: Shape::of_simple_key(rest) })
     }
 }
 
-impl Plain {
+impl SimpleKey {
     /// The slot of the newest element of the key, and that: of those with the key's fingerprint.
     #[inline(always)]
     pub(crate) fn find(&self, mut matching: Slots, lines: &[Line]) -> Option<(usize, Element)> {
@@ -109,12 +109,12 @@ impl NvTree {
     #[inline(always)]
     pub(crate) fn leaf_at_once(&self, wanted: Wanted<'_>) -> Option<Reached<'_>> {
         let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
-        let (id, ticket) = inner.find_by_heads(wanted.head)?;
+        let (id, token) = inner.find_by_heads(wanted.head)?;
         let leaf = Leaf::at(&self.forest, id).ok()?;
         let lines = leaf.all_lines().ok()?;
         prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len())));
-        let moment = leaf.side.begin_now(self.forest.era())?;
-        ticket.still().then_some(Reached { leaf, lines, moment })
+        let moment = leaf.side.begin_now(self.forest.dead_epoch())?;
+        token.still().then_some(Reached { leaf, lines, moment })
     }
 
     #[inline(never)]
@@ -122,14 +122,14 @@ impl NvTree {
         let inner = self.inner()?;
         loop {
             let was_whole = self.opening.is_whole();
-            let (id, ticket) = inner.find(key, &*self.forest)?;
+            let (id, token) = inner.find(key, &*self.forest)?;
             let leaf = Leaf::at(&self.forest, id)?;
             leaf.prefetch_line(line(hash, leaf.lines()));
-            let Some(moment) = leaf.side.begin(self.forest.era()) else {
+            let Some(moment) = leaf.side.begin(self.forest.dead_epoch()) else {
                 make(&leaf)?;
                 continue;
             };
-            if ticket.still() && (was_whole || self.covers(&leaf, moment, key)?) {
+            if token.still() && (was_whole || self.covers(&leaf, moment, key)?) {
                 return Ok(Reached { lines: leaf.all_lines()?, leaf, moment });
             }
         }

@@ -1,12 +1,12 @@
 //! Opening: inner nodes that do not know all leaves yet, and how they come to know them.
 //!
 //! # The idea
-//! The inner nodes are made when somebody first looks for a key: of the first leaf of each page of the hint
+//! The inner nodes are made when something first looks for a key: of the first leaf of each page of the hint
 //! (`hint.rs`), or, where there is no hint, of the whole list (`headers.rs`). From then on they are used; that leaves are
 //! missing means only that a search can end too far to the left. So as long as they are
-//! not *whole*, whoever has found a leaf asks the next leaf's low key whether that leaf covers his key
-//! too. If so, he tells the inner nodes what the page of the hint has, once for each page, walks right
-//! over what the hint did not know, telling that too, and looks again. The survey, which
+//! not *whole*, the thread that has found a leaf asks the next leaf's low key whether that leaf covers its key
+//! too. If so, it tells the inner nodes what the page of the hint has, once for each page, walks right
+//! over what the hint did not know, telling that too, and looks again. The mark, which
 //! passes every leaf, makes them whole in the background.
 //!
 //! # Why a search meanwhile is right
@@ -17,7 +17,7 @@
 //!
 //! # Why nothing stays unknown
 //! A split tells the inner nodes of the new leaf before it lets go of the old one. A leaf that the
-//! survey's walk has passed is known, and one that was split off behind the walk has been told. One that is
+//! mark's walk has passed is known, and one that was split off behind the walk has been told. One that is
 //! linked but not yet told when the walk ends hangs on a leaf that is locked: a reader waits there, and
 //! finds then that the inner nodes have changed. Walk and split may both tell of the same leaf.
 
@@ -30,7 +30,7 @@ use tembo_pmem::thread::lock;
 use super::NvTree;
 use super::headers::all_leaves;
 use super::hint::Directory;
-use super::inner::{Inner, LeafId, Lows, Ticket};
+use super::inner::{Inner, LeafId, Lows, Token};
 use super::leaf::Leaf;
 use super::side::Moment;
 use crate::error::damaged;
@@ -130,7 +130,7 @@ impl NvTree {
     }
 
     /// Tells the inner nodes of a leaf, which a walk may have done before.
-    pub(super) fn tell(&self, low: &[u8], leaf: LeafId) -> Result<(), Error> {
+    pub(super) fn publish(&self, low: &[u8], leaf: LeafId) -> Result<(), Error> {
         self.inner()?.insert(low, leaf, &*self.forest)
     }
 
@@ -159,7 +159,7 @@ impl NvTree {
     pub(super) fn leaf_below(
         &self,
         key: Option<&[u8]>,
-    ) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
+    ) -> Result<Option<(LeafId, Token<'_>)>, Error> {
         let reach = key.map_or(Reach::End, Reach::Below);
         self.inner()?;
         loop {
@@ -192,17 +192,17 @@ impl NvTree {
             if !reach.is_passed(low) {
                 break;
             }
-            self.tell(&low.to_vec(), next.id)?;
+            self.publish(&low.to_vec(), next.id)?;
             (at, any) = (next, true);
         }
         if any && self.seek(reach)?.is_some_and(|(found, _)| found == leaf.id) {
-            return damaged(leaf.offset(), "low keys as they were told");
+            return damaged(leaf.offset(), "low keys as they were known");
         }
         Ok(any)
     }
 
     /// What the inner nodes know that reaches so far.
-    fn seek(&self, reach: Reach<'_>) -> Result<Option<(LeafId, Ticket<'_>)>, Error> {
+    fn seek(&self, reach: Reach<'_>) -> Result<Option<(LeafId, Token<'_>)>, Error> {
         let (inner, lows) = (self.inner()?, &*self.forest);
         match reach {
             Reach::At(key) => inner.find(key, lows).map(Some),
@@ -227,8 +227,8 @@ impl NvTree {
         let is_between = |low: &[u8]| low > firsts.low(at) && upper.is_none_or(|upper| low < upper);
         // Their neighbours in the inner nodes, too.
         let near = firsts.iter().skip(at.saturating_sub(NEAR)).take(2 * NEAR + 1);
-        let told = page.iter().chain(near).collect();
-        let lows = Told { told, forest: &self.forest };
+        let known = page.iter().chain(near).collect();
+        let lows = FromHint { known, forest: &self.forest };
         let inner = self.inner()?;
         for (leaf, low) in page.iter().filter(|(_, low)| is_between(low)) {
             inner.learn(low, leaf, &lows)?;
@@ -244,7 +244,7 @@ impl NvTree {
         if self.opening.is_whole() {
             return Ok(());
         }
-        // While the lock is held nobody unlinks a leaf.
+        // While the lock is held nothing unlinks a leaf.
         let mut leaf = Leaf::of(&self.forest, self.first()?)?;
         while let Some(next) = leaf.following()? {
             self.pass(&next)?;
@@ -286,14 +286,14 @@ impl NvTree {
 }
 
 /// Low keys as a hint tells them: for these no leaf need be read.
-struct Told<'h> {
-    told: HashMap<LeafId, &'h [u8]>,
+struct FromHint<'h> {
+    known: HashMap<LeafId, &'h [u8]>,
     forest: &'h Forest,
 }
 
-impl Lows for Told<'_> {
+impl Lows for FromHint<'_> {
     fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error> {
-        match self.told.get(&leaf) {
+        match self.known.get(&leaf) {
             Some(&low) => Ok(low.into()),
             None => self.forest.low(leaf),
         }

@@ -1,7 +1,7 @@
 //! The keys of a leaf as numbers, which a library may sort.
 
-use super::contents::place_of;
 use super::format::SLOTS_MAX;
+use super::image::place_of;
 use super::leaf::{Leaf, read};
 use crate::Error;
 

@@ -7,13 +7,13 @@
 
 use super::NvTree;
 use super::change::How;
-use super::contents::{Contents, Seen, compare, is_needed, place_of, set};
 use super::element::Meta;
 use super::history::{self, Old};
+use super::image::{LeafImage, Seen, compare, is_needed, place_of, set};
 use super::leaf::{Leaf, publish, write};
 use super::lookup::{Spot, Wanted};
 use super::prints::FREE;
-use super::room::erase_slots;
+use super::reclaim::erase_slots;
 use crate::error::damaged;
 use crate::{Error, Retained, Stamp, Writer};
 
@@ -30,14 +30,14 @@ impl NvTree {
         let _section = self.reserve_structure(0, 0)?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
         let version = how.version(writer);
-        let contents = Contents::read(leaf, writer.dead)?;
+        let contents = LeafImage::read(leaf, writer.dead)?;
         let strays: Vec<usize> = contents.strays.iter().map(|seen| seen.slot).collect();
         erase_slots(leaf, &strays)?;
         erase_slots(leaf, &contents.dead)?;
         let kept = self.clean(leaf, &guard, &contents, version, writer)?;
         let newer = spot.traits.base;
         let of_newer = kept.seen.iter().filter(|seen| seen.meta.base() == newer);
-        let gone = match of_newer.map(|seen| seen.stamp.version()).min() {
+        let dropped = match of_newer.map(|seen| seen.stamp.version()).min() {
             // What counts from the older base becomes as late as the earliest that counts from the newer.
             Some(version) => self.raise(leaf, &kept, newer, version, writer.retained)?,
             None => Vec::new(),
@@ -55,7 +55,7 @@ impl NvTree {
         // ORDER: as above.
         region.fence("nvtree.rebase.base.fence");
         let mut prints = leaf.side.prints().0;
-        gone.iter().for_each(|&slot| prints.set(slot, FREE));
+        dropped.iter().for_each(|&slot| prints.set(slot, FREE));
         set(leaf, &guard, &prints)
     }
 }
@@ -73,7 +73,7 @@ impl NvTree {
         let leaf = &spot.leaf;
         let _section = self.reserve_structure(spot.placed.key().len() as u64, 0)?;
         let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
-        let contents = Contents::read(leaf, writer.dead)?;
+        let contents = LeafImage::read(leaf, writer.dead)?;
         let orphans = contents.orphans(leaf)?;
         let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
         let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
@@ -129,7 +129,7 @@ impl NvTree {
     fn raise(
         &self,
         leaf: &Leaf<'_>,
-        kept: &Contents,
+        kept: &LeafImage,
         newer: usize,
         version: u64,
         retained: &Retained,
@@ -141,9 +141,9 @@ impl NvTree {
             history::push(leaf, &aged.iter().map(|(_, old)| *old).collect::<Vec<_>>())?;
         }
         let is_raised = |slot: &usize| raised.iter().any(|(seen, _)| seen.slot == *slot);
-        let gone: Vec<usize> =
+        let dropped: Vec<usize> =
             aged.iter().map(|(slot, _)| *slot).filter(|slot| !is_raised(slot)).collect();
-        erase_slots(leaf, &gone)?;
+        erase_slots(leaf, &dropped)?;
         let mut lines = 0_u32;
         for (seen, stamp) in raised {
             let Some(meta) = Meta::new(stamp, seen.meta.is_removed(), newer, base) else {
@@ -157,7 +157,7 @@ impl NvTree {
             // ORDER: durable before the base that it counted from changes.
             region.flush("nvtree.rebase.raise.flush", leaf.line_offset(number), 64);
         }
-        Ok(gone)
+        Ok(dropped)
     }
 }
 
@@ -168,7 +168,7 @@ type Sorted = (Vec<(usize, Old)>, Vec<(Seen, Stamp)>);
 /// rest what lives is to be as if it were of version `raised_to`, and what it was goes into the history.
 fn sort(
     leaf: &Leaf<'_>,
-    kept: &Contents,
+    kept: &LeafImage,
     (newer, base, raised_to): (usize, u64, u64),
     retained: &Retained,
 ) -> Result<Sorted, Error> {

@@ -4,15 +4,15 @@
 //! goes on from a key, never from a leaf, and of the leaf in which it finds that key it shows only what it
 //! has not shown.
 
-mod ahead;
+mod prefetcher;
 
 use std::ops::Bound;
 
-use self::ahead::Ahead;
+use self::prefetcher::Prefetcher;
 use super::NvTree;
-use super::contents::{Contents, make, order_of, place_of};
 use super::element::Element;
 use super::format::SLOTS_MAX;
+use super::image::{LeafImage, make, order_of, place_of};
 use super::leaf::{Leaf, read_element};
 use super::lookup::{Reached, Wanted};
 use super::side::Moment;
@@ -22,7 +22,7 @@ use crate::{Direction, Error, Value, View, Visit};
 
 /// Which keys a walk shows, which way, and of what.
 #[derive(Clone, Copy)]
-struct Walk<'k> {
+struct Shows<'k> {
     range: Range<'k>,
     direction: Direction,
     sought: Sought,
@@ -45,7 +45,7 @@ struct Shown {
     key: Vec<u8>,
 }
 
-impl Walk<'_> {
+impl Shows<'_> {
     /// Whether no key of a leaf with that low key can be in the range.
     fn is_below(&self, low: &[u8]) -> bool {
         match self.range.to {
@@ -81,33 +81,33 @@ impl NvTree {
         (view, sought): (View<'_>, Sought),
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let walk = Walk { range: Range { from, to }, direction, sought };
-        if walk.range.is_empty() {
+        let wanted = Shows { range: Range { from, to }, direction, sought };
+        if wanted.range.is_empty() {
             return Ok(());
         }
         match direction {
-            Direction::Forward => self.scan_forward(&walk, view, visit),
-            Direction::Backward => self.scan_backward(&walk, view, visit),
+            Direction::Forward => self.scan_forward(&wanted, view, visit),
+            Direction::Backward => self.scan_backward(&wanted, view, visit),
         }
     }
 
     fn scan_forward(
         &self,
-        walk: &Walk<'_>,
+        wanted: &Shows<'_>,
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let mut shown = Shown::new();
-        let mut start: Vec<u8> = match walk.range.from {
+        let mut start: Vec<u8> = match wanted.range.from {
             Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
             Bound::Unbounded => Vec::new(),
         };
         // The low key of the leaf that comes next.
         let mut high = Vec::new();
         let mut spot: Option<(Leaf<'_>, Moment)> = None;
-        let mut ahead = Ahead::new(self);
+        let mut prefetcher = Prefetcher::new(self);
         // Past the first leaf there is nothing below the range, but for what was merged with it.
-        let mut is_inside = matches!(walk.range.from, Bound::Unbounded);
+        let mut is_inside = matches!(wanted.range.from, Bound::Unbounded);
         loop {
             // Of a leaf that came next `start` is the low key.
             let is_next = spot.is_some();
@@ -118,11 +118,11 @@ impl NvTree {
                     .map(|Reached { leaf, moment, .. }| (leaf, moment))?,
             };
             match is_next {
-                true => ahead.go_on(&start),
-                false => ahead.begin(&leaf, &start),
+                true => prefetcher.go_on(&start),
+                false => prefetcher.begin(&leaf, &start),
             }
             let read = shown
-                .read(&leaf, moment, (view, walk.sought))
+                .read(&leaf, moment, (view, wanted.sought))
                 .and_then(|moment| leaf.next().map(|next| (moment, next)));
             let (moment, next) = match read {
                 Ok((Some(moment), next)) if leaf.side.still(moment) => (moment, next),
@@ -132,26 +132,26 @@ impl NvTree {
             let last = match &next {
                 Some(next) => {
                     next.low()?.clone_into(&mut high);
-                    !walk.is_wholly_below(&high)
+                    !wanted.is_wholly_below(&high)
                 }
-                None => !matches!(walk.range.to, Bound::Unbounded),
+                None => !matches!(wanted.range.to, Bound::Unbounded),
             };
-            let from = if is_inside { Bound::Included(&start[..]) } else { walk.range.from };
+            let from = if is_inside { Bound::Included(&start[..]) } else { wanted.range.from };
             let first = !is_inside || !is_next && leaf.low()?.compare(&start).is_lt();
-            let rest = Walk { range: Range { from, ..walk.range }, ..*walk };
+            let rest = Shows { range: Range { from, ..wanted.range }, ..*wanted };
             if !shown.visit(&leaf, &rest, Ends { first, last }, visit)? {
                 return Ok(());
             }
             is_inside = true;
             let Some(next) = next else { return Ok(()) };
-            if walk.is_below(&high) {
+            if wanted.is_below(&high) {
                 return Ok(());
             }
             if high <= start {
                 return damaged(next.offset(), "leaves in the order of their low keys");
             }
             std::mem::swap(&mut start, &mut high);
-            let Some(next_moment) = next.side.begin(self.forest.era()) else {
+            let Some(next_moment) = next.side.begin(self.forest.dead_epoch()) else {
                 make(&next)?;
                 continue;
             };
@@ -164,13 +164,13 @@ impl NvTree {
 
     fn scan_backward(
         &self,
-        walk: &Walk<'_>,
+        wanted: &Shows<'_>,
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let mut shown = Shown::new();
         // What is below that was not visited; `None`: all of it.
-        let mut below: Option<Vec<u8>> = match walk.range.to {
+        let mut below: Option<Vec<u8>> = match wanted.range.to {
             // The leaf of the key itself: the least key above it is in the same leaf or begins one.
             Bound::Included(key) => Some([key, &[0]].concat()),
             Bound::Excluded(key) => Some(key.to_vec()),
@@ -179,15 +179,15 @@ impl NvTree {
         // Something was visited.
         let mut is_inside = false;
         loop {
-            let Some((id, ticket)) = self.leaf_below(below.as_deref())? else { return Ok(()) };
+            let Some((id, token)) = self.leaf_below(below.as_deref())? else { return Ok(()) };
             let leaf = Leaf::at(&self.forest, id)?;
-            let Some(moment) = leaf.side.begin(self.forest.era()) else {
+            let Some(moment) = leaf.side.begin(self.forest.dead_epoch()) else {
                 make(&leaf)?;
                 continue;
             };
             let read = shown
-                .read(&leaf, moment, (view, walk.sought))
-                .and_then(|moment| Ok((moment, ticket.still(), leaf.low()?)));
+                .read(&leaf, moment, (view, wanted.sought))
+                .and_then(|moment| Ok((moment, token.still(), leaf.low()?)));
             let low = match read {
                 Ok((Some(moment), true, low)) if leaf.side.still(moment) => low,
                 Err(error) if leaf.side.still(moment) => return Err(error),
@@ -199,11 +199,11 @@ impl NvTree {
             }
             let to = match &below {
                 Some(below) if is_inside => Bound::Excluded(&below[..]),
-                _ => walk.range.to,
+                _ => wanted.range.to,
             };
-            let rest = Walk { range: Range { to, ..walk.range }, ..*walk };
+            let rest = Shows { range: Range { to, ..wanted.range }, ..*wanted };
             let ends = Ends { first: true, last: true };
-            if !shown.visit(&leaf, &rest, ends, visit)? || low.is_empty() || walk.is_above(&low) {
+            if !shown.visit(&leaf, &rest, ends, visit)? || low.is_empty() || wanted.is_above(&low) {
                 return Ok(());
             }
             below = Some(low);
@@ -262,7 +262,7 @@ impl Shown {
 
     /// As `read`, where there is what the view does not see.
     fn read_all(&mut self, leaf: &Leaf<'_>, view: View<'_>) -> Result<(), Error> {
-        let contents = Contents::read(leaf, view.dead)?.with_history(leaf)?;
+        let contents = LeafImage::read(leaf, view.dead)?.with_history(leaf)?;
         for key in contents.keys(leaf) {
             let seen = key?.iter().find(|seen| seen.stamp.version() <= view.version);
             if let Some(seen) = seen.filter(|seen| !seen.meta.is_removed()) {
@@ -274,7 +274,7 @@ impl Shown {
 
     /// An element of each key that has changed after `since`.
     fn read_changed(&mut self, leaf: &Leaf<'_>, since: u64, view: View<'_>) -> Result<(), Error> {
-        let contents = Contents::read(leaf, view.dead)?.with_history(leaf)?;
+        let contents = LeafImage::read(leaf, view.dead)?.with_history(leaf)?;
         let versions = since + 1..=view.version;
         for key in contents.keys(leaf) {
             let changed = key?.iter().find(|seen| versions.contains(&seen.stamp.version()));
@@ -288,22 +288,22 @@ impl Shown {
     fn visit(
         &mut self,
         leaf: &Leaf<'_>,
-        walk: &Walk<'_>,
+        wanted: &Shows<'_>,
         ends: Ends,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
         let Shown { elements, key } = self;
         let (mut from, mut to) = (0, elements.len());
         if ends.first {
-            let is_below = |name: &[u8]| !walk.range.begins_at(name);
+            let is_below = |name: &[u8]| !wanted.range.begins_at(name);
             from = position(elements, |element| named(leaf, element, key, is_below))?;
         }
         if ends.last {
-            let is_inside = |name: &[u8]| walk.range.ends_after(name);
+            let is_inside = |name: &[u8]| wanted.range.ends_after(name);
             to = position(elements, |element| named(leaf, element, key, is_inside))?;
         }
         let inside = elements.get(from..to).unwrap_or_default();
-        match walk.direction {
+        match wanted.direction {
             Direction::Forward => show(leaf, inside.iter(), key, visit),
             Direction::Backward => show(leaf, inside.iter().rev(), key, visit),
         }
@@ -338,7 +338,7 @@ fn show<'e>(
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
     for element in elements {
-        let is_shown = match (element.shape.plain_lens(), key.last_chunk_mut::<8>()) {
+        let is_shown = match (element.shape.simple_lens(), key.last_chunk_mut::<8>()) {
             (Some((key_len, value_len)), Some(rest)) => {
                 *rest = element.key.to_be_bytes();
                 let value = Value::copy(element.payload, value_len);

@@ -11,7 +11,7 @@ use super::format::SLOTS_MAX;
 use super::prints::{Prints, STALE, Slots, WORDS};
 use crate::simd::{Bytes48, RANKED};
 
-/// The sequence's own bits; the era is above them.
+/// The sequence's own bits; the dead epoch is above them.
 const SEQUENCE_BITS: u32 = 32;
 const LOCKED: u64 = 1;
 /// In the last word of the prints: see [`Traits`].
@@ -21,7 +21,7 @@ const ORDER_MADE: u64 = 1 << 63;
 const ORDER_COUNT_SHIFT: u32 = 32;
 const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6 && RANKED == 8 * WORDS);
 
-/// Sequence and era at which something was read. One that has passed never comes back: whoever has found in
+/// Sequence and dead epoch at which something was read. One that has passed never comes back: the thread that has found in
 /// between that it is not, and has left something out for that, finds it out in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(u64);
@@ -63,14 +63,14 @@ impl Traits {
 #[derive(FromZeros)]
 #[repr(align(128))]
 pub(crate) struct Side {
-    /// The era in which it was made above a sequence that is odd while a writer changes the leaf.
+    /// The dead epoch in which it was made above a sequence that is odd while a writer changes the leaf.
     moment: AtomicU64,
     /// No element is of a later version.
     newest: AtomicU64,
     /// Fingerprints by slot, and the traits in what the slots leave.
     prints: [AtomicU64; WORDS],
     /// The slots of the newest elements in the order of their keys, their number, and the sequence at which
-    /// that is so: whoever changes the leaf need not touch it.
+    /// that is so: the thread that changes the leaf need not touch it.
     order: [AtomicU64; WORDS + 1],
     /// The base of new elements.
     base: AtomicU64,
@@ -96,14 +96,14 @@ impl Side {
         let _ = self.moment.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// When what is read next is read; `None` if it must first be made in this `era`.
+    /// When what is read next is read; `None` if it must first be made in this `dead_epoch`.
     #[inline]
-    pub(crate) fn begin(&self, era: u32) -> Option<Moment> {
+    pub(crate) fn begin(&self, dead_epoch: u32) -> Option<Moment> {
         let mut round = 0;
         loop {
             let moment = self.moment.load(Ordering::Acquire);
             if moment & LOCKED == 0 {
-                return ((moment >> SEQUENCE_BITS) as u32 == era).then_some(Moment(moment));
+                return ((moment >> SEQUENCE_BITS) as u32 == dead_epoch).then_some(Moment(moment));
             }
             wait(round);
             round += 1;
@@ -112,9 +112,9 @@ impl Side {
 
     /// As `begin`, also `None` while a writer is at it.
     #[inline]
-    pub(crate) fn begin_now(&self, era: u32) -> Option<Moment> {
+    pub(crate) fn begin_now(&self, dead_epoch: u32) -> Option<Moment> {
         let moment = self.moment.load(Ordering::Acquire);
-        (moment >> SEQUENCE_BITS == u64::from(era) && moment & LOCKED == 0)
+        (moment >> SEQUENCE_BITS == u64::from(dead_epoch) && moment & LOCKED == 0)
             .then_some(Moment(moment))
     }
 
@@ -150,7 +150,7 @@ impl Side {
         (Bytes48::load(&self.prints), Traits::from_bits(last >> TRAITS_SHIFT))
     }
 
-    /// The slots of the newest elements in the order of their keys at that moment, if somebody has made it.
+    /// The slots of the newest elements in the order of their keys at that moment, if something has made it.
     #[inline]
     pub(crate) fn order(&self, moment: Moment) -> Option<Order> {
         let tail = self.order[WORDS].load(Ordering::Acquire);
@@ -229,9 +229,9 @@ pub(crate) struct Guard<'s> {
 }
 
 impl Guard<'_> {
-    /// Whether the side-car was made in this era.
-    pub(crate) fn is_made(&self, era: u32) -> bool {
-        (self.side.moment.load(Ordering::Relaxed) >> SEQUENCE_BITS) as u32 == era
+    /// Whether the side-car was made in this dead epoch.
+    pub(crate) fn is_made(&self, dead_epoch: u32) -> bool {
+        (self.side.moment.load(Ordering::Relaxed) >> SEQUENCE_BITS) as u32 == dead_epoch
     }
 
     pub(crate) fn prints(&self) -> (Prints, Traits) {
@@ -285,7 +285,7 @@ impl Guard<'_> {
         let next = self.next();
         let tail =
             ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT | u64::from(next.0 as u32);
-        // Who finds the sequence finds the slots: no other sequence tells of them.
+        // A reader that finds the sequence finds the slots: no other sequence tells of them.
         self.side.order[WORDS].store(tail, Ordering::Release);
         next
     }
@@ -299,7 +299,7 @@ impl Guard<'_> {
     }
 
     /// Lets go of a leaf that turned out to be damaged, so that its reader can say of this moment that it
-    /// is. The one way in which a moment comes back: of such a leaf nobody is promised anything.
+    /// is. The one way in which a moment comes back: of such a leaf nothing is promised anything.
     pub(crate) fn unchanged(self) {
         let moment = self.side.moment.load(Ordering::Relaxed);
         self.side.moment.store(moment & !LOCKED, Ordering::Release);
@@ -311,11 +311,11 @@ impl Guard<'_> {
         self.made(0, 0);
     }
 
-    /// It is valid in this era: to be said last.
-    pub(crate) fn made(&self, era: u32, newest: u64) {
+    /// It is valid in this dead epoch: to be said last.
+    pub(crate) fn made(&self, dead_epoch: u32, newest: u64) {
         self.side.newest.store(newest, Ordering::Relaxed);
         let sequence = self.side.moment.load(Ordering::Relaxed) as u32;
-        let moment = u64::from(era) << SEQUENCE_BITS | u64::from(sequence);
+        let moment = u64::from(dead_epoch) << SEQUENCE_BITS | u64::from(sequence);
         self.side.moment.store(moment, Ordering::Relaxed);
     }
 }

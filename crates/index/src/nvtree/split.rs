@@ -2,17 +2,17 @@
 //! by one store.
 //!
 //! What has moved stays behind in the old leaf and counts no more, because the next leaf's low key is
-//! not above it. Only elements with records are erased: nobody may read a record that has a new owner.
+//! not above it. Only elements with records are erased: nothing may read a record that has a new owner.
 
 use super::NvTree;
-use super::contents::{Contents, NO_SLOT, Seen, set};
-use super::draft::{Draft, slots_for};
+use super::builder::{Builder, slots_for};
 use super::element::{Element, Meta};
 use super::format::LeafHeader;
 use super::history::{self, Old};
+use super::image::{LeafImage, NO_SLOT, Seen, set};
 use super::leaf::{Leaf, Range};
 use super::prints::{FREE, STALE, TOMB, hash, print};
-use super::room::erase_slots;
+use super::reclaim::erase_slots;
 use super::side::Guard;
 use crate::error::damaged;
 use crate::key::KeyBytes;
@@ -33,13 +33,13 @@ impl NvTree {
         &self,
         leaf: &Leaf<'_>,
         guard: &Guard<'_>,
-        kept: &Contents,
+        kept: &LeafImage,
         key: &[u8],
         (version, retired): (u64, &mut Vec<Retired>),
     ) -> Result<(), Error> {
         // Keys of which only the history knows are among them.
         let all =
-            Contents { old: kept.old.clone(), seen: kept.seen.clone(), ..Contents::default() };
+            LeafImage { old: kept.old.clone(), seen: kept.seen.clone(), ..LeafImage::default() };
         let all = all.with_history(leaf)?;
         let keys = all.keys(leaf).collect::<Result<Vec<&[Seen]>, Error>>()?;
         let Some(place) = self.place_to_split(leaf, &keys, key)? else {
@@ -62,20 +62,20 @@ impl NvTree {
         let stays = history::make(leaf, if moved_old.is_empty() { &[] } else { &stays }, 0)?;
         let pool = self.forest.pool();
         let object = self.space_for_leaf().inspect_err(|_| pool.free_all(stays.iter().copied()))?;
-        let mut draft = Draft::new(object, low.to_vec(), bounds.prefix_len);
+        let mut builder = Builder::new(object, low.to_vec(), bounds.prefix_len);
         let header = leaf.header()?;
         let newest = leaf.side.newest();
-        let told = self
-            .write_right(leaf, moved, &moved_old, &mut draft)
-            .and_then(|right| self.tell_of_right((leaf, newest), &right, &draft, range.high));
-        let _new = match told {
+        let known = self
+            .write_right(leaf, moved, &moved_old, &mut builder)
+            .and_then(|right| self.publish_right((leaf, newest), &right, &builder, range.high));
+        let _new = match known {
             Ok(new) => new,
             Err(error) => {
-                pool.free_all(draft.objects().chain(stays));
+                pool.free_all(builder.objects().chain(stays));
                 return Err(error);
             }
         };
-        self.link_right(header, &draft);
+        self.link_right(header, &builder);
         let is_owner = |seen: &&Seen| seen.element.record().is_some();
         let in_slots = moved.iter().copied().flatten().filter(|seen| seen.slot != NO_SLOT);
         let owners: Vec<usize> = in_slots.clone().filter(is_owner).map(|seen| seen.slot).collect();
@@ -120,27 +120,27 @@ impl NvTree {
         leaf: &Leaf<'f>,
         moved: &[&[Seen]],
         moved_old: &[Old],
-        draft: &mut Draft,
+        builder: &mut Builder,
     ) -> Result<Leaf<'f>, Error> {
         let mut items = Vec::with_capacity(leaf.slots());
         for key in moved {
             for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.slot != NO_SLOT) {
-                items.push(self.item(leaf, seen, at == 0, draft)?);
+                items.push(self.item(leaf, seen, at == 0, builder)?);
             }
         }
         let prints: Vec<u8> = items.iter().map(|item| item.print).collect();
         let slots = slots_for(&prints, leaf.lines());
         for (item, slot) in items.iter().zip(slots) {
-            draft.put(slot.into(), (item.element, item.meta), item.print);
+            builder.put(slot.into(), (item.element, item.meta), item.print);
         }
         let mut old = moved_old.to_vec();
         for old in &mut old {
-            old.element = self.placed_anew(leaf, &old.element, draft)?;
+            old.element = self.placed_anew(leaf, &old.element, builder)?;
         }
         let made = history::make(leaf, &old, 0)?;
-        draft.older = made.last().map_or(0, |made| made.to_bits());
-        draft.made.extend(made);
-        self.write_draft(leaf, draft)
+        builder.older = made.last().map_or(0, |made| made.to_bits());
+        builder.made.extend(made);
+        self.write_built(leaf, builder)
     }
 
     /// An element of the old leaf as it stands in the new one.
@@ -149,13 +149,13 @@ impl NvTree {
         leaf: &Leaf<'_>,
         seen: &Seen,
         is_newest: bool,
-        draft: &mut Draft,
+        builder: &mut Builder,
     ) -> Result<Item, Error> {
         let before = leaf.side.prints().0.get(seen.slot);
-        let element = if leaf.prefix_len()? == draft.prefix_len && !seen.element.shape.is_odd() {
+        let element = if leaf.prefix_len()? == builder.prefix_len && !seen.element.shape.is_odd() {
             seen.element
         } else {
-            self.placed_anew(leaf, &seen.element, draft)?
+            self.placed_anew(leaf, &seen.element, builder)?
         };
         let print = match before {
             _ if !is_newest => STALE,
@@ -166,36 +166,36 @@ impl NvTree {
         Ok(Item { element, meta: seen.meta, print })
     }
 
-    /// Tells the side-car of the new leaf, and the inner nodes; on an error nothing has changed. Nobody
-    /// reads that leaf until the caller, who links it, lets go of it.
-    pub(crate) fn tell_of_right<'r>(
+    /// Tells the side-car of the new leaf, and the inner nodes; on an error nothing has changed. Nothing
+    /// reads that leaf until the caller, which links it, lets go of it.
+    pub(crate) fn publish_right<'r>(
         &self,
         (leaf, newest): (&Leaf<'_>, u64),
         right: &Leaf<'r>,
-        draft: &Draft,
+        builder: &Builder,
         high: Option<KeyBytes<'_>>,
     ) -> Result<Guard<'r>, Error> {
         let bases = leaf.bases()?;
         // What the space was before may have left a side-car. From here on others can read what was
         // written past the caches, its low key: taking a lock waits for that.
         let new = right.side.lock();
-        let traits = draft.traits(bases, high);
-        new.set_prints(&draft.prints(), traits);
+        let traits = builder.traits(bases, high);
+        new.set_prints(&builder.prints(), traits);
         new.set_base(bases[traits.base]);
-        new.made(self.forest.era(), newest);
-        self.tell(&draft.low, right.id)?;
+        new.made(self.forest.dead_epoch(), newest);
+        self.publish(&builder.low, right.id)?;
         Ok(new)
     }
 
-    /// Links a new leaf of which the inner nodes know: whoever waits for it comes upon what is durable.
+    /// Links a new leaf whose inner nodes know: the thread that waits for it comes upon what is durable.
     /// All that takes the processor long is behind when the first fence begins.
-    pub(crate) fn link_right(&self, header: &LeafHeader, draft: &Draft) {
+    pub(crate) fn link_right(&self, header: &LeafHeader, builder: &Builder) {
         let region = self.forest.region();
         // ORDER: the new leaf is durable before it is linked.
         region.fence("nvtree.split.fence");
         // ORDER: after the new leaf, as above: from here on what has moved counts there.
-        region.commit("nvtree.split.link", &header.next, draft.object.to_bits());
-        // ORDER: linked before anybody is told of what is written into the new leaf.
+        region.commit("nvtree.split.link", &header.next, builder.object.to_bits());
+        // ORDER: linked before any thread is told of what is written into the new leaf.
         region.flush("nvtree.split.link.flush", region.offset_of(&header.next), 8);
         // ORDER: as above, by whichever thread.
         region.fence("nvtree.split.link.fence");

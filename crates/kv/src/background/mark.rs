@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tembo_index::{DeadIntervals, Forest, Index, Retained, Surveyor, VersionedIndex};
+use tembo_index::{DeadIntervals, Forest, Index, Retained, TreeMarker, VersionedIndex};
 use tembo_pool::{Object, Sweep};
 
 use super::scrub::{Scrubbed, Scrubbing};
@@ -39,14 +39,14 @@ struct Marker<'m> {
     forest: &'m Forest,
 }
 
-impl Surveyor for Marker<'_> {
+impl TreeMarker for Marker<'_> {
     fn reachable(&mut self, object: Object) -> Result<bool, tembo_index::Error> {
         if self.wake.is_stopped() {
             return Err(tembo_index::Error::Stopped);
         }
         self.reached += 1;
         if self.reached.is_multiple_of(OBJECTS_BETWEEN_YIELDS) {
-            self.forest.prepare();
+            self.forest.prefault();
             std::thread::yield_now();
         }
         Ok(self.marker.mark(object)?)
@@ -76,12 +76,12 @@ impl Marking {
         let mut found = Found::default();
         let (retained, dead) = (self.retained.clone(), self.dead.clone());
         let mut marker = Marker { marker, unclean: Vec::new(), live: 0, reached: 0, wake, forest };
-        catalogue.survey(&retained, &dead, &mut marker)?;
+        catalogue.mark(&retained, &dead, &mut marker)?;
         let unclean = marker.unclean.drain(..).map(|node| (Scrubbed::Catalogue, node));
         found.unclean.extend(unclean);
         for (&cell, tree) in &self.trees {
             marker.live = 0;
-            tree.survey(&retained, &dead, &mut marker)?;
+            tree.mark(&retained, &dead, &mut marker)?;
             found.counts.insert(cell, marker.live);
             let scrubbed = Scrubbed::Keyspace(tree.clone());
             let unclean = marker.unclean.drain(..).map(|node| (scrubbed.clone(), node));

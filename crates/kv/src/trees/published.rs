@@ -40,7 +40,7 @@ impl Current {
 
     /// Whether some tree wants its hint to be written.
     pub(crate) fn wants_hint(&self) -> bool {
-        self.trees.iter().any(|known| known.index.wants_to_prepare())
+        self.trees.iter().any(|known| known.index.wants_hint())
     }
 
     /// Whether nothing was ever taken over.

@@ -141,6 +141,6 @@ impl Tree {
 
     /// Whether the tree wants its hint to be written.
     pub(crate) fn wants_hint(&self) -> bool {
-        self.index().wants_to_prepare()
+        self.index().wants_hint()
     }
 }

@@ -1,7 +1,7 @@
 //! The visible version: every version up to it is fenced.
 //!
 //! Versions are drawn in one order and fenced in another. A version is *in flight* from before it is drawn
-//! until it is fenced ([`Turn`](tembo_index::Turn)), and each [write slot](crate::write) has a word below which
+//! until it is fenced ([`Turn`](tembo_index::Ticket)), and each [write slot](crate::write) has a word below which
 //! its own are not. Up to the least of these words and of the last version drawn everything is fenced: so far
 //! everything has *landed*. A thread that has made a change waits until its version has landed: for changes that
 //! drew before it and have not fenced yet, as long as a fence takes, and never for later ones. Then it writes into
@@ -142,7 +142,7 @@ mod tests {
                 }
                 let _beside_others = gate.read().unwrap();
                 visible.join(slot);
-                let turn = clock.turn_of(visible.below(slot));
+                let turn = clock.ticket_of(visible.below(slot));
                 let version = turn.draw();
                 flown[version as usize].store(1, Ordering::Relaxed);
                 drop(turn);

@@ -43,8 +43,8 @@ pub(crate) fn change_in_slot(
     let known = state.known.find(keyspace)?;
     let before = state.unlinked.len();
     let turn = match slot.number {
-        Some(slot) => versions.clock.turn_of(versions.pins.visible.below(slot)),
-        None => versions.clock.turn(),
+        Some(slot) => versions.clock.ticket_of(versions.pins.visible.below(slot)),
+        None => versions.clock.ticket(),
     };
     let mut writer = Writer {
         stamp: Stamp::single(last, LANE),
@@ -125,7 +125,7 @@ fn try_alone(
     let tree = trees.tree(keyspace, before)?;
     let stamp = Stamp::single(before, LANE);
     let mut writer = Writer { stamp, dead, retained, retired: unlinked };
-    let Some(existed) = tree.index().apply_single(op, &clock.turn(), &mut writer)? else {
+    let Some(existed) = tree.index().apply_single(op, &clock.ticket(), &mut writer)? else {
         return Ok(None);
     };
     let version = clock.last();

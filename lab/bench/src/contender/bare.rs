@@ -77,7 +77,7 @@ impl Bare {
         };
         let region = self.pool.region();
         let section = region.reserve(LINES)?;
-        let existed = match self.index.apply_single(op, &self.clock.turn(), &mut writer)? {
+        let existed = match self.index.apply_single(op, &self.clock.ticket(), &mut writer)? {
             Some(existed) => existed,
             None => {
                 writer.stamp = Stamp::grouped(self.clock.draw(), LANE);
@@ -130,7 +130,7 @@ impl Shared for Bare {
         let section = self.pool.region().reserve(LINES)?;
         let op = Op::Put { key: &key, value: &[&value] };
         let below = AtomicU64::new(AT_REST);
-        let existed = self.index.apply_single(op, &self.clock.turn_of(&below), &mut writer)?;
+        let existed = self.index.apply_single(op, &self.clock.ticket_of(&below), &mut writer)?;
         drop(section);
         if !retired.is_empty() {
             let mut all = self.retired_by_many.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,14 +193,14 @@ impl Contender for Bare {
 /// with the forest.
 fn prepare_beside(forest: &Arc<Forest>) {
     let (call, calls) = mpsc::sync_channel(1);
-    forest.call_to_prepare(move || {
+    forest.call_to_prefault(move || {
         // Full: the thread was called already.
         let _ = call.try_send(());
     });
     let forest = Arc::downgrade(forest);
     std::thread::spawn(move || {
         while let (Ok(()), Some(forest)) = (calls.recv(), forest.upgrade()) {
-            forest.prepare();
+            forest.prefault();
         }
     });
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op as Change,
-    Records, Retained, Retired, Stamp, Surveyor, Value, VersionedIndex, View, Writer,
+    Records, Retained, Retired, Stamp, TreeMarker, Value, VersionedIndex, View, Writer,
 };
 use tembo_pmem::{Region, Word};
 use tembo_pool::{Census, Error as PoolError, Geometry, Object, Pool, Sweep};
@@ -51,7 +51,7 @@ struct Marks<'m> {
     unclean: Vec<Object>,
 }
 
-impl Surveyor for Marks<'_> {
+impl TreeMarker for Marks<'_> {
     fn reachable(&mut self, object: Object) -> Result<bool, Error> {
         Ok((self.mark)(object)?)
     }
@@ -175,7 +175,7 @@ impl Harness {
         let mut sweep: Sweep = self.pool.begin_sweep().map_err(text)?;
         let mut mark = |object| sweep.mark(object);
         let mut marks = Marks { mark: &mut mark, unclean: Vec::new() };
-        self.tree.survey(&retained, &dead, &mut marks).map_err(text)?;
+        self.tree.mark(&retained, &dead, &mut marks).map_err(text)?;
         let unclean = marks.unclean;
         let pending: Vec<Object> = self.retired.iter().map(|retired| retired.object).collect();
         let report = sweep.finish(pending).map_err(text)?;
@@ -291,7 +291,7 @@ impl Harness {
                 Some(_) => Change::Put { key: &key, value: &[&value] },
                 None => Change::Remove { key: &key },
             };
-            tree.apply_single(change, &clock.turn(), writer).map_err(text)
+            tree.apply_single(change, &clock.ticket(), writer).map_err(text)
         })?;
         self.version = clock.last();
         self.reclaim();
@@ -324,7 +324,7 @@ impl Harness {
         if self.is_prepared()? {
             return Ok(());
         }
-        self.tree.prepare_open(self.version, &mut self.retired).map_err(text)?;
+        self.tree.write_hint(self.version, &mut self.retired).map_err(text)?;
         expect(self.is_prepared()? == (self.tree.kind() == IndexKind::Nvtree), "a hint is there")
     }
 
@@ -409,7 +409,7 @@ impl Harness {
         let mut census: Census = self.pool.census();
         let mut mark = |object| census.mark(object);
         let mut marks = Marks { mark: &mut mark, unclean: Vec::new() };
-        self.tree.survey(&retained, &dead, &mut marks).map_err(text)?;
+        self.tree.mark(&retained, &dead, &mut marks).map_err(text)?;
         expect(marks.unclean.is_empty(), "dead stamps after a scrub")?;
         for retired in &self.retired {
             census.mark(retired.object).map_err(text)?;

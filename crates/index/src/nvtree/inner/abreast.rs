@@ -3,7 +3,7 @@
 
 use super::arena::NodeId;
 use super::node::Sought;
-use super::{Inner, LeafId, Lows, Ticket, Walk};
+use super::{Descent, Inner, LeafId, Lows, Token};
 use crate::Error;
 
 /// Searches that are walked side by side. Processors wait for about so many lines at once.
@@ -12,8 +12,8 @@ const ABREAST: usize = 16;
 /// How far one of them is.
 #[derive(Clone, Copy)]
 enum Way<'t> {
-    In(Walk<'t>),
-    Leaf(LeafId, Ticket<'t>),
+    In(Descent<'t>),
+    Leaf(LeafId, Token<'t>),
     /// The tree changed underneath: this one is walked alone, from the root.
     Lost,
 }
@@ -28,13 +28,13 @@ impl Inner {
         &'t self,
         keys: &[&[u8]],
         lows: &impl Lows,
-        found: &mut Vec<(LeafId, Ticket<'t>)>,
+        found: &mut Vec<(LeafId, Token<'t>)>,
     ) -> Result<(), Error> {
         for keys in keys.chunks(ABREAST) {
-            let ways = self.walk_abreast(keys, lows)?;
+            let ways = self.descend_abreast(keys, lows)?;
             for (key, way) in keys.iter().zip(ways) {
                 found.push(match way {
-                    Way::Leaf(leaf, ticket) => (leaf, ticket),
+                    Way::Leaf(leaf, token) => (leaf, token),
                     _ => self.find(key, lows)?,
                 });
             }
@@ -42,7 +42,11 @@ impl Inner {
         Ok(())
     }
 
-    fn walk_abreast(&self, keys: &[&[u8]], lows: &impl Lows) -> Result<[Way<'_>; ABREAST], Error> {
+    fn descend_abreast(
+        &self,
+        keys: &[&[u8]],
+        lows: &impl Lows,
+    ) -> Result<[Way<'_>; ABREAST], Error> {
         let mut ways = [Way::Lost; ABREAST];
         let Some(root) = self.enter() else { return Ok(ways) };
         ways[..keys.len()].fill(Way::In(root));
@@ -51,7 +55,7 @@ impl Inner {
         let mut children = [0; ABREAST];
         for _ in 0..root.node.level() {
             for (at, key) in keys.iter().enumerate() {
-                let Way::In(Walk { node, state }) = ways[at] else { continue };
+                let Way::In(Descent { node, state }) = ways[at] else { continue };
                 match self.child((node, state), heads[at], Sought::At(key), lows)? {
                     Some(child) => {
                         self.prefetch(child);
@@ -61,17 +65,17 @@ impl Inner {
                 }
             }
             for (way, &child) in ways.iter_mut().zip(&children) {
-                let Way::In(Walk { node, state }) = *way else { continue };
+                let Way::In(Descent { node, state }) = *way else { continue };
                 *way = self.descend(node, state, child).map_or(Way::Lost, Way::In);
             }
         }
-        // What is so many levels below the root has leaves: whoever goes down has found the root unchanged
+        // What is so many levels below the root has leaves: the thread that goes down has found the root unchanged
         // since its level was read.
         for (at, key) in keys.iter().enumerate() {
-            let Way::In(Walk { node, state }) = ways[at] else { continue };
+            let Way::In(Descent { node, state }) = ways[at] else { continue };
             let leaf = self.child((node, state), heads[at], Sought::At(key), lows)?;
             ways[at] = match leaf.filter(|_| node.still(state)) {
-                Some(leaf) => Way::Leaf(leaf, Ticket { node, state }),
+                Some(leaf) => Way::Leaf(leaf, Token { node, state }),
                 None => Way::Lost,
             };
         }

@@ -49,7 +49,7 @@ impl Arena {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All nodes by their ids, those that nobody uses included.
+    /// All nodes by their ids, those that nothing uses included.
     #[inline]
     pub(super) fn nodes(&self) -> &[Node] {
         self.nodes.as_slice()
@@ -61,7 +61,7 @@ impl Arena {
         self.nodes.get(id as usize)
     }
 
-    /// A node that nobody uses.
+    /// A node that nothing uses.
     ///
     /// # Errors
     /// [`Error::Pool`]: there are as many as there is room for.
@@ -86,11 +86,11 @@ impl Arena {
     }
 
     /// Makes memory ready for them.
-    pub(crate) fn prepare(&self) {
+    pub(crate) fn prefault(&self) {
         self.nodes.prefault(Node::touch);
     }
 
-    /// Nobody uses these any more.
+    /// Nothing uses these any more.
     pub(super) fn give(&self, ids: impl IntoIterator<Item = NodeId>) {
         self.space().free.extend(ids);
     }

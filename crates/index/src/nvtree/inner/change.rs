@@ -15,7 +15,7 @@ use crate::head::head;
 use crate::key::KeyBytes;
 use crate::simd::{Count, OneByOne};
 
-/// What belongs to whoever may change the tree.
+/// What belongs to the thread that may change the tree.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Changer {
@@ -99,7 +99,7 @@ impl Inner {
         let mut id = self.root.load(Ordering::Relaxed);
         loop {
             let node = self.arena.get(id)?;
-            let state = node.begin_plain()?;
+            let state = node.begin_simple()?;
             let place = node.place_by_heads(wanted, count)?;
             if state.level() == 0 {
                 return node.insert(place + 1, wanted, leaf).then_some(());
@@ -123,7 +123,7 @@ impl Inner {
     }
 
     pub(super) fn changer(&self) -> MutexGuard<'_, Changer> {
-        // Nobody panics between closing nodes and opening them.
+        // Nothing panics between closing nodes and opening them.
         lock(&self.changer)
     }
 
@@ -152,7 +152,7 @@ impl Inner {
                 change.contents.push((id, content));
                 return Ok(());
             }
-            // Who inserts in order leaves full nodes behind.
+            // A writer that inserts in order leaves full nodes behind.
             let middle = match change.filling {
                 _ if place + 1 == WIDTH => WIDTH,
                 Filling::Anywhere => WIDTH / 2,

@@ -69,9 +69,9 @@ impl State {
     const LEVEL_SHIFT: u32 = 40;
     const PREFIX_SHIFT: u32 = 48;
 
-    /// Nobody is changing the node, and heads are those of whole separators.
+    /// Nothing is changing the node, and heads are those of whole separators.
     #[inline]
-    pub(super) fn is_plain(self) -> bool {
+    pub(super) fn is_simple(self) -> bool {
         self.0 & (State::ODD | u64::MAX << State::PREFIX_SHIFT) == 0
     }
 
@@ -196,10 +196,10 @@ impl Node {
         if state.0 & State::ODD == 0 { state } else { self.wait() }
     }
 
-    /// As `begin`; `None` if somebody changes the node, or heads are not those of whole separators.
+    /// As `begin`; `None` if something changes the node, or heads are not those of whole separators.
     #[inline]
-    pub(super) fn begin_plain(&self) -> Option<State> {
-        Some(self.state(Ordering::Acquire)).filter(|state| state.is_plain())
+    pub(super) fn begin_simple(&self) -> Option<State> {
+        Some(self.state(Ordering::Acquire)).filter(|state| state.is_simple())
     }
 
     #[inline]
@@ -388,7 +388,7 @@ impl Node {
         let _ = self.front.0[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Keeps readers out; for writers, of whom there is one.
+    /// Keeps readers out; for writers, of which there is one.
     pub(super) fn close(&self) {
         self.front.0[0].store(self.state(Ordering::Relaxed).next().0, Ordering::Relaxed);
         fence(Ordering::Release);

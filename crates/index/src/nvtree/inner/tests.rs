@@ -148,9 +148,9 @@ impl House {
 
     fn check_key(&self, key: &[u8]) {
         let key = key.to_vec();
-        let (leaf, ticket) = self.inner.find(&key, &self.table).unwrap();
+        let (leaf, token) = self.inner.find(&key, &self.table).unwrap();
         assert_eq!(Some(&leaf), self.model.range(..=key.clone()).next_back().map(|(_, leaf)| leaf));
-        assert!(ticket.still());
+        assert!(token.still());
         let before = self.inner.before(&key, &self.table).unwrap().map(|(leaf, _)| leaf);
         assert_eq!(before, self.model.range(..key).next_back().map(|(_, &leaf)| leaf));
     }
@@ -322,11 +322,11 @@ fn a_ticket_is_void_once_its_node_has_changed() {
     house.insert(b"k");
     house.table.set(2, b"m");
     let House { inner, table, .. } = house;
-    let (_, ticket) = inner.find(b"l", &table).unwrap();
-    assert!(ticket.still());
+    let (_, token) = inner.find(b"l", &table).unwrap();
+    assert!(token.still());
     inner.insert(b"m", 2, &table).unwrap();
-    assert!(!ticket.still());
-    let (_, ticket) = inner.find(b"l", &table).unwrap();
+    assert!(!token.still());
+    let (_, token) = inner.find(b"l", &table).unwrap();
     inner.remove(b"m", 2, &table).unwrap();
-    assert!(!ticket.still());
+    assert!(!token.still());
 }

@@ -71,9 +71,9 @@ impl Crowd {
     fn find(&self, key: &[u8]) -> (LeafId, u32) {
         let mut began = None;
         loop {
-            let (leaf, ticket) = self.inner.find(key, &self.table).unwrap();
+            let (leaf, token) = self.inner.find(key, &self.table).unwrap();
             let sequence = self.leaf(leaf).sequence.load(Ordering::Acquire);
-            if sequence & 1 == 0 && ticket.still() {
+            if sequence & 1 == 0 && token.still() {
                 return (leaf, sequence);
             }
             let began = began.get_or_insert_with(Instant::now);
@@ -145,11 +145,11 @@ impl Crowd {
 impl Crowd {
     /// Splits and merges: the tree grows for a while and shrinks for a while.
     fn write(&self, shape: Shape, mut chance: Chance) {
-        for turn in 0_u64.. {
+        for ticket in 0_u64.. {
             if self.is_over.load(Ordering::Relaxed) {
                 break;
             }
-            let (key, shrinks) = (shape(&mut chance), turn >> 12 & 1);
+            let (key, shrinks) = (shape(&mut chance), ticket >> 12 & 1);
             if chance.below(4) < 1 + 2 * shrinks { self.merge(&key) } else { self.split(&key) }
         }
     }

@@ -1,4 +1,4 @@
-//! The usual lookup and the usual change: key and value are short, nobody needs old versions of the leaf, and
+//! The usual lookup and the usual change: key and value are short, nothing needs old versions of the leaf, and
 //! there is a slot. It is what `lookup.rs` and `change.rs` do, without what these must be ready for; that and
 //! nothing else is why it is there twice. A processor looks some four hundred instructions ahead: if a search
 //! takes fewer, the next one's lines are fetched while this one waits for its own. And it goes on behind a
@@ -9,15 +9,15 @@ use tembo_pmem::prefetch;
 
 use super::NvTree;
 use super::change::How;
-use super::contents::place_of;
 use super::element::{Element, Meta};
 use super::format::{DELTA_MAX, Line};
+use super::image::place_of;
 use super::leaf::{Leaf, has_record, write};
 use super::lookup::{Reached, Wanted};
 use super::prints::{FREE, STALE, Slots, TOMB, all_slots, line, print};
 use crate::{Value, Writer};
 
-// What is not above this mark is in a slot that nobody needs.
+// What is not above this mark is in a slot that nothing needs.
 const _: () = assert!(FREE < STALE && STALE < TOMB);
 
 /// Versions that others may draw meanwhile.
@@ -35,7 +35,7 @@ impl NvTree {
     /// The newest value of the key, if that is what a version sees; `None`: it is not usual, and the leaf may
     /// have been `reached`.
     #[inline(always)]
-    pub(crate) fn get_usual<'f>(
+    pub(crate) fn get_fast<'f>(
         &'f self,
         key: &[u8],
         version: u64,
@@ -46,8 +46,8 @@ impl NvTree {
         let Reached { leaf: Leaf { side, .. }, lines, moment } = at;
         let (bytes, traits) = side.bytes();
         let matching = bytes.equal(print(wanted.hash)) & all_slots(lines.len());
-        let looked = match wanted.plain(traits) {
-            Some(plain) if side.newest() <= version => match plain.find(Slots(matching), lines) {
+        let looked = match wanted.simple(traits) {
+            Some(simple) if side.newest() <= version => match simple.find(Slots(matching), lines) {
                 None => Some(None),
                 Some((_, Element { payload, shape, .. })) => {
                     shape.value_len().map(|len| Some(Value::copy(payload, len)))
@@ -62,22 +62,22 @@ impl NvTree {
         looked
     }
 
-    /// Puts eight bytes; as `change_usual`.
+    /// Puts eight bytes; as `change_fast`.
     #[inline(never)]
-    pub(crate) fn put_usual(
+    pub(crate) fn put_fast(
         &self,
         key: &[u8],
         value: u64,
         how: How<'_>,
         writer: &Writer<'_>,
     ) -> Option<bool> {
-        self.change_usual(Wanted::new(key), Effect::Put(value, 8), how, writer)
+        self.change_fast(Wanted::new(key), Effect::Put(value, 8), how, writer)
     }
 
-    /// Performs the change if it is usual; whether the key was there. `None`: it is not, or somebody
+    /// Performs the change if it is usual; whether the key was there. `None`: it is not, or something
     /// was quicker, and nothing has changed.
     #[inline(always)]
-    pub(crate) fn change_usual(
+    pub(crate) fn change_fast(
         &self,
         wanted: Wanted<'_>,
         effect: Effect,
@@ -91,15 +91,15 @@ impl NvTree {
         let (all, own) = (all_slots(lines.len()), print(wanted.hash));
         let (bytes, traits) = side.bytes();
         let (matching, usable) = (bytes.equal(own) & all, bytes.at_most(STALE) & all);
-        let plain = wanted.plain(traits)?;
+        let simple = wanted.simple(traits)?;
         if !writer.retained.needs_no_past(side.newest()) {
             return None;
         }
-        let old = plain.find(Slots(matching), lines);
+        let old = simple.find(Slots(matching), lines);
         let (element, new, removed) = match (effect, old) {
             (Effect::Put(payload, len), _) => {
-                let shape = plain.shape.with_value(len);
-                (Element { key: plain.word, payload, shape }, own, false)
+                let shape = simple.shape.with_value(len);
+                (Element { key: simple.word, payload, shape }, own, false)
             }
             (Effect::Remove, None) => return side.still(moment).then_some(false),
             (Effect::Remove, Some((_, element))) => (element, TOMB, true),
@@ -125,16 +125,16 @@ impl NvTree {
             How::Grouped => {
                 (writer.stamp.version(), Meta::new(writer.stamp, removed, traits.base, base)?)
             }
-            How::Single(turn) => {
-                let version = turn.draw();
+            How::Single(ticket) => {
+                let version = ticket.draw();
                 (version, Meta::of_single(version, removed, traits.base, base)?)
             }
         };
         write(region, target, at, &element, meta);
         guard.note(old.map(|(slot, _)| slot), (slot, new), version);
         if let How::Single(_) = how {
-            // ORDER: durable before anybody is told, and before another writer comes.
-            region.fence("nvtree.usual.fence");
+            // ORDER: durable before any thread is told, and before another writer comes.
+            region.fence("nvtree.fast.fence");
         }
         Some(old.is_some())
     }

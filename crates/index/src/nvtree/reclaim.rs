@@ -1,4 +1,4 @@
-//! Making room in a full leaf: what nobody needs leaves it; else it is split, or what only old
+//! Making room in a full leaf: what nothing needs leaves it; else it is split, or what only old
 //! versions need goes into its history.
 //!
 //! A removal must outlive what it removes: else a crash could keep the older element and lose the
@@ -6,9 +6,9 @@
 
 use super::NvTree;
 use super::change::{How, is_shared};
-use super::contents::{Contents, NO_SLOT, Seen, is_needed, place_of, set};
 use super::format::SLOTS_PER_LINE;
 use super::history::{self, Old};
+use super::image::{LeafImage, NO_SLOT, Seen, is_needed, place_of, set};
 use super::leaf::{Leaf, erase};
 use super::lookup::Spot;
 use super::prints::FREE;
@@ -39,7 +39,7 @@ impl NvTree {
         if !leaf.range()?.covers(spot.placed.key()) {
             return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
         }
-        let contents = Contents::read(leaf, writer.dead)?;
+        let contents = LeafImage::read(leaf, writer.dead)?;
         let kept = self.clean(leaf, &guard, &contents, how.version(writer), writer)?;
         // What does not count is in no slot's way, whatever a damaged leaf has told its side-car.
         let mut prints = leaf.side.prints().0;
@@ -96,10 +96,10 @@ impl NvTree {
         &self,
         leaf: &Leaf<'_>,
         guard: &Guard<'_>,
-        contents: &Contents,
+        contents: &LeafImage,
         version: u64,
         writer: &mut Writer<'_>,
-    ) -> Result<Contents, Error> {
+    ) -> Result<LeafImage, Error> {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         for key in contents.keys(leaf) {
             let key = key?;
@@ -130,10 +130,10 @@ impl NvTree {
         let erased: Vec<usize> = first.iter().chain(&second).map(|seen| seen.slot).collect();
         erased.iter().for_each(|&slot| guard.set_print(slot, FREE));
         let seen = contents.seen.iter().filter(|seen| !erased.contains(&seen.slot));
-        Ok(Contents {
+        Ok(LeafImage {
             seen: seen.copied().collect(),
             old: contents.old.clone(),
-            ..Contents::default()
+            ..LeafImage::default()
         })
     }
 
@@ -179,7 +179,7 @@ impl NvTree {
     }
 }
 
-/// Of a removal: nobody can take it back, and nobody asks any more what happened in its version.
+/// Of a removal: nothing can take it back, and nothing asks any more what happened in its version.
 fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
     seen.stamp.version() <= writer.retained.window()
 }

@@ -12,7 +12,7 @@ const DISTANCE: usize = 2;
 /// Leaves that are looked up at once.
 const KNOWN: usize = 8;
 
-pub(super) struct Ahead<'f> {
+pub(super) struct Prefetcher<'f> {
     tree: &'f NvTree,
     /// What the inner nodes say comes next; may be outdated.
     known: [Option<LeafId>; KNOWN],
@@ -20,12 +20,12 @@ pub(super) struct Ahead<'f> {
     asked: usize,
 }
 
-impl<'f> Ahead<'f> {
-    pub(super) fn new(tree: &'f NvTree) -> Ahead<'f> {
-        Ahead { tree, known: [None; KNOWN], asked: 0 }
+impl<'f> Prefetcher<'f> {
+    pub(super) fn new(tree: &'f NvTree) -> Prefetcher<'f> {
+        Prefetcher { tree, known: [None; KNOWN], asked: 0 }
     }
 
-    /// Nobody has asked for the leaf, which covers the key.
+    /// Nothing has asked for the leaf, which covers the key.
     pub(super) fn begin(&mut self, leaf: &Leaf<'_>, key: &[u8]) {
         leaf.side.prefetch_rest();
         leaf.prefetch_all();

@@ -5,9 +5,9 @@ use tembo_pool::Object;
 use zerocopy::IntoBytes;
 
 use super::NvTree;
-use super::contents::place_of;
 use super::element::{Element, Meta};
 use super::format::{LEAF_MAGIC, LINES_MAX, LOW_INLINE, SHAPE_BITS, SLOTS_MAX, SLOTS_PER_LINE};
+use super::image::place_of;
 use super::leaf::{Leaf, Range};
 use super::prints::{PrintBytes, Prints, line_of};
 use super::side::Traits;
@@ -15,7 +15,7 @@ use crate::Error;
 use crate::key::KeyBytes;
 
 /// A leaf that will be linked to the right of another.
-pub(crate) struct Draft {
+pub(crate) struct Builder {
     /// The leaf itself.
     pub(crate) object: Object,
     pub(crate) low: Vec<u8>,
@@ -32,13 +32,13 @@ pub(crate) struct Draft {
     used: u64,
 }
 
-impl Draft {
+impl Builder {
     /// Without elements, in that space.
     #[inline]
-    pub(crate) fn new(object: Object, low: Vec<u8>, prefix_len: u16) -> Draft {
+    pub(crate) fn new(object: Object, low: Vec<u8>, prefix_len: u16) -> Builder {
         let (made, prints) = (Vec::new(), PrintBytes::default());
         let lines = [[0; 8]; 1 + LINES_MAX];
-        Draft { object, low, prefix_len, older: 0, made, prints, lines, used: 1 }
+        Builder { object, low, prefix_len, older: 0, made, prints, lines, used: 1 }
     }
 
     /// Puts an element, and its mark or fingerprint, into a slot.
@@ -87,64 +87,65 @@ impl NvTree {
     }
 
     /// Writes and flushes the new leaf.
-    pub(crate) fn write_draft<'f>(
+    pub(crate) fn write_built<'f>(
         &'f self,
         leaf: &Leaf<'f>,
-        draft: &mut Draft,
+        builder: &mut Builder,
     ) -> Result<Leaf<'f>, Error> {
         let region = self.forest.region();
-        let right = Leaf::at(&self.forest, self.forest.leaf_id(draft.object)?)?;
-        draft.lines[0] = self.header_of(leaf, draft)?;
+        let right = Leaf::at(&self.forest, self.forest.leaf_id(builder.object)?)?;
+        builder.lines[0] = self.header_of(leaf, builder)?;
         region
             // ORDER: the leaf is durable before it is linked.
             .write_node(
-                "nvtree.draft.lines",
+                "nvtree.builder.lines",
                 right.offset(),
-                &draft.lines[..=right.lines()],
-                draft.used,
+                &builder.lines[..=right.lines()],
+                builder.used,
             )
             .map_err(|error| Error::Pool(error.into()))?;
         for (number, line) in right.all_lines()?.iter().enumerate() {
-            if draft.used & 2 << number == 0 && line.metas.load() | line.meta_and_shapes.load() != 0
+            if builder.used & 2 << number == 0
+                && line.metas.load() | line.meta_and_shapes.load() != 0
             {
                 region.store(&line.metas, 0);
                 region.store(&line.meta_and_shapes, 0);
                 // ORDER: durably without elements before the leaf is linked.
-                region.flush("nvtree.draft.empty", right.line_offset(number), 64);
+                region.flush("nvtree.builder.empty", right.line_offset(number), 64);
             }
         }
         Ok(right)
     }
 
-    fn header_of(&self, leaf: &Leaf<'_>, draft: &mut Draft) -> Result<LineWords, Error> {
-        let (low_len, header) = (draft.low.len(), leaf.header()?);
+    fn header_of(&self, leaf: &Leaf<'_>, builder: &mut Builder) -> Result<LineWords, Error> {
+        let (low_len, header) = (builder.low.len(), leaf.header()?);
         let mut low = [0; 3];
         if low_len <= LOW_INLINE {
-            low.as_mut_bytes()[..low_len].copy_from_slice(&draft.low);
+            low.as_mut_bytes()[..low_len].copy_from_slice(&builder.low);
         } else {
-            low[0] = self.record_for(&draft.low, &[], &mut draft.made)?.to_bits();
+            low[0] = self.record_for(&builder.low, &[], &mut builder.made)?.to_bits();
         }
-        let lengths = u64::from(draft.prefix_len) << 16 | low_len as u64;
+        let lengths = u64::from(builder.prefix_len) << 16 | low_len as u64;
         let shape = u64::from(LEAF_MAGIC) << 32 | lengths;
         let bases = header.bases.each_ref().map(|base| base.load());
-        Ok([shape, header.next.load(), draft.older, bases[0], bases[1], low[0], low[1], low[2]])
+        Ok([shape, header.next.load(), builder.older, bases[0], bases[1], low[0], low[1], low[2]])
     }
 
-    /// An element of a leaf as it stands under the draft's prefix.
+    /// An element of a leaf as it stands under the builder's prefix.
     pub(crate) fn placed_anew(
         &self,
         leaf: &Leaf<'_>,
         element: &Element,
-        draft: &mut Draft,
+        builder: &mut Builder,
     ) -> Result<Element, Error> {
-        let prefix = &draft.low[..usize::from(draft.prefix_len)];
-        self.carry(leaf, element, prefix, &mut draft.made)
+        let prefix = &builder.low[..usize::from(builder.prefix_len)];
+        self.carry(leaf, element, prefix, &mut builder.made)
     }
 }
 
 /// Slots for elements of a new leaf that have these marks or fingerprints: most in the line where a
 /// search looks first, and yet not all lines used. Without branches that depend on fingerprints, for
-/// nobody can predict these.
+/// nothing can predict these.
 pub(crate) fn slots_for(prints: &[u8], lines: usize) -> [u8; SLOTS_MAX] {
     let (mut wanted, count) = ([0_u8; LINES_MAX + 1], prints.len());
     for &print in prints {

@@ -3,16 +3,16 @@
 //! the middle is found without sorting, and what is put comes to be with the split: under its fences.
 
 use super::NvTree;
+use super::builder::{Builder, slots_for};
 use super::change::{Change, How};
-use super::contents::place_of;
-use super::draft::{Draft, slots_for};
 use super::element::{Element, LONG, Meta, Shape};
 use super::format::SLOTS_MAX;
+use super::image::place_of;
 use super::keys::Keys;
 use super::leaf::{read, write};
 use super::lookup::Spot;
 use super::prints::{FREE, Prints, Slots, all_slots, print};
-use super::room::erase_slots;
+use super::reclaim::erase_slots;
 use super::side::Guard;
 use super::split::{Bounds, check_between};
 use crate::error::damaged;
@@ -43,7 +43,7 @@ impl NvTree {
     /// Performs a put that takes a leaf's last slot, and splits the leaf, if that is simple; false: nothing
     /// has changed. The caller holds the lock and has reserved. Durable when it returns; on an error
     /// nothing has changed.
-    pub(crate) fn put_and_halve(
+    pub(crate) fn put_and_split(
         &self,
         change: &Change<'_, '_, '_>,
         guard: &Guard<'_>,
@@ -68,15 +68,15 @@ impl NvTree {
         let others = Slots(moved.0 & !(1 << change.slot));
         let stamp = how.stamp(writer);
         let newest = leaf.side.newest().max(stamp.version());
-        let mut draft = Draft::new(object, cut.low, cut.prefix_len);
-        let told = self.fill(change, (moved, others), stamp, &mut draft).and_then(|meta| {
-            let right = self.write_draft(leaf, &mut draft)?;
-            Ok((meta, self.tell_of_right((leaf, newest), &right, &draft, cut.high)?))
+        let mut builder = Builder::new(object, cut.low, cut.prefix_len);
+        let known = self.fill(change, (moved, others), stamp, &mut builder).and_then(|meta| {
+            let right = self.write_built(leaf, &mut builder)?;
+            Ok((meta, self.publish_right((leaf, newest), &right, &builder, cut.high)?))
         });
-        let (meta, _new) = match told {
-            Ok(told) => told,
+        let (meta, _new) = match known {
+            Ok(known) => known,
             Err(error) => {
-                pool.free_all(draft.objects());
+                pool.free_all(builder.objects());
                 return if matches!(error, Error::Pool(_)) { Ok(false) } else { Err(error) };
             }
         };
@@ -91,7 +91,7 @@ impl NvTree {
             erased.0 |= 1 << change.slot;
         }
         guard.set_prints(&Prints::of_bytes(&prints), spot.traits);
-        self.link_right(header, &draft);
+        self.link_right(header, &builder);
         if erased.0 != 0 {
             erase_slots(leaf, &erased.collect::<Vec<usize>>())?;
         }
@@ -144,21 +144,21 @@ impl NvTree {
         Ok(Some(Cut { moved, owners, low: right, high: range.high, prefix_len }))
     }
 
-    /// Fills a draft, under a prefix that does not become shorter; the meta bits of what is put.
+    /// Fills a builder, under a prefix that does not become shorter; the meta bits of what is put.
     #[inline]
     fn fill(
         &self,
         change: &Change<'_, '_, '_>,
         (moved, others): (Slots, Slots),
         stamp: Stamp,
-        draft: &mut Draft,
+        builder: &mut Builder,
     ) -> Result<Meta, Error> {
         let spot = change.spot;
         let (lines, base) = (spot.leaf.all_lines()?, spot.leaf.side.base());
         let Some(meta) = Meta::new(stamp, false, spot.traits.base, base) else {
             return damaged(spot.leaf.offset(), "a base in reach");
         };
-        let grown = usize::from(draft.prefix_len - spot.traits.prefix_len);
+        let grown = usize::from(builder.prefix_len - spot.traits.prefix_len);
         let before = spot.prints.to_bytes();
         let (mut from, mut prints, mut count) = ([0_u8; SLOTS_MAX], [0_u8; SLOTS_MAX], 0);
         for slot in others {
@@ -175,11 +175,11 @@ impl NvTree {
             let (number, at) = place_of(slot.into());
             let Some(line) = lines.get(number) else { continue };
             let (element, meta) = read(line, at);
-            draft.put(to.into(), (shortened(&element, grown), meta), print);
+            builder.put(to.into(), (shortened(&element, grown), meta), print);
         }
         if let Some(own) = own {
             let placed = (shortened(&change.element, grown), meta);
-            draft.put(slots[own].into(), placed, prints[own]);
+            builder.put(slots[own].into(), placed, prints[own]);
         }
         Ok(meta)
     }

@@ -1,7 +1,7 @@
-//! Looking ahead: the ways to several keys walked side by side, one level at a time, so that what
+//! Prefetching: the ways to several keys, side by side, one level at a time, so that what
 //! each would wait for in memory comes for all of them at once.
 //!
-//! Only a hint: whatever is met half-way, damage for example, ends the walk of that key, and who looks
+//! Only a hint: whatever is met half-way, damage for example, ends the search for that key, and what looks
 //! for it then will see for himself.
 
 use std::array::from_fn;
@@ -13,13 +13,13 @@ use super::Cdds;
 use super::node::Node;
 use crate::{Error, Place, View};
 
-/// Keys whose ways are walked side by side. Processors wait for about so many lines at once.
+/// Keys that are looked for side by side. Processors wait for about so many lines at once.
 const ABREAST: usize = 16;
 /// Lines of a record that are asked for; of those that follow the processor thinks itself.
 const RECORD_LINES: u64 = 4;
 
-/// How far the walk to a key is.
-struct Walk<'k, 'f> {
+/// How far the search for a key is.
+struct Descent<'k, 'f> {
     key: &'k [u8],
     /// None: the key has to be looked for anew.
     node: Option<Node<'f>>,
@@ -29,10 +29,10 @@ struct Walk<'k, 'f> {
 }
 
 impl Cdds {
-    pub(crate) fn walk_ahead(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
+    pub(crate) fn prefetch_keys(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
         for keys in keys.chunks(ABREAST) {
             let before = places.len();
-            // Of errors tells whoever reads the key itself.
+            // Of errors tells the thread that reads the key itself.
             let _ = self.walk_abreast(keys, view, places);
             places.resize(before + keys.len(), Place::default());
         }
@@ -45,19 +45,25 @@ impl Cdds {
         places: &mut Vec<Place>,
     ) -> Result<(), Error> {
         let (root, since) = (self.root(view)?, self.since());
-        let mut walks: [Walk<'_, '_>; ABREAST] = from_fn(|at| {
+        let mut descents: [Descent<'_, '_>; ABREAST] = from_fn(|at| {
             let key = keys.get(at).copied();
-            Walk { key: key.unwrap_or_default(), node: key.map(|_| root), wanted: 0, first: 0 }
+            Descent { key: key.unwrap_or_default(), node: key.map(|_| root), wanted: 0, first: 0 }
         });
-        let walks = &mut walks[..keys.len()];
+        let descents = &mut descents[..keys.len()];
         for level in (0..=root.order()?.0.level).rev() {
-            walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_entry(node, level)));
+            descents
+                .iter_mut()
+                .for_each(|descent| descent.go(|descent, node| descent.find_entry(node, level)));
             if level > 0 {
-                walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.descend(node, view)));
+                descents
+                    .iter_mut()
+                    .for_each(|descent| descent.go(|descent, node| descent.descend(node, view)));
             }
         }
-        walks.iter_mut().for_each(|walk| walk.go(|walk, node| walk.find_record(node, view)));
-        places.extend(walks.iter().map(|walk| match walk.node {
+        descents
+            .iter_mut()
+            .for_each(|descent| descent.go(|descent, node| descent.find_record(node, view)));
+        places.extend(descents.iter().map(|descent| match descent.node {
             Some(leaf) => Place { node: leaf.object.to_bits(), since },
             None => Place::default(),
         }));
@@ -65,8 +71,8 @@ impl Cdds {
     }
 }
 
-impl<'f> Walk<'_, 'f> {
-    /// One step, from the node where the walk is to that where it is then.
+impl<'f> Descent<'_, 'f> {
+    /// One step, from the node where the search is to that where it is then.
     #[inline]
     fn go(&mut self, step: impl FnOnce(&mut Self, Node<'f>) -> Result<Option<Node<'f>>, Error>) {
         if let Some(node) = self.node {

@@ -5,14 +5,14 @@ use tembo_pmem::thread::lock;
 use tembo_pool::Object;
 
 use super::NvTree;
-use super::contents::{Contents, make};
 use super::history::{self, Old};
+use super::image::{LeafImage, make};
 use super::leaf::Leaf;
-use super::plain::reach_plain;
-use super::room::erase_slots;
-use crate::{DeadIntervals, Error, Retained, Surveyor, Writer};
+use super::reclaim::erase_slots;
+use super::simple::reach_simple;
+use crate::{DeadIntervals, Error, Retained, TreeMarker, Writer};
 
-/// What a survey learns of a leaf.
+/// What a mark learns of a leaf.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) objects: Vec<Object>,
@@ -22,33 +22,33 @@ pub(crate) struct Reached {
 }
 
 impl NvTree {
-    pub(crate) fn walk(
+    pub(crate) fn mark(
         &self,
         retained: &Retained,
         dead: &DeadIntervals,
-        surveyor: &mut dyn Surveyor,
+        marker: &mut dyn TreeMarker,
     ) -> Result<(), Error> {
         // A merge could carry what was not yet reached to where the walk has been.
-        let _walking = lock(&self.structure);
-        surveyor.reachable(self.cell_object)?;
+        let _marking = lock(&self.structure);
+        marker.reachable(self.cell_object)?;
         for object in self.hint_objects()? {
-            surveyor.reachable(object)?;
+            marker.reachable(object)?;
         }
         let mut next = Some(self.first()?);
         while let Some(object) = next {
             let leaf = Leaf::of(&self.forest, object)?;
-            if !surveyor.reachable(object)? {
+            if !marker.reachable(object)? {
                 return crate::error::damaged(object.offset(), "a leaf that is in one list once");
             }
             self.pass(&leaf)?;
             let reached = reach(&leaf, retained, dead)?;
             for object in reached.objects {
                 self.forest.pool().valid(object)?;
-                surveyor.reachable(object)?;
+                marker.reachable(object)?;
             }
-            (0..reached.live).for_each(|_| surveyor.live_entry());
+            (0..reached.live).for_each(|_| marker.live_entry());
             if !reached.is_clean {
-                surveyor.unclean(object);
+                marker.unclean(object);
             }
             next = reached.next;
         }
@@ -57,10 +57,10 @@ impl NvTree {
     }
 
     /// Erases what is dead, and copies that an interruption has left.
-    pub(crate) fn cleanse(&self, object: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
+    pub(crate) fn scrub_one(&self, object: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
         let leaf = Leaf::of(&self.forest, object)?;
         let guard = leaf.side.lock();
-        let contents = Contents::read(&leaf, writer.dead)?;
+        let contents = LeafImage::read(&leaf, writer.dead)?;
         let strays = contents.strays.iter().map(|seen| seen.slot);
         let slots: Vec<usize> = strays.chain(contents.dead.iter().copied()).collect();
         erase_slots(&leaf, &slots)?;
@@ -76,14 +76,14 @@ impl NvTree {
     }
 }
 
-/// Looks at a leaf until nobody changes it meanwhile.
+/// Looks at a leaf until nothing changes it meanwhile.
 fn reach(leaf: &Leaf<'_>, retained: &Retained, dead: &DeadIntervals) -> Result<Reached, Error> {
     loop {
-        let Some(moment) = leaf.side.begin(leaf.forest.era()) else {
+        let Some(moment) = leaf.side.begin(leaf.forest.dead_epoch()) else {
             make(leaf)?;
             continue;
         };
-        let reached = match reach_plain(leaf, retained, dead) {
+        let reached = match reach_simple(leaf, retained, dead) {
             Ok(Some(reached)) => Ok(reached),
             _ => reach_once(leaf, retained, dead),
         };
@@ -101,8 +101,8 @@ pub(crate) fn reach_once(
     let mut objects: Vec<Object> = leaf.low_record()?.into_iter().collect();
     objects.extend(history::chain(leaf)?);
     let all_old = history::read(leaf)?;
-    let contents = Contents::read(leaf, dead)?;
-    // Every split leaves copies behind; those that name no record harm nobody.
+    let contents = LeafImage::read(leaf, dead)?;
+    // Every split leaves copies behind; those that name no record harm nothing.
     let is_clean = contents.dead.is_empty()
         && contents.strays.iter().all(|stray| stray.element.record().is_none())
         && all_old.len() == contents.old.len();

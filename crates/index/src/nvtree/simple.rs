@@ -1,22 +1,22 @@
 //! The plain leaf: no history, and all keys stand in their words, behind the leaf's prefix. Most leaves
-//! are so. What `contents.rs` finds out of any leaf by lists of elements is found out here by one sort
-//! of numbers: a survey does little else, nor does whoever first comes to a leaf.
+//! are so. What `image.rs` finds out of any leaf by lists of elements is found out here by one sort
+//! of numbers: a mark does little else, nor does the thread that first comes to a leaf.
 
-use super::contents::{place_of, set};
 use super::element::{Element, Meta};
 use super::format::{Line, SLOTS_MAX};
+use super::image::{place_of, set};
 use super::leaf::{Leaf, read};
+use super::mark::Reached;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::ranks::{Ranks, slot_of};
 use super::side::Guard;
-use super::survey::Reached;
 use crate::{DeadIntervals, Error, Retained};
 
 /// Where the keys of a leaf end: a word, and the bytes of the key that has it as its head.
 type End = Option<(u64, usize)>;
 
-/// Makes the side-car of a plain leaf in this era; false: it is none. The caller holds the lock.
-pub(crate) fn make_plain(
+/// Makes the side-car of a plain leaf in this dead epoch; false: it is none. The caller holds the lock.
+pub(crate) fn make_simple(
     leaf: &Leaf<'_>,
     guard: &Guard<'_>,
     dead: &DeadIntervals,
@@ -62,7 +62,7 @@ pub(crate) fn make_plain(
         );
     }
     set(leaf, guard, &prints)?;
-    guard.made(leaf.forest.era(), newest);
+    guard.made(leaf.forest.dead_epoch(), newest);
     Ok(true)
 }
 
@@ -84,8 +84,8 @@ fn end_of(leaf: &Leaf<'_>) -> Result<Option<End>, Error> {
     Ok((high > prefix).then_some(None))
 }
 
-/// What a survey learns of a leaf whose side-car is made; `None`: it must look closer.
-pub(crate) fn reach_plain(
+/// What a mark learns of a leaf whose side-car is made; `None`: it must look closer.
+pub(crate) fn reach_simple(
     leaf: &Leaf<'_>,
     retained: &Retained,
     dead: &DeadIntervals,
@@ -120,7 +120,7 @@ mod tests {
     use tembo_pool::{Geometry, Pool, PoolOptions};
 
     use super::super::NvTree;
-    use super::super::contents::make_general;
+    use super::super::image::make_general;
     use super::*;
     use crate::{Clock, DeadInterval, Error, Forest, Op, Retained, Stamp, VersionedIndex, Writer};
 
@@ -148,7 +148,7 @@ mod tests {
                 _ => Op::Put { key, value: &[&value[..len]] },
             };
             if number < 3000 {
-                tree.apply_single(op, &clock.turn(), &mut writer).unwrap();
+                tree.apply_single(op, &clock.ticket(), &mut writer).unwrap();
             } else {
                 writer.stamp = Stamp::grouped(clock.draw(), 0);
                 tree.apply(op, &mut writer).unwrap();
@@ -159,18 +159,18 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_leaf_is_made_as_any_other() -> Result<(), Error> {
+    fn a_simple_leaf_is_made_as_any_other() -> Result<(), Error> {
         let (tree, dead) = tree();
         let mut leaf = Some(Leaf::of(&tree.forest, tree.first()?)?);
-        let (mut plain, mut leaves) = (0, 0);
+        let (mut simple, mut leaves) = (0, 0);
         while let Some(at) = leaf {
             for dead in [&DeadIntervals::NONE, &dead] {
                 let guard = at.side.lock();
                 make_general(&at, &guard, dead)?;
                 let general = (guard.prints(), at.side.newest(), at.side.base());
                 guard.forget();
-                if make_plain(&at, &guard, dead)? {
-                    plain += 1;
+                if make_simple(&at, &guard, dead)? {
+                    simple += 1;
                     let made = (guard.prints(), at.side.newest(), at.side.base());
                     assert_eq!(made.0.0.0, general.0.0.0);
                     assert_eq!((made.0.1, made.1, made.2), (general.0.1, general.1, general.2));
@@ -180,21 +180,21 @@ mod tests {
             leaves += 1;
             leaf = at.next()?;
         }
-        assert!(leaves > 100 && plain > leaves, "{plain} of {leaves}");
+        assert!(leaves > 100 && simple > leaves, "{simple} of {leaves}");
         Ok(())
     }
 
     #[test]
-    fn a_survey_of_a_plain_leaf_finds_the_same() -> Result<(), Error> {
+    fn a_mark_of_a_simple_leaf_finds_the_same() -> Result<(), Error> {
         let (tree, dead) = tree();
         tree.forest.set_dead(Arc::new(dead.clone()));
         let mut leaf = Some(Leaf::of(&tree.forest, tree.first()?)?);
-        let (mut plain, retained) = (0, Retained::new(1 << 40, Vec::new()));
+        let (mut simple, retained) = (0, Retained::new(1 << 40, Vec::new()));
         while let Some(at) = leaf {
-            super::super::contents::make(&at)?;
-            let mut general = super::super::survey::reach_once(&at, &retained, &dead)?;
-            if let Some(mut found) = reach_plain(&at, &retained, &dead)? {
-                plain += 1;
+            super::super::image::make(&at)?;
+            let mut general = super::super::mark::reach_once(&at, &retained, &dead)?;
+            if let Some(mut found) = reach_simple(&at, &retained, &dead)? {
+                simple += 1;
                 for reached in [&mut found, &mut general] {
                     reached.objects.sort_by_key(|object| object.to_bits());
                 }
@@ -202,7 +202,7 @@ mod tests {
             }
             leaf = at.next()?;
         }
-        assert!(plain > 100);
+        assert!(simple > 100);
         Ok(())
     }
 }

@@ -7,9 +7,9 @@ use super::format::SLOTS_PER_LINE;
 use super::history::{self, Old};
 use super::keys::Keys;
 use super::leaf::{Leaf, Range};
-use super::plain::make_plain;
 use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
 use super::side::{Guard, Order, Traits};
+use super::simple::make_simple;
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::record::read_key;
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
 
 /// The elements of a leaf.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct LeafImage {
     /// Those that count, by key and then from the newest to the oldest.
     pub(crate) seen: Vec<Seen>,
     /// Copies of what is in another leaf or in the history: left over by a split, a merge.
@@ -41,10 +41,10 @@ pub(crate) struct Contents {
     pub(crate) old: Vec<Old>,
 }
 
-impl Contents {
-    /// Reads a leaf of which the caller holds the lock, or checks afterwards that it was still.
-    pub(crate) fn read(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<Contents, Error> {
-        let mut contents = Contents { old: history::read(leaf)?, ..Contents::default() };
+impl LeafImage {
+    /// Reads a leaf whose caller holds the lock, or checks afterwards that it was still.
+    pub(crate) fn read(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<LeafImage, Error> {
+        let mut contents = LeafImage { old: history::read(leaf)?, ..LeafImage::default() };
         let (bases, high) = (leaf.bases()?, High::of(leaf)?);
         for slot in 0..leaf.slots() {
             let (element, meta) = leaf.element(slot)?;
@@ -92,7 +92,7 @@ impl Contents {
         Ok(())
     }
 
-    /// An old element that the history has too stands here only because somebody was interrupted.
+    /// An old element that the history has too stands here only because something was interrupted.
     fn set_copies_aside(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
         let mut at = 0;
         while at < self.seen.len() && !self.old.is_empty() {
@@ -132,8 +132,8 @@ impl Contents {
         })
     }
 
-    /// As [`Contents`], with the history among the elements.
-    pub(crate) fn with_history(mut self, leaf: &Leaf<'_>) -> Result<Contents, Error> {
+    /// As [`LeafImage`], with the history among the elements.
+    pub(crate) fn with_history(mut self, leaf: &Leaf<'_>) -> Result<LeafImage, Error> {
         for old in std::mem::take(&mut self.old) {
             let Old { element, stamp, removed, .. } = old;
             let meta = Meta::of_removal(removed);
@@ -148,7 +148,7 @@ impl Contents {
             return Ok(Vec::new());
         }
         let all =
-            Contents { seen: self.seen.clone(), old: self.old.clone(), ..Contents::default() };
+            LeafImage { seen: self.seen.clone(), old: self.old.clone(), ..LeafImage::default() };
         let all = all.with_history(leaf)?;
         let keys = all.keys(leaf).collect::<Result<Vec<_>, _>>()?;
         let newest = keys.iter().map(|key| key[0]);
@@ -239,31 +239,31 @@ impl<'f> High<'f> {
 /// Later than any version: the fingerprints do not tell all that there is.
 pub(crate) const ORPHANED: u64 = u64::MAX;
 
-/// Makes the side-car of a leaf in this era, if it is not made.
+/// Makes the side-car of a leaf in this dead epoch, if it is not made.
 pub(crate) fn make(leaf: &Leaf<'_>) -> Result<(), Error> {
     let guard = leaf.side.lock();
     make_locked(leaf, &guard)
 }
 
-/// As [`make`], for who holds the lock.
+/// As [`make`], for a caller that holds the lock.
 pub(crate) fn make_locked(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<(), Error> {
-    let era = leaf.forest.era();
-    if guard.is_made(era) {
+    let dead_epoch = leaf.forest.dead_epoch();
+    if guard.is_made(dead_epoch) {
         return Ok(());
     }
-    leaf.forest.with_horizon(|dead, _| match make_plain(leaf, guard, dead)? {
+    leaf.forest.with_horizon(|dead, _| match make_simple(leaf, guard, dead)? {
         true => Ok(()),
         false => make_general(leaf, guard, dead),
     })
 }
 
-/// As [`make_plain`], of any leaf.
+/// As [`make_simple`], of any leaf.
 pub(crate) fn make_general(
     leaf: &Leaf<'_>,
     guard: &Guard<'_>,
     dead: &DeadIntervals,
 ) -> Result<(), Error> {
-    let contents = Contents::read(leaf, dead)?;
+    let contents = LeafImage::read(leaf, dead)?;
     let mut prints = Prints::default();
     for key in contents.keys(leaf) {
         for (at, seen) in key?.iter().enumerate() {
@@ -278,7 +278,7 @@ pub(crate) fn make_general(
         newest = ORPHANED;
     }
     set(leaf, guard, &prints)?;
-    guard.made(leaf.forest.era(), newest);
+    guard.made(leaf.forest.dead_epoch(), newest);
     Ok(())
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn order_of(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Erro
     if let Some(order) = Keys::of(leaf.all_lines()?).order(slots) {
         return Ok(order);
     }
-    let mut live = Contents::default();
+    let mut live = LeafImage::default();
     for slot in slots {
         let (element, meta) = leaf.element(slot)?;
         live.insert(leaf, Seen { slot, element, meta, stamp: Stamp::NONE })?;

@@ -232,7 +232,7 @@ pub trait VersionedIndex: Send + Sync {
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Whether it would pay to call [`write_hint`](VersionedIndex::prepare_open).
+    /// Whether it would pay to call [`write_hint`](VersionedIndex::write_hint).
     fn wants_hint(&self) -> bool {
         false
     }

@@ -33,12 +33,12 @@ impl Cdds {
         for keys in keys.chunks(ABREAST) {
             let before = places.len();
             // Of errors tells the thread that reads the key itself.
-            let _ = self.walk_abreast(keys, view, places);
+            let _ = self.descend_abreast(keys, view, places);
             places.resize(before + keys.len(), Place::default());
         }
     }
 
-    fn walk_abreast(
+    fn descend_abreast(
         &self,
         keys: &[&[u8]],
         view: View<'_>,

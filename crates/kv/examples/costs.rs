@@ -13,7 +13,7 @@ use tembo_pmem::Counters;
 fn main() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
     let mut number = |default: u64| args.next().and_then(|arg| arg.parse().ok()).unwrap_or(default);
-    let (keys, value_size, turn) = (number(1_000_000), number(3) as usize, number(50));
+    let (keys, value_size, batch) = (number(1_000_000), number(3) as usize, number(50));
     let mut options = Options::new();
     let store = match args.next() {
         Some(path) => {
@@ -28,15 +28,15 @@ fn main() -> Result<(), Error> {
     let space = store.keyspace("x")?;
     let value = vec![7; value_size];
     for round in ["insert", "update", "update"] {
-        put_all(&store, space, keys, &value, turn, round)?;
+        put_all(&store, space, keys, &value, batch, round)?;
     }
     for round in ["get", "get"] {
         let start = Instant::now();
         let mut tx = store.exclusive()?;
         let mut found = 0;
         for first in (0..keys).step_by(16) {
-            let turn: Vec<_> = (first..(first + 16).min(keys)).map(|i| key(i, keys)).collect();
-            let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
+            let batch: Vec<_> = (first..(first + 16).min(keys)).map(|i| key(i, keys)).collect();
+            let names: Vec<_> = batch.iter().map(Vec::as_slice).collect();
             tx.prefetch(space, &names);
             for name in names {
                 found += u64::from(tx.get(space, name)?.is_some());
@@ -53,14 +53,14 @@ fn put_all(
     space: Keyspace,
     keys: u64,
     value: &[u8],
-    turn: u64,
+    batch: u64,
     round: &str,
 ) -> Result<(), Error> {
     let (start, before) = (Instant::now(), Counters::thread());
-    for first in (0..keys).step_by(turn as usize) {
+    for first in (0..keys).step_by(batch as usize) {
         let mut tx = store.exclusive()?;
-        let turn: Vec<_> = (first..(first + turn).min(keys)).map(|i| key(i, keys)).collect();
-        let names: Vec<_> = turn.iter().map(Vec::as_slice).collect();
+        let batch: Vec<_> = (first..(first + batch).min(keys)).map(|i| key(i, keys)).collect();
+        let names: Vec<_> = batch.iter().map(Vec::as_slice).collect();
         for names in names.chunks(16) {
             tx.prefetch(space, names);
             for name in names {

@@ -169,7 +169,7 @@ fn a_backup_is_of_one_version_whatever_others_write() {
 }
 
 #[test]
-fn an_interrupted_backup_is_gone_on_with_at_its_version() {
+fn an_interrupted_backup_goes_on_at_its_version() {
     for (index, is_part) in
         IndexKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)])
     {
@@ -225,7 +225,7 @@ fn an_interrupted_backup_is_gone_on_with_at_its_version() {
 }
 
 #[test]
-fn a_backup_that_is_told_to_stop_is_gone_on_with_or_forgotten() {
+fn a_backup_that_has_to_stop_goes_on_later_or_is_forgotten() {
     let directory = Directory::new("stopped");
     let store = Store::create(&directory.file("a.pool"), &options(IndexKind::Nvtree)).unwrap();
     change(&store, "a", 0..5000, 1);
@@ -268,8 +268,8 @@ fn every_damage_is_found_before_anything_is_made() {
     store.save(&file, &full(), &mut go_on).unwrap();
     let exists = store.save(&file, &full(), &mut go_on).unwrap_err();
     assert!(matches!(exists, BackupError::Exists { path } if path == file));
-    let gone = store.save(&directory.file("b.bak"), &since(1), &mut go_on).unwrap_err();
-    assert!(matches!(gone, BackupError::Store(Error::NotRetained { version: 1 })));
+    let refused = store.save(&directory.file("b.bak"), &since(1), &mut go_on).unwrap_err();
+    assert!(matches!(refused, BackupError::Store(Error::NotRetained { version: 1 })));
     let whole = std::fs::read(&file).unwrap();
     let (damaged, pool) = (directory.file("d.bak"), directory.file("d.pool"));
     let mut tried = 0;

@@ -120,7 +120,7 @@ fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
                 .size(4 << 20)
                 .size_max(256 << 20);
             let store = Store::volatile(&options).unwrap();
-            // Nothing is given back before the first survey has ended.
+            // Nothing is given back before the first marking has ended.
             if background {
                 wait_until("recovery", || store.report().recovering, |recovering| !recovering);
             }
@@ -162,7 +162,7 @@ fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
 
 /// Short keys are removed evenly, one in six: no two leaves become small enough for one.
 #[test]
-fn a_walk_writes_only_where_it_gives_space_back() {
+fn a_collection_writes_only_where_it_gives_space_back() {
     for (len, gives_back) in [(8, false), (100, true)] {
         let (store, space) = store(false);
         for i in 0..KEYS {

@@ -206,12 +206,12 @@ fn a_window_moves_on_and_gives_back_what_it_leaves() {
         assert!((visible - 200 - 64 - 1..=visible - 200).contains(&oldest), "{oldest} {visible}");
         past.read_all();
         past.follow(oldest, 1 << 20);
-        let gone = past.store.snapshot_at(oldest - 1).err().unwrap();
-        assert!(matches!(gone, Error::NotRetained { version } if version == oldest - 1));
-        let gone = past.store.changes(oldest - 1).err().unwrap();
-        let is_gone = matches!(gone, Error::HistoryForgotten { version, oldest: from }
+        let refused = past.store.snapshot_at(oldest - 1).err().unwrap();
+        assert!(matches!(refused, Error::NotRetained { version } if version == oldest - 1));
+        let refused = past.store.changes(oldest - 1).err().unwrap();
+        let is_forgotten = matches!(refused, Error::HistoryForgotten { version, oldest: from }
             if version == oldest - 1 && from == oldest);
-        assert!(is_gone, "{gone}");
+        assert!(is_forgotten, "{refused}");
         let (early, late) = (used[5..10].iter().max().unwrap(), used.last().unwrap());
         assert!(*late < 2 * early, "{early} {late}");
         past.store.retain(Retention::Nothing).unwrap();
@@ -272,14 +272,14 @@ fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
             // To long ago, and to what happened since the last rollback.
             let reach = if round % 2 == 0 { to - from } else { 50 };
             let version = to - 1 - past.random.below(reach);
-            let mut ahead = past.store.changes(to).unwrap();
+            let mut later = past.store.changes(to).unwrap();
             let mut behind = past.store.changes(from).unwrap();
             past.store.rollback(version).unwrap();
             past.now = past.at(version).clone();
             past.then.split_off(&(version + 1));
             past.then.insert(past.store.visible(), past.now.clone());
-            let told = ahead.next().unwrap_err();
-            assert!(matches!(told, Error::RolledBack { version: it, to: back }
+            let refused = later.next().unwrap_err();
+            assert!(matches!(refused, Error::RolledBack { version: it, to: back }
                 if it == to && back <= version));
             assert!(past.store.changes(to).is_err_and(|e| matches!(e, Error::RolledBack { .. })));
             let mut copy = past.at(from).clone();
@@ -287,7 +287,7 @@ fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
                 apply(&mut copy, change);
             }
             assert_eq!(copy, past.now);
-            drop((ahead, behind));
+            drop((later, behind));
             idle(&past.store);
             past.read_all();
             // In one pass, and in many, which end between what was rolled back before.
@@ -299,13 +299,13 @@ fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
 }
 
 #[test]
-fn who_follows_needs_no_window_and_what_he_was_told_is_given_back() {
+fn a_follower_needs_no_window_and_what_it_was_given_is_given_back() {
     for index in IndexKind::ALL {
         let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
         let mut past = Past::new(store, 5);
         let (mut copy, after) = (past.now.clone(), past.store.visible());
         let mut changes = past.store.changes(after).unwrap();
-        // The store is borrowed by who follows.
+        // The follower has a share of the store.
         let store = &past.store;
         let space = store.keyspace("a").unwrap();
         let mut map = BTreeMap::new();
@@ -328,7 +328,7 @@ fn who_follows_needs_no_window_and_what_he_was_told_is_given_back() {
 }
 
 #[test]
-fn the_horizon_tells_who_holds_it_back() {
+fn the_horizon_says_what_holds_it_back() {
     let options = options(DomainRequest::Volatile, IndexKind::Nvtree);
     let store = Store::volatile(&options).unwrap();
     idle(&store);
@@ -399,7 +399,7 @@ fn transfer_beside(store: &Store, round: u64, accounts: u64) {
 }
 
 #[test]
-fn who_follows_writers_at_work_sees_each_version_whole() {
+fn a_follower_of_writers_at_work_sees_each_version_whole() {
     const ACCOUNTS: u64 = 300;
     const ROUNDS: u64 = 20_000;
     for index in IndexKind::ALL {
@@ -407,7 +407,7 @@ fn who_follows_writers_at_work_sees_each_version_whole() {
         let store = Store::volatile(&options).unwrap();
         store.keyspace("a").unwrap();
         let after = store.visible();
-        let (done, told) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (done, given) = (AtomicBool::new(false), AtomicU64::new(0));
         // Before the first of them is made, so that all are retained.
         let changes = store.changes(after).unwrap().with_budget(20_000);
         let follow = || {
@@ -432,7 +432,7 @@ fn who_follows_writers_at_work_sees_each_version_whole() {
                     };
                     sum -= before.map_or(0, number);
                 }
-                told.store(changes.position(), Ordering::Release);
+                given.store(changes.position(), Ordering::Release);
                 if is_over {
                     break map;
                 }
@@ -445,7 +445,7 @@ fn who_follows_writers_at_work_sees_each_version_whole() {
             for round in 0..ROUNDS / 2 {
                 transfer(&store, round, ACCOUNTS);
                 let until = if round % 2000 == 0 { store.visible() } else { 0 };
-                while told.load(Ordering::Acquire) < until {
+                while given.load(Ordering::Acquire) < until {
                     std::thread::yield_now();
                 }
             }

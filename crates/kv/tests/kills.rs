@@ -15,7 +15,7 @@ const LIVE: u64 = 1 << 20;
 const VALUE: u64 = 1000;
 
 fn options(index: IndexKind) -> Options {
-    // Whoever is killed has not come to the end of its survey, nor begun it.
+    // A process that is killed has not come to the end of its marking, nor begun it.
     let mut options = Options::new()
         .index(index)
         .background(false)

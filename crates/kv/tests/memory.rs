@@ -1,4 +1,4 @@
-//! Memory beside the pool: who asks for large pages, and when.
+//! Memory beside the pool: what asks for large pages, and when.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -112,14 +112,14 @@ fn the_thread_of_a_store_makes_large_pages_ready() {
 }
 
 #[test]
-fn who_maintains_a_store_without_a_thread_makes_them_ready() {
+fn maintaining_a_store_without_a_thread_makes_them_ready() {
     let _alone = alone();
     let (store, space) = store(false);
     put(&store, space, 0..MANY);
     assert_eq!(large(), (0, 0));
     store.maintain(1).unwrap();
     let (asked, there) = large();
-    // Not left to who comes there first.
+    // Not left to the thread that comes there first.
     assert_eq!(asked, there);
     assert!(asked > 0 || !has_large_pages());
 }

@@ -1,4 +1,4 @@
-//! Ranges beside a writer under whom leaves split and merge.
+//! Ranges beside a writer that splits and merges leaves.
 #![allow(clippy::unwrap_used)]
 
 use std::ops::Bound;

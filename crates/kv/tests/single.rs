@@ -135,8 +135,8 @@ fn a_read_knows_which_trees_there_are() {
         store.rollback(saved).unwrap();
         assert!(store.get(space, b"a").unwrap().is_none());
         assert!(matches!(store.get(other, b"a"), Err(Error::NoSuchKeyspace { .. })));
-        let gone = store.put(other, b"a", b"3", Durability::Strict);
-        assert!(matches!(gone, Err(Error::NoSuchKeyspace { .. })));
+        let refused = store.put(other, b"a", b"3", Durability::Strict);
+        assert!(matches!(refused, Err(Error::NoSuchKeyspace { .. })));
         while store.maintain(64).unwrap() == Progress::More {}
         assert!(matches!(store.get(other, b"a"), Err(Error::NoSuchKeyspace { .. })));
         store.check().unwrap();
@@ -167,7 +167,7 @@ fn single_changes_count_and_move_the_version_only_if_they_change_something() {
 }
 
 #[test]
-fn who_has_only_read_and_commits_strictly_has_read_what_is_durable() {
+fn a_writer_that_has_only_read_and_commits_strictly_has_read_what_is_durable() {
     let directory = Directory::new("strictly-read");
     let options = Options::new().background(false);
     let store = Store::create(&directory.pool(), &options).unwrap();

@@ -328,7 +328,7 @@ fn a_writer_goes_back_to_its_savepoint_more_often_than_voids_can_be_noted() {
 }
 
 #[test]
-fn rollback_needs_a_retained_version_that_nobody_is_ahead_of() {
+fn rollback_needs_a_retained_version_before_which_nothing_is_read() {
     KINDS.iter().for_each(|&kind| is_rolled_back(kind));
 }
 
@@ -338,9 +338,9 @@ fn is_rolled_back(kind: IndexKind) {
     store.put(space, b"a", b"1", Durability::Strict).unwrap();
     let saved = store.save_snapshot("s").unwrap();
     store.put(space, b"a", b"2", Durability::Strict).unwrap();
-    let ahead = store.snapshot().unwrap();
+    let later = store.snapshot().unwrap();
     assert!(matches!(store.rollback(saved), Err(Error::VersionInUse { .. })));
-    drop(ahead);
+    drop(later);
     assert!(matches!(store.rollback(saved - 1), Err(Error::NotRetained { .. })));
     store.rollback(saved).unwrap();
     assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
@@ -375,14 +375,14 @@ fn a_commit_costs_two_fences_and_a_line_an_entry() {
     // A kilobyte: 8 + 4 + 1024 bytes are 17 lines.
     let large = || assert!(store.put(space, b"long", &[7; 1024], Durability::Buffered).is_ok());
     assert_eq!(cost(&large), (2, 17 + 2));
-    let turn = || {
+    let batch = || {
         let mut tx = store.exclusive().unwrap();
         for i in 0..10u8 {
             tx.put(space, &[b'g', i], b"value").unwrap();
         }
         tx.commit(Durability::Buffered).unwrap();
     };
-    assert_eq!(cost(&turn), (2, 10 + 10 + 1));
+    assert_eq!(cost(&batch), (2, 10 + 10 + 1));
 }
 
 /// Amortised, splits and everything included: random keys as redis-benchmark makes them.
@@ -392,27 +392,27 @@ fn a_million_random_puts_cost_what_the_formula_says() {
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == tembo_kv::Progress::More {}
     let space = store.keyspace("x").unwrap();
-    let (count, turn) = (1_000_000u64, 50);
+    let (count, batch) = (1_000_000u64, 50);
     let mut random = Random(99);
     for (round, lines_max) in [("half of them new", 3.8), ("updates", 3.4)] {
         let before = Counters::thread();
-        for _ in 0..count / turn {
+        for _ in 0..count / batch {
             let mut tx = store.exclusive().unwrap();
-            for _ in 0..turn {
+            for _ in 0..batch {
                 let key = format!("key:{:012}", random.below(count));
                 tx.put(space, key.as_bytes(), b"xxx").unwrap();
             }
             tx.commit(Durability::Buffered).unwrap();
         }
         let cost = Counters::thread() - before;
-        let turns = (count / turn) as f64;
-        // Two a turn; the rest are roots, version limits and frontiers.
-        let fences = cost.fences as f64 / turns;
-        assert!((2.0..2.02).contains(&fences), "{round}: {fences} fences a turn");
+        let batches = (count / batch) as f64;
+        // Two a batch; the rest are roots, version limits and frontiers.
+        let fences = cost.fences as f64 / batches;
+        assert!((2.0..2.02).contains(&fences), "{round}: {fences} fences a batch");
         // A record and an entry; an ended entry in half of the cases; reshapes.
         let lines = cost.lines as f64 / count as f64;
         assert!(lines < lines_max, "{round}: {lines} lines a put");
-        println!("{round}: {fences:.4} fences a turn of {turn}, {lines:.3} lines a put");
+        println!("{round}: {fences:.4} fences a batch of {batch}, {lines:.3} lines a put");
     }
     store.check().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Transactions, many at a time: what they see, who wins, what is left of the others.
+//! Transactions, many at a time: what they see, which wins, what is left of the others.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ fn all(tx: &mut Transaction, space: Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
-/// What is done by somebody else while a transaction is open.
+/// What is done by another thread while a transaction is open.
 type Other = fn(&Store, Keyspace);
 
 const OTHERS: [(&str, Other); 8] = [
@@ -158,7 +158,7 @@ fn the_first_to_commit_a_key_wins_also_if_it_is_removed_in_the_same_batch() {
 }
 
 #[test]
-fn who_writes_other_keys_is_in_nobodys_way() {
+fn a_writer_of_other_keys_is_in_the_way_of_none() {
     for kind in IndexKind::ALL {
         let (store, space) = store(kind, 1 << 20);
         for i in 0..100u8 {
@@ -317,7 +317,7 @@ fn what_was_read_and_removed_is_a_conflict_and_what_came_and_went_is_none() {
 }
 
 #[test]
-fn who_only_reads_commits_at_its_snapshot_whatever_happens() {
+fn a_transaction_that_only_reads_commits_at_its_snapshot_whatever_happens() {
     for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"a", b"1");

@@ -1,4 +1,4 @@
-//! Reads the past, hears what happened since, and takes it back.
+//! Reads the past, follows what happened since, and takes it back.
 
 use tembo::{Durability, Error, Event, Options, Retention, Store};
 
@@ -19,7 +19,7 @@ fn main() -> Result<(), Error> {
     println!("bread was {:?}", price.as_deref().map(String::from_utf8_lossy));
     drop(then);
 
-    // Who follows learns of every change, in order.
+    // A follower gets every change, in order.
     let mut changes = store.changes(noon)?;
     while let Some(change) = changes.next()? {
         if let Event::Put { key, value } = &change.event {

@@ -1,4 +1,4 @@
-//! Many threads add to one counter: whoever comes second is told of the conflict, and tries again.
+//! Many threads add to one counter: the second to commit gets a conflict, and tries again.
 
 use tembo::{Durability, Error, Isolation, Options, Store};
 

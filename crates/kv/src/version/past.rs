@@ -49,7 +49,7 @@ impl Past {
     /// [`Error::HistoryForgotten`]; [`Error::RolledBack`], if what came up to the version may not be all that came
     /// to be.
     pub(crate) fn follow(&mut self, after: u64, visible: u64) -> Result<Rollbacks, Error> {
-        if let Some(to) = self.gone_back_to(after) {
+        if let Some(to) = self.rollback_before(after) {
             return Err(Error::RolledBack { version: after, to });
         }
         let oldest = self.since(visible);
@@ -61,7 +61,7 @@ impl Past {
     }
 
     /// Where the rollbacks went back to that took a version away; `None`: none did.
-    fn gone_back_to(&self, version: u64) -> Option<u64> {
+    fn rollback_before(&self, version: u64) -> Option<u64> {
         let mut to = version;
         // What one went back to may have been taken away by another.
         while let Some(from) = self.rollbacks.iter().find_map(|&(from, until)| {

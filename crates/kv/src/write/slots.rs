@@ -18,7 +18,7 @@
 //!
 //! # The owner of a slot
 //! Most slots have an owner, the thread of their [number](tembo_pmem::thread::number). After a few changes a slot is
-//! lent to it ([`Latch::bias`]), and it comes in by a store: the fence of its last change is still under way,
+//! biased towards it ([`Latch::bias`]), and it comes in by a store: the fence of its last change is still under way,
 //! and an atomic exchange would wait for it. Threads with greater numbers, and a thread that comes to its slot while
 //! it is in it, share the other slots.
 //!
@@ -28,11 +28,11 @@
 //! its change; if the writer's, the thread finds the gate shut. Only slots that have *joined* since the
 //! last time are locked: a thread joins before it looks at the gate, and the writer asks which have joined after
 //! it has shut the gate, all sequentially consistent; so the writer finds the slot, or the thread finds the gate
-//! shut. A slot is lent after its thread was let in, and taken back as it is locked: so a thread that comes in by a
+//! shut. A slot is biased after its thread was let in, and the bias is revoked as it is locked: so a thread that comes in by a
 //! store has joined and may go on, and need not look at the gate.
 //!
-//! To take slots back costs a call of the system, and where other threads run, some microseconds. So a slot is
-//! lent only after as many changes as take about that time, and no slot calls for the writer very often.
+//! To revoke a bias costs a call of the system, and where other threads run, some microseconds. So a slot is
+//! biased only after as many changes as take about that time, and no slot calls for the writer very often.
 //!
 //! # One thread alone
 //! If the writer finds that there were changes in one slot only since the last time, it opens that one: then
@@ -54,12 +54,12 @@ use crate::version::{Visible, WRITE_SLOT_COUNT, bits};
 /// Slots from the first on that have owners.
 const OWNED_COUNT: usize = 48;
 
-/// Changes in a slot before it is lent to its owner, where it was worth it the last time.
-const CHANGES_BEFORE_LENT: u32 = 32;
+/// Changes in a slot before it is biased towards its owner, where it was worth it the last time.
+const CHANGES_BEFORE_BIAS: u32 = 32;
 
-/// Changes in a slot for which lending it was worth it: to take it back costs as much as some hundred
+/// Changes in a slot for which a bias was worth it: to revoke it costs as much as some hundred
 /// atomic exchanges.
-const CHANGES_WORTH_LENDING: u32 = 1024;
+const CHANGES_WORTH_BIAS: u32 = 1024;
 
 /// Changes in a slot before one goes by the writer's lock.
 const CHANGES_MAX: u32 = 4096;
@@ -101,8 +101,8 @@ pub(crate) struct SlotState {
     is_beside_others: bool,
     /// Changes since the slots were closed.
     pub(crate) changes: u32,
-    /// How often in a row it was lent for too few changes: each time it is lent later.
-    short_loans: u32,
+    /// How often in a row it was biased for too few changes: each time it is biased later.
+    short_biases: u32,
     /// The trees; none before the first change after the slots were closed.
     pub(crate) known: Current,
     /// What was retained some time ago.
@@ -137,7 +137,7 @@ impl WriteSlots {
         WriteSlots { gate, joined: AtomicU64::new(0), next, limit: AtomicU64::new(0), slots }
     }
 
-    /// The thread's own slot, if it was lent to it.
+    /// The thread's own slot, if it is biased towards it.
     #[inline]
     pub(crate) fn reenter(&self) -> Option<Entered<'_>> {
         let own = thread::number();
@@ -158,7 +158,7 @@ impl WriteSlots {
             self.join(number);
         }
         let mut entered = self.admit(visible, number, state)?;
-        if entered.state.changes >= CHANGES_BEFORE_LENT << entered.state.short_loans {
+        if entered.state.changes >= CHANGES_BEFORE_BIAS << entered.state.short_biases {
             entered.state = self.slots[number].0.bias(entered.state);
         }
         Ok(entered)
@@ -259,10 +259,10 @@ impl SlotState {
     /// As after the slots were closed: what was left has been taken.
     pub(super) fn reset(&mut self) {
         self.known = Current::default();
-        if self.changes >= CHANGES_WORTH_LENDING {
-            self.short_loans = 0;
-        } else if self.changes >= CHANGES_BEFORE_LENT << self.short_loans {
-            self.short_loans += 1;
+        if self.changes >= CHANGES_WORTH_BIAS {
+            self.short_biases = 0;
+        } else if self.changes >= CHANGES_BEFORE_BIAS << self.short_biases {
+            self.short_biases += 1;
         }
         self.changes = 0;
         self.unlinked_bytes = 0;

@@ -69,12 +69,12 @@ fn any_number_of_aborts_and_nothing_else() {
 }
 
 #[test]
-fn aborts_and_commits_while_surveys_run() {
+fn aborts_and_commits_while_markings_run() {
     let directory = directory("survey-aborts");
     let options = options(8 << 20, 64 << 20).background(true);
     let (store, mut map) = filled(&directory, &options, 15 * KEYS);
     let space = store.keyspace("a").unwrap();
-    // The survey that opening has begun takes longer than all of these.
+    // The marking that opening has begun takes longer than all of these.
     (0..300).for_each(|i| abort(&store, i));
     for i in 0..600u64 {
         abort(&store, i);

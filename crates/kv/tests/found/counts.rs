@@ -66,9 +66,9 @@ fn counts_after_open_are_exact_beside_a_writer() {
     }
 }
 
-/// Updates that begin where the survey ends, so that it meets nodes made since it began.
+/// Updates that begin where the marking ends, so that it meets nodes made since it began.
 #[test]
-fn counts_after_open_are_exact_when_the_writer_comes_towards_the_survey() {
+fn counts_after_open_are_exact_when_the_writer_comes_towards_the_marking() {
     const MANY: u64 = 60_000;
     let directory = directory("towards");
     let options = options(32 << 20, 256 << 20).background(true);
@@ -92,7 +92,7 @@ fn counts_after_open_are_exact_when_the_writer_comes_towards_the_survey() {
     }
 }
 
-/// What changes before the survey has begun is counted by it, and not a second time.
+/// What changes before the marking has begun is counted by it, and not a second time.
 #[test]
 fn counts_after_open_are_exact_when_recovery_comes_late() {
     let directory = directory("late-counts");

@@ -55,7 +55,7 @@ fn a_commit_word_that_cannot_be_is_refused() {
     for committed in [0, 1 << 55, 1 << 56, u64::MAX] {
         refused(&format!("committed {committed}"), |image| patch_root(image, 64, committed));
     }
-    // Lanes that nobody has used.
+    // Lanes that were never used.
     for lane in 1..8 {
         let damage = |image: &mut Vec<u8>| patch_root(image, 64 + 64 * lane, !0);
         refused(&format!("committed in lane {lane}"), damage);
@@ -81,7 +81,7 @@ fn a_dead_interval_that_cannot_be_is_refused() {
 
 #[test]
 fn a_chain_of_roots_without_end_ends() {
-    // Since versions nobody asks for, since ones that somebody does, and since a void one.
+    // Since versions that are not asked for, since ones that are, and since a void one.
     for since in [1, 1 << 8 | 1, 1 << 60 | 1, u64::MAX, !0 << 8] {
         let what = format!("the root before is the root, since {since:#x}");
         let _ = after(&what, |image| {

@@ -23,7 +23,7 @@ fn apply(image: &mut [u8], change: Change) {
     }
 }
 
-/// The words of lines that somebody uses: the others lie in space that nobody has.
+/// The words of lines that are in use: the others lie in free space.
 fn used(image: &[u8]) -> impl Iterator<Item = usize> {
     let line = |at: &usize| image[*at..at + 64].iter().any(|&byte| byte != 0);
     let lines: Vec<usize> = (4096..image.len()).step_by(64).filter(line).collect();

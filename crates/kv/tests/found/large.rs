@@ -38,7 +38,7 @@ fn large_values_survive_with_a_log_that_is_smaller() {
 }
 
 #[test]
-fn large_values_survive_with_the_log_that_is_usual() {
+fn large_values_survive_with_the_log_of_default_size() {
     let log_size = RegionOptions::default().log_size;
     large_values_survive("usual-log", log_size, &[8 << 20, 64 << 20]);
 }

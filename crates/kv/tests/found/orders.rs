@@ -21,7 +21,7 @@ impl Drop for Ends<'_> {
 }
 
 #[test]
-fn a_reader_does_not_take_what_an_abort_ended_for_gone() {
+fn a_reader_does_not_take_what_an_abort_ended_for_removed() {
     let region = RegionOptions { size_max: 64 << 20, ..RegionOptions::default() };
     let pool = PoolOptions { size: 8 << 20, region, ..PoolOptions::default() };
     let store = Store::volatile(&Options::new().pool(pool).index(INDEX).background(false)).unwrap();

@@ -64,7 +64,7 @@ fn a_keyspace_that_did_not_survive_a_rollback_is_no_other_one() {
     let kept = store.keyspace("kept").unwrap();
     store.put(kept, b"k", b"of kept", Durability::Buffered).unwrap();
     let version = store.save_snapshot("n").unwrap();
-    let gone = store.keyspace("gone").unwrap();
+    let lost = store.keyspace("lost").unwrap();
     store.rollback(version).unwrap();
     let missing = |handle| {
         let refused = store.get(handle, b"k").map(drop);
@@ -78,32 +78,32 @@ fn a_keyspace_that_did_not_survive_a_rollback_is_no_other_one() {
         assert!(matches!(tx.clear(handle), Err(Error::NoSuchKeyspace { .. })));
         assert_eq!(tx.count(handle), None);
     };
-    missing(gone);
+    missing(lost);
     // The next one takes its number.
     let other = store.keyspace("other").unwrap();
-    assert_ne!(gone, other);
+    assert_ne!(lost, other);
     store.put(other, b"k", b"of other", Durability::Buffered).unwrap();
-    missing(gone);
+    missing(lost);
     // One of the same name is another one too.
     store.rollback(version).unwrap();
-    let again = store.keyspace("gone").unwrap();
+    let again = store.keyspace("lost").unwrap();
     store.put(again, b"k", b"again", Durability::Buffered).unwrap();
-    missing(gone);
+    missing(lost);
     missing(other);
     assert_eq!(store.get(kept, b"k").unwrap().unwrap(), b"of kept");
 }
 
 /// A snapshot looks a keyspace up as it was then, but never by its number alone.
 #[test]
-fn a_snapshot_does_not_take_a_gone_keyspace_for_another() {
+fn a_snapshot_does_not_take_a_lost_keyspace_for_another() {
     let store = store();
     let version = store.save_snapshot("n").unwrap();
-    let gone = store.keyspace("gone").unwrap();
+    let lost = store.keyspace("lost").unwrap();
     store.rollback(version).unwrap();
     let other = store.keyspace("other").unwrap();
     store.put(other, b"k", b"of other", Durability::Buffered).unwrap();
     let snapshot = store.snapshot().unwrap();
-    let found = snapshot.get(gone, b"k");
+    let found = snapshot.get(lost, b"k");
     assert!(matches!(found, Err(Error::NoSuchKeyspace { .. })), "{found:?}");
     assert_eq!(snapshot.get(other, b"k").unwrap().unwrap(), b"of other");
     assert!(snapshot.keyspaces().unwrap().contains(&("other".to_owned(), other)));

@@ -84,12 +84,12 @@ impl Open {
             _ => {
                 if !self.saved.is_empty() {
                     let at = random.place(self.saved.len());
-                    let gone = self.saved.split_off(at + 1);
+                    let dropped = self.saved.split_off(at + 1);
                     let (saved, map, written) = &self.saved[at];
                     self.tx.rollback_to(saved)?;
                     (self.map, self.written) = (map.clone(), written.clone());
-                    for (gone, ..) in gone {
-                        let refused = self.tx.rollback_to(&gone);
+                    for (dropped, ..) in dropped {
+                        let refused = self.tx.rollback_to(&dropped);
                         assert!(matches!(refused, Err(Error::NoSuchSavepoint)));
                     }
                 }
@@ -293,7 +293,7 @@ fn open_transactions_see_and_leave_what_the_model_says() {
     }
 }
 
-/// With no memory for writes: each goes into the pool at once, and nobody else commits.
+/// With no memory for writes: each goes into the pool at once, and no other transaction commits.
 #[test]
 fn a_transaction_that_outgrows_memory_sees_and_leaves_what_the_model_says() {
     for kind in IndexKind::ALL {

@@ -142,8 +142,8 @@ fn a_slot_is_biased_to_a_thread_that_uses_it_much_until_the_writer_takes_it_back
     let can_be_biased = own.enter().is_some();
     let (store, space) = store(IndexKind::Nvtree);
     let slots = &engine(&store).slots;
-    let (few, many) = (u64::from(CHANGES_BEFORE_LENT), u64::from(CHANGES_WORTH_LENDING));
-    // Where it was taken back soon it is lent later, until it was worth it.
+    let (few, many) = (u64::from(CHANGES_BEFORE_BIAS), u64::from(CHANGES_WORTH_BIAS));
+    // Where it was revoked soon it is biased later, until it was worth it.
     for (before, changes) in [(few, 2 * few), (2 * few, 4 * few), (4 * few, many), (few, 2 * few)] {
         for change in 0..changes {
             let is_biased = can_be_biased && change > before;
@@ -158,7 +158,7 @@ fn a_slot_is_biased_to_a_thread_that_uses_it_much_until_the_writer_takes_it_back
     }
     drop(store.exclusive().unwrap());
     // A thread that is inside does not get in again.
-    for key in 0..2 * u64::from(CHANGES_BEFORE_LENT) {
+    for key in 0..2 * u64::from(CHANGES_BEFORE_BIAS) {
         put(&store, space, key);
     }
     let first = slots.reenter();

@@ -82,7 +82,7 @@ fn every_byte_is_accounted_for_whatever_hints_there_were() {
         drop(store);
         store = Store::open(&file.0, &options(false)).unwrap();
         space = store.keyspace("x").unwrap();
-        // Some are found, and others put, before there has been a survey.
+        // Some are found, and others put, before there has been a marking.
         expect(&store, space, 0..end / 2);
         put(&store, space, end..end + 300);
         end += 300;

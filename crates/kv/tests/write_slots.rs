@@ -64,7 +64,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     value
 }
 
-/// What one thread has put, and nobody else changes.
+/// What one thread has put, and no other changes.
 struct Owner<'s> {
     store: &'s Store,
     space: Keyspace,
@@ -210,7 +210,7 @@ fn lanes_beside_snapshots_groups_transactions_and_the_background() {
 }
 
 #[test]
-fn lanes_with_nobody_beside_them_but_old_snapshots() {
+fn slots_with_nothing_beside_them_but_old_snapshots() {
     let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 4000 * number("TEMBO_STRESS", 1));
     let (store, space) = store(true, 256 << 20);
     let mut owners = Owner::all(&store, space, seed ^ 0x55);
@@ -258,7 +258,7 @@ fn threads_come_and_go_and_there_are_more_than_lanes() {
 }
 
 #[test]
-fn what_was_rolled_back_is_gone_and_lanes_go_on() {
+fn what_was_rolled_back_is_void_and_slots_go_on() {
     let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 500 * number("TEMBO_STRESS", 1));
     let (store, space) = store(true, 256 << 20);
     let mut owners = Owner::all(&store, space, seed ^ 0xaa);

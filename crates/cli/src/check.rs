@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::entries::{self, Audit};
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
-use crate::store::open_as_is;
+use crate::store::open_to_read;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -52,7 +52,7 @@ struct Account {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = open_as_is(&args.pool)?;
+    let store = open_to_read(&args.pool)?;
     let found = store.check()?;
     let mut audit = entries::audit(&store)?;
     let version = store.visible();

@@ -9,7 +9,7 @@ use anyhow::Context;
 use crate::entries;
 use crate::exit::Exit;
 use crate::progress;
-use crate::store::open_as_is;
+use crate::store::open_to_read;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = open_as_is(&args.pool)?;
+    let store = open_to_read(&args.pool)?;
     let mut out: Box<dyn Write> = match &args.out {
         None => Box::new(BufWriter::new(io::stdout().lock())),
         Some(path) => {

@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::entries;
 use crate::exit::Exit;
 use crate::output::{Lines, print};
-use crate::store::open_as_is;
+use crate::store::open_to_read;
 
 /// Steps of recovery between two looks at whether it has ended.
 const RECOVERY_STEPS: usize = 256;
@@ -45,7 +45,7 @@ struct Stat {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = open_as_is(&args.pool)?;
+    let store = open_to_read(&args.pool)?;
     let audit = entries::audit(&store)?;
     // What is used is known when recovery has marked what is reachable.
     while store.report().recovering {

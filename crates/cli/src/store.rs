@@ -146,13 +146,19 @@ impl StoreArgs {
 
     /// Opens the store at `path`, which is there.
     pub(crate) fn open(&self, path: &Path) -> anyhow::Result<Store> {
+        self.open_with(path, false)
+    }
+
+    /// As `open`, or to read the store only.
+    pub(crate) fn open_with(&self, path: &Path, read_only: bool) -> anyhow::Result<Store> {
         if !exists(path)? {
             return refuse(Exit::PoolMissing, format!("{} does not exist", path.display()));
         }
         if !std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
             return refuse(Exit::NotAPool, format!("{} is not a file", path.display()));
         }
-        Store::open(path, &self.options()).with_context(|| format!("opening {}", path.display()))
+        let options = self.options().read_only(read_only);
+        Store::open(path, &options).with_context(|| format!("opening {}", path.display()))
     }
 }
 
@@ -175,13 +181,23 @@ fn log_path(path: &Path) -> PathBuf {
 /// What a redo log has before its ring, in bytes.
 const LOG_HEADER: u64 = 4096;
 
-/// Opens a pool as it is: what `stat`, `check` and `dump` need.
+/// Opens a pool to read it: its files stay as they are. What `stat`, `check` and `dump` need.
+pub(crate) fn open_to_read(path: &Path) -> anyhow::Result<Store> {
+    of_that_size(path).open_with(path, true)
+}
+
+/// Opens a pool as it is, to note in it what a backup keeps.
 pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
+    of_that_size(path).open(path)
+}
+
+/// The options of a pool that is there.
+fn of_that_size(path: &Path) -> StoreArgs {
     let PoolOptions { size, region, .. } = PoolOptions::default();
     // The log that is there will do; another one would take room that the disk may not have.
     let log = std::fs::metadata(log_path(path)).map_or(0, |log| log.len());
     let log_size = if log > LOG_HEADER { log - LOG_HEADER } else { region.log_size };
-    let args = StoreArgs {
+    StoreArgs {
         domain: Domain::Auto,
         sync: Sync::Always,
         index: Index::default(),
@@ -189,6 +205,5 @@ pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
         size_max: region.size_max,
         log_size,
         private_max: None,
-    };
-    args.open(path)
+    }
 }

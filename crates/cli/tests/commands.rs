@@ -109,6 +109,31 @@ fn stat_reports_the_bytes_that_a_pool_uses() {
     assert!(stat["used_bytes"].as_u64().is_some_and(|used| used >= 30_000), "{stat}");
 }
 
+/// Of a pool whose server was killed they see everything, and may not even write its files.
+#[test]
+fn what_only_reads_changes_no_file() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("a.pool");
+    let server = Setup::new(&pool, &["--domain", "logged"]).start();
+    for key in [b"a", b"b"] {
+        server.client().call(&[b"SET", key, b"value"]).unwrap();
+    }
+    server.kill();
+    let files =
+        || ["a.pool", "a.pool.log"].map(|name| std::fs::read(folder.path().join(name)).unwrap());
+    let before = files();
+    let stat = json(&run(&["stat", text(&pool), "--json"]).stdout);
+    assert_eq!((&stat["keys"], &stat["domain"]), (&2.into(), &"logged".into()));
+    assert_eq!(json(&run(&["check", text(&pool), "--json"]).stdout)["keys"], 2);
+    assert_eq!(run(&["dump", text(&pool)]).stdout.iter().filter(|byte| **byte == b'\n').count(), 2);
+    let out = folder.path().join("backup");
+    let backup = run(&["backup", "--read-only", text(&pool), text(&out), "--json"]);
+    assert!(backup.status.success(), "{backup:?}");
+    assert!(files() == before, "a file has changed");
+    let kept = run(&["backup", "--read-only", "--keep", "x", text(&pool), text(&out)]);
+    assert_eq!(kept.status.code(), Some(2));
+}
+
 #[test]
 fn the_doctor_looks_and_leaves_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

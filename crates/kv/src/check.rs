@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use tembo_index::{CheckReport, TreeMarker, VersionedIndex};
-use tembo_pool::{Account, Census, Marker, Object};
+use tembo_pool::{Account, Census, Error as PoolError, Marker, Object, PoolCheck, TenantCheck};
 
 use crate::Error;
 use crate::ledger::{Ledger, reclaim};
 use crate::maintain::step;
 use crate::shared::Shared;
 use crate::trees::{open_tree, retained_trees};
-use crate::write::Engine;
+use crate::write::{Engine, Locked, PAUSE};
 
 /// What a check found: every byte accounted for.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,9 @@ pub struct Check {
     pub account: Account,
     /// Unlinked, but still seen by a retained version or not yet given back.
     pub retired: u64,
+    /// What the other tenants of the pool say, by their names. None of them if one is of an unknown kind, and
+    /// the store is open to be read only: then their bytes count as free.
+    pub tenants: Vec<(String, TenantCheck)>,
     /// Taken, but not reachable. Always 0 once recovery has ended and nothing was aborted.
     pub leaked: u64,
 }
@@ -43,15 +46,48 @@ impl TreeMarker for Counter<'_> {
     fn live_entry(&mut self) {}
 }
 
+/// So often a tenant that is busy is asked again, before a check gives up.
+const ATTEMPTS: usize = 10_000;
+
 /// See [`Store::check`](crate::Store::check).
 pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
     let shared = &engine.shared;
-    let writing = loop {
+    // Kept open meanwhile.
+    let tenants = match shared.forest.pool().open_tenants() {
+        Err(_) if shared.region().is_read_only() => None,
+        tenants => Some(tenants?),
+    };
+    let mut attempts = 0;
+    loop {
+        let writing = recovered(engine)?;
+        let own = |census: &mut Census| mark_checked(shared, &writing, census);
+        let checked = match tenants {
+            Some(_) => shared.pool().check_by(shared.tenant.id, own),
+            None => alone(shared, own),
+        };
+        let retired = writing.retired.len() as u64;
+        drop(writing);
+        match checked {
+            Err(Error::Pool(PoolError::TenantBusy { .. })) if attempts < ATTEMPTS => {
+                attempts += 1;
+                std::thread::sleep(PAUSE);
+            }
+            checked => {
+                let ((keyspaces, _), PoolCheck { account, tenants }) = checked?;
+                return Ok(Check { keyspaces, leaked: account.leaked, account, retired, tenants });
+            }
+        }
+    }
+}
+
+/// The writer's lock of a store that has recovered.
+fn recovered(engine: &Engine) -> Result<Locked<'_>, Error> {
+    loop {
         let mut writing = engine.lock()?;
-        let (_, ledger) = writing.parts();
+        let (shared, ledger) = writing.parts();
         reclaim(shared, ledger);
         if ledger.machine.is_done() {
-            break writing;
+            return Ok(writing);
         }
         let is_unlocked = ledger.machine.is_unlocked();
         drop(writing);
@@ -60,11 +96,17 @@ pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
         } else {
             step(engine)?;
         }
-    };
-    let own = |census: &mut Census| mark_checked(shared, &writing, census);
-    let ((keyspaces, _), check) = shared.pool().check_by(shared.tenant.id, own)?;
-    let (retired, account) = (writing.retired.len() as u64, check.account);
-    Ok(Check { keyspaces, leaked: account.leaked, account, retired })
+    }
+}
+
+/// A check without the other tenants of the pool.
+fn alone<T>(
+    shared: &Shared,
+    own: impl FnOnce(&mut Census) -> Result<T, Error>,
+) -> Result<(T, PoolCheck), Error> {
+    let mut census = shared.pool().census();
+    let found = own(&mut census)?;
+    Ok((found, PoolCheck { account: census.account(), tenants: Vec::new() }))
 }
 
 /// Verifies and marks everything that a retained version reaches, and what waits to be freed; the keyspaces, and how

@@ -39,6 +39,10 @@ pub enum Error {
     /// A sync failed: the store takes no more writes, and nothing unsynced may be shown.
     #[error("a sync has failed, the store takes no more writes: open it again")]
     Poisoned,
+    /// The store is open to be read, and nothing of it changes. Open it without
+    /// [`Options::read_only`](crate::Options::read_only) to change it.
+    #[error("the store is open to be read only; open it without `read_only` to change it")]
+    ReadOnly,
     /// Of the pool below.
     #[error(transparent)]
     Pool(pool::Error),

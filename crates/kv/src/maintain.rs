@@ -90,9 +90,10 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
             drop(writing);
             // Pins that are dropped meanwhile are still marked: nothing is given back until the end.
             let found = mark_all(shared, &mut sweep, &marking);
-            end_marking(shared, &mut *engine.lock()?, (&marking, Some(sweep)), found)?;
+            end_marking(shared, &mut *engine.lock()?, (&marking, sweep), found)?;
             Ok(Progress::More)
         }
+        Phase::Done if shared.region().is_read_only() => Ok(Progress::Idle),
         Phase::Done | Phase::Collecting(_) => match collect_batch(shared, ledger)? {
             Progress::More => Ok(Progress::More),
             Progress::Idle => {

@@ -73,6 +73,16 @@ impl Options {
         self
     }
 
+    /// Opens the store without ever changing its files: what recovery does stays in memory, what would change the store
+    /// is refused with [`Error::ReadOnly`](crate::Error::ReadOnly), and everything else works: reads, snapshots, ranges,
+    /// backups, a check. Several programs may have a store open so, but none beside one that writes. The files may be ones
+    /// that this process may not write. So, and only so, a pool opens that holds something that this release knows only
+    /// in part: a tenant of an unknown kind, or an unknown feature that forbids writing.
+    pub fn read_only(mut self, read_only: bool) -> Options {
+        self.pool.region.read_only = read_only;
+        self
+    }
+
     /// The index of a store that is created. One that is opened keeps its own.
     pub fn index(mut self, index: IndexKind) -> Options {
         self.index = index;
@@ -101,13 +111,6 @@ impl Options {
     /// store may be larger than memory.
     pub fn private_max(mut self, bytes: u64) -> Options {
         self.pool.region.private_max = bytes;
-        self
-    }
-
-    /// Whether a store is opened without ever changing its files: what is stored stays in memory. Excludes writers,
-    /// and no other readers.
-    pub fn read_only(mut self, read_only: bool) -> Options {
-        self.pool.region.read_only = read_only;
         self
     }
 

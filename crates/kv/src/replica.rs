@@ -67,8 +67,9 @@ pub struct Replica {
 
 impl Replica {
     /// # Errors
-    /// [`Error::WouldDeadlock`]; [`Error::Damaged`].
+    /// [`Error::ReadOnly`]; [`Error::WouldDeadlock`]; [`Error::Damaged`].
     pub(crate) fn begin(handle: &Handle) -> Result<Replica, Error> {
+        handle.shared.check_writable()?;
         let mut writing = handle.lock()?;
         writing.sound()?;
         writing.is_replica = true;

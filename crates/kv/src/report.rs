@@ -12,8 +12,10 @@ use crate::shared::Shared;
 pub struct Report {
     /// The index of every keyspace.
     pub index: IndexKind,
-    /// The persistence domain.
+    /// The persistence domain; of a store that is open to be read, the one in which it was last written.
     pub domain: String,
+    /// Whether the store is open to be read only.
+    pub read_only: bool,
     /// The sync policy of the `logged` domain.
     pub sync_policy: String,
     /// Every version up to it is fenced.
@@ -45,7 +47,8 @@ pub(crate) fn report(shared: &Shared) -> Report {
     let (region, usage, status) = (shared.region().report(), shared.pool().usage(), &shared.status);
     Report {
         index: shared.kind(),
-        domain: domain_name(region.domain).into(),
+        domain: domain_name(region.file_domain).into(),
+        read_only: shared.region().is_read_only(),
         sync_policy: policy_name(region.sync).into(),
         visible: shared.versions.pins.visible(),
         durable: shared.versions.durable(),

@@ -38,6 +38,12 @@ impl Shared {
         self.forest.pool()
     }
 
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        if self.region().is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
     pub(crate) fn kind(&self) -> IndexKind {
         self.catalogue.tree().kind()
     }

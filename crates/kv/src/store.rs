@@ -100,6 +100,14 @@ impl Store {
         Store::start(made?, options)
     }
 
+    /// Opens the store at `path` to read it, as it is now: [`Options::read_only`].
+    ///
+    /// # Errors
+    /// As of [`Store::open`].
+    pub fn open_read_only(path: &Path) -> Result<Store, Error> {
+        Store::open(path, &Options::default().read_only(true))
+    }
+
     /// Opens the store at `path`. This is recovery; it does not wait for anything to be rebuilt.
     ///
     /// # Errors
@@ -158,7 +166,9 @@ impl Store {
         let tenant = open::find(&pool)?;
         let make = || Ok::<_, Error>(Arc::new(open::open(&pool, &tenant)?));
         let engine = pool.open_tenant(&tenant, make)?;
-        let handle = Handle::new(engine, options.has_background(), options.memory());
+        // What is only read has no upkeep but what a caller asks for.
+        let background = options.has_background() && !pool.region().is_read_only();
+        let handle = Handle::new(engine, background, options.memory());
         Ok(Store { handle })
     }
 
@@ -187,6 +197,7 @@ impl Store {
             return Ok(Keyspace { id, incarnation: known.incarnation });
         }
         check_name(name)?;
+        self.handle.shared.check_writable()?;
         let mut writing = self.handle.lock()?;
         let (shared, ledger) = writing.parts();
         if let Some(known) = ledger.trees.by_name(name) {
@@ -388,6 +399,7 @@ impl Store {
     /// [`Error::SnapshotName`]; those of a sync.
     pub fn save_snapshot(&self, name: &str) -> Result<u64, Error> {
         let shared = &self.handle.shared;
+        shared.check_writable()?;
         // A rollback takes away either the name or nothing.
         let _gate = shared.versions.begin_snapshot();
         let version = shared.versions.pins.pin_visible(PinKind::Name);
@@ -402,6 +414,7 @@ impl Store {
     /// [`Error::SnapshotName`]; those of a sync.
     pub fn name_snapshot(&self, name: &str, snapshot: &Snapshot) -> Result<(), Error> {
         let (shared, version) = (&self.handle.shared, snapshot.version());
+        shared.check_writable()?;
         shared.versions.pins.pin(version, PinKind::Name);
         shared.names.put(&shared.root, &shared.versions.pins, name, version)
     }
@@ -412,6 +425,7 @@ impl Store {
     /// Those of a sync.
     pub fn drop_snapshot(&self, name: &str) -> Result<bool, Error> {
         let shared = &self.handle.shared;
+        shared.check_writable()?;
         let dropped = shared.names.forget(&shared.root, &shared.versions.pins, name)?;
         let Some(version) = dropped else { return Ok(false) };
         // Else the next commit gives back what only the name kept.
@@ -441,6 +455,7 @@ impl Store {
     /// [`Error::NotRetained`] of [`Retention::Since`] a version that is not in the window of before;
     /// [`Error::WouldDeadlock`].
     pub fn retain(&self, retention: Retention) -> Result<u64, Error> {
+        self.handle.shared.check_writable()?;
         let mut writing = self.handle.lock()?;
         let (shared, ledger) = writing.parts();
         ledger.sound()?;
@@ -550,8 +565,12 @@ impl Store {
         check(&self.handle)
     }
 
-    /// For tests of what lies below.
-    #[cfg(test)]
+    /// Whether the store is open to be read only: [`Options::read_only`].
+    pub fn is_read_only(&self) -> bool {
+        self.handle.shared.region().is_read_only()
+    }
+
+    /// For parts of the crate that stand above it.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }

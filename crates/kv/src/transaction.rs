@@ -182,7 +182,7 @@ impl Transaction {
     /// Puts `value` under `key`.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSuchKeyspace`]. When the transaction
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSuchKeyspace`], [`Error::ReadOnly`]. When the transaction
     /// outgrows its memory, those of [`commit`](Transaction::commit) too. It has not changed then.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_sizes(key, &[value])?;
@@ -199,6 +199,7 @@ impl Transaction {
     }
 
     fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        self.handle().shared.check_writable()?;
         self.snapshot.knows(keyspace)?;
         let bytes = self.writes.bytes() + WriteSet::bytes_of(key, value);
         if bytes > self.handle().transaction_memory() && !self.writes.is_empty() {

@@ -62,6 +62,16 @@ impl Choice {
     }
 }
 
+/// The domain that a number in the header stands for.
+pub(crate) fn domain_of(number: u32) -> Domain {
+    match number {
+        1 => Domain::Flush,
+        2 => Domain::Eadr,
+        3 => Domain::Logged,
+        _ => Domain::Volatile,
+    }
+}
+
 /// The domain of a pool, new or, with its header, old. Probed, never assumed.
 pub(crate) fn choose(
     file: &dyn DiskFile,

@@ -9,6 +9,9 @@ use crate::{Domain, SyncPolicy};
 pub struct Report {
     /// The domain in force.
     pub domain: Domain,
+    /// The domain of the files: of a region that is open to be read, that of the program that wrote them last; else the
+    /// one in force.
+    pub file_domain: Domain,
     /// Whether the medium only pretends to be persistent memory.
     pub emulated: bool,
     /// What a sync waits for.
@@ -54,6 +57,7 @@ impl Report {
     pub(crate) fn new(domain: Domain, sync: SyncPolicy) -> Report {
         Report {
             domain,
+            file_domain: domain,
             emulated: false,
             sync,
             identity: 0,

@@ -67,6 +67,7 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
         kv::Error::Pool(error) => of_pool(error),
         kv::Error::Region(error) => of_pmem(error),
         kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
+        kv::Error::ReadOnly => Some(Exit::ReadOnly),
         kv::Error::NotRetained { .. } | kv::Error::HistoryForgotten { .. } => Some(Exit::NotKept),
         _ => None,
     }
@@ -76,10 +77,15 @@ fn of_pool(error: &pool::Error) -> Option<Exit> {
     match error {
         pool::Error::Region(error) => of_pmem(error),
         pool::Error::NotAPool { .. } => Some(Exit::NotAPool),
-        pool::Error::NewerVersion { .. } => Some(Exit::NewerVersion),
-        pool::Error::UnknownFeature { .. } => Some(Exit::UnknownFeature),
+        pool::Error::NewerVersion { .. } | pool::Error::NewerTenant { .. } => {
+            Some(Exit::NewerVersion)
+        }
+        pool::Error::UnknownFeature { .. }
+        | pool::Error::UnknownTenant { .. }
+        | pool::Error::UnknownTenantFeature { .. } => Some(Exit::UnknownFeature),
         pool::Error::Checksum { .. }
         | pool::Error::Damaged { .. }
+        | pool::Error::DamagedTenant { .. }
         | pool::Error::BadGeometry { .. } => Some(Exit::Damaged),
         pool::Error::Truncated { .. } => Some(Exit::Truncated),
         pool::Error::PoolFull { .. } => Some(Exit::PoolFull),

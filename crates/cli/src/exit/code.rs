@@ -38,6 +38,7 @@ pub(crate) enum Exit {
     BackupCancelled,
     NoServer,
     Password,
+    ReadOnly,
     Interrupted,
 }
 
@@ -65,7 +66,7 @@ const TABLE: &[Row] = &[
         Exit::UnknownFeature,
         6,
         "the pool uses an unknown feature",
-        "open it with a tembo at least as new as the one that wrote it",
+        "open it with a tembo at least as new as the one that wrote it; to be read it may open even so: stat, check, dump",
     ),
     (
         Exit::Truncated,
@@ -190,6 +191,7 @@ const TABLE: &[Row] = &[
         "the server wants a password, or another one",
         "set TEMBO_REQUIREPASS or --requirepass-file",
     ),
+    (Exit::ReadOnly, 35, "the pool is open to be read only", "leave --read-only out"),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];
 

@@ -58,13 +58,14 @@ impl Store {
     /// Writes a backup of the visible version into a file that is not there, while others write. Goes on
     /// with one that was interrupted: after any error the same call does, and the version stays kept until
     /// then, or until another backup or [`Store::abandon_save`]. One at a time. `progress` is told how many
-    /// bytes more were written.
+    /// bytes more were written. Of a store that is open [to be read](crate::Options::read_only) nothing is kept: a backup
+    /// that was interrupted begins anew, unless a program that writes had begun it.
     ///
     /// Durability point: when it returns.
     ///
     /// # Errors
     /// [`BackupError::Exists`]; [`Error::NotRetained`], [`Error::NoSuchName`] of the version since which it is to be;
-    /// [`BackupError::Interrupted`] if `progress` breaks.
+    /// [`Error::ReadOnly`] if its version is to be kept under a name; [`BackupError::Interrupted`] if `progress` breaks.
     pub fn save(
         &self,
         path: &Path,
@@ -73,6 +74,9 @@ impl Store {
     ) -> Result<BackupInfo, BackupError> {
         if std::fs::symlink_metadata(path).is_ok() {
             return Err(BackupError::Exists { path: path.to_owned() });
+        }
+        if options.keep.is_some() {
+            self.handle().shared.check_writable()?;
         }
         let before = match &options.since {
             None => None,
@@ -83,6 +87,8 @@ impl Store {
         let partial = beside(path, ".partial");
         let (version, position) = match self.interrupted(&partial, since) {
             Some((version, position)) => (version, position),
+            // The handle keeps it, for this process.
+            None if self.is_read_only() => (self.visible(), Position::default()),
             None => (self.save_snapshot(UNDER_WAY)?, Position::default()),
         };
         let snapshot = self.snapshot_at(version)?;
@@ -104,7 +110,9 @@ impl Store {
         if let Some(name) = &options.keep {
             self.name_snapshot(name, &snapshot)?;
         }
-        self.drop_snapshot(UNDER_WAY)?;
+        if !self.is_read_only() {
+            self.drop_snapshot(UNDER_WAY)?;
+        }
         let (entries, bytes) = (so_far.entries, so_far.bytes);
         Ok(BackupInfo { identity, since, until: version, entries, bytes })
     }
@@ -120,7 +128,9 @@ impl Store {
             Err(error) if error.kind() != ErrorKind::NotFound => io(&partial, Err(error))?,
             _ => {}
         }
-        self.drop_snapshot(UNDER_WAY)?;
+        if !self.is_read_only() {
+            self.drop_snapshot(UNDER_WAY)?;
+        }
         Ok(())
     }
 

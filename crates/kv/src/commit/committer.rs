@@ -49,7 +49,7 @@ struct Made<'b> {
 /// Commits with all others that are about to.
 ///
 /// # Errors
-/// [`Error::Conflict`]; [`Error::WouldDeadlock`]; those of the change.
+/// [`Error::Conflict`]; [`Error::ReadOnly`], [`Error::WouldDeadlock`]; those of the change.
 pub(crate) fn commit_job(engine: &Engine, queue: &CommitQueue, job: Job) -> Result<u64, Error> {
     if let Err(error) = engine.check_wait() {
         engine.shared.versions.pins.unpin(job.since, PinKind::Transaction);
@@ -75,7 +75,8 @@ pub(crate) fn commit_jobs(engine: &Engine, jobs: Vec<Job>) -> Vec<Result<u64, Er
         }
         Err(_) => batch.iter().for_each(|pending| {
             engine.shared.versions.pins.unpin(pending.job.since, PinKind::Transaction);
-            pending.set_result(Err(Error::WouldDeadlock));
+            let refused = engine.check_wait().err().unwrap_or(Error::WouldDeadlock);
+            pending.set_result(Err(refused));
         }),
     }
     let durable = |pending: &Arc<Pending>| {

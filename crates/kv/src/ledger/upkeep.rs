@@ -31,7 +31,7 @@ pub(crate) fn recover_now(shared: &Shared, ledger: &mut Ledger) -> Result<(), Er
     if ledger.machine.scrubbing().is_none() {
         let (mut sweep, marking) = begin_marking(shared, ledger)?;
         let found = mark_all(shared, &mut sweep, &marking);
-        end_marking(shared, ledger, (&marking, Some(sweep)), found)?;
+        end_marking(shared, ledger, (&marking, sweep), found)?;
     }
     while let Some(scrubbing) = ledger.machine.scrubbing() {
         let is_complete = scrubbing.is_complete();
@@ -43,14 +43,20 @@ pub(crate) fn recover_now(shared: &Shared, ledger: &mut Ledger) -> Result<(), Er
     Ok(())
 }
 
-/// Owed → Marking, with a sweep over all tenants of the pool.
+/// Owed → Marking, with a sweep over all tenants of the pool. A store that is only read needs no sweep: if other tenants
+/// cannot be opened, because their kind is unknown, it is marked alone.
 pub(crate) fn begin_marking(
     shared: &Shared,
     ledger: &mut Ledger,
-) -> Result<(Sweep, Marking), Error> {
+) -> Result<(Option<Sweep>, Marking), Error> {
     // Those that are not open are kept open until the sweep has begun.
-    let _tenants = shared.forest.pool().open_tenants()?;
-    let sweep = shared.pool().begin_sweep_by(shared.tenant.id)?;
+    let sweep = match shared.forest.pool().open_tenants() {
+        Err(_) if shared.region().is_read_only() => None,
+        tenants => {
+            let _tenants = tenants?;
+            Some(shared.pool().begin_sweep_by(shared.tenant.id)?)
+        }
+    };
     Ok((sweep, note_marking(shared, ledger)?))
 }
 
@@ -77,9 +83,12 @@ fn note_marking(shared: &Shared, ledger: &mut Ledger) -> Result<Marking, Error> 
 /// Marks the store, then the other tenants of its pool. Needs no lock.
 pub(crate) fn mark_all(
     shared: &Shared,
-    sweep: &mut Sweep,
+    sweep: &mut Option<Sweep>,
     marking: &Marking,
 ) -> Result<Found, Error> {
+    let Some(sweep) = sweep else {
+        return mark_own(shared, &mut shared.pool().census(), marking);
+    };
     let found = mark_own(shared, sweep, marking)?;
     sweep.mark_others(&|| !shared.wake.is_stopped())?;
     Ok(found)

@@ -11,8 +11,9 @@ use crate::write::Engine;
 /// Takes back everything after `version`; synced when it returns.
 ///
 /// # Errors
-/// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`]: nothing has changed.
+/// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`], [`Error::ReadOnly`]: nothing has changed.
 pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<(), Error> {
+    engine.shared.check_writable()?;
     let (mut writing, versions) = (engine.lock()?, &engine.shared.versions);
     // A marking counts and marks what the rollback would change; a hint is of a tree that it
     // replaces.

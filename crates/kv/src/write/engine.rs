@@ -76,7 +76,7 @@ impl Engine {
     /// a writer is not to wait so long.
     ///
     /// # Errors
-    /// [`Error::WouldDeadlock`].
+    /// [`Error::ReadOnly`], [`Error::WouldDeadlock`].
     pub(crate) fn lock_to_write(&self) -> Result<Locked<'_>, Error> {
         self.relieved(|| self.lock())
     }
@@ -98,8 +98,10 @@ impl Engine {
     }
 
     /// # Errors
-    /// [`Error::WouldDeadlock`] if the calling thread would wait for the writer's lock, which it has itself.
+    /// [`Error::ReadOnly`]; [`Error::WouldDeadlock`] if the calling thread would wait for the writer's lock, which it has
+    /// itself.
     pub(crate) fn check_wait(&self) -> Result<(), Error> {
+        self.shared.check_writable()?;
         self.writer.check()
     }
 
@@ -111,6 +113,7 @@ impl Engine {
         E: Deref<Target = Engine>,
         G: DerefMut<Target = Ledger>,
     {
+        self.shared.check_writable()?;
         let mut writing = lock()?;
         while self.is_in_need(&writing) {
             end_foreign(&self.shared, &mut writing);
@@ -170,8 +173,10 @@ impl Engine {
     /// Opens the slots, if changes can be made there.
     fn open_slots(&self, ledger: &Ledger) {
         let takes_one = self.shared.kind() == IndexKind::Cdds;
+        let (is_read_only, has_dead) =
+            (self.shared.region().is_read_only(), self.shared.forest.has_dead());
         let is_barred =
-            takes_one || ledger.is_broken || ledger.is_replica || self.shared.forest.has_dead();
+            takes_one || is_read_only || has_dead || ledger.is_broken || ledger.is_replica;
         self.slots.open(ledger.limit(), is_barred);
     }
 }

@@ -3,6 +3,7 @@
 use super::Region;
 use crate::Domain;
 use crate::backend::Backend;
+use crate::choice::domain_of;
 use crate::report::Report;
 
 impl Region {
@@ -17,6 +18,7 @@ impl Region {
     }
 
     /// Whether what is stored stays in memory and never reaches the file.
+    #[inline]
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -35,6 +37,9 @@ impl Region {
         if let Some(file) = file {
             let header = *file.header().get();
             (report.identity, report.generation) = (header.identity(), header.generation.get());
+            if self.read_only {
+                report.file_domain = domain_of(header.domain.get());
+            }
         }
         report.emulated = self.emulated;
         (report.size, report.size_max) = (self.size(), self.mapping.reserved());

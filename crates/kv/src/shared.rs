@@ -51,7 +51,7 @@ impl Shared {
     /// Makes what is visible as durable as was asked for.
     #[inline]
     pub(crate) fn make_durable(&self, asked: Durability) -> Result<(), Error> {
-        self.versions.make_durable(self.region(), asked)
+        if self.versions.needs_sync(asked) { self.versions.sync(self.region()) } else { Ok(()) }
     }
 
     /// As `make_durable`, of a visible version: what was synced since need not be synced again.
@@ -60,7 +60,7 @@ impl Shared {
         asked: Durability,
         version: u64,
     ) -> Result<(), Error> {
-        self.versions.make_version_durable(self.region(), asked, version)
+        if version > self.versions.durable() { self.make_durable(asked) } else { Ok(()) }
     }
 
     /// A handle has given up a version: if it was an old one, the background looks what that gives back.

@@ -106,22 +106,9 @@ impl Versions {
         if self.is_logged { self.durable.load(Ordering::Acquire) } else { self.pins.visible() }
     }
 
-    /// Makes what is visible as durable as was asked for.
+    /// Whether what is visible and was asked to be so durable waits for a sync.
     #[inline]
-    pub(crate) fn make_durable(&self, region: &Region, asked: Durability) -> Result<(), Error> {
-        match asked {
-            Durability::Strict if self.is_logged => self.sync(region),
-            _ => Ok(()),
-        }
-    }
-
-    /// As `make_durable`, of a visible version: what was synced since need not be synced again.
-    pub(crate) fn make_version_durable(
-        &self,
-        region: &Region,
-        asked: Durability,
-        version: u64,
-    ) -> Result<(), Error> {
-        if version > self.durable() { self.make_durable(region, asked) } else { Ok(()) }
+    pub(crate) fn needs_sync(&self, asked: Durability) -> bool {
+        self.is_logged && asked == Durability::Strict
     }
 }

@@ -142,10 +142,10 @@ mod tests {
                 }
                 let _beside_others = gate.read().unwrap();
                 visible.join(slot);
-                let turn = clock.ticket_of(visible.below(slot));
-                let version = turn.draw();
+                let ticket = clock.ticket_of(visible.below(slot));
+                let version = ticket.draw();
                 flown[version as usize].store(1, Ordering::Relaxed);
-                drop(turn);
+                drop(ticket);
                 visible.land(slot, version, &clock);
                 assert!(visible.load() >= version);
             }

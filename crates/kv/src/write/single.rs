@@ -42,7 +42,7 @@ pub(crate) fn change_in_slot(
     state.changes += 1;
     let known = state.known.find(keyspace)?;
     let before = state.unlinked.len();
-    let turn = match slot.number {
+    let ticket = match slot.number {
         Some(slot) => versions.clock.ticket_of(versions.pins.visible.below(slot)),
         None => versions.clock.ticket(),
     };
@@ -53,9 +53,9 @@ pub(crate) fn change_in_slot(
         retained: &state.retained,
         retired: &mut state.unlinked,
     };
-    let applied = known.index.apply_single(op, &turn, &mut writer);
-    let drawn = turn.drawn();
-    drop(turn);
+    let applied = known.index.apply_single(op, &ticket, &mut writer);
+    let drawn = ticket.drawn();
+    drop(ticket);
     if state.unlinked.len() > before {
         state.unlinked_bytes += end(versions, &mut state.unlinked[before..], drawn);
     }

@@ -85,7 +85,7 @@ fn scrubbed_by_two(name: &str, other: impl Fn(usize) -> bool) {
 }
 
 #[test]
-fn void_versions_stay_void_when_two_threads_scrub_by_turns() {
+fn void_versions_stay_void_when_two_threads_scrub() {
     scrubbed_by_two("turns", |step| step % 2 == 0);
     scrubbed_by_two("turns-odd", |step| step % 2 == 1);
 }

@@ -36,8 +36,8 @@ fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
     let (versions, returned) = (&engine(&store).shared.versions, AtomicBool::new(false));
     let before = store.visible();
     let slot = enter(&store).ok().unwrap();
-    let turn = versions.clock.ticket_of(versions.pins.visible.below(slot.number.unwrap()));
-    let first = turn.draw();
+    let ticket = versions.clock.ticket_of(versions.pins.visible.below(slot.number.unwrap()));
+    let first = ticket.draw();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             put(&store, space, 1);
@@ -48,7 +48,7 @@ fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
         }
         pause();
         assert_eq!((store.visible(), returned.load(Ordering::SeqCst)), (before, false));
-        drop(turn);
+        drop(ticket);
         versions.land(slot.number, first);
         assert!(store.visible() >= first);
         drop(slot);
@@ -115,8 +115,8 @@ fn what_is_reported_as_removed_is_visibly_removed() {
     let (versions, returned) = (&engine(&store).shared.versions, AtomicBool::new(false));
     let remove = || store.remove(space, &1_u64.to_be_bytes(), Durability::Strict).unwrap();
     let slot = enter(&store).ok().unwrap();
-    let turn = versions.clock.ticket_of(versions.pins.visible.below(slot.number.unwrap()));
-    let first = turn.draw();
+    let ticket = versions.clock.ticket_of(versions.pins.visible.below(slot.number.unwrap()));
+    let first = ticket.draw();
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(remove()));
         while versions.clock.last() == first {
@@ -130,7 +130,7 @@ fn what_is_reported_as_removed_is_visibly_removed() {
         });
         pause();
         assert!(!returned.load(Ordering::SeqCst), "what was read can still be lost");
-        drop(turn);
+        drop(ticket);
         drop(slot);
     });
 }

@@ -110,8 +110,8 @@ fn made() -> Arc<Forest> {
     (0..8u8).for_each(|i| put(b"many", &[i], (1..=clock.last()).collect()));
     put(b"abc", b"short", vec![3]);
     put(b"abcdefghi", b"a value of more than eight bytes", vec![3]);
-    put(b"dropped", b"?", vec![3]);
-    change(Op::Remove { key: b"dropped" }, vec![3]);
+    put(b"gone", b"?", vec![3]);
+    change(Op::Remove { key: b"gone" }, vec![3]);
     forest
 }
 
@@ -162,7 +162,7 @@ fn a_tree_with_these_bytes_is_read() {
     assert_eq!(get(b"abc", 13).as_deref(), Some(&b"short"[..]));
     let long = get(b"abcdefghi", 13);
     assert_eq!(long.as_deref(), Some(&b"a value of more than eight bytes"[..]));
-    assert_eq!((get(b"dropped", 12).as_deref(), get(b"dropped", 13)), (Some(&b"?"[..]), None));
+    assert_eq!((get(b"gone", 12).as_deref(), get(b"gone", 13)), (Some(&b"?"[..]), None));
 }
 
 /// The first line of an object.

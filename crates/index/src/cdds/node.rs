@@ -12,7 +12,7 @@ use super::format::{
 use super::side::{Order, Side, SideGuard};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{has_key, head, read_key, read_record};
+use crate::record::{head, read_key, read_record};
 use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
 
 /// A node that has been looked at once: it lies in the pool and says that it is a node.
@@ -324,8 +324,8 @@ impl<'f> Node<'f> {
                 return Ok(Find::Changed);
             }
             let record = Object::from_bits(seen.target);
-            if has_key(self.forest, record, key)? {
-                let (_, value) = read_record(self.forest, record)?;
+            let (found, value) = read_record(self.forest, record)?;
+            if found.eq_bytes(key) {
                 return Ok(Find::At { position, record, value });
             }
         }

@@ -13,7 +13,7 @@ use super::side::Order;
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::range::Range;
-use crate::record::{read_key, read_record};
+use crate::record::{read_unverified, verify_once};
 use crate::{Direction, Error, Value, View, Visit};
 
 /// Receives each key and its record; returns false to end the walk.
@@ -117,9 +117,10 @@ impl Cdds {
         }
         let mut copy = Vec::new();
         for record in records {
-            KeyBytes::from(read_key(&self.forest, record)?).clone_into(&mut copy);
+            let (key, value) = read_unverified(&self.forest, record)?;
+            KeyBytes::from(key).clone_into(&mut copy);
             if wanted.contains(&copy) {
-                let (_, value) = read_record(&self.forest, record)?;
+                verify_once(&self.forest, record)?;
                 if !visit(&copy, Found { record, value }) {
                     return Ok(None);
                 }

@@ -65,6 +65,9 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
     let mut kill = test(root, "tembo-cli", "kill");
     kill.args(["--", "--nocapture", "--test-threads=1"]).env("TEMBO_KILL_ROUNDS", rounds);
     step("kill test", &mut kill)?;
+    let mut shared = test(root, "tembo-torture", "shared");
+    shared.args(["--", "--nocapture"]).env("TEMBO_KILL_ROUNDS", rounds);
+    step("kill test of a shared pool", &mut shared)?;
     let mut schedules = test(root, "tembo-torture", "schedules");
     schedules.args(["--", "--nocapture"]).env("TEMBO_SCHEDULES", extent.schedules);
     step("schedules", &mut schedules)?;

@@ -587,7 +587,11 @@ impl Pool {
         let live = self.registry.all(self.tenants()?, driver)?;
         let mut still = Vec::with_capacity(live.len());
         for Live { entry, tenant } in &live {
-            still.push((entry, tenant.quiesce().ok_or_else(|| busy(&entry.name))?));
+            let Some(stopped) = tenant.quiesce() else {
+                tenant.make_way();
+                return Err(busy(&entry.name).into());
+            };
+            still.push((entry, stopped));
         }
         let mut census = self.census();
         let result = own(&mut census)?;

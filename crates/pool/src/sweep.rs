@@ -68,8 +68,11 @@ impl Sweep {
     ) -> Result<Sweep, Error> {
         let mut still = Vec::with_capacity(live.len());
         for Live { entry, tenant } in &live {
-            let busy = || Error::TenantBusy { name: entry.name.clone() };
-            still.push((entry, tenant, tenant.quiesce().ok_or_else(busy)?));
+            let Some(stopped) = tenant.quiesce() else {
+                tenant.make_way();
+                return Err(Error::TenantBusy { name: entry.name.clone() });
+            };
+            still.push((entry, tenant, stopped));
         }
         let mut sweep = Sweep::begin_alone(shared, registry)?;
         let mut markings = Vec::with_capacity(live.len());

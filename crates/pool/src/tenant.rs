@@ -38,7 +38,8 @@
 //! One sweep runs at a time. Two tenants that begin one at once cannot wait for each other: `quiesce` is a try, and
 //! `begin_sweep_by` gives up with [`Error::TenantBusy`](crate::Error::TenantBusy) or
 //! [`Error::SweepRunning`](crate::Error::SweepRunning), after which the driver
-//! lets its own writers go on and tries later; [`Tenant::sweep_ended`] notifies it. `mark` and `settle` are called
+//! lets its own writers go on and tries later; [`Tenant::sweep_ended`] notifies it. A tenant that was busy is asked to
+//! [make way](Tenant::make_way): under a load without a gap no sweep would ever begin. `mark` and `settle` are called
 //! by the driver's thread, which may hold the driver's locks: they take no lock of their tenant that is held while something
 //! waits (a `try_lock` is fine).
 

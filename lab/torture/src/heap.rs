@@ -104,6 +104,25 @@ fn elsewhere(run: impl Fn() -> Result<bool, String> + Sync) -> Result<bool, Stri
     std::thread::scope(|scope| scope.spawn(&run).join().map_err(|_| "a panic".to_owned()))?
 }
 
+/// Any operation.
+pub(crate) fn random_op(random: &mut Random) -> Op {
+    let (one, two) = (random.below(5), random.below(5));
+    match random.below(16) {
+        0..=2 => Op::Push(one % 2 == 0),
+        3 => Op::PushElsewhere(one % 2 == 0),
+        4..=5 => Op::Remove(one),
+        6..=7 => Op::Share(one, two),
+        8 => Op::Swap(one, two),
+        9 => Op::Both(one, two),
+        10 => Op::Clear,
+        11 => Op::Label,
+        12 => Op::LabelElsewhere,
+        13 => Op::Abort(one),
+        14 => Op::Nested,
+        _ => Op::Sweep,
+    }
+}
+
 impl Content {
     /// What an operation that was done makes of it.
     fn apply(&mut self, op: &Op, serial: u64) {
@@ -212,21 +231,7 @@ impl Subject for Heaps {
     }
 
     fn random_op(&self, random: &mut Random) -> Op {
-        let (one, two) = (random.below(5), random.below(5));
-        match random.below(16) {
-            0..=2 => Op::Push(one % 2 == 0),
-            3 => Op::PushElsewhere(one % 2 == 0),
-            4..=5 => Op::Remove(one),
-            6..=7 => Op::Share(one, two),
-            8 => Op::Swap(one, two),
-            9 => Op::Both(one, two),
-            10 => Op::Clear,
-            11 => Op::Label,
-            12 => Op::LabelElsewhere,
-            13 => Op::Abort(one),
-            14 => Op::Nested,
-            _ => Op::Sweep,
-        }
+        random_op(random)
     }
 
     fn alphabet(&self) -> Vec<Op> {

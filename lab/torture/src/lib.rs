@@ -20,7 +20,7 @@ mod recording;
 mod region;
 mod seen;
 mod server;
-mod shared;
+pub mod shared;
 mod stack;
 mod step;
 mod steps;

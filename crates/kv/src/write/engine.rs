@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tembo_index::{Forest, IndexKind};
+use tembo_pool::Error as PoolError;
 
 use super::lock::{Guard, OwnedGuard, WriterLock};
 use super::slots::{Entered, Refused, WriteSlots};
@@ -15,6 +16,9 @@ use crate::shared::Shared;
 
 /// In a pool of so many bytes no writer waits long for a marking.
 const HURRY_MAX: u64 = 64 << 20;
+
+/// How often a writer that needs space tries to mark while another tenant of the pool is busy, before the pool grows.
+const TRIES: u32 = 1000;
 
 /// Between two steps of the background.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
@@ -115,6 +119,7 @@ impl Engine {
     {
         self.shared.check_writable()?;
         let mut writing = lock()?;
+        let mut tries = TRIES;
         while self.is_in_need(&writing) {
             end_foreign(&self.shared, &mut writing);
             if matches!(writing.machine.phase(), Phase::Marking) {
@@ -123,9 +128,21 @@ impl Engine {
                 writing = lock()?;
                 continue;
             }
-            writing.machine.hurry();
-            // A thread that comes to damage reports it; then the pool grows.
-            let _ = recover_now(&self.shared, &mut writing);
+            match recover_now(&self.shared, &mut writing) {
+                // Another tenant of the pool does not stand still, and makes way.
+                Err(Error::Pool(PoolError::SweepRunning | PoolError::TenantBusy { .. }))
+                    if tries > 0 =>
+                {
+                    tries -= 1;
+                    drop(writing);
+                    std::thread::sleep(PAUSE);
+                    writing = lock()?;
+                }
+                // A thread that comes to damage reports it; then the pool grows.
+                _ => {
+                    writing.machine.hurry();
+                }
+            }
         }
         Ok(writing)
     }

@@ -24,6 +24,11 @@ pub trait Tenant: Any + Send + Sync {
     /// another tenant, or a caller between two calls, may hold.
     fn quiesce(&self) -> Option<Box<dyn Still + '_>>;
 
+    /// A sweep or a check could not begin, because the tenant did not stand still, and will try again soon: a tenant whose operations
+    /// follow each other without a gap leaves one, of a millisecond or so. Without that the sweep may wait as long as the
+    /// load lasts, and the space of what was removed with it. Does not wait.
+    fn make_way(&self) {}
+
     /// Does what its background still owes, for a check; what others do meanwhile is not waited for.
     ///
     /// # Errors

@@ -7,7 +7,9 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tembo_pmem::Word;
 use tembo_pool::{Committed, Error, Marker, Object, Operation, Pool, TenantEntry};
@@ -35,6 +37,9 @@ const SHARED: usize = 3;
 const TAKE_APART: u32 = 1;
 const STORE_LABEL: u32 = 2;
 
+/// How long a sweep may take to notice that there is a gap.
+const GAP: Duration = Duration::from_millis(1);
+
 /// Bytes and lines that an operation may need.
 const BYTES: u64 = 256;
 const LINES: u64 = 12;
@@ -54,6 +59,8 @@ pub(crate) struct List {
     pub(super) pool: Arc<Pool>,
     pub(super) entry: TenantEntry,
     busy: Mutex<()>,
+    /// A sweep wants a gap between two operations.
+    is_wanted: AtomicBool,
 }
 
 /// What an operation comes to: that it was done, or that there was no room.
@@ -68,14 +75,26 @@ fn done(made: Result<(), Error>) -> Result<bool, String> {
 impl List {
     /// Does what is not finished, and opens.
     pub(super) fn open(pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<List>, Error> {
-        let list = List { pool: pool.clone(), entry: entry.clone(), busy: Mutex::new(()) };
+        let list = List {
+            pool: pool.clone(),
+            entry: entry.clone(),
+            busy: Mutex::new(()),
+            is_wanted: AtomicBool::new(false),
+        };
         for unfinished in pool.unfinished(entry.id)? {
             list.finish(unfinished)?;
         }
         Ok(Arc::new(list))
     }
 
+    pub(super) fn make_way(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
+        if self.is_wanted.swap(false, Ordering::Relaxed) {
+            std::thread::sleep(GAP);
+        }
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -60,6 +60,10 @@ impl Tenant for List {
         Some(Box::new(Stopped { list: self, _busy: self.try_hold()? }))
     }
 
+    fn make_way(&self) {
+        List::make_way(self);
+    }
+
     fn stat(&self) -> TenantStat {
         let TenantEntry { name, kind, .. } = self.entry.clone();
         TenantStat { name, kind, objects: None, bytes: None, under_way: String::new() }

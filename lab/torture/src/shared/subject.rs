@@ -1,0 +1,175 @@
+//! Both under the crash explorer.
+
+use std::sync::Arc;
+
+use tembo_kv::{IndexKind, Store};
+use tembo_pmem::Region;
+use tembo_pool::{Geometry, Pool};
+use tembo_sim::Random;
+
+use super::kinds::kinds;
+use crate::heap::{self, Content, Heaps, List};
+use crate::judge::{expect, text};
+use crate::kv::{self, Kv};
+use crate::pooled::{expect_accounted, formatted_of};
+use crate::subject::{Script, Subject};
+
+const KV: Kv = Kv(IndexKind::Nvtree);
+
+/// The pool of a store and a heap.
+pub(crate) struct Shared;
+
+/// Something that is done to one of them.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Store(kv::Op),
+    Heap(heap::Op),
+}
+
+/// What both show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    store: kv::State,
+    heap: Content,
+}
+
+/// Both, open.
+pub(crate) struct Live {
+    pool: Arc<Pool>,
+    store: Store,
+    list: Arc<List>,
+}
+
+impl Live {
+    fn of(pool: Pool) -> Result<Live, String> {
+        let pool = Arc::new(pool);
+        let store = kv::start(pool.clone()).map_err(text)?;
+        let list = heap::open(&pool)?;
+        Ok(Live { pool, store, list })
+    }
+}
+
+impl Subject for Shared {
+    type Op = Op;
+    type State = State;
+    type Live = Live;
+
+    fn size(&self) -> (u64, u64) {
+        (kv::SIZE, kv::SIZE)
+    }
+
+    fn empty(&self) -> State {
+        State::default()
+    }
+
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Live, String> {
+        Pool::format(&region, Geometry::TINY).map_err(text)?;
+        let pool = Pool::from_region_of(region, kinds()).map_err(text)?;
+        Store::format(&pool, IndexKind::Nvtree).map_err(text)?;
+        heap::add(&pool)?;
+        made();
+        Live::of(pool)
+    }
+
+    fn open(&self, region: Region) -> Result<Option<Live>, String> {
+        let Some(pool) = formatted_of(region, kinds())? else { return Ok(None) };
+        if pool.tenants().map_err(text)?.len() < 2 {
+            return Ok(None);
+        }
+        Live::of(pool).map(Some)
+    }
+
+    fn show(&self, live: &mut Live) -> Result<State, String> {
+        Ok(State { store: KV.show(&mut live.store)?, heap: live.list.content()? })
+    }
+
+    fn run(&self, live: &mut Live, state: &State, op: &Op, serial: u64) -> Result<State, String> {
+        let mut next = state.clone();
+        match op {
+            Op::Store(op) => next.store = KV.run(&mut live.store, &state.store, op, serial)?,
+            Op::Heap(op) => next.heap = heap::run(&live.list, &state.heap, op, serial)?,
+        }
+        Ok(next)
+    }
+
+    fn settle(&self, live: &mut Live) -> Result<(), String> {
+        KV.settle(&mut live.store)
+    }
+
+    fn check(&self, live: &mut Live, state: &State) -> Result<(), String> {
+        KV.check(&mut live.store, &state.store)?;
+        let check = live.pool.check().map_err(text)?;
+        expect_accounted(&check.account, kv::SIZE)?;
+        let lost = (check.account.leaked, check.account.dangling);
+        expect(lost == (0, 0) && !check.account.recovering, "leaked or dangling objects")?;
+        let objects = 1 + state.heap.nodes.len() as u64 + state.heap.values.len() as u64;
+        let found = check.tenants.iter().map(|(_, found)| found.objects).sum::<u64>();
+        let heap = check.tenants.iter().find(|(name, _)| name == "toys");
+        let heap = heap.ok_or("no toys")?.1.objects;
+        expect(heap == objects, "the heap's objects are not counted right")?;
+        let pending = check.tenants.iter().map(|(_, found)| found.pending).sum::<u64>();
+        // Beside the tenants' there is only the log; what waits to be freed is in part reachable still.
+        let all = found..=found + pending + 1;
+        expect(all.contains(&check.account.objects), "objects that are no tenant's")
+    }
+
+    fn recovery(&self) -> Vec<Op> {
+        vec![Op::Store(kv::Op::Step), Op::Heap(heap::Op::Sweep), Op::Store(kv::Op::Maintain)]
+    }
+
+    fn random_op(&self, random: &mut Random) -> Op {
+        match random.below(2) {
+            0 => Op::Store(KV.random_op(random)),
+            _ => Op::Heap(Heaps.random_op(random)),
+        }
+    }
+
+    fn alphabet(&self) -> Vec<Op> {
+        let store = [kv::Op::Put(0, 10), kv::Op::Single(0), kv::Op::Step, kv::Op::Maintain];
+        let heap = [
+            heap::Op::Push(true),
+            heap::Op::Remove(1),
+            heap::Op::Both(0, 1),
+            heap::Op::Clear,
+            heap::Op::Sweep,
+        ];
+        store.into_iter().map(Op::Store).chain(heap.into_iter().map(Op::Heap)).collect()
+    }
+
+    fn starts(&self) -> Vec<Vec<Op>> {
+        let some = |number: usize| KV.starts().get(number).cloned().unwrap_or_default();
+        let both = |number: usize| {
+            let store = some(number).into_iter().map(Op::Store);
+            let pushes = [heap::Op::Push(true), heap::Op::Push(false), heap::Op::Push(false)];
+            store.chain(pushes.into_iter().map(Op::Heap)).collect()
+        };
+        vec![vec![], both(1), both(2)]
+    }
+
+    fn scripts(&self) -> Vec<Script<Op>> {
+        let (store, heap) = (Op::Store, Op::Heap);
+        let aborted = || store(kv::Op::Abort(vec![(1, Some(9)), (6, Some(9)), (2, None)]));
+        let ops = vec![
+            aborted(),
+            heap(heap::Op::Clear),
+            store(kv::Op::Step),
+            heap(heap::Op::Sweep),
+            heap(heap::Op::Push(true)),
+            heap(heap::Op::Sweep),
+            store(kv::Op::Maintain),
+        ];
+        let mut list = vec![
+            Script::new("making", 0, vec![heap(heap::Op::Push(true))]),
+            Script::new("sweeps", 2, ops.clone()),
+        ];
+        // The heap sweeps first what the store has left in flight, and the other way round.
+        let in_flight = store(kv::Op::Tx(vec![(1, Some(9)), (6, Some(90)), (2, None)]));
+        let leads = vec![(vec![in_flight], Some("kv.commit.word"))];
+        let sweeps =
+            vec![heap(heap::Op::Sweep), heap(heap::Op::Push(true)), store(kv::Op::Put(7, 90))];
+        list.push(Script { leads, ..Script::new("in-flight", 1, sweeps) });
+        let leads = vec![(vec![heap(heap::Op::Clear)], Some("pool.log.done.fence"))];
+        list.push(Script { leads, ..Script::new("unfinished", 2, ops) });
+        list
+    }
+}

@@ -1,7 +1,7 @@
 //! Records with checksums: a record that is not as it was written is an error that names its key, nothing else is
 //! lost, and nothing is verified twice or for nothing. And images of trees with and without checksums still open.
 //! `TEMBO_WRITE_IMAGES=1` writes these images anew.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -215,5 +215,51 @@ fn trees_of_earlier_versions_of_the_program_are_read() {
             assert_eq!(found, map());
             house.check().unwrap();
         }
+    }
+}
+
+/// What of flipped bits in used words shows: right, an error, a wrong answer without an error.
+fn flips(kind: IndexKind, records: Records) -> [usize; 3] {
+    let house = made(kind, records);
+    let sound = image(&house);
+    let expected = map();
+    let used = (FIRST..sound.len()).filter(|&at| sound[at & !7..(at & !7) + 8] != [0; 8]);
+    let mut counts = [0; 3];
+    for at in used.step_by(23) {
+        let mut image = sound.clone();
+        image[at] ^= 1 << (at / 23 % 8);
+        let shown = || -> Result<Map, Error> {
+            let forest = forest(Region::from_image(&image, &RegionOptions::default()).unwrap());
+            forest.set_retained(Arc::new(Retained::new(house.version, vec![])));
+            let tree = Index::open(forest.clone(), house.cell, 1)?;
+            let house = House { forest, tree, cell: house.cell, version: house.version };
+            let mut found = Map::new();
+            house.range(Bound::Unbounded, &mut found)?;
+            for key in expected.keys() {
+                if house.get(key)? != found.get(key).cloned() {
+                    return Ok(Map::new());
+                }
+            }
+            Ok(found)
+        };
+        counts[match shown() {
+            Ok(found) if found == expected => 0,
+            Ok(_) => 2,
+            Err(_) => 1,
+        }] += 1;
+    }
+    counts
+}
+
+/// The first byte of an object.
+const FIRST: usize = 8192;
+
+#[test]
+fn with_checksums_hardly_a_flipped_bit_is_a_wrong_answer() {
+    for kind in IndexKind::ALL {
+        let wrong = |counts: [usize; 3]| counts[2] * 100 / counts.iter().sum::<usize>();
+        let (without, with) = (flips(kind, Records::Unchecked), flips(kind, Records::Checked));
+        println!("{}: right, error, wrong: {without:?} without, {with:?} with", kind.name());
+        assert!(wrong(without) > 40 && wrong(with) < 8, "{without:?} {with:?}");
     }
 }

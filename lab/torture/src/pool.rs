@@ -182,7 +182,8 @@ fn change_format(pool: &Pool, next: &mut Roots, op: &Op, serial: u64) -> Result<
     match *op {
         // The first is only made by an older program.
         Op::Tenant(at, len) if at > 0 && !next.contains_key(&(TENANTS + at)) => {
-            if add(pool, at, len, serial)? {
+            let is_added = add(pool, at, len, serial)?;
+            if is_added {
                 next.insert(TENANTS + at, (len, serial));
             }
         }

@@ -9,7 +9,7 @@ pub(crate) type Write = (u8, Option<usize>);
 pub(crate) enum Op {
     Keyspace(&'static str),
     Put(u8, usize),
-    /// By [`Store::remove`]: in place if it can be.
+    /// By `Store::remove`: in place if it can be.
     Single(u8),
     Tx(Vec<Write>),
     Abort(Vec<Write>),

@@ -64,7 +64,7 @@ pub(super) const ABOLISHED: &[Abolished] = &[
     Abolished {
         forms: &["turn", "turns"],
         place: Where::Names,
-        folders: &["crates/index/", "crates/kv/", "lab/cli/"],
+        folders: &["crates/index/", "crates/kv/", "lab/bench/", "lab/cli/"],
         fix: "ticket (drawing a version), trial (a measurement); a turn is a round of the server's event loop",
     },
     Abolished {

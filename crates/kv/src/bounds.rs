@@ -1,4 +1,4 @@
-//! How long keys, values and names may be.
+//! How long keys, values and names may be, and how many transactions may be prepared.
 
 /// Longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 65_000;
@@ -8,3 +8,9 @@ pub const KEYSPACE_NAME_SIZE_MAX: usize = 255;
 
 /// Longest value, in bytes.
 pub const VALUE_SIZE_MAX: usize = 513 << 20;
+
+/// Longest id of a prepared transaction, in bytes; the shortest has one.
+pub const PREPARED_ID_SIZE_MAX: usize = 64;
+
+/// Transactions that may be prepared, and not decided, at a time.
+pub const PREPARED_COUNT_MAX: usize = 1024;

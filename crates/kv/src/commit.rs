@@ -14,14 +14,12 @@
 
 mod committer;
 mod queue;
-mod read_set;
 mod uncommitted;
 mod validation;
 mod write_set;
 
 pub(crate) use committer::{commit_job, commit_jobs};
 pub(crate) use queue::{CommitQueue, Job};
-pub(crate) use read_set::ReadSet;
 pub(crate) use uncommitted::{Point, Uncommitted};
 pub(crate) use validation::{Meanwhile, validate_reads, validate_writes};
-pub(crate) use write_set::{WriteSet, is_empty};
+pub(crate) use write_set::WriteSet;

@@ -5,7 +5,7 @@ use std::{fmt, io};
 use tembo_pmem as pmem;
 use tembo_pool as pool;
 
-use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
+use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Errors of a store. After [`Error::Full`] and the size errors the store goes on as before.
 #[derive(Debug, thiserror::Error)]
@@ -63,11 +63,12 @@ pub enum Error {
     #[error("too many aborted transactions wait to be forgotten; try again")]
     TooManyAborts,
     /// Another transaction has committed, since this one began, what it writes or, if it is serialisable,
-    /// has read. Nothing of it was written: begin it again ([`Store::with_retry`](crate::Store::with_retry) does).
+    /// has read; or a prepared transaction holds it. Nothing of it was written: begin it again
+    /// ([`Store::with_retry`](crate::Store::with_retry) does), or decide the prepared one first
+    /// ([`Store::commit_prepared`](crate::Store::commit_prepared), [`Store::drop_prepared`](crate::Store::drop_prepared)).
     #[error(
-        "key {} of keyspace {keyspace:?}, which the transaction has {access}, was changed in version {version} by \
-         one that committed first; begin it again",
-        shown(key)
+        "key {} of keyspace {keyspace:?}, which {access}, {}",
+        shown(key), why(*version, held_by.as_deref())
     )]
     Conflict {
         /// Name of the keyspace.
@@ -76,8 +77,39 @@ pub enum Error {
         key: Vec<u8>,
         /// What the transaction has done with it.
         access: Access,
-        /// The version that was committed first; over the CDDS B-Tree, one by which it was.
+        /// The version that was committed first; over the CDDS B-Tree, one by which it was. Of a held key, the
+        /// version in which its holder was prepared.
         version: u64,
+        /// The id of the prepared transaction that holds the key; `None`: it was changed.
+        held_by: Option<Vec<u8>>,
+    },
+    /// The id of a prepared transaction has 1 to [`PREPARED_ID_SIZE_MAX`](crate::PREPARED_ID_SIZE_MAX) bytes. Nothing
+    /// was prepared.
+    #[error("the id of a prepared transaction has 1 to {PREPARED_ID_SIZE_MAX} bytes, not {size}")]
+    PreparedId {
+        /// The length of the id, in bytes.
+        size: usize,
+    },
+    /// A transaction of that id is prepared and not decided: nothing was prepared. Use another id, or decide that one first.
+    #[error("a transaction \"{}\" is prepared already", id.escape_ascii())]
+    PreparedExists {
+        /// The id.
+        id: Vec<u8>,
+    },
+    /// No transaction of that id is prepared: it was never, it is decided, or a rollback has dropped it.
+    /// [`Store::prepared`](crate::Store::prepared) lists those that are.
+    #[error("no transaction \"{}\" is prepared", id.escape_ascii())]
+    NoSuchPrepared {
+        /// The id.
+        id: Vec<u8>,
+    },
+    /// So many transactions are prepared that there is no place for another: decide some first. Nothing was prepared.
+    #[error(
+        "{count} transactions are prepared, and no more can be: commit or drop some of them first"
+    )]
+    TooManyPrepared {
+        /// How many are prepared: [`PREPARED_COUNT_MAX`](crate::PREPARED_COUNT_MAX).
+        count: usize,
     },
     /// The calling thread has an [`Exclusive`](crate::Exclusive), or a transaction that has outgrown memory, and would
     /// wait for itself. Commit or drop that first, or use another thread.
@@ -202,9 +234,22 @@ pub enum Access {
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Access::Read => "read",
-            Access::Write => "written",
+            Access::Read => "was read",
+            Access::Write => "was to be written",
         })
+    }
+}
+
+/// Why a key is in conflict, and what to do.
+fn why(version: u64, held_by: Option<&[u8]>) -> String {
+    match held_by {
+        None => format!(
+            "was changed in version {version} by a transaction that committed first; begin this one again"
+        ),
+        Some(id) => format!(
+            "is held by the transaction \"{}\", prepared in version {version}, until that is committed or dropped",
+            id.escape_ascii()
+        ),
     }
 }
 

@@ -15,6 +15,7 @@ mod durability;
 mod entries;
 mod error;
 mod exclusive;
+mod held;
 mod horizon;
 mod keyspace;
 mod ledger;
@@ -24,7 +25,9 @@ mod open;
 mod opened;
 mod options;
 mod prefetched;
+mod prepared;
 mod progress;
+mod read_set;
 mod replica;
 mod report;
 mod retry;
@@ -40,13 +43,16 @@ mod version;
 mod write;
 
 pub use backup::{BackupError, BackupInfo, SaveOptions, Since};
-pub use bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
+pub use bounds::{
+    KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, PREPARED_COUNT_MAX, PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX,
+};
 pub use changes::{Change, Changes, Event, Readiness};
 pub use check::Check;
 pub use durability::Durability;
 pub use entries::{Entries, Entry};
 pub use error::{Access, Error};
 pub use exclusive::Exclusive;
+pub use held::Prepared;
 pub use horizon::{Holder, HolderKind, Horizon};
 pub use keyspace::Keyspace;
 pub use media::Retention;

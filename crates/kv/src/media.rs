@@ -19,7 +19,11 @@ mod window;
 
 pub(crate) use commit_word::CommitWord;
 pub(crate) use dead_table::DeadTable;
-pub(crate) use format::{INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry, REPLICA_KEY};
+pub(crate) use format::{
+    BOUND_EXCLUDED, BOUND_INCLUDED, BOUND_UNBOUNDED, FEATURE_PREPARED, INDEX_CDDS, INDEX_NVTREE,
+    ITEM_KEY_READ, ITEM_PUT, ITEM_RANGE_READ, ITEM_REMOVE, KEYSPACE_TAG, KeyspaceEntry,
+    PREPARED_PIECE_SIZE, PREPARED_TAG, PreparedHeader, PreparedItem, REPLICA_KEY,
+};
 pub(crate) use limit::Limit;
 pub(crate) use names::NameTable;
 pub(crate) use root::{LANE, Root, grouped};

@@ -10,6 +10,7 @@
 //!     ▼   limit raised above all that was ever drawn                  fence
 //!     │   (a replica goes on above its last commit: what was in flight it is given again)
 //!     ▼   catalogue: the keyspaces of the last version
+//!     ▼   keys that prepared transactions hold
 //!     ▼   names whose versions are dead are forgotten; the others are pinned
 //!     ▼   sync ──► the store serves
 //!     └─► background: Owed (`background/machine.rs`)
@@ -27,14 +28,17 @@ use tembo_index::{DeadInterval, DeadIntervals, Forest, Index, IndexKind, Records
 use tembo_pmem::Domain;
 use tembo_pool::{Error as PoolError, Kind, NewTenant, Pool, TenantEntry, TenantFeatures};
 
-use crate::Error;
 use crate::background::{Status, Wake};
+use crate::held::HeldKeys;
 use crate::ledger::Ledger;
-use crate::media::{CommitWord, DeadTable, LANE, Limit, NameTable, Root, WindowWords, grouped};
+use crate::media::{
+    CommitWord, DeadTable, FEATURE_PREPARED, LANE, Limit, NameTable, Root, WindowWords, grouped,
+};
 use crate::shared::Shared;
 use crate::trees::{Catalogue, Directory, Published};
 use crate::version::{Names, PinKind, Pins, Versions, Window};
 use crate::write::Engine;
+use crate::{Error, prepared};
 
 /// A store, as a tenant to be added to a pool.
 pub(crate) const NEW_TENANT: NewTenant<'_> = NewTenant {
@@ -43,6 +47,10 @@ pub(crate) const NEW_TENANT: NewTenant<'_> = NewTenant {
     version: 1,
     features: TenantFeatures { may: 0, must: 0, read_only: 0 },
 };
+
+/// The feature bits of the format that this program knows. A store has those that it needs.
+pub(crate) const KNOWN_FEATURES: TenantFeatures =
+    TenantFeatures { may: 0, must: 0, read_only: FEATURE_PREPARED };
 
 /// Opens the store that is a tenant of a pool.
 pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Error> {
@@ -71,6 +79,8 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     forest.set_retained(versions.pins.retained());
     let view = View { version: before, dead: &dead };
     let trees = Directory::open(&forest, &catalogue, view)?;
+    let held = HeldKeys::default();
+    held.replace(prepared::load(&catalogue, view, &trees)?);
     region.sync()?;
     let published = Published::new(trees.known(), before);
     let window = Window::found(from, retention, before);
@@ -82,7 +92,7 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     status.note(ledger.machine.is_recovering(), 0, 0);
     let tenant = tenant.clone();
     let shared =
-        Shared { tenant, forest, root, catalogue, versions, published, names, wake, status };
+        Shared { tenant, forest, root, catalogue, versions, published, names, held, wake, status };
     Ok(Engine::new(shared, ledger))
 }
 

@@ -105,7 +105,7 @@ impl Replica {
     /// # Errors
     /// As of [`Store::rollback`](crate::Store::rollback): the version has to be retained here too.
     pub fn rollback(&self, version: u64) -> Result<(), Error> {
-        roll_back(&self.handle, version)
+        roll_back(&self.handle, version).map(drop)
     }
 
     /// The store takes own writes from here on, and is a replica no longer. Durable when it returns.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use tembo_index::{Forest, Index, IndexKind};
+use tembo_index::{Forest, Index, IndexKind, Range};
 use tembo_pmem::Region;
 use tembo_pool::{Pool, TenantEntry};
 
 use crate::background::{Status, Wake};
+use crate::held::{HeldKeys, Holding};
 use crate::media::{KeyspaceEntry, Root};
 use crate::trees::{Catalogue, Published, open_tree};
 use crate::version::{Names, Reading, Versions};
-use crate::{Durability, Error};
+use crate::{Access, Durability, Error, Keyspace};
 
 /// Versions between two looks at what has been given up.
 pub(crate) const LOOK_STEP: u64 = 1000;
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) versions: Versions,
     pub(crate) published: Published,
     pub(crate) names: Names,
+    pub(crate) held: HeldKeys,
     pub(crate) wake: Arc<Wake>,
     pub(crate) status: Status,
 }
@@ -61,6 +63,62 @@ impl Shared {
         version: u64,
     ) -> Result<(), Error> {
         if version > self.versions.durable() { self.make_durable(asked) } else { Ok(()) }
+    }
+
+    /// Whether a change of a key may be made, by the writer; `own`: in the name of this prepared transaction.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: another prepared one holds the key.
+    #[inline]
+    pub(crate) fn check_held(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        own: Option<&[u8]>,
+    ) -> Result<(), Error> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        self.not_held(
+            keyspace,
+            Access::Write,
+            self.held.holder((keyspace, key), Access::Write, own),
+        )
+    }
+
+    /// Whether a key may be held against writers, by the writer.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: a prepared transaction is to write it.
+    pub(crate) fn check_held_read(&self, keyspace: Keyspace, key: &[u8]) -> Result<(), Error> {
+        self.not_held(keyspace, Access::Read, self.held.holder((keyspace, key), Access::Read, None))
+    }
+
+    /// As [`check_held`](Shared::check_held), of an access to every key of a range.
+    pub(crate) fn check_held_range(
+        &self,
+        keyspace: Keyspace,
+        range: Range<'_>,
+        access: Access,
+    ) -> Result<(), Error> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        self.not_held(keyspace, access, self.held.holder_in(keyspace, range, access, None))
+    }
+
+    #[cold]
+    fn not_held(
+        &self,
+        keyspace: Keyspace,
+        access: Access,
+        holding: Option<Holding>,
+    ) -> Result<(), Error> {
+        let Some(Holding { id, version, key }) = holding else { return Ok(()) };
+        let current = self.published.load();
+        let keyspace = current.find(keyspace).map(|known| known.name.to_string());
+        let (keyspace, held_by) = (keyspace.unwrap_or_default(), Some(id.to_vec()));
+        Err(Error::Conflict { keyspace, key, access, version, held_by })
     }
 
     /// A handle has given up a version: if it was an old one, the background looks what that gives back.

@@ -21,8 +21,9 @@ use crate::opened::Handle;
 use crate::report::{Report, report};
 use crate::version::PinKind;
 use crate::{
-    Change, Changes, Durability, Error, Exclusive, Isolation, Keyspace, Options, Progress, Replica,
-    Retention, Snapshot, Transaction, maintain, open, replica, retry, single,
+    Change, Changes, Durability, Error, Exclusive, Isolation, Keyspace, Options, Prepared,
+    Progress, Replica, Retention, Snapshot, Transaction, maintain, open, prepared, replica, retry,
+    single,
 };
 
 /// A store of versioned keyspaces in one pool.
@@ -529,12 +530,13 @@ impl Store {
     }
 
     /// Takes back everything after a retained version, in O(1); synced when it returns. What is
-    /// void is scrubbed in the background. Named snapshots after it are dropped.
+    /// void is scrubbed in the background. Named snapshots after it are dropped. What was prepared in that version and not decided
+    /// is prepared again; what was prepared later is dropped: the ids of those are returned.
     ///
     /// # Errors
     /// [`Error::NotRetained`]; [`Error::VersionInUse`]: a later version is being read;
     /// [`Error::WouldDeadlock`]: nothing has changed.
-    pub fn rollback(&self, version: u64) -> Result<(), Error> {
+    pub fn rollback(&self, version: u64) -> Result<Vec<Vec<u8>>, Error> {
         open::roll_back(&self.handle, version)
     }
 
@@ -542,8 +544,37 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NoSuchName`], and as of [`Store::rollback`].
-    pub fn rollback_to(&self, name: &str) -> Result<(), Error> {
+    pub fn rollback_to(&self, name: &str) -> Result<Vec<Vec<u8>>, Error> {
         self.rollback(self.named(name)?)
+    }
+
+    /// The transactions that are prepared and not decided, by id: those of earlier lives of the process too. Never waits
+    /// for a writer.
+    pub fn prepared(&self) -> Vec<Prepared> {
+        self.handle.shared.held.all()
+    }
+
+    /// Commits the transaction that was prepared under `id`, by whichever handle or process; returns the version, in which
+    /// its writes become visible. It cannot be in conflict.
+    ///
+    /// Durability point: as `durability` says, capped by the region's sync policy. All of it is durable or nothing: after a crash
+    /// before that point the transaction may be prepared as before.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPrepared`]; [`Error::Full`], [`Error::WouldDeadlock`]: it is prepared as before.
+    /// [`Error::Poisoned`]: whether it is decided the next open says.
+    pub fn commit_prepared(&self, id: &[u8], durability: Durability) -> Result<u64, Error> {
+        prepared::commit(&self.handle, id, durability)
+    }
+
+    /// Drops the transaction that was prepared under `id`: none of its writes was made, and it holds no keys any more.
+    ///
+    /// Durability point: when it returns.
+    ///
+    /// # Errors
+    /// As of [`Store::commit_prepared`].
+    pub fn drop_prepared(&self, id: &[u8]) -> Result<(), Error> {
+        prepared::discard(&self.handle, id, Durability::Strict).map(drop)
     }
 
     /// What holds the horizon back: what a version needs that is held is not given back.

@@ -15,7 +15,7 @@ use crate::background::{Found, Marking, Phase};
 use crate::check::mark_checked;
 use crate::ledger::{begin_foreign, end_foreign, end_marking, mark_own, scrub_batch, take_foreign};
 use crate::maintain::step;
-use crate::open::{NEW_TENANT, open};
+use crate::open::{KNOWN_FEATURES, NEW_TENANT, open};
 use crate::write::{Engine, Locked};
 use crate::{Error, Progress};
 
@@ -29,8 +29,8 @@ pub(crate) struct StoreKind;
 
 impl TenantKind for StoreKind {
     fn known(&self) -> KnownKind {
-        let NewTenant { kind, version, features, .. } = NEW_TENANT;
-        KnownKind { kind, version, features }
+        let NewTenant { kind, version, .. } = NEW_TENANT;
+        KnownKind { kind, version, features: KNOWN_FEATURES }
     }
 
     fn open(&self, pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<dyn Tenant>, TenantError> {

@@ -22,7 +22,7 @@ mod merge;
 mod own;
 mod spilled;
 
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 
 use tembo_index::{Direction, Range, Visit};
 
@@ -30,10 +30,12 @@ use merge::merged;
 use own::Own;
 use spilled::Spilled;
 
-use crate::commit::{Job, Point, ReadSet, WriteSet, commit_job, commit_jobs};
+use crate::commit::{Job, Point, WriteSet, commit_job, commit_jobs};
 use crate::entries::{Entries, bounds};
 use crate::keyspace::check_sizes;
 use crate::opened::Handle;
+use crate::prepared::prepare;
+use crate::read_set::ReadSet;
 use crate::version::PinKind;
 use crate::{Durability, Error, Keyspace, Snapshot};
 /// Which other transactions a transaction may be affected by.
@@ -264,6 +266,55 @@ impl Transaction {
         }
         let job = self.job(durability);
         commit_job(self.handle(), self.handle().queue(), job)
+    }
+
+    /// Prepares it under an id, for two-phase commit: validated and on media, it waits for
+    /// [`Store::commit_prepared`](crate::Store::commit_prepared) or [`Store::drop_prepared`](crate::Store::drop_prepared), by any
+    /// handle, in this life of the process or a later one. Until then it *holds* the keys that it writes and, if it is
+    /// serialisable, the keys and ranges that it has read: other changes of them are refused
+    /// ([`Error::Conflict`] with its id), a clear of their keyspace too. Readers see the state before. Returns the version
+    /// in which it is prepared: a rollback to an earlier one drops it.
+    ///
+    /// The id is any 1 to 64 bytes ([`PREPARED_ID_SIZE_MAX`](crate::PREPARED_ID_SIZE_MAX)), of no other prepared transaction
+    /// of the store. At most 1024 ([`PREPARED_COUNT_MAX`](crate::PREPARED_COUNT_MAX)) are prepared at a time. Their keys are kept in memory, their values
+    /// in the pool; all that this one writes is in memory once while it is prepared, whatever
+    /// [`Options::transaction_memory`](crate::Options::transaction_memory) says.
+    ///
+    /// Backups have what is committed, not what is prepared.
+    ///
+    /// Durability point: synced when it returns. After a crash before that it is prepared or it never was.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::PreparedId`], [`Error::PreparedExists`], [`Error::TooManyPrepared`], [`Error::Full`],
+    /// [`Error::WouldDeadlock`]: nothing has changed. [`Error::Poisoned`]: whether it is prepared the next open says.
+    pub fn prepare(mut self, id: &[u8]) -> Result<u64, Error> {
+        let writes = self.take_writes()?;
+        let reads = self.reads.take();
+        prepare(self.handle(), id, self.version(), (writes, reads))
+    }
+
+    /// All that it has written, in memory. The writer's lock is given back.
+    fn take_writes(&mut self) -> Result<WriteSet, Error> {
+        if self.spilled.is_none() {
+            return Ok(std::mem::take(&mut self.writes));
+        }
+        let mut all = WriteSet::default();
+        let everything =
+            Range { from: Bound::Unbounded, to: Bound::Unbounded, direction: Direction::Forward };
+        for keyspace in self.own().keyspaces() {
+            for key in self.own().keys(keyspace, everything, usize::MAX)? {
+                if let Some(value) = self.own().get(keyspace, &key)? {
+                    all.set(keyspace, &key, value.as_deref());
+                }
+            }
+        }
+        for (keyspace, key) in self.spilled.iter().flat_map(Spilled::absent) {
+            if self.own().get(*keyspace, key)?.is_none() {
+                all.set(*keyspace, key, None);
+            }
+        }
+        self.spilled = None;
+        Ok(all)
     }
 
     /// Commits these together, in this order, each all or nothing: two fences and one sync for all that

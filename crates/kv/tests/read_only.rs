@@ -141,8 +141,8 @@ fn whatever_would_change_the_store_is_refused() {
             is_refused(store.name_snapshot("x", &store.snapshot().unwrap()));
             is_refused(store.drop_snapshot("before").map(drop));
             is_refused(store.retain(Retention::Nothing).map(drop));
-            is_refused(store.rollback(named));
-            is_refused(store.rollback_to("before"));
+            is_refused(store.rollback(named).map(drop));
+            is_refused(store.rollback_to("before").map(drop));
             let mut tx = store.transaction(Isolation::Serialisable).unwrap();
             is_refused(tx.put(space, b"k", b"v"));
             is_refused(tx.remove(space, &key(1)));

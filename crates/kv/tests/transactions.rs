@@ -116,7 +116,9 @@ fn the_first_to_commit_a_key_wins() {
                         tx.put(space, b"other", b"mine")?;
                         tx.commit(Durability::Strict)
                     });
-                    let Err(Error::Conflict { keyspace, key, access, version }) = conflict else {
+                    let Err(Error::Conflict { keyspace, key, access, version, held_by: None }) =
+                        conflict
+                    else {
                         // To remove what is not there changes nothing.
                         assert!(
                             !is_there && what.contains("removes"),

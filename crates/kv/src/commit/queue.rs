@@ -6,8 +6,8 @@ use std::thread::Thread;
 
 use tembo_pmem::thread::lock;
 
-use super::read_set::ReadSet;
 use super::write_set::WriteSet;
+use crate::read_set::ReadSet;
 use crate::{Durability, Error};
 
 /// Looks at its state before a thread goes to sleep: about as long as a commit without a disk.

@@ -1,15 +1,22 @@
 //! Changes that are made in place, under the writer's lock, and commit together.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
-use tembo_index::{DeadIntervals, Op, Place, Retained, VersionedIndex, View, Writer};
+use tembo_index::{
+    DeadIntervals, Direction, Op, Place, Range, Retained, VersionedIndex, View, Writer,
+};
 
 use crate::ledger::{Group, Ledger, abort, kill_grouped, next_version};
 use crate::media::{CommitWord, grouped};
 use crate::shared::Shared;
 use crate::tally::{Tally, TallyPoint};
 use crate::trees::{Tree, create_tree};
-use crate::{Error, Keyspace};
+use crate::{Access, Error, Keyspace};
+
+/// Every key.
+const ALL: Range<'_> =
+    Range { from: Bound::Unbounded, to: Bound::Unbounded, direction: Direction::Forward };
 
 /// What has been changed under versions of its own, and is not committed.
 pub(crate) struct Uncommitted {
@@ -26,6 +33,8 @@ pub(crate) struct Uncommitted {
     unlinked: usize,
     /// What an abort does to the directory, the last first.
     undo: Vec<Undo>,
+    /// The id of the prepared transaction in whose name they are made: what that holds they may change.
+    own: Option<Arc<[u8]>>,
 }
 
 /// How a change of the directory is taken back.
@@ -79,6 +88,7 @@ impl Uncommitted {
             tally: Tally::default(),
             unlinked: 0,
             undo: Vec::new(),
+            own: None,
         }
     }
 
@@ -86,6 +96,11 @@ impl Uncommitted {
     pub(crate) fn begin_at(shared: &Shared, version: u64) -> Uncommitted {
         let (version, last) = (Some(version), Some(version));
         Uncommitted { version, last, ..Uncommitted::begin(shared) }
+    }
+
+    /// Nothing yet, in the name of a prepared transaction.
+    pub(crate) fn of_prepared(shared: &Shared, id: &[u8]) -> Uncommitted {
+        Uncommitted { own: Some(id.into()), ..Uncommitted::begin(shared) }
     }
 
     /// True while nothing has been changed.
@@ -122,6 +137,10 @@ impl Uncommitted {
         op: Op<'_>,
     ) -> Result<bool, Error> {
         ledger.trees.tree(keyspace, self.newest(shared))?;
+        if !shared.held.is_empty() {
+            let (Op::Put { key, .. } | Op::Remove { key }) = op;
+            shared.check_held(keyspace, key, self.own.as_deref())?;
+        }
         let version = self.draw(shared, ledger)?;
         let before = ledger.unlinked.len();
         let Ledger { trees, unlinked, .. } = ledger;
@@ -143,6 +162,7 @@ impl Uncommitted {
         keyspace: Keyspace,
     ) -> Result<(), Error> {
         let tree = ledger.trees.tree(keyspace, self.newest(shared))?;
+        shared.check_held_range(keyspace, ALL, Access::Write)?;
         let name = tree.known.name.clone();
         let tree = self.create_tree(shared, ledger, (&name, keyspace.id))?;
         let before = ledger.trees.replace(keyspace, tree);
@@ -204,6 +224,26 @@ impl Uncommitted {
         let made = create_tree(&shared.forest, &shared.catalogue, keyspace, &mut writer);
         self.note_unlinked(ledger.unlinked.len() - before, !matches!(made, Err(Error::Full(_))));
         made
+    }
+
+    /// Changes an entry of the catalogue that names no tree.
+    pub(crate) fn change_catalogue(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        op: Op<'_>,
+    ) -> Result<(), Error> {
+        let version = self.draw(shared, ledger)?;
+        let unlinked = &mut ledger.unlinked;
+        let before = unlinked.len();
+        let (dead, retained) = (&*self.dead, &*self.retained);
+        let mut writer = Writer { stamp: grouped(version), dead, retained, retired: unlinked };
+        let applied = shared.catalogue.tree().apply(op, &mut writer);
+        let more = unlinked.len() - before;
+        self.unlinked += more;
+        self.written |= !matches!(applied, Err(tembo_index::Error::Pool(_))) || more > 0;
+        applied?;
+        Ok(())
     }
 
     /// Names the keys that were removed, for a transaction that is validated after it and before its commit.
@@ -272,7 +312,8 @@ impl Uncommitted {
         self.unlinked = kept;
     }
 
-    fn draw(&mut self, shared: &Shared, ledger: &mut Ledger) -> Result<u64, Error> {
+    /// The version of the next change.
+    pub(crate) fn draw(&mut self, shared: &Shared, ledger: &mut Ledger) -> Result<u64, Error> {
         let version = match self.version {
             Some(version) => version,
             None => next_version(shared, ledger)?,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tembo_index::{Index, VersionedIndex, View};
 
-use super::read_set::ReadSet;
 use super::write_set::WriteSet;
 use crate::ledger::Ledger;
+use crate::read_set::ReadSet;
 use crate::shared::Shared;
 use crate::trees::Directory;
 use crate::{Access, Error, Keyspace};
@@ -19,7 +19,7 @@ pub(crate) struct Meanwhile<'d> {
     pub(crate) now: View<'d>,
 }
 
-/// First committer wins: no other transaction has written these keys meanwhile.
+/// First committer wins: no other transaction has written these keys meanwhile, and no prepared one holds them.
 ///
 /// # Errors
 /// [`Error::Conflict`].
@@ -30,6 +30,9 @@ pub(crate) fn validate_writes(
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
     let Meanwhile { since, now } = meanwhile;
+    if !shared.held.is_empty() {
+        writes.each_key(|keyspace, key| shared.check_held(keyspace, key, None))?;
+    }
     if now.version <= since {
         return Ok(());
     }
@@ -108,5 +111,5 @@ fn no_conflict(
     let Some(version) = changed else { return Ok(()) };
     let tree = trees.tree(keyspace, version);
     let keyspace = tree.map(|tree| tree.known.name.to_string()).unwrap_or_default();
-    Err(Error::Conflict { keyspace, key: key.to_vec(), access, version })
+    Err(Error::Conflict { keyspace, key: key.to_vec(), access, version, held_by: None })
 }

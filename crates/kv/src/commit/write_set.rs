@@ -1,11 +1,11 @@
 //! What a transaction has written and keeps in memory.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{Op, Range};
 
+use crate::read_set::is_empty;
 use crate::{Direction, Error, Keyspace};
 
 /// Bytes that a write takes beside its key and value, about.
@@ -160,16 +160,6 @@ impl Write {
             Some(value) => with(self.keyspace, Op::Put { key, value: &[value] }),
             None => with(self.keyspace, Op::Remove { key }),
         }
-    }
-}
-
-/// Whether a range cannot have a key: a map's own panics then.
-pub(crate) fn is_empty(range: Range<'_>) -> bool {
-    use Bound::{Excluded, Included};
-    match (range.from, range.to) {
-        (Included(from), Included(to)) => from > to,
-        (Included(from) | Excluded(from), Included(to) | Excluded(to)) => from >= to,
-        _ => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the store itself has on media: its root and the entries of the catalogue.
 
 use tembo_pmem::{Word, media};
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 media! {
@@ -113,3 +113,57 @@ pub(crate) const KEYSPACE_TAG: u8 = b'k';
 /// The catalogue key that stands for a replica, with an empty value: every change of the store was made at a
 /// version that was given, and committed with a group.
 pub(crate) const REPLICA_KEY: &[u8] = b"replica";
+
+/// First byte of a catalogue key: the length of a prepared transaction's id (one byte), the id, and the number of a
+/// piece (4 bytes, the highest first) follow.
+pub(crate) const PREPARED_TAG: u8 = b'p';
+
+/// Bytes in each piece of a prepared transaction but the last.
+pub(crate) const PREPARED_PIECE_SIZE: usize = 16 << 10;
+
+/// The pieces of a prepared transaction begin with this. [`PreparedItem`]s follow, each with its bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct PreparedHeader {
+    /// The version in which it was prepared.
+    pub(crate) version: U64,
+    /// Bytes that follow.
+    pub(crate) size: U64,
+    /// Items that follow.
+    pub(crate) items: U64,
+    /// 1: serialisable, so that it holds what it has read; else 0.
+    pub(crate) is_serialisable: U64,
+}
+
+/// A key that a prepared transaction writes, or a key or range that it has read. The bytes of `first`, then those of `second`,
+/// follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct PreparedItem {
+    /// Number of the keyspace.
+    pub(crate) keyspace: U32,
+    /// One of [`ITEM_PUT`], [`ITEM_REMOVE`], [`ITEM_KEY_READ`], [`ITEM_RANGE_READ`].
+    pub(crate) kind: u8,
+    /// Of a range, how it begins: [`BOUND_UNBOUNDED`], [`BOUND_INCLUDED`], [`BOUND_EXCLUDED`]; else 0.
+    pub(crate) from: u8,
+    /// Of a range, how it ends; else 0.
+    pub(crate) to: u8,
+    pub(crate) reserved: u8,
+    /// Bytes of the key, or of the key where the range begins.
+    pub(crate) first_size: U32,
+    /// Bytes of the value, or of the key where the range ends; else 0.
+    pub(crate) second_size: U32,
+}
+
+pub(crate) const ITEM_PUT: u8 = 1;
+pub(crate) const ITEM_REMOVE: u8 = 2;
+pub(crate) const ITEM_KEY_READ: u8 = 3;
+pub(crate) const ITEM_RANGE_READ: u8 = 4;
+pub(crate) const BOUND_UNBOUNDED: u8 = 0;
+pub(crate) const BOUND_INCLUDED: u8 = 1;
+pub(crate) const BOUND_EXCLUDED: u8 = 2;
+const _: () = assert!(size_of::<PreparedHeader>() == 32 && size_of::<PreparedItem>() == 16);
+
+/// Read-only feature bit of a store in which a transaction was once prepared: a program that does not know it would change
+/// keys that are held.
+pub(crate) const FEATURE_PREPARED: u16 = 1;

@@ -2,17 +2,17 @@
 
 use tembo_index::{DeadInterval, View};
 
-use crate::Error;
 use crate::ledger::{Ledger, kill, next_version};
 use crate::shared::Shared;
 use crate::version::PinKind;
 use crate::write::Engine;
+use crate::{Error, prepared};
 
-/// Takes back everything after `version`; synced when it returns.
+/// Takes back everything after `version`; the ids of prepared transactions that it drops. Synced when it returns.
 ///
 /// # Errors
 /// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`], [`Error::ReadOnly`]: nothing has changed.
-pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<(), Error> {
+pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<Vec<Vec<u8>>, Error> {
     engine.shared.check_writable()?;
     let (mut writing, versions) = (engine.lock()?, &engine.shared.versions);
     // A marking counts and marks what the rollback would change; a hint is of a tree that it
@@ -47,7 +47,7 @@ fn roll(
     ledger: &mut Ledger,
     version: u64,
     named_after: &[(String, u64)],
-) -> Result<(), Error> {
+) -> Result<Vec<Vec<u8>>, Error> {
     let pins = &shared.versions.pins;
     // The version that is visible from here on is not void itself, so that a name it is given
     // can be told from those of void versions, which the next open forgets after a crash here.
@@ -64,10 +64,11 @@ fn roll(
     let dead = shared.forest.dead();
     let view = View { version: visible, dead: &dead };
     ledger.trees.roll_back(&shared.forest, &shared.catalogue, view)?;
+    let dropped = shared.held.replace(prepared::load(&shared.catalogue, view, &ledger.trees)?);
     shared.published.store(ledger.trees.known(), visible);
     pins.forget_trees();
     // Followers learn of it as of any version that becomes durable.
     shared.versions.sync(shared.region())?;
     ledger.is_broken = false;
-    Ok(())
+    Ok(dropped)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tembo_index::{Direction, Range, Value, Visit};
 
 use super::own::Own;
-use crate::commit::is_empty;
+use crate::read_set::is_empty;
 use crate::{Error, Keyspace, Snapshot};
 
 /// Own writes that are merged in one pass over the snapshot.

@@ -33,6 +33,11 @@ impl Own<'_> {
         Ok(Some(index.get(key, now)?.map(|value| value.to_vec())))
     }
 
+    /// The keyspaces in which something may have been written.
+    pub(super) fn keyspaces(&self) -> Vec<Keyspace> {
+        self.spilled.map(Spilled::keyspaces).unwrap_or_default()
+    }
+
     /// The first `most` keys of a range that were written, in the order of its direction.
     pub(super) fn keys(
         &self,
@@ -42,7 +47,7 @@ impl Own<'_> {
     ) -> Result<Vec<Arc<[u8]>>, Error> {
         let mut own = self.writes.keys(keyspace, range, most);
         if let Some(spilled) = &self.spilled {
-            let (index, both) = (spilled.index(keyspace)?, own.len() + most);
+            let (index, both) = (spilled.index(keyspace)?, own.len().saturating_add(most));
             index.range_changed(range, spilled.before(), spilled.view(), &mut |key| {
                 own.push(key.into());
                 own.len() < both

@@ -6,13 +6,12 @@
 //! have not. Snapshots are older and see nothing of them. After a savepoint its changes have another
 //! version, so that going back is a dead interval too; all of them become visible with the last.
 
-use tembo_index::{Index, Place, View};
+use tembo_index::{Index, Op, Place, VersionedIndex, View};
 
-use crate::commit::{
-    Meanwhile, Point, ReadSet, Uncommitted, WriteSet, validate_reads, validate_writes,
-};
+use crate::commit::{Meanwhile, Point, Uncommitted, WriteSet, validate_reads, validate_writes};
 use crate::ledger::publish;
 use crate::opened::Handle;
+use crate::read_set::ReadSet;
 use crate::write::{Engine, Owned};
 use crate::{Error, Keyspace};
 
@@ -22,6 +21,8 @@ pub(super) struct Spilled {
     changes: Uncommitted,
     /// The last version of others.
     before: u64,
+    /// Keys that it has removed and that were absent before it, so that no index knows of it. Some of it may have been taken back.
+    absent: Vec<(Keyspace, Vec<u8>)>,
 }
 
 impl Spilled {
@@ -46,7 +47,7 @@ impl Spilled {
             validate_reads(&ledger.trees, reads, meanwhile)?;
         }
         let changes = Uncommitted::begin(shared);
-        Ok(Spilled { writing, changes, before })
+        Ok(Spilled { writing, changes, before, absent: Vec::new() })
     }
 
     /// Whether more writes are as valid as the first ones.
@@ -64,11 +65,19 @@ impl Spilled {
 
     /// Makes these writes in place; the points behind the writes that end at each of `ends`.
     pub(super) fn make(&mut self, writes: &WriteSet, ends: &[usize]) -> Result<Vec<Point>, Error> {
-        let Spilled { writing, changes, .. } = self;
+        let Spilled { writing, changes, absent, before } = self;
+        let before = *before;
         let (shared, ledger) = writing.parts();
         let mut apply = |changes: &mut Uncommitted, from_to| {
             writes.each_between(from_to, |keyspace, op| {
-                changes.apply(shared, ledger, (keyspace, Place::default()), op).map(drop)
+                changes.apply(shared, ledger, (keyspace, Place::default()), op)?;
+                let Op::Remove { key } = op else { return Ok(()) };
+                let view = changes.view(shared);
+                let index = ledger.trees.tree(keyspace, view.version)?.index();
+                if index.changed(key, before, view)?.is_none() {
+                    absent.push((keyspace, key.to_vec()));
+                }
+                Ok(())
             })
         };
         let (mut points, mut done, mut from) = (Vec::new(), Ok(()), 0);
@@ -98,6 +107,16 @@ impl Spilled {
     pub(super) fn index(&self, keyspace: Keyspace) -> Result<&Index, Error> {
         self.writing.note_thread();
         Ok(self.writing.trees.tree(keyspace, self.before)?.index())
+    }
+
+    /// Keys that it has removed and that were absent before it, some of which it may have taken back.
+    pub(super) fn absent(&self) -> &[(Keyspace, Vec<u8>)] {
+        &self.absent
+    }
+
+    /// All keyspaces.
+    pub(super) fn keyspaces(&self) -> Vec<Keyspace> {
+        (0..self.writing.trees.next_id()).filter_map(|id| self.writing.trees.by_id(id)).collect()
     }
 
     /// Everything, its own changes included.

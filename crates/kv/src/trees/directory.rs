@@ -59,6 +59,12 @@ impl Directory {
         Some(Keyspace { id: id as u32, incarnation: self.list[id].known.incarnation })
     }
 
+    /// The keyspace of that number.
+    pub(crate) fn by_id(&self, id: u32) -> Option<Keyspace> {
+        let tree = self.list.get(id as usize)?;
+        Some(Keyspace { id, incarnation: tree.known.incarnation })
+    }
+
     /// What readers are to know.
     pub(crate) fn known(&self) -> Arc<[Known]> {
         self.list.iter().map(|tree| tree.known.clone()).collect()

@@ -192,8 +192,12 @@ impl Engine {
         let takes_one = self.shared.kind() == IndexKind::Cdds;
         let (is_read_only, has_dead) =
             (self.shared.region().is_read_only(), self.shared.forest.has_dead());
-        let is_barred =
-            takes_one || is_read_only || has_dead || ledger.is_broken || ledger.is_replica;
+        let is_barred = takes_one
+            || is_read_only
+            || has_dead
+            || ledger.is_broken
+            || ledger.is_replica
+            || !self.shared.held.is_empty();
         self.slots.open(ledger.limit(), is_barred);
     }
 }

@@ -113,6 +113,10 @@ fn try_alone(
     op: Op<'_>,
 ) -> Result<Option<bool>, Error> {
     let clock = &shared.versions.clock;
+    if !shared.held.is_empty() {
+        let (Op::Put { key, .. } | Op::Remove { key }) = op;
+        shared.check_held(keyspace, key, None)?;
+    }
     allow_next(shared, ledger)?;
     if ledger.retained_uses == 0 {
         look_behind(shared, ledger);

@@ -13,7 +13,7 @@
 //!   thread 2 ──► slot 2 ─┤
 //!   thread n ──► shared ─┘
 //!                        └──► the writer closes: takes tallies and unlinked objects     CLOSED
-//!   a tree for one writer, or something dead: single changes take the writer's lock     BARRED
+//!   a tree for one writer, something dead, or something prepared: single changes take the writer's lock     BARRED
 //! ```
 //!
 //! # The owner of a slot

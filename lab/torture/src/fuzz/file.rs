@@ -194,7 +194,7 @@ fn change(store: &Store) -> Results {
     results.push(("maintain", store.maintain(3).map(drop)));
     results.push(("keyspace", store.keyspace("another").map(drop)));
     match named {
-        Ok(version) => results.push(("rollback", store.rollback(version))),
+        Ok(version) => results.push(("rollback", store.rollback(version).map(drop))),
         Err(error) => results.push(("name", Err(error))),
     }
     results.push(("forget", store.drop_snapshot("fuzz").map(drop)));

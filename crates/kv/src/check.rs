@@ -6,12 +6,12 @@ use std::collections::btree_map::Entry;
 use tembo_index::{CheckReport, TreeMarker, VersionedIndex};
 use tembo_pool::{Account, Census, Error as PoolError, Marker, Object, PoolCheck, TenantCheck};
 
-use crate::Error;
 use crate::ledger::{Ledger, reclaim};
 use crate::maintain::step;
 use crate::shared::Shared;
 use crate::trees::{open_tree, retained_trees};
 use crate::write::{Engine, Locked, PAUSE};
+use crate::{Error, Progress};
 
 /// What a check found: every byte accounted for.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,9 @@ impl TreeMarker for Counter<'_> {
 /// So often a tenant that is busy is asked again, before a check gives up.
 const ATTEMPTS: usize = 10_000;
 
+/// So often the other tenants are given the time to sweep what they have given up.
+const SETTLE_ATTEMPTS: usize = 200;
+
 /// See [`Store::check`](crate::Store::check).
 pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
     let shared = &engine.shared;
@@ -57,6 +60,10 @@ pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
         Err(_) if shared.region().is_read_only() => None,
         tenants => Some(tenants?),
     };
+    if tenants.is_some() {
+        // What a rollback of theirs has left unreachable is not leaked.
+        shared.settle_others()?;
+    }
     let mut attempts = 0;
     loop {
         let writing = recovered(engine)?;
@@ -71,6 +78,15 @@ pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
             Err(Error::Pool(PoolError::TenantBusy { .. })) if attempts < ATTEMPTS => {
                 attempts += 1;
                 std::thread::sleep(PAUSE);
+            }
+            // What another tenant has given up meanwhile, and not swept yet, is not leaked.
+            Ok((_, found))
+                if found.account.leaked > 0
+                    && !found.tenants.is_empty()
+                    && attempts < SETTLE_ATTEMPTS =>
+            {
+                attempts += 1;
+                shared.settle_others()?;
             }
             checked => {
                 let ((keyspaces, _), PoolCheck { account, tenants }) = checked?;
@@ -89,12 +105,18 @@ fn recovered(engine: &Engine) -> Result<Locked<'_>, Error> {
         if ledger.machine.is_done() {
             return Ok(writing);
         }
-        let is_unlocked = ledger.machine.is_unlocked();
+        let (is_foreign, is_unlocked) =
+            (ledger.is_marked_by_another(), ledger.machine.is_unlocked());
         drop(writing);
+        if is_foreign {
+            engine.shared.settle_others()?;
+        }
         if is_unlocked {
             std::thread::yield_now();
-        } else {
-            step(engine)?;
+        } else if step(engine)? == Progress::Idle {
+            // Another tenant sweeps.
+            engine.shared.settle_others()?;
+            std::thread::sleep(PAUSE);
         }
     }
 }

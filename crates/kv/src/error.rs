@@ -137,6 +137,12 @@ pub enum Error {
         /// Whether there is an exclusive writer.
         exclusive: bool,
     },
+    /// The pool holds no store of that name: [`Pool::tenants`](crate::Pool::tenants) lists what it holds.
+    #[error("the pool holds no store named {name:?}")]
+    NoSuchStore {
+        /// The name.
+        name: String,
+    },
     /// No snapshot has that name: [`Store::snapshots`](crate::Store::snapshots) lists those that there are.
     #[error("there is no snapshot named {name:?}: `snapshots` lists those that there are")]
     NoSuchName {

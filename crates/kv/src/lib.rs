@@ -35,6 +35,7 @@ mod shared;
 mod single;
 mod snapshot;
 mod store;
+mod stores;
 mod tally;
 mod tenant;
 mod transaction;
@@ -63,12 +64,13 @@ pub use report::Report;
 pub use retry::ATTEMPTS_MAX;
 pub use snapshot::Snapshot;
 pub use store::{CloseError, Store};
+pub use stores::Pool;
 pub use tembo_index::{CheckReport, Direction, IndexKind, Value};
 #[doc(no_inline)]
 pub use tembo_pmem as pmem;
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 #[doc(no_inline)]
 pub use tembo_pool as pool;
-pub use tembo_pool::{Account, Geometry, PoolOptions};
+pub use tembo_pool::{Account, Geometry, Kind, PoolCheck, PoolOptions, TenantCheck, TenantStat};
 pub use tenant::kinds;
 pub use transaction::{Isolation, Savepoint, Transaction};

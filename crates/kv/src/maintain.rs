@@ -20,6 +20,8 @@ use crate::{Error, Progress};
 pub(crate) struct Background {
     engine: Arc<Engine>,
     wake: Arc<Wake>,
+    /// Of the thread.
+    number: u64,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -28,21 +30,24 @@ impl Background {
     pub(crate) fn start(engine: &Arc<Engine>) -> Background {
         let (kept, wake) = (engine.clone(), engine.shared.wake.clone());
         let engine = engine.clone();
+        let number = wake.start();
         wake.want();
         let call = wake.clone();
         engine.shared.forest.call_to_prefault(move || call.want());
         let work = move || {
             let wake = &engine.shared.wake;
-            while wake.wait() {
+            while wake.wait(number) {
                 // After an error it is tried again at the next wake.
-                while !wake.is_stopped() && matches!(step(&engine), Ok(Progress::More)) {
+                while !wake.has_ended(number) && matches!(step(&engine), Ok(Progress::More)) {
                     // A thread that waits for the writer's lock gets it between two steps.
                     std::thread::sleep(PAUSE);
                 }
+                // If another tenant is busy, it is asked again soon.
+                std::thread::sleep(PAUSE);
             }
         };
         let handle = std::thread::Builder::new().name("tembo-background".into()).spawn(work).ok();
-        Background { engine: kept, wake, handle }
+        Background { engine: kept, wake, number, handle }
     }
 }
 
@@ -53,7 +58,7 @@ impl Drop for Background {
             std::mem::forget(self.handle.take());
             return;
         }
-        self.wake.stop();
+        self.wake.stop(self.number);
         if let Some(handle) = self.handle.take() {
             // A panic of the thread has been reported by the thread.
             let _ = handle.join();
@@ -81,9 +86,12 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
         Phase::Scrubbing(_) => scrub_batch(shared, ledger).map(|()| Progress::More),
         Phase::Owed => {
             let (mut sweep, marking) = match begin_marking(shared, ledger) {
-                // Another tenant of the pool is at it: later.
-                Err(Error::Pool(PoolError::SweepRunning | PoolError::TenantBusy { .. })) => {
-                    return Ok(Progress::More);
+                // Another tenant of the pool is at it, and notifies this one when it is done.
+                Err(Error::Pool(PoolError::SweepRunning)) => return Ok(Progress::Idle),
+                // Something is under way in another tenant, perhaps of this very thread: to be tried again later.
+                Err(Error::Pool(PoolError::TenantBusy { .. })) => {
+                    shared.wake.want();
+                    return Ok(Progress::Idle);
                 }
                 begun => begun?,
             };

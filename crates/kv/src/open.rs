@@ -40,10 +40,13 @@ use crate::version::{Names, PinKind, Pins, Versions, Window};
 use crate::write::Engine;
 use crate::{Error, prepared};
 
+/// The name of the store of a pool that was made for it.
+pub(crate) const MAIN: &str = "main";
+
 /// A store, as a tenant to be added to a pool.
 pub(crate) const NEW_TENANT: NewTenant<'_> = NewTenant {
     kind: Kind::STORE,
-    name: "main",
+    name: MAIN,
     version: 1,
     features: TenantFeatures { may: 0, must: 0, read_only: 0 },
 };
@@ -140,14 +143,18 @@ fn note_in_flight(root: &Root) -> Result<Option<DeadInterval>, Error> {
     Ok(pending)
 }
 
-/// Makes an empty store in a pool that has none; its root is published in one step.
-pub(crate) fn format(pool: &Pool, kind: IndexKind, records: Records) -> Result<(), Error> {
+/// Makes an empty store of a name that no other tenant of the pool has; its root is published in one step.
+pub(crate) fn format(
+    pool: &Pool,
+    name: &str,
+    (kind, records): (IndexKind, Records),
+) -> Result<TenantEntry, Error> {
     let _section = pool.reserve(64 << 10, 256)?;
-    pool.add_tenant(&NEW_TENANT, Root::SIZE, |region, root| {
+    let new = NewTenant { name, ..NEW_TENANT };
+    pool.add_tenant(&new, Root::SIZE, |region, root| {
         let cell = Index::format(pool, kind, records, grouped(1))?;
         Root::format(region, root, cell)
-    })?;
-    Ok(())
+    })
 }
 
 /// The store of a pool.

@@ -7,13 +7,16 @@
 //! The store is open as long as any handle is. The last one that is dropped stops the background.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use crate::Error;
+use tembo_pool::{Pool, TenantEntry};
+
 use crate::commit::CommitQueue;
 use crate::maintain::Background;
+use crate::open::open;
 use crate::version::PinKind;
 use crate::write::Engine;
+use crate::{Error, Options};
 
 /// What every handle has a share of.
 struct Opened {
@@ -27,6 +30,16 @@ struct Opened {
 #[derive(Clone)]
 pub(crate) struct Handle(Arc<Opened>);
 
+/// Names an open store, and does not keep it open.
+pub(crate) struct WeakHandle(Weak<Opened>);
+
+impl WeakHandle {
+    /// A share, if the store is open still.
+    pub(crate) fn upgrade(&self) -> Option<Handle> {
+        self.0.upgrade().map(Handle)
+    }
+}
+
 impl Deref for Handle {
     type Target = Engine;
 
@@ -37,8 +50,29 @@ impl Deref for Handle {
 }
 
 impl Handle {
+    /// Opens the store that is this tenant of the pool.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; those of the pool.
+    pub(crate) fn start(
+        pool: &Arc<Pool>,
+        tenant: &TenantEntry,
+        options: &Options,
+    ) -> Result<Handle, Error> {
+        let make = || Ok::<_, Error>(Arc::new(open(pool, tenant)?));
+        let engine = pool.open_tenant(tenant, make)?;
+        // What is only read has no upkeep but what a caller asks for.
+        let background = options.has_background() && !pool.region().is_read_only();
+        Ok(Handle::new(engine, background, options.memory()))
+    }
+
+    /// What does not keep the store open.
+    pub(crate) fn downgrade(&self) -> WeakHandle {
+        WeakHandle(Arc::downgrade(&self.0))
+    }
+
     /// The first share; `background`: whether background work gets a thread of its own.
-    pub(crate) fn new(engine: Arc<Engine>, background: bool, transaction_memory: usize) -> Handle {
+    fn new(engine: Arc<Engine>, background: bool, transaction_memory: usize) -> Handle {
         let background = background.then(|| Background::start(&engine));
         let queue = CommitQueue::default();
         Handle(Arc::new(Opened { engine, queue, background, transaction_memory }))

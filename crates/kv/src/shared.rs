@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tembo_index::{Forest, Index, IndexKind, Range};
 use tembo_pmem::Region;
-use tembo_pool::{Pool, TenantEntry};
+use tembo_pool::{Error as PoolError, Pool, TenantEntry};
 
 use crate::background::{Status, Wake};
 use crate::held::{HeldKeys, Holding};
@@ -38,6 +38,23 @@ impl Shared {
 
     pub(crate) fn pool(&self) -> &Pool {
         self.forest.pool()
+    }
+
+    /// Lets the other tenants of the pool end what they have begun: a sweep of all that one of them drives, perhaps by the
+    /// calls of a thread that does not come back before this one has ended.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub(crate) fn settle_others(&self) -> Result<(), Error> {
+        let pool = self.forest.pool();
+        let tenants = pool.open_tenants()?;
+        for (entry, tenant) in pool.tenants()?.into_iter().zip(tenants) {
+            if entry.id != self.tenant.id {
+                let failed = |source| PoolError::Tenant { name: entry.name, source };
+                tenant.settle().map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// # Errors

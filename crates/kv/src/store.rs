@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tembo_index::{IndexKind, Op, Value};
 use tembo_pmem::Error as RegionError;
-use tembo_pool::Pool;
+use tembo_pool::{Pool, TenantStat};
 
 use crate::check::{Check, check};
 use crate::commit::Uncommitted;
@@ -155,7 +155,7 @@ impl Store {
     /// # Errors
     /// As of [`format`](Store::format).
     pub fn format_as(pool: &Pool, options: &Options) -> Result<(), Error> {
-        open::format(pool, options.index_kind(), options.records())
+        open::format(pool, open::MAIN, (options.index_kind(), options.records())).map(drop)
     }
 
     /// The store in an open pool, or in one that other tenants share: then give it a clone of the pool's `Arc`.
@@ -165,12 +165,13 @@ impl Store {
     pub fn start(pool: impl Into<Arc<Pool>>, options: &Options) -> Result<Store, Error> {
         let pool = pool.into();
         let tenant = open::find(&pool)?;
-        let make = || Ok::<_, Error>(Arc::new(open::open(&pool, &tenant)?));
-        let engine = pool.open_tenant(&tenant, make)?;
-        // What is only read has no upkeep but what a caller asks for.
-        let background = options.has_background() && !pool.region().is_read_only();
-        let handle = Handle::new(engine, background, options.memory());
+        let handle = Handle::start(&pool, &tenant, options)?;
         Ok(Store { handle })
+    }
+
+    /// A store that is open already.
+    pub(crate) fn of(handle: Handle) -> Store {
+        Store { handle }
     }
 
     /// A clean stop: with a redo log, a checkpoint, so that the one file can be copied.
@@ -594,6 +595,19 @@ impl Store {
     /// The first damage found; [`Error::WouldDeadlock`].
     pub fn check(&self) -> Result<Check, Error> {
         check(&self.handle)
+    }
+
+    /// The name of the store in its pool.
+    pub fn name(&self) -> &str {
+        &self.handle.shared.tenant.name
+    }
+
+    /// What the pool of the store holds, of whatever kind, the store too.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] if the table of tenants is damaged.
+    pub fn tenants(&self) -> Result<Vec<TenantStat>, Error> {
+        Ok(self.handle.shared.pool().stat()?)
     }
 
     /// Whether the store is open to be read only: [`Options::read_only`].

@@ -55,6 +55,7 @@
 //! | many changes at once, alone | [`Exclusive`] |
 //! | one version, for a while | [`Snapshot`] |
 //! | what happened since | [`Changes`] |
+//! | several stores in one file | [`Pool`] |
 //!
 //! Each of them owns what it needs and is `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
 //! last handle is dropped.
@@ -70,6 +71,7 @@ pub use tembo_kv::{
     ATTEMPTS_MAX, Access, Account, BackupError, BackupInfo, Change, Changes, Check, CheckReport,
     CloseError, Direction, DomainRequest, Durability, Entries, Entry, Error, Event, Exclusive,
     Geometry, Holder, HolderKind, Horizon, IndexKind, Isolation, KEY_SIZE_MAX,
-    KEYSPACE_NAME_SIZE_MAX, Keyspace, Options, Progress, Readiness, Report, Retention, SaveOptions,
-    Savepoint, Since, Snapshot, Store, SyncPolicy, Transaction, VALUE_SIZE_MAX, Value, backup,
+    KEYSPACE_NAME_SIZE_MAX, Keyspace, Kind, Options, Pool, PoolCheck, Progress, Readiness, Report,
+    Retention, SaveOptions, Savepoint, Since, Snapshot, Store, SyncPolicy, TenantCheck, TenantStat,
+    Transaction, VALUE_SIZE_MAX, Value, backup,
 };

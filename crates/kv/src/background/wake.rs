@@ -1,14 +1,18 @@
 //! Wakes the background thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Whether there is something to do, and whether it is time to stop.
+/// Whether there is something to do, and which threads are to stop. A store that is opened again while another one of its pool
+/// still sweeps has a new thread; the old one is then told apart by its number.
 #[derive(Default)]
 pub(crate) struct Wake {
     wanted: Mutex<bool>,
     changed: Condvar,
-    stopped: AtomicBool,
+    /// Threads that were started: the number of the last.
+    started: AtomicU64,
+    /// The last thread that is to stop, with all before it.
+    stopped: AtomicU64,
 }
 
 impl Wake {
@@ -18,23 +22,37 @@ impl Wake {
         self.changed.notify_all();
     }
 
-    /// Ends the thread, a marking that runs included.
-    pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+    /// The number of a thread that is about to start.
+    pub(crate) fn start(&self) -> u64 {
+        self.started.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Ends the thread of that number, a marking that runs included.
+    pub(crate) fn stop(&self, thread: u64) {
+        self.stopped.fetch_max(thread, Ordering::AcqRel);
         self.want();
     }
 
+    /// Whether all threads that were started are to stop.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        let stopped = self.stopped.load(Ordering::Acquire);
+        stopped != 0 && stopped >= self.started.load(Ordering::Acquire)
     }
 
-    /// Waits until there is something to do; false: time to stop.
-    pub(crate) fn wait(&self) -> bool {
+    /// Whether the thread of that number is to stop.
+    pub(crate) fn has_ended(&self, thread: u64) -> bool {
+        self.stopped.load(Ordering::Acquire) >= thread
+    }
+
+    /// Waits until there is something to do; false: time for the thread of that number to stop.
+    pub(crate) fn wait(&self, thread: u64) -> bool {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*wanted {
+        while !*wanted && !self.has_ended(thread) {
             wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
         }
-        *wanted = false;
-        !self.is_stopped()
+        let has_ended = self.has_ended(thread);
+        // What was wanted of the thread after it is left to that.
+        *wanted &= has_ended;
+        !has_ended
     }
 }

@@ -93,6 +93,11 @@ impl Ledger {
         if self.is_replica { Err(Error::IsReplica) } else { self.sound() }
     }
 
+    /// Another tenant of the pool has begun a sweep, for which this store is marked.
+    pub(crate) fn is_marked_by_another(&self) -> bool {
+        self.foreign.is_some()
+    }
+
     /// The durable limit of versions.
     pub(crate) fn limit(&self) -> u64 {
         self.limit

@@ -18,7 +18,11 @@ pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<Vec<Vec<u8>>, E
     // A marking counts and marks what the rollback would change; a hint is of a tree that it
     // replaces.
     while writing.machine.is_unlocked() {
+        let is_foreign = writing.is_marked_by_another();
         drop(writing);
+        if is_foreign {
+            engine.shared.settle_others()?;
+        }
         std::thread::yield_now();
         writing = engine.lock()?;
     }

@@ -122,6 +122,10 @@ impl Engine {
         let mut tries = TRIES;
         while self.is_in_need(&writing) {
             end_foreign(&self.shared, &mut writing);
+            if writing.is_marked_by_another() {
+                // The sweep of another store may go on only when this thread comes back to it: the pool grows.
+                break;
+            }
             if matches!(writing.machine.phase(), Phase::Marking) {
                 drop(writing);
                 std::thread::sleep(PAUSE);

@@ -1,0 +1,221 @@
+//! Several stores in one pool: each has all that a store has, and a sweep of one frees nothing of another.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[path = "driver/directory.rs"]
+mod directory;
+
+use std::path::Path;
+
+use directory::Directory;
+use tembo_kv::{
+    DomainRequest, Durability, Error, IndexKind, Keyspace, Kind, Options, Pool, Progress, Store,
+};
+
+const COUNT: u32 = 300;
+
+fn options() -> Options {
+    let options = Options::new().background(false).domain(DomainRequest::Logged);
+    options.size(1 << 20).log_size(2 << 20).size_max(64 << 20)
+}
+
+fn key(i: u32) -> [u8; 4] {
+    i.to_be_bytes()
+}
+
+/// Values that tell the stores apart.
+fn value(mark: u8, i: u32) -> Vec<u8> {
+    vec![mark; 20 + i as usize % 300]
+}
+
+fn fill(store: &Store, mark: u8) -> Keyspace {
+    let space = store.keyspace("x").unwrap();
+    for i in 0..COUNT {
+        store.put(space, &key(i), &value(mark, i), Durability::Buffered).unwrap();
+    }
+    store.sync().unwrap();
+    space
+}
+
+fn holds(store: &Store, mark: u8) {
+    let space = store.keyspace("x").unwrap();
+    for i in 0..COUNT {
+        assert_eq!(store.get(space, &key(i)).unwrap(), Some(value(mark, i)), "{mark}, {i}");
+    }
+}
+
+fn clear(store: &Store) {
+    let space = store.keyspace("x").unwrap();
+    let mut writer = store.exclusive().unwrap();
+    writer.clear(space).unwrap();
+    writer.commit(Durability::Strict).unwrap();
+}
+
+fn recover(store: &Store) {
+    while store.maintain(64).unwrap() == Progress::More {}
+}
+
+/// A pool with the stores `a` and `b`.
+fn two(path: &Path, index: IndexKind) -> (Pool, [Store; 2]) {
+    let pool = Pool::create(path, &options()).unwrap();
+    let make = |name| pool.create_store(name, &options().index(index)).unwrap();
+    let stores = ["a", "b"].map(make);
+    fill(&stores[0], 1);
+    fill(&stores[1], 2);
+    (pool, stores)
+}
+
+#[test]
+fn stores_are_found_by_name_and_are_apart() {
+    for index in IndexKind::ALL {
+        let folder = Directory::new(&format!("names-{}", index.name()));
+        let (pool, [a, b]) = two(&folder.pool(), index);
+        assert_eq!((a.name(), b.name()), ("a", "b"));
+        assert_eq!(b.report().index, index);
+        holds(&a, 1);
+        holds(&b, 2);
+        // The same store, not another one over it.
+        let again = pool.store("a").unwrap();
+        again.put(a.keyspace("x").unwrap(), b"new", b"v", Durability::Strict).unwrap();
+        assert_eq!(a.get(a.keyspace("x").unwrap(), b"new").unwrap().unwrap(), b"v");
+        assert!(b.get(b.keyspace("x").unwrap(), b"new").unwrap().is_none());
+        assert!(matches!(pool.store("c"), Err(Error::NoSuchStore { .. })));
+        let taken = pool.create_store("a", &options());
+        assert!(matches!(taken.map(drop), Err(Error::Pool(_))));
+        let tenants = pool.tenants().unwrap();
+        let names: Vec<_> = tenants.iter().map(|stat| (&*stat.name, stat.kind)).collect();
+        assert_eq!(names, [("a", Kind::STORE), ("b", Kind::STORE)]);
+        assert_eq!(a.tenants().unwrap().len(), 2);
+        // The handles own the pool together.
+        assert!(matches!(pool.clone().close(), Err(Error::InUse { .. })));
+        drop((pool, again));
+        holds(&a, 1);
+        a.close().unwrap();
+        holds(&b, 2);
+        b.close().unwrap();
+        let main = Store::open(&folder.pool(), &options());
+        assert!(matches!(main.map(drop), Err(Error::Damaged { .. })));
+        let pool = Pool::open(&folder.pool(), &options()).unwrap();
+        holds(&pool.store("b").unwrap(), 2);
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_sweep_of_one_frees_nothing_of_another_open_or_not() {
+    for index in IndexKind::ALL {
+        let folder = Directory::new(&format!("sweep-{}", index.name()));
+        drop(two(&folder.pool(), index));
+        for round in 0..3_u8 {
+            let pool = Pool::open(&folder.pool(), &options()).unwrap();
+            // Only one is open while its recovery sweeps, and what was free is written over.
+            let (name, mark, other) = if round % 2 == 0 { ("a", 1, "b") } else { ("b", 2, "a") };
+            let store = pool.store(name).unwrap();
+            recover(&store);
+            clear(&store);
+            recover(&store);
+            fill(&store, mark);
+            let check = store.check().unwrap();
+            assert_eq!((check.leaked, &*check.tenants[0].0), (0, other));
+            let (a, b) = (pool.store("a").unwrap(), pool.store("b").unwrap());
+            holds(&a, 1);
+            holds(&b, 2);
+            for store in [&a, &b] {
+                recover(store);
+                assert_eq!(store.check().unwrap().leaked, 0);
+            }
+            let found = pool.check().unwrap();
+            assert_eq!((found.account.leaked, found.account.dangling), (0, 0));
+            assert_eq!(found.tenants.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_sweep_that_stands_still_holds_up_no_other_store() {
+    for steps in 1..6 {
+        let folder = Directory::new(&format!("still-{steps}"));
+        drop(two(&folder.pool(), IndexKind::default()));
+        let pool = Pool::open(&folder.pool(), &options()).unwrap();
+        let (a, b) = (pool.store("a").unwrap(), pool.store("b").unwrap());
+        a.maintain(steps).unwrap();
+        // The thread that drives the sweep is this one, and does other things first.
+        let named = b.save_snapshot("s").unwrap();
+        clear(&b);
+        fill(&b, 2);
+        recover(&b);
+        let c = pool.create_store("c", &options()).unwrap();
+        fill(&c, 3);
+        recover(&c);
+        if steps % 2 == 0 {
+            assert_eq!(b.check().unwrap().leaked, 0);
+        } else {
+            b.rollback(named).unwrap();
+        }
+        recover(&a);
+        for (store, mark) in [(&a, 1), (&b, 2), (&c, 3)] {
+            holds(store, mark);
+            assert_eq!(store.check().unwrap().leaked, 0);
+            holds(store, mark);
+        }
+    }
+}
+
+#[test]
+fn a_store_that_closes_in_the_middle_of_a_sweep_leaves_the_others_whole() {
+    for steps in 1..6 {
+        let folder = Directory::new(&format!("closes-{steps}"));
+        drop(two(&folder.pool(), IndexKind::default()));
+        let pool = Pool::open(&folder.pool(), &options().background(true)).unwrap();
+        for _ in 0..steps {
+            let (a, b) = (pool.store("a").unwrap(), pool.store("b").unwrap());
+            holds(&b, 2);
+            drop(b);
+            holds(&a, 1);
+        }
+        let b = pool.store("b").unwrap();
+        assert_eq!(b.check().unwrap().leaked, 0);
+        holds(&b, 2);
+        holds(&pool.store("a").unwrap(), 1);
+    }
+}
+
+#[test]
+fn stores_of_one_pool_are_changed_and_swept_beside_each_other() {
+    let folder = Directory::new("threads");
+    drop(two(&folder.pool(), IndexKind::default()));
+    for _ in 0..3 {
+        let pool = Pool::open(&folder.pool(), &options().background(true)).unwrap();
+        let (a, b) = (pool.store("a").unwrap(), pool.store("b").unwrap());
+        std::thread::scope(|scope| {
+            for (store, mark) in [(&a, 1), (&b, 2)] {
+                scope.spawn(move || {
+                    for _ in 0..3 {
+                        clear(store);
+                        fill(store, mark);
+                    }
+                    assert_eq!(store.check().unwrap().leaked, 0);
+                });
+            }
+        });
+        holds(&a, 1);
+        holds(&b, 2);
+    }
+}
+
+#[test]
+fn a_store_is_added_to_the_pool_of_another_and_the_first_still_opens_by_its_path() {
+    let folder = Directory::new("main");
+    fill(&Store::create(&folder.pool(), &options()).unwrap(), 1);
+    let pool = Pool::open(&folder.pool(), &options()).unwrap();
+    fill(&pool.create_store("second", &options()).unwrap(), 2);
+    pool.close().unwrap();
+    let store = Store::open(&folder.pool(), &options()).unwrap();
+    assert_eq!(store.name(), "main");
+    holds(&store, 1);
+    recover(&store);
+    assert_eq!(store.check().unwrap().leaked, 0);
+    drop(store);
+    let pool = Pool::open(&folder.pool(), &options().read_only(true)).unwrap();
+    holds(&pool.store("second").unwrap(), 2);
+    assert!(matches!(pool.create_store("third", &options()), Err(Error::ReadOnly)));
+}

@@ -69,14 +69,14 @@ mod changes;
 mod check;
 mod collect;
 mod few;
-pub(crate) mod format;
+mod format;
 mod mark;
 mod node;
 mod path;
 mod prefetcher;
 mod reshape;
 mod scan;
-pub(crate) mod side;
+mod side;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -84,8 +84,10 @@ use std::sync::atomic::AtomicU32;
 
 use tembo_pool::{Object, Pool};
 
-use self::format::{CELL_SIZE, NodeHeader, RootCell, capacity, cell_magic, records_of, shape};
+pub(crate) use self::format::capacity;
+use self::format::{CELL_SIZE, NodeHeader, RootCell, cell_magic, records_of, shape};
 use self::node::Node;
+pub(crate) use self::side::Side;
 use crate::error::damaged;
 use crate::{
     CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,

@@ -7,12 +7,9 @@ use tembo_pmem::thread::write;
 use tembo_pmem::{Region, Table};
 use tembo_pool::{Object, Pool};
 
-use crate::cdds::format::capacity;
-use crate::cdds::side::Side;
+use crate::cdds::{Side, capacity};
 use crate::error::damaged;
-use crate::nvtree;
-use crate::nvtree::format::lines_in;
-use crate::nvtree::inner::arena::Arena;
+use crate::nvtree::{self, Arena, lines_in};
 use crate::sides::SideTable;
 use crate::verified::Verified;
 use crate::{DeadIntervals, Error, Records, Retained};
@@ -23,7 +20,7 @@ pub struct Forest {
     pool: Arc<Pool>,
     pub(crate) sides: SideTable<Side>,
     /// Side-cars of leaves.
-    pub(crate) leaves: Table<nvtree::side::Side>,
+    pub(crate) leaves: Table<nvtree::Side>,
     /// Inner nodes above leaves.
     pub(crate) nodes: Arc<Arena>,
     /// A leaf's number is its offset without so many bits.
@@ -102,7 +99,7 @@ impl Forest {
     /// the system gives out large pages slowly.
     pub fn prefault(&self) {
         self.is_called.store(false, Ordering::SeqCst);
-        self.leaves.prefault(nvtree::side::Side::touch);
+        self.leaves.prefault(nvtree::Side::touch);
         self.nodes.prefault();
         self.pool.prefault();
     }

@@ -8,6 +8,9 @@ use tembo_pmem::MediaBytes;
 
 use crate::head;
 
+/// Longest key, in bytes: the length of a prefix, and of the least key of a leaf, have sixteen bits on media.
+pub const KEY_SIZE_MAX: usize = u16::MAX as usize;
+
 /// Longer keys are copied to the heap where two that lie on media are compared.
 const SHORT: usize = 128;
 

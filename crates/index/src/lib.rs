@@ -30,11 +30,12 @@ pub use dead::{DeadInterval, DeadIntervals};
 pub use error::Error;
 pub use forest::Forest;
 pub use index::{Index, IndexKind, Records};
+pub use key::KEY_SIZE_MAX;
 pub use nvtree::NvTree;
 pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use value::Value;
 pub use versioned::{
-    CheckReport, Direction, KEY_SIZE_MAX, Op, Place, Range, Retired, TreeMarker, VersionedIndex,
-    View, Visit, VisitKey, Writer,
+    CheckReport, Direction, Op, Place, Range, Retired, TreeMarker, VersionedIndex, View, Visit,
+    VisitKey, Writer,
 };

@@ -2,11 +2,8 @@
 
 use std::ops::Bound;
 
-use crate::{DeadIntervals, Error, Retained, Stamp, Ticket, Value};
+use crate::{DeadIntervals, Error, KEY_SIZE_MAX, Retained, Stamp, Ticket, Value};
 use tembo_pool::Object;
-
-/// Longest key, in bytes: the length of a prefix, and of the least key of a leaf, have sixteen bits on media.
-pub const KEY_SIZE_MAX: usize = u16::MAX as usize;
 
 /// A point in the history of the store, from which one reads.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use tembo_pool::{Geometry, PoolOptions};
 
 use super::*;
-use crate::nvtree::side::Side;
+use crate::nvtree::Side;
 use crate::{Clock, NvTree, Op, Stamp, VersionedIndex, Writer};
 
 const PAGE: usize = 4096;

@@ -29,7 +29,7 @@
 //! leaf covered the key.
 
 mod abreast;
-pub(crate) mod arena;
+mod arena;
 mod change;
 mod content;
 mod load;
@@ -40,7 +40,8 @@ mod tests;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arena::{Arena, NodeId};
+pub(crate) use arena::Arena;
+use arena::NodeId;
 use change::Changer;
 use node::{Node, Sought, State};
 

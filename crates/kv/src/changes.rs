@@ -18,10 +18,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tembo_index::Period;
+use tembo_index::{Direction, Period, Range, View};
 use tembo_pmem::thread::EventFd;
 
 use crate::opened::Handle;
+use crate::tombstones::{Tombstone, masked_range};
 use crate::trees::{TreeLifetime, lifetimes};
 use crate::version::Rollbacks;
 use crate::{Error, Snapshot};
@@ -233,12 +234,17 @@ impl Changes {
         let (until, budget) = (snapshot.version(), self.budget);
         let mut earliest = Earliest { by_version: BTreeMap::new(), until, size: 0, budget };
         let period = Period { after: self.after, until, dead: snapshot.dead() };
+        let removed = shared.catalogue.tombstones_of(period)?;
         for tree in lifetimes(&shared.catalogue, period)? {
             if let Some(version) = tree.since {
                 let event = if tree.is_second { Event::Cleared } else { Event::Created };
                 earliest.add(version, &tree.name, event);
             }
-            gather(&*shared.index_of(&tree.entry)?, &tree, period, &mut earliest)?;
+            let index = shared.index_of(&tree.entry)?;
+            gather(&index, &tree, period, &mut earliest)?;
+            for one in removed.iter().filter(|one| one.cell == tree.entry.cell.get()) {
+                gather_range(&snapshot, &index, (&tree, one), &mut earliest)?;
+            }
         }
         self.until = earliest.until;
         self.waiting.extend(earliest.by_version.into_values().flatten());
@@ -265,6 +271,26 @@ fn gather(
         true
     })?;
     Ok(())
+}
+
+/// The keys that a range tombstone has removed, each as a removal in its version.
+fn gather_range(
+    snapshot: &Snapshot,
+    index: &tembo_index::Index,
+    (tree, removed): (&TreeLifetime, &Tombstone),
+    earliest: &mut Earliest,
+) -> Result<(), Error> {
+    if removed.version >= tree.until || removed.version > earliest.until {
+        return Ok(());
+    }
+    // What it has removed is what was there the moment before, older tombstones considered.
+    let view = View { version: removed.version - 1, dead: snapshot.dead() };
+    let (from, to) = removed.range.bounds();
+    let range = Range { from, to, direction: Direction::Forward };
+    masked_range(snapshot.tombstones(), index, range, view, &mut |key, _| {
+        earliest.add(removed.version, &tree.name, Event::Removed { key: key.to_vec() });
+        removed.version <= earliest.until
+    })
 }
 
 impl Drop for Changes {

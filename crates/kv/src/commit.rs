@@ -21,5 +21,5 @@ mod write_set;
 pub(crate) use committer::{commit_job, commit_jobs};
 pub(crate) use queue::{CommitQueue, Job};
 pub(crate) use uncommitted::{Point, Uncommitted};
-pub(crate) use validation::{Meanwhile, validate_reads, validate_writes};
+pub(crate) use validation::{Meanwhile, validate_range, validate_reads, validate_writes};
 pub(crate) use write_set::WriteSet;

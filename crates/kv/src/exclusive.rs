@@ -2,7 +2,7 @@
 
 use std::ops::RangeBounds;
 
-use tembo_index::{Direction, Op, Value, VersionedIndex, Visit};
+use tembo_index::{Direction, Op, Range, Value, VersionedIndex, Visit};
 
 use crate::commit::{Point, Uncommitted};
 use crate::entries::{Entries, bounds};
@@ -10,6 +10,7 @@ use crate::keyspace::check_sizes;
 use crate::ledger::publish;
 use crate::opened::Handle;
 use crate::prefetched::Prefetched;
+use crate::tombstones::{KeyRange, masked_range};
 use crate::trees::Tree;
 use crate::write::{Engine, Owned};
 use crate::{Durability, Error, Keyspace};
@@ -49,9 +50,14 @@ impl Exclusive {
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
+        let shared = self.writing.shared();
         let place = self.prefetched.place(keyspace, key);
         let view = self.changes.view(self.writing.shared());
-        Ok(self.tree(keyspace)?.index().get_at(place, key, view)?)
+        let index = self.tree(keyspace)?.index();
+        if !shared.sees(index, key, view)? {
+            return Ok(None);
+        }
+        Ok(index.get_at(place, key, view)?)
     }
 
     /// Says that these keys will soon be read or changed, in this order: for many keys at once that is
@@ -74,8 +80,9 @@ impl Exclusive {
     ) -> Result<Entries<'_>, Error> {
         let index = self.tree(keyspace)?.index().clone();
         let view = self.changes.view(self.writing.shared());
+        let tombstones = self.writing.shared().tombstones.load();
         Ok(Entries::new(bounds(&range), move |range, visit| {
-            Ok(index.range(range.from, range.to, range.direction, view, visit)?)
+            masked_range(&tombstones, &index, range, view, visit)
         }))
     }
 
@@ -93,12 +100,18 @@ impl Exclusive {
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
         let view = self.changes.view(self.writing.shared());
-        Ok(self.tree(keyspace)?.index().range(from, to, direction, view, visit)?)
+        let (index, range) = (self.tree(keyspace)?.index(), Range { from, to, direction });
+        masked_range(&self.writing.shared().tombstones.load(), index, range, view, visit)
     }
 
-    /// Keys in the keyspace; `None` while a background recount after open is still under way.
+    /// Keys in the keyspace; `None` while a background recount after open is still under way, or while entries of a
+    /// range that was removed wait to be erased.
     pub fn count(&self, keyspace: Keyspace) -> Option<u64> {
         let tree = self.tree(keyspace).ok()?;
+        let tombstones = self.writing.shared().tombstones.load();
+        if tombstones.iter().any(|one| one.cell == tree.known.cell && one.is_pending()) {
+            return None;
+        }
         tree.count().map(|count| count.saturating_add_signed(self.changes.delta(keyspace)))
     }
 
@@ -135,6 +148,25 @@ impl Exclusive {
             return Ok(false);
         }
         self.apply(keyspace, Op::Remove { key })
+    }
+
+    /// Removes the keys of a range, in time independent of their number: they are not seen from here on, and the
+    /// background erases them. Until then [`count`](Exclusive::count) does not know how many keys there are, and single
+    /// changes of the store are made one after the other.
+    ///
+    /// The changes before and after it have versions of their own; all become visible with the last.
+    ///
+    /// # Errors
+    /// As of [`put`](Exclusive::put).
+    pub fn remove_range<K: AsRef<[u8]> + ?Sized>(
+        &mut self,
+        keyspace: Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<(), Error> {
+        self.writing.note_thread();
+        let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
+        let (shared, ledger) = self.writing.parts();
+        self.changes.remove_range(shared, ledger, (keyspace, range))
     }
 
     /// Removes every key of the keyspace, in O(1). Its space is given back in the background.

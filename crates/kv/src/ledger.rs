@@ -28,4 +28,4 @@ pub(crate) use upkeep::{
     begin_foreign, begin_marking, collect_batch, collect_below, end_foreign, end_hint, end_marking,
     mark_all, mark_own, recover_now, scrub_batch, take_foreign,
 };
-pub(crate) use window::set_retention;
+pub(crate) use window::{release_tombstones, set_retention};

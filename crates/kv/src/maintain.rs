@@ -7,8 +7,9 @@ use tembo_index::VersionedIndex;
 use tembo_pool::Error as PoolError;
 
 use crate::background::{Phase, Wake};
+use crate::erase::erase_batch;
 use crate::ledger::{
-    begin_marking, collect_batch, end_foreign, end_hint, end_marking, mark_all, reclaim,
+    Ledger, begin_marking, collect_batch, end_foreign, end_hint, end_marking, mark_all, reclaim,
     scrub_batch,
 };
 use crate::shared::Shared;
@@ -102,7 +103,7 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
             Ok(Progress::More)
         }
         Phase::Done if shared.region().is_read_only() => Ok(Progress::Idle),
-        Phase::Done | Phase::Collecting(_) => match collect_batch(shared, ledger)? {
+        Phase::Done | Phase::Collecting(_) => match erase_or_collect(shared, ledger)? {
             Progress::More => Ok(Progress::More),
             Progress::Idle => {
                 let wanting = ledger.trees.iter().find(|tree| tree.wants_hint()).map(Tree::index);
@@ -113,6 +114,13 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
                 write_hint(engine, shared, &*index)
             }
         },
+    }
+}
+
+fn erase_or_collect(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
+    match erase_batch(shared, ledger)? {
+        Progress::More => Ok(Progress::More),
+        Progress::Idle => collect_batch(shared, ledger),
     }
 }
 

@@ -24,7 +24,9 @@ pub(crate) use rollback::roll_back;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tembo_index::{DeadInterval, DeadIntervals, Forest, Index, IndexKind, Records, Stamp, View};
+use tembo_index::{
+    DeadInterval, DeadIntervals, Forest, Index, IndexKind, Period, Records, Stamp, View,
+};
 use tembo_pmem::Domain;
 use tembo_pool::{Error as PoolError, Kind, NewTenant, Pool, TenantEntry, TenantFeatures};
 
@@ -35,6 +37,7 @@ use crate::media::{
     CommitWord, DeadTable, FEATURE_PREPARED, LANE, Limit, NameTable, Root, WindowWords, grouped,
 };
 use crate::shared::Shared;
+use crate::tombstones::{Tombstone, Tombstones};
 use crate::trees::{Catalogue, Directory, Published};
 use crate::version::{Names, PinKind, Pins, Versions, Window};
 use crate::write::Engine;
@@ -84,6 +87,8 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let trees = Directory::open(&forest, &catalogue, view)?;
     let held = HeldKeys::default();
     held.replace(prepared::load(&catalogue, view, &trees)?);
+    let tombstones = Tombstones::new(tombstones(&catalogue, &versions.pins, view)?);
+    forest.set_retained(versions.pins.retained());
     region.sync()?;
     let published = Published::new(trees.known(), before);
     let window = Window::found(from, retention, before);
@@ -94,9 +99,43 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let status = Status::default();
     status.note(ledger.machine.is_recovering(), 0, 0);
     let tenant = tenant.clone();
-    let shared =
-        Shared { tenant, forest, root, catalogue, versions, published, names, held, wake, status };
+    let shared = Shared {
+        tenant,
+        forest,
+        root,
+        catalogue,
+        versions,
+        published,
+        names,
+        held,
+        tombstones,
+        wake,
+        status,
+    };
     Ok(Engine::new(shared, ledger))
+}
+
+/// The range tombstones of all versions that can be read, each pinned.
+fn tombstones(catalogue: &Catalogue, pins: &Pins, now: View<'_>) -> Result<Vec<Tombstone>, Error> {
+    let mut found: BTreeMap<u64, Tombstone> = BTreeMap::new();
+    let retained = pins.retained();
+    let (after, until) = (retained.window(), now.version);
+    let mut ended = Vec::new();
+    for version in retained.pins().iter().copied().chain([after]) {
+        ended.extend(catalogue.tombstones(View { version, ..now })?);
+    }
+    if after < until {
+        ended.extend(catalogue.tombstones_of(Period { after, until, dead: now.dead })?);
+    }
+    // When they were erased is not asked: nothing is covered in any later version.
+    for one in ended {
+        found.insert(one.version, Tombstone { until, ..one });
+    }
+    for one in catalogue.tombstones(now)? {
+        found.insert(one.version, one);
+    }
+    found.keys().for_each(|&version| pins.pin(version, PinKind::Tombstone));
+    Ok(found.into_values().collect())
 }
 
 /// The last version of a store in which every change is committed with a group, or that of its last rollback.

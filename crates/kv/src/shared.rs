@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use tembo_index::{Forest, Index, IndexKind, Range};
+use tembo_index::{Forest, Index, IndexKind, Range, View};
 use tembo_pmem::Region;
 use tembo_pool::{Error as PoolError, Pool, TenantEntry};
 
 use crate::background::{Status, Wake};
 use crate::held::{HeldKeys, Holding};
 use crate::media::{KeyspaceEntry, Root};
+use crate::tombstones::{Tombstones, masked_get};
 use crate::trees::{Catalogue, Published, open_tree};
 use crate::version::{Names, Reading, Versions};
 use crate::{Access, Durability, Error, Keyspace};
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) published: Published,
     pub(crate) names: Names,
     pub(crate) held: HeldKeys,
+    pub(crate) tombstones: Tombstones,
     pub(crate) wake: Arc<Wake>,
     pub(crate) status: Status,
 }
@@ -140,7 +142,7 @@ impl Shared {
 
     /// A handle has given up a version: if it was an old one, the background looks what that gives back.
     pub(crate) fn let_go(&self, version: u64) {
-        if version + LOOK_STEP < self.versions.pins.visible() {
+        if version + LOOK_STEP < self.versions.pins.visible() || self.tombstones.has_any() {
             self.wake.want();
         }
     }
@@ -149,7 +151,7 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn begin_reading(&self) -> Option<Reading<'_>> {
         let mut reading = self.versions.pins.read_visible()?;
-        if self.forest.has_dead() {
+        if self.forest.has_dead() || self.tombstones.has_any() {
             return None;
         }
         if !self.published.is_current(&reading.known) {
@@ -157,6 +159,15 @@ impl Shared {
         }
         // Trees of a version that is not visible yet may be others.
         (reading.known.since <= reading.version).then_some(reading)
+    }
+
+    /// Whether an entry of the key, if there is one in the view, is covered by no tombstone or was put later.
+    #[inline]
+    pub(crate) fn sees(&self, index: &Index, key: &[u8], view: View<'_>) -> Result<bool, Error> {
+        if !self.tombstones.has_any() {
+            return Ok(true);
+        }
+        Ok(masked_get(&self.tombstones.load(), index, key, view)?.is_some())
     }
 
     /// The index of a tree. What an index knows of its tree beside media all readers of the tree share, as

@@ -3,11 +3,12 @@
 use std::ops::RangeBounds;
 use std::sync::{Arc, OnceLock};
 
-use tembo_index::{DeadIntervals, Direction, Index, Value, VersionedIndex, View, Visit};
+use tembo_index::{DeadIntervals, Direction, Index, Range, Value, View, Visit};
 
 use crate::entries::{Entries, bounds};
 use crate::media::KeyspaceEntry;
 use crate::opened::Handle;
+use crate::tombstones::{Tombstone, masked_get, masked_range};
 use crate::trees::{Current, open_tree};
 use crate::version::PinKind;
 use crate::{Error, Keyspace};
@@ -23,6 +24,7 @@ pub struct Snapshot {
     /// The pin was given away.
     is_given: bool,
     dead: Arc<DeadIntervals>,
+    tombstones: Arc<[Tombstone]>,
     /// The keyspaces there are now, and whether they are the same in this version.
     current: Current,
     /// Else those of this version, found in the catalogue at their first use.
@@ -53,8 +55,9 @@ impl Snapshot {
 
     fn pinned(handle: &Handle, version: u64, kind: PinKind) -> Snapshot {
         let (current, dead) = (handle.shared.published.load(), handle.shared.forest.dead());
+        let tombstones = handle.shared.tombstones.load();
         let (handle, older) = (handle.clone(), OnceLock::new());
-        Snapshot { handle, version, kind, is_given: false, dead, current, older }
+        Snapshot { handle, version, kind, is_given: false, dead, tombstones, current, older }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -76,6 +79,11 @@ impl Snapshot {
     /// The version.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The ranges that were removed and are not erased.
+    pub(crate) fn tombstones(&self) -> &[Tombstone] {
+        &self.tombstones
     }
 
     pub(crate) fn dead(&self) -> &DeadIntervals {
@@ -114,7 +122,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
-        Ok(self.tree(keyspace)?.get(key, self.view())?)
+        masked_get(&self.tombstones, self.tree(keyspace)?, key, self.view())
     }
 
     /// The keys and values of a range, in order, from either end. Of everything: `range::<[u8]>(keyspace, ..)`.
@@ -139,8 +147,7 @@ impl Snapshot {
         range: &impl RangeBounds<K>,
     ) -> Entries<'static> {
         Entries::new(bounds(range), move |range, visit| {
-            let index = self.tree(keyspace)?;
-            Ok(index.range(range.from, range.to, range.direction, self.view(), visit)?)
+            masked_range(&self.tombstones, self.tree(keyspace)?, range, self.view(), visit)
         })
     }
 
@@ -157,7 +164,8 @@ impl Snapshot {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
-        Ok(self.tree(keyspace)?.range(from, to, direction, self.view(), visit)?)
+        let range = Range { from, to, direction };
+        masked_range(&self.tombstones, self.tree(keyspace)?, range, self.view(), visit)
     }
 
     /// The keyspaces of this version.
@@ -183,6 +191,7 @@ impl Clone for Snapshot {
             kind: PinKind::Snapshot,
             is_given: false,
             dead: self.dead.clone(),
+            tombstones: self.tombstones.clone(),
             current: self.current.clone(),
             older: OnceLock::new(),
         }

@@ -331,6 +331,23 @@ impl Store {
         single::change(&self.handle, keyspace, Op::Remove { key }, durability)
     }
 
+    /// Removes the keys of a range, as [`Exclusive::remove_range`] does, and commits.
+    ///
+    /// Durability point: as `durability` says, capped by the region's sync policy.
+    ///
+    /// # Errors
+    /// As of [`Exclusive::remove_range`] and [`Exclusive::commit`]; [`Error::WouldDeadlock`].
+    pub fn remove_range<K: AsRef<[u8]> + ?Sized>(
+        &self,
+        keyspace: Keyspace,
+        range: impl std::ops::RangeBounds<K>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let mut writer = self.exclusive()?;
+        writer.remove_range(keyspace, range)?;
+        writer.commit(durability).map(drop)
+    }
+
     /// The value under `key` in the visible version, copied.
     ///
     /// # Errors

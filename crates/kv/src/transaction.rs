@@ -36,6 +36,7 @@ use crate::keyspace::check_sizes;
 use crate::opened::Handle;
 use crate::prepared::prepare;
 use crate::read_set::ReadSet;
+use crate::tombstones::KeyRange;
 use crate::version::PinKind;
 use crate::{Durability, Error, Keyspace, Snapshot};
 /// Which other transactions a transaction may be affected by.
@@ -209,6 +210,27 @@ impl Transaction {
         }
         self.writes.set(keyspace, key, value);
         Ok(())
+    }
+
+    /// Removes the keys of a range, in time independent of their number. From here on the transaction is the exclusive
+    /// writer, as if it had outgrown its memory.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: another has committed a change of the range since this one began; those of
+    /// [`put`](Transaction::put) and [`commit`](Transaction::commit). It has not changed then.
+    pub fn remove_range<K: AsRef<[u8]> + ?Sized>(
+        &mut self,
+        keyspace: Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<(), Error> {
+        self.snapshot.knows(keyspace)?;
+        let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
+        let since = self.version();
+        self.spill()?;
+        match &mut self.spilled {
+            Some(spilled) => spilled.remove_range(since, keyspace, range),
+            None => Ok(()),
+        }
     }
 
     /// Where it is.

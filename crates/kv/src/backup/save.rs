@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use tembo_index::{Direction, Period, Value, VersionedIndex};
+use tembo_index::{Direction, Period, Range, Value};
 
 use super::error::BackupError;
 use super::files::{beside, io, publish};
@@ -14,6 +14,7 @@ use super::info::BackupInfo;
 use super::reader::{Reader, take_entry};
 use super::writer::{SoFar, Writer};
 use crate::media::KeyspaceEntry;
+use crate::tombstones::masked_range;
 use crate::{Error, Snapshot, Store};
 
 /// The name that keeps the version of a backup that is under way.
@@ -178,9 +179,10 @@ impl Saving<'_, '_> {
                 Some((last, _, key)) if name == *last => (true, key.as_deref()),
                 _ => (false, None),
             };
-            // A keyspace that was cleared since has another tree.
-            let is_part =
-                before.iter().any(|(other, tree)| *other == name && tree.cell == entry.cell);
+            // A keyspace that was cleared since has another tree; and if a range was removed of which entries are
+            // left, the difference does not say so.
+            let is_part = !self.has_removed_range(&entry)
+                && before.iter().any(|(other, tree)| *other == name && tree.cell == entry.cell);
             if !is_begun {
                 let kind = if is_part { KIND_PART } else { KIND_WHOLE };
                 self.writer.entry(kind, name.as_bytes(), (&[][..]).into())?;
@@ -193,6 +195,14 @@ impl Saving<'_, '_> {
         Ok(())
     }
 
+    /// Whether a range of the tree was removed since the backup before, and is not erased in this version.
+    fn has_removed_range(&self, entry: &KeyspaceEntry) -> bool {
+        let after = self.before.map_or(0, Snapshot::version);
+        let until = self.snapshot.version();
+        let mut removed = self.snapshot.tombstones().iter();
+        removed.any(|one| one.version > after && one.is_of(entry.cell.get(), until))
+    }
+
     /// All of a keyspace, behind a key.
     fn whole(&mut self, entry: KeyspaceEntry, from: Option<&[u8]>) -> Result<(), BackupError> {
         let snapshot = self.snapshot;
@@ -203,9 +213,8 @@ impl Saving<'_, '_> {
             written.is_ok()
         };
         let from = from.map_or(Bound::Unbounded, Bound::Excluded);
-        index
-            .range(from, Bound::Unbounded, Direction::Forward, snapshot.view(), &mut visit)
-            .map_err(Error::from)?;
+        let range = Range { from, to: Bound::Unbounded, direction: Direction::Forward };
+        masked_range(snapshot.tombstones(), &index, range, snapshot.view(), &mut visit)?;
         written
     }
 

@@ -143,7 +143,7 @@ fn validate(shared: &Shared, ledger: &mut Ledger, job: &Job) -> Result<(), Error
     let meanwhile = Meanwhile { since: job.since, now };
     validate_writes(shared, ledger, &job.writes, meanwhile)?;
     match &job.reads {
-        Some(reads) => validate_reads(&ledger.trees, reads, meanwhile),
+        Some(reads) => validate_reads(shared, ledger, reads, meanwhile),
         None => Ok(()),
     }
 }

@@ -11,7 +11,9 @@ use crate::ledger::{Group, Ledger, abort, kill_grouped, next_version};
 use crate::media::{CommitWord, grouped};
 use crate::shared::Shared;
 use crate::tally::{Tally, TallyPoint};
+use crate::tombstones::{KeyRange, Tombstone};
 use crate::trees::{Tree, create_tree};
+use crate::version::PinKind;
 use crate::{Access, Error, Keyspace};
 
 /// Every key.
@@ -43,6 +45,10 @@ enum Undo {
     Created,
     /// The keyspace gets back its tree.
     Cleared(Keyspace, Tree),
+    /// The range that was removed in that version is not.
+    RangeRemoved(u64),
+    /// The tombstone of that version covers entries again.
+    TombstoneEnded(u64),
 }
 
 /// A point to which changes can be taken back.
@@ -64,13 +70,13 @@ impl Group for Uncommitted {
     }
 
     fn changes_trees(&self) -> bool {
-        !self.undo.is_empty()
+        self.undo.iter().any(|undo| matches!(undo, Undo::Created | Undo::Cleared(..)))
     }
 
     fn cleared(&mut self, version: u64) -> Vec<(u64, u64)> {
         let lifetime = |undo| match undo {
             Undo::Cleared(_, tree) => Some((tree.birth(), version)),
-            Undo::Created => None,
+            _ => None,
         };
         self.undo.drain(..).filter_map(lifetime).collect()
     }
@@ -136,7 +142,7 @@ impl Uncommitted {
         (keyspace, place): (Keyspace, Place),
         op: Op<'_>,
     ) -> Result<bool, Error> {
-        ledger.trees.tree(keyspace, self.newest(shared))?;
+        let was_seen = self.is_seen(shared, ledger, keyspace, op)?;
         if !shared.held.is_empty() {
             let (Op::Put { key, .. } | Op::Remove { key }) = op;
             shared.check_held(keyspace, key, self.own.as_deref())?;
@@ -151,7 +157,78 @@ impl Uncommitted {
         self.note_unlinked(more, !matches!(applied, Err(tembo_index::Error::Pool(_))));
         let existed = applied?;
         self.tally.count(keyspace, op, existed, version);
-        Ok(existed)
+        Ok(existed && was_seen)
+    }
+
+    /// Removes the keys of a range: one entry, whatever their number.
+    pub(crate) fn remove_range(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        (keyspace, range): (Keyspace, KeyRange),
+    ) -> Result<(), Error> {
+        let cell = ledger.trees.tree(keyspace, self.newest(shared))?.known.cell;
+        let (from, to) = range.bounds();
+        let all = Range { from, to, direction: Direction::Forward };
+        shared.check_held_range(keyspace, all, Access::Write)?;
+        // A version of its own: what is put in an earlier one is covered, what is put in a later one is not.
+        self.version = None;
+        let version = self.draw(shared, ledger)?;
+        let tombstone = Tombstone { cell, range: Arc::new(range), version, until: u64::MAX };
+        self.write_catalogue(ledger, version, |writer| {
+            shared.catalogue.put_tombstone(&tombstone, writer)
+        })?;
+        self.version = None;
+        shared.versions.pins.pin(version, PinKind::Tombstone);
+        shared.tombstones.change(|list| list.push(tombstone));
+        self.undo.push(Undo::RangeRemoved(version));
+        shared.wake.want();
+        Ok(())
+    }
+
+    /// The last entry that a tombstone covered is erased.
+    pub(crate) fn end_tombstone(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        tombstone: &Tombstone,
+    ) -> Result<(), Error> {
+        let version = self.draw(shared, ledger)?;
+        self.write_catalogue(ledger, version, |writer| {
+            shared.catalogue.remove_tombstone(tombstone, writer)
+        })?;
+        end_at(shared, tombstone.version, version);
+        self.undo.push(Undo::TombstoneEnded(tombstone.version));
+        Ok(())
+    }
+
+    fn write_catalogue(
+        &mut self,
+        ledger: &mut Ledger,
+        version: u64,
+        change: impl FnOnce(&mut Writer<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let before = ledger.unlinked.len();
+        let (dead, retained) = (&*self.dead, &*self.retained);
+        let retired = &mut ledger.unlinked;
+        let mut writer = Writer { stamp: grouped(version), dead, retained, retired };
+        let changed = change(&mut writer);
+        let has_written = !matches!(changed, Err(Error::Full(_)));
+        self.note_unlinked(ledger.unlinked.len() - before, has_written);
+        changed
+    }
+
+    /// Whether no tombstone covers the key that a change is of.
+    fn is_seen(
+        &self,
+        shared: &Shared,
+        ledger: &Ledger,
+        keyspace: Keyspace,
+        op: Op<'_>,
+    ) -> Result<bool, Error> {
+        let tree = ledger.trees.tree(keyspace, self.newest(shared))?;
+        let (Op::Put { key, .. } | Op::Remove { key }) = op;
+        shared.sees(tree.index(), key, self.view(shared))
     }
 
     /// Puts an empty tree in the place of the keyspace's.
@@ -191,13 +268,10 @@ impl Uncommitted {
         ledger: &mut Ledger,
         is_replica: bool,
     ) -> Result<(), Error> {
-        let stamp = grouped(self.draw(shared, ledger)?);
-        let before = ledger.unlinked.len();
-        let (dead, retained) = (&*self.dead, &*self.retained);
-        let mut writer = Writer { stamp, dead, retained, retired: &mut ledger.unlinked };
-        let set = shared.catalogue.set_replica(is_replica, &mut writer);
-        self.note_unlinked(ledger.unlinked.len() - before, !matches!(set, Err(Error::Full(_))));
-        set
+        let version = self.draw(shared, ledger)?;
+        self.write_catalogue(ledger, version, |writer| {
+            shared.catalogue.set_replica(is_replica, writer)
+        })
     }
 
     /// So many objects were unlinked by a change. A refusal has changed nothing, but what was unlinked to make room;
@@ -257,7 +331,7 @@ impl Uncommitted {
     /// given up.
     pub(crate) fn abort(&mut self, shared: &Shared, ledger: &mut Ledger) {
         let Some(last) = self.last.take() else { return };
-        self.undo_after(ledger, 0);
+        self.undo_after(shared, ledger, 0);
         self.forget_unlinked(ledger, 0);
         if self.written {
             abort(shared, ledger, last);
@@ -265,11 +339,16 @@ impl Uncommitted {
     }
 
     /// Takes back changes of the directory, but for the first `kept`.
-    fn undo_after(&mut self, ledger: &mut Ledger, kept: usize) {
+    fn undo_after(&mut self, shared: &Shared, ledger: &mut Ledger, kept: usize) {
         for undo in self.undo.drain(kept..).rev() {
             match undo {
                 Undo::Created => ledger.trees.pop(),
                 Undo::Cleared(keyspace, tree) => drop(ledger.trees.replace(keyspace, tree)),
+                Undo::RangeRemoved(version) => {
+                    shared.tombstones.change(|list| list.retain(|one| one.version != version));
+                    shared.versions.pins.unpin(version, PinKind::Tombstone);
+                }
+                Undo::TombstoneEnded(version) => end_at(shared, version, u64::MAX),
             }
         }
     }
@@ -298,7 +377,7 @@ impl Uncommitted {
         };
         kill_grouped(shared, ledger, from, last)?;
         self.dead = shared.forest.dead();
-        self.undo_after(ledger, point.undo);
+        self.undo_after(shared, ledger, point.undo);
         self.forget_unlinked(ledger, point.unlinked);
         self.last = point.last;
         self.tally.go_back(&point.tally);
@@ -321,4 +400,12 @@ impl Uncommitted {
         (self.version, self.last) = (Some(version), Some(version));
         Ok(version)
     }
+}
+
+/// A tombstone covers nothing from a version on.
+fn end_at(shared: &Shared, tombstone: u64, until: u64) {
+    shared.tombstones.change(|list| {
+        let ended = list.iter_mut().filter(|one| one.version == tombstone);
+        ended.for_each(|one| one.until = until);
+    });
 }

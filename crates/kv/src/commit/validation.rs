@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tembo_index::{Index, VersionedIndex, View};
+use tembo_index::{Direction, Index, Range, VersionedIndex, View};
 
 use super::write_set::WriteSet;
 use crate::ledger::Ledger;
 use crate::read_set::ReadSet;
 use crate::shared::Shared;
+use crate::tombstones::{KeyRange, masked_changed};
 use crate::trees::Directory;
 use crate::{Access, Error, Keyspace};
 
@@ -36,7 +37,7 @@ pub(crate) fn validate_writes(
     if now.version <= since {
         return Ok(());
     }
-    let trees = &mut ledger.trees;
+    let (trees, tombstones) = (&mut ledger.trees, shared.tombstones.load());
     writes.each_key(|keyspace, key| {
         let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Write)?;
         let mut changed = index.changed(key, since, now)?;
@@ -50,6 +51,7 @@ pub(crate) fn validate_writes(
                 removed => removed,
             };
         }
+        let changed = masked_changed(&tombstones, &index, key, (since, now), changed)?;
         no_conflict(trees, (keyspace, key), changed, Access::Write)
     })
 }
@@ -59,7 +61,8 @@ pub(crate) fn validate_writes(
 /// # Errors
 /// [`Error::Conflict`].
 pub(crate) fn validate_reads(
-    trees: &Directory,
+    shared: &Shared,
+    ledger: &Ledger,
     reads: &ReadSet,
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
@@ -67,24 +70,64 @@ pub(crate) fn validate_reads(
     if now.version <= since {
         return Ok(());
     }
+    let (trees, tombstones) = (&ledger.trees, shared.tombstones.load());
     for (&keyspace, keys) in &reads.keys {
         for key in keys {
             let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Read)?;
             let changed = index.changed(key, since, now)?;
+            let changed = masked_changed(&tombstones, &index, key, (since, now), changed)?;
             no_conflict(trees, (keyspace, key), changed, Access::Read)?;
         }
     }
     for read in &reads.ranges {
-        let index = unchanged_index(trees, (read.keyspace, &[]), meanwhile, Access::Read)?;
-        let mut first = None;
-        index.range_changed(read.range(), since, now, &mut |key| {
-            first = Some(key.to_vec());
-            false
-        })?;
-        if let Some(key) = first {
-            let changed = index.changed(&key, since, now)?.or(Some(now.version));
-            no_conflict(trees, (read.keyspace, &key), changed, Access::Read)?;
+        let Range { from, to, .. } = read.range();
+        let Some(range) = KeyRange::new(from, to) else { continue };
+        validate_range(shared, ledger, (read.keyspace, &range, Access::Read), meanwhile)?;
+    }
+    Ok(())
+}
+
+/// No other transaction has changed a key of the range.
+///
+/// # Errors
+/// [`Error::Conflict`].
+pub(crate) fn validate_range(
+    shared: &Shared,
+    ledger: &Ledger,
+    (keyspace, range, access): (Keyspace, &KeyRange, Access),
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    let Meanwhile { since, now } = meanwhile;
+    if now.version <= since {
+        return Ok(());
+    }
+    let (trees, tombstones) = (&ledger.trees, shared.tombstones.load());
+    let index = unchanged_index(trees, (keyspace, &[]), meanwhile, access)?;
+    let cell = index.object().to_bits();
+    // Whether it has covered any key, is not looked at.
+    let removed = tombstones.iter().find(|one| {
+        one.is_of(cell, now.version) && one.version > since && one.range.overlaps(range)
+    });
+    if let Some(removed) = removed {
+        no_conflict(trees, (keyspace, &removed.range.from), Some(removed.version), access)?;
+    }
+    let (mut first, mut failed) = (None, None);
+    let (from, to) = range.bounds();
+    let all = Range { from, to, direction: Direction::Forward };
+    index.range_changed(all, since, now, &mut |key| {
+        match masked_changed(&tombstones, &index, key, (since, now), Some(now.version)) {
+            Ok(None) => {}
+            Ok(Some(_)) => first = Some(key.to_vec()),
+            Err(error) => failed = Some(error),
         }
+        first.is_none() && failed.is_none()
+    })?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if let Some(key) = first {
+        let changed = index.changed(&key, since, now)?.or(Some(now.version));
+        no_conflict(trees, (keyspace, &key), changed, access)?;
     }
     Ok(())
 }

@@ -46,6 +46,8 @@ pub(crate) struct Ledger {
     pub(super) foreign: Option<ForeignMarking>,
     /// The store follows another: its own writes are refused, and versions are those that it is given.
     pub(crate) is_replica: bool,
+    /// So far the entries are erased that the tombstone of a version covers.
+    pub(crate) erased_to: Option<(u64, Vec<u8>)>,
     /// Something failed half-way: no more writes.
     pub(crate) is_broken: bool,
 }
@@ -74,6 +76,7 @@ impl Ledger {
             unlisted: Unlisted::new(named),
             foreign: None,
             is_replica: false,
+            erased_to: None,
             is_broken: false,
         }
     }

@@ -7,6 +7,8 @@ use super::state::Ledger;
 use crate::Error;
 use crate::media::{Retention, WindowWords};
 use crate::shared::Shared;
+use crate::tombstones::Tombstone;
+use crate::version::PinKind;
 
 /// Moves a window that counts versions, if that is due. By the writer, outside of its sections.
 #[inline]
@@ -65,6 +67,19 @@ fn put_window(
     ledger.window.retention = retention;
     shared.let_go(from.unwrap_or(0));
     Ok(())
+}
+
+/// Forgets tombstones that are of no version that can be read.
+pub(crate) fn release_tombstones(shared: &Shared) {
+    let (list, pins) = (shared.tombstones.load(), &shared.versions.pins);
+    let own = |pin| list.iter().filter(|tombstone| tombstone.version == pin).count();
+    let is_over = |one: &Tombstone| !one.is_pending() && !pins.needs(one.version, one.until, own);
+    let over: Vec<u64> = list.iter().filter(|one| is_over(one)).map(|one| one.version).collect();
+    if over.is_empty() {
+        return;
+    }
+    shared.tombstones.change(|list| list.retain(|one| !over.contains(&one.version)));
+    over.into_iter().for_each(|version| pins.unpin(version, PinKind::Tombstone));
 }
 
 /// Notes durably what was rolled back, before its dead intervals are forgotten.

@@ -1,6 +1,7 @@
 //! What the store itself has on media: its root and the entries of the catalogue.
 
 use tembo_pmem::{Word, media};
+use zerocopy::big_endian::U64 as BigU64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -109,6 +110,33 @@ const _: () = assert!(size_of::<KeyspaceEntry>() == 32);
 
 /// First byte of a catalogue key: a keyspace's name follows.
 pub(crate) const KEYSPACE_TAG: u8 = b'k';
+
+/// First byte of a catalogue key that stands for a range of keys that was removed: [`TombstoneKey`] follows.
+pub(crate) const TOMBSTONE_TAG: u8 = b't';
+
+/// What follows the tag in the key of a range that was removed. Big-endian, so that they stand in order.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct TombstoneKey {
+    /// Object of the root cell of the keyspace's tree.
+    pub(crate) cell: BigU64,
+    /// The version that has removed the range, and nothing else.
+    pub(crate) version: BigU64,
+}
+
+const _: () = assert!(size_of::<TombstoneKey>() == 16);
+
+/// The begin of the value of a range that was removed: its first key follows, then the first one behind it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct TombstoneHeader {
+    /// Length of the first key, in bytes.
+    pub(crate) from_size: U64,
+    /// Whether there is a first key behind the range: 1, else 0.
+    pub(crate) has_end: U64,
+}
+
+const _: () = assert!(size_of::<TombstoneHeader>() == 16);
 
 /// The catalogue key that stands for a replica, with an empty value: every change of the store was made at a
 /// version that was given, and committed with a group.

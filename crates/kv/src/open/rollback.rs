@@ -36,7 +36,11 @@ pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<Vec<Vec<u8>>, E
     if !versions.pins.pin_retained(version, PinKind::Marking) {
         return Err(Error::NotRetained { version });
     }
-    let names_at = |pin| named_after.iter().filter(|&&(_, named)| named == pin).count();
+    let tombstones = shared.tombstones.load();
+    let names_at = |pin| {
+        let ranges = tombstones.iter().filter(|one| one.version == pin).count();
+        named_after.iter().filter(|&&(_, named)| named == pin).count() + ranges
+    };
     let in_use = versions.pins.above(version).into_iter().find(|&(pin, n)| n > names_at(pin));
     let rolled_back = match in_use {
         Some((version, _)) => Err(Error::VersionInUse { version }),
@@ -62,6 +66,16 @@ fn roll(
     ledger.is_broken = true;
     pins.publish(visible);
     ledger.retired.forget_after(version);
+    let tombstones = shared.tombstones.load();
+    shared.tombstones.change(|list| list.retain(|one| one.version <= version));
+    shared.tombstones.change(|list| {
+        // What was erased later covers entries again.
+        let again = list.iter_mut().filter(|one| one.until > version);
+        again.for_each(|one| one.until = u64::MAX);
+    });
+    ledger.erased_to = None;
+    let void = tombstones.iter().filter(|one| one.version > version);
+    void.for_each(|one| pins.unpin(one.version, PinKind::Tombstone));
     for (name, _) in named_after {
         shared.names.forget(&shared.root, pins, name)?;
     }

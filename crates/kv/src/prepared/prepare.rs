@@ -64,7 +64,7 @@ fn validate(
     let meanwhile = Meanwhile { since, now };
     validate_writes(shared, ledger, writes, meanwhile)?;
     let Some(reads) = reads else { return Ok(()) };
-    validate_reads(&ledger.trees, reads, meanwhile)?;
+    validate_reads(shared, ledger, reads, meanwhile)?;
     if shared.held.is_empty() {
         return Ok(());
     }

@@ -57,7 +57,7 @@ fn merge(
     visit: &mut Visit<'_>,
 ) -> Result<bool, Error> {
     let mut keys = keys.iter().peekable();
-    let (mut goes_on, mut failed) = (true, None);
+    let (mut goes_on, mut failed, mut unread) = (true, None, None);
     let mut show = |key: &[u8], visit: &mut Visit<'_>| match own.get(keyspace, key) {
         Ok(own) => own.flatten().is_none_or(|value| visit(key, Value::from(&value[..]))),
         Err(error) => {
@@ -77,7 +77,15 @@ fn merge(
         if goes_on {
             goes_on = match keys.next_if(|own| own[..] == *key) {
                 Some(same) => show(same, visit),
-                None => visit(key, value),
+                // A range that it has removed is not among its keys.
+                None => match own.get(keyspace, key) {
+                    Ok(None) => visit(key, value),
+                    Ok(Some(_)) => true,
+                    Err(error) => {
+                        unread = Some(error);
+                        false
+                    }
+                },
             };
         }
         goes_on
@@ -85,5 +93,5 @@ fn merge(
     while goes_on && let Some(after) = keys.next() {
         goes_on = show(after, visit);
     }
-    failed.map_or(Ok(goes_on), Err)
+    failed.or(unread).map_or(Ok(goes_on), Err)
 }

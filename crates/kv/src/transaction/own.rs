@@ -26,11 +26,7 @@ impl Own<'_> {
             return Ok(Some(own.map(<[u8]>::to_vec)));
         }
         let Some(spilled) = &self.spilled else { return Ok(None) };
-        let (index, now) = (spilled.index(keyspace)?, spilled.view());
-        if index.changed(key, spilled.before(), now)?.is_none() {
-            return Ok(None);
-        }
-        Ok(Some(index.get(key, now)?.map(|value| value.to_vec())))
+        spilled.own(keyspace, key)
     }
 
     /// The keyspaces in which something may have been written.

@@ -8,12 +8,15 @@
 
 use tembo_index::{Index, Op, Place, VersionedIndex, View};
 
-use crate::commit::{Meanwhile, Point, Uncommitted, WriteSet, validate_reads, validate_writes};
+use crate::commit::{
+    Meanwhile, Point, Uncommitted, WriteSet, validate_range, validate_reads, validate_writes,
+};
 use crate::ledger::publish;
 use crate::opened::Handle;
 use crate::read_set::ReadSet;
+use crate::tombstones::KeyRange;
 use crate::write::{Engine, Owned};
-use crate::{Error, Keyspace};
+use crate::{Access, Error, Keyspace};
 
 /// What a transaction has made in place.
 pub(super) struct Spilled {
@@ -44,7 +47,7 @@ impl Spilled {
         let meanwhile = Meanwhile { since, now: View { version: before, dead: &dead } };
         validate_writes(shared, ledger, writes, meanwhile)?;
         if let Some(reads) = reads {
-            validate_reads(&ledger.trees, reads, meanwhile)?;
+            validate_reads(shared, ledger, reads, meanwhile)?;
         }
         let changes = Uncommitted::begin(shared);
         Ok(Spilled { writing, changes, before, absent: Vec::new() })
@@ -104,6 +107,47 @@ impl Spilled {
         self.changes.take_back(shared, ledger, point)
     }
 
+    /// Removes a range that no other transaction has changed.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]; those of a change.
+    pub(super) fn remove_range(
+        &mut self,
+        since: u64,
+        keyspace: Keyspace,
+        range: KeyRange,
+    ) -> Result<(), Error> {
+        self.writing.note_thread();
+        let (shared, ledger) = self.writing.parts();
+        let dead = ledger.dead.clone();
+        let now = View { version: self.before, dead: &dead };
+        let meanwhile = Meanwhile { since, now };
+        validate_range(shared, ledger, (keyspace, &range, Access::Write), meanwhile)?;
+        self.changes.remove_range(shared, ledger, (keyspace, range))
+    }
+
+    /// The version of the transaction's own tombstone that covers the key, if there is one.
+    fn own_tombstone(&self, index: &Index, key: &[u8]) -> Option<u64> {
+        let cell = index.object().to_bits();
+        let list = self.writing.shared().tombstones.load();
+        let of_key = list.iter().filter(|one| one.cell == cell && one.range.contains(key));
+        of_key.map(|one| one.version).filter(|&version| version > self.before).max()
+    }
+
+    /// What was written under the key: a value, or that it is removed.
+    pub(super) fn own(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+    ) -> Result<Option<Option<Vec<u8>>>, Error> {
+        let (index, now) = (self.index(keyspace)?, self.view());
+        let tombstone = self.own_tombstone(index, key);
+        if index.changed(key, tombstone.unwrap_or(self.before), now)?.is_none() {
+            return Ok(tombstone.map(|_| None));
+        }
+        Ok(Some(index.get(key, now)?.map(|value| value.to_vec())))
+    }
+
     pub(super) fn index(&self, keyspace: Keyspace) -> Result<&Index, Error> {
         self.writing.note_thread();
         Ok(self.writing.trees.tree(keyspace, self.before)?.index())
@@ -140,7 +184,7 @@ impl Spilled {
         if let Some(reads) = reads {
             let dead = ledger.dead.clone();
             let now = View { version: self.before, dead: &dead };
-            validate_reads(&ledger.trees, reads, Meanwhile { since, now })?;
+            validate_reads(shared, ledger, reads, Meanwhile { since, now })?;
         }
         let last = self.changes.last();
         if let Some(last) = last {

@@ -4,12 +4,18 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tembo_index::{Direction, Forest, Index, IndexKind, Op, Value, VersionedIndex, View, Writer};
+use tembo_index::{
+    Direction, Forest, Index, IndexKind, Op, Period, Value, VersionedIndex, View, Writer,
+};
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Error;
-use crate::media::{INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry, REPLICA_KEY};
+use crate::media::{
+    INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry, REPLICA_KEY, TOMBSTONE_TAG,
+    TombstoneHeader, TombstoneKey,
+};
+use crate::tombstones::{KeyRange, Tombstone};
 
 /// The catalogue's tree.
 pub(crate) struct Catalogue {
@@ -66,6 +72,64 @@ impl Catalogue {
         Ok(())
     }
 
+    /// Notes a range that was removed.
+    pub(crate) fn put_tombstone(
+        &self,
+        tombstone: &Tombstone,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let KeyRange { from, to } = &*tombstone.range;
+        let (from_size, has_end) = ((from.len() as u64).into(), u64::from(to.is_some()).into());
+        let header = TombstoneHeader { from_size, has_end };
+        let to = to.as_deref().unwrap_or_default();
+        let (key, value) = (tombstone_key(tombstone), [header.as_bytes(), from, to]);
+        self.tree.apply(Op::Put { key: &key, value: &value }, writer)?;
+        Ok(())
+    }
+
+    /// Forgets a range that was removed: it has no covered entries any more.
+    pub(crate) fn remove_tombstone(
+        &self,
+        tombstone: &Tombstone,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        self.tree.apply(Op::Remove { key: &tombstone_key(tombstone) }, writer)?;
+        Ok(())
+    }
+
+    /// The ranges that were removed and are not erased in that view.
+    pub(crate) fn tombstones(&self, view: View<'_>) -> Result<Vec<Tombstone>, Error> {
+        let (from, to) = ([TOMBSTONE_TAG], [TOMBSTONE_TAG + 1]);
+        let (mut found, mut failed) = (Vec::new(), None);
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        self.tree.range(from, to, Direction::Forward, view, &mut |key, value| {
+            match decode_tombstone(key, &value.to_vec()) {
+                Some(tombstone) => found.push(tombstone),
+                None => failed = Some(Error::Damaged { what: "a range tombstone" }),
+            }
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(found), Err)
+    }
+
+    /// The tombstones that came into being in a period.
+    pub(crate) fn tombstones_of(&self, period: Period<'_>) -> Result<Vec<Tombstone>, Error> {
+        let (mut found, mut failed) = (Vec::new(), None);
+        self.tree.changes(period, &[TOMBSTONE_TAG], &mut |changed| {
+            if changed.key.first() != Some(&TOMBSTONE_TAG) {
+                return false;
+            }
+            if let Some(value) = changed.value {
+                match decode_tombstone(changed.key, &value.to_vec()) {
+                    Some(tombstone) => found.push(tombstone),
+                    None => failed = Some(Error::Damaged { what: "a range tombstone" }),
+                }
+            }
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(found), Err)
+    }
+
     /// Every keyspace of the view, by name.
     pub(crate) fn keyspaces(&self, view: View<'_>) -> Result<Vec<(String, KeyspaceEntry)>, Error> {
         let (from, to) = ([KEYSPACE_TAG], [KEYSPACE_TAG + 1]);
@@ -93,6 +157,22 @@ impl Catalogue {
         }
         Ok(found)
     }
+}
+
+fn tombstone_key(tombstone: &Tombstone) -> Vec<u8> {
+    let Tombstone { cell, version, .. } = *tombstone;
+    let key = TombstoneKey { cell: cell.into(), version: version.into() };
+    [&[TOMBSTONE_TAG], key.as_bytes()].concat()
+}
+
+fn decode_tombstone(key: &[u8], value: &[u8]) -> Option<Tombstone> {
+    let key = TombstoneKey::read_from_bytes(key.get(1..)?).ok()?;
+    let (header, keys) = TombstoneHeader::read_from_prefix(value).ok()?;
+    let (from, to) = keys.split_at_checked(header.from_size.get() as usize)?;
+    let to = (header.has_end.get() == 1).then(|| to.to_vec());
+    let range = Arc::new(KeyRange { from: from.to_vec(), to });
+    let (cell, version) = (key.cell.get(), key.version.get());
+    Some(Tombstone { cell, range, version, until: u64::MAX })
 }
 
 /// The name in a catalogue key of a keyspace.

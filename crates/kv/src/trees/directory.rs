@@ -53,6 +53,12 @@ impl Directory {
         self.list.iter().find(|tree| tree.known.cell == cell)
     }
 
+    /// The keyspace that has the tree with that root cell.
+    pub(crate) fn keyspace_of(&self, cell: u64) -> Option<Keyspace> {
+        let id = self.list.iter().position(|tree| tree.known.cell == cell)?;
+        Some(Keyspace { id: id as u32, incarnation: self.list[id].known.incarnation })
+    }
+
     /// The keyspace of that name.
     pub(crate) fn by_name(&self, name: &str) -> Option<Keyspace> {
         let id = self.list.iter().position(|tree| &*tree.known.name == name)?;

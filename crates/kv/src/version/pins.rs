@@ -29,10 +29,11 @@ pub(crate) enum PinKind {
     Transaction,
     Name,
     Marking,
+    Tombstone,
 }
 
 /// How many pins there are of each kind, in the order of [`PinKind`].
-type Counts = [usize; 4];
+type Counts = [usize; 5];
 
 #[derive(Default)]
 struct Table {
@@ -116,6 +117,19 @@ impl Pins {
                 table.cached = None;
             }
         }
+    }
+
+    /// Whether a version in `[from, until)` can be read: `own` pins at each version do not count. Called again, it does
+    /// not become true.
+    pub(crate) fn needs(&self, from: u64, until: u64, own: impl Fn(u64) -> usize) -> bool {
+        let table = self.table();
+        let visible = self.visible();
+        // Behind the last change of `visible`, before the slots: see `read_slots.rs`.
+        fence(Ordering::SeqCst);
+        let mut pins = table.pins.range(from..until);
+        until > table.past.since(visible)
+            || pins.any(|(&pin, &count)| count > own(pin))
+            || self.slots.versions().any(|read| (from..until).contains(&read))
     }
 
     /// The pinned versions above `version`, and how many hold each. While the slots are closed.

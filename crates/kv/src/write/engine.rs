@@ -201,6 +201,7 @@ impl Engine {
             || has_dead
             || ledger.is_broken
             || ledger.is_replica
+            || self.shared.tombstones.has_pending()
             || !self.shared.held.is_empty();
         self.slots.open(ledger.limit(), is_barred);
     }

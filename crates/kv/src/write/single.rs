@@ -6,7 +6,7 @@
 //! needed stays so: an older answer costs but the few slots of elements that it could have freed. What is unlinked
 //! is given back by the dozen. Where there are no write slots, or not now, the writer does the same.
 
-use tembo_index::{DeadIntervals, Op, Retired, Stamp, VersionedIndex, Writer};
+use tembo_index::{DeadIntervals, Op, Retired, Stamp, VersionedIndex, View, Writer};
 
 use super::engine::Engine;
 use super::slots::{Entered, SlotState};
@@ -127,6 +127,8 @@ fn try_alone(
     let before = clock.last();
     let Ledger { trees, dead, retained, unlinked, tally, .. } = ledger;
     let tree = trees.tree(keyspace, before)?;
+    let (Op::Put { key, .. } | Op::Remove { key }) = op;
+    let was_seen = shared.sees(tree.index(), key, View { version: before, dead })?;
     let stamp = Stamp::single(before, LANE);
     let mut writer = Writer { stamp, dead, retained, retired: unlinked };
     let Some(existed) = tree.index().apply_single(op, &clock.ticket(), &mut writer)? else {
@@ -135,5 +137,5 @@ fn try_alone(
     let version = clock.last();
     tally.count(keyspace, op, existed, version);
     publish_single(shared, ledger, (version > before).then_some(version));
-    Ok(Some(existed))
+    Ok(Some(existed && was_seen))
 }

@@ -1,0 +1,98 @@
+//! Erasing what a range tombstone covers: in the background, some entries at a time, each batch a commit of its own.
+
+use std::ops::Bound;
+
+use tembo_index::{Direction, Op, Place, VersionedIndex};
+
+use crate::commit::Uncommitted;
+use crate::ledger::{Ledger, publish, release_tombstones};
+use crate::shared::Shared;
+use crate::tombstones::Tombstone;
+use crate::{Error, Keyspace, Progress};
+
+/// Entries that are looked at while the writer's lock is held.
+const BATCH: usize = 64;
+
+/// One batch. Idle: nothing is covered.
+///
+/// Durability point: visible when it returns; a batch that is lost is erased again.
+pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
+    if !shared.tombstones.has_any() || ledger.writable().is_err() {
+        return Ok(Progress::Idle);
+    }
+    release_tombstones(shared);
+    let list = shared.tombstones.load();
+    let Some(tombstone) = list.iter().find(|tombstone| tombstone.is_pending()) else {
+        return Ok(Progress::Idle);
+    };
+    let mut changes = Uncommitted::begin(shared);
+    let done = erase_some(shared, ledger, &mut changes, tombstone).and_then(|()| {
+        let Some(version) = changes.last() else { return Ok(()) };
+        publish(shared, ledger, version, std::slice::from_mut(&mut changes))
+    });
+    if let Err(error) = done {
+        changes.abort(shared, ledger);
+        return match error {
+            // When there is room again, or the prepared transaction that holds a key has ended.
+            Error::Full(_) | Error::Conflict { .. } => Ok(Progress::Idle),
+            error => Err(error),
+        };
+    }
+    Ok(Progress::More)
+}
+
+fn erase_some(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    changes: &mut Uncommitted,
+    tombstone: &Tombstone,
+) -> Result<(), Error> {
+    // The tree of a keyspace that was cleared goes as a whole.
+    let Some(keyspace) = ledger.trees.keyspace_of(tombstone.cell) else {
+        return changes.end_tombstone(shared, ledger, tombstone);
+    };
+    let (covered, next) = covered(shared, ledger, changes, (keyspace, tombstone))?;
+    for key in covered {
+        let op = Op::Remove { key: &key };
+        changes.apply(shared, ledger, (keyspace, Place::default()), op)?;
+    }
+    match next {
+        Some(next) => {
+            ledger.erased_to = Some((tombstone.version, next));
+            // A batch in which nothing is covered commits nothing.
+            Ok(())
+        }
+        None => changes.end_tombstone(shared, ledger, tombstone),
+    }
+}
+
+/// Keys whose entries are covered, and where to go on.
+type Covered = (Vec<Vec<u8>>, Option<Vec<u8>>);
+
+fn covered(
+    shared: &Shared,
+    ledger: &Ledger,
+    changes: &Uncommitted,
+    (keyspace, tombstone): (Keyspace, &Tombstone),
+) -> Result<Covered, Error> {
+    let view = changes.view(shared);
+    let index = ledger.trees.tree(keyspace, view.version)?.index();
+    let (from, to) = tombstone.range.bounds();
+    let from = match &ledger.erased_to {
+        Some((version, key)) if *version == tombstone.version => Bound::Included(&key[..]),
+        _ => from,
+    };
+    let mut keys = Vec::new();
+    index.range(from, to, Direction::Forward, view, &mut |key, _| {
+        keys.push(key.to_vec());
+        keys.len() <= BATCH
+    })?;
+    let next = if keys.len() > BATCH { keys.pop() } else { None };
+    let mut covered = Vec::with_capacity(keys.len());
+    for key in keys {
+        if index.changed(&key, tombstone.version, view)?.is_none() {
+            covered.push(key);
+        }
+    }
+    Ok((covered, next))
+}

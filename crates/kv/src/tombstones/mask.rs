@@ -1,0 +1,146 @@
+//! Reads of an index beneath tombstones.
+
+use std::ops::Bound;
+
+use tembo_index::{Direction, Index, Range, Value, VersionedIndex, View, Visit};
+
+use super::{KeyRange, Tombstone};
+use crate::Error;
+
+/// Keys that were put after a tombstone, looked for at a time.
+const BATCH: usize = 64;
+
+/// The version of the last tombstone that covers a key.
+fn covering(list: &[Tombstone], index: &Index, key: &[u8], version: u64) -> Option<u64> {
+    let cell = index.object().to_bits();
+    let of_key =
+        |tombstone: &&Tombstone| tombstone.is_of(cell, version) && tombstone.range.contains(key);
+    list.iter().filter(of_key).map(|tombstone| tombstone.version).max()
+}
+
+/// The value under a key that no tombstone covers.
+pub(crate) fn masked_get<'i>(
+    list: &[Tombstone],
+    index: &'i Index,
+    key: &[u8],
+    view: View<'_>,
+) -> Result<Option<Value<'i>>, Error> {
+    if let Some(version) = covering(list, index, key, view.version)
+        && index.changed(key, version, view)?.is_none()
+    {
+        return Ok(None);
+    }
+    Ok(index.get(key, view)?)
+}
+
+/// Whether a key is another one in `now` than in version `since`, which is pinned, tombstones of meanwhile included; as
+/// `changed` says, which the index has answered.
+pub(crate) fn masked_changed(
+    list: &[Tombstone],
+    index: &Index,
+    key: &[u8],
+    (since, now): (u64, View<'_>),
+    changed: Option<u64>,
+) -> Result<Option<u64>, Error> {
+    if list.is_empty() {
+        return Ok(changed);
+    }
+    let before = masked_get(list, index, key, View { version: since, ..now })?;
+    if before.is_none() && masked_get(list, index, key, now)?.is_none() {
+        return Ok(None);
+    }
+    let removed = covering(list, index, key, now.version).filter(|&version| version > since);
+    Ok(changed.or(removed))
+}
+
+/// Visits what of a range no tombstone covers.
+pub(crate) fn masked_range(
+    list: &[Tombstone],
+    index: &Index,
+    range: Range<'_>,
+    view: View<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), Error> {
+    if list.is_empty() {
+        return Ok(index.range(range.from, range.to, range.direction, view, visit)?);
+    }
+    let cell = index.object().to_bits();
+    let Some(asked) = KeyRange::new(range.from, range.to) else { return Ok(()) };
+    let is_met = |tombstone: &&Tombstone| {
+        tombstone.is_of(cell, view.version) && tombstone.range.overlaps(&asked)
+    };
+    let met: Vec<&Tombstone> = list.iter().filter(is_met).collect();
+    let mut parts = parts(&asked, &met);
+    if range.direction == Direction::Backward {
+        parts.reverse();
+    }
+    let mut goes_on = true;
+    for part in parts {
+        let (from, to) = part.bounds();
+        let inside = Range { from, to, direction: range.direction };
+        let covers = |tombstone: &&&Tombstone| tombstone.range.contains(&part.from);
+        match met.iter().filter(covers).map(|tombstone| tombstone.version).max() {
+            None => index.range(from, to, range.direction, view, &mut |key, value| {
+                goes_on = visit(key, value);
+                goes_on
+            })?,
+            Some(since) => goes_on = later(index, inside, (since, view), visit)?,
+        }
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A range in parts, each of which a tombstone covers as a whole or not at all.
+fn parts(asked: &KeyRange, met: &[&Tombstone]) -> Vec<KeyRange> {
+    let ends = met.iter().flat_map(|met| [Some(&met.range.from), met.range.to.as_ref()]);
+    let mut cuts: Vec<&Vec<u8>> =
+        ends.flatten().filter(|key| asked.contains(key) && **key != asked.from).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut from = asked.from.clone();
+    let mut parts = Vec::with_capacity(cuts.len() + 1);
+    for cut in cuts {
+        let to = Some(cut.clone());
+        parts.push(KeyRange { from: std::mem::replace(&mut from, cut.clone()), to });
+    }
+    parts.push(KeyRange { from, to: asked.to.clone() });
+    parts
+}
+
+/// Visits what of a covered range was put after the tombstone; false: that was enough.
+fn later(
+    index: &Index,
+    range: Range<'_>,
+    (since, view): (u64, View<'_>),
+    visit: &mut Visit<'_>,
+) -> Result<bool, Error> {
+    let mut reached: Option<Vec<u8>> = None;
+    loop {
+        let mut rest = range;
+        if let Some(reached) = &reached {
+            match range.direction {
+                Direction::Forward => rest.from = Bound::Excluded(reached),
+                Direction::Backward => rest.to = Bound::Excluded(reached),
+            }
+        }
+        let mut keys = Vec::new();
+        index.range_changed(rest, since, view, &mut |key| {
+            keys.push(key.to_vec());
+            keys.len() < BATCH
+        })?;
+        for key in &keys {
+            if let Some(value) = index.get(key, view)?
+                && !visit(key, value)
+            {
+                return Ok(false);
+            }
+        }
+        match keys.pop() {
+            Some(last) if keys.len() + 1 == BATCH => reached = Some(last),
+            _ => return Ok(true),
+        }
+    }
+}

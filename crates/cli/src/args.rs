@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{backup, check, completions, doctor, dump, exit, load, serve, stat};
+use crate::{backup, check, completions, doctor, dump, exit, load, serve, snapshots, stat};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Stat(stat::Args),
     /// Walk everything in a pool and account for every byte
     Check(check::Args),
+    /// List the named snapshots of a pool, or drop some
+    Snapshots(snapshots::Args),
     /// Write every key of a pool as JSON lines
     Dump(dump::Args),
     /// Read JSON lines into a pool, creating it if there is none
@@ -41,6 +43,7 @@ impl Command {
             Command::Serve(args) => serve::run(&args),
             Command::Stat(args) => stat::run(&args),
             Command::Check(args) => check::run(&args),
+            Command::Snapshots(args) => snapshots::run(&args),
             Command::Dump(args) => dump::run(&args),
             Command::Load(args) => load::run(&args),
             Command::Backup(args) => backup::run(&args),

@@ -13,7 +13,7 @@ use tembo_kv::{BackupError, Store};
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
 use crate::progress;
-use crate::store::{StoreArgs, open_as_is, open_to_read};
+use crate::store::{StoreArgs, beside, open_as_is, open_to_read};
 use saved::Saved;
 
 #[derive(Debug, clap::Args)]
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Keep the version under this name in the pool, so that a later --since can begin with it
     #[arg(long, value_name = "NAME")]
     keep: Option<String>,
+    /// Leave out what the pool holds beside its store
+    #[arg(long, conflicts_with = "server")]
+    store_only: bool,
     /// Leave the pool as it is: a backup that is interrupted begins anew, and nothing is kept for a later --since
     #[arg(long, conflicts_with_all = ["server", "keep"])]
     read_only: bool,
@@ -88,6 +91,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
     let store = if args.read_only { open_to_read(pool)? } else { open_as_is(pool)? };
+    if let Some((name, kind)) = beside(&store)?.first().filter(|_| !args.store_only) {
+        let what = format!("the pool also holds {name}, a {kind}: leave it out with --store-only");
+        return refuse(Exit::Usage, what);
+    }
     let since = args.since.as_deref().map(|since| meant(&store, since)).transpose()?;
     let progress = progress::written();
     let options = SaveOptions { since, keep: args.keep.clone() };

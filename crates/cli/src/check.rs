@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::entries::{self, Audit};
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
-use crate::store::open_to_read;
+use crate::store::{beside, open_to_read};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -26,6 +26,8 @@ struct Checked {
     #[serde(flatten)]
     audit: Audit,
     keyspaces: Vec<Tree>,
+    /// What the pool holds beside the store: name, kind, and how many objects, if it was checked.
+    beside: Vec<(String, String, Option<u64>)>,
     bytes: Account,
 }
 
@@ -55,6 +57,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = open_to_read(&args.pool)?;
     let found = store.check()?;
     let mut audit = entries::audit(&store)?;
+    let objects = |name: &str| found.tenants.iter().find(|(other, _)| other == name);
+    let with_objects = |(name, kind): (String, String)| {
+        let objects = objects(&name).map(|(_, check)| check.objects);
+        (name, kind, objects)
+    };
+    let beside: Vec<_> = beside(&store)?.into_iter().map(with_objects).collect();
     let version = store.visible();
     store.close()?;
     let account = found.account;
@@ -81,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let keyspaces = found.keyspaces.into_iter().map(tree).collect();
     let pool = args.pool.display().to_string();
-    let checked = Checked { pool, version, audit, keyspaces, bytes };
+    let checked = Checked { pool, version, audit, keyspaces, beside, bytes };
     print(args.json, &checked, &lines(&checked))?;
     match checked.audit.faults.len() {
         0 => Ok(Exit::Done),
@@ -101,6 +109,15 @@ fn lines(checked: &Checked) -> Lines {
             let nodes = format!("{leaves} leaves, {inner_nodes} inner nodes, {height} levels");
             format!("{name}: {entries} entries, {nodes}")
         });
+    }
+    for (name, kind, objects) in &checked.beside {
+        lines.add(
+            "beside it",
+            match objects {
+                Some(objects) => format!("{name}, a {kind}: {objects} objects"),
+                None => format!("{name}, a {kind}: not checked, its bytes count as free"),
+            },
+        );
     }
     let bytes = &checked.bytes;
     lines.add("metadata", Bytes(bytes.metadata));

@@ -16,6 +16,7 @@ mod password;
 mod progress;
 mod serve;
 mod signals;
+mod snapshots;
 mod stat;
 mod store;
 

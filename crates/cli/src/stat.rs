@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::entries;
 use crate::exit::Exit;
 use crate::output::{Lines, print};
-use crate::store::open_to_read;
+use crate::store::{beside, open_to_read};
 
 /// Steps of recovery between two looks at whether it has ended.
 const RECOVERY_STEPS: usize = 256;
@@ -35,6 +35,8 @@ struct Stat {
     value_bytes: u64,
     keyspaces: Vec<String>,
     snapshots: Vec<(String, u64)>,
+    /// What the pool holds beside the store: name and kind.
+    beside: Vec<(String, String)>,
     pool_bytes: u64,
     used_bytes: u64,
     /// Every version from here on can be read.
@@ -66,6 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         value_bytes: audit.value_bytes,
         keyspaces: store.keyspaces().into_iter().map(|(name, _)| name).collect(),
         snapshots: store.snapshots(),
+        beside: beside(&store)?,
         pool_bytes: report.pool_bytes,
         used_bytes: report.used_bytes,
         oldest: store.oldest(),
@@ -90,6 +93,9 @@ fn lines(stat: &Stat) -> Lines {
     lines.add("bytes of values", Bytes(stat.value_bytes));
     for (name, version) in &stat.snapshots {
         lines.add("snapshot", format_args!("{name}, version {version}"));
+    }
+    for (name, kind) in &stat.beside {
+        lines.add("beside it", format_args!("{name}, a {kind}"));
     }
     lines.add("size", Bytes(stat.pool_bytes));
     lines.add("used", Bytes(stat.used_bytes));

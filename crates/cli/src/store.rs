@@ -207,3 +207,9 @@ fn of_that_size(path: &Path) -> StoreArgs {
         private_max: None,
     }
 }
+
+/// What a pool holds beside the store: name and kind of each tenant.
+pub(crate) fn beside(store: &Store) -> anyhow::Result<Vec<(String, String)>> {
+    let others = store.tenants()?.into_iter().filter(|tenant| tenant.name != store.name());
+    Ok(others.map(|tenant| (tenant.name, tenant.kind.to_string())).collect())
+}

@@ -4,6 +4,8 @@
 
 #[path = "commands/backup.rs"]
 mod backup;
+#[path = "commands/golden.rs"]
+mod golden;
 #[path = "commands/online.rs"]
 mod online;
 #[path = "driver/resp.rs"]

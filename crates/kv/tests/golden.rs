@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tembo_kv::{DomainRequest, Durability, IndexKind, Options, Store};
-use tembo_pool::{Kind, Pool, TenantFeatures};
+use tembo_pool::{
+    Kind, KnownKind, Pool, Tenant, TenantEntry, TenantError, TenantFeatures, TenantKind,
+};
 
 const SIZE: usize = 512 << 10;
 
@@ -88,5 +91,47 @@ fn a_store_of_version_1_is_raised_to_version_2_by_what_only_that_has() {
         let store = Store::open(&place.pool(), &options()).unwrap();
         holds_all(&store);
         assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+/// A later release, which knows features that this one does not.
+struct Later;
+
+impl TenantKind for Later {
+    fn known(&self) -> KnownKind {
+        let all = u16::MAX;
+        let features = TenantFeatures { may: all, must: all, read_only: all };
+        KnownKind { kind: Kind::STORE, version: 1, features }
+    }
+
+    fn open(&self, _: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<dyn Tenant>, TenantError> {
+        Err(format!("{} is opened by no test", entry.name).into())
+    }
+}
+
+#[test]
+fn what_a_later_release_adds_is_ignored_read_or_refused_as_its_feature_says() {
+    let none = TenantFeatures::default();
+    let cases = [
+        ("may", TenantFeatures { may: 1 << 9, ..none }, (true, true)),
+        ("read-only", TenantFeatures { read_only: 1 << 9, ..none }, (false, true)),
+        ("must", TenantFeatures { must: 1 << 9, ..none }, (false, false)),
+    ];
+    for (case, features, expected) in cases {
+        let place = Place::of(IMAGES[1].0, case);
+        let mut later = options().pool_options();
+        later.kinds = later.kinds.with(Arc::new(Later));
+        let pool = Pool::open(&place.pool(), &later).unwrap();
+        pool.set_tenant_features(pool.tenant("main").unwrap().id, features).unwrap();
+        pool.close().unwrap();
+        let opens = |read_only| {
+            let opened = Store::open(&place.pool(), &options().read_only(read_only));
+            if let Err(error) = &opened {
+                let unknown = "UnknownTenantFeature";
+                assert!(format!("{error:?}").contains(unknown), "{case}: {error:?}");
+            }
+            opened.is_ok()
+        };
+        assert_eq!((opens(false), opens(true)), expected, "{case}");
     }
 }

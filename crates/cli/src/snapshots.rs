@@ -1,0 +1,66 @@
+//! `tembo snapshots`: the named snapshots of a pool, and the end of some.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::exit::{Exit, refuse};
+use crate::output::{Lines, print};
+use crate::store::{open_as_is, open_to_read};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The pool, which no server holds
+    pool: PathBuf,
+    /// Drop this one, so that what only it keeps is given back; may be given several times. Without it the pool is only read
+    #[arg(long, value_name = "NAME")]
+    drop: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Snapshots {
+    pool: String,
+    /// The newest version in the store.
+    version: u64,
+    /// Name and version of each.
+    snapshots: Vec<(String, u64)>,
+    dropped: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let store =
+        if args.drop.is_empty() { open_to_read(&args.pool)? } else { open_as_is(&args.pool)? };
+    let there = store.snapshots();
+    let is_missing = |name: &&String| there.iter().all(|(other, _)| other != *name);
+    if let Some(name) = args.drop.iter().find(is_missing) {
+        return refuse(Exit::NotKept, format!("there is no snapshot named {name:?}"));
+    }
+    for name in &args.drop {
+        store.drop_snapshot(name)?;
+    }
+    let found = Snapshots {
+        pool: args.pool.display().to_string(),
+        version: store.visible(),
+        snapshots: store.snapshots(),
+        dropped: args.drop.clone(),
+    };
+    store.close()?;
+    print(args.json, &found, &lines(&found))?;
+    Ok(Exit::Done)
+}
+
+fn lines(found: &Snapshots) -> Lines {
+    let mut lines = Lines::default();
+    lines.add("pool", &found.pool);
+    lines.add("version", found.version);
+    for (name, version) in &found.snapshots {
+        lines.add("snapshot", format_args!("{name}, version {version}"));
+    }
+    for name in &found.dropped {
+        lines.add("dropped", name);
+    }
+    lines
+}

@@ -90,6 +90,11 @@ pub enum Error {
         /// The length of the id, in bytes.
         size: usize,
     },
+    /// A transaction that has removed a range of keys cannot be prepared: remove the keys one by one. Nothing was prepared.
+    #[error(
+        "a transaction that has removed a range of keys cannot be prepared; remove the keys one by one"
+    )]
+    PreparedRange,
     /// A transaction of that id is prepared and not decided: nothing was prepared. Use another id, or decide that one first.
     #[error("a transaction \"{}\" is prepared already", id.escape_ascii())]
     PreparedExists {

@@ -85,6 +85,8 @@ pub struct Transaction {
     reads: Option<ReadSet>,
     saved: Vec<Saved>,
     savepoints: u64,
+    /// It has removed a range, and cannot be prepared.
+    has_removed_range: bool,
 }
 
 impl Transaction {
@@ -96,6 +98,7 @@ impl Transaction {
             reads: (isolation == Isolation::Serialisable).then(ReadSet::default),
             saved: Vec::new(),
             savepoints: 0,
+            has_removed_range: false,
         }
     }
 
@@ -226,6 +229,7 @@ impl Transaction {
         self.snapshot.knows(keyspace)?;
         let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
         let since = self.version();
+        self.has_removed_range = true;
         self.spill()?;
         match &mut self.spilled {
             Some(spilled) => spilled.remove_range(since, keyspace, range),
@@ -307,9 +311,12 @@ impl Transaction {
     /// Durability point: synced when it returns. After a crash before that it is prepared or it never was.
     ///
     /// # Errors
-    /// [`Error::Conflict`], [`Error::PreparedId`], [`Error::PreparedExists`], [`Error::TooManyPrepared`], [`Error::Full`],
+    /// [`Error::PreparedRange`], [`Error::Conflict`], [`Error::PreparedId`], [`Error::PreparedExists`], [`Error::TooManyPrepared`], [`Error::Full`],
     /// [`Error::WouldDeadlock`]: nothing has changed. [`Error::Poisoned`]: whether it is prepared the next open says.
     pub fn prepare(mut self, id: &[u8]) -> Result<u64, Error> {
+        if self.has_removed_range {
+            return Err(Error::PreparedRange);
+        }
         let writes = self.take_writes()?;
         let reads = self.reads.take();
         prepare(self.handle(), id, self.version(), (writes, reads))

@@ -408,3 +408,13 @@ fn a_program_that_does_not_know_of_them_is_refused() {
     change(&store, space).prepare(b"id").unwrap();
     assert_eq!(features(store), 1);
 }
+
+#[test]
+fn one_that_has_removed_a_range_is_not_prepared() {
+    let (store, space) = volatile(IndexKind::Nvtree);
+    let mut tx = begin(&store);
+    tx.remove_range(space, &b"a"[..]..&b"c"[..]).unwrap();
+    assert!(matches!(tx.prepare(b"id"), Err(Error::PreparedRange)));
+    assert_eq!(store.prepared(), []);
+    assert_eq!(get(&store, space, b"a").unwrap(), b"before");
+}

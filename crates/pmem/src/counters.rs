@@ -64,7 +64,9 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn fenced() {
         add(&FENCES, 1);
-        FENCED_LINES.set(LINES.get());
+        let lines = LINES.with(Cell::get);
+        // Not by `LocalKey::set`, which the compiler makes a call of.
+        FENCED_LINES.with(|fenced| fenced.set(lines));
     }
 
     /// Whether the calling thread has flushed something, in any region, since its last fence.

@@ -336,13 +336,22 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`], [`Error::Forked`]; nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
-        self.check_process()?;
-        if let Backend::Logged(logged) = &self.backend {
-            logged.reserve(lines)?;
+        let is_own = self.file.is_none() || self.process.is_current();
+        if !is_own || matches!(self.backend, Backend::Logged(_)) {
+            self.reserve_in_log(lines)?;
         }
         Ok(Section { region: self, _thread: PhantomData })
+    }
+
+    #[inline(never)]
+    fn reserve_in_log(&self, lines: u64) -> Result<(), Error> {
+        self.check_process()?;
+        match &self.backend {
+            Backend::Logged(logged) => logged.reserve(lines),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the calling thread has reserved, where it has to.

@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 use super::Mismatch;
 
 /// Copies of this many bytes and more are left to the processor's own instruction for copies.
-const STRING_MIN: usize = 1 << 10;
+const STRING_MIN: usize = 4 << 10;
 
 macro_rules! access {
     ($load:ident, $store:ident, $type:ty, $class:ident, $load_asm:literal, $store_asm:literal) => {

@@ -1,5 +1,6 @@
 //! The exclusive writer: any number of changes in place, one grouped commit.
 
+use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
 use tembo_index::{Direction, Op, Range, Value, VersionedIndex, Visit};
@@ -21,13 +22,20 @@ use crate::{Durability, Error, Keyspace};
 /// A failed write changes nothing, and the writer goes on. Dropping one that has written makes its
 /// version void.
 ///
-/// It can be sent to another thread. Calls to the store that would wait for it return
-/// [`Error::WouldDeadlock`] on the thread that has used it last.
+/// It stays on its thread: what it has flushed is ordered by fences of that thread only, so that a commit by another
+/// one could become durable before its entries. (A [`Transaction`](crate::Transaction) can be sent.) Calls to the
+/// store that would wait for it return [`Error::WouldDeadlock`].
+///
+/// ```compile_fail,E0277
+/// fn is_send<T: Send>() {}
+/// is_send::<tembo_kv::Exclusive>();
+/// ```
 pub struct Exclusive {
     writing: Owned<Handle>,
     changes: Uncommitted,
     prefetched: Prefetched,
     saved: Option<Point>,
+    _thread: PhantomData<*const ()>,
 }
 
 impl Exclusive {
@@ -37,7 +45,13 @@ impl Exclusive {
         let writing = Engine::own_to_write(handle)?;
         writing.writable()?;
         let changes = Uncommitted::begin(writing.shared());
-        Ok(Exclusive { writing, changes, prefetched: Prefetched::default(), saved: None })
+        Ok(Exclusive {
+            writing,
+            changes,
+            prefetched: Prefetched::default(),
+            saved: None,
+            _thread: PhantomData,
+        })
     }
 
     fn tree(&self, keyspace: Keyspace) -> Result<&Tree, Error> {

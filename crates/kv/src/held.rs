@@ -51,11 +51,14 @@ pub(crate) struct HeldKeys {
     table: RwLock<Table>,
 }
 
+/// The id of the transaction that writes each key.
+type IdByKey = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
+
 #[derive(Default)]
 struct Table {
     by_id: BTreeMap<Arc<[u8]>, Arc<Hold>>,
     /// Which of them writes a key: one at most.
-    written: BTreeMap<Keyspace, BTreeMap<Arc<[u8]>, Arc<[u8]>>>,
+    written: BTreeMap<Keyspace, IdByKey>,
 }
 
 impl HeldKeys {

@@ -102,23 +102,23 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::InUse`] and those of a sync: then the share is given back. Those of the pool.
-    pub(crate) fn close(self) -> Result<(), (Option<Handle>, Error)> {
+    pub(crate) fn close(self) -> Result<(), (Option<Handle>, Box<Error>)> {
         if let Err(error) = self.shared.versions.sync(self.shared.region()) {
-            return Err((Some(self), error));
+            return Err((Some(self), error.into()));
         }
         let opened = Arc::try_unwrap(self.0).map_err(|opened| {
             let handle = Handle(opened);
             // Those that wait are to see that the store is asked to close.
             handle.shared.versions.durable_event().interrupt();
             let in_use = handle.in_use();
-            (Some(handle), in_use)
+            (Some(handle), Box::new(in_use))
         })?;
         let Opened { engine, background, .. } = opened;
         // The thread has the other share of the engine.
         drop(background);
         let forest = Arc::into_inner(engine).map(Engine::into_forest).and_then(Arc::into_inner);
         match forest.and_then(|forest| Arc::into_inner(forest.into_pool())) {
-            Some(pool) => pool.close().map_err(|error| (None, error.into())),
+            Some(pool) => pool.close().map_err(|error| (None, Box::new(error.into()))),
             None => Ok(()),
         }
     }

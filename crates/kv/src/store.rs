@@ -51,7 +51,7 @@ fn is_absent(error: &Error, path: &Path) -> bool {
 /// Why a store was not closed, and the store.
 pub struct CloseError {
     store: Option<Store>,
-    error: Error,
+    error: Box<Error>,
 }
 
 impl CloseError {
@@ -80,13 +80,13 @@ impl fmt::Display for CloseError {
 
 impl std::error::Error for CloseError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+        Some(&*self.error)
     }
 }
 
 impl From<CloseError> for Error {
     fn from(error: CloseError) -> Error {
-        error.error
+        *error.error
     }
 }
 

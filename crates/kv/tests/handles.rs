@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::channel;
 
 use tembo_kv::{
-    Changes, CloseError, Durability, Entries, Error, Exclusive, IndexKind, Isolation, Keyspace,
+    Changes, CloseError, Durability, Entries, Error, IndexKind, Isolation, Keyspace,
     Options, Progress, Retention, Snapshot, Store, Transaction,
 };
 
@@ -31,7 +30,6 @@ fn every_handle_can_be_sent_and_the_store_be_shared() {
     is_send::<Snapshot>();
     is_sync::<Snapshot>();
     is_send::<Transaction>();
-    is_send::<Exclusive>();
     is_send::<Changes>();
     is_send::<Entries<'static>>();
     is_send::<CloseError>();
@@ -58,31 +56,6 @@ fn handles_outlive_the_store_that_they_came_from() {
         assert_eq!(clone.range::<[u8]>(space, ..).unwrap().count(), 1);
         drop(clone);
         assert_eq!(range.map(Result::unwrap).collect::<Vec<_>>(), [(b"a".to_vec(), b"1".to_vec())]);
-    }
-}
-
-#[test]
-fn an_exclusive_writer_begins_on_one_thread_and_commits_on_another() {
-    for index in IndexKind::ALL {
-        let (store, space) = store(index);
-        let mut writer = store.exclusive().unwrap();
-        writer.put(space, b"a", b"1").unwrap();
-        let (send, receive) = channel();
-        let clone = store.clone();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                let mut writer: Exclusive = receive.recv().unwrap();
-                writer.put(space, b"b", b"2").unwrap();
-                assert!(matches!(
-                    clone.put(space, b"c", b"3", Durability::Strict),
-                    Err(Error::WouldDeadlock)
-                ));
-                writer.commit(Durability::Strict).unwrap();
-            });
-            send.send(writer).unwrap();
-        });
-        put(&store, space, b"c", b"3");
-        assert_eq!(store.range::<[u8]>(space, ..).unwrap().count(), 3);
     }
 }
 

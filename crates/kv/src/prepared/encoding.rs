@@ -31,12 +31,15 @@ fn decode_key(key: &[u8]) -> Option<(&[u8], u32)> {
     Some((id, u32::from_be_bytes(piece.try_into().ok()?)))
 }
 
+/// Puts a piece under its number.
+type PutPiece<'p> = dyn FnMut(u32, &[u8]) -> Result<(), Error> + 'p;
+
 /// A transaction to be prepared, in pieces, each of which is given to `put` with its number; how many there are.
 pub(super) fn encode(
     version: u64,
     writes: &WriteSet,
     reads: Option<&ReadSet>,
-    put: &mut dyn FnMut(u32, &[u8]) -> Result<(), Error>,
+    put: &mut PutPiece<'_>,
 ) -> Result<u32, Error> {
     let (mut size, mut items) = (0, 0);
     each_item(writes, reads, &mut |parts| {
@@ -60,7 +63,7 @@ pub(super) fn encode(
 struct Pieces<'p> {
     buffer: Vec<u8>,
     count: u32,
-    put: &'p mut dyn FnMut(u32, &[u8]) -> Result<(), Error>,
+    put: &'p mut PutPiece<'p>,
 }
 
 impl Pieces<'_> {

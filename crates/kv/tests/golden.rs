@@ -38,12 +38,11 @@ impl Drop for Place {
 }
 
 fn options() -> Options {
-    let options = Options::new()
+    Options::new()
         .background(false)
         .domain(DomainRequest::Logged)
         .log_size(4 << 20)
-        .size_max(8 << 20);
-    options
+        .size_max(8 << 20)
 }
 
 fn holds_all(store: &Store) {

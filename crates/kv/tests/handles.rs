@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use tembo_kv::{
-    Changes, CloseError, Durability, Entries, Error, IndexKind, Isolation, Keyspace,
-    Options, Progress, Retention, Snapshot, Store, Transaction,
+    Changes, CloseError, Durability, Entries, Error, IndexKind, Isolation, Keyspace, Options,
+    Progress, Retention, Snapshot, Store, Transaction,
 };
 
 fn store(index: IndexKind) -> (Store, Keyspace) {

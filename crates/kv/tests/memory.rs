@@ -22,11 +22,10 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn options(background: bool) -> Options {
-    let options = Options::new()
+    Options::new()
         .index(IndexKind::Nvtree)
         .background(background)
-        .geometry(Geometry { chunk_size: 4096, node_size: 256 });
-    options
+        .geometry(Geometry { chunk_size: 4096, node_size: 256 })
 }
 
 fn store(background: bool) -> (Store, Keyspace) {

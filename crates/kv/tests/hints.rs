@@ -32,12 +32,11 @@ impl Drop for File {
 }
 
 fn options(background: bool) -> Options {
-    let options = Options::new()
+    Options::new()
         .index(IndexKind::Nvtree)
         .background(background)
         .geometry(Geometry::TINY)
-        .size(8 << 20);
-    options
+        .size(8 << 20)
 }
 
 fn key(number: u64) -> [u8; 8] {

@@ -1,6 +1,6 @@
 //! The store against a map: transactions, aborts, snapshots, rollback, and opening after the process
 //! has gone without a word, in both domains that keep something.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -32,8 +32,7 @@ pub(crate) fn options(size: u64, size_max: u64) -> Options {
 
 /// A pool of that size, which does not grow, with nodes of four entries.
 pub(crate) fn tiny(size: u64) -> Options {
-    let options = options(size, size).geometry(Geometry::TINY);
-    options
+    options(size, size).geometry(Geometry::TINY)
 }
 
 pub(crate) fn key(i: u64) -> Vec<u8> {

@@ -83,7 +83,7 @@ pub enum Error {
         /// The id of the prepared transaction that holds the key; `None`: it was changed.
         held_by: Option<Vec<u8>>,
     },
-    /// The id of a prepared transaction has 1 to [`PREPARED_ID_SIZE_MAX`](crate::PREPARED_ID_SIZE_MAX) bytes. Nothing
+    /// The id of a prepared transaction has 1 to [`PREPARED_ID_SIZE_MAX`] bytes. Nothing
     /// was prepared.
     #[error("the id of a prepared transaction has 1 to {PREPARED_ID_SIZE_MAX} bytes, not {size}")]
     PreparedId {

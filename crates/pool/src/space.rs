@@ -63,7 +63,7 @@ impl Space {
     /// Makes sure, before an operation's first store, that the pool has `bytes` to spare, growing
     /// if it can, and takes room below the waist for `lines` flushed lines.
     ///
-    /// It holds the lines, not the bytes: only [`alloc`](Pool::alloc) holds space.
+    /// It holds the lines, not the bytes: only [`alloc`](crate::Pool::alloc) holds space.
     ///
     /// # Errors
     /// [`Error::PoolFull`]; the region's: disk full, poisoned.
@@ -76,7 +76,7 @@ impl Space {
     }
 
     /// Takes space for an object of `size` bytes (0 gives the smallest), whose content is undefined.
-    /// Within a [section](Pool::reserve), because the frontier may have to be raised.
+    /// Within a [section](crate::Pool::reserve), because the frontier may have to be raised.
     ///
     /// The reservation is volatile: after a crash the object is allocated if something durable
     /// refers to it, and free otherwise.
@@ -124,7 +124,7 @@ impl Space {
         self.shared.lock().give(object);
     }
 
-    /// As [`free`](Pool::free), of many.
+    /// As [`free`](crate::Pool::free), of many.
     pub(crate) fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
         let mut allocator = self.shared.lock();
         objects.into_iter().for_each(|object| allocator.give(object));
@@ -135,7 +135,7 @@ impl Space {
     /// whole and published, or free. Two fences.
     ///
     /// # Errors
-    /// Those of [`alloc`](Pool::alloc) and of `init`; then nothing is allocated.
+    /// Those of [`alloc`](crate::Pool::alloc) and of `init`; then nothing is allocated.
     pub(crate) fn alloc_into<E: From<Error>>(
         &self,
         slot: &Word,

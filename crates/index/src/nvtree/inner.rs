@@ -22,10 +22,10 @@
 //! then make all their sequences odd, copy, and make them even: a reader sees every one of
 //! these nodes as it was, or every one as it is.
 //!
-//! **The ticket** that a search returns is the bottom node and its sequence. A leaf's range changes
+//! **The token** that a search returns is the bottom node and its sequence. A leaf's range changes
 //! only with its bottom node: the thread that splits or merges leaves does it while it holds their locks, and
 //! tells the inner nodes before it lets go. So a reader that has (1) found a leaf, (2) read the leaf's
-//! sequence, even, and (3) found the ticket [still](Ticket::still) good, knows that at that sequence the
+//! sequence, even, and (3) found the token [still](Token::still) good, knows that at that sequence the
 //! leaf covered the key.
 
 mod abreast;

@@ -317,7 +317,7 @@ pub(crate) fn write(region: &Region, line: &Line, at: usize, element: &Element, 
     write_all(region, line, [(at, *element, meta)]);
 }
 
-/// As [`write`], of several elements of a line, which is flushed once.
+/// As [`write()`], of several elements of a line, which is flushed once.
 #[inline(always)]
 pub(crate) fn write_all(
     region: &Region,

@@ -26,7 +26,7 @@ pub(crate) struct State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Past {
     /// What there was at each version of the window at which that changed; `None`: there is no window.
-    /// Nothing, if the window begins in what was rolled back.
+    /// Nothing, if the window begins in what was rolled back, or between two rollbacks.
     pub(crate) window: Option<Vec<(u64, Spaces)>>,
     /// How many versions it is to have; 0: it does not move.
     pub(crate) count: u64,
@@ -166,6 +166,10 @@ impl Past {
         for (version, then) in &window {
             let read = spaces(&store.snapshot_at(*version).map_err(text)?)?;
             expect(read == *then, "what was read is what was told")?;
+        }
+        // Between two rollbacks the process that has seen both knows what happened; another one knows the hull only.
+        if rolled_back.is_some_and(|(from, to)| from < oldest && oldest <= to) {
+            window.clear();
         }
         window.dedup_by(|after, before| after.1 == before.1);
         Ok(Past { window: Some(window), count, rolled_back })

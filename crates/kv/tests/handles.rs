@@ -262,11 +262,11 @@ fn a_conflict_names_keyspace_and_key_and_what_was_done_with_it() {
     };
     let written = text(Isolation::Snapshot, b"name\xff", false);
     assert!(
-        written.starts_with(r#"key "name\xff" of keyspace "x", which the transaction has written"#)
+        written.starts_with(r#"key "name\xff" of keyspace "x", which was to be written, "#),
+        "{written}"
     );
     let read = text(Isolation::Serialisable, &[b'k'; 100], true);
-    let shown =
-        format!("key \"{}…\" of keyspace \"x\", which the transaction has read", "k".repeat(32));
+    let shown = format!("key \"{}…\" of keyspace \"x\", which was read, ", "k".repeat(32));
     assert!(read.starts_with(&shown), "{read}");
 }
 

@@ -31,7 +31,7 @@ fn patch_root(image: &mut [u8], at: usize, value: u64) {
 
 fn root_node(image: &[u8]) -> (u64, usize) {
     let cell = object(word(image, store_root(image) + 8));
-    assert_eq!(&image[cell + 8..cell + 16], b"CDDSCELL");
+    assert_eq!(&image[cell + 8..cell + 16], b"CDDSCEL2");
     let node = word(image, cell);
     assert_eq!(&image[object(node) + 4..object(node) + 8], b"CDDS");
     (node, object(node))

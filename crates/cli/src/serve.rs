@@ -43,6 +43,10 @@ pub(crate) struct Args {
     /// A folder that is there, into which clients may have backups written (see `tembo backup --server`)
     #[arg(long, value_name = "DIR")]
     backup_dir: Option<PathBuf>,
+    /// Never change the pool: writes are refused, expired keys only hidden. Several servers may read a pool so, none beside
+    /// one that writes
+    #[arg(long, conflicts_with_all = ["retain_seconds"])]
+    read_only: bool,
     #[command(flatten)]
     store: StoreArgs,
     /// Print the line that says that the server is ready as JSON
@@ -58,6 +62,7 @@ struct Ready {
     domain: String,
     index: &'static str,
     sync: String,
+    read_only: bool,
     /// The newest version in the store.
     version: u64,
     recovery_us: u64,
@@ -72,7 +77,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     // Before the store is opened, so that a signal finds its handler while recovery runs.
     let stop = signals::stopped().context("watching signals")?;
 
-    let store = args.store.open_or_create(&args.pool)?;
+    let store = if args.read_only {
+        if args.store.has_no_file().is_some() {
+            return refuse(
+                Exit::Usage,
+                "a volatile pool has nothing to read: leave --read-only out",
+            );
+        }
+        args.store.open_with(&args.pool, true)?
+    } else {
+        args.store.open_or_create(&args.pool)?
+    };
     let mut server = Server::bind(store, config)?;
     let ready = ready(args, &server, start);
     print_line(args.json, &ready, &ready.line())?;
@@ -113,6 +128,7 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
         domain: report.domain,
         index: report.index.name(),
         sync: report.sync_policy,
+        read_only: report.read_only,
         version: report.visible,
         recovery_us: report.recovery_us,
         start_us: start.elapsed().as_micros() as u64,
@@ -123,10 +139,11 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
 impl Ready {
     fn line(&self) -> String {
         format!(
-            "tembo {} ready at {} | pool {} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
+            "tembo {} ready at {} | pool {}{} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
             self.program,
             self.address,
             self.pool.as_deref().unwrap_or("none"),
+            if self.read_only { " (read only)" } else { "" },
             self.domain,
             self.index,
             self.sync,

@@ -8,6 +8,8 @@ mod backup;
 mod golden;
 #[path = "commands/online.rs"]
 mod online;
+#[path = "commands/read_only.rs"]
+mod read_only;
 #[path = "driver/resp.rs"]
 mod resp;
 #[path = "driver/server.rs"]

@@ -20,7 +20,8 @@ use crate::{Durability, Error, Keyspace};
 /// visible together or not at all. Reads see its own changes.
 ///
 /// A failed write changes nothing, and the writer goes on. Dropping one that has written makes its
-/// version void.
+/// version void. Of a store that is open [to be read](crate::Options::read_only) it reads, and each change is refused with
+/// [`Error::ReadOnly`].
 ///
 /// It stays on its thread: what it has flushed is ordered by fences of that thread only, so that a commit by another
 /// one could become durable before its entries. (A [`Transaction`](crate::Transaction) can be sent.) Calls to the
@@ -42,7 +43,11 @@ impl Exclusive {
     /// # Errors
     /// [`Error::WouldDeadlock`]; [`Error::Damaged`] if the store takes no more writes.
     pub(crate) fn begin(handle: &Handle) -> Result<Exclusive, Error> {
-        let writing = Engine::own_to_write(handle)?;
+        let writing = if handle.shared.region().is_read_only() {
+            Engine::own(handle)?
+        } else {
+            Engine::own_to_write(handle)?
+        };
         writing.writable()?;
         let changes = Uncommitted::begin(writing.shared());
         Ok(Exclusive {

@@ -136,7 +136,14 @@ fn whatever_would_change_the_store_is_refused() {
             is_refused(store.put(space, b"k", b"v", Durability::Strict).map(drop));
             is_refused(store.remove(space, &key(1), Durability::Strict).map(drop));
             is_refused(store.keyspace("another").map(drop));
-            is_refused(store.exclusive().map(drop));
+            let mut exclusive = store.exclusive().unwrap();
+            assert!(exclusive.get(space, &key(1)).unwrap().is_some());
+            is_refused(exclusive.put(space, b"k", b"v").map(drop));
+            is_refused(exclusive.remove(space, &key(1)).map(drop));
+            is_refused(exclusive.remove_range::<[u8]>(space, ..).map(drop));
+            is_refused(exclusive.clear(space));
+            assert!(exclusive.get(space, &key(1)).unwrap().is_some());
+            exclusive.commit(Durability::Strict).unwrap();
             is_refused(store.save_snapshot("x").map(drop));
             is_refused(store.name_snapshot("x", &store.snapshot().unwrap()));
             is_refused(store.drop_snapshot("before").map(drop));

@@ -50,6 +50,8 @@ pub(crate) const NOT_QUEUED: u16 = 64;
 pub(crate) const DENY_OOM: u16 = 128;
 /// The command changes the session, so that its reply must not be lost.
 pub(crate) const SESSION: u16 = 256;
+/// The command keeps a version in the pool.
+pub(crate) const SAVE: u16 = 512;
 
 /// One command or subcommand.
 pub(crate) struct Command {
@@ -114,7 +116,7 @@ impl Command {
         if self.arity < 0 { count >= arity } else { count == arity }
     }
 
-    /// Whether it has the flag.
+    /// Whether it has one of the flags.
     #[inline]
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0

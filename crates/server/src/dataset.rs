@@ -7,6 +7,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Durability, Error, Exclusive, Keyspace, Store};
 
 use crate::dataset::expiry::ExpiryIndex;
+use crate::error::Error as ServerError;
 use crate::failure::Failure;
 use crate::format::{self, Header, KEY_SIZE_MAX, Value};
 use crate::watch::Watches;
@@ -22,9 +23,16 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     /// Opens the keyspaces of so many databases, creating what is missing.
-    pub(crate) fn open(store: &Store, databases: usize) -> Result<Spaces, Error> {
-        let open = |name: fn(usize) -> String| -> Result<Vec<Keyspace>, Error> {
-            (0..databases).map(|db| store.keyspace(&name(db))).collect()
+    ///
+    /// # Errors
+    /// Those of the store; a pool that is only read, and lacks one of them, is no pool of a server.
+    pub(crate) fn open(store: &Store, databases: usize) -> Result<Spaces, ServerError> {
+        let open_one = |name: String| match store.keyspace(&name) {
+            Err(Error::ReadOnly) => Err(ServerError::NotServed { keyspace: name }),
+            opened => Ok(opened?),
+        };
+        let open = |name: fn(usize) -> String| -> Result<Vec<Keyspace>, ServerError> {
+            (0..databases).map(|db| open_one(name(db))).collect()
         };
         Ok(Spaces { data: open(format::data_keyspace)?, expiry: open(format::expiry_keyspace)? })
     }
@@ -34,6 +42,7 @@ impl Spaces {
 pub(crate) struct Dataset<'s> {
     store: &'s Store,
     spaces: &'s Spaces,
+    is_read_only: bool,
     transaction: Option<Exclusive>,
     /// The turn's clock.
     now_ms: u64,
@@ -65,6 +74,7 @@ impl<'s> Dataset<'s> {
         Dataset {
             store,
             spaces,
+            is_read_only: store.is_read_only(),
             transaction: None,
             now_ms: 0,
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
@@ -85,6 +95,12 @@ impl<'s> Dataset<'s> {
     /// The store below; to be used only while no transaction is open.
     pub(crate) fn store(&self) -> &'s Store {
         self.store
+    }
+
+    /// Whether nothing may be changed.
+    #[inline]
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     /// How many databases there are.
@@ -338,9 +354,10 @@ impl<'s> Dataset<'s> {
         Ok(expiry.count(transaction, db).unwrap_or(0))
     }
 
-    /// When the next key expires; `u64::MAX` if none does. May be too early, never too late.
+    /// When the next key is to be removed because it expires; `u64::MAX` if none is. May be too early, never too late. Where
+    /// nothing may be changed, keys that have expired are only hidden.
     pub(crate) fn next_due_ms(&self) -> u64 {
-        self.expiry.next_due_ms()
+        if self.is_read_only { u64::MAX } else { self.expiry.next_due_ms() }
     }
 
     /// Removes keys that have expired, at most about `limit` of them, and returns how many. Where it fails

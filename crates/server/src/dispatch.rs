@@ -3,8 +3,10 @@
 use tembo_kv::Error;
 
 use crate::args::{Args, Kept};
-use crate::command::{Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, SESSION, Table};
-use crate::failure::Failure;
+use crate::command::{
+    Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, SAVE, SESSION, Table, WRITE,
+};
+use crate::failure::{Failure, READ_ONLY};
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::reply::Reply;
 
@@ -24,6 +26,9 @@ pub(crate) fn dispatch(
     };
     if !context.session.authenticated && !command.has(NO_AUTH) {
         return reject(context, args, b"NOAUTH Authentication required.", reply);
+    }
+    if context.data.is_read_only() && command.has(WRITE | SAVE) {
+        return reject(context, args, READ_ONLY.as_bytes(), reply);
     }
     if let Some(multi) = &mut context.session.multi {
         if command.has(NO_MULTI) {

@@ -27,6 +27,14 @@ pub enum Error {
     /// A parameter is not valid.
     #[error("{0}")]
     Config(String),
+    /// The pool is only read, and a server has never made its databases in it.
+    #[error(
+        "the pool lacks the keyspace {keyspace:?} of a server's databases: start the server once without read-only"
+    )]
+    NotServed {
+        /// The keyspace.
+        keyspace: String,
+    },
     /// A sync failed. The clients got an error; what was not acknowledged may be lost.
     #[error("the store is poisoned: a sync failed, and the server had to stop")]
     Poisoned,

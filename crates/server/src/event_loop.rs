@@ -207,6 +207,9 @@ impl<'s> EventLoop<'s> {
 
     /// Once a second: gives up versions older than `retain-seconds`.
     fn keep_the_past(&mut self) -> Result<(), Error> {
+        if self.turns.data.is_read_only() {
+            return Ok(());
+        }
         let retain_s = self.turns.shared.settings.retain_s;
         match self.moments.tick(self.turns.data.store(), self.turns.now_ms(), retain_s) {
             Err(tembo_kv::Error::Poisoned) => Err(Error::Poisoned),

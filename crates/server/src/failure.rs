@@ -70,6 +70,9 @@ pub(crate) fn store_text(error: &Error) -> Cow<'static, [u8]> {
 
 /// The pool has no room left for a write.
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// The server was started to read its pool only.
+pub(crate) const READ_ONLY: &str =
+    "READONLY You can't write against a server that serves its pool read-only.";
 /// A sync failed: what was executed may not be durable.
 pub(crate) const POISONED: &str =
     "MISCONF Tembo could not make this write durable: syncing the pool failed. The server stops.";

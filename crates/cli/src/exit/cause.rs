@@ -38,6 +38,7 @@ fn of_server(error: &server::Error) -> Option<Exit> {
         server::Error::Bind { source, .. } | server::Error::Io { source, .. } => of_io(source),
         server::Error::Unprotected { .. } => Some(Exit::Unprotected),
         server::Error::Config(_) => Some(Exit::Usage),
+        server::Error::NotServed { .. } => Some(Exit::ReadOnly),
         server::Error::Poisoned => Some(Exit::Poisoned),
         server::Error::Store(error) => of_kv(error),
         _ => None,

@@ -392,10 +392,16 @@ impl Uncommitted {
     }
 
     /// The version of the next change.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; those of the version limit.
     pub(crate) fn draw(&mut self, shared: &Shared, ledger: &mut Ledger) -> Result<u64, Error> {
         let version = match self.version {
             Some(version) => version,
-            None => next_version(shared, ledger)?,
+            None => {
+                shared.check_writable()?;
+                next_version(shared, ledger)?
+            }
         };
         (self.version, self.last) = (Some(version), Some(version));
         Ok(version)

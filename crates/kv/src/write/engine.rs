@@ -90,10 +90,19 @@ impl Engine {
     where
         E: Deref<Target = Engine> + Clone,
     {
-        handle.relieved(|| {
-            let guard = handle.writer.lock_owned()?;
-            Ok(Writing::begin(handle.clone(), guard, true))
-        })
+        handle.relieved(|| Engine::own(handle))
+    }
+
+    /// The writer's lock, for a handle.
+    ///
+    /// # Errors
+    /// [`Error::WouldDeadlock`].
+    pub(crate) fn own<E>(handle: &E) -> Result<Owned<E>, Error>
+    where
+        E: Deref<Target = Engine> + Clone,
+    {
+        let guard = handle.writer.lock_owned()?;
+        Ok(Writing::begin(handle.clone(), guard, true))
     }
 
     /// Whether a handle has the writer's lock.

@@ -135,6 +135,7 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     put(text, format_args!("tembo_domain:{}", report.domain));
     put(text, format_args!("tembo_sync_policy:{}", report.sync_policy));
     put(text, format_args!("tembo_index:{}", report.index.name()));
+    put(text, format_args!("tembo_read_only:{}", u8::from(report.read_only)));
     put(text, format_args!("tembo_version_visible:{}", report.visible));
     put(text, format_args!("tembo_version_durable:{}", report.durable));
     let horizon = &report.horizon;

@@ -1,16 +1,16 @@
 //! The server as a whole: FLUSHDB, FLUSHALL, SAVE, SHUTDOWN, TIME, ROLE.
 
 use crate::args::Args;
-use crate::command::{ADMIN, Command, Context, FAST, NO_MULTI, WRITE};
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::command::{ADMIN, Command, Context, FAST, NO_MULTI, SAVE, WRITE};
+use crate::failure::{Failure, Outcome, READ_ONLY, SYNTAX};
 use crate::reply::Reply;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("flushdb", -1, WRITE, flushdb),
     Command::new("flushall", -1, WRITE, flushall),
-    Command::new("save", 1, ADMIN | NO_MULTI, save),
-    Command::new("bgsave", -1, ADMIN, bgsave),
+    Command::new("save", 1, ADMIN | NO_MULTI | SAVE, save),
+    Command::new("bgsave", -1, ADMIN | SAVE, bgsave),
     Command::new("lastsave", 1, FAST, lastsave),
     Command::new("shutdown", -1, ADMIN | NO_MULTI, shutdown),
     Command::new("time", 1, FAST, time),
@@ -79,6 +79,9 @@ fn shutdown(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Out
     }
     if save && nosave {
         return Err(SYNTAX.into());
+    }
+    if save && context.data.is_read_only() {
+        return Err(READ_ONLY.into());
     }
     context.shared.save_wanted |= save;
     context.shared.shutdown = true;

@@ -114,6 +114,13 @@ impl Forest {
         self.pool
     }
 
+    /// Entries that only old versions needed when space was taken because of them, since the last walk
+    /// through each tree.
+    #[inline]
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn region(&self) -> &Region {
         self.pool.region()
     }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use tembo_pool::{Object, Pool};
 
+use crate::changes::{Period, VisitChanged, VisitDiffering};
 use crate::error::damaged;
 use crate::{
-    Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range, Retained,
-    Retired, Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range, Records,
+    Retained, Retired, Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey,
+    Writer,
 };
 
 /// The indexes that there are.
@@ -32,16 +34,6 @@ impl IndexKind {
             IndexKind::Nvtree => "nvtree",
         }
     }
-}
-
-/// Whether the records of the trees of a store have checksums. Chosen when the first tree is formatted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Records {
-    /// They have none.
-    Unchecked,
-    /// Each has the CRC-32C of its key and its value.
-    #[default]
-    Checked,
 }
 
 /// An index of any kind.
@@ -149,6 +141,70 @@ impl Index {
             Index::Cdds(_) => IndexKind::Cdds,
             Index::Nvtree(_) => IndexKind::Nvtree,
         }
+    }
+
+    /// Entries that only old versions needed when space was taken because of them, since the last walk
+    /// through the index.
+    pub fn kept(&self) -> u64 {
+        match self {
+            // Its writers leave out what nothing needs, and its old nodes go as a whole.
+            Index::Cdds(_) => 0,
+            Index::Nvtree(tree) => tree.kept(),
+        }
+    }
+
+    /// A walk through the index begins.
+    pub fn forget_kept(&self) {
+        if let Index::Nvtree(tree) = self {
+            tree.forget_kept();
+        }
+    }
+
+    /// Visits everything that happened in the period to keys from `from` on, in the order of keys and, of
+    /// one key, of versions. The caller retains all versions from `period.after` on, and what it asks
+    /// about is visible. A change may be told that put the value that was there, and a removal of a key
+    /// that was not.
+    ///
+    /// An NV-Tree passes over leaves in which nothing is that new, and reads what is left once. A CDDS
+    /// B-Tree reads the leaves of every version in the period, and comes to each from the roots.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn changes(
+        &self,
+        period: Period<'_>,
+        from: &[u8],
+        visit: &mut VisitChanged<'_>,
+    ) -> Result<(), Error> {
+        match self {
+            Index::Cdds(tree) => tree.visit_changes(period, from, visit),
+            Index::Nvtree(tree) => tree.visit_changes(period, from, visit),
+        }
+    }
+
+    /// Visits the keys from `from` on that differ between the version `period.after` and the version
+    /// `period.until`, in order, with what they have in the later one. The caller retains these two.
+    /// A key may be visited that has got the value that it had, or was not there and is not.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn difference(
+        &self,
+        period: Period<'_>,
+        from: &[u8],
+        visit: &mut VisitDiffering<'_>,
+    ) -> Result<(), Error> {
+        let (from, to, direction) = (Bound::Included(from), Bound::Unbounded, Direction::Forward);
+        let (range, later) = (Range { from, to, direction }, period.last());
+        let mut looked_up = Ok(());
+        self.range_changed(range, period.after, later, &mut |key| match self.get(key, later) {
+            Ok(value) => visit(key, value),
+            Err(error) => {
+                looked_up = Err(error);
+                false
+            }
+        })?;
+        looked_up
     }
 }
 

@@ -1,16 +1,17 @@
 //! Records: a key and a value of any lengths behind an object, with or without a checksum; and what both
 //! indexes keep of keys.
 
-pub(crate) mod format;
+mod format;
 
 use tembo_pmem::{MediaBytes, Region};
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
+pub use self::format::Records;
 use self::format::{RECORD_CHECKSUM, RECORD_HEADER, RecordChecksum, RecordHeader};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::{Error, Forest, Records, head};
+use crate::{Error, Forest, head};
 
 /// Bytes of a record with a key and a value of these lengths.
 pub(crate) fn record_size(records: Records, key_len: usize, value_len: usize) -> u64 {

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use super::NvTree;
-use crate::{Forest, Index};
 
 impl NvTree {
     /// So many elements of a leaf that is split are needed by old versions only.
@@ -11,32 +10,15 @@ impl NvTree {
         self.kept.fetch_add(count as u64, Ordering::Relaxed);
         self.forest.kept.fetch_add(count as u64, Ordering::Relaxed);
     }
-}
 
-impl Index {
-    /// Entries that only old versions needed when space was taken because of them, since the last walk
-    /// through the index.
-    pub fn kept(&self) -> u64 {
-        match self {
-            // Its writers leave out what nothing needs, and its old nodes go as a whole.
-            Index::Cdds(_) => 0,
-            Index::Nvtree(tree) => tree.kept.load(Ordering::Relaxed),
-        }
-    }
-
-    /// A walk through the index begins.
-    pub fn forget_kept(&self) {
-        if let Index::Nvtree(tree) = self {
-            let kept = tree.kept.swap(0, Ordering::Relaxed);
-            tree.forest.kept.fetch_sub(kept, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Forest {
-    /// [`Index::kept`] of all its trees.
-    #[inline]
-    pub fn kept(&self) -> u64 {
+    /// Elements that only old versions needed when leaves were split for them, since the last walk.
+    pub(crate) fn kept(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
+    }
+
+    /// A walk begins.
+    pub(crate) fn forget_kept(&self) {
+        let kept = self.kept.swap(0, Ordering::Relaxed);
+        self.forest.kept.fetch_sub(kept, Ordering::Relaxed);
     }
 }

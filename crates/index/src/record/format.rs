@@ -2,6 +2,16 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// Whether the records of the trees of a store have checksums. Chosen when the first tree is formatted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Records {
+    /// They have none.
+    Unchecked,
+    /// Each has the CRC-32C of its key and its value.
+    #[default]
+    Checked,
+}
+
 /// Head of a record; the key's bytes and then the value's follow. In a tree whose records have checksums a
 /// [`RecordChecksum`] lies between.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -14,3 +14,12 @@ pub const PREPARED_ID_SIZE_MAX: usize = 64;
 
 /// Transactions that may be prepared, and not decided, at a time.
 pub const PREPARED_COUNT_MAX: usize = 1024;
+
+/// Smallest size of a piece of a large value, in bytes.
+pub const PIECE_SIZE_MIN: usize = 512;
+
+/// Greatest size of a piece of a large value, in bytes.
+pub const PIECE_SIZE_MAX: usize = 64 << 10;
+
+/// Longest large value, in bytes.
+pub const LARGE_VALUE_SIZE_MAX: u64 = 1 << 48;

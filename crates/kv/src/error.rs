@@ -5,7 +5,10 @@ use std::{fmt, io};
 use tembo_pmem as pmem;
 use tembo_pool as pool;
 
-use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX};
+use crate::bounds::{
+    KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, LARGE_VALUE_SIZE_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN,
+    PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX,
+};
 
 /// Errors of a store. After [`Error::Full`] and the size errors the store goes on as before.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,26 @@ pub enum Error {
     ValueTooLong {
         /// Its length, in bytes.
         size: usize,
+    },
+    /// Nothing was written: choose a power of two between the bounds.
+    #[error(
+        "pieces of {size} bytes: a power of two from {PIECE_SIZE_MIN} to {PIECE_SIZE_MAX} is needed"
+    )]
+    PieceSize {
+        /// The size asked for, in bytes.
+        size: usize,
+    },
+    /// Nothing was written: open that one, or use another name.
+    #[error("there is a large value \"{}\" already", name.escape_ascii())]
+    LargeValueExists {
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Nothing was written.
+    #[error("a large value of {size} bytes is longer than {LARGE_VALUE_SIZE_MAX}")]
+    LargeValueTooLong {
+        /// Its length, in bytes.
+        size: u64,
     },
     /// Nothing was written: choose a shorter name.
     #[error(

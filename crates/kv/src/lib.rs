@@ -19,6 +19,7 @@ mod exclusive;
 mod held;
 mod horizon;
 mod keyspace;
+mod large_value;
 mod ledger;
 mod maintain;
 mod media;
@@ -47,7 +48,8 @@ mod write;
 
 pub use backup::{BackupError, BackupInfo, SaveOptions, Since};
 pub use bounds::{
-    KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, PREPARED_COUNT_MAX, PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX,
+    KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, LARGE_VALUE_SIZE_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN,
+    PREPARED_COUNT_MAX, PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX,
 };
 pub use changes::{Change, Changes, Event, Readiness};
 pub use check::Check;
@@ -58,6 +60,7 @@ pub use exclusive::Exclusive;
 pub use held::Prepared;
 pub use horizon::{Holder, HolderKind, Horizon};
 pub use keyspace::Keyspace;
+pub use large_value::{LargeValue, LargeValueRead, LargeValueWrite};
 pub use media::Retention;
 pub use options::Options;
 pub use progress::Progress;

@@ -22,6 +22,10 @@ pub(crate) struct ReadRange {
 }
 
 impl ReadSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.ranges.is_empty()
+    }
+
     /// The first key of a range that was read: of a range that was, where both begin.
     pub(crate) fn first_in(&self, keyspace: Keyspace, range: Range<'_>) -> Option<Vec<u8>> {
         if is_empty(range) {

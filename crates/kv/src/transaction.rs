@@ -24,7 +24,7 @@ mod spilled;
 
 use std::ops::{Bound, RangeBounds};
 
-use tembo_index::{Direction, Range, Visit};
+use tembo_index::{Direction, Range, Value, Visit};
 
 use merge::merged;
 use own::Own;
@@ -81,8 +81,9 @@ pub struct Transaction {
     spilled: Option<Spilled>,
     snapshot: Snapshot,
     writes: WriteSet,
-    /// If it is serialisable.
-    reads: Option<ReadSet>,
+    isolation: Isolation,
+    /// What no other may change before the commit: all that it has read, if it is serialisable.
+    reads: ReadSet,
     saved: Vec<Saved>,
     savepoints: u64,
     /// It has removed a range, and cannot be prepared.
@@ -95,7 +96,8 @@ impl Transaction {
             spilled: None,
             snapshot: Snapshot::of_visible(handle, PinKind::Transaction),
             writes: WriteSet::default(),
-            reads: (isolation == Isolation::Serialisable).then(ReadSet::default),
+            isolation,
+            reads: ReadSet::default(),
             saved: Vec::new(),
             savepoints: 0,
             has_removed_range: false,
@@ -123,10 +125,43 @@ impl Transaction {
         if let Some(own) = self.own().get(keyspace, key)? {
             return Ok(own);
         }
-        if let Some(reads) = &mut self.reads {
-            reads.key(keyspace, key);
+        Ok(self.read(keyspace, key)?.map(|value| value.to_vec()))
+    }
+
+    /// As [`get`](Transaction::get), calls `with` with the value.
+    pub(crate) fn get_with(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        with: impl FnOnce(Option<Value<'_>>),
+    ) -> Result<(), Error> {
+        match self.own().get(keyspace, key)? {
+            Some(own) => with(own.as_deref().map(Value::from)),
+            None => with(self.read(keyspace, key)?),
         }
-        Ok(self.snapshot.get(keyspace, key)?.map(|value| value.to_vec()))
+        Ok(())
+    }
+
+    /// What its snapshot has under a key that it has not written.
+    fn read(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
+        if self.isolation == Isolation::Serialisable {
+            self.reads.key(keyspace, key);
+        }
+        self.snapshot.get(keyspace, key)
+    }
+
+    /// The commit fails if another changes the key before, whatever the isolation.
+    pub(crate) fn note_key(&mut self, keyspace: Keyspace, key: &[u8]) {
+        self.reads.key(keyspace, key);
+    }
+
+    /// The commit fails if another changes a key of the range before, whatever the isolation.
+    pub(crate) fn note_range(
+        &mut self,
+        keyspace: Keyspace,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+    ) {
+        self.reads.range(keyspace, Range { from, to, direction: Direction::Forward }, None);
     }
 
     /// The keys and values of a range, in order, from either end, the transaction's own writes included. Of
@@ -169,9 +204,9 @@ impl Transaction {
         range: Range<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let Some(mut reads) = self.reads.take() else {
+        if self.isolation == Isolation::Snapshot {
             return merged(&self.snapshot, self.own(), keyspace, range, visit);
-        };
+        }
         let mut reached = None;
         let visited = merged(&self.snapshot, self.own(), keyspace, range, &mut |key, value| {
             let goes_on = visit(key, value);
@@ -180,8 +215,7 @@ impl Transaction {
             }
             goes_on
         });
-        reads.range(keyspace, range, reached);
-        self.reads = Some(reads);
+        self.reads.range(keyspace, range, reached);
         visited
     }
 
@@ -318,7 +352,7 @@ impl Transaction {
             return Err(Error::PreparedRange);
         }
         let writes = self.take_writes()?;
-        let reads = self.reads.take();
+        let reads = self.take_reads();
         prepare(self.handle(), id, self.version(), (writes, reads))
     }
 
@@ -369,10 +403,16 @@ impl Transaction {
         done.into_iter().filter_map(|done| done.or_else(|| committed.next())).collect()
     }
 
+    /// What has to be validated.
+    fn take_reads(&mut self) -> Option<ReadSet> {
+        let is_serialisable = self.isolation == Isolation::Serialisable;
+        (is_serialisable || !self.reads.is_empty()).then(|| std::mem::take(&mut self.reads))
+    }
+
     fn job(&mut self, durability: Durability) -> Job {
         Job {
             writes: std::mem::take(&mut self.writes),
-            reads: self.reads.take(),
+            reads: self.take_reads(),
             since: self.snapshot.give_pin(),
             durability,
         }
@@ -387,7 +427,7 @@ impl Transaction {
                 spilled
             }
             none => {
-                let (handle, reads) = (self.snapshot.handle(), self.reads.as_ref());
+                let (handle, reads) = (self.snapshot.handle(), &self.reads);
                 none.insert(Spilled::begin(handle, since, &self.writes, reads)?)
             }
         };
@@ -410,7 +450,7 @@ impl Transaction {
         }
         let since = self.version();
         let Some(spilled) = self.spilled.take() else { return Ok(since) };
-        let version = spilled.commit(since, self.reads.as_ref())?.unwrap_or(since);
+        let version = spilled.commit(since, &self.reads)?.unwrap_or(since);
         self.handle().shared.make_version_durable(durability, version)?;
         Ok(version)
     }

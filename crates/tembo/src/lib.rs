@@ -55,9 +55,10 @@
 //! | many changes at once, alone | [`Exclusive`] |
 //! | one version, for a while | [`Snapshot`] |
 //! | what happened since | [`Changes`] |
+//! | a part of a large value: a file, a database of pages | [`LargeValue`], through one of these |
 //! | several stores in one file | [`Pool`] |
 //!
-//! Each of them owns what it needs and is `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
+//! Each of them owns what it needs, and all but [`Exclusive`] are `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
 //! last handle is dropped.
 //!
 //! # When a change is durable
@@ -71,7 +72,9 @@ pub use tembo_kv::{
     ATTEMPTS_MAX, Access, Account, BackupError, BackupInfo, Change, Changes, Check, CheckReport,
     CloseError, Direction, DomainRequest, Durability, Entries, Entry, Error, Event, Exclusive,
     Geometry, Holder, HolderKind, Horizon, IndexKind, Isolation, KEY_SIZE_MAX,
-    KEYSPACE_NAME_SIZE_MAX, Keyspace, Kind, Options, Pool, PoolCheck, Progress, Readiness, Report,
+    KEYSPACE_NAME_SIZE_MAX, Keyspace, Kind, LARGE_VALUE_SIZE_MAX, LargeValue, LargeValueRead,
+    LargeValueWrite, Options, PIECE_SIZE_MAX, PIECE_SIZE_MIN, PREPARED_COUNT_MAX,
+    PREPARED_ID_SIZE_MAX, Pool, PoolCheck, Prepared, Progress, Readiness, Replica, Report,
     Retention, SaveOptions, Savepoint, Since, Snapshot, Store, SyncPolicy, TenantCheck, TenantStat,
     Transaction, VALUE_SIZE_MAX, Value, backup,
 };

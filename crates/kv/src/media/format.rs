@@ -195,3 +195,20 @@ const _: () = assert!(size_of::<PreparedHeader>() == 32 && size_of::<PreparedIte
 /// Read-only feature bit of a store in which a transaction was once prepared: a program that does not know it would change
 /// keys that are held.
 pub(crate) const FEATURE_PREPARED: u16 = 1;
+
+/// What a large value begins with.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct LargeValueHeader {
+    /// Bytes in each of its pieces but the last.
+    pub(crate) piece_size: U64,
+    /// Its length, in bytes.
+    pub(crate) len: U64,
+}
+
+/// In the key of a large value's header, behind the name.
+pub(crate) const LARGE_HEADER: u8 = 0;
+
+/// In the key of a large value's piece, behind the name and before the number.
+pub(crate) const LARGE_PIECE: u8 = 1;
+const _: () = assert!(size_of::<LargeValueHeader>() == 16);

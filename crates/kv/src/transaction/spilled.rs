@@ -38,7 +38,7 @@ impl Spilled {
         handle: &Handle,
         since: u64,
         writes: &WriteSet,
-        reads: Option<&ReadSet>,
+        reads: &ReadSet,
     ) -> Result<Spilled, Error> {
         let mut writing = Engine::own_to_write(handle)?;
         writing.writable()?;
@@ -46,9 +46,7 @@ impl Spilled {
         let (before, dead) = (shared.versions.clock.last(), ledger.dead.clone());
         let meanwhile = Meanwhile { since, now: View { version: before, dead: &dead } };
         validate_writes(shared, ledger, writes, meanwhile)?;
-        if let Some(reads) = reads {
-            validate_reads(shared, ledger, reads, meanwhile)?;
-        }
+        validate_reads(shared, ledger, reads, meanwhile)?;
         let changes = Uncommitted::begin(shared);
         Ok(Spilled { writing, changes, before, absent: Vec::new() })
     }
@@ -175,17 +173,11 @@ impl Spilled {
 
     /// Commits, of a transaction that began at `since`; the version, if anything was made. Gives the writer's lock
     /// back.
-    pub(super) fn commit(
-        mut self,
-        since: u64,
-        reads: Option<&ReadSet>,
-    ) -> Result<Option<u64>, Error> {
+    pub(super) fn commit(mut self, since: u64, reads: &ReadSet) -> Result<Option<u64>, Error> {
         let (shared, ledger) = self.writing.parts();
-        if let Some(reads) = reads {
-            let dead = ledger.dead.clone();
-            let now = View { version: self.before, dead: &dead };
-            validate_reads(shared, ledger, reads, Meanwhile { since, now })?;
-        }
+        let dead = ledger.dead.clone();
+        let now = View { version: self.before, dead: &dead };
+        validate_reads(shared, ledger, reads, Meanwhile { since, now })?;
         let last = self.changes.last();
         if let Some(last) = last {
             publish(shared, ledger, last, std::slice::from_mut(&mut self.changes))?;

@@ -1,0 +1,131 @@
+//! What large values are read and changed through: the handles of the store, as one.
+
+use std::ops::Bound;
+
+use tembo_index::{Direction, Value};
+
+use crate::{Error, Exclusive, Keyspace, Snapshot, Transaction};
+
+/// A handle through which large values are read: a [`Snapshot`] (owned or borrowed), `&mut` [`Transaction`], `&mut`
+/// [`Exclusive`]. No other type can be one.
+pub trait LargeValueRead: Read {}
+
+/// A handle through which large values are changed: `&mut` [`Transaction`], `&mut` [`Exclusive`].
+pub trait LargeValueWrite: LargeValueRead + Write {}
+
+impl<A: Read> LargeValueRead for A {}
+impl<A: Write> LargeValueWrite for A {}
+
+/// Gets the value under a key, or that there is none.
+type With<'w> = dyn FnMut(Option<Value<'_>>) + 'w;
+
+/// The part of a handle that reads.
+pub trait Read {
+    /// Calls `with` once.
+    fn read(&mut self, keyspace: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error>;
+}
+
+/// The part of a handle that writes.
+pub trait Write: Read {
+    /// Puts a value, or removes the key.
+    fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<(), Error>;
+
+    /// The first `most` keys from one up to another.
+    fn keys(
+        &mut self,
+        keyspace: Keyspace,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, Error>;
+
+    /// The commit fails if another changes the key before.
+    fn hold_key(&mut self, keyspace: Keyspace, key: &[u8]);
+
+    /// The commit fails if another changes a key of the range before.
+    fn hold_range(&mut self, keyspace: Keyspace, range: (Bound<&[u8]>, Bound<&[u8]>));
+}
+
+impl Read for &Snapshot {
+    fn read(&mut self, keyspace: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
+        with(self.get(keyspace, key)?);
+        Ok(())
+    }
+}
+
+impl Read for Snapshot {
+    fn read(&mut self, keyspace: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
+        (&mut &*self).read(keyspace, key, with)
+    }
+}
+
+impl Read for &mut Exclusive {
+    fn read(&mut self, keyspace: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
+        with(self.get(keyspace, key)?);
+        Ok(())
+    }
+}
+
+impl Write for &mut Exclusive {
+    fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        match value {
+            Some(value) => self.put(keyspace, key, value).map(drop),
+            None => self.remove(keyspace, key).map(drop),
+        }
+    }
+
+    fn keys(
+        &mut self,
+        keyspace: Keyspace,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let mut keys = Vec::new();
+        self.range_with::<[u8]>(keyspace, range, Direction::Forward, &mut |key, _| {
+            keys.push(key.to_vec());
+            keys.len() < most
+        })?;
+        Ok(keys)
+    }
+
+    // No other writes beside it.
+    fn hold_key(&mut self, _: Keyspace, _: &[u8]) {}
+
+    fn hold_range(&mut self, _: Keyspace, _: (Bound<&[u8]>, Bound<&[u8]>)) {}
+}
+
+impl Read for &mut Transaction {
+    fn read(&mut self, keyspace: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
+        self.get_with(keyspace, key, with)
+    }
+}
+
+impl Write for &mut Transaction {
+    fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        match value {
+            Some(value) => self.put(keyspace, key, value),
+            None => self.remove(keyspace, key),
+        }
+    }
+
+    fn keys(
+        &mut self,
+        keyspace: Keyspace,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let mut keys = Vec::new();
+        self.range_with::<[u8]>(keyspace, range, Direction::Forward, &mut |key, _| {
+            keys.push(key.to_vec());
+            keys.len() < most
+        })?;
+        Ok(keys)
+    }
+
+    fn hold_key(&mut self, keyspace: Keyspace, key: &[u8]) {
+        self.note_key(keyspace, key);
+    }
+
+    fn hold_range(&mut self, keyspace: Keyspace, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+        self.note_range(keyspace, range);
+    }
+}

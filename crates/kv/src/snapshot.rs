@@ -8,7 +8,7 @@ use tembo_index::{DeadIntervals, Direction, Index, Range, Value, View, Visit};
 use crate::entries::{Entries, bounds};
 use crate::media::KeyspaceEntry;
 use crate::opened::Handle;
-use crate::tombstones::{Tombstone, masked_get, masked_range};
+use crate::tombstones::{Tombstone, TombstoneList, masked_get, masked_range};
 use crate::trees::{Current, open_tree};
 use crate::version::PinKind;
 use crate::{Error, Keyspace};
@@ -24,7 +24,7 @@ pub struct Snapshot {
     /// The pin was given away.
     is_given: bool,
     dead: Arc<DeadIntervals>,
-    tombstones: Arc<[Tombstone]>,
+    tombstones: TombstoneList,
     /// The keyspaces there are now, and whether they are the same in this version.
     current: Current,
     /// Else those of this version, found in the catalogue at their first use.

@@ -18,7 +18,7 @@ mod mask;
 
 pub(crate) use mask::{masked_changed, masked_get, masked_range};
 
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -44,6 +44,10 @@ pub(crate) struct Tombstone {
     /// The version in which the last covered entry was erased; `u64::MAX`: not yet.
     pub(crate) until: u64,
 }
+
+/// A list of tombstones that does not change. An empty one costs nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TombstoneList(Option<Arc<[Tombstone]>>);
 
 /// The tombstones of all versions that can be read.
 #[derive(Default)]
@@ -130,6 +134,15 @@ impl Tombstone {
     }
 }
 
+impl Deref for TombstoneList {
+    type Target = [Tombstone];
+
+    #[inline]
+    fn deref(&self) -> &[Tombstone] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
 impl Tombstones {
     /// Of a store that was opened.
     pub(crate) fn new(list: Vec<Tombstone>) -> Tombstones {
@@ -150,8 +163,16 @@ impl Tombstones {
         self.has_pending.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn load(&self) -> Arc<[Tombstone]> {
-        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Those of now. A reader has pinned its version before, as for [`has_any`](Tombstones::has_any).
+    #[inline]
+    pub(crate) fn load(&self) -> TombstoneList {
+        if self.has_any() { self.load_some() } else { TombstoneList::default() }
+    }
+
+    #[inline(never)]
+    fn load_some(&self) -> TombstoneList {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner).clone();
+        TombstoneList(Some(list))
     }
 
     /// Changes the list. By the writer.

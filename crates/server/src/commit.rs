@@ -43,7 +43,7 @@ pub(crate) fn commit(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), 
     if std::mem::take(&mut shared.save_wanted) {
         shared.save_ok = store.save_snapshot("save").is_ok();
         if shared.save_ok {
-            shared.saved_s = shared.now_us / 1_000_000;
+            shared.saved_s = shared.clock.wall_s();
             shared.stats.changes = 0;
         }
     }

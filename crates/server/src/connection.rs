@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     /// The readiness asked of the poll: readable, writable.
     pub(crate) interest: (bool, bool),
     /// When the socket last took bytes while more were waiting.
-    pub(crate) sent_ms: u64,
+    pub(crate) sent_ms: Option<u64>,
 }
 
 impl Connection {
@@ -70,7 +70,7 @@ impl Connection {
             prefetched: Cell::new(0),
             turn: None,
             interest: (true, false),
-            sent_ms: 0,
+            sent_ms: None,
         }
     }
 
@@ -156,7 +156,7 @@ impl Connection {
             match rustix::net::send(&self.socket, self.reply.unsent(), SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     self.reply.take(count);
-                    self.sent_ms = now_ms;
+                    self.sent_ms = Some(now_ms);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return true,
                 Err(_) => return false,

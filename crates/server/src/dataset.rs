@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use tembo_kv::{Direction, Durability, Error, Exclusive, Keyspace, Store};
 
+use crate::clock::Clock;
 use crate::dataset::expiry::ExpiryIndex;
 use crate::error::Error as ServerError;
 use crate::failure::Failure;
@@ -44,8 +45,7 @@ pub(crate) struct Dataset<'s> {
     spaces: &'s Spaces,
     is_read_only: bool,
     transaction: Option<Exclusive>,
-    /// The turn's clock.
-    now_ms: u64,
+    clock: Clock,
     expiry: ExpiryIndex,
     /// The watches of all clients.
     pub(crate) watches: Watches,
@@ -76,7 +76,7 @@ impl<'s> Dataset<'s> {
             spaces,
             is_read_only: store.is_read_only(),
             transaction: None,
-            now_ms: 0,
+            clock: Clock::default(),
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
             watches: Watches::new(databases),
             written: Written::default(),
@@ -108,14 +108,19 @@ impl<'s> Dataset<'s> {
         self.spaces.data.len()
     }
 
-    /// The turn's clock, in milliseconds since 1970.
+    /// The turn's time, in milliseconds since 1970.
+    #[inline]
     pub(crate) fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.clock.wall_ms()
     }
 
-    /// Sets the turn's clock.
-    pub(crate) fn set_now_ms(&mut self, now_ms: u64) {
-        self.now_ms = now_ms;
+    /// Sets the turn's clocks.
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        if clock.wall_us < self.clock.wall_us {
+            // What was put off until a moment is not put off for as long as the clock was set back.
+            self.expiry.forget_due();
+        }
+        self.clock = clock;
     }
 
     /// What was written so far.
@@ -170,7 +175,7 @@ impl<'s> Dataset<'s> {
     /// The value under `key`, unless it has expired.
     #[inline]
     pub(crate) fn get(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
-        let now_ms = self.now_ms;
+        let now_ms = self.now_ms();
         Ok(self.get_raw(db, key)?.filter(|value| !value.is_expired(now_ms)))
     }
 
@@ -240,7 +245,7 @@ impl<'s> Dataset<'s> {
             let (transaction, expiry) = self.begin_both()?;
             expiry.forget(transaction, (db, key), expiry_ms)?;
         }
-        if expiry_ms.is_some_and(|expiry_ms| expiry_ms < self.now_ms) {
+        if expiry_ms.is_some_and(|expiry_ms| expiry_ms < self.now_ms()) {
             self.watches.touch_expired(db, key);
             return Ok(false);
         }
@@ -277,13 +282,13 @@ impl<'s> Dataset<'s> {
     /// [`REFUSAL_MS`], because each attempt that is taken back leaves a dead interval, of which the store
     /// holds few until the background work has erased them.
     pub(crate) fn refuse(&mut self, size: usize) {
-        self.refused = (size / 2, self.now_ms + REFUSAL_MS);
+        self.refused = (size / 2, self.clock.steady_ms + REFUSAL_MS);
     }
 
     /// Whether changes of `size` bytes are refused at the moment.
     pub(crate) fn is_refused(&self, size: usize) -> bool {
         let (size_min, until_ms) = self.refused;
-        size >= size_min && self.now_ms < until_ms
+        size >= size_min && self.clock.steady_ms < until_ms
     }
 
     /// Removes every key of the database.
@@ -316,7 +321,7 @@ impl<'s> Dataset<'s> {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], Value<'_>) -> bool,
     ) -> Result<(), Failure> {
-        let (space, now_ms) = (self.spaces.data[db], self.now_ms);
+        let (space, now_ms) = (self.spaces.data[db], self.now_ms());
         let mut foreign = false;
         self.begin()?.range_with::<[u8]>(
             space,
@@ -365,7 +370,7 @@ impl<'s> Dataset<'s> {
     pub(crate) fn expire(&mut self, limit: usize) -> Result<u64, Failure> {
         let mut expired = 0;
         let mut left = limit;
-        let now_ms = self.now_ms;
+        let now_ms = self.now_ms();
         for db in 0..self.databases() {
             if self.expiry.due_ms(db) >= now_ms {
                 continue;

@@ -3,12 +3,13 @@
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use tembo_kv::{Progress, Store};
 
 use crate::backup::Backups;
+use crate::clock::Clock;
 use crate::command::Table;
 use crate::commands::FAMILIES;
 use crate::commit::expire;
@@ -58,8 +59,8 @@ impl<'s> EventLoop<'s> {
     ) -> Result<EventLoop<'s>, Error> {
         let poll = Poll::new().map_err(|source| Error::io("epoll", source))?;
         let settings = Settings::new(config, address.port());
-        let now_us = clock_us();
-        let mut shared = Shared::new(settings, backups, address.port(), now_us);
+        let clock = Clock::read(Instant::now());
+        let mut shared = Shared::new(settings, backups, address.port(), clock);
         shared.take_report(store);
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
         let table = Table::new(FAMILIES);
@@ -94,7 +95,7 @@ impl<'s> EventLoop<'s> {
         ready.clear();
         let timeout = self.timeout();
         self.turns.poll.wait(timeout, &mut ready).map_err(|source| Error::io("epoll", source))?;
-        self.turns.set_clock(clock_us());
+        self.turns.set_clock(Clock::read(self.turns.shared.started));
         for &event in &ready {
             self.receive(event);
         }
@@ -103,7 +104,7 @@ impl<'s> EventLoop<'s> {
         expire(&mut self.turns.data, &mut self.turns.shared)?;
         self.turns.run()?;
         self.maintain(idle)?;
-        if self.turns.now_ms() >= self.tick_ms {
+        if self.turns.clock().steady_ms >= self.tick_ms {
             self.tick()?;
         }
         Ok(())
@@ -123,12 +124,13 @@ impl<'s> EventLoop<'s> {
 
     fn timeout(&self) -> Duration {
         let due_ms = self.turns.data.next_due_ms().saturating_add(1);
-        if !self.turns.is_idle() || self.maintaining || due_ms <= self.turns.now_ms() {
+        let clock = self.turns.clock();
+        let until_due_ms = due_ms.saturating_sub(clock.wall_ms());
+        if !self.turns.is_idle() || self.maintaining || until_due_ms == 0 {
             return Duration::ZERO;
         }
-        Duration::from_millis(
-            self.tick_ms.min(due_ms).saturating_sub(self.turns.now_ms()).clamp(1, TICK_MS),
-        )
+        let until_tick_ms = self.tick_ms.saturating_sub(clock.steady_ms);
+        Duration::from_millis(until_tick_ms.min(until_due_ms).clamp(1, TICK_MS))
     }
 
     fn receive(&mut self, event: Ready) {
@@ -184,21 +186,21 @@ impl<'s> EventLoop<'s> {
         let local = socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
         self.clients_seen += 1;
         let mut session =
-            Session::new(self.clients_seen, peer.to_string(), local, self.turns.now_ms());
+            Session::new(self.clients_seen, peer.to_string(), local, self.turns.clock().steady_ms);
         session.authenticated = self.turns.shared.settings.requirepass.is_empty();
         let connection = Connection::new(socket, session, self.config.output_size_max);
         self.turns.add(connection);
     }
 
     fn tick(&mut self) -> Result<(), Error> {
-        self.tick_ms = self.turns.now_ms() + TICK_MS;
-        self.turns.shared.stats.sample(self.turns.now_ms());
+        self.tick_ms = self.turns.clock().steady_ms + TICK_MS;
+        self.turns.shared.stats.sample(self.turns.clock().steady_ms);
         self.turns.shared.take_report(self.turns.data.store());
         if !self.accepting {
             self.accept_again()?;
         }
-        if self.turns.now_ms() >= self.second_ms {
-            self.second_ms = self.turns.now_ms() + 1000;
+        if self.turns.clock().steady_ms >= self.second_ms {
+            self.second_ms = self.turns.clock().steady_ms + 1000;
             self.look_after_clients();
             self.keep_the_past()?;
         }
@@ -211,7 +213,7 @@ impl<'s> EventLoop<'s> {
             return Ok(());
         }
         let retain_s = self.turns.shared.settings.retain_s;
-        match self.moments.tick(self.turns.data.store(), self.turns.now_ms(), retain_s) {
+        match self.moments.tick(self.turns.data.store(), self.turns.clock().steady_ms, retain_s) {
             Err(tembo_kv::Error::Poisoned) => Err(Error::Poisoned),
             // Most likely the disk is full; it is tried again in a second.
             _ => Ok(()),
@@ -220,12 +222,13 @@ impl<'s> EventLoop<'s> {
 
     /// Once a second: disconnects clients that are idle or do not read, and frees unused buffers.
     fn look_after_clients(&mut self) {
-        let (now_ms, timeout_ms) = (self.turns.now_ms(), self.turns.shared.settings.timeout_ms);
+        let (now_ms, timeout_ms) =
+            (self.turns.clock().steady_ms, self.turns.shared.settings.timeout_ms);
         let mut ended = Vec::new();
         for (token, connection) in self.turns.clients.iter_mut() {
             let idle_ms = now_ms.saturating_sub(connection.session.active_ms);
             let idle = timeout_ms > 0 && idle_ms > timeout_ms;
-            let stuck_ms = now_ms.saturating_sub(connection.sent_ms);
+            let stuck_ms = connection.sent_ms.map_or(0, |sent_ms| now_ms.saturating_sub(sent_ms));
             let stuck = connection.reply.waiting() > 0 && stuck_ms > self.output_stall_ms;
             if idle || stuck {
                 self.turns.shared.stats.output_limit_closes += u64::from(stuck);
@@ -255,11 +258,6 @@ fn keep_alive(socket: &TcpStream, idle_s: u64) -> std::io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs((idle_s / 3).max(1)))?;
     sockopt::set_tcp_keepcnt(socket, 3)?;
     Ok(())
-}
-
-fn clock_us() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_micros() as u64)
 }
 
 #[cfg(test)]

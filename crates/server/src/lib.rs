@@ -15,6 +15,7 @@ mod args;
 mod backup;
 mod client;
 mod clients;
+mod clock;
 mod command;
 mod commands;
 mod commit;

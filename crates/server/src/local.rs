@@ -6,6 +6,7 @@ use tembo_kv::Store;
 use crate::args::{Args, Span};
 use crate::backup::Backups;
 use crate::clients::Clients;
+use crate::clock::Clock;
 use crate::command::{Context, Table};
 use crate::commands::FAMILIES;
 use crate::commit::{commit, expire};
@@ -39,7 +40,8 @@ impl Local {
         let spaces = Spaces::open(&store, databases)?;
         let mut session = Session::new(1, String::new(), String::new(), 0);
         session.authenticated = true;
-        let shared = Shared::new(Settings::new(&config, 0), Backups::new(None).0, 0, 0);
+        let shared =
+            Shared::new(Settings::new(&config, 0), Backups::new(None).0, 0, Clock::default());
         let (clients, table) = (Clients::default(), Table::new(FAMILIES));
         Ok(Local { store, spaces, session, clients, shared, table })
     }
@@ -50,15 +52,16 @@ impl Local {
     }
 
     /// Executes the requests, each a command and its arguments, in one turn at `now_ms` (milliseconds since
-    /// 1970; the clock never goes back). Returns the replies in RESP2. Durable when it returns. WATCH has no
+    /// 1970; the clock may go back). Returns the replies in RESP2. Durable when it returns. WATCH has no
     /// effect beyond its turn.
     ///
     /// # Errors
     /// The turn could not be committed: nothing of it has happened.
     pub fn turn(&mut self, now_ms: u64, requests: &[Vec<Vec<u8>>]) -> Result<Vec<u8>, Error> {
-        self.shared.now_us = now_ms.saturating_mul(1000).max(self.shared.now_us);
+        let steady_ms = self.shared.clock.steady_ms.max(now_ms);
+        self.shared.clock = Clock { wall_us: now_ms.saturating_mul(1000), steady_ms };
         let mut data = Dataset::new(&self.store, &self.spaces);
-        data.set_now_ms(self.shared.now_us / 1000);
+        data.set_clock(self.shared.clock);
         expire(&mut data, &mut self.shared)?;
         let mut reply = Reply::new(usize::MAX);
         for request in requests {
@@ -94,5 +97,27 @@ mod tests {
         assert_eq!(replies, b"+OK\r\n:2\r\n+OK\r\n+QUEUED\r\n*1\r\n:0\r\n");
         assert_eq!(local.turn(1005, &[request("GET a")]).unwrap(), b"$1\r\n2\r\n");
         assert_eq!(local.turn(1006, &[request("GET a")]).unwrap(), b"$-1\r\n");
+    }
+
+    /// The system's clock was an hour ahead for a while: time goes on from where it is set back to, and what expired, or was
+    /// put off, meanwhile does not hold up what is due now.
+    #[test]
+    fn a_clock_that_is_set_back_goes_on() {
+        const HOUR: u64 = 3_600_000;
+        let store = Store::volatile(&tembo_kv::Options::default()).unwrap();
+        let mut local = Local::open(store, 1).unwrap();
+        let mut turn = |now_ms, text: &str| {
+            let words = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            String::from_utf8(local.turn(now_ms, &[words]).unwrap()).unwrap()
+        };
+        turn(1000, "SET before 1 PX 10000");
+        turn(HOUR, "SET ahead 1 PX 10000");
+        assert_eq!(turn(HOUR, "GET before"), "$-1\r\n");
+        assert_eq!(turn(2000, "TIME"), "*2\r\n$1\r\n2\r\n$1\r\n0\r\n");
+        assert_eq!(turn(2000, "SET after 1 PX 10000"), "+OK\r\n");
+        assert_eq!(turn(3000, "PTTL after"), ":9000\r\n");
+        assert_eq!(turn(3000, "PTTL ahead"), format!(":{}\r\n", HOUR + 7000));
+        assert_eq!(turn(12_001, "DBSIZE"), ":1\r\n");
+        assert_eq!(turn(12_001, "EXISTS after ahead"), ":1\r\n");
     }
 }

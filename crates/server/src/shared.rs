@@ -8,6 +8,7 @@ use tembo_kv::{Report, Store};
 
 use crate::backup::Backups;
 use crate::clients::Token;
+use crate::clock::Clock;
 use crate::scan::Scans;
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -24,8 +25,8 @@ pub(crate) struct Shared {
     pub(crate) scans: Scans,
     /// The store's report at the last tick.
     pub(crate) report: Report,
-    /// The turn's clock, in microseconds since 1970.
-    pub(crate) now_us: u64,
+    /// The turn's clocks.
+    pub(crate) clock: Clock,
     /// When the server started.
     pub(crate) started: Instant,
     /// Names this run of the server.
@@ -47,8 +48,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing has happened yet.
-    pub(crate) fn new(settings: Settings, backups: Backups, port: u16, now_us: u64) -> Shared {
-        let seed = || RandomState::new().hash_one(now_us);
+    pub(crate) fn new(settings: Settings, backups: Backups, port: u16, clock: Clock) -> Shared {
+        let seed = || RandomState::new().hash_one(clock.wall_us);
         let run_id = format!("{:016x}{:016x}{:08x}", seed(), seed(), seed() as u32);
         Shared {
             settings,
@@ -56,11 +57,11 @@ impl Shared {
             backups,
             scans: Scans::new(seed()),
             report: Report::default(),
-            now_us,
+            clock,
             started: Instant::now(),
             run_id,
             port,
-            saved_s: now_us / 1_000_000,
+            saved_s: clock.wall_s(),
             save_ok: true,
             save_wanted: false,
             killed: Vec::new(),

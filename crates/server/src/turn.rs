@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use tembo_kv::Error as StoreError;
 
 use crate::clients::{Clients, Token};
+use crate::clock::Clock;
 use crate::command::{Context, Table};
 use crate::commit::commit;
 use crate::connection::{Connection, Read};
@@ -53,8 +54,6 @@ pub(crate) struct Turns<'s> {
     batch: VecDeque<Token>,
     /// Connections with replies of this turn.
     served: Vec<Token>,
-    /// The turn's clock, in milliseconds since 1970.
-    now_ms: u64,
 }
 
 impl<'s> Turns<'s> {
@@ -64,7 +63,6 @@ impl<'s> Turns<'s> {
             poll,
             clients: Clients::default(),
             data,
-            now_ms: shared.now_us / 1000,
             shared,
             table,
             queue: VecDeque::new(),
@@ -78,16 +76,15 @@ impl<'s> Turns<'s> {
         self.queue.is_empty()
     }
 
-    /// The turn's clock, in milliseconds since 1970.
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.now_ms
+    /// The turn's clocks.
+    pub(crate) fn clock(&self) -> Clock {
+        self.shared.clock
     }
 
-    /// Sets the turn's clock. It never goes back while the server runs.
-    pub(crate) fn set_clock(&mut self, now_us: u64) {
-        self.shared.now_us = now_us.max(self.shared.now_us);
-        self.now_ms = self.shared.now_us / 1000;
-        self.data.set_now_ms(self.now_ms);
+    /// Sets the turn's clocks.
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        self.shared.clock = clock;
+        self.data.set_clock(clock);
     }
 
     /// Notes that a client's socket is ready.
@@ -189,7 +186,7 @@ impl<'s> Turns<'s> {
         match connection.read() {
             Read::Some(count) => {
                 self.shared.stats.input_bytes += count as u64;
-                connection.session.active_ms = self.now_ms;
+                connection.session.active_ms = self.shared.clock.steady_ms;
                 true
             }
             Read::Closed => false,
@@ -300,16 +297,17 @@ impl<'s> Turns<'s> {
             self.shared.stats.output_limit_closes += 1;
             return self.end(token, connection);
         }
-        if before > 0 && connection.sent_ms == 0 {
-            connection.sent_ms = self.now_ms;
+        let now_ms = self.shared.clock.steady_ms;
+        if before > 0 && connection.sent_ms.is_none() {
+            connection.sent_ms = Some(now_ms);
         }
-        if !connection.send(self.now_ms) {
+        if !connection.send(now_ms) {
             return self.end(token, connection);
         }
         let waiting = connection.reply.waiting();
         self.shared.stats.output_bytes += (before - waiting) as u64;
         if waiting == 0 {
-            connection.sent_ms = 0;
+            connection.sent_ms = None;
             if connection.session.closing {
                 return self.end(token, connection);
             }

@@ -31,7 +31,7 @@ fn start(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
             return Err(SYNTAX.into());
         }
     }
-    let now_s = context.shared.now_us / 1_000_000;
+    let now_s = context.shared.clock.wall_s();
     context.shared.backups.start(context.data.store(), (args.at(2), since, keep), now_s)?;
     reply.ok();
     Ok(())
@@ -45,7 +45,7 @@ fn status(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outc
         return Ok(());
     };
     let Backup { name, since, started_s, took, bytes, state } = backup;
-    let so_far_us = context.shared.now_us.saturating_sub(started_s * 1_000_000);
+    let so_far_us = context.shared.clock.wall_us.saturating_sub(started_s * 1_000_000);
     let took_us = took.map_or(so_far_us, |took| took.as_micros() as u64);
     let (version, entries) = match state {
         State::Done { version, entries } => (version, entries),

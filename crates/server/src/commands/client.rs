@@ -74,7 +74,7 @@ fn setinfo(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 }
 
 fn info(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    let line = context.session.describe(context.data.now_ms(), reply.waiting());
+    let line = context.session.describe(context.shared.clock.steady_ms, reply.waiting());
     reply.verbatim(format!("{line}\n").as_bytes());
     Ok(())
 }
@@ -90,7 +90,7 @@ fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     } else if args.count() > 2 {
         return Err(SYNTAX.into());
     }
-    let now_ms = context.data.now_ms();
+    let now_ms = context.shared.clock.steady_ms;
     let mut lines = vec![(context.session.id, context.session.describe(now_ms, reply.waiting()))];
     for other in context.clients.iter() {
         lines.push((other.session.id, other.session.describe(now_ms, other.reply.waiting())));

@@ -67,7 +67,7 @@ fn server(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     put(text, format_args!("process_id:{}", std::process::id()));
     put(text, format_args!("run_id:{}", context.shared.run_id));
     put(text, format_args!("tcp_port:{}", context.shared.port));
-    put(text, format_args!("server_time_usec:{}", context.shared.now_us));
+    put(text, format_args!("server_time_usec:{}", context.shared.clock.wall_us));
     put(text, format_args!("uptime_in_seconds:{uptime_s}"));
     put(text, format_args!("uptime_in_days:{}", uptime_s / 86_400));
     put(text, format_args!("hz:10"));

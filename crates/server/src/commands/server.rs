@@ -44,7 +44,7 @@ fn flushall(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
 fn save(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let store = context.data.commit_early()?;
     store.save_snapshot("save").map_err(Failure::Store)?;
-    context.shared.saved_s = context.shared.now_us / 1_000_000;
+    context.shared.saved_s = context.shared.clock.wall_s();
     context.shared.stats.changes = 0;
     reply.ok();
     Ok(())
@@ -90,7 +90,7 @@ fn shutdown(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Out
 }
 
 fn time(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    let now_us = context.shared.now_us as i64;
+    let now_us = context.shared.clock.wall_us as i64;
     reply.array(2);
     reply.bulk_integer(now_us / 1_000_000);
     reply.bulk_integer(now_us % 1_000_000);

@@ -17,10 +17,16 @@ const BATCH: usize = 64;
 ///
 /// Durability point: visible when it returns; a batch that is lost is erased again.
 pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
-    if !shared.tombstones.has_any() || ledger.writable().is_err() {
+    if ledger.writable().is_err() {
         return Ok(Progress::Idle);
     }
-    release_tombstones(shared);
+    if shared.tombstones.has_any() {
+        release_tombstones(shared);
+    }
+    if !shared.tombstones.has_any() {
+        ledger.features.retract_ranges(shared)?;
+        return Ok(Progress::Idle);
+    }
     let list = shared.tombstones.load();
     let Some(tombstone) = list.iter().find(|tombstone| tombstone.is_pending()) else {
         return Ok(Progress::Idle);

@@ -6,12 +6,14 @@
 //! publication   a commit: dead before it, commit word, tallies, visible, followers
 //! dead          what becomes void: aborts, rollbacks, savepoints
 //! upkeep        the steps of the background, and all of them at once for a writer in need
+//! features      what a program must know that opens or writes the store
 //! window        moves the window of versions that stay readable
 //! space         gives back what no retained version sees
 //! state         the struct itself; draws versions
 //! ```
 
 mod dead;
+mod features;
 mod publication;
 mod retire_list;
 mod space;
@@ -21,6 +23,7 @@ mod upkeep;
 mod window;
 
 pub(crate) use dead::{abort, kill, kill_grouped};
+pub(crate) use features::Features;
 pub(crate) use publication::{Group, add_up, look_behind, publish, publish_single};
 pub(crate) use space::{reclaim, retire};
 pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version, take_version};

@@ -32,10 +32,8 @@ use tembo_pool::{Error as PoolError, Kind, NewTenant, Pool, TenantEntry, TenantF
 
 use crate::background::{Status, Wake};
 use crate::held::HeldKeys;
-use crate::ledger::Ledger;
-use crate::media::{
-    CommitWord, DeadTable, FEATURE_PREPARED, LANE, Limit, NameTable, Root, WindowWords, grouped,
-};
+use crate::ledger::{Features, Ledger};
+use crate::media::{CommitWord, DeadTable, LANE, Limit, NameTable, Root, WindowWords, grouped};
 use crate::shared::Shared;
 use crate::tombstones::{Tombstone, Tombstones};
 use crate::trees::{Catalogue, Directory, Published};
@@ -53,10 +51,6 @@ pub(crate) const NEW_TENANT: NewTenant<'_> = NewTenant {
     version: 1,
     features: TenantFeatures { may: 0, must: 0, read_only: 0 },
 };
-
-/// The feature bits of the format that this program knows. A store has those that it needs.
-pub(crate) const KNOWN_FEATURES: TenantFeatures =
-    TenantFeatures { may: 0, must: 0, read_only: FEATURE_PREPARED };
 
 /// Opens the store that is a tenant of a pool.
 pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Error> {
@@ -95,6 +89,7 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let inherited = named.values().copied().collect();
     let mut ledger = Ledger::new(limit, (dead, pending_dead), trees, inherited, window);
     ledger.is_replica = is_replica;
+    ledger.features = Features::found(tenant.features);
     let (names, wake) = (Names::new(named), Arc::<Wake>::default());
     let status = Status::default();
     status.note(ledger.machine.is_recovering(), 0, 0);

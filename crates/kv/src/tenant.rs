@@ -15,7 +15,8 @@ use crate::background::{Found, Marking, Phase};
 use crate::check::mark_checked;
 use crate::ledger::{begin_foreign, end_foreign, end_marking, mark_own, scrub_batch, take_foreign};
 use crate::maintain::step;
-use crate::open::{KNOWN_FEATURES, NEW_TENANT, open};
+use crate::media::FEATURES_KNOWN;
+use crate::open::{NEW_TENANT, open};
 use crate::write::{Engine, Locked};
 use crate::{Error, Progress};
 
@@ -30,7 +31,7 @@ pub(crate) struct StoreKind;
 impl TenantKind for StoreKind {
     fn known(&self) -> KnownKind {
         let NewTenant { kind, version, .. } = NEW_TENANT;
-        KnownKind { kind, version, features: KNOWN_FEATURES }
+        KnownKind { kind, version, features: FEATURES_KNOWN }
     }
 
     fn open(&self, pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<dyn Tenant>, TenantError> {

@@ -8,7 +8,7 @@ use tembo_index::{
 };
 
 use crate::ledger::{Group, Ledger, abort, kill_grouped, next_version};
-use crate::media::{CommitWord, grouped};
+use crate::media::{CommitWord, FEATURES_RANGES, FEATURES_REPLICA, grouped};
 use crate::shared::Shared;
 use crate::tally::{Tally, TallyPoint};
 use crate::tombstones::{KeyRange, Tombstone};
@@ -171,6 +171,7 @@ impl Uncommitted {
         let (from, to) = range.bounds();
         let all = Range { from, to, direction: Direction::Forward };
         shared.check_held_range(keyspace, all, Access::Write)?;
+        ledger.features.announce(shared, FEATURES_RANGES)?;
         // A version of its own: what is put in an earlier one is covered, what is put in a later one is not.
         self.version = None;
         let version = self.draw(shared, ledger)?;
@@ -268,6 +269,9 @@ impl Uncommitted {
         ledger: &mut Ledger,
         is_replica: bool,
     ) -> Result<(), Error> {
+        if is_replica {
+            ledger.features.announce(shared, FEATURES_REPLICA)?;
+        }
         let version = self.draw(shared, ledger)?;
         self.write_catalogue(ledger, version, |writer| {
             shared.catalogue.set_replica(is_replica, writer)

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use tembo_index::{DeadInterval, DeadIntervals, Retained, Retired, VERSION_MAX};
 
+use super::features::Features;
 use super::retire_list::RetireList;
 use super::unlisted::Unlisted;
 use crate::Error;
@@ -46,6 +47,8 @@ pub(crate) struct Ledger {
     pub(super) foreign: Option<ForeignMarking>,
     /// The store follows another: its own writes are refused, and versions are those that it is given.
     pub(crate) is_replica: bool,
+    /// The feature bits of the store.
+    pub(crate) features: Features,
     /// So far the entries are erased that the tombstone of a version covers.
     pub(crate) erased_to: Option<(u64, Vec<u8>)>,
     /// Something failed half-way: no more writes.
@@ -76,6 +79,7 @@ impl Ledger {
             unlisted: Unlisted::new(named),
             foreign: None,
             is_replica: false,
+            features: Features::default(),
             erased_to: None,
             is_broken: false,
         }

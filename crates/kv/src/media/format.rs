@@ -1,6 +1,7 @@
 //! What the store itself has on media: its root and the entries of the catalogue.
 
 use tembo_pmem::{Word, media};
+use tembo_pool::TenantFeatures;
 use zerocopy::big_endian::U64 as BigU64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -192,9 +193,24 @@ pub(crate) const BOUND_INCLUDED: u8 = 1;
 pub(crate) const BOUND_EXCLUDED: u8 = 2;
 const _: () = assert!(size_of::<PreparedHeader>() == 32 && size_of::<PreparedItem>() == 16);
 
-/// Read-only feature bit of a store in which a transaction was once prepared: a program that does not know it would change
-/// keys that are held.
-pub(crate) const FEATURE_PREPARED: u16 = 1;
+/// A store in which a transaction was once prepared: a program that does not know it would change keys that are held.
+pub(crate) const FEATURES_PREPARED: TenantFeatures =
+    TenantFeatures { may: 0, must: 0, read_only: 1 };
+
+/// A store that was once a replica: a program that does not know it would write what only another store may.
+pub(crate) const FEATURES_REPLICA: TenantFeatures =
+    TenantFeatures { may: 0, must: 0, read_only: 2 };
+
+/// A store of which a version has a range that was removed and is not erased: a program that does not know it would show
+/// what was removed.
+pub(crate) const FEATURES_RANGES: TenantFeatures = TenantFeatures { may: 0, must: 1, read_only: 0 };
+
+/// All feature bits that this program knows.
+pub(crate) const FEATURES_KNOWN: TenantFeatures = TenantFeatures {
+    may: 0,
+    must: FEATURES_RANGES.must,
+    read_only: FEATURES_PREPARED.read_only | FEATURES_REPLICA.read_only,
+};
 
 /// What a large value begins with.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -7,7 +7,7 @@ use crate::bounds::{PREPARED_COUNT_MAX, PREPARED_ID_SIZE_MAX};
 use crate::commit::{Meanwhile, Uncommitted, WriteSet, validate_reads, validate_writes};
 use crate::held::Hold;
 use crate::ledger::{Ledger, publish};
-use crate::media::FEATURE_PREPARED;
+use crate::media::FEATURES_PREPARED;
 use crate::read_set::ReadSet;
 use crate::shared::Shared;
 use crate::write::Engine;
@@ -37,7 +37,7 @@ pub(crate) fn prepare(
         return Err(Error::TooManyPrepared { count: shared.held.len() });
     }
     validate(shared, ledger, since, (&writes, reads.as_ref()))?;
-    announce(shared)?;
+    ledger.features.announce(shared, FEATURES_PREPARED)?;
     let mut changes = Uncommitted::begin(shared);
     let stored = store(shared, ledger, &mut changes, id, (&writes, reads.as_ref()));
     changes.abort(shared, ledger);
@@ -75,17 +75,6 @@ fn validate(
     }
     let mut ranges = reads.ranges.iter();
     ranges.try_for_each(|read| shared.check_held_range(read.keyspace, read.range(), Access::Read))
-}
-
-/// Sees to it that programs that know nothing of held keys do not write the store.
-fn announce(shared: &Shared) -> Result<(), Error> {
-    let entry = shared.pool().tenant(&shared.tenant.name)?;
-    let mut features = entry.features;
-    if features.read_only & FEATURE_PREPARED == 0 {
-        features.read_only |= FEATURE_PREPARED;
-        shared.pool().set_tenant_features(entry.id, features)?;
-    }
-    Ok(())
 }
 
 /// Stores its pieces and commits them; the version, and how many there are.

@@ -61,33 +61,39 @@
 //! too: one line more unless old and new share one), and a remove flushes one. An index fences only
 //! when the root changes, and for a single remove, whose one fence it is; a group has two, of
 //! any size. A reshape flushes up to two nodes, their bounds, and three lines in the parent.
+//!
+//! # Rooms
+//! ```text
+//!   cdds.rs     the tree: format, open, VersionedIndex
+//!     |
+//!   change/     put and remove: in place (edit), or up the path (climb) with nodes written anew (nodes)
+//!   upkeep/     mark, scrub, collect, check
+//!   read/       ranges, changes, what is prefetched
+//!     |
+//!   roots       the cell, the chain of roots, the ways from a root to a leaf
+//!     |
+//!   node/       a node, its bounds, its side-car
+//!   format      all of it on media
+//! ```
 
-mod bounds;
 mod change;
-mod changed;
-mod changes;
-mod check;
-mod collect;
-mod few;
 mod format;
-mod mark;
 mod node;
-mod path;
-mod prefetcher;
-mod reshape;
-mod scan;
-mod side;
+mod read;
+mod roots;
+mod upkeep;
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use tembo_pool::{Object, Pool};
 
 pub(crate) use self::format::capacity;
 use self::format::{CELL_SIZE, NodeHeader, RootCell, cell_magic, records_of, shape};
 use self::node::Node;
-pub(crate) use self::side::Side;
+pub(crate) use self::node::Side;
+use self::roots::Roots;
+use crate::changes::{Period, VisitChanged};
 use crate::error::damaged;
 use crate::{
     CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
@@ -96,14 +102,9 @@ use crate::{
 
 /// A CDDS B-Tree. See the [module](self).
 pub struct Cdds {
-    forest: Arc<Forest>,
-    /// Offset of the root cell.
-    cell: u64,
-    cell_object: Object,
+    roots: Roots,
     /// The version that made the tree: older ones do not know it.
     birth: u64,
-    /// Nodes that were replaced since the tree was opened.
-    replacements: AtomicU32,
 }
 
 impl Cdds {
@@ -141,22 +142,22 @@ impl Cdds {
     pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(Cdds, Object), Error> {
         let cell = Cdds::format(forest.pool(), forest.records(), writer.stamp)?;
         let tree = Cdds::open(forest, cell, writer.stamp.version())?;
-        let root = Object::from_bits(tree.cell()?.root.load());
-        Node::new(&tree.forest, root)?.reset()?;
+        let root = Object::from_bits(tree.roots.cell()?.root.load());
+        Node::new(&tree.roots.forest, root)?.reset()?;
         Ok((tree, cell))
     }
 
     /// Gives back the space of a tree that nothing refers to yet.
     pub fn discard(self) -> Result<(), Error> {
-        let root = Object::from_bits(self.cell()?.root.load());
-        self.forest.pool().free(root);
-        self.forest.pool().free(self.cell_object);
+        let root = Object::from_bits(self.roots.cell()?.root.load());
+        self.roots.forest.pool().free(root);
+        self.roots.forest.pool().free(self.roots.cell_object);
         Ok(())
     }
 
     /// The object that `create` returned.
     pub fn object(&self) -> Object {
-        self.cell_object
+        self.roots.cell_object
     }
 
     /// Whether the cell of such a tree lies there: an object of the pool.
@@ -168,14 +169,23 @@ impl Cdds {
     /// The tree behind an object that `create` returned, made in version `birth`.
     pub fn open(forest: Arc<Forest>, cell_object: Object, birth: u64) -> Result<Cdds, Error> {
         forest.pool().valid(cell_object)?;
-        let (cell, replacements) = (cell_object.offset(), AtomicU32::new(0));
-        let tree = Cdds { cell, cell_object, birth, forest, replacements };
-        let records = records_of(tree.cell()?.magic.load());
+        let tree = Cdds { roots: Roots::new(forest, cell_object), birth };
+        let records = records_of(tree.roots.cell()?.magic.load());
         let Some(records) = records.filter(|_| cell_object.size() >= CELL_SIZE) else {
-            return damaged(tree.cell, "the root cell of a tree");
+            return damaged(cell_object.offset(), "the root cell of a tree");
         };
-        tree.forest.agree(records, cell_object)?;
+        tree.roots.forest.agree(records, cell_object)?;
         Ok(tree)
+    }
+
+    /// Visits everything that happened in a period: see [`crate::Index::changes`].
+    pub(crate) fn visit_changes(
+        &self,
+        period: Period<'_>,
+        from: &[u8],
+        visit: &mut VisitChanged<'_>,
+    ) -> Result<(), Error> {
+        read::visit_changes(&self.roots, period, from, visit)
     }
 }
 
@@ -185,11 +195,11 @@ impl VersionedIndex for Cdds {
     }
 
     fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
-        Ok(self.lookup(key, place, view)?.map(|found| Value::in_pool(found.value)))
+        Ok(self.roots.lookup(key, place, view)?.map(|found| Value::in_pool(found.value)))
     }
 
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
-        self.prefetch_keys(keys, view, places);
+        read::prefetch_keys(&self.roots, keys, view, places);
     }
 
     fn range(
@@ -200,15 +210,15 @@ impl VersionedIndex for Cdds {
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        self.scan(from, to, direction, view, visit)
+        read::scan(&self.roots, from, to, direction, view, visit)
     }
 
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        self.change(op, Place::default(), writer)
+        change::change(&self.roots, op, Place::default(), writer)
     }
 
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        self.change(op, place, writer)
+        change::change(&self.roots, op, place, writer)
     }
 
     fn apply_single(
@@ -221,12 +231,12 @@ impl VersionedIndex for Cdds {
         match op {
             // An update has two lines, which are durable in any order: only a group commits both.
             Op::Put { .. } => Ok(None),
-            Op::Remove { key } => self.remove_single(key, ticket, writer),
+            Op::Remove { key } => change::remove_single(&self.roots, key, ticket, writer),
         }
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {
-        self.changed_after(key, since, now)
+        read::changed_after(&self.roots, key, since, now)
     }
 
     fn range_changed(
@@ -236,7 +246,7 @@ impl VersionedIndex for Cdds {
         now: View<'_>,
         visit: &mut VisitKey<'_>,
     ) -> Result<(), Error> {
-        self.range_changed_after(range, since, now, visit)
+        read::range_changed_after(&self.roots, range, since, now, visit)
     }
 
     fn mark(
@@ -245,15 +255,15 @@ impl VersionedIndex for Cdds {
         dead: &DeadIntervals,
         marker: &mut dyn TreeMarker,
     ) -> Result<(), Error> {
-        self.mark(retained, dead, marker)
+        upkeep::mark(&self.roots, retained, dead, marker)
     }
 
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
-        self.scrub_one(node, writer)
+        upkeep::scrub_one(&self.roots, node, writer)
     }
 
     fn scrub_root(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
-        self.scrub_cell(writer)
+        upkeep::scrub_cell(&self.roots, writer)
     }
 
     fn collect(
@@ -261,10 +271,10 @@ impl VersionedIndex for Cdds {
         from: Option<&[u8]>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.collect_step(from, writer)
+        upkeep::collect_step(&self.roots, from, writer)
     }
 
     fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {
-        self.verify(retained, dead)
+        upkeep::verify_tree(&self.roots, self.birth, retained, dead)
     }
 }

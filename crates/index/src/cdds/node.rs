@@ -1,15 +1,18 @@
 //! A node as its readers and its writer see it.
 
+mod bounds;
+mod side;
+
 use std::cmp::Ordering;
 
 use tembo_pmem::{Fault, MediaBytes};
 use tembo_pool::Object;
 
-use super::bounds::{Bounds, FINGERPRINT_MASK};
+pub(crate) use self::bounds::{Bounds, FINGERPRINT_MASK, fingerprint, separator};
+pub(crate) use self::side::{Order, Side, SideGuard};
 use super::format::{
     CAPACITY_MAX, ENTRY_SIZE, Entry, GUARDED, NODE_HEADER, NODE_MAGIC, NodeHeader, UNBOUNDED_HEAD,
 };
-use super::side::{Order, Side, SideGuard};
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::record::{head, read_key, read_record};

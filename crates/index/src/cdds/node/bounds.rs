@@ -4,8 +4,8 @@ use tembo_pmem::Region;
 use tembo_pool::Object;
 use zerocopy::IntoBytes;
 
-use super::format::{BOUNDS_HEADER, BoundsHeader, UNBOUNDED};
 use crate::Error;
+use crate::cdds::format::{BOUNDS_HEADER, BoundsHeader, UNBOUNDED};
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::record::{body, common, header};

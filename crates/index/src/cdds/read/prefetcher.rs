@@ -9,8 +9,8 @@ use std::array::from_fn;
 use tembo_pmem::{LINE, prefetch};
 use tembo_pool::Object;
 
-use super::Cdds;
-use super::node::Node;
+use crate::cdds::node::Node;
+use crate::cdds::roots::Roots;
 use crate::{Error, Place, View};
 
 /// Keys that are looked for side by side. Processors wait for about so many lines at once.
@@ -28,47 +28,50 @@ struct Descent<'k, 'f> {
     first: usize,
 }
 
-impl Cdds {
-    pub(crate) fn prefetch_keys(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
-        for keys in keys.chunks(ABREAST) {
-            let before = places.len();
-            // Of errors tells the thread that reads the key itself.
-            let _ = self.descend_abreast(keys, view, places);
-            places.resize(before + keys.len(), Place::default());
-        }
+pub(crate) fn prefetch_keys(
+    roots: &Roots,
+    keys: &[&[u8]],
+    view: View<'_>,
+    places: &mut Vec<Place>,
+) {
+    for keys in keys.chunks(ABREAST) {
+        let before = places.len();
+        // Of errors tells the thread that reads the key itself.
+        let _ = descend_abreast(roots, keys, view, places);
+        places.resize(before + keys.len(), Place::default());
     }
+}
 
-    fn descend_abreast(
-        &self,
-        keys: &[&[u8]],
-        view: View<'_>,
-        places: &mut Vec<Place>,
-    ) -> Result<(), Error> {
-        let (root, since) = (self.root(view)?, self.since());
-        let mut descents: [Descent<'_, '_>; ABREAST] = from_fn(|at| {
-            let key = keys.get(at).copied();
-            Descent { key: key.unwrap_or_default(), node: key.map(|_| root), wanted: 0, first: 0 }
-        });
-        let descents = &mut descents[..keys.len()];
-        for level in (0..=root.order()?.0.level).rev() {
-            descents
-                .iter_mut()
-                .for_each(|descent| descent.go(|descent, node| descent.find_entry(node, level)));
-            if level > 0 {
-                descents
-                    .iter_mut()
-                    .for_each(|descent| descent.go(|descent, node| descent.descend(node, view)));
-            }
-        }
+fn descend_abreast(
+    roots: &Roots,
+    keys: &[&[u8]],
+    view: View<'_>,
+    places: &mut Vec<Place>,
+) -> Result<(), Error> {
+    let (root, since) = (roots.root(view)?, roots.since());
+    let mut descents: [Descent<'_, '_>; ABREAST] = from_fn(|at| {
+        let key = keys.get(at).copied();
+        Descent { key: key.unwrap_or_default(), node: key.map(|_| root), wanted: 0, first: 0 }
+    });
+    let descents = &mut descents[..keys.len()];
+    for level in (0..=root.order()?.0.level).rev() {
         descents
             .iter_mut()
-            .for_each(|descent| descent.go(|descent, node| descent.find_record(node, view)));
-        places.extend(descents.iter().map(|descent| match descent.node {
-            Some(leaf) => Place { node: leaf.object.to_bits(), since },
-            None => Place::default(),
-        }));
-        Ok(())
+            .for_each(|descent| descent.go(|descent, node| descent.find_entry(node, level)));
+        if level > 0 {
+            descents
+                .iter_mut()
+                .for_each(|descent| descent.go(|descent, node| descent.descend(node, view)));
+        }
     }
+    descents
+        .iter_mut()
+        .for_each(|descent| descent.go(|descent, node| descent.find_record(node, view)));
+    places.extend(descents.iter().map(|descent| match descent.node {
+        Some(leaf) => Place { node: leaf.object.to_bits(), since },
+        None => Place::default(),
+    }));
+    Ok(())
 }
 
 impl<'f> Descent<'_, 'f> {

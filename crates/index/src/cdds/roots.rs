@@ -1,17 +1,26 @@
-//! Algorithm 1: from the root to the leaf.
+//! The roots of a tree, of which older versions have their own, and the ways from them to its leaves
+//! (algorithm 1).
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tembo_pmem::MediaBytes;
 use tembo_pool::Object;
 
-use super::Cdds;
-use super::bounds::fingerprint;
 use super::format::RootCell;
-use super::node::{Find, Node};
-use super::side::Order;
+use super::node::{Find, Node, Order, fingerprint};
 use crate::error::damaged;
-use crate::{Error, Place, Stamp, View};
+use crate::{Error, Forest, Place, Stamp, View};
+
+/// The cell that a tree hangs on, and with it the tree.
+pub(crate) struct Roots {
+    pub(super) forest: Arc<Forest>,
+    /// Offset of the cell.
+    pub(super) cell: u64,
+    pub(super) cell_object: Object,
+    /// Nodes that were replaced since the tree was opened.
+    replacements: AtomicU32,
+}
 
 /// One node of a path, with the order it had and the position that the path takes through it.
 #[derive(Clone, Copy)]
@@ -32,7 +41,13 @@ pub(crate) struct Found<'f> {
     pub(crate) value: MediaBytes<'f>,
 }
 
-impl Cdds {
+impl Roots {
+    /// Of a tree that hangs on that object.
+    pub(super) fn new(forest: Arc<Forest>, cell_object: Object) -> Roots {
+        let (cell, replacements) = (cell_object.offset(), AtomicU32::new(0));
+        Roots { forest, cell, cell_object, replacements }
+    }
+
     pub(crate) fn cell(&self) -> Result<&RootCell, Error> {
         Ok(self.forest.region().get(self.cell)?)
     }
@@ -118,6 +133,16 @@ impl Cdds {
         self.leaf(Some(key), view)
     }
 
+    /// A node is replaced.
+    pub(super) fn note_replacement(&self) {
+        self.replacements.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Live entries at which a node that is not the root is merged with a sibling: the thesis's m_l.
+    pub(super) fn live_min(&self) -> usize {
+        (self.forest.capacity / 5).max(1)
+    }
+
     /// Changes when a key may get another leaf, in the eyes of the one writer.
     #[inline]
     pub(crate) fn since(&self) -> u64 {
@@ -178,4 +203,9 @@ impl Node<'_> {
             damaged(self.object.offset(), "a node one level below its parent")
         }
     }
+}
+
+/// The last node of a path.
+pub(crate) fn leaf_of<'p, 'f>(path: &'p [Step<'f>]) -> Result<&'p Step<'f>, Error> {
+    path.last().ok_or(Error::Damaged { offset: 0, what: "a path that ends in a node" })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use tembo_pmem::prefetch;
 use tembo_pmem::thread::wait;
 
-use super::format::CAPACITY_MAX;
+use crate::cdds::format::CAPACITY_MAX;
 
 const SLOT_BITS: usize = 5;
 const SLOTS_PER_WORD: usize = 12;

@@ -301,7 +301,7 @@ impl<'f> Node<'f> {
     }
 
     /// In a leaf: the position and record of the entry of `key` in the view.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(
         &self,
         order: &Order,

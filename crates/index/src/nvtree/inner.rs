@@ -27,63 +27,46 @@
 //! tells the inner nodes before it lets go. So a reader that has (1) found a leaf, (2) read the leaf's
 //! sequence, even, and (3) found the token [still](Token::still) good, knows that at that sequence the
 //! leaf covered the key.
+//!
+//! # Rooms
+//! ```text
+//!   inner.rs    Inner: the nodes, and the lock of their writers
+//!     |
+//!   load, change, abreast     made of all leaves; changed by one; searched for many keys
+//!     |
+//!   nodes       the way down, and the token
+//!     |
+//!   arena       the memory of nodes
+//!   node        one node; content: what is in it, as a value
+//!   low         low keys, which separate
+//! ```
 
 mod abreast;
 mod arena;
 mod change;
 mod content;
 mod load;
+mod low;
 mod node;
+mod nodes;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use arena::Arena;
-use arena::NodeId;
-use change::Changer;
-use node::{Node, Sought, State};
+use tembo_pmem::thread::lock;
 
+pub(crate) use self::arena::Arena;
+use self::change::Changer;
+pub(crate) use self::low::{LeafId, Lows};
+use self::nodes::Nodes;
+pub(crate) use self::nodes::Token;
 use crate::Error;
-use crate::head::head;
 use crate::key::KeyBytes;
-use crate::simd::{AllAtOnce, Count, OneByOne};
-
-/// What a leaf is known by: its place on media, in units of the leaves' size.
-pub(crate) type LeafId = u32;
-
-/// What knows the low keys of leaves, which never change while the leaf lives.
-pub(crate) trait Lows {
-    /// The low key of `leaf`. A reader without a lock may ask for one that has been removed, or for a
-    /// leaf that never was: any bytes will do then, and so will an error.
-    ///
-    /// # Errors
-    /// What stands there cannot be a leaf; the search ends with it unless it asked in vain.
-    fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error>;
-}
-
-/// Tells whether the leaf that was found still covers the key.
-#[derive(Clone, Copy)]
-pub(crate) struct Token<'t> {
-    node: &'t Node,
-    state: State,
-}
-
-impl Token<'_> {
-    /// True if no leaf below the node was split, merged or removed since.
-    #[inline]
-    pub(crate) fn still(self) -> bool {
-        self.node.still(self.state)
-    }
-}
 
 /// The volatile part of an NV-Tree above its leaves.
 pub(crate) struct Inner {
-    root: AtomicU32,
-    arena: Arc<Arena>,
-    /// How heads are compared, if the processor can do it.
-    all_at_once: Option<AllAtOnce>,
+    nodes: Nodes,
     changer: Mutex<Changer>,
 }
 
@@ -92,81 +75,65 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let changer = self.changer.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut ids = std::mem::take(&mut changer.free);
-        let mut below = vec![*self.root.get_mut()];
-        while let Some(id) = below.pop() {
-            ids.push(id);
-            if let Some(node) = self.arena.get(id).filter(|node| node.level() > 0) {
-                below.extend(node.children_from(0));
-            }
-        }
-        self.arena.give(ids);
+        ids.extend(self.nodes.ids());
+        self.nodes.arena.give(ids);
     }
 }
 
-/// Where a search is.
-#[derive(Clone, Copy)]
-struct Descent<'t> {
-    node: &'t Node,
-    /// The node's, when it was found linked.
-    state: State,
-}
-
 impl Inner {
-    /// The leaf that covers `key`, and the ticket by which to ask later whether that is still so.
+    /// The inner nodes of one leaf.
+    #[cfg(test)]
+    pub(crate) fn new(first: LeafId) -> Result<Inner, Error> {
+        let arena = Arc::new(Arena::new(1 << 16, 0)?);
+        Inner::load(arena, std::iter::once(Ok((first, [].as_slice()))))
+    }
+
+    /// The inner nodes of these leaves, which come with their low keys, in order. What the first one's is
+    /// does not matter: it covers all keys below the second's.
+    ///
+    /// # Errors
+    /// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
+    pub(crate) fn load<'l>(
+        arena: Arc<Arena>,
+        leaves: impl Iterator<Item = Result<(LeafId, impl Into<KeyBytes<'l>>), Error>>,
+    ) -> Result<Inner, Error> {
+        let (root, changer) = load::load(&arena, leaves)?;
+        Ok(Inner { nodes: Nodes::new(arena, root), changer: Mutex::new(changer) })
+    }
+
+    /// The leaf that covers `key`, and the token by which to ask later whether that is still so.
     ///
     /// # Errors
     /// Those of `lows`.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Token<'_>), Error> {
-        match self.find_by_heads(head(key, 0)) {
-            Some(found) => Ok(found),
-            None => self.seek(Sought::At(key), lows),
-        }
+        self.nodes.find(key, lows)
     }
 
     /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone tell it.
     #[inline(always)]
     pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Token<'_>)> {
-        match self.all_at_once {
-            Some(all) => self.find_among_heads(wanted, all),
-            None => self.find_among_heads(wanted, OneByOne),
-        }
+        self.nodes.find_by_heads(wanted)
     }
 
-    #[inline(always)]
-    fn find_among_heads(&self, wanted: u64, count: impl Count) -> Option<(LeafId, Token<'_>)> {
-        let nodes = self.arena.nodes();
-        let id = self.root.load(Ordering::Acquire);
-        let mut node = nodes.get(id as usize)?;
-        let mut state = node.begin_simple()?;
-        if self.root.load(Ordering::Relaxed) != id {
-            return None;
-        }
-        loop {
-            let child = node.child(node.place_by_heads(wanted, count)?);
-            if state.level() == 0 {
-                return node.still(state).then_some((child, Token { node, state }));
-            }
-            let below = nodes.get(child as usize)?;
-            let below_state = below.begin_simple()?;
-            if !node.still(state) {
-                return None;
-            }
-            (node, state) = (below, below_state);
-        }
+    /// Appends to `found` what [`find`](Self::find) says of each of the `keys`, which are looked for side
+    /// by side.
+    ///
+    /// # Errors
+    /// Those of `lows`.
+    pub(crate) fn find_abreast<'t>(
+        &'t self,
+        keys: &[&[u8]],
+        lows: &impl Lows,
+        found: &mut Vec<(LeafId, Token<'t>)>,
+    ) -> Result<(), Error> {
+        abreast::find_abreast(&self.nodes, keys, lows, found)
     }
 
     /// Some of the leaves behind the one that covers `key`, as far as the same node knows them and heads
     /// tell: a hint, which may be outdated.
     pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
-        let mut behind = [None; COUNT];
-        if let Some((_, token)) = self.find_by_heads(head(key, 0))
-            && let Some(place) = token.node.place_by_heads(head(key, 0), OneByOne)
-        {
-            let leaves = token.node.children_from(place + 1);
-            behind.iter_mut().zip(leaves).for_each(|(to, leaf)| *to = Some(leaf));
-        }
-        behind
+        self.nodes.behind(key)
     }
 
     /// The last leaf whose low key is below `key`: what comes next in a backward scan that has read
@@ -179,10 +146,7 @@ impl Inner {
         key: &[u8],
         lows: &impl Lows,
     ) -> Result<Option<(LeafId, Token<'_>)>, Error> {
-        if key.is_empty() {
-            return Ok(None);
-        }
-        self.seek(Sought::Below(key), lows).map(Some)
+        self.nodes.before(key, lows)
     }
 
     /// The last leaf.
@@ -190,7 +154,35 @@ impl Inner {
     /// # Errors
     /// Those of `lows`.
     pub(crate) fn last(&self, lows: &impl Lows) -> Result<(LeafId, Token<'_>), Error> {
-        self.seek(Sought::Last, lows)
+        self.nodes.last(lows)
+    }
+
+    /// Says that `leaf`, whose low key is `low`, covers the upper part of what the leaf before it did.
+    /// The caller holds the lock of that leaf, and `lows` knows the new one. Seen by readers on return.
+    /// Does nothing if that was said before.
+    ///
+    /// # Errors
+    /// Those of `lows`; [`Error::Damaged`] if there is another leaf of that low key, and [`Error::Pool`] if
+    /// there cannot be so many nodes. Nothing has changed then.
+    pub(crate) fn insert(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
+        self.changer().insert(&self.nodes, (low, leaf), lows)
+    }
+
+    /// As `insert`, of a leaf that has been there, told of in the order of low keys.
+    ///
+    /// # Errors
+    /// As of `insert`.
+    pub(crate) fn learn(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
+        self.changer().learn(&self.nodes, (low, leaf), lows)
+    }
+
+    /// Says that `leaf`, whose low key is `low` and which is not the first, is no more: the leaf before it
+    /// covers what it did. The caller holds the locks of both. Seen by readers on return.
+    ///
+    /// # Errors
+    /// Those of `lows`, and [`Error::Damaged`] if there is no such leaf. Nothing has changed then.
+    pub(crate) fn remove(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
+        self.changer().remove(&self.nodes, (low, leaf), lows)
     }
 
     /// How many leaves there are.
@@ -206,68 +198,11 @@ impl Inner {
     /// Levels of inner nodes, at least one.
     pub(crate) fn height(&self) -> usize {
         let _changer = self.changer();
-        self.root_node().map_or(0, |(_, node)| usize::from(node.level()) + 1)
+        self.nodes.height()
     }
 
-    #[inline]
-    fn root_node(&self) -> Option<(NodeId, &Node)> {
-        let id = self.root.load(Ordering::Acquire);
-        Some((id, self.arena.get(id)?))
-    }
-
-    #[inline(never)]
-    fn seek(&self, sought: Sought<'_>, lows: &impl Lows) -> Result<(LeafId, Token<'_>), Error> {
-        let wanted = sought.head();
-        loop {
-            let mut descent = self.enter();
-            while let Some(Descent { node, state }) = descent {
-                let Some(child) = self.child((node, state), wanted, sought, lows)? else { break };
-                if state.level() > 0 {
-                    descent = self.descend(node, state, child);
-                } else if node.still(state) {
-                    return Ok((child, Token { node, state }));
-                } else {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Where a search begins; `None` if the tree changes underneath, here and in what follows.
-    #[inline]
-    fn enter(&self) -> Option<Descent<'_>> {
-        let (id, node) = self.root_node()?;
-        let state = node.begin();
-        // Only when the sequence is known: that of an unlinked node is one of another use of it.
-        (self.root.load(Ordering::Relaxed) == id).then_some(Descent { node, state })
-    }
-
-    /// One level down from `node`, which is in that state, to its child `id`.
-    #[inline]
-    fn descend(&self, node: &Node, state: State, id: NodeId) -> Option<Descent<'_>> {
-        let below = self.arena.get(id)?;
-        let descent = Descent { node: below, state: below.begin() };
-        node.still(state).then_some(descent)
-    }
-
-    /// The child of `node` where what is sought is, whose head is `wanted`.
-    #[inline]
-    fn child(
-        &self,
-        (node, state): (&Node, State),
-        wanted: u64,
-        sought: Sought<'_>,
-        lows: &impl Lows,
-    ) -> Result<Option<u32>, Error> {
-        if state.is_simple()
-            && let Some(place) = node.place_by_heads(wanted, OneByOne)
-        {
-            return Ok(Some(node.child(place)));
-        }
-        match node.place(sought, lows) {
-            Ok(place) => Ok(Some(node.child(place))),
-            Err(error) if node.still(state) => Err(error),
-            Err(_) => Ok(None),
-        }
+    fn changer(&self) -> MutexGuard<'_, Changer> {
+        // Nothing panics between closing nodes and opening them.
+        lock(&self.changer)
     }
 }

@@ -2,8 +2,9 @@
 //! for all of them at once.
 
 use super::arena::NodeId;
+use super::low::{LeafId, Lows};
 use super::node::Sought;
-use super::{Descent, Inner, LeafId, Lows, Token};
+use super::nodes::{Descent, Nodes, Token};
 use crate::Error;
 
 /// Searches that are walked side by side. Processors wait for about so many lines at once.
@@ -18,73 +19,71 @@ enum Way<'t> {
     Lost,
 }
 
-impl Inner {
-    /// Appends to `found` what [`find`](Self::find) says of each of the `keys`, which are looked for side
-    /// by side.
-    ///
-    /// # Errors
-    /// Those of `lows`.
-    pub(crate) fn find_abreast<'t>(
-        &'t self,
-        keys: &[&[u8]],
-        lows: &impl Lows,
-        found: &mut Vec<(LeafId, Token<'t>)>,
-    ) -> Result<(), Error> {
-        for keys in keys.chunks(ABREAST) {
-            let ways = self.descend_abreast(keys, lows)?;
-            for (key, way) in keys.iter().zip(ways) {
-                found.push(match way {
-                    Way::Leaf(leaf, token) => (leaf, token),
-                    _ => self.find(key, lows)?,
-                });
-            }
+/// Appends to `found` what [`Nodes::find`] says of each of the `keys`, which are looked for side
+/// by side.
+///
+/// # Errors
+/// Those of `lows`.
+pub(super) fn find_abreast<'t>(
+    nodes: &'t Nodes,
+    keys: &[&[u8]],
+    lows: &impl Lows,
+    found: &mut Vec<(LeafId, Token<'t>)>,
+) -> Result<(), Error> {
+    for keys in keys.chunks(ABREAST) {
+        let ways = descend_abreast(nodes, keys, lows)?;
+        for (key, way) in keys.iter().zip(ways) {
+            found.push(match way {
+                Way::Leaf(leaf, token) => (leaf, token),
+                _ => nodes.find(key, lows)?,
+            });
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn descend_abreast(
-        &self,
-        keys: &[&[u8]],
-        lows: &impl Lows,
-    ) -> Result<[Way<'_>; ABREAST], Error> {
-        let mut ways = [Way::Lost; ABREAST];
-        let Some(root) = self.enter() else { return Ok(ways) };
-        ways[..keys.len()].fill(Way::In(root));
-        let mut heads = [0; ABREAST];
-        heads.iter_mut().zip(keys).for_each(|(head, key)| *head = Sought::At(key).head());
-        let mut children = [0; ABREAST];
-        for _ in 0..root.node.level() {
-            for (at, key) in keys.iter().enumerate() {
-                let Way::In(Descent { node, state }) = ways[at] else { continue };
-                match self.child((node, state), heads[at], Sought::At(key), lows)? {
-                    Some(child) => {
-                        self.prefetch(child);
-                        children[at] = child;
-                    }
-                    None => ways[at] = Way::Lost,
-                }
-            }
-            for (way, &child) in ways.iter_mut().zip(&children) {
-                let Way::In(Descent { node, state }) = *way else { continue };
-                *way = self.descend(node, state, child).map_or(Way::Lost, Way::In);
-            }
-        }
-        // What is so many levels below the root has leaves: the thread that goes down has found the root unchanged
-        // since its level was read.
+fn descend_abreast<'t>(
+    nodes: &'t Nodes,
+    keys: &[&[u8]],
+    lows: &impl Lows,
+) -> Result<[Way<'t>; ABREAST], Error> {
+    let mut ways = [Way::Lost; ABREAST];
+    let Some(root) = nodes.enter() else { return Ok(ways) };
+    ways[..keys.len()].fill(Way::In(root));
+    let mut heads = [0; ABREAST];
+    heads.iter_mut().zip(keys).for_each(|(head, key)| *head = Sought::At(key).head());
+    let mut children = [0; ABREAST];
+    for _ in 0..root.node.level() {
         for (at, key) in keys.iter().enumerate() {
             let Way::In(Descent { node, state }) = ways[at] else { continue };
-            let leaf = self.child((node, state), heads[at], Sought::At(key), lows)?;
-            ways[at] = match leaf.filter(|_| node.still(state)) {
-                Some(leaf) => Way::Leaf(leaf, Token { node, state }),
-                None => Way::Lost,
-            };
+            match nodes.child((node, state), heads[at], Sought::At(key), lows)? {
+                Some(child) => {
+                    prefetch(nodes, child);
+                    children[at] = child;
+                }
+                None => ways[at] = Way::Lost,
+            }
         }
-        Ok(ways)
+        for (way, &child) in ways.iter_mut().zip(&children) {
+            let Way::In(Descent { node, state }) = *way else { continue };
+            *way = nodes.descend(node, state, child).map_or(Way::Lost, Way::In);
+        }
     }
+    // What is so many levels below the root has leaves: the thread that goes down has found the root unchanged
+    // since its level was read.
+    for (at, key) in keys.iter().enumerate() {
+        let Way::In(Descent { node, state }) = ways[at] else { continue };
+        let leaf = nodes.child((node, state), heads[at], Sought::At(key), lows)?;
+        ways[at] = match leaf.filter(|_| node.still(state)) {
+            Some(leaf) => Way::Leaf(leaf, Token { node, state }),
+            None => Way::Lost,
+        };
+    }
+    Ok(ways)
+}
 
-    fn prefetch(&self, id: NodeId) {
-        if let Some(node) = self.arena.get(id) {
-            node.prefetch();
-        }
+fn prefetch(nodes: &Nodes, id: NodeId) {
+    if let Some(node) = nodes.arena.get(id) {
+        node.prefetch();
     }
 }

@@ -1,14 +1,13 @@
 //! Changes of inner nodes: made beside the tree, and all of them let in at once.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-
-use tembo_pmem::thread::lock;
 
 use super::arena::NodeId;
 use super::content::Content;
+use super::low::{LeafId, Lows};
 use super::node::{Node, Sought, WIDTH};
-use super::{Inner, LeafId, Lows};
+use super::nodes::Nodes;
+
 use crate::Error;
 use crate::error::damaged;
 use crate::head::head;
@@ -50,96 +49,78 @@ enum Filling {
 /// A node on the way from the root, and the place in it where the way goes on.
 type Path = Vec<(NodeId, usize)>;
 
-impl Inner {
-    /// Says that `leaf`, whose low key is `low`, covers the upper part of what the leaf before it did.
-    /// The caller holds the lock of that leaf, and `lows` knows the new one. Seen by readers on return.
-    /// Does nothing if that was said before.
-    ///
-    /// # Errors
-    /// Those of `lows`; [`Error::Damaged`] if there is another leaf of that low key, and [`Error::Pool`] if
-    /// there cannot be so many nodes. Nothing has changed then.
-    pub(crate) fn insert(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
-        self.add((low, leaf), Filling::Anywhere, lows)
+impl Changer {
+    /// Lets the nodes know of a leaf that was split off.
+    pub(super) fn insert(
+        &mut self,
+        nodes: &Nodes,
+        leaf: (&[u8], LeafId),
+        lows: &impl Lows,
+    ) -> Result<(), Error> {
+        self.add(nodes, leaf, Filling::Anywhere, lows)
     }
 
     /// As `insert`, of a leaf that has been there, told of in the order of low keys.
-    ///
-    /// # Errors
-    /// As of `insert`.
-    pub(crate) fn learn(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
-        self.add((low, leaf), Filling::InOrder, lows)
+    pub(super) fn learn(
+        &mut self,
+        nodes: &Nodes,
+        leaf: (&[u8], LeafId),
+        lows: &impl Lows,
+    ) -> Result<(), Error> {
+        self.add(nodes, leaf, Filling::InOrder, lows)
     }
 
     fn add(
-        &self,
+        &mut self,
+        nodes: &Nodes,
         (low, leaf): (&[u8], LeafId),
         filling: Filling,
         lows: &impl Lows,
     ) -> Result<(), Error> {
-        let mut changer = self.changer();
-        let added = match self.all_at_once {
-            Some(all) => self.add_in_place(head(low, 0), leaf, all),
-            None => self.add_in_place(head(low, 0), leaf, OneByOne),
+        let added = match nodes.all_at_once {
+            Some(all) => add_in_place(nodes, head(low, 0), leaf, all),
+            None => add_in_place(nodes, head(low, 0), leaf, OneByOne),
         };
         if added.is_some() {
-            changer.leaves += 1;
+            self.leaves += 1;
             return Ok(());
         }
         let mut change = Change { filling, ..Change::default() };
-        let planned = self.plan_insert(&mut changer, &mut change, low, leaf, lows);
+        let planned = self.plan_insert(nodes, &mut change, low, leaf, lows);
         // No node: it is known.
         let leaves = usize::from(!change.contents.is_empty());
-        self.finish(&mut changer, change, planned)?;
-        changer.leaves += leaves;
+        self.finish(nodes, change, planned)?;
+        self.leaves += leaves;
         Ok(())
     }
 
-    /// Adds a leaf if the node that it belongs to has room and heads tell where. For writers.
-    fn add_in_place(&self, wanted: u64, leaf: LeafId, count: impl Count) -> Option<()> {
-        let mut id = self.root.load(Ordering::Relaxed);
-        loop {
-            let node = self.arena.get(id)?;
-            let state = node.begin_simple()?;
-            let place = node.place_by_heads(wanted, count)?;
-            if state.level() == 0 {
-                return node.insert(place + 1, wanted, leaf).then_some(());
-            }
-            id = node.child(place);
-        }
-    }
-
-    /// Says that `leaf`, whose low key is `low` and which is not the first, is no more: the leaf before it
-    /// covers what it did. The caller holds the locks of both. Seen by readers on return.
-    ///
-    /// # Errors
-    /// Those of `lows`, and [`Error::Damaged`] if there is no such leaf. Nothing has changed then.
-    pub(crate) fn remove(&self, low: &[u8], leaf: LeafId, lows: &impl Lows) -> Result<(), Error> {
-        let mut changer = self.changer();
+    /// Lets the nodes forget a leaf that was merged.
+    pub(super) fn remove(
+        &mut self,
+        nodes: &Nodes,
+        (low, leaf): (&[u8], LeafId),
+        lows: &impl Lows,
+    ) -> Result<(), Error> {
         let mut change = Change::default();
-        let planned = self.plan_remove(&mut change, low, leaf, lows);
-        self.finish(&mut changer, change, planned)?;
-        changer.leaves -= 1;
+        let planned = plan_remove(nodes, &mut change, low, leaf, lows);
+        self.finish(nodes, change, planned)?;
+        self.leaves -= 1;
         Ok(())
-    }
-
-    pub(super) fn changer(&self) -> MutexGuard<'_, Changer> {
-        // Nothing panics between closing nodes and opening them.
-        lock(&self.changer)
     }
 
     fn plan_insert(
-        &self,
-        changer: &mut Changer,
+        &mut self,
+        nodes: &Nodes,
         change: &mut Change,
         low: &[u8],
         leaf: LeafId,
         lows: &impl Lows,
     ) -> Result<(), Error> {
-        let path = self.path(low, lows)?;
+        let path = path(nodes, low, lows)?;
         // What goes into the next node up: a child, and the leaf with its separator.
         let (mut child, mut leaf, mut low) = (leaf, leaf, KeyBytes::from(low));
         for &(id, place) in path.iter().rev() {
-            let mut content = self.content(id, lows)?;
+            let mut content = content(nodes, id, lows)?;
             if content.level == 0 && content.is_separator(place, low, lows)? {
                 if content.entries[place].child == leaf {
                     return Ok(());
@@ -161,19 +142,19 @@ impl Inner {
             let mut right = content.split_off(middle);
             content.fit(lows)?;
             right.fit(lows)?;
-            child = self.take(changer, change)?;
+            child = self.take(nodes, change)?;
             leaf = right.entries[0].low;
             low = lows.low(leaf)?;
             change.contents.push((id, content));
             change.contents.push((child, right));
         }
-        self.plan_root(changer, change, (child, leaf, low))
+        self.plan_root(nodes, change, (child, leaf, low))
     }
 
     /// A root above what was the root and its right half.
     fn plan_root(
-        &self,
-        changer: &mut Changer,
+        &mut self,
+        nodes: &Nodes,
         change: &mut Change,
         (child, leaf, low): (NodeId, LeafId, KeyBytes<'_>),
     ) -> Result<(), Error> {
@@ -183,124 +164,138 @@ impl Inner {
         let first_low = content.first_low().unwrap_or_default();
         let mut root = Content::new(content.level + 1, *left, first_low);
         root.insert(1, child, leaf, low);
-        let id = self.take(changer, change)?;
+        let id = self.take(nodes, change)?;
         change.contents.push((id, root));
         change.root = Some(id);
         Ok(())
     }
 
-    fn plan_remove(
-        &self,
-        change: &mut Change,
-        low: &[u8],
-        leaf: LeafId,
-        lows: &impl Lows,
-    ) -> Result<(), Error> {
-        let path = self.path(low, lows)?;
-        if path.iter().all(|&(_, place)| place == 0) {
-            return damaged(u64::from(leaf), "a leaf behind the first");
-        }
-        // What is to be done in the next node up with the child that is on the path: it goes, or
-        // has another separator.
-        let mut separator = None;
-        for &(id, place) in path.iter().rev() {
-            let mut content = self.content(id, lows)?;
-            if content.level == 0 && content.entries[place].child != leaf {
-                return damaged(u64::from(leaf), "a leaf that the inner nodes know");
-            }
-            match separator {
-                Some(leaf) if place == 0 => content.entries[0].low = leaf,
-                Some(leaf) => {
-                    let child = content.entries[place].child;
-                    content.remove(place);
-                    content.insert(place, child, leaf, lows.low(leaf)?);
-                    content.fit(lows)?;
-                }
-                None => content.remove(place),
-            }
-            separator = content.first_low();
-            if separator.is_none() {
-                change.freed.push(id);
-            }
-            change.contents.push((id, content));
-            if place > 0 {
-                break;
-            }
-        }
-        self.plan_lower_root(change);
-        Ok(())
-    }
-
-    /// A root that is left with one child is not needed.
-    fn plan_lower_root(&self, change: &mut Change) {
-        let Some((id, content)) = change.contents.last_mut() else { return };
-        if *id == self.root.load(Ordering::Relaxed)
-            && content.level > 0
-            && let [only] = content.entries[..]
-        {
-            content.entries.clear();
-            change.root = Some(only.child);
-            change.freed.push(*id);
-        }
-    }
-
     /// Lets readers see the change, or gives back what was taken for it.
     fn finish(
-        &self,
-        changer: &mut Changer,
+        &mut self,
+        nodes: &Nodes,
         change: Change,
         planned: Result<(), Error>,
     ) -> Result<(), Error> {
         let Change { contents, root, taken, freed, .. } = change;
         if let Err(error) = planned {
-            changer.free.extend(taken);
+            self.free.extend(taken);
             return Err(error);
         }
-        let nodes =
-            || contents.iter().filter_map(|(id, content)| Some((self.arena.get(*id)?, content)));
-        nodes().for_each(|(node, _)| node.close());
-        nodes().for_each(|(node, content)| node.store(content));
+        let changed =
+            || contents.iter().filter_map(|(id, content)| Some((nodes.arena.get(*id)?, content)));
+        changed().for_each(|(node, _)| node.close());
+        changed().for_each(|(node, content)| node.store(content));
         if let Some(root) = root {
-            self.root.store(root, Ordering::Release);
+            nodes.root.store(root, Ordering::Release);
         }
-        nodes().for_each(|(node, _)| node.open());
-        changer.nodes = changer.nodes + taken.len() - freed.len();
-        changer.free.extend(freed);
+        changed().for_each(|(node, _)| node.open());
+        self.nodes = self.nodes + taken.len() - freed.len();
+        self.free.extend(freed);
         Ok(())
     }
 
-    fn take(&self, changer: &mut Changer, change: &mut Change) -> Result<NodeId, Error> {
-        let id = match changer.free.pop() {
+    fn take(&mut self, nodes: &Nodes, change: &mut Change) -> Result<NodeId, Error> {
+        let id = match self.free.pop() {
             Some(id) => id,
-            None => self.arena.take()?,
+            None => nodes.arena.take()?,
         };
         change.taken.push(id);
         Ok(id)
     }
+}
 
-    /// The way to the leaf that covers `key`, from the root. For writers: nothing changes meanwhile.
-    fn path(&self, key: &[u8], lows: &impl Lows) -> Result<Path, Error> {
-        let mut path = Path::new();
-        let mut id = self.root.load(Ordering::Relaxed);
-        loop {
-            let node = self.node(id)?;
-            let place = node.place(Sought::At(key), lows)?;
-            path.push((id, place));
-            if node.level() == 0 {
-                return Ok(path);
+/// Adds a leaf if the node that it belongs to has room and heads tell where. For writers.
+fn add_in_place(nodes: &Nodes, wanted: u64, leaf: LeafId, count: impl Count) -> Option<()> {
+    let mut id = nodes.root.load(Ordering::Relaxed);
+    loop {
+        let node = nodes.arena.get(id)?;
+        let state = node.begin_simple()?;
+        let place = node.place_by_heads(wanted, count)?;
+        if state.level() == 0 {
+            return node.insert(place + 1, wanted, leaf).then_some(());
+        }
+        id = node.child(place);
+    }
+}
+
+fn plan_remove(
+    nodes: &Nodes,
+    change: &mut Change,
+    low: &[u8],
+    leaf: LeafId,
+    lows: &impl Lows,
+) -> Result<(), Error> {
+    let path = path(nodes, low, lows)?;
+    if path.iter().all(|&(_, place)| place == 0) {
+        return damaged(u64::from(leaf), "a leaf behind the first");
+    }
+    // What is to be done in the next node up with the child that is on the path: it goes, or
+    // has another separator.
+    let mut separator = None;
+    for &(id, place) in path.iter().rev() {
+        let mut content = content(nodes, id, lows)?;
+        if content.level == 0 && content.entries[place].child != leaf {
+            return damaged(u64::from(leaf), "a leaf that the inner nodes know");
+        }
+        match separator {
+            Some(leaf) if place == 0 => content.entries[0].low = leaf,
+            Some(leaf) => {
+                let child = content.entries[place].child;
+                content.remove(place);
+                content.insert(place, child, leaf, lows.low(leaf)?);
+                content.fit(lows)?;
             }
-            id = node.child(place);
+            None => content.remove(place),
+        }
+        separator = content.first_low();
+        if separator.is_none() {
+            change.freed.push(id);
+        }
+        change.contents.push((id, content));
+        if place > 0 {
+            break;
         }
     }
+    plan_lower_root(nodes, change);
+    Ok(())
+}
 
-    fn content(&self, id: NodeId, lows: &impl Lows) -> Result<Content, Error> {
-        self.node(id)?.content(lows)
+/// A root that is left with one child is not needed.
+fn plan_lower_root(nodes: &Nodes, change: &mut Change) {
+    let Some((id, content)) = change.contents.last_mut() else { return };
+    if *id == nodes.root.load(Ordering::Relaxed)
+        && content.level > 0
+        && let [only] = content.entries[..]
+    {
+        content.entries.clear();
+        change.root = Some(only.child);
+        change.freed.push(*id);
     }
+}
 
-    fn node(&self, id: NodeId) -> Result<&Node, Error> {
-        match self.arena.get(id) {
-            Some(node) => Ok(node),
-            None => damaged(u64::from(id), "an inner node"),
+/// The way to the leaf that covers `key`, from the root. For writers: nothing changes meanwhile.
+fn path(nodes: &Nodes, key: &[u8], lows: &impl Lows) -> Result<Path, Error> {
+    let mut path = Path::new();
+    let mut id = nodes.root.load(Ordering::Relaxed);
+    loop {
+        let node = node(nodes, id)?;
+        let place = node.place(Sought::At(key), lows)?;
+        path.push((id, place));
+        if node.level() == 0 {
+            return Ok(path);
         }
+        id = node.child(place);
+    }
+}
+
+fn content(nodes: &Nodes, id: NodeId, lows: &impl Lows) -> Result<Content, Error> {
+    node(nodes, id)?.content(lows)
+}
+
+fn node(nodes: &Nodes, id: NodeId) -> Result<&Node, Error> {
+    match nodes.arena.get(id) {
+        Some(node) => Ok(node),
+        None => damaged(u64::from(id), "an inner node"),
     }
 }

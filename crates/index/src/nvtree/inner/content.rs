@@ -1,6 +1,6 @@
 //! What is in an inner node, as a value: made beside the tree, then copied into a node.
 
-use super::{LeafId, Lows};
+use super::low::{LeafId, Lows};
 use crate::Error;
 use crate::head::head;
 use crate::key::KeyBytes;

@@ -1,17 +1,14 @@
 //! The inner nodes of leaves that are there already, from the bottom up.
 
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
-
 use super::arena::{Arena, NodeId};
 use super::change::Changer;
 use super::content::Content;
+use super::low::{LeafId, Lows};
 use super::node::WIDTH;
-use super::{Inner, LeafId, Lows};
+
 use crate::Error;
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::simd::AllAtOnce;
 
 /// Children that a node is given: it takes some more before it splits.
 const FILL: usize = WIDTH * 3 / 4;
@@ -32,39 +29,23 @@ struct Loader<'a, 'l> {
     made: Vec<NodeId>,
 }
 
-impl Inner {
-    /// The inner nodes of one leaf.
-    #[cfg(test)]
-    pub(crate) fn new(first: LeafId) -> Result<Inner, Error> {
-        let arena = Arc::new(Arena::new(1 << 16, 0)?);
-        Inner::load(arena, std::iter::once(Ok((first, [].as_slice()))))
-    }
-
-    /// The inner nodes of these leaves, which come with their low keys, in order. What the first one's is
-    /// does not matter: it covers all keys below the second's.
-    ///
-    /// # Errors
-    /// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
-    pub(crate) fn load<'l>(
-        arena: Arc<Arena>,
-        leaves: impl Iterator<Item = Result<(LeafId, impl Into<KeyBytes<'l>>), Error>>,
-    ) -> Result<Inner, Error> {
-        let mut loader = Loader {
-            arena: &arena,
-            changer: Changer::default(),
-            levels: Vec::new(),
-            made: Vec::new(),
-        };
-        let root = match loader.load(leaves) {
-            Ok(root) => root,
-            Err(error) => {
-                arena.give(loader.made);
-                return Err(error);
-            }
-        };
-        let changer = loader.changer;
-        let all_at_once = AllAtOnce::new();
-        Ok(Inner { root: AtomicU32::new(root), arena, all_at_once, changer: Mutex::new(changer) })
+/// Makes the inner nodes of these leaves, which come with their low keys, in order: the root, and what belongs to
+/// their writer.
+///
+/// # Errors
+/// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
+pub(super) fn load<'l>(
+    arena: &Arena,
+    leaves: impl Iterator<Item = Result<(LeafId, impl Into<KeyBytes<'l>>), Error>>,
+) -> Result<(NodeId, Changer), Error> {
+    let (changer, levels, made) = (Changer::default(), Vec::new(), Vec::new());
+    let mut loader = Loader { arena, changer, levels, made };
+    match loader.load(leaves) {
+        Ok(root) => Ok((root, loader.changer)),
+        Err(error) => {
+            arena.give(loader.made);
+            Err(error)
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use tembo_pmem::thread::wait;
 use zerocopy::FromZeros;
 
 use super::content::{Content, Entry};
-use super::{LeafId, Lows};
+use super::low::{LeafId, Lows};
 use crate::Error;
 use crate::head::head;
 use crate::key::KeyBytes;

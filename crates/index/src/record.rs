@@ -3,12 +3,12 @@
 
 mod format;
 
-use tembo_pmem::{MediaBytes, Region};
+use tembo_pmem::{MediaBytes, Region, crc32c};
 use tembo_pool::Object;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use self::format::Records;
-use self::format::{RECORD_CHECKSUM, RECORD_HEADER, RecordChecksum, RecordHeader};
+use self::format::{RECORD_CHECKSUM, RECORD_HEADER, RecordChecksum, RecordFront, RecordHeader};
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::{Error, Forest, head};
@@ -27,7 +27,11 @@ fn front(records: Records) -> u64 {
     }
 }
 
+/// Parts of a value that are written as they are; of more, all are put together before.
+const VALUE_PARTS: usize = 6;
+
 /// What `write` makes of the bytes of a record, part after part.
+#[inline]
 pub(crate) fn with_record<T>(
     records: Records,
     key: &[u8],
@@ -36,38 +40,25 @@ pub(crate) fn with_record<T>(
 ) -> Result<T, Error> {
     let value_len: usize = value.iter().map(|part| part.len()).sum();
     let header = RecordHeader { key_len: key.len() as u32, value_len: value_len as u32 };
-    let (joined, checksum);
-    let mut parts: [&[u8]; 9] = [&[]; 9];
-    (parts[0], parts[2]) = (header.as_bytes(), key);
-    if value.len() <= 6 {
-        parts[3..3 + value.len()].copy_from_slice(value);
+    let mut front = RecordFront { header, checksum: RecordChecksum { crc: 0 } };
+    let joined;
+    let mut parts: [&[u8]; 2 + VALUE_PARTS] = [&[]; 2 + VALUE_PARTS];
+    parts[1] = key;
+    let count = if value.len() <= VALUE_PARTS {
+        parts[2..2 + value.len()].copy_from_slice(value);
+        2 + value.len()
     } else {
         joined = value.concat();
-        parts[3] = &joined;
-    }
+        parts[2] = &joined;
+        3
+    };
+    let parts = &mut parts[..count];
     if records == Records::Checked {
-        checksum = RecordChecksum { crc: checksum_of(&parts) };
-        parts[1] = checksum.as_bytes();
+        let crc = crc32c(0, front.header.as_bytes());
+        front.checksum.crc = parts[1..].iter().fold(crc, |crc, part| crc32c(crc, part));
     }
-    write(&parts).map_err(|error| Error::Pool(error.into()))
-}
-
-/// Shorter records are put together before their checksum is taken: each part costs as much as a hundred bytes.
-const TOGETHER_MAX: usize = 256;
-
-/// The CRC-32C of all parts.
-fn checksum_of(parts: &[&[u8]]) -> u32 {
-    let len: usize = parts.iter().map(|part| part.len()).sum();
-    if len > TOGETHER_MAX {
-        let parts = parts.iter().filter(|part| !part.is_empty());
-        return parts.fold(0, |crc, part| crc32c::crc32c_append(crc, part));
-    }
-    let (mut together, mut end) = ([0; TOGETHER_MAX], 0);
-    for part in parts.iter().filter(|part| !part.is_empty()) {
-        together[end..end + part.len()].copy_from_slice(part);
-        end += part.len();
-    }
-    crc32c::crc32c(&together[..end])
+    parts[0] = &front.as_bytes()[..self::front(records) as usize];
+    write(parts).map_err(|error| Error::Pool(error.into()))
 }
 
 /// The header of an object.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use tembo_pmem::MediaBytes;
+use tembo_pmem::{Lent, LentBytes, MediaBytes};
 
 /// Bytes that a copy can have.
 const COPY_MAX: usize = 8;
@@ -15,44 +15,33 @@ const WITH_MAX: usize = 512;
 /// A value. A long one lies in the pool; it is to be copied or compared while its version is pinned. A short
 /// one may have stood in a node, from which a writer may move it while the version is pinned, and so is a copy.
 #[derive(Clone, Copy)]
-pub struct Value<'p>(Bytes<'p>);
-
-#[derive(Clone, Copy)]
-enum Bytes<'p> {
-    Media(MediaBytes<'p>),
-    Memory(&'p [u8]),
-    Copy { word: [u8; COPY_MAX], len: u8 },
-}
+pub struct Value<'p>(LentBytes<'p>);
 
 impl<'p> From<&'p [u8]> for Value<'p> {
     /// A value in the memory of the program.
     #[inline]
     fn from(bytes: &'p [u8]) -> Value<'p> {
-        Value(Bytes::Memory(bytes))
+        Value(Lent::Memory(bytes).into())
     }
 }
 
 impl<'p> Value<'p> {
     /// One that lies in the pool.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn in_pool(bytes: MediaBytes<'p>) -> Value<'p> {
-        Value(Bytes::Media(bytes))
+        Value(Lent::Media(bytes).into())
     }
 
     /// The first `len` bytes of the word; at most 8.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy(word: u64, len: usize) -> Value<'p> {
-        Value(Bytes::Copy { word: word.to_le_bytes(), len: len.min(COPY_MAX) as u8 })
+        Value(Lent::Inline { word, len }.into())
     }
 
     /// So many bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Bytes::Media(bytes) => bytes.len(),
-            Bytes::Memory(bytes) => bytes.len(),
-            Bytes::Copy { len, .. } => (*len).into(),
-        }
+        self.0.len()
     }
 
     /// Whether there are none.
@@ -64,17 +53,16 @@ impl<'p> Value<'p> {
     /// A part of the value; `None` where it does not have so many bytes.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Option<Value<'p>> {
-        let bytes = match &self.0 {
-            Bytes::Media(bytes) => Bytes::Media(bytes.slice(range)?),
-            Bytes::Memory(bytes) => Bytes::Memory(bytes.get(range)?),
-            Bytes::Copy { word, len } => {
-                let part = word[..usize::from(*len).min(COPY_MAX)].get(range)?;
-                let mut copy = [0; COPY_MAX];
-                copy[..part.len()].copy_from_slice(part);
-                Bytes::Copy { word: copy, len: part.len() as u8 }
+        let lent = match self.0.lent() {
+            Lent::Media(bytes) => Lent::Media(bytes.slice(range)?),
+            Lent::Memory(bytes) => Lent::Memory(bytes.get(range)?),
+            Lent::Inline { word, len } => {
+                let part_len = range.end.checked_sub(range.start).filter(|_| range.end <= len)?;
+                let word = word.checked_shr(8 * range.start as u32).unwrap_or(0);
+                Lent::Inline { word, len: part_len }
             }
         };
-        Some(Value(bytes))
+        Some(Value(lent.into()))
     }
 
     /// The `N` bytes from `offset` on; `None` where there are fewer.
@@ -91,11 +79,11 @@ impl<'p> Value<'p> {
     /// When `to` is of another length.
     #[inline]
     pub fn copy_to(&self, to: &mut [u8]) {
-        match &self.0 {
-            Bytes::Media(bytes) => bytes.copy_to(to),
-            Bytes::Memory(bytes) => to.copy_from_slice(bytes),
-            Bytes::Copy { word, len } => {
-                to.copy_from_slice(&word[..usize::from(*len).min(COPY_MAX)])
+        match self.0.lent() {
+            Lent::Media(bytes) => bytes.copy_to(to),
+            Lent::Memory(bytes) => to.copy_from_slice(bytes),
+            Lent::Inline { word, len } => {
+                to.copy_from_slice(&word.to_le_bytes()[..len.min(COPY_MAX)])
             }
         }
     }
@@ -103,11 +91,11 @@ impl<'p> Value<'p> {
     /// Copies all bytes behind those that `to` has.
     #[inline]
     pub fn append_to(&self, to: &mut Vec<u8>) {
-        match &self.0 {
-            Bytes::Media(bytes) => bytes.append_to(to),
-            Bytes::Memory(bytes) => to.extend_from_slice(bytes),
-            Bytes::Copy { word, len } => {
-                to.extend_from_slice(&word[..usize::from(*len).min(COPY_MAX)])
+        match self.0.lent() {
+            Lent::Media(bytes) => bytes.append_to(to),
+            Lent::Memory(bytes) => to.extend_from_slice(bytes),
+            Lent::Inline { word, len } => {
+                to.extend_from_slice(&word.to_le_bytes()[..len.min(COPY_MAX)])
             }
         }
     }
@@ -123,24 +111,24 @@ impl<'p> Value<'p> {
     /// Calls `with` with the bytes, or a copy of them: on the stack, up to 512.
     #[inline]
     pub fn with<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
-        match &self.0 {
-            Bytes::Memory(bytes) => with(bytes),
-            Bytes::Copy { word, len } => with(&word[..usize::from(*len).min(COPY_MAX)]),
-            Bytes::Media(bytes) if bytes.len() <= WITH_MAX => {
+        match self.0.lent() {
+            Lent::Memory(bytes) => with(bytes),
+            Lent::Inline { word, len } => with(&word.to_le_bytes()[..len.min(COPY_MAX)]),
+            Lent::Media(bytes) if bytes.len() <= WITH_MAX => {
                 let mut copy = [MaybeUninit::uninit(); WITH_MAX];
                 with(bytes.copy_to_uninit(&mut copy[..bytes.len()]))
             }
-            Bytes::Media(bytes) => with(&bytes.to_vec()),
+            Lent::Media(bytes) => with(&bytes.to_vec()),
         }
     }
 
     /// Whether these are the bytes.
     #[inline]
     pub fn is(&self, other: &[u8]) -> bool {
-        match &self.0 {
-            Bytes::Media(bytes) => bytes.eq_bytes(other),
-            Bytes::Memory(bytes) => *bytes == other,
-            Bytes::Copy { word, len } => &word[..usize::from(*len).min(COPY_MAX)] == other,
+        match self.0.lent() {
+            Lent::Media(bytes) => bytes.eq_bytes(other),
+            Lent::Memory(bytes) => bytes == other,
+            Lent::Inline { word, len } => &word.to_le_bytes()[..len.min(COPY_MAX)] == other,
         }
     }
 }

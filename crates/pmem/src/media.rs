@@ -3,9 +3,11 @@
 
 mod bytes;
 mod format;
+mod lent;
 mod word;
 
-pub use bytes::MediaBytes;
+pub use bytes::{MediaBytes, crc32c};
+pub use lent::{Lent, LentBytes};
 pub use word::Word;
 
 /// A type that a region lends out as a reference. It is [`Word`], an array of such types, or a struct of such

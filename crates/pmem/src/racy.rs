@@ -14,15 +14,17 @@
 //! What is read is a value that the memory had, byte by byte; bytes that change meanwhile may be of different times.
 #![allow(unsafe_code)]
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod crc32c;
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]
 mod portable;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86_64;
 
 #[cfg(any(miri, not(target_arch = "x86_64")))]
-pub(crate) use portable::{equals, load_byte, mismatch, read, write};
+pub(crate) use portable::{crc32c, equals, load_byte, mismatch, read, write};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) use x86_64::{equals, load_byte, mismatch, read, write};
+pub(crate) use x86_64::{crc32c, equals, load_byte, mismatch, read, write};
 
 /// Where two ranges of bytes differ first, and what the first of the two has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

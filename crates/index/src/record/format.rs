@@ -28,6 +28,14 @@ pub(crate) struct RecordChecksum {
     pub(crate) crc: u32,
 }
 
+/// Both, as they stand at the beginning of a record with a checksum.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RecordFront {
+    pub(crate) header: RecordHeader,
+    pub(crate) checksum: RecordChecksum,
+}
+
 pub(crate) const RECORD_HEADER: u64 = size_of::<RecordHeader>() as u64;
 pub(crate) const RECORD_CHECKSUM: u64 = size_of::<RecordChecksum>() as u64;
-const _: () = assert!(RECORD_HEADER == 8 && RECORD_CHECKSUM == 4);
+const _: () = assert!(RECORD_HEADER == 8 && RECORD_CHECKSUM == 4 && size_of::<RecordFront>() == 12);

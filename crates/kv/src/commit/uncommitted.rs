@@ -142,7 +142,8 @@ impl Uncommitted {
         (keyspace, place): (Keyspace, Place),
         op: Op<'_>,
     ) -> Result<bool, Error> {
-        let was_seen = self.is_seen(shared, ledger, keyspace, op)?;
+        let has_tombstones = shared.tombstones.has_any();
+        let was_seen = !has_tombstones || self.is_seen(shared, ledger, keyspace, op)?;
         if !shared.held.is_empty() {
             let (Op::Put { key, .. } | Op::Remove { key }) = op;
             shared.check_held(keyspace, key, self.own.as_deref())?;
@@ -220,6 +221,7 @@ impl Uncommitted {
     }
 
     /// Whether no tombstone covers the key that a change is of.
+    #[cold]
     fn is_seen(
         &self,
         shared: &Shared,

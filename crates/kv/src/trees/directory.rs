@@ -37,7 +37,10 @@ impl Directory {
     /// [`Error::NoSuchKeyspace`].
     #[inline]
     pub(crate) fn tree(&self, keyspace: Keyspace, version: u64) -> Result<&Tree, Error> {
-        find(&self.list, keyspace).ok_or(Error::NoSuchKeyspace { version })
+        let Some(tree) = find(&self.list, keyspace) else {
+            return Err(Error::NoSuchKeyspace { version });
+        };
+        Ok(tree)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Tree> {

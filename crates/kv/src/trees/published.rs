@@ -35,7 +35,10 @@ impl Current {
     /// [`Error::NoSuchKeyspace`], which says that `version` was read.
     #[inline]
     pub(crate) fn tree(&self, keyspace: Keyspace, version: u64) -> Result<&Known, Error> {
-        self.find(keyspace).ok_or(Error::NoSuchKeyspace { version })
+        let Some(known) = self.find(keyspace) else {
+            return Err(Error::NoSuchKeyspace { version });
+        };
+        Ok(known)
     }
 
     /// Whether some tree wants its hint to be written.

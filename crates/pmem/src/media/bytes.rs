@@ -6,14 +6,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use zerocopy::FromBytes;
 
 use super::Word;
 use crate::racy;
-
-/// Bytes whose checksum is taken at a time.
-const PIECE: usize = 512;
 
 /// A range of bytes of a region, which may change at any time: a place, not a value. To be read it is copied or
 /// compared. A byte that is read is one that was stored there; if the range is stored to meanwhile, bytes of
@@ -23,7 +21,7 @@ const PIECE: usize = 512;
 /// pool may name one piece of space twice, and then what is read is wrong, and nothing worse.
 #[derive(Clone, Copy)]
 pub struct MediaBytes<'r> {
-    at: *const u8,
+    at: NonNull<u8>,
     len: usize,
     _words: PhantomData<&'r [Word]>,
 }
@@ -40,7 +38,15 @@ impl<'r> MediaBytes<'r> {
     /// They lie in one region, and so do the aligned words that hold them; the region lives as long as `'r`.
     #[inline(always)]
     pub(crate) unsafe fn new(at: *const u8, len: usize) -> MediaBytes<'r> {
+        // SAFETY: nothing of a region lies at address zero.
+        let at = unsafe { NonNull::new_unchecked(at.cast_mut()) };
         MediaBytes { at, len, _words: PhantomData }
+    }
+
+    /// Where they begin.
+    #[inline(always)]
+    pub(super) fn at(&self) -> *const u8 {
+        self.at.as_ptr()
     }
 
     /// So many bytes.
@@ -61,7 +67,7 @@ impl<'r> MediaBytes<'r> {
         let is_within = range.start <= range.end && range.end <= self.len;
         // SAFETY: a part of the range, which has it.
         is_within.then(|| unsafe {
-            MediaBytes::new(self.at.wrapping_add(range.start), range.end - range.start)
+            MediaBytes::new(self.at().wrapping_add(range.start), range.end - range.start)
         })
     }
 
@@ -75,7 +81,7 @@ impl<'r> MediaBytes<'r> {
     #[inline(always)]
     pub fn byte(&self, index: usize) -> Option<u8> {
         // SAFETY: within the range.
-        (index < self.len).then(|| unsafe { racy::load_byte(self.at.wrapping_add(index)) })
+        (index < self.len).then(|| unsafe { racy::load_byte(self.at().wrapping_add(index)) })
     }
 
     /// Copies all bytes into `to`.
@@ -86,7 +92,7 @@ impl<'r> MediaBytes<'r> {
     pub fn copy_to(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.len, "a copy is as long as what is copied");
         // SAFETY: as many bytes, in memory of the program, which no region has.
-        unsafe { racy::read(self.at, to.as_mut_ptr(), self.len) }
+        unsafe { racy::read(self.at(), to.as_mut_ptr(), self.len) }
     }
 
     /// Copies all bytes into `to`, and returns them.
@@ -98,7 +104,7 @@ impl<'r> MediaBytes<'r> {
         assert_eq!(to.len(), self.len, "a copy is as long as what is copied");
         // SAFETY: as many bytes, in memory of the program, which no region has; all are written.
         unsafe {
-            racy::read(self.at, to.as_mut_ptr().cast(), self.len);
+            racy::read(self.at(), to.as_mut_ptr().cast(), self.len);
             std::slice::from_raw_parts_mut(to.as_mut_ptr().cast(), self.len)
         }
     }
@@ -109,7 +115,7 @@ impl<'r> MediaBytes<'r> {
         to.reserve(self.len);
         // SAFETY: there is room for so many behind the end, and all are written.
         unsafe {
-            racy::read(self.at, to.as_mut_ptr().add(to.len()), self.len);
+            racy::read(self.at(), to.as_mut_ptr().add(to.len()), self.len);
             to.set_len(to.len() + self.len);
         }
     }
@@ -129,7 +135,7 @@ impl<'r> MediaBytes<'r> {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: as many bytes as `T` has, of which every pattern is valid; all are written.
         unsafe {
-            racy::read(from.at, value.as_mut_ptr().cast(), from.len);
+            racy::read(from.at(), value.as_mut_ptr().cast(), from.len);
             Some(value.assume_init())
         }
     }
@@ -138,14 +144,14 @@ impl<'r> MediaBytes<'r> {
     #[inline(always)]
     pub fn eq_bytes(&self, bytes: &[u8]) -> bool {
         // SAFETY: so many bytes are in the range.
-        self.len == bytes.len() && unsafe { racy::equals(self.at, bytes) }
+        self.len == bytes.len() && unsafe { racy::equals(self.at(), bytes) }
     }
 
     /// Whether they begin so.
     #[inline(always)]
     pub fn starts_with(&self, bytes: &[u8]) -> bool {
         // SAFETY: so many bytes are in the range.
-        self.len >= bytes.len() && unsafe { racy::equals(self.at, bytes) }
+        self.len >= bytes.len() && unsafe { racy::equals(self.at(), bytes) }
     }
 
     /// Which comes first in the order of bytes, as of slices.
@@ -153,7 +159,7 @@ impl<'r> MediaBytes<'r> {
     pub fn cmp_bytes(&self, bytes: &[u8]) -> Ordering {
         let common = self.len.min(bytes.len());
         // SAFETY: so many bytes are in the range.
-        match unsafe { racy::mismatch(self.at, &bytes[..common]) } {
+        match unsafe { racy::mismatch(self.at(), &bytes[..common]) } {
             Some(found) => found.byte.cmp(&bytes[found.index]),
             None => self.len.cmp(&bytes.len()),
         }
@@ -164,20 +170,24 @@ impl<'r> MediaBytes<'r> {
     pub fn common_prefix_len(&self, bytes: &[u8]) -> usize {
         let common = self.len.min(bytes.len());
         // SAFETY: so many bytes are in the range.
-        let found = unsafe { racy::mismatch(self.at, &bytes[..common]) };
+        let found = unsafe { racy::mismatch(self.at(), &bytes[..common]) };
         found.map_or(common, |found| found.index)
     }
 
     /// Their CRC-32C, begun with that of what comes before, zero at the beginning.
+    #[inline]
     pub fn crc32c(&self, init: u32) -> u32 {
-        let mut buffer = [0; PIECE];
-        (0..self.len).step_by(PIECE).fold(init, |crc, at| {
-            let piece = &mut buffer[..PIECE.min(self.len - at)];
-            // SAFETY: a piece of the range, and as many bytes of the program.
-            unsafe { racy::read(self.at.wrapping_add(at), piece.as_mut_ptr(), piece.len()) };
-            crc32c::crc32c_append(crc, piece)
-        })
+        // SAFETY: the range is mapped.
+        unsafe { racy::crc32c(init, self.at(), self.len) }
     }
+}
+
+/// The CRC-32C of bytes, begun with that of what comes before, zero at the beginning. (RFC 3720, B.4.) Quick for
+/// short ranges too.
+#[inline]
+pub fn crc32c(init: u32, bytes: &[u8]) -> u32 {
+    // SAFETY: the bytes may be read, and nothing stores to them.
+    unsafe { racy::crc32c(init, bytes.as_ptr(), bytes.len()) }
 }
 
 impl fmt::Debug for MediaBytes<'_> {

@@ -104,3 +104,17 @@ pub(crate) unsafe fn mismatch(at: *const u8, bytes: &[u8]) -> Option<Mismatch> {
     }
     None
 }
+
+/// The CRC-32C of `len` bytes at `at` behind bytes with the CRC-32C `init`.
+///
+/// # Safety
+/// As of [`read`].
+pub(crate) unsafe fn crc32c(init: u32, at: *const u8, len: usize) -> u32 {
+    let mut buffer = [0; PIECE];
+    (0..len).step_by(PIECE).fold(init, |crc, start| {
+        let piece = &mut buffer[..PIECE.min(len - start)];
+        // SAFETY: the caller's promise, of a piece of the range.
+        unsafe { read(at.wrapping_add(start), piece.as_mut_ptr(), piece.len()) };
+        crc32c::crc32c_append(crc, piece)
+    })
+}

@@ -18,18 +18,20 @@ struct Access {
     equals: unsafe fn(*const u8, &[u8]) -> bool,
     mismatch: unsafe fn(*const u8, &[u8]) -> Option<Mismatch>,
     load_byte: unsafe fn(*const u8) -> u8,
+    crc32c: unsafe fn(u32, *const u8, usize) -> u32,
 }
 
 fn each() -> [Access; 2] {
     use super::portable as p;
     [
-        Access { read, write, equals, mismatch, load_byte },
+        Access { read, write, equals, mismatch, load_byte, crc32c },
         Access {
             read: p::read,
             write: p::write,
             equals: p::equals,
             mismatch: p::mismatch,
             load_byte: p::load_byte,
+            crc32c: p::crc32c,
         },
     ]
 }
@@ -92,6 +94,35 @@ fn the_first_byte_that_differs_is_found() {
                     assert_ne!(byte.cmp(&other[index]), Ordering::Equal);
                 }
             }
+        }
+    }
+}
+
+/// RFC 3720, B.4, and the library that other checksums are made by, for each length and at each place in a word.
+#[test]
+fn a_checksum_is_that_of_the_standard() {
+    let most = if cfg!(miri) { 100 } else { 9000 };
+    let bytes: Vec<u8> = (0..most + 8).map(|i| (i * i / 7) as u8).collect();
+    let words: Vec<u64> =
+        bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    for access in each() {
+        let of = |init, at: usize, len: usize| {
+            // SAFETY: within `words`, which has the same bytes.
+            unsafe { (access.crc32c)(init, range(&words, at), len) }
+        };
+        let long = [1000, 1023, 2048, 4095, 4096, 8192].into_iter().filter(|len| *len < most);
+        for len in (0..most.min(700)).chain(long) {
+            for at in [0, 1, 5] {
+                let expected = ::crc32c::crc32c(&bytes[at..at + len]);
+                assert_eq!(of(0, at, len), expected, "{len} at {at}");
+                let (first, second) = (of(0, at, len / 3), len - len / 3);
+                assert_eq!(of(first, at + len / 3, second), expected, "{len} at {at} in two");
+            }
+        }
+        for (byte, expected) in [(0, 0x8a91_36aa_u32), (u64::MAX, 0x62a8_ab43)] {
+            let words = [byte; 4];
+            // SAFETY: all of the words.
+            assert_eq!(unsafe { (access.crc32c)(0, range(&words, 0), 32) }, expected);
         }
     }
 }

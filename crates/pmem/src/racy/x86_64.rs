@@ -6,7 +6,10 @@ use std::arch::x86_64::{
     _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_storeu_si256,
 };
 
-use super::Mismatch;
+use super::{Mismatch, crc32c as instruction};
+
+/// Bytes whose checksum is taken at a time, on a processor without an instruction for it.
+const CRC_PIECE: usize = 512;
 
 /// Copies of this many bytes and more are left to the processor's own instruction for copies.
 const STRING_MIN: usize = 4 << 10;
@@ -202,6 +205,25 @@ unsafe fn copy_string(from: *const u8, to: *mut u8, len: usize) {
         asm!("rep movsb", inout("rcx") len => _, inout("rsi") from => _, inout("rdi") to => _,
             options(nostack, preserves_flags));
     }
+}
+
+/// The CRC-32C of `len` bytes at `at` behind bytes with the CRC-32C `init`.
+///
+/// # Safety
+/// The bytes at `at` are mapped.
+#[inline]
+pub(crate) unsafe fn crc32c(init: u32, at: *const u8, len: usize) -> u32 {
+    if instruction::is_supported() {
+        // SAFETY: the processor has the instructions; the rest is the caller's promise.
+        return unsafe { instruction::crc32c(init, at, len) };
+    }
+    let mut buffer = [0; CRC_PIECE];
+    (0..len).step_by(CRC_PIECE).fold(init, |crc, start| {
+        let piece = &mut buffer[..CRC_PIECE.min(len - start)];
+        // SAFETY: the caller's promise, of a piece of the range.
+        unsafe { read(at.wrapping_add(start), piece.as_mut_ptr(), piece.len()) };
+        ::crc32c::crc32c_append(crc, piece)
+    })
 }
 
 /// Writes `len` bytes from `from` to `to`.

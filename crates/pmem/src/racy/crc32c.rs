@@ -31,7 +31,7 @@ const fn powers() -> [u32; 2 * STEPS_MAX + 1] {
     let (mut power, mut exponent, mut steps) = (1 << 31, 0, 1);
     while steps < powers.len() {
         while exponent < steps * STEP * 8 - 33 {
-            power = power >> 1 ^ POLYNOMIAL * (power & 1);
+            power = (power >> 1) ^ (POLYNOMIAL * (power & 1));
             exponent += 1;
         }
         powers[steps] = power;

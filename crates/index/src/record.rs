@@ -99,10 +99,14 @@ pub(crate) fn read_unverified(
     forest: &Forest,
     record: Object,
 ) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
-    let RecordHeader { key_len, value_len } = header(forest.region(), record)?;
-    let len = u64::from(key_len) + u64::from(value_len);
-    let bytes = body(forest.region(), record, front(forest.records()), len)?;
-    match bytes.split_at(key_len as usize) {
+    // The whole object once: what lies in it is found without looking at the region's end again.
+    let object = forest.region().media_bytes(record.offset(), record.size())?;
+    let front = front(forest.records()) as usize;
+    let split = object.read(0).and_then(|RecordHeader { key_len, value_len }| {
+        let (key_len, value_len) = (key_len as usize, value_len as usize);
+        object.slice(front..front + key_len + value_len)?.split_at(key_len)
+    });
+    match split {
         Some(split) => Ok(split),
         None => damaged(record.offset(), "a record that fits its object"),
     }

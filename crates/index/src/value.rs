@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use tembo_pmem::{Lent, LentBytes, MediaBytes};
+use tembo_pmem::{Borrowed, BorrowedBytes, MediaBytes};
 
 /// Bytes that a copy can have.
 const COPY_MAX: usize = 8;
@@ -15,13 +15,13 @@ const WITH_MAX: usize = 512;
 /// A value. A long one lies in the pool; it is to be copied or compared while its version is pinned. A short
 /// one may have stood in a node, from which a writer may move it while the version is pinned, and so is a copy.
 #[derive(Clone, Copy)]
-pub struct Value<'p>(LentBytes<'p>);
+pub struct Value<'p>(BorrowedBytes<'p>);
 
 impl<'p> From<&'p [u8]> for Value<'p> {
     /// A value in the memory of the program.
     #[inline]
     fn from(bytes: &'p [u8]) -> Value<'p> {
-        Value(Lent::Memory(bytes).into())
+        Value(Borrowed::Memory(bytes).into())
     }
 }
 
@@ -29,13 +29,13 @@ impl<'p> Value<'p> {
     /// One that lies in the pool.
     #[inline(always)]
     pub(crate) fn in_pool(bytes: MediaBytes<'p>) -> Value<'p> {
-        Value(Lent::Media(bytes).into())
+        Value(Borrowed::Media(bytes).into())
     }
 
     /// The first `len` bytes of the word; at most 8.
     #[inline(always)]
     pub(crate) fn copy(word: u64, len: usize) -> Value<'p> {
-        Value(Lent::Inline { word, len }.into())
+        Value(Borrowed::Inline { word, len }.into())
     }
 
     /// So many bytes.
@@ -53,16 +53,16 @@ impl<'p> Value<'p> {
     /// A part of the value; `None` where it does not have so many bytes.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Option<Value<'p>> {
-        let lent = match self.0.lent() {
-            Lent::Media(bytes) => Lent::Media(bytes.slice(range)?),
-            Lent::Memory(bytes) => Lent::Memory(bytes.get(range)?),
-            Lent::Inline { word, len } => {
+        let borrowed = match self.0.borrowed() {
+            Borrowed::Media(bytes) => Borrowed::Media(bytes.slice(range)?),
+            Borrowed::Memory(bytes) => Borrowed::Memory(bytes.get(range)?),
+            Borrowed::Inline { word, len } => {
                 let part_len = range.end.checked_sub(range.start).filter(|_| range.end <= len)?;
                 let word = word.checked_shr(8 * range.start as u32).unwrap_or(0);
-                Lent::Inline { word, len: part_len }
+                Borrowed::Inline { word, len: part_len }
             }
         };
-        Some(Value(lent.into()))
+        Some(Value(borrowed.into()))
     }
 
     /// The `N` bytes from `offset` on; `None` where there are fewer.
@@ -79,10 +79,10 @@ impl<'p> Value<'p> {
     /// When `to` is of another length.
     #[inline]
     pub fn copy_to(&self, to: &mut [u8]) {
-        match self.0.lent() {
-            Lent::Media(bytes) => bytes.copy_to(to),
-            Lent::Memory(bytes) => to.copy_from_slice(bytes),
-            Lent::Inline { word, len } => {
+        match self.0.borrowed() {
+            Borrowed::Media(bytes) => bytes.copy_to(to),
+            Borrowed::Memory(bytes) => to.copy_from_slice(bytes),
+            Borrowed::Inline { word, len } => {
                 to.copy_from_slice(&word.to_le_bytes()[..len.min(COPY_MAX)])
             }
         }
@@ -91,10 +91,10 @@ impl<'p> Value<'p> {
     /// Copies all bytes behind those that `to` has.
     #[inline]
     pub fn append_to(&self, to: &mut Vec<u8>) {
-        match self.0.lent() {
-            Lent::Media(bytes) => bytes.append_to(to),
-            Lent::Memory(bytes) => to.extend_from_slice(bytes),
-            Lent::Inline { word, len } => {
+        match self.0.borrowed() {
+            Borrowed::Media(bytes) => bytes.append_to(to),
+            Borrowed::Memory(bytes) => to.extend_from_slice(bytes),
+            Borrowed::Inline { word, len } => {
                 to.extend_from_slice(&word.to_le_bytes()[..len.min(COPY_MAX)])
             }
         }
@@ -111,24 +111,24 @@ impl<'p> Value<'p> {
     /// Calls `with` with the bytes, or a copy of them: on the stack, up to 512.
     #[inline]
     pub fn with<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
-        match self.0.lent() {
-            Lent::Memory(bytes) => with(bytes),
-            Lent::Inline { word, len } => with(&word.to_le_bytes()[..len.min(COPY_MAX)]),
-            Lent::Media(bytes) if bytes.len() <= WITH_MAX => {
+        match self.0.borrowed() {
+            Borrowed::Memory(bytes) => with(bytes),
+            Borrowed::Inline { word, len } => with(&word.to_le_bytes()[..len.min(COPY_MAX)]),
+            Borrowed::Media(bytes) if bytes.len() <= WITH_MAX => {
                 let mut copy = [MaybeUninit::uninit(); WITH_MAX];
                 with(bytes.copy_to_uninit(&mut copy[..bytes.len()]))
             }
-            Lent::Media(bytes) => with(&bytes.to_vec()),
+            Borrowed::Media(bytes) => with(&bytes.to_vec()),
         }
     }
 
     /// Whether these are the bytes.
     #[inline]
     pub fn is(&self, other: &[u8]) -> bool {
-        match self.0.lent() {
-            Lent::Media(bytes) => bytes.eq_bytes(other),
-            Lent::Memory(bytes) => bytes == other,
-            Lent::Inline { word, len } => &word.to_le_bytes()[..len.min(COPY_MAX)] == other,
+        match self.0.borrowed() {
+            Borrowed::Media(bytes) => bytes.eq_bytes(other),
+            Borrowed::Memory(bytes) => bytes == other,
+            Borrowed::Inline { word, len } => &word.to_le_bytes()[..len.min(COPY_MAX)] == other,
         }
     }
 }

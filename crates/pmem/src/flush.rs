@@ -5,7 +5,7 @@
 mod stream;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) use stream::stream_line;
+pub(crate) use stream::{stream_line, stream_lines};
 
 use crate::LINE;
 

@@ -39,7 +39,7 @@ pub use flush::FlushInstruction;
 pub use format::HEADER_SIZE;
 pub use line_stores::LineStores;
 pub use mapping::SIZE_MAX;
-pub use media::{Lent, LentBytes, Media, MediaBytes, Word, crc32c};
+pub use media::{Borrowed, BorrowedBytes, Media, MediaBytes, Word, crc32c};
 pub use memory::memory_max;
 pub use observer::{Observer, Stored};
 pub use options::RegionOptions;

@@ -1,13 +1,13 @@
 //! What may be looked at where others store: types of words, and ranges of bytes.
 #![allow(unsafe_code)]
 
+mod borrowed;
 mod bytes;
 mod format;
-mod lent;
 mod word;
 
+pub use borrowed::{Borrowed, BorrowedBytes};
 pub use bytes::{MediaBytes, crc32c};
-pub use lent::{Lent, LentBytes};
 pub use word::Word;
 
 /// A type that a region lends out as a reference. It is [`Word`], an array of such types, or a struct of such

@@ -291,6 +291,7 @@ impl Region {
         Counters::fenced();
         match &self.backend {
             Backend::Flush(_) => store_fence(),
+            Backend::Volatile => {}
             backend => backend.fence(),
         }
     }

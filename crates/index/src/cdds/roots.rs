@@ -207,5 +207,8 @@ impl Node<'_> {
 
 /// The last node of a path.
 pub(crate) fn leaf_of<'p, 'f>(path: &'p [Step<'f>]) -> Result<&'p Step<'f>, Error> {
-    path.last().ok_or(Error::Damaged { offset: 0, what: "a path that ends in a node" })
+    match path.last() {
+        Some(step) => Ok(step),
+        None => damaged(0, "a path that ends in a node"),
+    }
 }

@@ -208,10 +208,15 @@ impl<'f> Leaf<'f> {
     #[inline]
     pub(crate) fn place<'k>(&self, key: &'k [u8], traits: Traits) -> Result<Placed<'k>, Error> {
         let prefix_len = usize::from(traits.prefix_len);
-        let odd = if traits.guarded { !self.prefix()?.is_prefix_of(key) } else { false };
+        let odd = traits.guarded && self.lacks_prefix(key)?;
         let skipped = if odd { 0 } else { prefix_len };
         let word = head(key, skipped as u16);
         Ok(Placed { key, word, shape: Shape::new(key.len().saturating_sub(skipped), 0, odd) })
+    }
+
+    #[inline(never)]
+    fn lacks_prefix(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(!self.prefix()?.is_prefix_of(key))
     }
 
     /// Whether the element is of that key. Its record, if it has one, must be safe to read.

@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 use self::prefetcher::Prefetcher;
 use super::NvTree;
-use super::element::Element;
+use super::element::{Element, Shape};
 use super::format::SLOTS_MAX;
 use super::image::{LeafImage, make, order_of, place_of};
 use super::leaf::{Leaf, read_element};
@@ -337,8 +337,14 @@ fn show<'e>(
     visit: &mut Visit<'_>,
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
+    // The elements of a leaf are mostly of one shape.
+    let (mut shape, mut lens) = (Shape::default(), None);
     for element in elements {
-        let is_shown = match (element.shape.simple_lens(), key.last_chunk_mut::<8>()) {
+        if element.shape != shape || lens.is_none() {
+            shape = element.shape;
+            lens = shape.simple_lens();
+        }
+        let is_shown = match (lens, key.last_chunk_mut::<8>()) {
             (Some((key_len, value_len)), Some(rest)) => {
                 *rest = element.key.to_be_bytes();
                 let value = Value::copy(element.payload, value_len);

@@ -20,9 +20,11 @@ pub(super) unsafe fn stream(at: *mut u8, parts: &[&[u8]], flush: Option<FlushIns
         while !rest.is_empty() {
             let room = LINE as usize - to.addr() % LINE as usize;
             if filled == 0 && room == LINE as usize && rest.len() >= LINE as usize {
+                let count = rest.len() / LINE as usize;
                 // SAFETY: `to` is aligned, and the caller has found room for all parts.
-                unsafe { crate::flush::stream_line(rest.as_ptr(), to) };
-                (to, rest) = (to.wrapping_add(LINE as usize), &rest[LINE as usize..]);
+                unsafe { crate::flush::stream_lines(rest.as_ptr(), to, count) };
+                let len = count * LINE as usize;
+                (to, rest) = (to.wrapping_add(len), &rest[len..]);
                 continue;
             }
             let take = rest.len().min(room - filled);

@@ -4,18 +4,34 @@
 use std::arch::asm;
 use std::arch::x86_64::{__m128i, __m512i, _mm_loadu_si128, _mm512_loadu_si512};
 
+use crate::LINE;
+
 /// Stores 64 bytes past the cache: in order with nothing until the next store fence.
 ///
 /// # Safety
 /// `to` is aligned to 64 bytes and may be written; `from` may be read.
 #[inline]
 pub(crate) unsafe fn stream_line(from: *const u8, to: *mut u8) {
-    if std::arch::is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has AVX-512; the rest is the caller's promise.
-        unsafe { stream_512(from, to) }
-    } else {
-        // SAFETY: every x86-64 processor has SSE2; the rest is the caller's promise.
-        unsafe { stream_128(from, to) }
+    // SAFETY: the caller's promise.
+    unsafe { stream_lines(from, to, 1) }
+}
+
+/// As [`stream_line`], of so many lines.
+///
+/// # Safety
+/// `to` is aligned to 64 bytes; so many lines may be written there, and may be read at `from`.
+#[inline]
+pub(crate) unsafe fn stream_lines(from: *const u8, to: *mut u8, count: usize) {
+    let is_wide = std::arch::is_x86_feature_detected!("avx512f");
+    for at in (0..count).map(|line| line * LINE as usize) {
+        let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+        if is_wide {
+            // SAFETY: the processor has AVX-512; the rest is the caller's promise.
+            unsafe { stream_512(from, to) }
+        } else {
+            // SAFETY: every x86-64 processor has SSE2; the rest is the caller's promise.
+            unsafe { stream_128(from, to) }
+        }
     }
 }
 

@@ -61,11 +61,19 @@ pub(super) unsafe fn crc32c(init: u32, mut at: *const u8, mut len: usize) -> u32
             crc = three_streams(crc, at, steps);
             (at, len) = (at.wrapping_add(3 * STEP * steps), len - 3 * STEP * steps);
         }
-        if len >= 8 {
-            let end = at.wrapping_add(len & !7);
-            asm!("2:", "crc32 {crc}, qword ptr [{at}]", "add {at}, 8", "cmp {at}, {end}", "jb 2b",
-                crc = inout(reg) crc, at = inout(reg) at, end = in(reg) end,
-                options(readonly, nostack));
+        while len >= STEP {
+            asm!("crc32 {0}, qword ptr [{1}]", "crc32 {0}, qword ptr [{1} + 8]",
+                "crc32 {0}, qword ptr [{1} + 16]", "crc32 {0}, qword ptr [{1} + 24]",
+                inout(reg) crc, in(reg) at, options(readonly, nostack, preserves_flags));
+            (at, len) = (at.wrapping_add(STEP), len - STEP);
+        }
+        while len >= 8 {
+            asm!("crc32 {0}, qword ptr [{1}]", inout(reg) crc, in(reg) at,
+                options(readonly, nostack, preserves_flags));
+            (at, len) = (at.wrapping_add(8), len - 8);
+        }
+        if len == 0 {
+            return !(crc as u32);
         }
         if len & 4 != 0 {
             asm!("crc32 {0:e}, dword ptr [{1}]", inout(reg) crc, in(reg) at,

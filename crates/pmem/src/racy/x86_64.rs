@@ -160,6 +160,14 @@ unsafe fn read_wide(from: *const u8, to: *mut u8, len: usize) {
     unsafe {
         let tail = load_32(from.wrapping_add(last));
         let mut at = 0;
+        while at + 96 < last {
+            let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+            let pieces = [0, 32, 64, 96].map(|at| load_32(from.wrapping_add(at)));
+            for (number, piece) in pieces.into_iter().enumerate() {
+                _mm256_storeu_si256(to.wrapping_add(32 * number).cast(), piece);
+            }
+            at += 128;
+        }
         while at < last {
             _mm256_storeu_si256(to.wrapping_add(at).cast(), load_32(from.wrapping_add(at)));
             at += 32;
@@ -301,6 +309,13 @@ unsafe fn write_wide(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the last 32 bytes, and pieces that begin before them.
     unsafe {
         let mut at = 0;
+        while at + 96 < last {
+            let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+            for at in [0, 32, 64, 96] {
+                store_32(to.wrapping_add(at), _mm256_loadu_si256(from.wrapping_add(at).cast()));
+            }
+            at += 128;
+        }
         while at < last {
             store_32(to.wrapping_add(at), _mm256_loadu_si256(from.wrapping_add(at).cast()));
             at += 32;

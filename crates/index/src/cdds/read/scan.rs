@@ -1,20 +1,33 @@
 //! Ranges, both ways, leaf by leaf: each leaf is found anew from its neighbour's bound, so no
 //! position outlives a change of the tree.
 
+use std::mem::MaybeUninit;
 use std::ops::Bound;
 
 use tembo_pool::Object;
 
-use crate::cdds::node::{Bounds, Node, Order};
+use crate::cdds::node::{Node, Order};
 use crate::cdds::roots::{Found, Roots};
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::range::Range;
-use crate::record::{read_unverified, verify_once};
-use crate::{Direction, Error, Value, View, Visit};
+use crate::record::{read_key, read_unverified, verify_once};
+use crate::{Direction, Error, Forest, Value, View, Visit};
 
-/// Receives each key and its record; returns false to end the walk.
-type VisitRecord<'v> = dyn FnMut(&[u8], Found<'_>) -> bool + 'v;
+/// Records that are prefetched while one is visited.
+const PREFETCHED: usize = 6;
+
+/// Longer keys are copied to the heap.
+const SHORT: usize = 64;
+
+/// Room that a scan uses for one leaf after the other.
+#[derive(Default)]
+struct Room {
+    /// What the view sees of a leaf, in the order in which it is visited.
+    records: Vec<Object>,
+    /// A key that is not short.
+    key: Vec<u8>,
+}
 
 pub(crate) fn scan(
     roots: &Roots,
@@ -29,13 +42,16 @@ pub(crate) fn scan(
     })
 }
 
+/// Calls `visit` with each key and its record, until it returns false.
+#[inline]
 pub(crate) fn scan_records(
     roots: &Roots,
     (from, to): (Bound<&[u8]>, Bound<&[u8]>),
     direction: Direction,
     view: View<'_>,
-    visit: &mut VisitRecord<'_>,
+    visit: &mut impl FnMut(&[u8], Found<'_>) -> bool,
 ) -> Result<(), Error> {
+    let mut room = Room::default();
     // Where the walk is to go on, and where it ends.
     let (mut wanted, mut reached): (_, Vec<u8>);
     wanted = Range { from, to };
@@ -50,11 +66,11 @@ pub(crate) fn scan_records(
     };
     while !wanted.is_empty() {
         let (leaf, order, sequence) = roots.leaf(next.as_deref(), view)?;
-        let Some(bounds) =
-            visit_leaf(roots, leaf, (order, sequence), &wanted, direction, view, visit)?
-        else {
+        room.read(leaf, (order, sequence), direction, view)?;
+        if !room.visit(roots, &wanted, direction, visit)? {
             return Ok(());
-        };
+        }
+        let bounds = leaf.bounds()?;
         let sought = next.as_deref();
         let end = match direction {
             Direction::Forward => bounds.high,
@@ -84,43 +100,116 @@ pub(crate) fn scan_records(
     Ok(())
 }
 
-/// Visits the leaf's keys; its bounds, or `None` when the visitor has had enough.
-fn visit_leaf<'f>(
-    roots: &'f Roots,
-    leaf: Node<'f>,
-    (mut order, mut sequence): (Order, u32),
+impl Room {
+    /// Reads what the view sees of a leaf.
+    fn read(
+        &mut self,
+        leaf: Node<'_>,
+        (mut order, mut sequence): (Order, u32),
+        direction: Direction,
+        view: View<'_>,
+    ) -> Result<(), Error> {
+        self.records.reserve(order.len());
+        loop {
+            self.records.clear();
+            for slot in order.iter() {
+                let seen = leaf.seen(slot)?;
+                if view.sees(seen.start, seen.end) {
+                    self.records.push(Object::from_bits(seen.target));
+                }
+            }
+            if leaf.side.still(sequence) {
+                break;
+            }
+            (order, sequence) = leaf.order()?;
+        }
+        if direction == Direction::Backward {
+            self.records.reverse();
+        }
+        Ok(())
+    }
+
+    /// Visits the keys in the range; false: that was enough.
+    #[inline]
+    fn visit(
+        &mut self,
+        roots: &Roots,
+        wanted: &Range<'_>,
+        direction: Direction,
+        visit: &mut impl FnMut(&[u8], Found<'_>) -> bool,
+    ) -> Result<bool, Error> {
+        let forest = &*roots.forest;
+        let (first, is_searched) = match first_inside(forest, &self.records, wanted, direction) {
+            Ok(first) => (first, true),
+            // A key that is not what it was gives no order: all are compared.
+            Err(Error::Corrupt { .. }) => (0, false),
+            Err(error) => return Err(error),
+        };
+        let ends = match direction {
+            Direction::Forward => !matches!(wanted.to, Bound::Unbounded),
+            Direction::Backward => !matches!(wanted.from, Bound::Unbounded),
+        };
+        let is_compared = ends || !is_searched;
+        let mut short = [MaybeUninit::uninit(); SHORT];
+        for (index, &record) in self.records.iter().enumerate().skip(first) {
+            if let Some(later) = self.records.get(index + PREFETCHED) {
+                forest.region().prefetch(later.offset());
+            }
+            let (key, value) = read_unverified(forest, record)?;
+            let key: &[u8] = match short.get_mut(..key.len()) {
+                Some(short) => key.copy_to_uninit(short),
+                None => {
+                    KeyBytes::from(key).clone_into(&mut self.key);
+                    &self.key
+                }
+            };
+            if is_compared && !wanted.contains(key) {
+                continue;
+            }
+            verify_once(forest, record)?;
+            if !visit(key, Found { record, value }) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The first of the records, in the order in which they are visited, that the range has not yet to come to.
+///
+/// # Errors
+/// [`Error::Corrupt`]: one that was compared is damaged.
+fn first_inside(
+    forest: &Forest,
+    records: &[Object],
     wanted: &Range<'_>,
     direction: Direction,
-    view: View<'_>,
-    visit: &mut VisitRecord<'_>,
-) -> Result<Option<Bounds<'f>>, Error> {
-    let mut records: Vec<Object> = Vec::with_capacity(order.len());
-    loop {
-        records.clear();
-        for slot in order.iter() {
-            let seen = leaf.seen(slot)?;
-            if view.sees(seen.start, seen.end) {
-                records.push(Object::from_bits(seen.target));
-            }
-        }
-        if leaf.side.still(sequence) {
-            break;
-        }
-        (order, sequence) = leaf.order()?;
+) -> Result<usize, Error> {
+    let is_before = |record: Object| -> Result<bool, Error> {
+        verify_once(forest, record)?;
+        let key = KeyBytes::from(read_key(forest, record)?);
+        Ok(key.with(|key| match direction {
+            Direction::Forward => !wanted.begins_at(key),
+            Direction::Backward => !wanted.ends_after(key),
+        }))
+    };
+    // Behind the first leaf all are inside, but for what was merged with it.
+    let Some(&first) = records.first() else { return Ok(0) };
+    let is_open = match direction {
+        Direction::Forward => matches!(wanted.from, Bound::Unbounded),
+        Direction::Backward => matches!(wanted.to, Bound::Unbounded),
+    };
+    if is_open || !is_before(first)? {
+        return Ok(0);
     }
-    if direction == Direction::Backward {
-        records.reverse();
-    }
-    let mut copy = Vec::new();
-    for record in records {
-        let (key, value) = read_unverified(&roots.forest, record)?;
-        KeyBytes::from(key).clone_into(&mut copy);
-        if wanted.contains(&copy) {
-            verify_once(&roots.forest, record)?;
-            if !visit(&copy, Found { record, value }) {
-                return Ok(None);
-            }
+    let (mut from, mut to) = (1, records.len());
+    while from < to {
+        let middle = (from + to) / 2;
+        if is_before(records[middle])? {
+            from = middle + 1;
+        } else {
+            to = middle;
         }
     }
-    leaf.bounds().map(Some)
+    Ok(from)
 }

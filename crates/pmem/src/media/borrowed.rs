@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::MediaBytes;
 
-/// Bytes that a [`LentBytes`] can have in itself.
+/// Bytes that a [`BorrowedBytes`] can have in itself.
 const WORD: usize = size_of::<u64>();
 
 /// Where the number of the place is, in the word of the length.
@@ -23,9 +23,9 @@ const fn at_top(place: usize) -> NonZeroUsize {
     }
 }
 
-/// Where the bytes are that a reader is lent.
+/// Where the bytes are that a reader borrows.
 #[derive(Clone, Copy, Debug)]
-pub enum Lent<'b> {
+pub enum Borrowed<'b> {
     /// In a region.
     Media(MediaBytes<'b>),
     /// In memory of the program.
@@ -39,39 +39,39 @@ pub enum Lent<'b> {
     },
 }
 
-/// A [`Lent`] in two words, which are passed in registers: a value that is handed from function to function
+/// A [`Borrowed`] in two words, which are passed in registers: a value that is handed from function to function
 /// is not stored and loaded again on each way.
 #[derive(Clone, Copy)]
-pub struct LentBytes<'b> {
+pub struct BorrowedBytes<'b> {
     /// The address, or the bytes themselves.
     at: *const u8,
     /// The length, and in the two highest bits the place.
     len: NonZeroUsize,
-    _place: std::marker::PhantomData<Lent<'b>>,
+    _place: std::marker::PhantomData<Borrowed<'b>>,
 }
 
-// SAFETY: as `Lent`, which has nothing but shared references.
-unsafe impl Send for LentBytes<'_> {}
+// SAFETY: as `Borrowed`, which has nothing but shared references.
+unsafe impl Send for BorrowedBytes<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for LentBytes<'_> {}
+unsafe impl Sync for BorrowedBytes<'_> {}
 
-impl<'b> From<Lent<'b>> for LentBytes<'b> {
+impl<'b> From<Borrowed<'b>> for BorrowedBytes<'b> {
     #[inline(always)]
-    fn from(lent: Lent<'b>) -> LentBytes<'b> {
-        let (at, len, place) = match lent {
-            Lent::Media(bytes) => (bytes.at(), bytes.len(), MEDIA),
-            Lent::Memory(bytes) => (bytes.as_ptr(), bytes.len(), MEMORY),
-            Lent::Inline { word, len } => {
+    fn from(borrowed: Borrowed<'b>) -> BorrowedBytes<'b> {
+        let (at, len, place) = match borrowed {
+            Borrowed::Media(bytes) => (bytes.at(), bytes.len(), MEDIA),
+            Borrowed::Memory(bytes) => (bytes.as_ptr(), bytes.len(), MEMORY),
+            Borrowed::Inline { word, len } => {
                 (std::ptr::without_provenance(word as usize), len.min(WORD), INLINE)
             }
         };
         // No memory is that large; a length that reached the bits of the place would be that of a place elsewhere.
         assert!(len <= LEN_MASK, "more bytes than there are addresses");
-        LentBytes { at, len: place | len, _place: std::marker::PhantomData }
+        BorrowedBytes { at, len: place | len, _place: std::marker::PhantomData }
     }
 }
 
-impl<'b> LentBytes<'b> {
+impl<'b> BorrowedBytes<'b> {
     /// So many bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -86,17 +86,17 @@ impl<'b> LentBytes<'b> {
 
     /// Where they are.
     #[inline(always)]
-    pub fn lent(self) -> Lent<'b> {
+    pub fn borrowed(self) -> Borrowed<'b> {
         let place = self.len.get() & !LEN_MASK;
         if place == MEDIA.get() {
             // SAFETY: made of bytes of a region, which is borrowed for `'b`.
-            return Lent::Media(unsafe { MediaBytes::new(self.at, self.len()) });
+            return Borrowed::Media(unsafe { MediaBytes::new(self.at, self.len()) });
         }
         if place == MEMORY.get() {
             // SAFETY: made of a slice, which is borrowed for `'b`.
-            return Lent::Memory(unsafe { std::slice::from_raw_parts(self.at, self.len()) });
+            return Borrowed::Memory(unsafe { std::slice::from_raw_parts(self.at, self.len()) });
         }
-        Lent::Inline { word: self.at.addr() as u64, len: self.len() }
+        Borrowed::Inline { word: self.at.addr() as u64, len: self.len() }
     }
 }
 
@@ -108,23 +108,25 @@ mod tests {
     fn two_words_have_what_the_place_had() {
         const WORDS: usize = 2 * size_of::<usize>();
         assert_eq!(
-            (size_of::<LentBytes<'_>>(), size_of::<Option<LentBytes<'_>>>()),
+            (size_of::<BorrowedBytes<'_>>(), size_of::<Option<BorrowedBytes<'_>>>()),
             (WORDS, WORDS)
         );
         let memory = *b"abcdefghijkl";
         for len in 0..=memory.len() {
-            let lent = LentBytes::from(Lent::Memory(&memory[..len]));
-            assert!(matches!(lent.lent(), Lent::Memory(bytes) if bytes == &memory[..len]));
+            let borrowed = BorrowedBytes::from(Borrowed::Memory(&memory[..len]));
+            assert!(
+                matches!(borrowed.borrowed(), Borrowed::Memory(bytes) if bytes == &memory[..len])
+            );
             // SAFETY: read as memory that is not stored to.
             let media = unsafe { MediaBytes::new(memory.as_ptr(), len) };
-            let lent = LentBytes::from(Lent::Media(media));
+            let borrowed = BorrowedBytes::from(Borrowed::Media(media));
             assert!(
-                matches!(lent.lent(), Lent::Media(bytes) if bytes.len() == len && bytes.at() == media.at())
+                matches!(borrowed.borrowed(), Borrowed::Media(bytes) if bytes.len() == len && bytes.at() == media.at())
             );
-            let lent = LentBytes::from(Lent::Inline { word: u64::MAX - 5, len });
-            assert_eq!((lent.len(), lent.is_empty()), (len.min(8), len == 0));
+            let borrowed = BorrowedBytes::from(Borrowed::Inline { word: u64::MAX - 5, len });
+            assert_eq!((borrowed.len(), borrowed.is_empty()), (len.min(8), len == 0));
             assert!(
-                matches!(lent.lent(), Lent::Inline { word, len: kept } if word == u64::MAX - 5 && kept == len.min(8))
+                matches!(borrowed.borrowed(), Borrowed::Inline { word, len: kept } if word == u64::MAX - 5 && kept == len.min(8))
             );
         }
     }

@@ -53,6 +53,11 @@ impl Mapping {
         Err(io::ErrorKind::InvalidInput.into())
     }
 
+    /// There are no files, here and below.
+    pub(crate) fn read_alone(&self, _to: u64) {}
+
+    pub(crate) fn will_read(&self, _from: u64, _to: u64) {}
+
     /// There are no pages, here and below.
     pub(crate) fn prefault(&self, _from: u64, _to: u64) {}
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
@@ -13,6 +14,8 @@ use super::{Backing, Base, LARGE_PAGE, PAGE, SIZE_MAX};
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: u64,
+    /// A page that is missing is read from the file alone.
+    reads_alone: AtomicBool,
 }
 
 // SAFETY: the range belongs to the mapping until it is dropped; what is in it is synchronised by
@@ -65,7 +68,7 @@ impl Mapping {
             unsafe { munmap(base.wrapping_add(reserved as usize).cast(), tail) }?;
         }
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { base, reserved })
+        Ok(Mapping { base, reserved, reads_alone: AtomicBool::new(false) })
     }
 
     /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
@@ -128,6 +131,23 @@ impl Mapping {
         // SAFETY: the range is this mapping's; its pages are read, nothing is changed.
         unsafe { madvise(start, (to - from) as usize, Advice::LinuxPopulateRead) }?;
         Ok(())
+    }
+
+    /// Says that a page that is missing in `0..to` is to be read from the file alone, not with some hundred KiB around
+    /// it: in a file larger than memory the pages around are seldom looked at before they have to go. From then on
+    /// [`will_read`](Mapping::will_read) asks for what is needed. A hint.
+    pub(crate) fn read_alone(&self, to: u64) {
+        self.advise(0, to / PAGE * PAGE, Advice::Random);
+        self.reads_alone.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks for the pages of `from..to`, without waiting for them, where pages are read alone. A hint.
+    #[inline]
+    pub(crate) fn will_read(&self, from: u64, to: u64) {
+        if self.reads_alone.load(Ordering::Relaxed) {
+            let to = to.checked_next_multiple_of(PAGE).unwrap_or(from);
+            self.advise(from / PAGE * PAGE, to, Advice::WillNeed);
+        }
     }
 
     /// Makes the whole pages of `from..to` ready to be stored to. A hint: what fails here is met again
@@ -217,5 +237,49 @@ pub(crate) fn is_persistent_memory(file: BorrowedFd<'_>) -> bool {
         mmap(null_mut(), PAGE as usize, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)
             .map(|at| munmap(at, PAGE as usize))
             .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    /// The flags that the system has for the mapping around an address.
+    fn flags(at: *const u8) -> Vec<String> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_it = false;
+        for line in maps.lines() {
+            let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+            if let Some((from, to)) = first.split_once('-') {
+                let at = at.addr() as u64;
+                let address = |text| u64::from_str_radix(text, 16).unwrap();
+                is_it = (address(from)..address(to)).contains(&at);
+            } else if is_it && first == "VmFlags:" {
+                return rest.split_whitespace().map(str::to_owned).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn a_page_is_read_alone_where_that_was_said_and_in_what_grows() {
+        let file = memfd_create("pool", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 64 * PAGE).unwrap();
+        let mapping = Mapping::reserve(16 * PAGE, 64 * PAGE).unwrap();
+        mapping.map(Backing::Private(file.as_fd()), 0, 16 * PAGE).unwrap();
+        let is_alone = |page| flags(mapping.base().at(page * PAGE)).iter().any(|flag| flag == "rr");
+        assert!(!is_alone(0) && !is_alone(15), "a small file is read as the system likes");
+        mapping.read_alone(16 * PAGE);
+        assert!(is_alone(0) && is_alone(15));
+        mapping.map(Backing::Private(file.as_fd()), 16 * PAGE, 64 * PAGE).unwrap();
+        mapping.read_alone(64 * PAGE);
+        assert!(is_alone(0) && is_alone(63));
+        mapping.will_read(3 * PAGE + 1, 64 * PAGE);
+        mapping.will_read(u64::MAX - 1, u64::MAX);
     }
 }

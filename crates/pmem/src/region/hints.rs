@@ -21,6 +21,13 @@ impl Region {
         }
     }
 
+    /// Says that `len` bytes at `offset` will soon be read: where the pool is larger than memory, their pages are asked for,
+    /// and come while the thread goes on. A hint, of any range.
+    #[inline]
+    pub fn will_read(&self, offset: u64, len: u64) {
+        self.mapping.will_read(offset, offset.saturating_add(len));
+    }
+
     /// Says that the line at `offset` will be looked at soon. A hint, of any offset.
     #[inline]
     pub fn prefetch(&self, offset: u64) {

@@ -16,7 +16,6 @@ mod manifests;
 mod modules;
 mod names;
 mod orders;
-mod pending;
 mod purity;
 mod scopes;
 mod sizes;
@@ -34,12 +33,10 @@ use tree::Tree;
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-/// Checks that some crates and pages do not pass yet: by the name that `pending.rs` knows.
-const PENDING: &[(&str, Check)] =
-    &[("circles", circles::check), ("folders", folders::check), ("words", words::check)];
-
 const CHECKS: &[Check] = &[
+    circles::check,
     directions::check,
+    folders::check,
     formats::check,
     leftovers::check,
     lengths::check,
@@ -51,6 +48,7 @@ const CHECKS: &[Check] = &[
     sizes::check,
     steps::check,
     unsafety::check,
+    words::check,
 ];
 
 /// Runs every check over the repository and prints what it finds.
@@ -61,7 +59,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     match findings.len() {
         0 => {
-            println!("==> tidy: {} checks, nothing found", CHECKS.len() + PENDING.len());
+            println!("==> tidy: {} checks, nothing found", CHECKS.len());
             Ok(())
         }
         count => bail!("tidy found {count} (see STYLE.md)"),
@@ -82,9 +80,6 @@ fn findings(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let tree = Tree::read(root, &mut findings)?;
     for check in CHECKS {
         findings.extend(check(&tree));
-    }
-    for (name, check) in PENDING {
-        findings.extend(pending::apply(&tree, name, check(&tree)));
     }
     findings.sort();
     Ok(findings)

@@ -12,7 +12,7 @@
 //! # What is on media
 //! A leaf is a header line and lines of three *elements* (`format.rs`). An element holds eight bytes of
 //! key after the prefix that the leaf's keys share, eight bytes of value, and meta bits; what is longer
-//! lies in a record. A version counts from one of the leaf's two bases (`rebase.rs`), which makes it
+//! lies in a record. A version counts from one of the leaf's two bases (`change/rebase.rs`), which makes it
 //! short enough for three elements in a line. The next committed element of a key ends the one before;
 //! a removal is an element too. So nothing is ever changed in place: put, update and remove take a slot
 //! that is free, or one whose element no version needs that can be read. The paper's NEGATIVE elements
@@ -20,7 +20,7 @@
 //! loses the key. Versions make both unnecessary.
 //!
 //! # What is not
-//! A leaf's *side-car* (`side.rs`) has the fingerprint of the newest element of each key and marks for
+//! A leaf's *side-car* (`leaf/side.rs`) has the fingerprint of the newest element of each key and marks for
 //! free slots, ended elements and removals; the newest version in the leaf; and, when something has
 //! asked, the order of keys. It is made on first touch. A reader takes the leaf's sequence from it,
 //! reads, and asks whether the sequence still is; a writer makes it odd meanwhile. A reader of an older
@@ -28,10 +28,10 @@
 //! old versions need goes when one key has more versions than its leaf slots (`history.rs`).
 //!
 //! # How it changes
-//! A full leaf is cleaned (`reclaim.rs`) of what no version needs; a removal leaves only after a fence
-//! behind what it removes. If that is not enough it is *split* (`split.rs`): the upper half is written
+//! A full leaf is cleaned (`change/reclaim.rs`) of what no version needs; a removal leaves only after a fence
+//! behind what it removes. If that is not enough it is *split* (`change/split.rs`): the upper half is written
 //! into a new leaf, then one store links it. What has moved counts no more in the old leaf, for it is
-//! not below the next leaf's low key: nothing is erased. *Merge* (`collect.rs`) is the reverse: the
+//! not below the next leaf's low key: nothing is erased. *Merge* (`upkeep/collect.rs`) is the reverse: the
 //! right leaf's elements are copied to the left, where they count when one store unlinks the right.
 //! Where the paper rebuilds all inner nodes when a PLN is full, and inserts wait, inner nodes split.
 //! Structure has no versions, entries have; a transaction that is aborted leaves splits behind, which
@@ -40,57 +40,57 @@
 //! # Cost
 //! Of a key and a value of up to eight bytes: one line and one fence for an insert, an update, a
 //! removal that commits by itself; one line in a group. The insert that takes a leaf's last slot splits it
-//! (`split_half.rs`): it costs two fences, and lines for what moves, the header and the link.
+//! (`change/split_half.rs`): it costs two fences, and lines for what moves, the header and the link.
+//!
+//! # Rooms
+//! ```text
+//!   nvtree.rs   the tree: format, open, VersionedIndex
+//!     |
+//!   change/     put and remove: the general path; making room: clean, split, rebase
+//!   upkeep/     mark, scrub, collect and merge, the hint, check
+//!   read/       the general path of lookups; ranges, changes
+//!   fast        the fast path of lookups and changes
+//!     |
+//!   leaves/     the leaves of a tree, and the ways to them: how a search finds one, how an opening learns of all
+//!     |
+//!   image/      all of a leaf in the order of keys; how its side-car is made
+//!   hint/       the hint, as it is read
+//!     |
+//!   history     what only old versions need of a leaf
+//!   leaf/       a leaf: its header, slots and elements; its side-car and fingerprints
+//!   inner/      the inner nodes
+//!   format      all of it on media
+//! ```
 
-mod builder;
-mod carry;
 mod change;
-mod changed;
-mod changes;
-mod check;
-mod collect;
-mod element;
 mod fast;
 mod format;
-mod headers;
 mod hint;
 mod history;
+mod how;
 mod image;
 mod inner;
-mod kept;
-mod keys;
 mod leaf;
-mod list;
-mod lookup;
-mod mark;
-mod open;
-mod prints;
-mod ranks;
-mod rebase;
-mod reclaim;
-mod scan;
-mod side;
-mod simple;
-mod split;
-mod split_half;
+mod leaves;
+mod read;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 
 use std::ops::Bound;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use tembo_pool::{Object, Pool};
 
-use self::change::How;
 pub(crate) use self::format::lines_in;
 use self::format::{CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell, cell_magic, records_of};
-use self::hint::Hinted;
+use self::how::How;
 pub(crate) use self::inner::Arena;
-use self::inner::Inner;
 use self::leaf::Leaf;
-use self::lookup::Wanted;
-use self::open::Opening;
-use self::scan::Sought;
-pub(crate) use self::side::Side;
+pub(crate) use self::leaf::Side;
+use self::leaves::{Leaves, Wanted};
+use self::read::Sought;
+use crate::changes::{Period, VisitChanged};
 use crate::error::damaged;
 use crate::{
     CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
@@ -99,19 +99,10 @@ use crate::{
 
 /// An NV-Tree. See the [module](self).
 pub struct NvTree {
-    forest: Arc<Forest>,
-    /// Offset of the cell.
-    cell: u64,
-    cell_object: Object,
-    /// Made when something first looks for a key.
-    inner: OnceLock<Box<Inner>>,
-    opening: Opening,
-    hinted: Hinted,
+    leaves: Leaves,
     /// Held by a mark, by a merge, which must not carry elements to where the mark was, and by the thread that
     /// writes the hint, which must not name a leaf that a merge unlinks.
     structure: Mutex<()>,
-    /// Elements that only old versions needed when leaves were split for them, since the last walk.
-    kept: AtomicU64,
 }
 
 impl NvTree {
@@ -148,7 +139,7 @@ impl NvTree {
     pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(NvTree, Object), Error> {
         let cell = NvTree::format(forest.pool(), forest.records(), writer.stamp)?;
         let tree = NvTree::open(forest, cell)?;
-        let first = Leaf::of(&tree.forest, tree.first()?)?;
+        let first = Leaf::of(&tree.leaves.forest, tree.leaves.first()?)?;
         // What the space was before may have left a side-car.
         first.side.lock().forget();
         Ok((tree, cell))
@@ -162,14 +153,14 @@ impl NvTree {
 
     /// Gives back the space of a tree that nothing refers to yet.
     pub fn discard(self) -> Result<(), Error> {
-        self.forest.pool().free(self.first()?);
-        self.forest.pool().free(self.cell_object);
+        self.leaves.forest.pool().free(self.leaves.first()?);
+        self.leaves.forest.pool().free(self.leaves.cell_object);
         Ok(())
     }
 
     /// The object that `create` returned.
     pub fn object(&self) -> Object {
-        self.cell_object
+        self.leaves.cell_object
     }
 
     /// The tree behind an object that `create` returned.
@@ -182,32 +173,45 @@ impl NvTree {
             return damaged(cell_object.offset(), "the cell of an NV-Tree");
         };
         forest.agree(records, cell_object)?;
-        let (cell, structure) = (cell_object.offset(), Mutex::new(()));
-        let (opening, hinted) = (Opening::default(), Hinted::default());
-        let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));
-        Ok(NvTree { cell, cell_object, forest, inner, opening, hinted, structure, kept })
+        Ok(NvTree { leaves: Leaves::new(forest, cell_object), structure: Mutex::new(()) })
     }
 
-    fn first(&self) -> Result<Object, Error> {
-        let cell: &TreeCell = self.forest.region().get(self.cell)?;
-        Ok(Object::from_bits(cell.first.load()))
+    /// How many leaves the hint on media tells of; `None`: there is no hint, or one that was torn or
+    /// damaged.
+    ///
+    /// # Errors
+    /// Damage of the cell.
+    pub fn hinted_leaves(&self) -> Result<Option<u64>, Error> {
+        hint::hinted_leaves(&self.leaves.forest, self.leaves.cell()?)
     }
 
-    #[inline]
-    fn inner(&self) -> Result<&Inner, Error> {
-        match self.inner.get() {
-            Some(inner) => Ok(inner),
-            None => self.make_inner(),
-        }
+    /// Elements that only old versions needed when leaves were split for them, since the last walk.
+    pub(crate) fn kept(&self) -> u64 {
+        self.leaves.kept()
+    }
+
+    /// A walk through the tree begins.
+    pub(crate) fn forget_kept(&self) {
+        self.leaves.forget_kept();
+    }
+
+    /// Visits everything that happened in a period: see [`crate::Index::changes`].
+    pub(crate) fn visit_changes(
+        &self,
+        period: Period<'_>,
+        from: &[u8],
+        visit: &mut VisitChanged<'_>,
+    ) -> Result<(), Error> {
+        read::visit_changes(&self.leaves, period, from, visit)
     }
 }
 
 impl VersionedIndex for NvTree {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
         let mut reached = None;
-        match self.get_fast(key, view.version, &mut reached) {
+        match fast::get_fast(&self.leaves, key, view.version, &mut reached) {
             Some(value) => Ok(value),
-            None => self.lookup(Wanted::new(key), reached, view),
+            None => read::lookup(&self.leaves, Wanted::new(key), reached, view),
         }
     }
 
@@ -222,7 +226,7 @@ impl VersionedIndex for NvTree {
 
     fn prefetch(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {
         // Of errors tells the thread that reads the key itself.
-        let _ = self.bring_near(keys);
+        let _ = read::bring_near(&self.leaves, keys);
         places.resize(places.len() + keys.len(), Place::default());
     }
 
@@ -234,15 +238,15 @@ impl VersionedIndex for NvTree {
         view: View<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        self.scan(from, to, direction, (view, Sought::Seen), visit)
+        read::scan(&self.leaves, from, to, direction, (view, Sought::Seen), visit)
     }
 
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        self.change(op, How::Grouped, writer)
+        change::change(&self.leaves, op, How::Grouped, writer)
     }
 
     fn apply_at(&self, _place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        self.change(op, How::Grouped, writer)
+        change::change(&self.leaves, op, How::Grouped, writer)
     }
 
     fn apply_single(
@@ -251,11 +255,11 @@ impl VersionedIndex for NvTree {
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        self.change(op, How::Single(ticket), writer).map(Some)
+        change::change(&self.leaves, op, How::Single(ticket), writer).map(Some)
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {
-        self.changed_after(key, since, now)
+        read::changed_after(&self.leaves, key, since, now)
     }
 
     fn range_changed(
@@ -266,7 +270,9 @@ impl VersionedIndex for NvTree {
         visit: &mut VisitKey<'_>,
     ) -> Result<(), Error> {
         let sought = (now, Sought::ChangedAfter(since));
-        self.scan(range.from, range.to, range.direction, sought, &mut |key, _| visit(key))
+        read::scan(&self.leaves, range.from, range.to, range.direction, sought, &mut |key, _| {
+            visit(key)
+        })
     }
 
     fn mark(
@@ -275,11 +281,11 @@ impl VersionedIndex for NvTree {
         dead: &DeadIntervals,
         marker: &mut dyn TreeMarker,
     ) -> Result<(), Error> {
-        self.mark(retained, dead, marker)
+        upkeep::mark(&self.leaves, &self.structure, retained, dead, marker)
     }
 
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error> {
-        self.scrub_one(node, writer)
+        upkeep::scrub_one(&self.leaves, node, writer)
     }
 
     fn scrub_root(&self, _writer: &mut Writer<'_>) -> Result<(), Error> {
@@ -291,18 +297,18 @@ impl VersionedIndex for NvTree {
         from: Option<&[u8]>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.collect_step(from, writer)
+        upkeep::collect_step(&self.leaves, &self.structure, from, writer)
     }
 
     fn wants_hint(&self) -> bool {
-        self.is_hint_outgrown()
+        upkeep::is_hint_outgrown(&self.leaves)
     }
 
     fn write_hint(&self, version: u64, retired: &mut Vec<Retired>) -> Result<(), Error> {
-        self.write_hint(version, retired)
+        upkeep::write_hint(&self.leaves, &self.structure, version, retired)
     }
 
     fn check(&self, retained: &Retained, dead: &DeadIntervals) -> Result<CheckReport, Error> {
-        self.verify(retained, dead)
+        upkeep::verify_tree(&self.leaves, retained, dead)
     }
 }

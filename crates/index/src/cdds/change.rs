@@ -19,7 +19,7 @@ use crate::{Error, Op, Place, Stamp, Ticket, Writer};
 
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
-/// Lines of a bounds record of usual keys; longer ones may have to do without the reservation.
+/// Lines of a bounds record of short keys; longer ones may have to do without the reservation.
 const BOUNDS_LINES: u64 = 3;
 /// A record that is written while readers of its leaf wait.
 const SHORT: u64 = 2048;

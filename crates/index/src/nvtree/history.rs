@@ -3,12 +3,11 @@
 
 use tembo_pool::Object;
 
-use super::element::{Element, Meta, Shape};
 use super::format::{
     HEADER_SIZE, HISTORY_MAGIC, HistoryHeader, META_REMOVED, OLD_ENTRY_SIZE, OldEntry,
     old_entries_in,
 };
-use super::leaf::Leaf;
+use super::leaf::{Element, Leaf, Meta, Shape};
 use crate::error::damaged;
 use crate::{Error, Retired, Stamp};
 

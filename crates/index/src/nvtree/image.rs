@@ -1,17 +1,28 @@
 //! All of a leaf, in the order of keys: for whatever is not a single search.
 
+mod keys;
+mod make;
+mod order;
+mod ranks;
+mod simple;
+mod summary;
+
 use std::cmp::Ordering;
 
-use super::element::{Element, Meta};
-use super::format::SLOTS_PER_LINE;
-use super::history::{self, Old};
-use super::keys::Keys;
-use super::leaf::{Leaf, Range};
-use super::prints::{FREE, Prints, STALE, TOMB, hash, print};
-use super::side::{Guard, Order, Traits};
-use super::simple::make_simple;
+#[cfg(test)]
+pub(crate) use self::make::make_general;
+#[cfg(test)]
+pub(crate) use self::simple::make_simple;
+
+pub(crate) use self::keys::Keys;
+pub(crate) use self::make::{ORPHANED, make, make_locked};
+pub(crate) use self::order::order_of;
+pub(crate) use self::summary::set;
+use super::history;
 use crate::error::damaged;
 use crate::key::KeyBytes;
+use crate::nvtree::history::Old;
+use crate::nvtree::leaf::{Element, Leaf, Meta};
 use crate::record::read_key;
 use crate::{DeadIntervals, Error, Retained, Stamp};
 
@@ -73,7 +84,7 @@ impl LeafImage {
         Ok(contents)
     }
 
-    fn insert(&mut self, leaf: &Leaf<'_>, seen: Seen) -> Result<(), Error> {
+    pub(super) fn insert(&mut self, leaf: &Leaf<'_>, seen: Seen) -> Result<(), Error> {
         // Not by a library's sort, which may object to the order of keys in a damaged leaf.
         let (mut from, mut to) = (0, self.seen.len());
         while from < to {
@@ -235,107 +246,3 @@ impl<'f> High<'f> {
         }
     }
 }
-
-/// Later than any version: the fingerprints do not tell all that there is.
-pub(crate) const ORPHANED: u64 = u64::MAX;
-
-/// Makes the side-car of a leaf in this dead epoch, if it is not made.
-pub(crate) fn make(leaf: &Leaf<'_>) -> Result<(), Error> {
-    let guard = leaf.side.lock();
-    make_locked(leaf, &guard)
-}
-
-/// As [`make`], for a caller that holds the lock.
-pub(crate) fn make_locked(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<(), Error> {
-    let dead_epoch = leaf.forest.dead_epoch();
-    if guard.is_made(dead_epoch) {
-        return Ok(());
-    }
-    leaf.forest.with_horizon(|dead, _| match make_simple(leaf, guard, dead)? {
-        true => Ok(()),
-        false => make_general(leaf, guard, dead),
-    })
-}
-
-/// As [`make_simple`], of any leaf.
-pub(crate) fn make_general(
-    leaf: &Leaf<'_>,
-    guard: &Guard<'_>,
-    dead: &DeadIntervals,
-) -> Result<(), Error> {
-    let contents = LeafImage::read(leaf, dead)?;
-    let mut prints = Prints::default();
-    for key in contents.keys(leaf) {
-        for (at, seen) in key?.iter().enumerate() {
-            prints.set(seen.slot, print_of(leaf, at, seen)?);
-        }
-    }
-    let of_old = contents.old.iter().map(|old| old.stamp.version());
-    // After a rollback the history can have what is newer than all that is here.
-    let versions = contents.seen.iter().map(|seen| seen.stamp.version()).chain(of_old);
-    let mut newest = versions.max().unwrap_or(0);
-    if !contents.orphans(leaf)?.is_empty() {
-        newest = ORPHANED;
-    }
-    set(leaf, guard, &prints)?;
-    guard.made(leaf.forest.dead_epoch(), newest);
-    Ok(())
-}
-
-fn print_of(leaf: &Leaf<'_>, at: usize, seen: &Seen) -> Result<u8, Error> {
-    if at > 0 {
-        return Ok(STALE);
-    }
-    if seen.meta.is_removed() {
-        return Ok(TOMB);
-    }
-    Ok(match seen.element.record() {
-        Some(_) => print(seen.element.payload >> 48),
-        None => print(hash(&leaf.key_of(&seen.element)?)),
-    })
-}
-
-/// Tells the side-car what the header says, and these fingerprints.
-pub(crate) fn set(leaf: &Leaf<'_>, guard: &Guard<'_>, prints: &Prints) -> Result<(), Error> {
-    set_within(leaf, guard, prints, leaf.range()?)
-}
-
-/// As [`set`], of a leaf whose range is known.
-pub(crate) fn set_within(
-    leaf: &Leaf<'_>,
-    guard: &Guard<'_>,
-    prints: &Prints,
-    range: Range<'_>,
-) -> Result<(), Error> {
-    let bases = leaf.bases()?;
-    let base = usize::from(bases[1] > bases[0]);
-    let prefix_len = leaf.prefix_len()?;
-    let older = !tembo_pool::Object::from_bits(leaf.header()?.older.load()).is_none();
-    let traits = Traits { prefix_len, guarded: prefix_len > range.common_len(), base, older };
-    guard.set_prints(prints, traits);
-    guard.set_base(bases[base]);
-    Ok(())
-}
-
-/// The slots of the newest elements in the order of their keys.
-pub(crate) fn order_of(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Error> {
-    let (prints, _) = guard.prints();
-    let slots = prints.live(leaf.lines());
-    if let Some(order) = Keys::of(leaf.all_lines()?).order(slots) {
-        return Ok(order);
-    }
-    let mut live = LeafImage::default();
-    for slot in slots {
-        let (element, meta) = leaf.element(slot)?;
-        live.insert(leaf, Seen { slot, element, meta, stamp: Stamp::NONE })?;
-    }
-    Ok(Order::of(live.seen.iter().map(|seen| seen.slot)))
-}
-
-/// The line and the place in it.
-#[inline]
-pub(crate) fn place_of(slot: usize) -> (usize, usize) {
-    (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE)
-}
-
-const _: () = assert!(FREE == 0);

@@ -262,7 +262,7 @@ impl Node {
         self.block(place).lows[place % BLOCK].load(Ordering::Relaxed)
     }
 
-    /// The place of the separator that is sought in a plain node, if heads can tell: `wanted` is the head of
+    /// The place of the separator that is sought in a simple node, if heads can tell: `wanted` is the head of
     /// what is sought. Separator 0 is taken to be at or below it.
     #[inline(always)]
     pub(super) fn place_by_heads(&self, wanted: u64, count: impl Count) -> Option<usize> {
@@ -400,7 +400,7 @@ impl Node {
     }
 
     /// Puts a leaf with that head, which no other separator has, at `place`, which is not the first, into a
-    /// plain node on level 0; false if there is no room. For writers.
+    /// simple node on level 0; false if there is no room. For writers.
     pub(super) fn insert(&self, place: usize, head: u64, leaf: LeafId) -> bool {
         let shape = self.shape();
         let count = usize::from(shape.count);

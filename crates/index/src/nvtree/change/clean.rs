@@ -1,0 +1,125 @@
+//! Cleaning a leaf: what no version needs leaves it.
+//!
+//! A removal must outlive what it removes: else a crash could keep the older element and lose the
+//! removal. So a cleaning has two passes with a fence between them.
+
+use tembo_pool::Object;
+
+use crate::nvtree::history;
+use crate::nvtree::history::Old;
+use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, is_needed, set};
+use crate::nvtree::leaf::{FREE, Guard, Leaf, erase, place_of};
+use crate::{Error, Retired, Writer};
+
+/// Erases what no version needs; what is left. The caller holds the lock and has reserved.
+pub(crate) fn clean(
+    leaf: &Leaf<'_>,
+    guard: &Guard<'_>,
+    contents: &LeafImage,
+    version: u64,
+    writer: &mut Writer<'_>,
+) -> Result<LeafImage, Error> {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for key in contents.keys(leaf) {
+        let key = key?;
+        // Whether something older is left.
+        let mut older = contents.old_of(leaf, &key[0].element).next().is_some();
+        for at in (0..key.len()).rev() {
+            let seen = key[at];
+            let is_ended = at > 0 && !is_needed(key, at, writer.retained);
+            if seen.meta.is_removed() && !older && (at == 0 || is_ended) && is_over(&seen, writer) {
+                second.push(seen);
+            } else if !seen.meta.is_removed() && is_ended {
+                first.push(seen);
+            } else {
+                older = true;
+            }
+        }
+    }
+    retire_and_erase(leaf, &first, version, writer)?;
+    if !second.is_empty() {
+        // ORDER: what a removal removes is durably gone before the removal goes.
+        leaf.region().fence_flushed("nvtree.clean.fence");
+        retire_and_erase(leaf, &second, version, writer)?;
+    }
+    let erased: Vec<usize> = first.iter().chain(&second).map(|seen| seen.slot).collect();
+    erased.iter().for_each(|&slot| guard.set_print(slot, FREE));
+    let seen = contents.seen.iter().filter(|seen| !erased.contains(&seen.slot));
+    Ok(LeafImage {
+        seen: seen.copied().collect(),
+        old: contents.old.clone(),
+        ..LeafImage::default()
+    })
+}
+
+/// Empties slots, and retires the records that only they refer to.
+fn retire_and_erase(
+    leaf: &Leaf<'_>,
+    all: &[Seen],
+    version: u64,
+    writer: &mut Writer<'_>,
+) -> Result<(), Error> {
+    let (prints, _) = leaf.side.prints();
+    for seen in all {
+        let Some(object) = seen.element.record() else { continue };
+        let later = all.iter().skip_while(|other| other.slot != seen.slot).skip(1);
+        let mut again = later.map(|other| other.element.record());
+        let others = prints.used(leaf.lines());
+        let others = others.filter(|slot| all.iter().all(|seen| seen.slot != *slot));
+        if !again.any(|record| record == Some(object)) && !is_shared(leaf, others, object)? {
+            let start = seen.stamp.version();
+            writer.retired.push(Retired { object, start, end: version });
+        }
+    }
+    let slots: Vec<usize> = all.iter().map(|seen| seen.slot).collect();
+    erase_slots(leaf, &slots)
+}
+
+/// What only old versions need of the one key of a leaf goes into the history.
+pub(crate) fn age(leaf: &Leaf<'_>, guard: &Guard<'_>, key: &[Seen]) -> Result<(), Error> {
+    let aged = key.iter().skip(1).filter(|seen| seen.slot != NO_SLOT);
+    let old = aged.clone().map(|seen| Old::of(seen.element, seen.meta, seen.stamp));
+    history::push(leaf, &old.collect::<Vec<Old>>())?;
+    let slots: Vec<usize> = aged.map(|seen| seen.slot).collect();
+    erase_slots(leaf, &slots)?;
+    let mut prints = leaf.side.prints().0;
+    slots.iter().for_each(|&slot| prints.set(slot, FREE));
+    set(leaf, guard, &prints)
+}
+
+/// Of a removal: nothing can take it back, and nothing asks any more what happened in its version.
+fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
+    seen.stamp.version() <= writer.retained.window()
+}
+
+/// Empties slots in which nothing is that counts, and flushes their lines.
+pub(crate) fn erase_slots(leaf: &Leaf<'_>, slots: &[usize]) -> Result<(), Error> {
+    let region = leaf.region();
+    for number in 0..leaf.lines() {
+        let mut here = slots.iter().filter(|&&slot| place_of(slot).0 == number).peekable();
+        if here.peek().is_none() {
+            continue;
+        }
+        let line = leaf.line(number)?;
+        if here.fold(false, |erased, &slot| erase(region, line, place_of(slot).1) | erased) {
+            // ORDER: erased before what was there is given up, or what removes it goes.
+            region.flush("nvtree.erase.flush", leaf.line_offset(number), 64);
+        }
+    }
+    Ok(())
+}
+
+/// Whether an element in one of the slots, or the history, refers to the record.
+pub(crate) fn is_shared(
+    leaf: &Leaf<'_>,
+    slots: impl Iterator<Item = usize>,
+    record: Object,
+) -> Result<bool, Error> {
+    for slot in slots {
+        let (element, meta) = leaf.element(slot)?;
+        if !meta.is_empty() && element.record() == Some(record) {
+            return Ok(true);
+        }
+    }
+    Ok(history::read(leaf)?.iter().any(|old| old.element.record() == Some(record)))
+}

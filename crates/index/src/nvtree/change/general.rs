@@ -1,0 +1,328 @@
+//! The general path of a change: one element into a slot that nothing needs, one line.
+
+use tembo_pool::Object;
+
+use crate::error::damaged;
+use crate::nvtree::change::carry::write_record;
+use crate::nvtree::change::rebase::{adopt, rebase};
+use crate::nvtree::change::reclaim::make_room;
+use crate::nvtree::change::replacement::{Replacement, replaced};
+use crate::nvtree::change::space::{reserve, reserve_structure};
+use crate::nvtree::change::split_half::{is_last, put_and_split};
+use crate::nvtree::fast;
+use crate::nvtree::fast::SLACK;
+use crate::nvtree::format::DELTA_MAX;
+use crate::nvtree::how::How;
+use crate::nvtree::image::ORPHANED;
+use crate::nvtree::leaf::{
+    Element, FREE, Guard, LONG, Meta, STALE, Slots, TOMB, line, place_of, print, write,
+};
+use crate::nvtree::leaves::{Found, Leaves, Spot, Wanted};
+use crate::record::record_size;
+use crate::{Error, Op, Retained, Retired, Stamp, Writer};
+
+/// A record of this size or less may wait for the removal of its key to be forgotten.
+const SHORT: u64 = 1024;
+
+/// As `change`, of any kind; `None`: room was made in the leaf, and nothing else has changed.
+#[inline(never)]
+pub(super) fn change_any(
+    leaves: &Leaves,
+    op: Op<'_>,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<Option<bool>, Error> {
+    let mut record = None;
+    let changed = match op {
+        Op::Put { key, value } => put(leaves, key, value, how, writer, &mut record),
+        Op::Remove { key } => remove(leaves, key, how, writer, &mut record),
+    };
+    // What was written for an element that did not come to be.
+    record.into_iter().for_each(|record| leaves.forest.pool().free(record));
+    changed
+}
+
+fn put(
+    leaves: &Leaves,
+    key: &[u8],
+    value: &[&[u8]],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+    record: &mut Option<Object>,
+) -> Result<Option<bool>, Error> {
+    let value_len = value.iter().map(|part| part.len()).sum::<usize>();
+    let wanted = Wanted::new(key);
+    loop {
+        let spot = spot_to_change(leaves, wanted, how, writer)?;
+        let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
+        let shape = spot.placed.shape.with_value(if is_long { LONG } else { value_len });
+        let Some(old) = still(&spot, spot.newest())? else { continue };
+        let slot = slot_for(&spot, old, how, writer);
+        let Some(slot) = still(&spot, slot)? else { continue };
+        let Some(slot) = slot else {
+            make_room(leaves, &spot, how, writer)?;
+            return Ok(None);
+        };
+        let size =
+            if is_long { record_size(leaves.forest.records(), key.len(), value_len) } else { 0 };
+        let room = if record.is_none() { size } else { 0 };
+        let structure = match old.is_none() && is_last(&spot, slot) {
+            // Without it the leaf is full, and the next writer finds that.
+            true => reserve_structure(&leaves.forest, key.len() as u64, room).ok(),
+            false => None,
+        };
+        let fills = structure.is_some();
+        if fills {
+            spot.leaf.prefetch_all();
+        }
+        let _section = match structure {
+            Some(section) => section,
+            None => reserve(&leaves.forest, room)?,
+        };
+        if is_long && record.is_none() {
+            make_record(leaves, size, key, value, how, record)?;
+        }
+        let payload = match record {
+            Some(record) if is_long => record.to_bits() | wanted.hash << 48,
+            _ => inline(value),
+        };
+        let element = Element { key: spot.placed.word, payload, shape };
+        let change = Replacement { spot: &spot, element, removed: false, old, slot, fills };
+        if perform(leaves, &change, how, writer)? {
+            if is_long {
+                *record = None;
+            }
+            return Ok(Some(old.is_some()));
+        }
+    }
+}
+
+fn remove(
+    leaves: &Leaves,
+    key: &[u8],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+    record: &mut Option<Object>,
+) -> Result<Option<bool>, Error> {
+    let wanted = Wanted::new(key);
+    loop {
+        let spot = spot_to_change(leaves, wanted, how, writer)?;
+        let Some(old) = still(&spot, spot.newest())? else { continue };
+        let Some(found) = old else { return Ok(Some(false)) };
+        let slot = slot_for(&spot, old, how, writer);
+        let Some(slot) = still(&spot, slot)? else { continue };
+        let Some(slot) = slot else {
+            make_room(leaves, &spot, how, writer)?;
+            return Ok(None);
+        };
+        let mut element = found.element;
+        let large = element.record().filter(|object| object.size() > SHORT);
+        let is_long = spot.placed.shape.key_len().is_none();
+        let size = if large.is_some() && is_long {
+            record_size(leaves.forest.records(), key.len(), 0)
+        } else {
+            0
+        };
+        let _section = reserve(&leaves.forest, if record.is_none() { size } else { 0 })?;
+        if large.is_some() {
+            // It is not to be kept until the removal is forgotten.
+            element.shape = spot.placed.shape.with_value(0);
+            element.payload = 0;
+        }
+        if size > 0 {
+            if record.is_none() {
+                // With a fence of its own. Without it a crash could keep the removal and lose its
+                // record, in whose place the space still has what it was before: another key's record,
+                // which head and hash need not tell apart, and another key would be gone.
+                make_record(leaves, size, key, &[], how, record)?;
+            }
+            element.shape = spot.placed.shape.with_value(LONG);
+            element.payload = record.map_or(0, Object::to_bits) | wanted.hash << 48;
+        }
+        let change = Replacement { spot: &spot, element, removed: true, old, slot, fills: false };
+        if perform(leaves, &change, how, writer)? {
+            *record = None;
+            return Ok(Some(true));
+        }
+    }
+}
+
+/// A spot whose fingerprints tell all keys.
+#[inline]
+fn spot_to_change<'f, 'k>(
+    leaves: &'f Leaves,
+    wanted: Wanted<'k>,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<Spot<'f, 'k>, Error> {
+    loop {
+        let spot = leaves.spot(wanted)?;
+        if spot.leaf.side.newest() != ORPHANED {
+            return Ok(spot);
+        }
+        adopt(leaves, &spot, how, writer)?;
+    }
+}
+
+/// What was read, if nothing has changed meanwhile.
+fn still<T>(spot: &Spot<'_, '_>, read: Result<T, Error>) -> Result<Option<T>, Error> {
+    match read {
+        Ok(read) => Ok(spot.leaf.side.still(spot.moment).then_some(read)),
+        Err(error) if spot.leaf.side.still(spot.moment) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn make_record(
+    leaves: &Leaves,
+    size: u64,
+    key: &[u8],
+    value: &[&[u8]],
+    how: How<'_>,
+    record: &mut Option<Object>,
+) -> Result<(), Error> {
+    let object = leaves.forest.pool().alloc(size)?;
+    *record = Some(object);
+    write_record(&leaves.forest, object, key, value)?;
+    if let How::Single(_) = how {
+        // ORDER: the record is durable before an element that commits by itself refers to it.
+        leaves.forest.region().fence("nvtree.record.fence");
+    }
+    Ok(())
+}
+
+/// The slot that a change of the key takes: that of the change before if it has the same stamp,
+/// else one that is free, or in which something is that nothing needs. `None`: there is none.
+#[inline]
+fn slot_for(
+    spot: &Spot<'_, '_>,
+    old: Option<Found>,
+    how: How<'_>,
+    writer: &Writer<'_>,
+) -> Result<Option<usize>, Error> {
+    if let How::Grouped = how
+        && spot.leaf.side.newest() == writer.stamp.version()
+        && let Some(slot) = own_slot(spot, old, writer)?
+    {
+        return Ok(Some(slot));
+    }
+    let lines = spot.leaf.lines();
+    let preferred = line(spot.hash, lines);
+    let free = spot.prints.matching(FREE, lines);
+    let stale = spot.prints.matching(STALE, lines);
+    let retained = writer.retained;
+    if retained.needs_no_past(spot.leaf.side.newest()) {
+        return Ok(fast::slot_for(Slots(free.0 | stale.0), spot.hash, lines));
+    }
+    if let Some(slot) = free.near(preferred) {
+        return Ok(Some(slot));
+    }
+    let bases = spot.leaf.bases()?;
+    let newest = spot.leaf.side.newest();
+    // First those that began after all pins, which takes no comparison of keys.
+    for slot in stale {
+        let (_, meta) = spot.leaf.element(slot)?;
+        let start = meta.stamp(bases).version();
+        if !meta.is_removed() && retained.needs_none_since(start, newest) {
+            return Ok(Some(slot));
+        }
+    }
+    for slot in stale {
+        if !is_needed(spot, slot, retained)? {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// The slot of the key's element that has the writer's own stamp.
+#[cold]
+fn own_slot(
+    spot: &Spot<'_, '_>,
+    old: Option<Found>,
+    writer: &Writer<'_>,
+) -> Result<Option<usize>, Error> {
+    let bases = spot.leaf.bases()?;
+    if let Some(found) = old {
+        return Ok((found.meta.stamp(bases) == writer.stamp).then_some(found.slot));
+    }
+    for slot in spot.prints.matching(TOMB, spot.leaf.lines()) {
+        let (element, meta) = spot.leaf.element(slot)?;
+        if meta.stamp(bases) == writer.stamp && spot.leaf.is_of(&element, &spot.placed)? {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a version that can be read needs what is in a slot, whose end is that of the next
+/// newer element of its key.
+fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bool, Error> {
+    let leaf = &spot.leaf;
+    let (bases, (element, meta)) = (leaf.bases()?, leaf.element(slot)?);
+    let start = meta.stamp(bases).version();
+    let key = leaf.key_of(&element)?;
+    let placed = leaf.place(&key, spot.traits)?;
+    let mut end = u64::MAX;
+    for other in spot.prints.used(leaf.lines()) {
+        let (element, meta) = leaf.element(other)?;
+        let version = meta.stamp(bases).version();
+        if version > start && version < end && leaf.is_of(&element, &placed)? {
+            end = version;
+        }
+    }
+    // Of a removal that was ended only a cleaning knows what it removes.
+    Ok(meta.is_removed() || retained.needs(start, end))
+}
+
+/// Performs a change if the leaf is still as it was. Of a change that commits by itself: it is
+/// durable when this returns.
+#[inline]
+fn perform(
+    leaves: &Leaves,
+    change: &Replacement<'_, '_, '_>,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<bool, Error> {
+    let spot = change.spot;
+    let (leaf, base) = (&spot.leaf, spot.leaf.side.base());
+    if how.version(writer).saturating_sub(base) > u64::from(DELTA_MAX) - SLACK {
+        rebase(leaves, spot, how, writer)?;
+        return Ok(false);
+    }
+    let (line, at) = place_of(change.slot);
+    let line = leaf.line(line)?;
+    let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(false) };
+    if change.fills && put_and_split(leaves, change, &guard, how, writer)? {
+        return Ok(true);
+    }
+    let replaced = replaced(change)?;
+    let stamp = how.stamp(writer);
+    let meta = Meta::new(stamp, change.removed, spot.traits.base, base);
+    let Some(meta) = meta else { return damaged(leaf.offset(), "a base in reach") };
+    write(leaves.forest.region(), line, at, &change.element, meta);
+    if let Some((object, start)) = replaced {
+        writer.retired.push(Retired { object, start, end: stamp.version() });
+    }
+    note(&guard, change, stamp);
+    if let How::Single(_) = how {
+        // ORDER: durable before any thread is told, and before another writer comes.
+        leaves.forest.region().fence("nvtree.single.fence");
+    }
+    Ok(true)
+}
+
+/// Tells the side-car.
+#[inline]
+fn note(guard: &Guard<'_>, change: &Replacement<'_, '_, '_>, stamp: Stamp) {
+    let print = if change.removed { TOMB } else { print(change.spot.hash) };
+    guard.note(change.old.map(|old| old.slot), (change.slot, print), stamp.version());
+}
+
+/// The first eight bytes of a value as a word, zeros behind it.
+pub(super) fn inline(value: &[&[u8]]) -> u64 {
+    let mut bytes = [0; 8];
+    let all = value.iter().flat_map(|part| part.iter());
+    bytes.iter_mut().zip(all).for_each(|(byte, value)| *byte = *value);
+    u64::from_le_bytes(bytes)
+}

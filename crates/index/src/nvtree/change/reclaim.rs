@@ -1,0 +1,60 @@
+//! Making room in a full leaf: what nothing needs leaves it; else it is split, or what only old
+//! versions need goes into its history.
+
+use crate::error::damaged;
+use crate::nvtree::change::clean::clean;
+use crate::nvtree::change::space::{reserve_lines, reserve_structure};
+use crate::nvtree::change::split::split;
+use crate::nvtree::how::How;
+use crate::nvtree::image::{LeafImage, set};
+use crate::nvtree::leaf::FREE;
+use crate::nvtree::leaves::{Leaves, Spot};
+use crate::{Error, Writer};
+
+/// Of so many slots at least one must be free after a cleaning that is to suffice.
+const ENOUGH: usize = 8;
+
+/// Makes room in the leaf, if it is still as it was.
+#[cold]
+pub(crate) fn make_room(
+    leaves: &Leaves,
+    spot: &Spot<'_, '_>,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<(), Error> {
+    let leaf = &spot.leaf;
+    let section = reserve_structure(&leaves.forest, spot.placed.key().len() as u64, 0);
+    // In a full pool a leaf can still be cleaned.
+    let (_section, refused) = match section {
+        Ok(section) => (section, None),
+        Err(error) => (reserve_lines(&leaves.forest)?, Some(error)),
+    };
+    let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+    if !leaf.range()?.covers(spot.placed.key()) {
+        return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
+    }
+    let contents = LeafImage::read(leaf, writer.dead)?;
+    let kept = clean(leaf, &guard, &contents, how.version(writer), writer)?;
+    // What does not count is in no slot's way, whatever a damaged leaf has told its side-car.
+    let mut prints = leaf.side.prints().0;
+    let is_kept = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
+    (0..leaf.slots()).filter(|slot| !is_kept(slot)).for_each(|slot| prints.set(slot, FREE));
+    set(leaf, &guard, &prints)?;
+    let free = leaf.slots() - kept.seen.len();
+    let enough = if refused.is_some() { 1 } else { leaf.slots().div_ceil(ENOUGH) };
+    if free >= enough {
+        return Ok(());
+    }
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
+    leaves.note_kept(kept.seen.len() - kept.keys(leaf).count());
+    let version = how.version(writer);
+    let split = split(leaves, leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
+    match split.inspect_err(|_| guard.forget()) {
+        // What little there is will do.
+        Err(Error::Pool(_)) if free > 0 => Ok(()),
+        // Refused half-way: what the side-car says may be outdated.
+        split => split,
+    }
+}

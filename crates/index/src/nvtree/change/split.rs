@@ -1,0 +1,271 @@
+//! Split: the upper half of a leaf's keys moves into a new leaf to its right, which becomes visible
+//! by one store.
+//!
+//! What has moved stays behind in the old leaf and counts no more, because the next leaf's low key is
+//! not above it. Only elements with records are erased: nothing may read a record that has a new owner.
+
+use crate::error::damaged;
+use crate::key::KeyBytes;
+use crate::nvtree::change::builder::{
+    Builder, placed_anew, slots_for, space_for_leaf, write_built,
+};
+use crate::nvtree::change::clean::{age, erase_slots};
+use crate::nvtree::format::LeafHeader;
+use crate::nvtree::history;
+use crate::nvtree::history::Old;
+use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, set};
+use crate::nvtree::leaf::{Element, FREE, Guard, Leaf, Meta, Range, STALE, TOMB, hash, print};
+use crate::nvtree::leaves::Leaves;
+use crate::record::common;
+use crate::{Error, Retired};
+
+/// An element, and its mark or fingerprint.
+struct Item {
+    element: Element,
+    meta: Meta,
+    print: u8,
+}
+
+/// Splits a full leaf so that there is room for `key`. The caller holds the lock and has reserved.
+/// Durable when it returns; on an error nothing has changed.
+pub(crate) fn split(
+    leaves: &Leaves,
+    leaf: &Leaf<'_>,
+    guard: &Guard<'_>,
+    kept: &LeafImage,
+    key: &[u8],
+    (version, retired): (u64, &mut Vec<Retired>),
+) -> Result<(), Error> {
+    // Keys of which only the history knows are among them.
+    let all = LeafImage { old: kept.old.clone(), seen: kept.seen.clone(), ..LeafImage::default() };
+    let all = all.with_history(leaf)?;
+    let keys = all.keys(leaf).collect::<Result<Vec<&[Seen]>, Error>>()?;
+    let Some(place) = place_to_split(leaf, &keys, key)? else {
+        return age(leaf, guard, keys.first().copied().unwrap_or_default());
+    };
+    let key_at = |at: usize| match keys.get(at) {
+        Some(seen) => leaf.key_of(&seen[0].element),
+        None => Ok(key.to_vec()),
+    };
+    let left = if place == 0 { key.to_vec() } else { key_at(place - 1)? };
+    let right = key_at(place)?;
+    let moved = &keys[place..];
+    let range = leaf.range()?;
+    let bounds = Bounds::between(range, &left, &right);
+    let bounds = shorten(bounds, leaf, (&left, &right), moved)?;
+    let low = &right[..bounds.low_len];
+    check_between(leaf, range, low)?;
+    let (moved_old, stays) = divide(leaf, &kept.old, low)?;
+    // All that takes space comes before the link: then nothing is left half done.
+    let stays = history::make(leaf, if moved_old.is_empty() { &[] } else { &stays }, 0)?;
+    let pool = leaves.forest.pool();
+    let object =
+        space_for_leaf(&leaves.forest).inspect_err(|_| pool.free_all(stays.iter().copied()))?;
+    let mut builder = Builder::new(object, low.to_vec(), bounds.prefix_len);
+    let header = leaf.header()?;
+    let newest = leaf.side.newest();
+    let known = write_right(leaves, leaf, moved, &moved_old, &mut builder)
+        .and_then(|right| publish_right(leaves, (leaf, newest), &right, &builder, range.high));
+    let _new = match known {
+        Ok(new) => new,
+        Err(error) => {
+            pool.free_all(builder.objects().chain(stays));
+            return Err(error);
+        }
+    };
+    link_right(leaves, header, &builder);
+    let is_owner = |seen: &&Seen| seen.element.record().is_some();
+    let in_slots = moved.iter().copied().flatten().filter(|seen| seen.slot != NO_SLOT);
+    let owners: Vec<usize> = in_slots.clone().filter(is_owner).map(|seen| seen.slot).collect();
+    erase_slots(leaf, &owners)?;
+    if !moved_old.is_empty() {
+        history::relink(leaf, &stays, version, retired)?;
+    }
+    let mut prints = leaf.side.prints().0;
+    in_slots.for_each(|seen| prints.set(seen.slot, FREE));
+    set(leaf, guard, &prints)
+}
+
+/// The first of the keys that move: half of the elements; none of them, if the new key comes after
+/// all that there are. `None`: the one key there is has too many versions.
+fn place_to_split(leaf: &Leaf<'_>, keys: &[&[Seen]], key: &[u8]) -> Result<Option<usize>, Error> {
+    let Some(last) = keys.last() else { return Ok(None) };
+    let last_key = leaf.key_of(&last[0].element)?;
+    if *key > *last_key && (keys.len() == 1 || leaf.next_object()?.is_none()) {
+        return Ok(Some(keys.len()));
+    }
+    if keys.len() == 1 {
+        return Ok((*key < *last_key).then_some(0));
+    }
+    let half = keys.iter().map(|key| key.len()).sum::<usize>() / 2;
+    let mut count = 0;
+    let before = |key: &&[Seen]| {
+        count += key.len();
+        count <= half
+    };
+    let place = keys.iter().copied().take_while(before).count();
+    Ok(Some(place.clamp(1, keys.len() - 1)))
+}
+
+/// Writes and flushes the new leaf.
+fn write_right<'f>(
+    leaves: &'f Leaves,
+    leaf: &Leaf<'f>,
+    moved: &[&[Seen]],
+    moved_old: &[Old],
+    builder: &mut Builder,
+) -> Result<Leaf<'f>, Error> {
+    let mut items = Vec::with_capacity(leaf.slots());
+    for key in moved {
+        for (at, seen) in key.iter().enumerate().filter(|(_, seen)| seen.slot != NO_SLOT) {
+            items.push(item(leaves, leaf, seen, at == 0, builder)?);
+        }
+    }
+    let prints: Vec<u8> = items.iter().map(|item| item.print).collect();
+    let slots = slots_for(&prints, leaf.lines());
+    for (item, slot) in items.iter().zip(slots) {
+        builder.put(slot.into(), (item.element, item.meta), item.print);
+    }
+    let mut old = moved_old.to_vec();
+    for old in &mut old {
+        old.element = placed_anew(&leaves.forest, leaf, &old.element, builder)?;
+    }
+    let made = history::make(leaf, &old, 0)?;
+    builder.older = made.last().map_or(0, |made| made.to_bits());
+    builder.made.extend(made);
+    write_built(&leaves.forest, leaf, builder)
+}
+
+/// An element of the old leaf as it stands in the new one.
+fn item(
+    leaves: &Leaves,
+    leaf: &Leaf<'_>,
+    seen: &Seen,
+    is_newest: bool,
+    builder: &mut Builder,
+) -> Result<Item, Error> {
+    let before = leaf.side.prints().0.get(seen.slot);
+    let element = if leaf.prefix_len()? == builder.prefix_len && !seen.element.shape.is_odd() {
+        seen.element
+    } else {
+        placed_anew(&leaves.forest, leaf, &seen.element, builder)?
+    };
+    let print = match before {
+        _ if !is_newest => STALE,
+        _ if seen.meta.is_removed() => TOMB,
+        FREE | STALE | TOMB => print(hash(&leaf.key_of(&seen.element)?)),
+        print => print,
+    };
+    Ok(Item { element, meta: seen.meta, print })
+}
+
+/// Tells the side-car of the new leaf, and the inner nodes; on an error nothing has changed. Nothing
+/// reads that leaf until the caller, which links it, lets go of it.
+pub(crate) fn publish_right<'r>(
+    leaves: &Leaves,
+    (leaf, newest): (&Leaf<'_>, u64),
+    right: &Leaf<'r>,
+    builder: &Builder,
+    high: Option<KeyBytes<'_>>,
+) -> Result<Guard<'r>, Error> {
+    let bases = leaf.bases()?;
+    // What the space was before may have left a side-car. From here on others can read what was
+    // written past the caches, its low key: taking a lock waits for that.
+    let new = right.side.lock();
+    let traits = builder.traits(bases, high);
+    new.set_prints(&builder.prints(), traits);
+    new.set_base(bases[traits.base]);
+    new.made(leaves.forest.dead_epoch(), newest);
+    leaves.publish(&builder.low, right.id)?;
+    Ok(new)
+}
+
+/// Links a new leaf whose inner nodes know: the thread that waits for it comes upon what is durable.
+/// All that takes the processor long is behind when the first fence begins.
+pub(crate) fn link_right(leaves: &Leaves, header: &LeafHeader, builder: &Builder) {
+    let region = leaves.forest.region();
+    // ORDER: the new leaf is durable before it is linked.
+    region.fence("nvtree.split.fence");
+    // ORDER: after the new leaf, as above: from here on what has moved counts there.
+    region.commit("nvtree.split.link", &header.next, builder.object.to_bits());
+    // ORDER: linked before any thread is told of what is written into the new leaf.
+    region.flush("nvtree.split.link.flush", region.offset_of(&header.next), 8);
+    // ORDER: as above, by whichever thread.
+    region.fence("nvtree.split.link.fence");
+}
+
+/// A leaf may begin at `low` to the right of another only inside the range of that: keys in a damaged
+/// leaf may be anywhere.
+pub(crate) fn check_between(leaf: &Leaf<'_>, range: Range<'_>, low: &[u8]) -> Result<(), Error> {
+    if range.low.is(low) || !range.covers(low) {
+        return damaged(leaf.offset(), "keys inside the leaf's range");
+    }
+    Ok(())
+}
+
+/// What of a history belongs to keys from `low` on, and what does not.
+fn divide(leaf: &Leaf<'_>, old: &[Old], low: &[u8]) -> Result<(Vec<Old>, Vec<Old>), Error> {
+    let (mut moved, mut stays) = (Vec::new(), Vec::new());
+    for old in old {
+        if *leaf.key_of(&old.element)? >= *low { moved.push(*old) } else { stays.push(*old) }
+    }
+    Ok((moved, stays))
+}
+
+/// How long the low key and the prefix of a new leaf are: both are of the first key that is, or comes,
+/// there.
+pub(crate) struct Bounds {
+    pub(crate) low_len: usize,
+    pub(crate) prefix_len: u16,
+}
+
+impl Bounds {
+    /// The shortest low key that separates, and the prefix that the range gives.
+    pub(crate) fn between(range: Range<'_>, left: &[u8], right: &[u8]) -> Bounds {
+        Bounds::of(range, right, usize::from(common(left.into(), right)) + 1)
+    }
+
+    /// A low key of that length, and the prefix that the range gives.
+    pub(crate) fn of(range: Range<'_>, right: &[u8], low_len: usize) -> Bounds {
+        let prefix_len = range.high.map_or(0, |high| common(high, right));
+        Bounds { low_len, prefix_len }.within(right)
+    }
+
+    /// With a longer prefix, which all keys have by now.
+    pub(crate) fn with_prefix(self, prefix_len: u16, right: &[u8]) -> Bounds {
+        Bounds { prefix_len: self.prefix_len.max(prefix_len), ..self }.within(right)
+    }
+
+    /// The prefix is one of the low key, which is one of the first key.
+    fn within(self, right: &[u8]) -> Bounds {
+        let prefix_len = usize::from(self.prefix_len).min(right.len());
+        let low_len = self.low_len.max(prefix_len).min(right.len());
+        Bounds { low_len, prefix_len: prefix_len as u16 }
+    }
+}
+
+/// As `bounds`, with the prefix that the keys have in common if that saves records.
+fn shorten(
+    bounds: Bounds,
+    leaf: &Leaf<'_>,
+    (left, right): (&[u8], &[u8]),
+    moved: &[&[Seen]],
+) -> Result<Bounds, Error> {
+    let before = usize::from(leaf.prefix_len()?);
+    let room = usize::from(bounds.prefix_len) + 8;
+    let is_long = |element: &Element| {
+        let skipped = if element.shape.is_odd() { 0 } else { before };
+        element.shape.key_len().is_none_or(|len| skipped + len > room)
+    };
+    Ok(match moved.last() {
+        // Of the keys that will come it is not known how much of the last eight bytes they share.
+        None if right.len() > room => {
+            let spared = (right.len() - 8).min(common(left.into(), right).into());
+            bounds.with_prefix(spared as u16, right)
+        }
+        Some(last) if moved.iter().any(|key| is_long(&key[0].element)) => {
+            bounds.with_prefix(common(right.into(), &leaf.key_of(&last[0].element)?), right)
+        }
+        _ => bounds,
+    })
+}

@@ -1,0 +1,31 @@
+//! How a change commits, and what stamp it gets.
+
+use crate::{Stamp, Ticket, Writer};
+
+/// How changes commit.
+#[derive(Clone, Copy)]
+pub(crate) enum How<'c> {
+    /// Stamped by the writer, with others.
+    Grouped,
+    /// By itself, stamped in its turn.
+    Single(&'c Ticket<'c>),
+}
+
+impl How<'_> {
+    /// A version that the change will not be below.
+    pub(crate) fn version(self, writer: &Writer<'_>) -> u64 {
+        match self {
+            How::Grouped => writer.stamp.version(),
+            How::Single(ticket) => ticket.last() + 1,
+        }
+    }
+
+    /// The stamp of what is written.
+    #[inline]
+    pub(crate) fn stamp(self, writer: &Writer<'_>) -> Stamp {
+        match self {
+            How::Grouped => writer.stamp,
+            How::Single(ticket) => Stamp::single(ticket.draw(), writer.stamp.lane()),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The words of a leaf's keys. In most leaves all keys are short and have the leaf's prefix: then their words
+//! tell the order, and which key is in the middle takes no sorting.
+
+use crate::nvtree::format::{Line, SLOTS_MAX, SLOTS_PER_LINE};
+use crate::nvtree::leaf::{Order, Shapes, Slots};
+use crate::simd::{RANKED, rank};
+
+/// The keys of a leaf.
+pub(crate) struct Keys {
+    /// Their words, by slot.
+    pub(crate) words: [u64; RANKED],
+    slots: usize,
+    /// Those whose word and its length do not tell all.
+    pub(crate) complex: Slots,
+    /// Those whose elements have records.
+    pub(crate) owners: Slots,
+}
+
+impl Keys {
+    #[inline]
+    pub(crate) fn of(lines: &[Line]) -> Keys {
+        let slots = (lines.len() * SLOTS_PER_LINE).min(SLOTS_MAX);
+        let mut keys = Keys { words: [0; RANKED], slots, complex: Slots(0), owners: Slots(0) };
+        let words = keys.words.chunks_exact_mut(SLOTS_PER_LINE);
+        let (mut shapes, mut complex, mut owners) = (Shapes::default(), 0, 0);
+        for (number, (line, words)) in lines.iter().zip(words).enumerate() {
+            let own = Shapes::of(line.meta_and_shapes.load());
+            if own != shapes {
+                // In most leaves all lines are alike.
+                (shapes, complex, owners) = (own, own.complex_keys(), own.long_values());
+            }
+            keys.complex.0 |= complex << (number * SLOTS_PER_LINE);
+            keys.owners.0 |= owners << (number * SLOTS_PER_LINE);
+            words.iter_mut().zip(&line.pairs).for_each(|(word, pair)| *word = pair.key.load());
+        }
+        keys
+    }
+
+    /// The slots of keys with a lower word.
+    #[inline]
+    pub(crate) fn below(&self, pivot: u64) -> Slots {
+        let words = self.words[..self.slots].iter().rev();
+        Slots(words.fold(0, |slots, &word| slots << 1 | u64::from(word < pivot)))
+    }
+
+    /// The greatest lower word.
+    #[inline]
+    pub(crate) fn before(&self, pivot: u64) -> u64 {
+        let words = self.words[..self.slots].iter();
+        // Without branches: nothing can predict what is lower.
+        words.fold(0, |last, &word| last.max(word & u64::from(word < pivot).wrapping_neg()))
+    }
+
+    #[inline]
+    fn median(&self, slots: [usize; 3]) -> usize {
+        let words = slots.map(|slot| self.words[slot]);
+        let (low, high) = (words[0].min(words[1]), words[0].max(words[1]));
+        let median = low.max(high.min(words[2]));
+        slots[words.iter().position(|&word| word == median).unwrap_or(0)]
+    }
+
+    /// A key near the middle, and the slots of those below it (Hoare's FIND, CACM 4, 1961, with a median
+    /// of three); `None`: there is none whose word is not that of others there.
+    #[inline]
+    pub(crate) fn middle(&self) -> Option<(usize, Slots)> {
+        let (half, slack) = (self.slots / 2, self.slots / 16);
+        let mut among = Slots((1 << self.slots) - 1);
+        while let Some(first) = among.first() {
+            let last = among.0.ilog2() as usize;
+            let third = Slots(among.0 & u64::MAX << ((first + last) / 2)).first().unwrap_or(last);
+            let slot = self.median([first, third, last]);
+            let below = self.below(self.words[slot]);
+            let count = below.0.count_ones() as usize;
+            if count.abs_diff(half) <= slack {
+                return Some((slot, below));
+            }
+            among.0 &= if count < half { !(below.0 | 1 << slot) } else { below.0 };
+        }
+        None
+    }
+
+    /// Those of some slots in order, if words tell it; `None`: they do not.
+    #[inline]
+    pub(crate) fn order(&self, slots: Slots) -> Option<Order> {
+        if self.complex.0 & slots.0 != 0 {
+            return None;
+        }
+        let mut ranks = [0; RANKED];
+        rank(&self.words, slots.0, &mut ranks);
+        Order::of_ranks(slots, &ranks)
+    }
+}

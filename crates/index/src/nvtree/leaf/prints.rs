@@ -1,0 +1,197 @@
+//! Fingerprints: one byte a slot, searched all at once.
+
+use crate::simd::Bytes48;
+
+use crate::nvtree::format::{LINES_MAX, SLOTS_MAX, SLOTS_PER_LINE};
+
+/// Words of eight fingerprints.
+pub(crate) const WORDS: usize = SLOTS_MAX.div_ceil(8);
+const _: () = assert!(WORDS * 8 >= SLOTS_MAX && SLOTS_MAX < 64);
+
+/// Nothing that counts is in the slot.
+pub(crate) const FREE: u8 = 0;
+/// An element that a later one of its key has ended.
+pub(crate) const STALE: u8 = 1;
+/// The newest element of its key says that it was removed.
+pub(crate) const TOMB: u8 = 2;
+const FIRST: u64 = 3;
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A hash of a key.
+#[inline]
+pub(crate) fn hash(key: &[u8]) -> u64 {
+    match key.try_into() {
+        Ok(eight) => mix(8 ^ SEED, u64::from_le_bytes(eight)).wrapping_mul(SEED),
+        Err(_) => hash_any(key),
+    }
+}
+
+fn hash_any(key: &[u8]) -> u64 {
+    let mut hash = key.len() as u64 ^ SEED;
+    let mut chunks = key.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = chunk.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        hash = mix(hash, word);
+    }
+    let mut last = 0;
+    for &byte in chunks.remainder() {
+        last = (last << 8) | (u64::from(byte) + 1);
+    }
+    let hash = if last == 0 { hash } else { mix(hash, last) };
+    hash.wrapping_mul(SEED)
+}
+
+#[inline]
+fn mix(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word) * u128::from(SEED);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The fingerprint of a key that has this hash: that of a newest element.
+#[inline]
+pub(crate) fn print(hash: u64) -> u8 {
+    (FIRST + (((hash & 0xffff) * (256 - FIRST)) >> 16)) as u8
+}
+
+/// Which of some lines an element of a key with this hash had best lie in.
+#[inline]
+pub(crate) fn line(hash: u64, lines: usize) -> usize {
+    line_of(print(hash), lines)
+}
+
+/// As [`line()`], from the fingerprint.
+#[inline]
+pub(crate) fn line_of(print: u8, lines: usize) -> usize {
+    (usize::from(print) * lines) >> 8
+}
+
+/// A set of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots(pub(crate) u64);
+
+impl Slots {
+    #[inline]
+    pub(crate) fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    /// Whether there is at most one.
+    #[inline]
+    pub(crate) fn is_last(self) -> bool {
+        self.0 & self.0.wrapping_sub(1) == 0
+    }
+
+    /// From `line` on, then from the first on: the one to take.
+    #[inline]
+    pub(crate) fn near(self, line: usize) -> Option<usize> {
+        let from = Slots(self.0 & u64::MAX << (line * SLOTS_PER_LINE));
+        from.first().or(self.first())
+    }
+}
+
+impl Iterator for Slots {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let first = self.first()?;
+        self.0 &= self.0 - 1;
+        Some(first)
+    }
+}
+
+/// All slots of a leaf of so many lines.
+#[inline]
+pub(crate) fn all_slots(lines: usize) -> u64 {
+    (1 << (lines.min(LINES_MAX) * SLOTS_PER_LINE)) - 1
+}
+
+/// The fingerprints of a leaf.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Prints(pub(crate) [u64; WORDS]);
+
+/// The same, byte by byte.
+pub(crate) type PrintBytes = [[u8; 8]; WORDS];
+
+impl Prints {
+    #[inline]
+    pub(crate) fn of_bytes(bytes: &PrintBytes) -> Prints {
+        Prints(bytes.map(u64::from_le_bytes))
+    }
+
+    #[inline]
+    pub(crate) fn to_bytes(self) -> PrintBytes {
+        self.0.map(u64::to_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, slot: usize, print: u8) {
+        let (word, shift) = (slot / 8, slot % 8 * 8);
+        self.0[word] = self.0[word] & !(0xff << shift) | u64::from(print) << shift;
+    }
+
+    /// The fingerprints of a word, without what else is in it.
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> u64 {
+        let last = (SLOTS_MAX - (WORDS - 1) * 8) * 8;
+        if at == WORDS - 1 { self.0[at] & ((1 << last) - 1) } else { self.0[at] }
+    }
+
+    pub(crate) fn get(&self, slot: usize) -> u8 {
+        (self.0[slot / 8] >> (slot % 8 * 8)) as u8
+    }
+
+    /// The slots, in a leaf of so many lines, that have this fingerprint.
+    #[inline]
+    pub(crate) fn matching(&self, print: u8, lines: usize) -> Slots {
+        let slots = lines.min(LINES_MAX) * SLOTS_PER_LINE;
+        Slots(Bytes48::of(&self.0).equal(print) & ((1 << slots) - 1))
+    }
+
+    /// The slots in which something is that counts.
+    #[inline]
+    pub(crate) fn used(&self, lines: usize) -> Slots {
+        let slots = lines.min(LINES_MAX) * SLOTS_PER_LINE;
+        Slots(((1 << slots) - 1) & !self.matching(FREE, lines).0)
+    }
+
+    /// The slots of elements that live.
+    pub(crate) fn live(&self, lines: usize) -> Slots {
+        Slots(self.used(lines).0 & !self.ended(lines).0)
+    }
+
+    /// The slots of elements that were ended, and of what says that they were.
+    pub(crate) fn ended(&self, lines: usize) -> Slots {
+        Slots(self.matching(STALE, lines).0 | self.matching(TOMB, lines).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bytes_hash_as_any_bytes_do() {
+        for n in 0..1000_u64 {
+            let key = n.wrapping_mul(SEED).to_be_bytes();
+            assert_eq!(hash(&key), hash_any(&key));
+        }
+    }
+
+    #[test]
+    fn fingerprints_are_never_marks_and_lines_are_in_the_leaf() {
+        for n in 0..100_000_u64 {
+            let hash = hash(&n.to_be_bytes());
+            assert!(u64::from(print(hash)) >= FIRST);
+            assert!(line(hash, 2) < 2 && line(hash, 15) < 15);
+        }
+    }
+
+    #[test]
+    fn near_is_in_the_line_or_after_it_or_the_first() {
+        let slots = Slots(0b1000_0010);
+        assert_eq!([0, 1, 2, 3].map(|line| slots.near(line)), [Some(1), Some(7), Some(7), Some(1)]);
+        assert_eq!(slots.collect::<Vec<_>>(), [1, 7]);
+    }
+}

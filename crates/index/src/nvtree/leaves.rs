@@ -1,0 +1,367 @@
+//! The leaves of a tree, how a search finds one, and how the inner nodes come to know all of them.
+//!
+//! # The idea
+//! The inner nodes are made when something first looks for a key: of the first leaf of each page of the hint
+//! (`hint.rs`), or, where there is no hint, of the whole list (`leaves/headers.rs`). From then on they are used; that leaves are
+//! missing means only that a search can end too far to the left. So as long as they are
+//! not *whole*, the thread that has found a leaf asks the next leaf's low key whether that leaf covers its key
+//! too. If so, it tells the inner nodes what the page of the hint has, once for each page, walks right
+//! over what the hint did not know, telling that too, and looks again. The mark, which
+//! passes every leaf, makes them whole in the background.
+//!
+//! # Why a search meanwhile is right
+//! A leaf that the inner nodes name is in the list: no leaf is unlinked before they are whole
+//! (`upkeep/collect.rs` makes them so first). If the next leaf's low key is above the key, and the leaf's sequence is
+//! the same before and after that was read, the leaf covered the key at that time; inner nodes that know
+//! more cannot say anything else.
+//!
+//! # Why nothing stays unknown
+//! A split tells the inner nodes of the new leaf before it lets go of the old one. A leaf that the
+//! mark's walk has passed is known, and one that was split off behind the walk has been told. One that is
+//! linked but not yet told when the walk ends hangs on a leaf that is locked: a reader waits there, and
+//! finds then that the inner nodes have changed. Walk and split may both tell of the same leaf.
+
+mod headers;
+mod opening;
+mod spot;
+mod wanted;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use tembo_pmem::prefetch;
+use tembo_pool::Object;
+
+use self::headers::all_leaves;
+use self::opening::{FromHint, Opening, Reach, Unread};
+pub(crate) use self::spot::{Found, Spot};
+pub(crate) use self::wanted::Wanted;
+use crate::error::damaged;
+use crate::nvtree::format::{Line, TreeCell};
+use crate::nvtree::hint::{Directory, Hinted, hint_directory, hint_page};
+use crate::nvtree::image::make;
+use crate::nvtree::inner::{Inner, LeafId, Token};
+use crate::nvtree::leaf::{Leaf, Moment, line};
+use crate::{Error, Forest};
+
+/// Pages to the left and to the right whose first leaves can be in the same inner node.
+const NEAR: usize = 64;
+
+/// The leaf that a key belongs to, at a moment at which nothing changed it.
+#[derive(Clone, Copy)]
+pub(crate) struct Reached<'f> {
+    pub(crate) leaf: Leaf<'f>,
+    pub(crate) lines: &'f [Line],
+    pub(crate) moment: Moment,
+}
+
+/// The leaves of a tree: their list on media, and the inner nodes through which they are found.
+pub(crate) struct Leaves {
+    pub(super) forest: Arc<Forest>,
+    pub(super) cell_object: Object,
+    /// Made when something first looks for a key.
+    inner: OnceLock<Box<Inner>>,
+    opening: Opening,
+    pub(super) hinted: Hinted,
+    /// Elements that only old versions needed when leaves were split for them, since the last walk.
+    kept: AtomicU64,
+}
+
+impl Leaves {
+    /// Of the tree whose cell that object is.
+    pub(super) fn new(forest: Arc<Forest>, cell_object: Object) -> Leaves {
+        let (opening, hinted) = (Opening::default(), Hinted::default());
+        let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));
+        Leaves { forest, cell_object, inner, opening, hinted, kept }
+    }
+
+    pub(super) fn cell_offset(&self) -> u64 {
+        self.cell_object.offset()
+    }
+
+    pub(super) fn cell(&self) -> Result<&TreeCell, Error> {
+        Ok(self.forest.region().get(self.cell_offset())?)
+    }
+
+    /// The first leaf of the list.
+    pub(super) fn first(&self) -> Result<Object, Error> {
+        Ok(Object::from_bits(self.cell()?.first.load()))
+    }
+
+    #[inline]
+    pub(super) fn inner(&self) -> Result<&Inner, Error> {
+        match self.inner.get() {
+            Some(inner) => Ok(inner),
+            None => self.make_inner(),
+        }
+    }
+
+    /// How many leaves the inner nodes know, if they are made.
+    pub(super) fn leaf_count_known(&self) -> Option<usize> {
+        self.inner.get().map(|inner| inner.leaf_count())
+    }
+
+    /// So many elements of a leaf that is split are needed by old versions only.
+    pub(super) fn note_kept(&self, count: usize) {
+        self.kept.fetch_add(count as u64, Ordering::Relaxed);
+        self.forest.kept.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Elements that only old versions needed when leaves were split for them, since the last walk.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// A walk begins.
+    pub(super) fn forget_kept(&self) {
+        let kept = self.kept.swap(0, Ordering::Relaxed);
+        self.forest.kept.fetch_sub(kept, Ordering::Relaxed);
+    }
+
+    /// The leaf that the key belongs to.
+    #[inline(always)]
+    pub(crate) fn leaf_of(&self, wanted: Wanted<'_>) -> Result<Reached<'_>, Error> {
+        match self.leaf_at_once(wanted) {
+            Some(found) => Ok(found),
+            None => self.leaf_in_time(wanted.key, wanted.hash),
+        }
+    }
+
+    /// As `leaf_of`, if nothing is in the way.
+    #[inline(always)]
+    pub(crate) fn leaf_at_once(&self, wanted: Wanted<'_>) -> Option<Reached<'_>> {
+        let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
+        let (id, token) = inner.find_by_heads(wanted.head)?;
+        let leaf = Leaf::at(&self.forest, id).ok()?;
+        let lines = leaf.all_lines().ok()?;
+        prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len())));
+        let moment = leaf.side.begin_now(self.forest.dead_epoch())?;
+        token.still().then_some(Reached { leaf, lines, moment })
+    }
+
+    #[inline(never)]
+    fn leaf_in_time(&self, key: &[u8], hash: u64) -> Result<Reached<'_>, Error> {
+        let inner = self.inner()?;
+        loop {
+            let was_whole = self.opening.is_whole();
+            let (id, token) = inner.find(key, &*self.forest)?;
+            let leaf = Leaf::at(&self.forest, id)?;
+            leaf.prefetch_line(line(hash, leaf.lines()));
+            let Some(moment) = leaf.side.begin(self.forest.dead_epoch()) else {
+                make(&leaf)?;
+                continue;
+            };
+            if token.still() && (was_whole || self.covers(&leaf, moment, key)?) {
+                return Ok(Reached { lines: leaf.all_lines()?, leaf, moment });
+            }
+        }
+    }
+
+    /// As `leaf_of`, with what the side-car says.
+    #[inline]
+    pub(crate) fn spot<'f, 'k>(&'f self, wanted: Wanted<'k>) -> Result<Spot<'f, 'k>, Error> {
+        let Wanted { key, hash, .. } = wanted;
+        loop {
+            let Reached { leaf, moment, .. } = self.leaf_of(wanted)?;
+            let (prints, traits) = leaf.side.prints();
+            match leaf.place(key, traits) {
+                Ok(placed) => return Ok(Spot { leaf, moment, prints, traits, placed, hash }),
+                Err(error) if leaf.side.still(moment) => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Makes the inner nodes, of the hint if there is one.
+    #[cold]
+    fn make_inner(&self) -> Result<&Inner, Error> {
+        let mut hint = self.opening.lock();
+        if let Some(inner) = self.inner.get() {
+            return Ok(inner);
+        }
+        let first = Leaf::of(&self.forest, self.first()?)?;
+        if !first.low()?.is_empty() {
+            // A walk to the left ends at the first leaf by its low key, which is empty.
+            return damaged(first.offset(), "a first leaf without a low key");
+        }
+        let begins_so = |hinted: &Directory| hinted.firsts.iter().next() == Some((first.id, &[]));
+        let directory = hint_directory(&self.forest, self.cell()?)?.filter(begins_so);
+        let inner = match directory {
+            Some(directory) => {
+                let inner =
+                    Inner::load(self.forest.nodes.clone(), directory.firsts.iter().map(Ok))?;
+                self.hinted.set(directory.leaf_count as usize);
+                self.forest.expect_leaves(directory.leaf_count as usize);
+                let read = vec![false; directory.pages.len()];
+                *hint = Some(Unread { directory, read });
+                inner
+            }
+            None => {
+                let inner =
+                    Inner::load(self.forest.nodes.clone(), all_leaves(&self.forest, first.id)?)?;
+                self.forest.expect_leaves(inner.leaf_count());
+                self.opening.set_whole(&mut hint);
+                inner
+            }
+        };
+        Ok(self.inner.get_or_init(|| Box::new(inner)))
+    }
+
+    /// Tells the inner nodes of a leaf, which a walk may have done before.
+    pub(super) fn publish(&self, low: &[u8], leaf: LeafId) -> Result<(), Error> {
+        self.inner()?.insert(low, leaf, &*self.forest)
+    }
+
+    /// Whether a leaf that was found for the key covers it; else the inner nodes know more on return. To
+    /// be asked if the inner nodes were not whole before the leaf was found.
+    #[cold]
+    pub(super) fn covers(
+        &self,
+        leaf: &Leaf<'_>,
+        moment: Moment,
+        key: &[u8],
+    ) -> Result<bool, Error> {
+        let reach = Reach::At(key);
+        match leaf.high() {
+            Ok(high) if !high.is_some_and(|high| reach.is_passed(high)) => {
+                return Ok(leaf.side.still(moment));
+            }
+            Err(error) if leaf.side.still(moment) => return Err(error),
+            _ => {}
+        }
+        self.reach_out(leaf, reach)?;
+        Ok(false)
+    }
+
+    /// The last leaf whose low key is below the key, or the last leaf of all.
+    pub(super) fn leaf_below(
+        &self,
+        key: Option<&[u8]>,
+    ) -> Result<Option<(LeafId, Token<'_>)>, Error> {
+        let reach = key.map_or(Reach::End, Reach::Below);
+        self.inner()?;
+        loop {
+            let was_whole = self.opening.is_whole();
+            let found = self.seek(reach)?;
+            let Some((id, _)) = found.filter(|_| !was_whole) else { return Ok(found) };
+            let leaf = Leaf::at(&self.forest, id)?;
+            if !self.reach_out(&leaf, reach)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Tells the inner nodes of leaves from `leaf` on, as far as that reaches: of those in the page of the
+    /// hint, and then of those in the list. Whether there were any.
+    fn reach_out(&self, leaf: &Leaf<'_>, reach: Reach<'_>) -> Result<bool, Error> {
+        let mut hint = self.opening.lock();
+        if self.opening.is_whole() {
+            // Leaves may be unlinked by now, this one among them.
+            return Ok(true);
+        }
+        if let Some(unread) = &mut *hint
+            && self.read_page_of(unread, reach)?
+        {
+            return Ok(true);
+        }
+        let (mut at, mut any) = (*leaf, false);
+        while let Some(next) = at.following()? {
+            let low = next.low()?;
+            if !reach.is_passed(low) {
+                break;
+            }
+            self.publish(&low.to_vec(), next.id)?;
+            (at, any) = (next, true);
+        }
+        if any && self.seek(reach)?.is_some_and(|(found, _)| found == leaf.id) {
+            return damaged(leaf.offset(), "low keys as they were known");
+        }
+        Ok(any)
+    }
+
+    /// What the inner nodes know that reaches so far.
+    fn seek(&self, reach: Reach<'_>) -> Result<Option<(LeafId, Token<'_>)>, Error> {
+        let (inner, lows) = (self.inner()?, &*self.forest);
+        match reach {
+            Reach::At(key) => inner.find(key, lows).map(Some),
+            Reach::Below(key) => inner.before(key, lows),
+            Reach::End => inner.last(lows).map(Some),
+        }
+    }
+
+    /// Reads the page that reaches so far; false if that was done before.
+    fn read_page_of(&self, unread: &mut Unread, reach: Reach<'_>) -> Result<bool, Error> {
+        let passed = unread.directory.firsts.count_passed(|low| reach.is_passed(low.into()));
+        self.read_page(unread, passed.saturating_sub(1))
+    }
+
+    fn read_page(&self, unread: &mut Unread, at: usize) -> Result<bool, Error> {
+        if std::mem::replace(&mut unread.read[at], true) {
+            return Ok(false);
+        }
+        let firsts = &unread.directory.firsts;
+        let Some(page) = hint_page(&self.forest, &unread.directory.pages[at])? else {
+            return Ok(true);
+        };
+        let upper = (at + 1 < firsts.len()).then(|| firsts.low(at + 1));
+        let is_between = |low: &[u8]| low > firsts.low(at) && upper.is_none_or(|upper| low < upper);
+        // Their neighbours in the inner nodes, too.
+        let near = firsts.iter().skip(at.saturating_sub(NEAR)).take(2 * NEAR + 1);
+        let known = page.iter().chain(near).collect();
+        let lows = FromHint { known, forest: &self.forest };
+        let inner = self.inner()?;
+        for (leaf, low) in page.iter().filter(|(_, low)| is_between(low)) {
+            inner.learn(low, leaf, &lows)?;
+        }
+        Ok(true)
+    }
+
+    /// Sees to it that the inner nodes know all leaves.
+    pub(super) fn complete(&self) -> Result<(), Error> {
+        self.inner()?;
+        self.read_pages()?;
+        let hint = self.opening.lock();
+        if self.opening.is_whole() {
+            return Ok(());
+        }
+        // While the lock is held nothing unlinks a leaf.
+        let mut leaf = Leaf::of(&self.forest, self.first()?)?;
+        while let Some(next) = leaf.following()? {
+            self.pass(&next)?;
+            leaf = next;
+        }
+        drop(hint);
+        self.all_passed();
+        Ok(())
+    }
+
+    /// Reads what is left of the hint.
+    fn read_pages(&self) -> Result<(), Error> {
+        self.inner()?;
+        for at in 0.. {
+            let mut hint = self.opening.lock();
+            let Some(unread) = hint.as_mut().filter(|unread| at < unread.read.len()) else { break };
+            self.read_page(unread, at)?;
+        }
+        Ok(())
+    }
+
+    /// A walk of the whole list, during which no leaf is unlinked, has come to this leaf.
+    #[inline]
+    pub(super) fn pass(&self, leaf: &Leaf<'_>) -> Result<(), Error> {
+        if self.opening.is_whole() {
+            return Ok(());
+        }
+        let (inner, low) = (self.inner()?, leaf.low()?.to_vec());
+        if inner.find(&low, &*self.forest)?.0 == leaf.id {
+            return Ok(());
+        }
+        inner.learn(&low, leaf.id, &*self.forest)
+    }
+
+    /// Such a walk has ended: the inner nodes know every leaf.
+    pub(super) fn all_passed(&self) {
+        self.opening.set_whole(&mut self.opening.lock());
+    }
+}

@@ -1,0 +1,12 @@
+//! The general path of readers: a lookup that the fast path has left, ranges, what has changed.
+
+mod changed;
+mod changes;
+mod lookup;
+mod prefetcher;
+mod scan;
+
+pub(super) use self::changed::changed_after;
+pub(super) use self::changes::visit_changes;
+pub(super) use self::lookup::{bring_near, lookup};
+pub(super) use self::scan::{Sought, scan};

@@ -1,0 +1,140 @@
+//! Finding the value of a key: its leaf, its slot by fingerprint; and where there are elements that the view does not
+//! see, among all of the leaf.
+
+use crate::nvtree::history;
+use crate::nvtree::history::Old;
+use crate::nvtree::leaf::{Element, Leaf, Slots, all_slots, hash, line, place_of, print, read_of};
+use crate::nvtree::leaves::{Leaves, Reached, Spot, Wanted};
+use crate::{Error, Stamp, Value, View};
+
+/// Lines of a record that are asked for; of those that follow the processor thinks itself.
+const RECORD_LINES: u64 = 4;
+
+/// Brings near what a search for each of the keys will read, for all of them at once.
+pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
+    let mut found = Vec::with_capacity(keys.len());
+    leaves.inner()?.find_abreast(keys, &*leaves.forest, &mut found)?;
+    let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
+    let mut reached = Vec::with_capacity(keys.len());
+    for (&(id, _), &hash) in found.iter().zip(&hashes) {
+        let leaf = Leaf::at(&leaves.forest, id)?;
+        leaf.side.prefetch();
+        leaf.prefetch_line(line(hash, leaf.lines()));
+        reached.push(leaf);
+    }
+    for (leaf, hash) in reached.iter().zip(hashes) {
+        let (prints, _) = leaf.side.prints();
+        for slot in prints.matching(print(hash), leaf.lines()) {
+            let (element, _) = leaf.element(slot)?;
+            if let Some(record) = element.record() {
+                let lines = record.size().div_ceil(64).min(RECORD_LINES);
+                (0..lines).for_each(|line| {
+                    leaves.forest.region().prefetch(record.offset() + line * 64);
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The value that the view sees. The leaf may have been reached before.
+#[inline(never)]
+pub(crate) fn lookup<'f>(
+    leaves: &'f Leaves,
+    wanted: Wanted<'_>,
+    mut before: Option<Reached<'f>>,
+    view: View<'_>,
+) -> Result<Option<Value<'f>>, Error> {
+    loop {
+        let reached = match before.take() {
+            Some(reached) => reached,
+            None => leaves.leaf_of(wanted)?,
+        };
+        let value = if reached.leaf.side.newest() <= view.version {
+            newest(&reached, wanted)
+        } else {
+            lookup_among_all(leaves, wanted, view)
+        };
+        if reached.leaf.side.still(reached.moment) {
+            return value;
+        }
+    }
+}
+
+/// As `lookup`, where there are elements that the view does not see.
+#[cold]
+fn lookup_among_all<'f>(
+    leaves: &'f Leaves,
+    wanted: Wanted<'_>,
+    view: View<'_>,
+) -> Result<Option<Value<'f>>, Error> {
+    loop {
+        let spot = leaves.spot(wanted)?;
+        let value = match seen_among_all(&spot, view) {
+            Ok(Some(element)) => spot.leaf.value(&element).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if spot.leaf.side.still(spot.moment) {
+            return value;
+        }
+    }
+}
+
+/// The value of the newest element of the key in a leaf, unless that is a removal. The key's record must be
+/// there still: its version pinned, or the caller the writer.
+fn newest<'f>(
+    Reached { leaf, lines, .. }: &Reached<'f>,
+    wanted: Wanted<'_>,
+) -> Result<Option<Value<'f>>, Error> {
+    let (bytes, traits) = leaf.side.bytes();
+    let placed = leaf.place(wanted.key, traits)?;
+    for slot in Slots(bytes.equal(print(wanted.hash)) & all_slots(lines.len())) {
+        let (number, at) = place_of(slot);
+        let line = lines.get(number);
+        if let Some(element) = line.and_then(|line| read_of(line, at, placed.word, placed.shape))
+            && leaf.is_of(&element, &placed)?
+        {
+            return leaf.value(&element).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// The element that the view sees. Sound if the moment still is.
+fn seen_among_all(spot: &Spot<'_, '_>, view: View<'_>) -> Result<Option<Element>, Error> {
+    let bases = spot.leaf.bases()?;
+    let mut best: Option<(Stamp, Element, bool)> = None;
+    // What is free here may be a copy of what has gone elsewhere.
+    for slot in spot.prints.used(spot.leaf.lines()) {
+        let (element, meta) = spot.leaf.element(slot)?;
+        let stamp = meta.stamp(bases);
+        let is_later = best.is_none_or(|(best, ..)| best.version() < stamp.version());
+        if meta.is_empty() || !is_later || !view.sees(stamp, Stamp::NONE) {
+            continue;
+        }
+        // A record is read only where the element was whole; then the view's pin keeps it.
+        if spot.leaf.side.still(spot.moment) && spot.leaf.is_of(&element, &spot.placed)? {
+            best = Some((stamp, element, meta.is_removed()));
+        }
+    }
+    if best.is_none() && spot.traits.older {
+        return seen_in_history(spot, view);
+    }
+    Ok(best.filter(|best| !best.2).map(|(_, element, _)| element))
+}
+
+fn seen_in_history(spot: &Spot<'_, '_>, view: View<'_>) -> Result<Option<Element>, Error> {
+    let mut best: Option<Old> = None;
+    for old in history::read(&spot.leaf)? {
+        let is_later = best.is_none_or(|best| best.stamp.version() < old.stamp.version());
+        if is_later
+            && view.sees(old.stamp, Stamp::NONE)
+            && spot.leaf.side.still(spot.moment)
+            && spot.leaf.is_of(&old.element, &spot.placed)?
+        {
+            best = Some(old);
+        }
+    }
+    Ok(best.filter(|old| !old.removed).map(|old| old.element))
+}

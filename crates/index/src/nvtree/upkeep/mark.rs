@@ -1,0 +1,75 @@
+//! What can be reached: the marking half of a sweep. And the scrub: what never happened leaves the
+//! leaves, so that its interval can be forgotten.
+
+use std::sync::Mutex;
+
+use tembo_pmem::thread::lock;
+use tembo_pool::Object;
+
+use super::reach::reach;
+use crate::error::damaged;
+use crate::nvtree::change::erase_slots;
+use crate::nvtree::hint::hint_objects;
+use crate::nvtree::history;
+use crate::nvtree::image::{LeafImage, make};
+use crate::nvtree::leaf::Leaf;
+use crate::nvtree::leaves::Leaves;
+use crate::{DeadIntervals, Error, Retained, TreeMarker, Writer};
+
+pub(crate) fn mark(
+    leaves: &Leaves,
+    structure: &Mutex<()>,
+    retained: &Retained,
+    dead: &DeadIntervals,
+    marker: &mut dyn TreeMarker,
+) -> Result<(), Error> {
+    // A merge could carry what was not yet reached to where the walk has been.
+    let _marking = lock(structure);
+    marker.reachable(leaves.cell_object)?;
+    for object in hint_objects(&leaves.forest, leaves.cell()?)? {
+        marker.reachable(object)?;
+    }
+    let mut next = Some(leaves.first()?);
+    while let Some(object) = next {
+        let leaf = Leaf::of(&leaves.forest, object)?;
+        if !marker.reachable(object)? {
+            return damaged(object.offset(), "a leaf that is in one list once");
+        }
+        leaves.pass(&leaf)?;
+        let reached = reach(&leaf, retained, dead)?;
+        for object in reached.objects {
+            leaves.forest.pool().valid(object)?;
+            marker.reachable(object)?;
+        }
+        (0..reached.live).for_each(|_| marker.live_entry());
+        if !reached.is_clean {
+            marker.unclean(object);
+        }
+        next = reached.next;
+    }
+    leaves.all_passed();
+    Ok(())
+}
+
+/// Erases what is dead, and copies that an interruption has left.
+pub(crate) fn scrub_one(
+    leaves: &Leaves,
+    object: Object,
+    writer: &mut Writer<'_>,
+) -> Result<(), Error> {
+    let leaf = Leaf::of(&leaves.forest, object)?;
+    let guard = leaf.side.lock();
+    let contents = LeafImage::read(&leaf, writer.dead)?;
+    let strays = contents.strays.iter().map(|seen| seen.slot);
+    let slots: Vec<usize> = strays.chain(contents.dead.iter().copied()).collect();
+    erase_slots(&leaf, &slots)?;
+    if history::read(&leaf)?.len() > contents.old.len() {
+        // Readers of the visible version may be here.
+        let version = writer.stamp.version() + 1;
+        history::replace(&leaf, &contents.old, version, writer.retired)?;
+    }
+    // The fingerprints of these slots were none already, but of the history more is known.
+    guard.forget();
+    drop(guard);
+    make(&leaf)
+}

@@ -195,7 +195,7 @@ impl VersionedIndex for Cdds {
     }
 
     fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
-        Ok(self.roots.lookup(key, place, view)?.map(|found| Value::in_pool(found.value)))
+        Ok(self.roots.lookup(key, place, view)?.map(Value::in_pool))
     }
 
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {

@@ -21,6 +21,7 @@ use std::time::Duration;
 use tembo_index::{Direction, Period, Range, View};
 use tembo_pmem::thread::EventFd;
 
+use crate::error::InKeyspace;
 use crate::opened::Handle;
 use crate::tombstones::{Tombstone, masked_range};
 use crate::trees::{TreeLifetime, lifetimes};
@@ -258,19 +259,20 @@ fn gather(
     period: Period<'_>,
     earliest: &mut Earliest,
 ) -> Result<(), Error> {
-    index.changes(period, &[], &mut |changed| {
-        let key = || changed.key.to_vec();
-        // What the version did that took the tree away was taken away with it.
-        if changed.version < tree.until && changed.version <= earliest.until {
-            let event = match changed.value {
-                Some(value) => Event::Put { key: key(), value: value.to_vec() },
-                None => Event::Removed { key: key() },
-            };
-            earliest.add(changed.version, &tree.name, event);
-        }
-        true
-    })?;
-    Ok(())
+    index
+        .changes(period, &[], &mut |changed| {
+            let key = || changed.key.to_vec();
+            // What the version did that took the tree away was taken away with it.
+            if changed.version < tree.until && changed.version <= earliest.until {
+                let event = match changed.value {
+                    Some(value) => Event::Put { key: key(), value: value.to_vec() },
+                    None => Event::Removed { key: key() },
+                };
+                earliest.add(changed.version, &tree.name, event);
+            }
+            true
+        })
+        .in_keyspace(&tree.name)
 }
 
 /// The keys that a range tombstone has removed, each as a removal in its version.

@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use tembo_index::{CheckReport, TreeMarker, VersionedIndex};
 use tembo_pool::{Account, Census, Error as PoolError, Marker, Object, PoolCheck, TenantCheck};
 
+use crate::error::InKeyspace;
 use crate::ledger::{Ledger, reclaim};
 use crate::maintain::step;
 use crate::shared::Shared;
@@ -156,7 +157,7 @@ pub(crate) fn mark_checked(
             Entry::Vacant(vacant) => {
                 let tree = open_tree(&shared.forest, &entry)?;
                 tree.mark(&retained, &dead, &mut counter)?;
-                *vacant.insert(tree.check(&retained, &dead)?)
+                *vacant.insert(tree.check(&retained, &dead).in_keyspace(&name)?)
             }
         };
         if version == retained.visible() && !keyspaces.iter().any(|(known, _)| *known == name) {

@@ -72,6 +72,20 @@ pub enum Error {
     /// Of the region below.
     #[error(transparent)]
     Region(pmem::Error),
+    /// A record of a pool that was opened is not as it was written: its checksum is another. All else can be read, also
+    /// behind this key, and changed; restore the key from a backup, or put or remove it.
+    #[error(
+        "the record of key {} of {}, at offset {offset:#x}, is corrupt: restore it from a backup, or put it again",
+        shown(key), place(keyspace.as_deref())
+    )]
+    Corrupt {
+        /// Name of the keyspace; `None`: the catalogue, which names them.
+        keyspace: Option<String>,
+        /// The key, as it stands in the record, which may be what is corrupt.
+        key: Vec<u8>,
+        /// Where the record lies in the pool, in bytes.
+        offset: u64,
+    },
     /// An index is damaged.
     #[error(transparent)]
     Index(tembo_index::Error),
@@ -323,10 +337,42 @@ impl From<pool::Error> for Error {
     }
 }
 
+/// What an index answers, which does not know its keyspace.
+pub(crate) trait InKeyspace<T> {
+    /// Names the keyspace in an error that is of one of its records.
+    fn in_keyspace(self, name: &str) -> Result<T, Error>;
+}
+
+impl<T, E: Into<Error>> InKeyspace<T> for Result<T, E> {
+    #[inline]
+    fn in_keyspace(self, name: &str) -> Result<T, Error> {
+        self.map_err(|error| named(error.into(), name))
+    }
+}
+
+#[cold]
+fn named(error: Error, name: &str) -> Error {
+    match error {
+        Error::Corrupt { keyspace: None, key, offset } => {
+            Error::Corrupt { keyspace: Some(name.to_owned()), key, offset }
+        }
+        other => other,
+    }
+}
+
+/// The keyspace in a message.
+fn place(keyspace: Option<&str>) -> String {
+    keyspace.map_or_else(|| "the catalogue".to_owned(), |name| format!("keyspace {name:?}"))
+}
+
 impl From<tembo_index::Error> for Error {
     fn from(error: tembo_index::Error) -> Error {
         match error {
             tembo_index::Error::Pool(error) => error.into(),
+            // Its caller adds the keyspace, by `InKeyspace`.
+            tembo_index::Error::Corrupt { offset, key } => {
+                Error::Corrupt { keyspace: None, key, offset }
+            }
             other => Error::Index(other),
         }
     }

@@ -7,6 +7,7 @@ use tembo_index::{Direction, Op, Range, Value, VersionedIndex, Visit};
 
 use crate::commit::{Point, Uncommitted};
 use crate::entries::{Entries, bounds};
+use crate::error::InKeyspace;
 use crate::keyspace::check_sizes;
 use crate::ledger::publish;
 use crate::opened::Handle;
@@ -72,11 +73,11 @@ impl Exclusive {
         let shared = self.writing.shared();
         let place = self.prefetched.place(keyspace, key);
         let view = self.changes.view(self.writing.shared());
-        let index = self.tree(keyspace)?.index();
-        if !shared.sees(index, key, view)? {
+        let tree = self.tree(keyspace)?;
+        if !shared.sees(tree.index(), key, view).in_keyspace(tree.name())? {
             return Ok(None);
         }
-        Ok(index.get_at(place, key, view)?)
+        tree.index().get_at(place, key, view).in_keyspace(tree.name())
     }
 
     /// Says that these keys will soon be read or changed, in this order: for many keys at once that is
@@ -97,11 +98,11 @@ impl Exclusive {
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<Entries<'_>, Error> {
-        let index = self.tree(keyspace)?.index().clone();
+        let known = self.tree(keyspace)?.known.clone();
         let view = self.changes.view(self.writing.shared());
         let tombstones = self.writing.shared().tombstones.load();
         Ok(Entries::new(bounds(&range), move |range, visit| {
-            masked_range(&tombstones, &index, range, view, visit)
+            masked_range(&tombstones, &known.index, range, view, visit).in_keyspace(&known.name)
         }))
     }
 
@@ -119,8 +120,9 @@ impl Exclusive {
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
         let view = self.changes.view(self.writing.shared());
-        let (index, range) = (self.tree(keyspace)?.index(), Range { from, to, direction });
-        masked_range(&self.writing.shared().tombstones.load(), index, range, view, visit)
+        let (tree, range) = (self.tree(keyspace)?, Range { from, to, direction });
+        let tombstones = self.writing.shared().tombstones.load();
+        masked_range(&tombstones, tree.index(), range, view, visit).in_keyspace(tree.name())
     }
 
     /// Keys in the keyspace; `None` while a background recount after open is still under way, or while entries of a
@@ -163,8 +165,13 @@ impl Exclusive {
     /// # Errors
     /// As of [`put`](Exclusive::put).
     pub fn remove(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<bool, Error> {
-        if self.changes.is_empty() && self.get(keyspace, key)?.is_none() {
-            return Ok(false);
+        if self.changes.is_empty() {
+            match self.get(keyspace, key) {
+                Ok(None) => return Ok(false),
+                // It is there, and can go.
+                Ok(Some(_)) | Err(Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.apply(keyspace, Op::Remove { key })
     }

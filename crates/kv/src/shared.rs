@@ -9,7 +9,7 @@ use tembo_pool::{Error as PoolError, Pool, TenantEntry};
 use crate::background::{Status, Wake};
 use crate::held::{HeldKeys, Holding};
 use crate::media::{KeyspaceEntry, Root};
-use crate::tombstones::{Tombstones, masked_get};
+use crate::tombstones::{Tombstones, masked_has};
 use crate::trees::{Catalogue, Published, open_tree};
 use crate::version::{Names, Reading, Versions};
 use crate::{Access, Durability, Error, Keyspace};
@@ -167,7 +167,7 @@ impl Shared {
         if !self.tombstones.has_any() {
             return Ok(true);
         }
-        Ok(masked_get(&self.tombstones.load(), index, key, view)?.is_some())
+        masked_has(&self.tombstones.load(), index, key, view)
     }
 
     /// The index of a tree. What an index knows of its tree beside media all readers of the tree share, as

@@ -1,9 +1,11 @@
 //! A change of a single key as a transaction of its own.
 
-use tembo_index::{Op, Place, VersionedIndex, View};
+use tembo_index::{Op, Place, View};
 
 use crate::commit::Uncommitted;
+use crate::error::InKeyspace;
 use crate::ledger::publish;
+use crate::tombstones::masked_has;
 use crate::write::{Engine, change_alone, change_in_slot};
 use crate::{Durability, Error, Keyspace};
 
@@ -38,7 +40,7 @@ fn change_by_lock(engine: &Engine, keyspace: Keyspace, op: Op<'_>) -> Result<boo
     if let Op::Remove { key } = op {
         let now = View { version: shared.versions.clock.last(), dead: &ledger.dead };
         let tree = ledger.trees.tree(keyspace, now.version)?;
-        if tree.index().get(key, now)?.is_none() {
+        if !masked_has(&[], tree.index(), key, now).in_keyspace(tree.name())? {
             return Ok(false);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tembo_index::{DeadIntervals, Direction, Index, Range, Value, View, Visit};
 
 use crate::entries::{Entries, bounds};
+use crate::error::InKeyspace;
 use crate::media::KeyspaceEntry;
 use crate::opened::Handle;
 use crate::tombstones::{Tombstone, TombstoneList, masked_get, masked_range};
@@ -99,10 +100,11 @@ impl Snapshot {
         View { version: self.version, dead: &self.dead }
     }
 
-    fn tree(&self, keyspace: Keyspace) -> Result<&Index, Error> {
+    /// The index of a keyspace, and its name.
+    fn tree(&self, keyspace: Keyspace) -> Result<(&Index, &str), Error> {
         let known = self.current.tree(keyspace, self.version)?;
         if self.current.since <= self.version {
-            return Ok(&known.index);
+            return Ok((&known.index, &known.name));
         }
         let older = match self.older.get() {
             Some(older) => older,
@@ -113,7 +115,10 @@ impl Snapshot {
                 self.older.get_or_init(|| older)
             }
         };
-        let found = older.iter().find(|(name, _)| **name == *known.name).map(|(_, tree)| tree);
+        let found = older
+            .iter()
+            .find(|(name, _)| **name == *known.name)
+            .map(|(name, tree)| (tree, &**name));
         found.ok_or(Error::NoSuchKeyspace { version: self.version })
     }
 
@@ -122,7 +127,8 @@ impl Snapshot {
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
-        masked_get(&self.tombstones, self.tree(keyspace)?, key, self.view())
+        let (index, name) = self.tree(keyspace)?;
+        masked_get(&self.tombstones, index, key, self.view()).in_keyspace(name)
     }
 
     /// The keys and values of a range, in order, from either end. Of everything: `range::<[u8]>(keyspace, ..)`.
@@ -147,7 +153,8 @@ impl Snapshot {
         range: &impl RangeBounds<K>,
     ) -> Entries<'static> {
         Entries::new(bounds(range), move |range, visit| {
-            masked_range(&self.tombstones, self.tree(keyspace)?, range, self.view(), visit)
+            let (index, name) = self.tree(keyspace)?;
+            masked_range(&self.tombstones, index, range, self.view(), visit).in_keyspace(name)
         })
     }
 
@@ -165,7 +172,8 @@ impl Snapshot {
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
         let range = Range { from, to, direction };
-        masked_range(&self.tombstones, self.tree(keyspace)?, range, self.view(), visit)
+        let (index, name) = self.tree(keyspace)?;
+        masked_range(&self.tombstones, index, range, self.view(), visit).in_keyspace(name)
     }
 
     /// The keyspaces of this version.

@@ -18,6 +18,7 @@ mod cdds {
 
     mod aborts;
     mod bench;
+    mod corrupt;
     mod counts;
     // Words of its nodes.
     mod damage;
@@ -38,6 +39,7 @@ mod nvtree {
 
     mod aborts;
     mod bench;
+    mod corrupt;
     mod counts;
     mod flips;
     mod full;

@@ -67,7 +67,9 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
         kv::Error::Poisoned => Some(Exit::Poisoned),
         kv::Error::Pool(error) => of_pool(error),
         kv::Error::Region(error) => of_pmem(error),
-        kv::Error::Index(_) | kv::Error::Damaged { .. } => Some(Exit::CheckFailed),
+        kv::Error::Index(_) | kv::Error::Corrupt { .. } | kv::Error::Damaged { .. } => {
+            Some(Exit::CheckFailed)
+        }
         kv::Error::ReadOnly => Some(Exit::ReadOnly),
         kv::Error::NotRetained { .. } | kv::Error::HistoryForgotten { .. } => Some(Exit::NotKept),
         _ => None,

@@ -15,7 +15,7 @@ use super::format::{
 };
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{head, read_key, read_record};
+use crate::record::{head, read_key, read_unverified, verify_once};
 use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
 
 /// A node that has been looked at once: it lies in the pool and says that it is a node.
@@ -300,7 +300,8 @@ impl<'f> Node<'f> {
         Ok(None)
     }
 
-    /// In a leaf: the position and record of the entry of `key` in the view.
+    /// In a leaf: the position and record of the entry of `key` in the view. A writer comes to an entry whose value is corrupt
+    /// too, and can replace or end it.
     #[inline(always)]
     pub(crate) fn find(
         &self,
@@ -327,10 +328,12 @@ impl<'f> Node<'f> {
                 return Ok(Find::Changed);
             }
             let record = Object::from_bits(seen.target);
-            let (found, value) = read_record(self.forest, record)?;
+            let (found, value) = read_unverified(self.forest, record)?;
             if found.eq_bytes(key) {
                 return Ok(Find::At { position, record, value });
             }
+            // A corrupt key is no absent key.
+            verify_once(self.forest, record)?;
         }
         Ok(if self.side.still(sequence) { Find::Absent } else { Find::Changed })
     }
@@ -338,7 +341,7 @@ impl<'f> Node<'f> {
 
 /// What looking for a key in a leaf gave.
 pub(crate) enum Find<'f> {
-    /// It is there.
+    /// It is there. The value is not verified: a reader of it does that.
     At { position: usize, record: Object, value: MediaBytes<'f> },
     /// It is not.
     Absent,

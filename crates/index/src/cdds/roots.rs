@@ -10,6 +10,7 @@ use tembo_pool::Object;
 use super::format::RootCell;
 use super::node::{Find, Node, Order, fingerprint};
 use crate::error::damaged;
+use crate::record::verify_once;
 use crate::{Error, Forest, Place, Stamp, View};
 
 /// The cell that a tree hangs on, and with it the tree.
@@ -174,7 +175,21 @@ impl Roots {
         }
     }
 
+    /// The value under `key`.
     pub(crate) fn lookup(
+        &self,
+        key: &[u8],
+        place: Place,
+        view: View<'_>,
+    ) -> Result<Option<MediaBytes<'_>>, Error> {
+        let Some(Found { record, value }) = self.find(key, place, view)? else { return Ok(None) };
+        verify_once(&self.forest, record)?;
+        Ok(Some(value))
+    }
+
+    /// The record of `key`; its value is not verified.
+    #[inline]
+    pub(crate) fn find(
         &self,
         key: &[u8],
         place: Place,

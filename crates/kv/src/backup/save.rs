@@ -13,9 +13,10 @@ use super::format::{Header, KIND_PART, KIND_PUT, KIND_REMOVED, KIND_WHOLE, MAGIC
 use super::info::BackupInfo;
 use super::reader::{Reader, take_entry};
 use super::writer::{SoFar, Writer};
+use crate::error::InKeyspace;
 use crate::media::KeyspaceEntry;
 use crate::tombstones::masked_range;
-use crate::{Error, Snapshot, Store};
+use crate::{Snapshot, Store};
 
 /// The name that keeps the version of a backup that is under way.
 const UNDER_WAY: &str = "(backup under way)";
@@ -188,8 +189,8 @@ impl Saving<'_, '_> {
                 self.writer.entry(kind, name.as_bytes(), (&[][..]).into())?;
             }
             match self.before.filter(|_| is_part) {
-                Some(before) => self.part(entry, before.version(), from)?,
-                None => self.whole(entry, from)?,
+                Some(before) => self.part((&name, entry), before.version(), from)?,
+                None => self.whole((&name, entry), from)?,
             }
         }
         Ok(())
@@ -204,7 +205,11 @@ impl Saving<'_, '_> {
     }
 
     /// All of a keyspace, behind a key.
-    fn whole(&mut self, entry: KeyspaceEntry, from: Option<&[u8]>) -> Result<(), BackupError> {
+    fn whole(
+        &mut self,
+        (name, entry): (&str, KeyspaceEntry),
+        from: Option<&[u8]>,
+    ) -> Result<(), BackupError> {
         let snapshot = self.snapshot;
         let index = snapshot.handle().shared.index_of(&entry)?;
         let mut written = Ok(());
@@ -214,14 +219,15 @@ impl Saving<'_, '_> {
         };
         let from = from.map_or(Bound::Unbounded, Bound::Excluded);
         let range = Range { from, to: Bound::Unbounded, direction: Direction::Forward };
-        masked_range(snapshot.tombstones(), &index, range, snapshot.view(), &mut visit)?;
+        masked_range(snapshot.tombstones(), &index, range, snapshot.view(), &mut visit)
+            .in_keyspace(name)?;
         written
     }
 
     /// What has changed in a keyspace, behind a key.
     fn part(
         &mut self,
-        entry: KeyspaceEntry,
+        (name, entry): (&str, KeyspaceEntry),
         after: u64,
         from: Option<&[u8]>,
     ) -> Result<(), BackupError> {
@@ -236,7 +242,7 @@ impl Saving<'_, '_> {
         // The least key behind it.
         let from = from.map_or(Vec::new(), |key| [key, &[0]].concat());
         let period = Period { after, until: snapshot.version(), dead: snapshot.dead() };
-        index.difference(period, &from, &mut visit).map_err(Error::from)?;
+        index.difference(period, &from, &mut visit).in_keyspace(name)?;
         written
     }
 

@@ -7,6 +7,7 @@ use tembo_index::{
     DeadIntervals, Direction, Op, Place, Range, Retained, VersionedIndex, View, Writer,
 };
 
+use crate::error::InKeyspace;
 use crate::ledger::{Group, Ledger, abort, kill_grouped, next_version};
 use crate::media::{CommitWord, FEATURES_RANGES, FEATURES_REPLICA, grouped};
 use crate::shared::Shared;
@@ -153,10 +154,11 @@ impl Uncommitted {
         let Ledger { trees, unlinked, .. } = ledger;
         let (dead, retained) = (&*self.dead, &*self.retained);
         let mut writer = Writer { stamp: grouped(version), dead, retained, retired: unlinked };
-        let applied = trees.tree(keyspace, version)?.index().apply_at(place, op, &mut writer);
+        let tree = trees.tree(keyspace, version)?;
+        let applied = tree.index().apply_at(place, op, &mut writer);
         let more = unlinked.len() - before;
         self.note_unlinked(more, !matches!(applied, Err(tembo_index::Error::Pool(_))));
-        let existed = applied?;
+        let existed = applied.in_keyspace(tree.name())?;
         self.tally.count(keyspace, op, existed, version);
         Ok(existed && was_seen)
     }

@@ -33,6 +33,20 @@ pub(crate) fn masked_get<'i>(
     Ok(index.get(key, view)?)
 }
 
+/// Whether there is a key that no tombstone covers; also one whose record is corrupt.
+pub(crate) fn masked_has(
+    list: &[Tombstone],
+    index: &Index,
+    key: &[u8],
+    view: View<'_>,
+) -> Result<bool, Error> {
+    match masked_get(list, index, key, view) {
+        Ok(value) => Ok(value.is_some()),
+        Err(Error::Corrupt { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether a key is another one in `now` than in version `since`, which is pinned, tombstones of meanwhile included; as
 /// `changed` says, which the index has answered.
 pub(crate) fn masked_changed(
@@ -45,8 +59,8 @@ pub(crate) fn masked_changed(
     if list.is_empty() {
         return Ok(changed);
     }
-    let before = masked_get(list, index, key, View { version: since, ..now })?;
-    if before.is_none() && masked_get(list, index, key, now)?.is_none() {
+    let was_there = masked_has(list, index, key, View { version: since, ..now })?;
+    if !was_there && !masked_has(list, index, key, now)? {
         return Ok(None);
     }
     let removed = covering(list, index, key, now.version).filter(|&version| version > since);

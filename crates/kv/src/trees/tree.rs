@@ -79,6 +79,10 @@ impl Tree {
         }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.known.name
+    }
+
     pub(crate) fn index(&self) -> &Arc<Index> {
         &self.known.index
     }

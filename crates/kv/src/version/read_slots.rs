@@ -33,6 +33,7 @@ use tembo_index::{DeadIntervals, Value, VersionedIndex, View};
 use tembo_pmem::thread::{self, Latch, LatchGuard};
 
 use super::visible::{Visible, bits};
+use crate::error::InKeyspace;
 use crate::trees::Current;
 use crate::{Error, Keyspace};
 
@@ -154,7 +155,8 @@ impl Reading<'_> {
     #[inline]
     pub(crate) fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let known = self.known.tree(keyspace, self.version)?;
-        Ok(known.index.get(key, View { version: self.version, dead: &NOTHING_DEAD })?)
+        let view = View { version: self.version, dead: &NOTHING_DEAD };
+        known.index.get(key, view).in_keyspace(&known.name)
     }
 }
 

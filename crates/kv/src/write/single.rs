@@ -10,6 +10,7 @@ use tembo_index::{DeadIntervals, Op, Retired, Stamp, VersionedIndex, View, Write
 
 use super::engine::Engine;
 use super::slots::{Entered, SlotState};
+use crate::error::InKeyspace;
 use crate::ledger::{Ledger, allow_next, look_behind, publish_single, reclaim, retire};
 use crate::media::LANE;
 use crate::shared::Shared;
@@ -128,12 +129,12 @@ fn try_alone(
     let Ledger { trees, dead, retained, unlinked, tally, .. } = ledger;
     let tree = trees.tree(keyspace, before)?;
     let (Op::Put { key, .. } | Op::Remove { key }) = op;
-    let was_seen = shared.sees(tree.index(), key, View { version: before, dead })?;
+    let view = View { version: before, dead };
+    let was_seen = shared.sees(tree.index(), key, view).in_keyspace(tree.name())?;
     let stamp = Stamp::single(before, LANE);
     let mut writer = Writer { stamp, dead, retained, retired: unlinked };
-    let Some(existed) = tree.index().apply_single(op, &clock.ticket(), &mut writer)? else {
-        return Ok(None);
-    };
+    let applied = tree.index().apply_single(op, &clock.ticket(), &mut writer);
+    let Some(existed) = applied.in_keyspace(tree.name())? else { return Ok(None) };
     let version = clock.last();
     tally.count(keyspace, op, existed, version);
     publish_single(shared, ledger, (version > before).then_some(version));

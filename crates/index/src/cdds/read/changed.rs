@@ -26,7 +26,7 @@ pub(crate) fn changed_after(
     now: View<'_>,
 ) -> Result<Option<u64>, Error> {
     let record = |view| -> Result<Option<Object>, Error> {
-        Ok(roots.lookup(key, Place::default(), view)?.map(|found| found.record))
+        Ok(roots.find(key, Place::default(), view)?.map(|found| found.record))
     };
     let before = record(View { version: since, ..now })?;
     Ok((before != record(now)?).then_some(now.version))

@@ -356,6 +356,14 @@ fn key(random: &mut Random, space: u64, style: u64) -> Vec<u8> {
     }
 }
 
+/// A length of a value: now and then one that fills an object.
+fn len(random: &mut Random) -> usize {
+    match random.below(8) {
+        0 => 512,
+        _ => random.below(40) as usize,
+    }
+}
+
 fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), tickets: usize, aborts: bool) {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let mut house = House::new(kind, node_size);
@@ -367,7 +375,7 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), tickets: usiz
                 let key = key(&mut random, space, style);
                 let growing = (ticket / 50) % 2 == 0;
                 let put = random.below(10) < if growing { 8 } else { 2 };
-                let value = vec![random.below(256) as u8; random.below(40) as usize];
+                let value = vec![random.below(256) as u8; len(&mut random)];
                 (key, put.then_some(value))
             })
             .collect();
@@ -389,7 +397,7 @@ fn run(kind: IndexKind, (seed, node_size, style): (u64, u32, u64), tickets: usiz
             5 => {
                 for _ in 0..random.below(6) {
                     let put = random.below(3) > 0;
-                    let value = vec![ticket as u8; random.below(40) as usize];
+                    let value = vec![ticket as u8; len(&mut random)];
                     house.single(key(&mut random, space, style), put.then_some(value));
                 }
             }

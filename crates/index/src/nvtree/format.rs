@@ -84,6 +84,12 @@ pub(crate) const SHAPE_VALUE_SHIFT: u32 = 4;
 pub(crate) const SHAPE_ODD: u32 = 1 << 8;
 /// A length that says: longer than a word, look into the record.
 pub(crate) const SHAPE_LONG: u32 = 0xf;
+/// A length of a value that says: the value is the object, all of it. The key stands in its word; above the object
+/// stand 16 bits of the value's checksum. Only where records have checksums: programs that do not know it
+/// do not know such trees.
+pub(crate) const SHAPE_BLOCK: u32 = 0xe;
+/// The least value that is stored so.
+pub(crate) const BLOCK_MIN: u64 = 512;
 
 media! {
     /// An entry of a history leaf, which is written once and holds what old versions need: half a line.

@@ -263,11 +263,39 @@ impl<'f> Leaf<'f> {
     pub(crate) fn value(&self, element: &Element) -> Result<Value<'f>, Error> {
         match element.shape.value_len() {
             Some(len) => Ok(Value::copy(element.payload, len)),
+            None if element.shape.is_block() => self.block(element),
             None => {
                 let record = Object::from_bits(element.payload);
                 Ok(Value::in_pool(read_record(self.forest, record)?.1))
             }
         }
+    }
+
+    /// The value of an element that has an object to itself, which is verified if that is owed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; damage.
+    fn block(&self, element: &Element) -> Result<Value<'f>, Error> {
+        let block = Object::from_bits(element.payload);
+        if self.forest.verified.is_owed(block) {
+            self.verify_block(element)?;
+        }
+        Ok(Value::in_pool(self.region().media_bytes(block.offset(), block.size())?))
+    }
+
+    /// Compares a block with the checksum that its element has.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; damage.
+    #[cold]
+    pub(crate) fn verify_block(&self, element: &Element) -> Result<(), Error> {
+        let block = Object::from_bits(element.payload);
+        let bytes = self.region().media_bytes(block.offset(), block.size())?;
+        if u64::from(bytes.crc32c(0)) & 0xffff != element.payload >> 48 {
+            return Err(Error::Corrupt { offset: block.offset(), key: self.key_of(element)? });
+        }
+        self.forest.verified.note(block);
+        Ok(())
     }
 
     /// The whole key of an element.

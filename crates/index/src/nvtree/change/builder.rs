@@ -24,6 +24,8 @@ pub(crate) struct Builder {
     pub(crate) older: u64,
     /// Other objects that it will own.
     pub(crate) made: Vec<Object>,
+    /// Blocks whose values it has in records.
+    pub(crate) left: Vec<Object>,
     /// Marks and fingerprints by slot.
     prints: PrintBytes,
     /// The header, and the lines of elements.
@@ -36,9 +38,9 @@ impl Builder {
     /// Without elements, in that space.
     #[inline]
     pub(crate) fn new(object: Object, low: Vec<u8>, prefix_len: u16) -> Builder {
-        let (made, prints) = (Vec::new(), PrintBytes::default());
+        let (made, left, prints) = (Vec::new(), Vec::new(), PrintBytes::default());
         let lines = [[0; 8]; 1 + LINES_MAX];
-        Builder { object, low, prefix_len, older: 0, made, prints, lines, used: 1 }
+        Builder { object, low, prefix_len, older: 0, made, left, prints, lines, used: 1 }
     }
 
     /// Puts an element, and its mark or fingerprint, into a slot.
@@ -136,7 +138,7 @@ pub(crate) fn placed_anew(
     builder: &mut Builder,
 ) -> Result<Element, Error> {
     let prefix = &builder.low[..usize::from(builder.prefix_len)];
-    carry(forest, leaf, element, prefix, &mut builder.made)
+    carry(forest, leaf, element, prefix, &mut builder.made, &mut builder.left)
 }
 
 /// Slots for elements of a new leaf that have these marks or fingerprints: most in the line where a

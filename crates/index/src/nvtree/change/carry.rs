@@ -1,5 +1,6 @@
 //! An element of one leaf as it stands in another, whose prefix is another.
 
+use tembo_pmem::crc32c;
 use tembo_pool::Object;
 
 use crate::nvtree::leaf::{Element, LONG, Leaf, Shape, hash};
@@ -7,34 +8,31 @@ use crate::record::{head, record_size, with_record};
 use crate::{Error, Forest};
 
 /// The element of `leaf` under a prefix. If its key is too long there to stand in its word, and it has no
-/// record, one is made, flushed and added to `made`: on an error, too.
+/// record, one is made, flushed and added to `made`: on an error, too. A block whose value that record has is added to
+/// `left`: nothing refers to it when the carried element has taken the place of this one.
 pub(crate) fn carry(
     forest: &Forest,
     leaf: &Leaf<'_>,
     element: &Element,
     prefix: &[u8],
     made: &mut Vec<Object>,
+    left: &mut Vec<Object>,
 ) -> Result<Element, Error> {
     let key = leaf.key_of(element)?;
     let odd = !key.starts_with(prefix);
     let skipped = if odd { 0 } else { prefix.len() as u16 };
     let (word, key_len) = (head(&key, skipped), key.len() - usize::from(skipped));
-    match element.shape.value_len() {
-        None => {
-            let shape = Shape::new(key_len, LONG, odd);
-            Ok(Element { key: word, payload: element.payload, shape })
-        }
-        Some(len) if key_len <= 8 => {
-            let shape = Shape::new(key_len, len, odd);
-            Ok(Element { key: word, payload: element.payload, shape })
-        }
-        Some(len) => {
-            let value = element.payload.to_le_bytes();
-            let record = record_for(forest, &key, &value[..len], made)?;
-            let payload = record.to_bits() | hash(&key) << 48;
-            Ok(Element { key: word, payload, shape: Shape::new(key_len, LONG, odd) })
-        }
+    let has_key = element.shape.value_len().is_none() && !element.shape.is_block();
+    if has_key || key_len <= 8 {
+        let shape = element.shape.with_key(key_len, odd);
+        return Ok(Element { key: word, payload: element.payload, shape });
     }
+    let record = leaf.value(element)?.with(|value| record_for(forest, &key, value, made))?;
+    if let Some(block) = element.record().filter(|block| !left.contains(block)) {
+        left.push(block);
+    }
+    let payload = record.to_bits() | hash(&key) << 48;
+    Ok(Element { key: word, payload, shape: Shape::new(key_len, LONG, odd) })
 }
 
 /// A record of a key and a value, flushed and added to `made`.
@@ -48,6 +46,15 @@ pub(crate) fn record_for(
     made.push(record);
     write_record(forest, record, key, &[value])?;
     Ok(record)
+}
+
+/// Writes and flushes an unpublished block; the payload of its element.
+pub(crate) fn write_block(forest: &Forest, block: Object, value: &[&[u8]]) -> Result<u64, Error> {
+    let crc = value.iter().fold(0, |crc, part| crc32c(crc, part));
+    // ORDER: the block is durable before an element that refers to it counts.
+    let written = forest.region().write("nvtree.block.write", block.offset(), value);
+    written.map_err(|error| Error::Pool(error.into()))?;
+    Ok(block.to_bits() | u64::from(crc) << 48)
 }
 
 /// Writes and flushes an unpublished record.

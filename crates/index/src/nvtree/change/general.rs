@@ -3,7 +3,7 @@
 use tembo_pool::Object;
 
 use crate::error::damaged;
-use crate::nvtree::change::carry::write_record;
+use crate::nvtree::change::carry::{write_block, write_record};
 use crate::nvtree::change::rebase::{adopt, rebase};
 use crate::nvtree::change::reclaim::make_room;
 use crate::nvtree::change::replacement::{Replacement, replaced};
@@ -11,15 +11,15 @@ use crate::nvtree::change::space::{reserve, reserve_structure};
 use crate::nvtree::change::split_half::{is_last, put_and_split};
 use crate::nvtree::fast;
 use crate::nvtree::fast::SLACK;
-use crate::nvtree::format::DELTA_MAX;
+use crate::nvtree::format::{BLOCK_MIN, DELTA_MAX};
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
 use crate::nvtree::leaf::{
-    Element, FREE, Guard, LONG, Meta, STALE, Slots, TOMB, line, place_of, print, write,
+    Element, FREE, Guard, LONG, Meta, STALE, Shape, Slots, TOMB, line, place_of, print, write,
 };
 use crate::nvtree::leaves::{Found, Leaves, Spot, Wanted};
 use crate::record::record_size;
-use crate::{Error, Op, Retained, Retired, Stamp, Writer};
+use crate::{Error, Forest, Op, Records, Retained, Retired, Stamp, Writer};
 
 /// A record of this size or less may wait for the removal of its key to be forgotten.
 const SHORT: u64 = 1024;
@@ -52,19 +52,31 @@ fn put(
 ) -> Result<Option<bool>, Error> {
     let value_len = value.iter().map(|part| part.len()).sum::<usize>();
     let wanted = Wanted::new(key);
+    // The payload of an attempt before, and whether it is a block's.
+    let mut made: Option<(u64, bool)> = None;
     loop {
         let spot = spot_to_change(leaves, wanted, how, writer)?;
         let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
         let shape = spot.placed.shape.with_value(if is_long { LONG } else { value_len });
         let Some(old) = still(&spot, spot.newest())? else { continue };
-        let slot = slot_for(&spot, old, how, writer);
+        // A record that was written for an attempt before will do; a block has no key, and may not.
+        let is_block = is_long
+            && !made.is_some_and(|(_, was_block)| !was_block)
+            && is_block(&leaves.forest, shape, value_len);
+        if made.take_if(|(_, was_block)| *was_block && !is_block).is_some() {
+            record.take().into_iter().for_each(|block| leaves.forest.pool().free(block));
+        }
+        let slot = slot_for(&spot, (old, is_block), how, writer);
         let Some(slot) = still(&spot, slot)? else { continue };
         let Some(slot) = slot else {
             make_room(leaves, &spot, how, writer)?;
             return Ok(None);
         };
-        let size =
-            if is_long { record_size(leaves.forest.records(), key.len(), value_len) } else { 0 };
+        let (shape, size) = match is_long {
+            true if is_block => (shape.with_block(), value_len as u64),
+            true => (shape, record_size(leaves.forest.records(), key.len(), value_len)),
+            false => (shape, 0),
+        };
         let room = if record.is_none() { size } else { 0 };
         let structure = match old.is_none() && is_last(&spot, slot) {
             // Without it the leaf is full, and the next writer finds that.
@@ -79,12 +91,19 @@ fn put(
             Some(section) => section,
             None => reserve(&leaves.forest, room)?,
         };
-        if is_long && record.is_none() {
-            make_record(leaves, size, key, value, how, record)?;
-        }
-        let payload = match record {
-            Some(record) if is_long => record.to_bits() | wanted.hash << 48,
-            _ => inline(value),
+        let payload = match made {
+            _ if !is_long => inline(value),
+            Some((payload, _)) => payload,
+            None => {
+                let payload = match is_block {
+                    true => make_block(leaves, size, value, how, record)?,
+                    false => {
+                        make_record(leaves, size, key, value, how, record)? | wanted.hash << 48
+                    }
+                };
+                made = Some((payload, is_block));
+                payload
+            }
         };
         let element = Element { key: spot.placed.word, payload, shape };
         let change = Replacement { spot: &spot, element, removed: false, old, slot, fills };
@@ -109,7 +128,7 @@ fn remove(
         let spot = spot_to_change(leaves, wanted, how, writer)?;
         let Some(old) = still(&spot, spot.newest())? else { continue };
         let Some(found) = old else { return Ok(Some(false)) };
-        let slot = slot_for(&spot, old, how, writer);
+        let slot = slot_for(&spot, (old, false), how, writer);
         let Some(slot) = still(&spot, slot)? else { continue };
         let Some(slot) = slot else {
             make_room(leaves, &spot, how, writer)?;
@@ -173,6 +192,35 @@ fn still<T>(spot: &Spot<'_, '_>, read: Result<T, Error>) -> Result<Option<T>, Er
     }
 }
 
+/// Whether a value is stored as a block: it fills an object, and the key stands in its word.
+#[inline]
+fn is_block(forest: &Forest, shape: Shape, value_len: usize) -> bool {
+    let len = value_len as u64;
+    len >= BLOCK_MIN
+        && Object::size_for(len) == Some(len)
+        && shape.key_len().is_some()
+        && forest.records() == Records::Checked
+}
+
+/// Writes a block; the payload of its element.
+fn make_block(
+    leaves: &Leaves,
+    size: u64,
+    value: &[&[u8]],
+    how: How<'_>,
+    record: &mut Option<Object>,
+) -> Result<u64, Error> {
+    let block = leaves.forest.pool().alloc(size)?;
+    *record = Some(block);
+    let payload = write_block(&leaves.forest, block, value)?;
+    if let How::Single(_) = how {
+        // ORDER: the block is durable before an element that commits by itself refers to it.
+        leaves.forest.region().fence("nvtree.block.fence");
+    }
+    Ok(payload)
+}
+
+/// Writes a record; the lower part of the payload of its element.
 fn make_record(
     leaves: &Leaves,
     size: u64,
@@ -180,7 +228,7 @@ fn make_record(
     value: &[&[u8]],
     how: How<'_>,
     record: &mut Option<Object>,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let object = leaves.forest.pool().alloc(size)?;
     *record = Some(object);
     write_record(&leaves.forest, object, key, value)?;
@@ -188,15 +236,16 @@ fn make_record(
         // ORDER: the record is durable before an element that commits by itself refers to it.
         leaves.forest.region().fence("nvtree.record.fence");
     }
-    Ok(())
+    Ok(object.to_bits())
 }
 
 /// The slot that a change of the key takes: that of the change before if it has the same stamp,
-/// else one that is free, or in which something is that nothing needs. `None`: there is none.
+/// else one that is free, or in which something is that nothing needs: that first, for a block. `None`: there
+/// is none.
 #[inline]
 fn slot_for(
     spot: &Spot<'_, '_>,
-    old: Option<Found>,
+    (old, is_block): (Option<Found>, bool),
     how: How<'_>,
     writer: &Writer<'_>,
 ) -> Result<Option<usize>, Error> {
@@ -212,7 +261,9 @@ fn slot_for(
     let stale = spot.prints.matching(STALE, lines);
     let retained = writer.retained;
     if retained.needs_no_past(spot.leaf.side.newest()) {
-        return Ok(fast::slot_for(Slots(free.0 | stale.0), spot.hash, lines));
+        // What is in a slot keeps its space until the slot is used again.
+        let usable = if is_block && stale.0 != 0 { stale.0 } else { free.0 | stale.0 };
+        return Ok(fast::slot_for(Slots(usable), spot.hash, lines));
     }
     if let Some(slot) = free.near(preferred) {
         return Ok(Some(slot));

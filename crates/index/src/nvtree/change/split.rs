@@ -78,6 +78,7 @@ pub(crate) fn split(
     let in_slots = moved.iter().copied().flatten().filter(|seen| seen.slot != NO_SLOT);
     let owners: Vec<usize> = in_slots.clone().filter(is_owner).map(|seen| seen.slot).collect();
     erase_slots(leaf, &owners)?;
+    retired.extend(builder.left.iter().map(|&object| Retired { object, start: 0, end: version }));
     if !moved_old.is_empty() {
         history::relink(leaf, &stays, version, retired)?;
     }

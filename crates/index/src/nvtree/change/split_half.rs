@@ -12,7 +12,7 @@ use crate::nvtree::format::SLOTS_MAX;
 use crate::nvtree::how::How;
 use crate::nvtree::image::Keys;
 use crate::nvtree::leaf::{
-    Element, FREE, Guard, LONG, Meta, Prints, Shape, Slots, all_slots, place_of, print, read, write,
+    Element, FREE, Guard, Meta, Prints, Slots, all_slots, place_of, print, read, write,
 };
 use crate::nvtree::leaves::{Leaves, Spot};
 use crate::{Error, Retired, Stamp, Writer};
@@ -186,6 +186,5 @@ fn shortened(element: &Element, bytes: usize) -> Element {
     }
     let key = element.key.checked_shl(8 * bytes as u32).unwrap_or(0);
     let key_len = element.shape.key_len().unwrap_or(0).saturating_sub(bytes);
-    let value_len = element.shape.value_len().unwrap_or(LONG);
-    Element { key, payload: element.payload, shape: Shape::new(key_len, value_len, false) }
+    Element { key, payload: element.payload, shape: element.shape.with_key(key_len, false) }
 }

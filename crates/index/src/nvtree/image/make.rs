@@ -60,8 +60,8 @@ fn print_of(leaf: &Leaf<'_>, at: usize, seen: &Seen) -> Result<u8, Error> {
         return Ok(TOMB);
     }
     Ok(match seen.element.record() {
-        Some(_) => print(seen.element.payload >> 48),
-        None => print(hash(&leaf.key_of(&seen.element)?)),
+        Some(_) if !seen.element.shape.is_block() => print(seen.element.payload >> 48),
+        _ => print(hash(&leaf.key_of(&seen.element)?)),
     })
 }
 

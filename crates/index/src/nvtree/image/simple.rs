@@ -52,8 +52,8 @@ pub(crate) fn make_simple(
             newest,
             match element.record() {
                 _ if meta.is_removed() => TOMB,
-                Some(_) => print(element.payload >> 48),
-                None => print(hash(&leaf.key_of(&element)?)),
+                Some(_) if !element.shape.is_block() => print(element.payload >> 48),
+                _ => print(hash(&leaf.key_of(&element)?)),
             },
         );
     }

@@ -4,8 +4,8 @@ use tembo_pool::Object;
 
 use crate::Stamp;
 use crate::nvtree::format::{
-    DELTA_MAX, META_BASE, META_LANE_MASK, META_LANE_SHIFT, META_REMOVED, SHAPE_BITS, SHAPE_LONG,
-    SHAPE_ODD, SHAPE_VALUE_SHIFT,
+    DELTA_MAX, META_BASE, META_LANE_MASK, META_LANE_SHIFT, META_REMOVED, SHAPE_BITS, SHAPE_BLOCK,
+    SHAPE_LONG, SHAPE_ODD, SHAPE_VALUE_SHIFT,
 };
 
 /// Lanes whose groups an element can name: one of sixteen codes says "single".
@@ -95,11 +95,17 @@ impl Shape {
         (len <= 8).then_some(len as usize)
     }
 
-    /// Bytes of the value in its word, `None`: it lies in a record.
+    /// Bytes of the value in its word, `None`: it lies in a record, or is a block.
     #[inline]
     pub(crate) fn value_len(self) -> Option<usize> {
         let len = self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG;
         (len <= 8).then_some(len as usize)
+    }
+
+    /// Whether the value is the whole object, and the key stands in its word.
+    #[inline]
+    pub(crate) fn is_block(self) -> bool {
+        self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG == SHAPE_BLOCK
     }
 
     /// Bytes of key and value, if both are in their words and the key has the leaf's prefix.
@@ -118,7 +124,8 @@ impl Shape {
         let is_length = |nibble: u32| nibble <= 8 || nibble == SHAPE_LONG;
         self.0 <= SHAPE_ODD | SHAPE_LONG << SHAPE_VALUE_SHIFT | SHAPE_LONG
             && is_length(self.0 & SHAPE_LONG)
-            && is_length(self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG)
+            && (is_length(self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG)
+                || self.is_block() && self.key_len().is_some())
     }
 
     /// The same key.
@@ -130,6 +137,18 @@ impl Shape {
     #[inline]
     pub(crate) fn with_value(self, value_len: usize) -> Shape {
         Shape(self.0 & !(SHAPE_LONG << SHAPE_VALUE_SHIFT)).or(Shape::new(0, value_len, false))
+    }
+
+    /// The value is the whole object.
+    #[inline]
+    pub(crate) fn with_block(self) -> Shape {
+        self.with_value(0).or(Shape(SHAPE_BLOCK << SHAPE_VALUE_SHIFT))
+    }
+
+    /// The key's part of another shape.
+    #[inline]
+    pub(crate) fn with_key(self, key_len: usize, odd: bool) -> Shape {
+        Shape(self.0 & SHAPE_LONG << SHAPE_VALUE_SHIFT).or(Shape::new(key_len, 0, odd))
     }
 
     fn or(self, other: Shape) -> Shape {
@@ -185,7 +204,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// The record of key and value, if there is one.
+    /// The object that the element owns, if there is one: the record of key and value, or the block.
     #[inline]
     pub(crate) fn record(&self) -> Option<Object> {
         match self.shape.value_len() {
@@ -235,6 +254,11 @@ mod tests {
                     assert_eq!(shape.with_value(3), Shape::new(key, 3, odd));
                     assert!(shape.same_key(shape.with_value(9)));
                     assert!(!shape.same_key(Shape::new(key, value, !odd)));
+                    let block = shape.with_block();
+                    assert!(block.is_block() && !shape.is_block() && block.value_len().is_none());
+                    assert!(block.same_key(shape) && block.is_canonical() == (key <= 8));
+                    assert_eq!(block.with_key(3, !odd), Shape::new(3, 0, !odd).with_block());
+                    assert_eq!(shape.with_key(5, odd), Shape::new(5, value, odd));
                 }
             }
         }

@@ -330,21 +330,23 @@ fn show<'e>(
     visit: &mut Visit<'_>,
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
-    // The elements of a leaf are mostly of one shape.
-    let (mut shape, mut lens) = (Shape::default(), None);
+    // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
+    let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
     for element in elements {
-        if element.shape != shape || lens.is_none() {
-            shape = element.shape;
-            lens = shape.simple_lens();
+        if element.shape != shape {
+            let Some((key_len, len)) = element.shape.simple_lens() else {
+                if !visit(&leaf.key_of(element)?, leaf.value(element)?) {
+                    return Ok(false);
+                }
+                continue;
+            };
+            (shape, key_end, value_len) = (element.shape, prefix_len + key_len, len);
         }
-        let is_shown = match (lens, key.last_chunk_mut::<8>()) {
-            (Some((key_len, value_len)), Some(rest)) => {
-                *rest = element.key.to_be_bytes();
-                let value = Value::copy(element.payload, value_len);
-                visit(key.get(..prefix_len + key_len).unwrap_or_default(), value)
-            }
-            _ => visit(&leaf.key_of(element)?, leaf.value(element)?),
-        };
+        if let Some(rest) = key.last_chunk_mut::<8>() {
+            *rest = element.key.to_be_bytes();
+        }
+        let value = Value::copy(element.payload, value_len);
+        let is_shown = visit(key.get(..key_end).unwrap_or_default(), value);
         if !is_shown {
             return Ok(false);
         }

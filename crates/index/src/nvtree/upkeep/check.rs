@@ -156,6 +156,9 @@ impl Range<'_, '_> {
         }
         let Some(record) = element.record() else { return Ok(()) };
         leaf.forest.pool().valid(record)?;
+        if element.shape.is_block() {
+            return leaf.verify_block(element);
+        }
         verify(leaf.forest, record)?;
         let (stored, _) = read_record(leaf.forest, record)?;
         if !stored.eq_bytes(key) || element.payload >> 48 != hash(key) & 0xffff {

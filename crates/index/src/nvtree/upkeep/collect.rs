@@ -159,7 +159,9 @@ fn merge(
     if !fits || !kept.old.is_empty() || !contents.old.is_empty() {
         return Ok(false);
     }
-    let Some(elements) = carried(leaves, leaf, right, &contents)? else { return Ok(false) };
+    let Some((elements, left)) = carried(leaves, leaf, right, &contents)? else {
+        return Ok(false);
+    };
     let low = right.low()?.to_vec();
     let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
@@ -184,13 +186,16 @@ fn merge(
     // ORDER: unlinked before the fence of the caller, and that before the space of the other leaf
     // is used again, and before any thread is told of what is written here.
     region.flush("nvtree.merge.link.flush", region.offset_of(&header.next), 8);
-    let dropped = object.into_iter().chain(right.low_record()?);
+    let dropped = object.into_iter().chain(right.low_record()?).chain(left);
     writer.retired.extend(dropped.map(|object| Retired { object, start: 0, end: version }));
     guard.set_newest(right.side.newest());
     leaves.inner()?.remove(&low, right.id, &*leaves.forest)?;
     right_guard.forget();
     Ok(true)
 }
+
+/// Elements, and the blocks that they have left.
+type Carried = (Vec<(Element, Meta)>, Vec<Object>);
 
 /// The elements of the right leaf as they stand in the left one, with the records made for them;
 /// `None`: they cannot.
@@ -199,7 +204,7 @@ fn carried(
     leaf: &Leaf<'_>,
     right: &Leaf<'_>,
     contents: &LeafImage,
-) -> Result<Option<Vec<(Element, Meta)>>, Error> {
+) -> Result<Option<Carried>, Error> {
     let (prefix, bases) = (leaf.prefix()?.to_vec(), leaf.bases()?);
     let mut metas = Vec::with_capacity(contents.seen.len());
     for seen in &contents.seen {
@@ -209,8 +214,9 @@ fn carried(
         let Some(meta) = meta(newer).or_else(|| meta(1 - newer)) else { return Ok(None) };
         metas.push(meta);
     }
-    let mut made = Vec::new();
-    let carry = |seen: &Seen| carry(&leaves.forest, right, &seen.element, &prefix, &mut made);
+    let (mut made, mut left) = (Vec::new(), Vec::new());
+    let carry =
+        |seen: &Seen| carry(&leaves.forest, right, &seen.element, &prefix, &mut made, &mut left);
     let elements = contents.seen.iter().map(carry).collect::<Result<Vec<_>, Error>>();
     let elements = match elements {
         Ok(elements) => elements,
@@ -225,7 +231,7 @@ fn carried(
         // before the link: only their keys tell that they do not count.
         leaves.forest.region().fence("nvtree.merge.record.fence");
     }
-    Ok(Some(elements.into_iter().zip(metas).collect()))
+    Ok(Some((elements.into_iter().zip(metas).collect(), left)))
 }
 
 /// Whether a step may give space back: a history, or the record of something that was ended, or by a merge.

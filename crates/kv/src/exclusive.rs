@@ -150,6 +150,7 @@ impl Exclusive {
     ///
     /// # Errors
     /// As of [`put`](Exclusive::put).
+    #[inline]
     pub fn put_parts(
         &mut self,
         keyspace: Keyspace,

@@ -99,6 +99,8 @@ pub const STEPS: &[Step] = &[
     Step { name: "log.trim_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.zero_blank", kind: StepKind::Disk, room: "pmem" },
+    Step { name: "nvtree.block.fence", kind: StepKind::Fence, room: "index" },
+    Step { name: "nvtree.block.write", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.builder.empty", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.builder.lines", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.clean.fence", kind: StepKind::Fence, room: "index" },

@@ -68,6 +68,14 @@ pub(super) fn all() -> Vec<Script<Op>> {
     let writes = vec![(3, None), (13, Some(5)), (5, Some(0)), (10, Some(60)), (9, Some(150))];
     let ops = vec![Op::Rollback(0), write(5, 7), put(8, 0), Op::Write(writes), Op::Save(0)];
     list.push(Script::new("carried-record", 4, [ops, vec![Op::Collect]].concat()));
+    // Values that fill their objects: put, overwritten, in groups and alone, split, carried to where they have records.
+    let block = |key| put(key, 512);
+    let writes = vec![(3, None), (13, Some(5)), (5, Some(512)), (10, Some(640)), (9, Some(150))];
+    let ops = vec![block(1), block(4), block(1), put(4, 600), Op::Recover, Op::Write(writes)];
+    list.push(Script::new("block", 1, [ops, vec![block(7), remove(4), Op::Collect]].concat()));
+    let writes = vec![(3, None), (13, Some(512)), (5, Some(512)), (10, Some(60)), (9, Some(150))];
+    let ops = vec![Op::Rollback(0), write(5, 512), block(8), Op::Write(writes), Op::Save(0)];
+    list.push(Script::new("carried-block", 4, [ops, vec![Op::Collect]].concat()));
     // A version that was taken back has ended what then only the history knows.
     let ops = vec![Op::Pass(3 * REACH), put(0, 7), Op::Save(1), write(3, 20), Op::Rollback(1)];
     list.push(Script::new("newest-in-history", 4, ops));

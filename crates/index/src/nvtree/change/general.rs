@@ -94,15 +94,12 @@ fn put(
         let payload = match made {
             _ if !is_long => inline(value),
             Some((payload, _)) => payload,
+            None if is_block => {
+                made.insert((make_block(leaves, size, value, how, record)?, true)).0
+            }
             None => {
-                let payload = match is_block {
-                    true => make_block(leaves, size, value, how, record)?,
-                    false => {
-                        make_record(leaves, size, key, value, how, record)? | wanted.hash << 48
-                    }
-                };
-                made = Some((payload, is_block));
-                payload
+                let object = make_record(leaves, size, key, value, how, record)?;
+                made.insert((object | wanted.hash << 48, false)).0
             }
         };
         let element = Element { key: spot.placed.word, payload, shape };

@@ -24,4 +24,4 @@ mod wait;
 pub use event_count::{EventCount, EventFd};
 pub use latch::{Latch, LatchGuard};
 pub use number::number;
-pub use wait::{Yield, lock, park, set_yield, wait, wait_for, write};
+pub use wait::{lock, park, set_yield, wait, wait_for, write};

@@ -29,8 +29,7 @@
 
 mod entries;
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tembo_pool::Object;
 use zerocopy::FromBytes;

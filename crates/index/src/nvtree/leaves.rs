@@ -26,8 +26,7 @@ mod opening;
 mod spot;
 mod wanted;
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tembo_pmem::prefetch;

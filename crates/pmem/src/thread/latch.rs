@@ -89,7 +89,7 @@ pub struct LatchGuard<'l, T> {
 
 impl<T> Latch<T> {
     /// A latch that is free, without an owner.
-    pub const fn new(value: T) -> Latch<T> {
+    const fn new(value: T) -> Latch<T> {
         Latch::with_owner(NO_OWNER, value)
     }
 
@@ -222,6 +222,7 @@ impl<T> Latch<T> {
     }
 }
 
+/// A latch that is free, without an owner.
 impl<T: Default> Default for Latch<T> {
     fn default() -> Self {
         Latch::new(T::default())

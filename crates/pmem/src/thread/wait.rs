@@ -11,16 +11,16 @@ use std::sync::{
 };
 
 /// Lets other threads go on; false if it has nothing to do with the calling thread.
-pub type Yield = fn() -> bool;
+type Yield = fn() -> bool;
 
 /// Rounds before a thread that waits lets others have its processor.
 const SPINS: usize = 200;
 
 static YIELD: OnceLock<Yield> = OnceLock::new();
 
-/// A thread that waits calls `others` from here on, in the whole process; false if another function is called
-/// already. For tests that schedule threads.
-pub fn set_yield(others: Yield) -> bool {
+/// A thread that waits calls `others` from here on, in the whole process, which lets other threads go on and is false if it
+/// has nothing to do with the calling thread; false if another function is called already. For tests that schedule threads.
+pub fn set_yield(others: fn() -> bool) -> bool {
     std::ptr::fn_addr_eq(*YIELD.get_or_init(|| others), others)
 }
 

@@ -1,8 +1,7 @@
 //! What the inner nodes do not know yet.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use tembo_pmem::thread::lock;

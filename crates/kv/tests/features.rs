@@ -1,5 +1,5 @@
 //! What a program that does not know a feature of a store does with it: nothing, or nothing but reading.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
 

@@ -164,6 +164,10 @@ pub(crate) fn mark_checked(
             keyspaces.push((name, report));
         }
     }
+    // What belongs to a transaction is not leaked.
+    for (_, tree) in shared.private.all() {
+        tree.mark(&retained, &dead, &mut counter)?;
+    }
     // What waits for its readers is not leaked; some of it is reachable, and marked, already.
     let objects = counter.objects;
     ledger.retired.objects().try_for_each(|object| census.mark(object).map(drop))?;

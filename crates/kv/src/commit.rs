@@ -4,7 +4,7 @@
 //! ```text
 //!  optimistic transaction ─► WriteSet, ReadSet ─► CommitQueue ─► leader
 //!                                                                  │ for each: validation, then changes in place
-//!  exclusive, spilled, new keyspace ─► changes in place            │
+//!  exclusive, larger than memory, new keyspace ─► changes in place            │
 //!                                              │                   │
 //!                                              ▼                   ▼
 //!                                     Uncommitted: entries with stamps, a tally, trees to be put back
@@ -21,5 +21,7 @@ mod write_set;
 pub(crate) use committer::{commit_job, commit_jobs};
 pub(crate) use queue::{CommitQueue, Job};
 pub(crate) use uncommitted::{Point, Uncommitted};
-pub(crate) use validation::{Meanwhile, validate_range, validate_reads, validate_writes};
+pub(crate) use validation::{
+    Meanwhile, WriteValidation, validate_range, validate_reads, validate_writes,
+};
 pub(crate) use write_set::WriteSet;

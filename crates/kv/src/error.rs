@@ -153,11 +153,10 @@ pub enum Error {
         /// How many are prepared: [`PREPARED_COUNT_MAX`](crate::PREPARED_COUNT_MAX).
         count: usize,
     },
-    /// The calling thread has an [`Exclusive`](crate::Exclusive), or a transaction that has outgrown memory, and would
-    /// wait for itself. Commit or drop that first, or use another thread.
+    /// The calling thread has an [`Exclusive`](crate::Exclusive), and would wait for itself. Commit or drop that first, or
+    /// use another thread.
     #[error(
-        "this thread has the writer's lock, and would wait for itself: commit or drop the exclusive writer (or the \
-         transaction that has outgrown memory) first"
+        "this thread has the writer's lock, and would wait for itself: commit or drop the exclusive writer first"
     )]
     WouldDeadlock,
     /// The store was not closed, because other handles are open. Drop them first; or drop this one: the store closes with

@@ -8,12 +8,14 @@
 //! upkeep        the steps of the background, and all of them at once for a writer in need
 //! features      what a program must know that opens or writes the store
 //! window        moves the window of versions that stay readable
+//! private       gives back the trees of transactions that have outgrown memory
 //! space         gives back what no retained version sees
 //! state         the struct itself; draws versions
 //! ```
 
 mod dead;
 mod features;
+mod private;
 mod publication;
 mod retire_list;
 mod space;
@@ -24,6 +26,7 @@ mod window;
 
 pub(crate) use dead::{abort, kill, kill_grouped};
 pub(crate) use features::Features;
+pub(crate) use private::{collect_private, free_private};
 pub(crate) use publication::{Group, add_up, look_behind, publish, publish_single};
 pub(crate) use space::{reclaim, retire};
 pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version, take_version};

@@ -9,8 +9,8 @@ use tembo_pool::Error as PoolError;
 use crate::background::{Phase, Wake};
 use crate::erase::erase_batch;
 use crate::ledger::{
-    Ledger, begin_marking, collect_batch, end_foreign, end_hint, end_marking, mark_all, reclaim,
-    scrub_batch,
+    Ledger, begin_marking, collect_batch, collect_private, end_foreign, end_hint, end_marking,
+    free_private, mark_all, reclaim, scrub_batch,
 };
 use crate::shared::Shared;
 use crate::trees::Tree;
@@ -75,6 +75,7 @@ impl Drop for Background {
 pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
     let shared = &engine.shared;
     shared.forest.prefault();
+    give_back_private(engine)?;
     let mut writing = engine.lock()?;
     let (_, ledger) = writing.parts();
     reclaim(shared, ledger);
@@ -114,6 +115,31 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
                 write_hint(engine, shared, &*index)
             }
         },
+    }
+}
+
+/// Gives back the space of private trees whose transactions have ended.
+///
+/// # Errors
+/// [`Error::WouldDeadlock`].
+pub(crate) fn give_back_private(engine: &Engine) -> Result<(), Error> {
+    let shared = &engine.shared;
+    let trees = shared.private.take_given_up();
+    if trees.is_empty() {
+        return Ok(());
+    }
+    let collected: Vec<_> =
+        trees.iter().map(|tree| (&**tree, collect_private(shared, tree))).collect();
+    match engine.lock() {
+        Ok(mut writing) => {
+            let (shared, ledger) = writing.parts();
+            free_private(shared, ledger, &collected);
+            Ok(())
+        }
+        Err(error) => {
+            trees.iter().for_each(|tree| shared.private.give_up(tree));
+            Err(error)
+        }
     }
 }
 

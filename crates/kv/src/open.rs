@@ -36,7 +36,7 @@ use crate::ledger::{Features, Ledger};
 use crate::media::{CommitWord, DeadTable, LANE, Limit, NameTable, Root, WindowWords, grouped};
 use crate::shared::Shared;
 use crate::tombstones::{Tombstone, Tombstones};
-use crate::trees::{Catalogue, Directory, Published};
+use crate::trees::{Catalogue, Directory, PrivateTrees, Published};
 use crate::version::{Names, PinKind, Pins, Versions, Window};
 use crate::write::Engine;
 use crate::{Error, prepared};
@@ -104,6 +104,7 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
         names,
         held,
         tombstones,
+        private: PrivateTrees::default(),
         wake,
         status,
     };

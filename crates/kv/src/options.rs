@@ -127,8 +127,8 @@ impl Options {
         self
     }
 
-    /// Bytes of keys and values that a [`Transaction`](crate::Transaction) keeps in memory. One that writes more takes
-    /// the writer's lock and goes on in place: others read meanwhile, and wait with their commits.
+    /// Bytes of keys and values that a [`Transaction`](crate::Transaction) keeps in memory. What it writes beyond that it keeps
+    /// in the pool, which needs space for it twice until the commit. Others go on meanwhile, and wait for its commit.
     pub fn transaction_memory(mut self, bytes: usize) -> Options {
         self.transaction_memory = bytes;
         self

@@ -10,7 +10,7 @@ use crate::background::{Status, Wake};
 use crate::held::{HeldKeys, Holding};
 use crate::media::{KeyspaceEntry, Root};
 use crate::tombstones::{Tombstones, masked_has};
-use crate::trees::{Catalogue, Published, open_tree};
+use crate::trees::{Catalogue, PrivateTrees, Published, open_tree};
 use crate::version::{Names, Reading, Versions};
 use crate::{Access, Durability, Error, Keyspace};
 
@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
     pub(crate) held: HeldKeys,
     pub(crate) tombstones: Tombstones,
+    /// Trees of transactions that have outgrown memory.
+    pub(crate) private: PrivateTrees,
     pub(crate) wake: Arc<Wake>,
     pub(crate) status: Status,
 }

@@ -12,27 +12,31 @@
 //! isolation what they read.
 //!
 //! # Without limit
-//! A transaction that outgrows its memory (`spilled.rs`) validates what it has, becomes the writer,
-//! makes its changes in place, and goes on so. From then on no other transaction commits, and it can have no more
-//! conflicts but with what was committed between its begin and that point. What a serialisable one has
-//! read stays in memory. If it goes back to savepoints it has several versions, all of which become visible
-//! with the last: a snapshot at one of the others, within a window, sees a part of it.
+//! A transaction that outgrows its memory (`spilled.rs`, essay) keeps its writes in the pool, where no other sees them, and
+//! others go on. It commits by itself (`apply.rs`). What a serialisable one has read stays in memory. If it
+//! removes ranges it has several versions, all of which become visible with the last: a snapshot at one of the others,
+//! within a window, sees a part of it.
 
+mod apply;
+mod before;
 mod merge;
 mod own;
+mod private;
 mod spilled;
 
 use std::ops::{Bound, RangeBounds};
 
-use tembo_index::{Direction, Range, Value, Visit};
+use tembo_index::{Direction, Op, Range, Value, Visit};
 
+use apply::All;
 use merge::merged;
 use own::Own;
-use spilled::Spilled;
+use spilled::{Spilled, SpilledPoint};
 
-use crate::commit::{Job, Point, WriteSet, commit_job, commit_jobs};
+use crate::commit::{Job, WriteSet, commit_job, commit_jobs};
 use crate::entries::{Entries, bounds};
 use crate::keyspace::check_sizes;
+use crate::maintain::give_back_private;
 use crate::opened::Handle;
 use crate::prepared::prepare;
 use crate::read_set::ReadSet;
@@ -66,18 +70,17 @@ struct Saved {
 enum SavedPlace {
     /// In the write set, behind so many writes.
     Memory(usize),
-    /// Among the changes that were made in place.
-    Pool(Point),
+    /// Among the writes in the pool.
+    Spilled(SpilledPoint),
 }
 
 /// Reads of one version and writes of its own, which are committed together or not at all. Others are
-/// not locked out meanwhile, unless it outgrows [`Options::transaction_memory`](crate::Options::transaction_memory):
-/// then it is the exclusive writer until it ends, and a thread that changes something beside it waits for it.
+/// not locked out meanwhile. What exceeds [`Options::transaction_memory`](crate::Options::transaction_memory) is kept in the
+/// pool until it ends: then others wait for its commit, in proportion to what it writes.
 ///
 /// It owns what it needs: it can be sent to another thread, and may outlive the [`Store`](crate::Store) that it came
 /// from, which stays open until then. Dropping it costs nothing and leaves nothing.
 pub struct Transaction {
-    // Dropped first: it has the writer's lock.
     spilled: Option<Spilled>,
     snapshot: Snapshot,
     writes: WriteSet,
@@ -223,7 +226,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSuchKeyspace`], [`Error::ReadOnly`]. When the transaction
-    /// outgrows its memory, those of [`commit`](Transaction::commit) too. It has not changed then.
+    /// outgrows its memory, also [`Error::Full`] and [`Error::WouldDeadlock`]. It has not changed then.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_sizes(key, &[value])?;
         self.set(keyspace, key, Some(value))
@@ -249,12 +252,11 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes the keys of a range, in time independent of their number. From here on the transaction is the exclusive
-    /// writer, as if it had outgrown its memory.
+    /// Removes the keys of a range, in time independent of their number, but for those that it has written itself. The commit
+    /// fails if another commits a change of the range before it.
     ///
     /// # Errors
-    /// [`Error::Conflict`]: another has committed a change of the range since this one began; those of
-    /// [`put`](Transaction::put) and [`commit`](Transaction::commit). It has not changed then.
+    /// As of [`put`](Transaction::put). After [`Error::Full`] it can only be dropped.
     pub fn remove_range<K: AsRef<[u8]> + ?Sized>(
         &mut self,
         keyspace: Keyspace,
@@ -262,19 +264,20 @@ impl Transaction {
     ) -> Result<(), Error> {
         self.snapshot.knows(keyspace)?;
         let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
-        let since = self.version();
-        self.has_removed_range = true;
+        self.handle().shared.check_writable()?;
         self.spill()?;
+        self.has_removed_range = true;
+        let is_saved = !self.saved.is_empty();
         match &mut self.spilled {
-            Some(spilled) => spilled.remove_range(since, keyspace, range),
+            Some(spilled) => spilled.remove_range(keyspace, range, is_saved),
             None => Ok(()),
         }
     }
 
     /// Where it is.
     pub fn savepoint(&mut self) -> Savepoint {
-        let place = match &mut self.spilled {
-            Some(spilled) if self.writes.is_empty() => SavedPlace::Pool(spilled.point()),
+        let place = match &self.spilled {
+            Some(spilled) if self.writes.is_empty() => SavedPlace::Spilled(spilled.point()),
             _ => SavedPlace::Memory(self.writes.save()),
         };
         self.savepoints += 1;
@@ -287,16 +290,16 @@ impl Transaction {
     /// forgotten. What was read since is still validated.
     ///
     /// # Errors
-    /// [`Error::NoSuchSavepoint`]. If the transaction has outgrown its memory, also
-    /// [`Error::TooManyAborts`] and those of the region below. Nothing is taken back then.
+    /// [`Error::NoSuchSavepoint`]: nothing is taken back. If the transaction has outgrown its memory, also [`Error::Full`] and
+    /// [`Error::WouldDeadlock`]: then it can only be dropped.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<(), Error> {
         let found = self.saved.iter().rposition(|saved| saved.number == savepoint.number);
         let Some(at) = found else { return Err(Error::NoSuchSavepoint) };
         match &self.saved[at].place {
             SavedPlace::Memory(len) => self.writes.truncate(*len),
-            SavedPlace::Pool(point) => {
+            SavedPlace::Spilled(point) => {
                 if let Some(spilled) = &mut self.spilled {
-                    spilled.take_back(point)?;
+                    spilled.take_back(*point)?;
                 }
                 self.writes.clear();
             }
@@ -316,7 +319,7 @@ impl Transaction {
     /// nothing of it may be shown, though it may be there after the next open.
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
         if self.spilled.is_some() {
-            return self.commit_in_place(durability);
+            return self.commit_spilled(durability);
         }
         if self.writes.is_empty() {
             let version = self.version();
@@ -356,41 +359,35 @@ impl Transaction {
         prepare(self.handle(), id, self.version(), (writes, reads))
     }
 
-    /// All that it has written, in memory. The writer's lock is given back.
+    /// All that it has written, in memory.
     fn take_writes(&mut self) -> Result<WriteSet, Error> {
-        if self.spilled.is_none() {
-            return Ok(std::mem::take(&mut self.writes));
-        }
+        let writes = std::mem::take(&mut self.writes);
+        let Some(spilled) = self.spilled.take() else { return Ok(writes) };
+        spilled.check_whole()?;
         let mut all = WriteSet::default();
-        let everything =
-            Range { from: Bound::Unbounded, to: Bound::Unbounded, direction: Direction::Forward };
-        for keyspace in self.own().keyspaces() {
-            for key in self.own().keys(keyspace, everything, usize::MAX)? {
-                if let Some(value) = self.own().get(keyspace, &key)? {
-                    all.set(keyspace, &key, value.as_deref());
-                }
+        spilled.each(|keyspace, key, written| {
+            all.set(keyspace, key, written.as_deref());
+            Ok(())
+        })?;
+        writes.each_between((0, writes.len()), |keyspace, op| {
+            match op {
+                Op::Put { key, value } => all.set(keyspace, key, Some(&value.concat())),
+                Op::Remove { key } => all.set(keyspace, key, None),
             }
-        }
-        for (keyspace, key) in self.spilled.iter().flat_map(Spilled::absent) {
-            if self.own().get(*keyspace, key)?.is_none() {
-                all.set(*keyspace, key, None);
-            }
-        }
-        self.spilled = None;
+            Ok(())
+        })?;
         Ok(all)
     }
 
     /// Commits these together, in this order, each all or nothing: two fences and one sync for all that
     /// fit into memory. After a crash all of those are there or none.
     ///
-    /// One that has outgrown memory, and so is the exclusive writer, cannot share a commit: it is committed by itself,
-    /// before the others.
+    /// One that has outgrown memory cannot share a commit: it is committed by itself, before the others.
     ///
     /// Durability point, errors and results are those of [`commit`](Transaction::commit).
     pub fn commit_all(all: Vec<Self>, durability: Durability) -> Vec<Result<u64, Error>> {
         let Some(handle) = all.first().map(|tx| tx.handle().clone()) else { return Vec::new() };
         let (mut jobs, mut done) = (Vec::new(), Vec::new());
-        // One that is the exclusive writer keeps the others from committing.
         for mut tx in all {
             if tx.spilled.is_some() || tx.writes.is_empty() || !handle.is_same(tx.handle()) {
                 done.push(Some(tx.commit(durability)));
@@ -418,40 +415,40 @@ impl Transaction {
         }
     }
 
-    /// Makes in place what was written so far. On an error it is written as before.
+    /// Moves what is in memory to the pool. On an error it stays in memory.
     fn spill(&mut self) -> Result<(), Error> {
-        let since = self.version();
+        let is_saved = self.saved.iter().any(|saved| matches!(saved.place, SavedPlace::Spilled(_)));
         let spilled = match &mut self.spilled {
-            Some(spilled) => {
-                spilled.validate(since, &self.writes)?;
-                spilled
-            }
-            none => {
-                let (handle, reads) = (self.snapshot.handle(), &self.reads);
-                none.insert(Spilled::begin(handle, since, &self.writes, reads)?)
-            }
+            Some(spilled) => spilled,
+            none => none.insert(Spilled::begin(self.snapshot.handle())?),
         };
+        spilled.check_whole()?;
         let in_memory = self.saved.iter_mut().filter_map(|saved| match saved.place {
             SavedPlace::Memory(end) => Some((end, &mut saved.place)),
-            SavedPlace::Pool(_) => None,
+            SavedPlace::Spilled(_) => None,
         });
         let (ends, places): (Vec<usize>, Vec<&mut SavedPlace>) = in_memory.unzip();
-        let points = spilled.make(&self.writes, &ends)?;
+        let points = spilled.take_in(&self.writes, &ends, is_saved)?;
         for (place, point) in places.into_iter().zip(points) {
-            *place = SavedPlace::Pool(point);
+            *place = SavedPlace::Spilled(point);
         }
         self.writes.clear();
         Ok(())
     }
 
-    fn commit_in_place(mut self, durability: Durability) -> Result<u64, Error> {
-        if !self.writes.is_empty() {
-            self.spill()?;
-        }
+    fn commit_spilled(mut self, durability: Durability) -> Result<u64, Error> {
         let since = self.version();
         let Some(spilled) = self.spilled.take() else { return Ok(since) };
-        let version = spilled.commit(since, &self.reads)?.unwrap_or(since);
-        self.handle().shared.make_version_durable(durability, version)?;
+        spilled.check_whole()?;
+        let all = All { spilled: &spilled, writes: &self.writes };
+        let pin = self.snapshot.give_pin();
+        let committed = apply::commit(self.snapshot.handle(), pin, &all, &self.reads);
+        drop(spilled);
+        let handle = self.handle();
+        // If this fails the background does it.
+        let _ = give_back_private(handle);
+        let version = committed?.unwrap_or(since);
+        handle.shared.make_version_durable(durability, version)?;
         Ok(version)
     }
 }

@@ -3,11 +3,13 @@
 mod catalogue;
 mod directory;
 mod lifetime;
+mod private;
 mod published;
 mod tree;
 
 pub(crate) use catalogue::{Catalogue, open_tree};
 pub(crate) use directory::{Directory, create_tree};
 pub(crate) use lifetime::{TreeLifetime, lifetimes, retained_trees};
+pub(crate) use private::{PRIVATE_VERSION, PrivateTrees, private_stamp};
 pub(crate) use published::{Current, Published};
 pub(crate) use tree::Tree;

@@ -319,22 +319,14 @@ fn a_value_that_is_removed_beside_a_write_leaves_no_piece() {
             let value = open(&mut remove, space, b"v");
             if is_range {
                 let keys = value.keys();
-                if is_first {
-                    fill.commit(STRICT).unwrap();
-                    assert!(matches!(
-                        remove.remove_range(space, keys),
-                        Err(Error::Conflict { .. })
-                    ));
-                    continue;
-                }
                 remove.remove_range(space, keys).unwrap();
             } else {
                 value.remove().unwrap();
-                if is_first {
-                    fill.commit(STRICT).unwrap();
-                    assert!(matches!(remove.commit(STRICT), Err(Error::Conflict { .. })));
-                    continue;
-                }
+            }
+            if is_first {
+                fill.commit(STRICT).unwrap();
+                assert!(matches!(remove.commit(STRICT), Err(Error::Conflict { .. })));
+                continue;
             }
             remove.commit(STRICT).unwrap();
             assert!(matches!(fill.commit(STRICT), Err(Error::Conflict { .. })));

@@ -70,7 +70,6 @@ pub const STEPS: &[Step] = &[
     Step { name: "kv.snapshot.move.flush", kind: StepKind::Flush, room: "kv" },
     Step { name: "kv.snapshot.name", kind: StepKind::CommitAfter, room: "kv" },
     Step { name: "kv.snapshot.name.flush", kind: StepKind::Flush, room: "kv" },
-    Step { name: "kv.spill.entries", kind: StepKind::Fence, room: "kv" },
     Step { name: "kv.void.fence", kind: StepKind::Fence, room: "kv" },
     Step { name: "kv.void.flush", kind: StepKind::Flush, room: "kv" },
     Step { name: "kv.void.note", kind: StepKind::CommitAfter, room: "kv" },

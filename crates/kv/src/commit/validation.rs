@@ -8,7 +8,7 @@ use super::write_set::WriteSet;
 use crate::ledger::Ledger;
 use crate::read_set::ReadSet;
 use crate::shared::Shared;
-use crate::tombstones::{KeyRange, masked_changed};
+use crate::tombstones::{KeyRange, TombstoneList, masked_changed};
 use crate::trees::Directory;
 use crate::{Access, Error, Keyspace};
 
@@ -30,19 +30,45 @@ pub(crate) fn validate_writes(
     writes: &WriteSet,
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
-    let Meanwhile { since, now } = meanwhile;
-    if !shared.held.is_empty() {
-        writes.each_key(|keyspace, key| shared.check_held(keyspace, key, None))?;
-    }
-    if now.version <= since {
+    if shared.held.is_empty() && meanwhile.now.version <= meanwhile.since {
         return Ok(());
     }
-    let (trees, tombstones) = (&mut ledger.trees, shared.tombstones.load());
-    writes.each_key(|keyspace, key| {
-        let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Write)?;
+    let validation = WriteValidation::begin(shared, meanwhile);
+    writes.each_key(|keyspace, key| validation.key(ledger, keyspace, key))
+}
+
+/// The validation of writes, key by key.
+pub(crate) struct WriteValidation<'v> {
+    shared: &'v Shared,
+    tombstones: TombstoneList,
+    meanwhile: Meanwhile<'v>,
+}
+
+impl<'v> WriteValidation<'v> {
+    pub(crate) fn begin(shared: &'v Shared, meanwhile: Meanwhile<'v>) -> WriteValidation<'v> {
+        WriteValidation { shared, tombstones: shared.tombstones.load(), meanwhile }
+    }
+
+    /// No other transaction has written the key meanwhile, and no prepared one holds it.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`].
+    pub(crate) fn key(
+        &self,
+        ledger: &mut Ledger,
+        keyspace: Keyspace,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let Meanwhile { since, now } = self.meanwhile;
+        self.shared.check_held(keyspace, key, None)?;
+        if now.version <= since {
+            return Ok(());
+        }
+        let trees = &mut ledger.trees;
+        let index = unchanged_index(trees, (keyspace, key), self.meanwhile, Access::Write)?;
         let mut changed = index.changed(key, since, now)?;
         if changed.is_none() {
-            let horizon = || shared.versions.pins.retained().horizon();
+            let horizon = || self.shared.versions.pins.retained().horizon();
             let removed = trees.removals.after(since, keyspace, key, horizon);
             // What is still there as it was, is another key of the same hash.
             let view = View { version: since, ..now };
@@ -51,9 +77,9 @@ pub(crate) fn validate_writes(
                 removed => removed,
             };
         }
-        let changed = masked_changed(&tombstones, &index, key, (since, now), changed)?;
+        let changed = masked_changed(&self.tombstones, &index, key, (since, now), changed)?;
         no_conflict(trees, (keyspace, key), changed, Access::Write)
-    })
+    }
 }
 
 /// What was read is what would be read now, so the transaction is as if it had been executed now.

@@ -65,6 +65,7 @@ fn note_marking(shared: &Shared, ledger: &mut Ledger) -> Result<Marking, Error> 
     reclaim(shared, ledger);
     let (retained, dead) = (shared.versions.pins.retained(), shared.forest.dead());
     let mut trees = ledger.trees.by_cells();
+    trees.extend(shared.private.all());
     for (_, _, entry) in retained_trees(&shared.catalogue, &retained, &dead)? {
         if let Entry::Vacant(vacant) = trees.entry(entry.cell.get()) {
             vacant.insert(Arc::new(open_tree(&shared.forest, &entry)?));

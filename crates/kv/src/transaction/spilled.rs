@@ -1,194 +1,286 @@
-//! A transaction that has outgrown memory: its writes are made where they belong, under the writer's lock.
+//! What a transaction has written beyond its memory: in the pool, where no other sees it.
 //!
-//! It has the lock between its calls too, whichever threads they come from. Its changes
-//! are stamped with a version of their own and fenced, batch by batch, by the thread that has made them;
-//! one store of the commit word makes them happen, and a dead interval, if it is dropped, makes that they
-//! have not. Snapshots are older and see nothing of them. After a savepoint its changes have another
-//! version, so that going back is a dead interval too; all of them become visible with the last.
+//! # How
+//! The writes go to *private trees* (`trees/private.rs`), one for each keyspace, by key: the last write of each. Nothing on
+//! media names them, so a crash leaves nothing, and their space comes back with the sweep. They are changed under the writer's
+//! lock, a few keys at a time, so that others go on meanwhile; the transaction reads them without a lock.
+//!
+//! ```text
+//!   put, remove ──► WriteSet (memory) ──► full ──► private trees (pool)      others commit all along
+//!   own reads: memory, then private trees, then ranges that it has removed, then its snapshot
+//!   commit: writer's lock ──► validate ranges, keys, reads ──► changes in place ──► publish ──► give back
+//! ```
+//! A range that it removes is kept in memory. What of it was written before is forgotten, so that what the private trees have
+//! was written after the last removal of a range that covers it.
+//!
+//! # Savepoints
+//! While there is one, a change first notes what was there before, in one more private tree, by number. To go back is to
+//! restore these from the last one on.
+//!
+//! # What it costs
+//! A write that is spilled is written twice, and the pool needs space for both until the commit. The commit keeps the
+//! writer's lock while it validates and makes the changes: others wait in proportion to the number of its writes, not to
+//! its life. (Entries cannot be put in place earlier under a stamp that counts later: their version would be older than
+//! snapshots that were taken meanwhile, which would change.)
 
-use tembo_index::{Index, Op, Place, VersionedIndex, View};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 
-use crate::commit::{
-    Meanwhile, Point, Uncommitted, WriteSet, validate_range, validate_reads, validate_writes,
-};
-use crate::ledger::publish;
+use tembo_index::{Direction, Index, Op, Range, Value, VersionedIndex};
+
+use super::before::Before;
+use super::private::{VIEW, create, set};
+use crate::commit::WriteSet;
+use crate::entries::Entries;
+use crate::maintain::give_back_private;
 use crate::opened::Handle;
-use crate::read_set::ReadSet;
 use crate::tombstones::KeyRange;
-use crate::write::{Engine, Owned};
-use crate::{Access, Error, Keyspace};
+use crate::write::Locked;
+use crate::{Error, Keyspace};
 
-/// What a transaction has made in place.
+/// Writes that are made while the writer's lock is held.
+const BATCH: usize = 64;
+
+/// Values of private trees begin with one of these.
+const REMOVED: u8 = 0;
+const PUT: u8 = 1;
+
+/// Every key.
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+/// What was written under a key: a value, or that it is removed.
+pub(super) type Written = Option<Vec<u8>>;
+
+/// A point to which it can be taken back.
+#[derive(Clone, Copy)]
+pub(super) struct SpilledPoint {
+    /// Notes of what was there before.
+    notes: u64,
+    /// Ranges that were removed.
+    removed: usize,
+}
+
+/// Writes in the pool.
 pub(super) struct Spilled {
-    writing: Owned<Handle>,
-    changes: Uncommitted,
-    /// The last version of others.
-    before: u64,
-    /// Keys that it has removed and that were absent before it, so that no index knows of it. Some of it may have been taken back.
-    absent: Vec<(Keyspace, Vec<u8>)>,
+    handle: Handle,
+    trees: BTreeMap<Keyspace, Arc<Index>>,
+    /// Ranges that were removed, in order.
+    removed: Vec<(Keyspace, KeyRange)>,
+    /// What was there before each change since the first savepoint.
+    before: Before,
+    /// It was taken back in part: it can only be dropped.
+    is_broken: bool,
 }
 
 impl Spilled {
-    /// Takes the writer's lock, for a transaction that began at `since`.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`]: no other transaction commits before this one does, so better to learn at once that it
-    /// cannot. [`Error::WouldDeadlock`].
-    pub(super) fn begin(
-        handle: &Handle,
-        since: u64,
+    /// Nothing yet.
+    pub(super) fn begin(handle: &Handle) -> Result<Spilled, Error> {
+        // What earlier ones have left may be needed.
+        give_back_private(handle)?;
+        let (handle, before) = (handle.clone(), Before::default());
+        let (trees, removed) = (BTreeMap::new(), Vec::new());
+        Ok(Spilled { handle, trees, removed, before, is_broken: false })
+    }
+
+    /// Takes these writes in; the points behind the writes that end at each of `ends`. `is_saved`: there is an earlier point. On an
+    /// error they may be taken in again.
+    pub(super) fn take_in(
+        &mut self,
         writes: &WriteSet,
-        reads: &ReadSet,
-    ) -> Result<Spilled, Error> {
-        let mut writing = Engine::own_to_write(handle)?;
-        writing.writable()?;
-        let (shared, ledger) = writing.parts();
-        let (before, dead) = (shared.versions.clock.last(), ledger.dead.clone());
-        let meanwhile = Meanwhile { since, now: View { version: before, dead: &dead } };
-        validate_writes(shared, ledger, writes, meanwhile)?;
-        validate_reads(shared, ledger, reads, meanwhile)?;
-        let changes = Uncommitted::begin(shared);
-        Ok(Spilled { writing, changes, before, absent: Vec::new() })
+        ends: &[usize],
+        is_saved: bool,
+    ) -> Result<Vec<SpilledPoint>, Error> {
+        let (mut points, mut from, mut is_saved) = (Vec::new(), 0, is_saved);
+        for &end in ends {
+            self.take_between(writes, (from, end), is_saved)?;
+            points.push(self.point());
+            (from, is_saved) = (end, true);
+        }
+        self.take_between(writes, (from, writes.len()), is_saved)?;
+        Ok(points)
     }
 
-    /// Whether more writes are as valid as the first ones.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`].
-    pub(super) fn validate(&mut self, since: u64, writes: &WriteSet) -> Result<(), Error> {
-        self.writing.note_thread();
-        self.writing.sound()?;
-        let (shared, ledger) = self.writing.parts();
-        let dead = ledger.dead.clone();
-        let now = View { version: self.before, dead: &dead };
-        validate_writes(shared, ledger, writes, Meanwhile { since, now })
-    }
-
-    /// Makes these writes in place; the points behind the writes that end at each of `ends`.
-    pub(super) fn make(&mut self, writes: &WriteSet, ends: &[usize]) -> Result<Vec<Point>, Error> {
-        let Spilled { writing, changes, absent, before } = self;
-        let before = *before;
-        let (shared, ledger) = writing.parts();
-        let mut apply = |changes: &mut Uncommitted, from_to| {
-            writes.each_between(from_to, |keyspace, op| {
-                changes.apply(shared, ledger, (keyspace, Place::default()), op)?;
-                let Op::Remove { key } = op else { return Ok(()) };
-                let view = changes.view(shared);
-                let index = ledger.trees.tree(keyspace, view.version)?.index();
-                if index.changed(key, before, view)?.is_none() {
-                    absent.push((keyspace, key.to_vec()));
-                }
-                Ok(())
-            })
-        };
-        let (mut points, mut done, mut from) = (Vec::new(), Ok(()), 0);
-        for &to in ends {
-            done = done.and_then(|()| apply(changes, (from, to)));
-            points.push(changes.point(shared));
+    fn take_between(
+        &mut self,
+        writes: &WriteSet,
+        (mut from, end): (usize, usize),
+        is_saved: bool,
+    ) -> Result<(), Error> {
+        while from < end {
+            let to = end.min(from + BATCH);
+            let handle = self.handle.clone();
+            let mut writing = handle.lock_to_write()?;
+            writing.writable()?;
+            writes.each_between((from, to), |keyspace, op| {
+                let (key, entry) = match op {
+                    Op::Put { key, value } => (key, [&[&[PUT][..]], value].concat()),
+                    Op::Remove { key } => (key, vec![&[REMOVED][..]]),
+                };
+                self.change(&mut writing, (keyspace, key), Some(&entry), is_saved)
+            })?;
             from = to;
         }
-        done = done.and_then(|()| apply(changes, (from, writes.len())));
-        // ORDER: what this thread has flushed is durable before the commit, which another may make.
-        shared.region().fence_flushed("kv.spill.entries");
-        done.map(|()| points)
+        Ok(())
     }
 
-    /// Where the changes are.
-    pub(super) fn point(&mut self) -> Point {
-        self.changes.point(self.writing.shared())
+    /// Changes the private entry of a key: `None`: there is none from here on.
+    fn change(
+        &mut self,
+        writing: &mut Locked<'_>,
+        (keyspace, key): (Keyspace, &[u8]),
+        entry: Option<&[&[u8]]>,
+        is_saved: bool,
+    ) -> Result<(), Error> {
+        let tree = match self.trees.get(&keyspace) {
+            Some(tree) => tree.clone(),
+            None if entry.is_none() => return Ok(()),
+            None => self.trees.entry(keyspace).or_insert(create(writing)?).clone(),
+        };
+        if is_saved {
+            let before = tree.get(key, VIEW)?;
+            self.before.note(writing, (keyspace, key), before)?;
+        }
+        set(writing, &tree, key, entry)
     }
 
-    /// Takes back what was made after a point. On an error nothing has changed.
-    pub(super) fn take_back(&mut self, point: &Point) -> Result<(), Error> {
-        self.writing.note_thread();
-        let (shared, ledger) = self.writing.parts();
-        self.changes.take_back(shared, ledger, point)
-    }
-
-    /// Removes a range that no other transaction has changed.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`]; those of a change.
+    /// Removes a range; what is taken in afterwards comes later.
     pub(super) fn remove_range(
         &mut self,
-        since: u64,
         keyspace: Keyspace,
         range: KeyRange,
+        is_saved: bool,
     ) -> Result<(), Error> {
-        self.writing.note_thread();
-        let (shared, ledger) = self.writing.parts();
-        let dead = ledger.dead.clone();
-        let now = View { version: self.before, dead: &dead };
-        let meanwhile = Meanwhile { since, now };
-        validate_range(shared, ledger, (keyspace, &range, Access::Write), meanwhile)?;
-        self.changes.remove_range(shared, ledger, (keyspace, range))
+        self.removed.push((keyspace, range.clone()));
+        // What fails half-way has removed some of its own writes.
+        self.is_broken = true;
+        let (from, to) = range.bounds();
+        loop {
+            let inside = Range { from, to, direction: Direction::Forward };
+            let keys = self.keys(keyspace, inside, BATCH)?;
+            if keys.is_empty() {
+                self.is_broken = false;
+                return Ok(());
+            }
+            let handle = self.handle.clone();
+            let mut writing = handle.lock_to_write()?;
+            for key in keys {
+                self.change(&mut writing, (keyspace, &key), None, is_saved)?;
+            }
+        }
     }
 
-    /// The version of the transaction's own tombstone that covers the key, if there is one.
-    fn own_tombstone(&self, index: &Index, key: &[u8]) -> Option<u64> {
-        let cell = index.object().to_bits();
-        let list = self.writing.shared().tombstones.load();
-        let of_key = list.iter().filter(|one| one.cell == cell && one.range.contains(key));
-        of_key.map(|one| one.version).filter(|&version| version > self.before).max()
+    /// Where it is.
+    pub(super) fn point(&self) -> SpilledPoint {
+        SpilledPoint { notes: self.before.len(), removed: self.removed.len() }
+    }
+
+    /// Takes back what was taken in after a point.
+    ///
+    /// # Errors
+    /// Those of a change: it was taken back in part, and can only be dropped.
+    pub(super) fn take_back(&mut self, point: SpilledPoint) -> Result<(), Error> {
+        self.is_broken = true;
+        while self.before.len() > point.notes {
+            let handle = self.handle.clone();
+            let mut writing = handle.lock_to_write()?;
+            for _ in 0..BATCH {
+                if self.before.len() == point.notes {
+                    break;
+                }
+                let (keyspace, key, entry) = self.before.last()?;
+                if let Some(tree) = self.trees.get(&keyspace) {
+                    let entry = entry.as_ref().map(|entry| [&entry[..]]);
+                    set(&mut writing, tree, &key, entry.as_ref().map(|entry| &entry[..]))?;
+                }
+                self.before.forget_last(&mut writing)?;
+            }
+        }
+        self.removed.truncate(point.removed);
+        self.is_broken = false;
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`Error::Damaged`] if it was taken back in part.
+    pub(super) fn check_whole(&self) -> Result<(), Error> {
+        match self.is_broken {
+            true => Err(Error::Damaged { what: "a transaction that was taken back in part" }),
+            false => Ok(()),
+        }
     }
 
     /// What was written under the key: a value, or that it is removed.
-    pub(super) fn own(
+    pub(super) fn own(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Written>, Error> {
+        if let Some(tree) = self.trees.get(&keyspace)
+            && let Some(entry) = tree.get(key, VIEW)?
+        {
+            return decode(&entry).map(Some);
+        }
+        let mut removed = self.removed.iter();
+        let is_removed = removed.any(|(other, range)| *other == keyspace && range.contains(key));
+        Ok(is_removed.then_some(None))
+    }
+
+    /// The first `most` keys of a range that are in private trees, in the order of its direction.
+    pub(super) fn keys(
         &self,
         keyspace: Keyspace,
-        key: &[u8],
-    ) -> Result<Option<Option<Vec<u8>>>, Error> {
-        let (index, now) = (self.index(keyspace)?, self.view());
-        let tombstone = self.own_tombstone(index, key);
-        if index.changed(key, tombstone.unwrap_or(self.before), now)?.is_none() {
-            return Ok(tombstone.map(|_| None));
+        range: Range<'_>,
+        most: usize,
+    ) -> Result<Vec<Arc<[u8]>>, Error> {
+        let mut keys: Vec<Arc<[u8]>> = Vec::new();
+        if let Some(tree) = self.trees.get(&keyspace) {
+            tree.range(range.from, range.to, range.direction, VIEW, &mut |key, _| {
+                keys.push(key.into());
+                keys.len() < most
+            })?;
         }
-        Ok(Some(index.get(key, now)?.map(|value| value.to_vec())))
+        Ok(keys)
     }
 
-    pub(super) fn index(&self, keyspace: Keyspace) -> Result<&Index, Error> {
-        self.writing.note_thread();
-        Ok(self.writing.trees.tree(keyspace, self.before)?.index())
+    /// Ranges that were removed, in order: before all that [`each`](Spilled::each) gives.
+    pub(super) fn removed(&self) -> &[(Keyspace, KeyRange)] {
+        &self.removed
     }
 
-    /// Keys that it has removed and that were absent before it, some of which it may have taken back.
-    pub(super) fn absent(&self) -> &[(Keyspace, Vec<u8>)] {
-        &self.absent
-    }
-
-    /// All keyspaces.
-    pub(super) fn keyspaces(&self) -> Vec<Keyspace> {
-        (0..self.writing.trees.next_id()).filter_map(|id| self.writing.trees.by_id(id)).collect()
-    }
-
-    /// Everything, its own changes included.
-    pub(super) fn view(&self) -> View<'_> {
-        self.changes.view(self.writing.shared())
-    }
-
-    /// The last version of others.
-    pub(super) fn before(&self) -> u64 {
-        self.before
-    }
-
-    /// Commits, of a transaction that began at `since`; the version, if anything was made. Gives the writer's lock
-    /// back.
-    pub(super) fn commit(mut self, since: u64, reads: &ReadSet) -> Result<Option<u64>, Error> {
-        let (shared, ledger) = self.writing.parts();
-        let dead = ledger.dead.clone();
-        let now = View { version: self.before, dead: &dead };
-        validate_reads(shared, ledger, reads, Meanwhile { since, now })?;
-        let last = self.changes.last();
-        if let Some(last) = last {
-            publish(shared, ledger, last, std::slice::from_mut(&mut self.changes))?;
+    /// Each key that was written and what was, by keyspace and key.
+    pub(super) fn each(
+        &self,
+        mut each: impl FnMut(Keyspace, &[u8], Written) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for (&keyspace, tree) in &self.trees {
+            let entries = Entries::new(ALL, |range, visit| {
+                Ok(tree.range(range.from, range.to, range.direction, VIEW, visit)?)
+            });
+            for entry in entries {
+                let (key, entry) = entry?;
+                each(keyspace, &key, decode(&Value::from(&entry[..]))?)?;
+            }
         }
-        Ok(last)
+        Ok(())
     }
 }
 
 impl Drop for Spilled {
     fn drop(&mut self) {
-        let (shared, ledger) = self.writing.parts();
-        self.changes.abort(shared, ledger);
+        let shared = &self.handle.shared;
+        let trees = self.trees.values().chain(self.before.tree());
+        let mut has_any = false;
+        for tree in trees {
+            shared.private.give_up(tree);
+            has_any = true;
+        }
+        if has_any {
+            shared.wake.want();
+        }
+    }
+}
+
+fn decode(entry: &Value<'_>) -> Result<Written, Error> {
+    match entry.array::<1>(0) {
+        Some([PUT]) => Ok(entry.slice(1..entry.len()).map(|value| value.to_vec())),
+        Some([REMOVED]) => Ok(None),
+        _ => Err(Error::Damaged { what: "an entry of a private tree" }),
     }
 }

@@ -1,9 +1,7 @@
 //! The writer's lock: one thread, or one handle, at a time changes more than a single key.
 //!
-//! A handle that has the lock between its calls ([`Exclusive`](crate::Exclusive), a transaction that has outgrown
-//! memory) owns its guard. Such a transaction can be sent to another thread: it fences what each call has flushed. The
-//! lock notes which thread used it last: if that
-//! thread asks for the lock, it would wait for itself, and gets an error.
+//! A handle that has the lock between its calls ([`Exclusive`](crate::Exclusive)) owns its guard. The lock notes which
+//! thread used it last: if that thread asks for the lock, it would wait for itself, and gets an error.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,0 +1,52 @@
+//! Private trees as a transaction changes them: under the writer's lock, without a fence, for nothing of them is to survive.
+
+use std::sync::Arc;
+
+use tembo_index::{DeadIntervals, Index, Op, Retained, VersionedIndex, View, Writer};
+
+use crate::Error;
+use crate::trees::{PRIVATE_VERSION, private_stamp};
+use crate::write::Locked;
+
+/// All private entries, and nothing is void.
+pub(super) const VIEW: View<'static> =
+    View { version: PRIVATE_VERSION, dead: &DeadIntervals::NONE };
+
+/// Makes an empty private tree.
+pub(super) fn create(writing: &mut Locked<'_>) -> Result<Arc<Index>, Error> {
+    let (shared, ledger) = writing.parts();
+    let _section = shared.pool().reserve(4096, 64)?;
+    // No version before that of the entries is read.
+    let (dead, retained) = (shared.forest.dead(), Retained::default());
+    let mut retired = Vec::new();
+    let (stamp, dead, retained) = (private_stamp(), &*dead, &retained);
+    let writer = Writer { stamp, dead, retained, retired: &mut retired };
+    let (index, _) = Index::create(shared.forest.clone(), shared.kind(), &writer)?;
+    ledger.retired.extend(&mut retired);
+    let index = Arc::new(index);
+    shared.private.register(&index);
+    Ok(index)
+}
+
+/// Puts a private entry, or takes it away.
+pub(super) fn set(
+    writing: &mut Locked<'_>,
+    tree: &Index,
+    key: &[u8],
+    entry: Option<&[&[u8]]>,
+) -> Result<(), Error> {
+    let (shared, ledger) = writing.parts();
+    // No version before that of the entries is read.
+    let (dead, retained) = (shared.forest.dead(), Retained::default());
+    let mut retired = Vec::new();
+    let (stamp, dead, retained) = (private_stamp(), &*dead, &retained);
+    let mut writer = Writer { stamp, dead, retained, retired: &mut retired };
+    let op = match entry {
+        Some(value) => Op::Put { key, value },
+        None => Op::Remove { key },
+    };
+    let applied = tree.apply(op, &mut writer);
+    ledger.retired.extend(&mut retired);
+    applied?;
+    Ok(())
+}

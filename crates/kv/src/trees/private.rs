@@ -1,0 +1,87 @@
+//! Trees that nothing on media names: each belongs to one transaction, and is lost with the process.
+//!
+//! A private tree lies in the pool like any other, so a marking has to reach it: else a sweep would give its space to
+//! others. So it is registered here from its making, under the writer's lock, until its space is given back.
+//!
+//! ```text
+//!   made ──► used ──► given up (commit, drop) ──► its objects are collected ──► among the retired ──► free
+//!              │             │                        │
+//!              └─────────────┴── marked, checked ─────┘              crash: nothing names it, the sweep frees it
+//! ```
+//! All entries have one stamp, that of the version in which every store is made. It is committed, no rollback and no
+//! abort makes it void, and every view sees it: so a private tree has no history, and what is replaced is free at once. To
+//! the index its writer is one that has not committed, which changes a key again in place: nothing is retained before its
+//! version.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tembo_index::{Index, Stamp};
+use tembo_pmem::thread::lock;
+
+use crate::media::grouped;
+
+/// The version of all entries.
+pub(crate) const PRIVATE_VERSION: u64 = 1;
+
+/// What all entries are stamped with.
+pub(crate) fn private_stamp() -> Stamp {
+    grouped(PRIVATE_VERSION)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Used,
+    GivenUp,
+    /// A thread gives its space back.
+    Taken,
+}
+
+/// All private trees of a store, by cell.
+#[derive(Default)]
+pub(crate) struct PrivateTrees {
+    all: Mutex<BTreeMap<u64, (Arc<Index>, Use)>>,
+    /// Whether some are given up.
+    has_given_up: AtomicBool,
+}
+
+impl PrivateTrees {
+    /// A tree was made. By the writer.
+    pub(crate) fn register(&self, index: &Arc<Index>) {
+        let cell = index.object().to_bits();
+        lock(&self.all).insert(cell, (index.clone(), Use::Used));
+    }
+
+    /// Its transaction has ended.
+    pub(crate) fn give_up(&self, index: &Index) {
+        if let Some((_, state)) = lock(&self.all).get_mut(&index.object().to_bits()) {
+            *state = Use::GivenUp;
+            self.has_given_up.store(true, Ordering::Release);
+        }
+    }
+
+    /// Those that are given up, for the caller to give their space back and then [forget](PrivateTrees::forget) them.
+    pub(crate) fn take_given_up(&self) -> Vec<Arc<Index>> {
+        if !self.has_given_up.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let mut all = lock(&self.all);
+        let given_up = all.values_mut().filter(|(_, state)| *state == Use::GivenUp);
+        let take = |(index, state): &mut (Arc<Index>, Use)| {
+            *state = Use::Taken;
+            index.clone()
+        };
+        given_up.map(take).collect()
+    }
+
+    /// Its space is given back, or left to a sweep. By the writer.
+    pub(crate) fn forget(&self, index: &Index) {
+        lock(&self.all).remove(&index.object().to_bits());
+    }
+
+    /// All that a marking has to reach.
+    pub(crate) fn all(&self) -> Vec<(u64, Arc<Index>)> {
+        lock(&self.all).iter().map(|(&cell, (index, _))| (cell, index.clone())).collect()
+    }
+}

@@ -1,0 +1,376 @@
+//! Transactions that outgrow memory: others go on beside them, and what they leave is what smaller ones leave.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use tembo_kv::{
+    Durability, Error, IndexKind, Isolation, Keyspace, Options, Progress, Savepoint, Store,
+    Transaction,
+};
+use tembo_pool::Geometry;
+
+#[path = "driver/directory.rs"]
+mod directory;
+#[path = "driver/random.rs"]
+mod random;
+#[path = "driver/wait.rs"]
+mod wait;
+
+use directory::Directory;
+use random::Random;
+use wait::wait_until;
+
+const STRICT: Durability = Durability::Strict;
+const BUFFERED: Durability = Durability::Buffered;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options(index: IndexKind, memory: usize) -> Options {
+    Options::new().index(index).background(false).transaction_memory(memory)
+}
+
+fn store(index: IndexKind, memory: usize) -> (Store, Keyspace) {
+    let store = Store::volatile(&options(index, memory)).unwrap();
+    idle(&store);
+    let space = store.keyspace("x").unwrap();
+    (store, space)
+}
+
+fn idle(store: &Store) {
+    while store.maintain(16).unwrap() == Progress::More {}
+}
+
+fn begin(store: &Store) -> Transaction {
+    store.transaction(Isolation::Snapshot).unwrap()
+}
+
+fn all(store: &Store, space: Keyspace) -> Map {
+    store.range::<[u8]>(space, ..).unwrap().map(Result::unwrap).collect()
+}
+
+/// A transaction that is far larger than its memory, with these keys.
+fn large(store: &Store, space: Keyspace, keys: std::ops::Range<u32>) -> Transaction {
+    let mut tx = begin(store);
+    keys.for_each(|key| tx.put(space, &key.to_be_bytes(), b"large").unwrap());
+    tx
+}
+
+#[test]
+fn others_commit_all_along_and_wait_for_the_commit_only() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index, 4 << 10);
+        let (committed, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let other = |number: u64| {
+            let key = [b"other".as_slice(), &(number % 1000).to_be_bytes()].concat();
+            if number.is_multiple_of(2) {
+                store.put(space, &key, b"1", BUFFERED).unwrap();
+            } else {
+                let mut tx = begin(&store);
+                tx.put(space, &key, b"2").unwrap();
+                tx.put(space, b"other counter", &number.to_be_bytes()).unwrap();
+                tx.commit(BUFFERED).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    other(number);
+                    committed.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let mut tx = begin(&store);
+            for key in 0..100_000u32 {
+                // So many records are left to a sweep.
+                tx.put(space, &key.to_be_bytes(), &[key.to_le_bytes(); 4].concat()).unwrap();
+                if key.is_multiple_of(1000) {
+                    // Two, for the first may have waited for a batch of this transaction.
+                    let before = committed.load(Ordering::Relaxed);
+                    let count = || committed.load(Ordering::Relaxed);
+                    wait_until("a commit of the other", count, |&now| now >= before + 2);
+                }
+            }
+            let beside = committed.load(Ordering::Relaxed);
+            let began = Instant::now();
+            tx.commit(BUFFERED).unwrap();
+            println!("{index:?}: {beside} beside it, commit {:?}", began.elapsed());
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let map = all(&store, space);
+        for key in 0..100_000u32 {
+            assert_eq!(map[&key.to_be_bytes()[..]], [key.to_le_bytes(); 4].concat());
+        }
+        idle(&store);
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+#[test]
+fn the_first_committer_wins_whatever_the_size() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index, 1000);
+        let is_conflict = |done: Result<u64, Error>, expected: &[u8]| matches!(done, Err(Error::Conflict { key, .. }) if key == expected);
+        for key in [b"kept", b"gone"] {
+            store.put(space, key, b"before", STRICT).unwrap();
+        }
+        let before = all(&store, space);
+        let key = 7u32.to_be_bytes();
+        // Keys that are changed, removed, made and removed; what was read; ranges.
+        type Step = fn(&Store, Keyspace);
+        let steps: [(Step, &[u8]); 4] = [
+            (|store, space| drop(store.put(space, &7u32.to_be_bytes(), b"1", STRICT)), &key),
+            (|store, space| drop(store.remove(space, b"gone", STRICT)), b"gone"),
+            (|store, space| drop(store.put(space, b"read", b"1", STRICT)), b"read"),
+            (|store, space| drop(store.put(space, b"in range", b"1", STRICT)), b"in range"),
+        ];
+        for (step, expected) in steps {
+            let mut tx = store.transaction(Isolation::Serialisable).unwrap();
+            assert!(tx.get(space, b"read").unwrap().is_none());
+            tx.put(space, b"gone", b"late").unwrap();
+            tx.remove_range(space, &b"in"[..]..&b"io"[..]).unwrap();
+            (0..500u32).for_each(|key| tx.put(space, &key.to_be_bytes(), b"large").unwrap());
+            step(&store, space);
+            let done = tx.commit(STRICT);
+            assert!(is_conflict(done, expected), "{:?}", expected.escape_ascii().to_string());
+            // Nothing of it is left; what the other has done is taken back.
+            let mut writer = store.exclusive().unwrap();
+            writer.remove_range::<[u8]>(space, ..).unwrap();
+            for (key, value) in &before {
+                writer.put(space, key, value).unwrap();
+            }
+            writer.commit(STRICT).unwrap();
+            assert_eq!(all(&store, space), before);
+        }
+        // The other way round.
+        let mut small = begin(&store);
+        small.put(space, &key, b"small").unwrap();
+        let mut elsewhere = begin(&store);
+        elsewhere.put(space, b"elsewhere", b"1").unwrap();
+        large(&store, space, 0..500).commit(STRICT).unwrap();
+        assert!(is_conflict(small.commit(STRICT), &key));
+        elsewhere.commit(STRICT).unwrap();
+        assert_eq!(all(&store, space).len(), 503);
+        idle(&store);
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+#[test]
+fn a_crash_leaves_nothing_of_it_and_its_space_comes_back() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("spilled-{index:?}"));
+        let options = options(index, 1000).size(16 << 20);
+        let path = directory.file("left.pool");
+        let left = |file: &std::path::Path, suffix| format!("{}{suffix}", file.display());
+        let store = Store::create(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        store.put(space, b"before", b"1", STRICT).unwrap();
+        idle(&store);
+        let used = store.check().unwrap().account.object_bytes;
+        let mut tx = large(&store, space, 0..5000);
+        tx.savepoint();
+        (0..3000u32).for_each(|key| tx.remove(space, &key.to_be_bytes()).unwrap());
+        store.put(space, b"beside", b"1", STRICT).unwrap();
+        // A marking reaches what is not named, and a check accounts for it.
+        idle(&store);
+        assert_eq!(store.check().unwrap().leaked, 0);
+        store.sync().unwrap();
+        for suffix in ["", ".log"] {
+            std::fs::copy(left(&directory.pool(), suffix), left(&path, suffix)).unwrap();
+        }
+        drop(tx);
+        drop(store);
+        for path in [path, directory.pool()] {
+            let store = Store::open(&path, &options).unwrap();
+            let space = store.keyspace("x").unwrap();
+            assert_eq!(all(&store, space).len(), 2);
+            idle(&store);
+            let check = store.check().unwrap();
+            assert_eq!(check.leaked, 0);
+            let now = check.account.object_bytes;
+            assert!(now < used + (16 << 10), "{now}, {used} before");
+        }
+    }
+}
+
+#[test]
+fn the_space_of_those_that_have_ended_is_used_again() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index, 1000);
+        let mut sizes = Vec::new();
+        for round in 0..12 {
+            let tx = large(&store, space, 0..3000);
+            if round % 3 == 0 {
+                drop(tx)
+            } else {
+                assert!(tx.commit(STRICT).unwrap() > 0)
+            }
+            idle(&store);
+            let check = store.check().unwrap();
+            assert_eq!(check.leaked, 0, "{index:?}, {round}");
+            sizes.push(check.account.total - check.account.above_frontier_bytes);
+        }
+        let (early, late) = (sizes[2], sizes[11]);
+        assert!(late < early + (256 << 10), "{index:?}: {sizes:?}");
+    }
+}
+
+#[test]
+fn without_room_it_fails_alone() {
+    for index in IndexKind::ALL {
+        let options = options(index, 1000).geometry(Geometry::TINY);
+        let store = Store::volatile(&options.size(512 << 10).size_max(512 << 10)).unwrap();
+        idle(&store);
+        let space = store.keyspace("x").unwrap();
+        store.put(space, b"before", b"1", STRICT).unwrap();
+        for _ in 0..3 {
+            let mut tx = begin(&store);
+            tx.savepoint();
+            let filled =
+                (0..10_000u32).try_for_each(|key| tx.put(space, &key.to_be_bytes(), &[1; 300]));
+            assert!(matches!(filled, Err(Error::Full(_))), "{filled:?}");
+            // It has what it had, and can go back or be dropped.
+            assert_eq!(tx.get(space, &0u32.to_be_bytes()).unwrap(), Some(vec![1; 300]));
+            drop(tx);
+            idle(&store);
+            assert_eq!(all(&store, space).len(), 1);
+            assert_eq!(store.check().unwrap().leaked, 0);
+        }
+        large(&store, space, 0..300).commit(STRICT).unwrap();
+        assert_eq!(all(&store, space).len(), 301);
+    }
+}
+
+#[test]
+fn a_rollback_beside_it_does_not_touch_it() {
+    for index in IndexKind::ALL {
+        let (store, space) = store(index, 1000);
+        store.put(space, b"before", b"1", STRICT).unwrap();
+        store.save_snapshot("here").unwrap();
+        let mut tx = large(&store, space, 0..500);
+        store.put(space, b"beside", b"1", STRICT).unwrap();
+        (500..1000u32).for_each(|key| tx.put(space, &key.to_be_bytes(), b"large").unwrap());
+        store.rollback_to("here").unwrap();
+        (1000..1500u32).for_each(|key| tx.put(space, &key.to_be_bytes(), b"large").unwrap());
+        idle(&store);
+        for key in 0..1500u32 {
+            let found = tx.get(space, &key.to_be_bytes()).unwrap();
+            assert_eq!(found.as_deref(), Some(&b"large"[..]), "{index:?} {key}");
+        }
+        tx.commit(STRICT).unwrap();
+        assert_eq!(all(&store, space).len(), 1501);
+        assert!(store.get(space, b"beside").unwrap().is_none());
+        idle(&store);
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+/// A transaction, what it is to show, and the points that it can go back to.
+struct Model {
+    tx: Transaction,
+    map: Map,
+    saved: Vec<(Savepoint, Map)>,
+}
+
+impl Model {
+    fn key(random: &mut Random) -> Vec<u8> {
+        let number = random.below(60);
+        let tail = if number.is_multiple_of(3) { "-and-a-tail-beyond-eight-bytes" } else { "" };
+        format!("{number:02}{tail}").into_bytes()
+    }
+
+    fn step(&mut self, space: Keyspace, random: &mut Random) {
+        let key = Model::key(random);
+        match random.below(20) {
+            0..8 => {
+                let len = [0, 5, 8, 9, 100, 700][random.below(6) as usize];
+                let value = vec![random.below(256) as u8; len];
+                self.tx.put(space, &key, &value).unwrap();
+                self.map.insert(key, value);
+            }
+            8..11 => {
+                self.tx.remove(space, &key).unwrap();
+                self.map.remove(&key);
+            }
+            11 => {
+                let to = Model::key(random);
+                self.tx.remove_range(space, &key[..]..&to[..]).unwrap();
+                self.map.retain(|other, _| !(key <= *other && *other < to));
+            }
+            12..14 => {
+                self.saved.push((self.tx.savepoint(), self.map.clone()));
+            }
+            14 if !self.saved.is_empty() => {
+                let at = random.below(self.saved.len() as u64) as usize;
+                self.saved.truncate(at + 1);
+                let (saved, map) = &self.saved[at];
+                self.tx.rollback_to(saved).unwrap();
+                self.map = map.clone();
+            }
+            15 => {
+                let (from, is_forward) = (Bound::Included(&key[..]), random.below(2) == 0);
+                let found =
+                    self.tx.range::<[u8]>(space, (from, Bound::Excluded(&b"z"[..]))).unwrap();
+                let expected = self.map.range(key.clone()..);
+                let expected = expected.map(|(key, value)| (key.clone(), value.clone()));
+                let (found, expected): (Vec<_>, Vec<_>) = match is_forward {
+                    true => (found.map(Result::unwrap).collect(), expected.collect()),
+                    false => (found.rev().map(Result::unwrap).collect(), expected.rev().collect()),
+                };
+                assert_eq!(found, expected);
+            }
+            _ => assert_eq!(self.tx.get(space, &key).unwrap().as_ref(), self.map.get(&key)),
+        }
+    }
+}
+
+/// What other threads do beside it, where it is not.
+fn beside(store: &Store, space: Keyspace, random: &mut Random) {
+    let key = [b"z", &random.below(50).to_be_bytes()[..]].concat();
+    match random.below(5) {
+        0 => drop(store.put(space, &key, &[1; 40], BUFFERED).unwrap()),
+        1 => drop(store.remove(space, &key, BUFFERED).unwrap()),
+        2 => {
+            // What is given up leaves dead intervals.
+            let mut writer = store.exclusive().unwrap();
+            writer.put(space, &key, b"given up").unwrap();
+        }
+        _ => drop(store.maintain(1 + random.below(3) as usize).unwrap()),
+    }
+}
+
+#[test]
+fn it_shows_and_leaves_what_a_map_does() {
+    for index in IndexKind::ALL {
+        for seed in 1..=30 {
+            let memory = [0, 300, 2000][seed as usize % 3];
+            let store = Store::volatile(&options(index, memory).geometry(Geometry::TINY)).unwrap();
+            let space = store.keyspace("x").unwrap();
+            let (mut random, mut map) = (Random(seed * 0x51_7cc1), Map::new());
+            for round in 0..25 {
+                let mut model = Model { tx: begin(&store), map: map.clone(), saved: Vec::new() };
+                for _ in 0..random.below(80) {
+                    model.step(space, &mut random);
+                    if random.below(4) == 0 {
+                        beside(&store, space, &mut random);
+                    }
+                }
+                if random.below(3) > 0 {
+                    model.tx.commit(BUFFERED).unwrap();
+                    map = model.map;
+                }
+                let mut found = all(&store, space);
+                found.retain(|key, _| key[0] != b'z');
+                assert_eq!(found, map, "{index:?}, seed {seed}, round {round}");
+            }
+            idle(&store);
+            let check = store.check().unwrap();
+            assert_eq!(check.leaked, 0, "{index:?}, seed {seed}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::mapping::SIZE_MAX;
-use crate::{Disk, DomainRequest, Emulation, Error, Observer, OsDisk, SyncPolicy};
+use crate::{Disk, DomainRequest, Emulation, Error, Observer, OsDisk, SyncPolicy, memory_max};
 
 /// How a region is created or opened.
 #[derive(Clone)]
@@ -34,6 +34,10 @@ pub struct RegionOptions {
     /// Unless it is `u64::MAX`, *every* store must lie in a [`Section`](crate::Section), which debug
     /// builds assert. `logged` domain only.
     pub private_max: u64,
+    /// Bytes of memory that the process may use: what the system says unless given. The pages of a pool that takes more than
+    /// half of it are read from the file one by one, as they are asked for; those of a smaller one with what lies around
+    /// them. `logged` domain only.
+    pub memory: Option<u64>,
     /// A slower medium than there is, in the `flush` domain: for experiments only.
     pub emulation: Option<Emulation>,
 }
@@ -45,6 +49,11 @@ impl RegionOptions {
             0..=SIZE_MAX => Ok(()),
             size => Err(Error::Oversize { size, size_max: SIZE_MAX }),
         }
+    }
+
+    /// The size of a file above which its pages are read alone. The other half of memory may be private copies.
+    pub(crate) fn alone_above(&self) -> u64 {
+        self.memory.or_else(memory_max).map_or(u64::MAX, |memory| memory / 2)
     }
 }
 
@@ -60,6 +69,7 @@ impl Default for RegionOptions {
             disk: Arc::new(OsDisk),
             background: true,
             private_max: u64::MAX,
+            memory: None,
             emulation: None,
         }
     }

@@ -147,6 +147,12 @@ impl<'f> Leaf<'f> {
         });
     }
 
+    /// Asks the disk for it, where pages come one by one.
+    #[inline]
+    pub(crate) fn will_read(&self) {
+        self.region().will_read(self.offset(), (1 + self.lines() as u64) * LINE_SIZE);
+    }
+
     /// Magic and lengths.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check(self.header()?, self.offset())

@@ -1,5 +1,6 @@
 //! The general path of readers: a lookup that the fast path has left, ranges, what has changed.
 
+mod ahead;
 mod changed;
 mod changes;
 mod lookup;

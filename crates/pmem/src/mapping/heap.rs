@@ -54,7 +54,13 @@ impl Mapping {
     }
 
     /// There are no files, here and below.
-    pub(crate) fn read_alone(&self, _to: u64) {}
+    pub(crate) fn read_alone_above(self, _bytes: u64) -> Mapping {
+        self
+    }
+
+    pub(crate) fn reads_alone(&self) -> bool {
+        false
+    }
 
     pub(crate) fn will_read(&self, _from: u64, _to: u64) {}
 

@@ -14,7 +14,8 @@ use super::{Backing, Base, LARGE_PAGE, PAGE, SIZE_MAX};
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: u64,
-    /// A page that is missing is read from the file alone.
+    /// Bytes of a private file above which pages are read alone.
+    alone_above: u64,
     reads_alone: AtomicBool,
 }
 
@@ -68,7 +69,7 @@ impl Mapping {
             unsafe { munmap(base.wrapping_add(reserved as usize).cast(), tail) }?;
         }
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { base, reserved, reads_alone: AtomicBool::new(false) })
+        Ok(Mapping { base, reserved, alone_above: u64::MAX, reads_alone: AtomicBool::new(false) })
     }
 
     /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
@@ -98,7 +99,12 @@ impl Mapping {
                 }
             }
         };
-        mapped.map(drop).map_err(Into::into)
+        mapped.map_err(io::Error::from)?;
+        if matches!(backing, Backing::Private(_)) && to > self.alone_above {
+            self.advise(0, to, Advice::Random);
+            self.reads_alone.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// The bytes `from..from + len` of the file (whole pages), to be read only, twice in a row: what
@@ -133,18 +139,24 @@ impl Mapping {
         Ok(())
     }
 
-    /// Says that a page that is missing in `0..to` is to be read from the file alone, not with some hundred KiB around
-    /// it: in a file larger than memory the pages around are seldom looked at before they have to go. From then on
-    /// [`will_read`](Mapping::will_read) asks for what is needed. A hint.
-    pub(crate) fn read_alone(&self, to: u64) {
-        self.advise(0, to / PAGE * PAGE, Advice::Random);
-        self.reads_alone.store(true, Ordering::Relaxed);
+    /// Has a page that is missing read from its file alone, if the file, mapped privately, is larger than so many bytes:
+    /// not with some hundred KiB around it, which in a file larger than memory are seldom looked at before they have to go.
+    /// From then on [`will_read`](Mapping::will_read) asks for what is needed.
+    pub(crate) fn read_alone_above(mut self, bytes: u64) -> Mapping {
+        self.alone_above = bytes;
+        self
+    }
+
+    /// Whether pages are read alone.
+    #[inline]
+    pub(crate) fn reads_alone(&self) -> bool {
+        self.reads_alone.load(Ordering::Relaxed)
     }
 
     /// Asks for the pages of `from..to`, without waiting for them, where pages are read alone. A hint.
     #[inline]
     pub(crate) fn will_read(&self, from: u64, to: u64) {
-        if self.reads_alone.load(Ordering::Relaxed) {
+        if self.reads_alone() {
             let to = to.checked_next_multiple_of(PAGE).unwrap_or(from);
             self.advise(from / PAGE * PAGE, to, Advice::WillNeed);
         }
@@ -267,18 +279,15 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_read_alone_where_that_was_said_and_in_what_grows() {
+    fn the_pages_of_a_file_are_read_alone_once_it_has_grown_too_large() {
         let file = memfd_create("pool", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 64 * PAGE).unwrap();
-        let mapping = Mapping::reserve(16 * PAGE, 64 * PAGE).unwrap();
+        let mapping = Mapping::reserve(16 * PAGE, 64 * PAGE).unwrap().read_alone_above(16 * PAGE);
         mapping.map(Backing::Private(file.as_fd()), 0, 16 * PAGE).unwrap();
         let is_alone = |page| flags(mapping.base().at(page * PAGE)).iter().any(|flag| flag == "rr");
-        assert!(!is_alone(0) && !is_alone(15), "a small file is read as the system likes");
-        mapping.read_alone(16 * PAGE);
-        assert!(is_alone(0) && is_alone(15));
+        assert!(!is_alone(0) && !is_alone(15) && !mapping.reads_alone());
         mapping.map(Backing::Private(file.as_fd()), 16 * PAGE, 64 * PAGE).unwrap();
-        mapping.read_alone(64 * PAGE);
-        assert!(is_alone(0) && is_alone(63));
+        assert!(is_alone(0) && is_alone(63) && mapping.reads_alone());
         mapping.will_read(3 * PAGE + 1, 64 * PAGE);
         mapping.will_read(u64::MAX - 1, u64::MAX);
     }

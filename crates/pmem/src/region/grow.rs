@@ -4,7 +4,6 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::Region;
-use super::place::read_by_size;
 use crate::Error;
 use crate::backend::Backend;
 use crate::mapping::{Backing, PAGE};
@@ -80,9 +79,6 @@ impl Region {
             (_, Some(fd)) => Backing::Private(fd),
         };
         self.mapping.map(backing, old, size).map_err(|e| Error::io("map", path, e))?;
-        if let Backing::Private(_) = backing {
-            read_by_size(&self.mapping, size);
-        }
         // ORDER: the size is durable before the new space is stored to.
         slots.update("grow.size_write", "grow.size_sync", |header| header.size.set(size))?;
         self.size.store(size, Ordering::Release);

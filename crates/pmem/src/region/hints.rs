@@ -28,6 +28,12 @@ impl Region {
         self.mapping.will_read(offset, offset.saturating_add(len));
     }
 
+    /// Whether pages come from the disk one by one, so that [`will_read`](Region::will_read) has a use.
+    #[inline]
+    pub fn reads_alone(&self) -> bool {
+        self.mapping.reads_alone()
+    }
+
     /// Says that the line at `offset` will be looked at soon. A hint, of any offset.
     #[inline]
     pub fn prefetch(&self, offset: u64) {

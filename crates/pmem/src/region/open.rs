@@ -66,7 +66,8 @@ impl Region {
         let size = check_header(slots.get(), file.as_ref(), path, options.read_only)?;
         let choice = choose(file.as_ref(), path, options, Some(slots.get()))?;
         let mapping = Mapping::reserve(size, options.size_max);
-        let mapping = Arc::new(mapping.map_err(|e| Error::io("map", path, e))?);
+        let mapping = mapping.map_err(|e| Error::io("map", path, e))?;
+        let mapping = Arc::new(mapping.read_alone_above(options.alone_above()));
         let at = Place { file, path, options, size, mapping: mapping.clone() };
         let (old, pending) = at.load(&choice, slots.get(), check)?;
         let replay = old.replay.as_ref();

@@ -14,7 +14,7 @@ use crate::format::{FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, HEADER_SIZE, Med
 use crate::header::{Slots, check_features};
 use crate::log::{self, Pending};
 use crate::mapping::{Backing, Mapping, PAGE, SIZE_MAX};
-use crate::{DiskFile, Domain, Error, RegionOptions, memory_max};
+use crate::{DiskFile, Domain, Error, RegionOptions};
 
 /// A file that cannot be mapped is read in pieces of this many bytes.
 const FILL_PIECE: usize = 1 << 20;
@@ -70,9 +70,6 @@ impl Place<'_> {
             (_, false) => choice.backing(self.file.as_ref()),
         };
         mapping.map(backing, 0, self.size).map_err(|e| self.io("map", e))?;
-        if let Backing::Private(_) = backing {
-            read_by_size(&mapping, self.size);
-        }
         if self.file.descriptor().is_none() {
             self.fill(&mapping)?;
         }
@@ -184,14 +181,6 @@ impl Place<'_> {
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), mapping.base().at(offset), bytes.len());
         }
-    }
-}
-
-/// Has the pages of a file that memory does not hold read alone. Half of memory is for the file's pages, at the least: the
-/// other half may be private copies.
-pub(super) fn read_by_size(mapping: &Mapping, size: u64) {
-    if memory_max().is_some_and(|memory| size > memory / 2) {
-        mapping.read_alone(size);
     }
 }
 

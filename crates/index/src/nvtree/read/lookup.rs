@@ -18,6 +18,7 @@ pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
     let mut reached = Vec::with_capacity(keys.len());
     for (&(id, _), &hash) in found.iter().zip(&hashes) {
         let leaf = Leaf::at(&leaves.forest, id)?;
+        leaf.will_read();
         leaf.side.prefetch();
         leaf.prefetch_line(line(hash, leaf.lines()));
         reached.push(leaf);
@@ -27,6 +28,7 @@ pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
         for slot in prints.matching(print(hash), leaf.lines()) {
             let (element, _) = leaf.element(slot)?;
             if let Some(record) = element.record() {
+                leaf.region().will_read(record.offset(), record.size());
                 let lines = record.size().div_ceil(64).min(RECORD_LINES);
                 (0..lines).for_each(|line| {
                     leaves.forest.region().prefetch(record.offset() + line * 64);

@@ -53,6 +53,7 @@ impl<'f> Prefetcher<'f> {
         let Some(leaf) = known.and_then(|id| Leaf::at(&self.leaves.forest, id).ok()) else {
             return false;
         };
+        leaf.will_read();
         leaf.side.prefetch();
         leaf.prefetch_all();
         self.asked += 1;

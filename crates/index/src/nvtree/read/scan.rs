@@ -6,6 +6,7 @@
 
 use std::ops::Bound;
 
+use super::ahead::{RecordsAhead, Window};
 use super::prefetcher::Prefetcher;
 use crate::error::damaged;
 use crate::nvtree::format::SLOTS_MAX;
@@ -38,6 +39,7 @@ struct Shown {
     elements: Vec<Element>,
     /// The leaf's prefix, and behind it room for the rest of the key being shown.
     key: Vec<u8>,
+    window: Window,
 }
 
 impl Shows<'_> {
@@ -207,7 +209,8 @@ fn scan_backward(
 
 impl Shown {
     fn new() -> Shown {
-        Shown { elements: Vec::with_capacity(SLOTS_MAX), key: Vec::with_capacity(64) }
+        let (elements, key) = (Vec::with_capacity(SLOTS_MAX), Vec::with_capacity(64));
+        Shown { elements, key, window: Window::default() }
     }
 
     /// Reads what a view sees of a leaf; the moment at which that was, `None`: it has changed.
@@ -285,7 +288,7 @@ impl Shown {
         ends: Ends,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
-        let Shown { elements, key } = self;
+        let Shown { elements, key, window } = self;
         let (mut from, mut to) = (0, elements.len());
         if ends.first {
             let is_below = |name: &[u8]| !wanted.range.begins_at(name);
@@ -297,8 +300,8 @@ impl Shown {
         }
         let inside = elements.get(from..to).unwrap_or_default();
         match wanted.direction {
-            Direction::Forward => show(leaf, inside.iter(), key, visit),
-            Direction::Backward => show(leaf, inside.iter().rev(), key, visit),
+            Direction::Forward => show(leaf, inside.iter(), (key, window), visit),
+            Direction::Backward => show(leaf, inside.iter().rev(), (key, window), visit),
         }
     }
 }
@@ -325,16 +328,21 @@ fn named(
 #[inline]
 fn show<'e>(
     leaf: &Leaf<'_>,
-    elements: impl Iterator<Item = &'e Element>,
-    key: &mut [u8],
+    elements: impl Iterator<Item = &'e Element> + Clone,
+    (key, window): (&mut [u8], &mut Window),
     visit: &mut Visit<'_>,
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
+    let region = leaf.region();
+    let mut ahead = region.reads_alone().then(|| RecordsAhead::new(elements.clone(), window));
     // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
     let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
     for element in elements {
         if element.shape != shape {
             let Some((key_len, len)) = element.shape.simple_lens() else {
+                if let Some(ahead) = &mut ahead {
+                    ahead.come_to(element, region);
+                }
                 if !visit(&leaf.key_of(element)?, leaf.value(element)?) {
                     return Ok(false);
                 }

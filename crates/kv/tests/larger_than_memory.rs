@@ -1,0 +1,121 @@
+//! A pool that is larger than memory is read page by page, asks ahead for what it will read, and shows what any other does.
+#![allow(clippy::unwrap_used)]
+
+use std::ops::Bound;
+
+use tembo_kv::{Direction, Durability, IndexKind, Keyspace, Options, Store};
+use tembo_pmem::{DomainRequest, RegionOptions};
+use tembo_pool::PoolOptions;
+
+#[path = "driver/directory.rs"]
+mod directory;
+#[path = "driver/map.rs"]
+mod map;
+#[path = "driver/random.rs"]
+mod random;
+
+use directory::Directory;
+use map::{Map, all};
+use random::Random;
+
+const KEYS: u64 = 3000;
+
+fn options(index: IndexKind) -> Options {
+    let (memory, log_size) = (Some(1 << 20), 2 << 20);
+    let domain = DomainRequest::Logged;
+    let region = RegionOptions { domain, memory, log_size, ..RegionOptions::default() };
+    let pool = PoolOptions { size: 1 << 20, region, ..PoolOptions::default() };
+    Options::new().pool(pool).index(index).background(false)
+}
+
+fn key(number: u64) -> Vec<u8> {
+    // Some keys have a record beside their leaf, and some have not.
+    let tail = if number.is_multiple_of(3) { "-and-a-tail-beyond-eight-bytes" } else { "" };
+    format!("{number:06}{tail}").into_bytes()
+}
+
+fn value(random: &mut Random) -> Vec<u8> {
+    let size = [0, 8, 100, 1024, 5000, 200_000][random.below(6) as usize];
+    let size = if size == 200_000 && random.below(50) > 0 { 300 } else { size };
+    vec![random.next() as u8; size]
+}
+
+/// What a range shows, in the direction, until so many keys were seen.
+fn range(
+    store: &Store,
+    space: Keyspace,
+    from: &[u8],
+    direction: Direction,
+    limit: usize,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut shown = Vec::new();
+    let bounds = match direction {
+        Direction::Forward => (Bound::Included(from), Bound::Unbounded),
+        Direction::Backward => (Bound::Unbounded, Bound::Included(from)),
+    };
+    let snapshot = store.snapshot().unwrap();
+    snapshot
+        .range_with::<[u8]>(space, bounds, direction, &mut |key, value| {
+            shown.push((key.to_vec(), value.to_vec()));
+            shown.len() < limit
+        })
+        .unwrap();
+    shown
+}
+
+fn shows_all(store: &Store, space: Keyspace, model: &Map, random: &mut Random) {
+    assert!(all(&store.snapshot().unwrap(), space) == *model);
+    for _ in 0..50 {
+        let (from, limit) = (key(random.below(KEYS)), 1 + random.below(200) as usize);
+        let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+        let up: Vec<_> = model.range(from.clone()..).take(limit).map(entry).collect();
+        assert!(range(store, space, &from, Direction::Forward, limit) == up);
+        let down: Vec<_> = model.range(..=from.clone()).rev().take(limit).map(entry).collect();
+        assert!(range(store, space, &from, Direction::Backward, limit) == down);
+    }
+    let mut exclusive = store.exclusive().unwrap();
+    for _ in 0..20 {
+        let keys: Vec<Vec<u8>> = (0..40).map(|_| key(random.below(KEYS))).collect();
+        let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        exclusive.prefetch(space, &borrowed);
+        for key in &keys {
+            let found = exclusive.get(space, key).unwrap().map(|value| value.to_vec());
+            assert!(found.as_ref() == model.get(key));
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_is_larger_than_memory_shows_what_any_other_does() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("larger-{}", index.name()));
+        let mut random = Random(0x1234_5678_9ABC_DEF1);
+        let mut model = Map::new();
+        let store = Store::create(&directory.pool(), &options(index)).unwrap();
+        let space = store.keyspace("a").unwrap();
+        for turn in 0..KEYS / 10 {
+            let mut exclusive = store.exclusive().unwrap();
+            for _ in 0..15 {
+                let key = key(random.below(KEYS));
+                if random.below(5) == 0 {
+                    exclusive.remove(space, &key).unwrap();
+                    model.remove(&key);
+                } else {
+                    let value = value(&mut random);
+                    exclusive.put(space, &key, &value).unwrap();
+                    model.insert(key, value);
+                }
+            }
+            exclusive.commit(Durability::Strict).unwrap();
+            if turn % 100 == 50 {
+                shows_all(&store, space, &model, &mut random);
+            }
+        }
+        assert!(std::fs::metadata(directory.pool()).unwrap().len() > 2 << 20, "too small a pool");
+        drop(store);
+        for options in [options(index), options(index).read_only(true)] {
+            let store = Store::open(&directory.pool(), &options).unwrap();
+            shows_all(&store, store.keyspace("a").unwrap(), &model, &mut random);
+        }
+    }
+}

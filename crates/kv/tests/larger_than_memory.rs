@@ -93,7 +93,7 @@ fn a_pool_that_is_larger_than_memory_shows_what_any_other_does() {
         let mut model = Map::new();
         let store = Store::create(&directory.pool(), &options(index)).unwrap();
         let space = store.keyspace("a").unwrap();
-        for turn in 0..KEYS / 10 {
+        for round in 0..KEYS / 10 {
             let mut exclusive = store.exclusive().unwrap();
             for _ in 0..15 {
                 let key = key(random.below(KEYS));
@@ -107,7 +107,7 @@ fn a_pool_that_is_larger_than_memory_shows_what_any_other_does() {
                 }
             }
             exclusive.commit(Durability::Strict).unwrap();
-            if turn % 100 == 50 {
+            if round % 100 == 50 {
                 shows_all(&store, space, &model, &mut random);
             }
         }

@@ -1,10 +1,10 @@
 //! The general path of readers: a lookup that the fast path has left, ranges, what has changed.
 
-mod ahead;
 mod changed;
 mod changes;
 mod lookup;
 mod prefetcher;
+mod record_prefetcher;
 mod scan;
 
 pub(super) use self::changed::changed_after;

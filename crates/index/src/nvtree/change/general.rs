@@ -61,7 +61,7 @@ fn put(
         let Some(old) = still(&spot, spot.newest())? else { continue };
         // A record that was written for an attempt before will do; a block has no key, and may not.
         let is_block = is_long
-            && !made.is_some_and(|(_, was_block)| !was_block)
+            && made.is_none_or(|(_, was_block)| was_block)
             && is_block(&leaves.forest, shape, value_len);
         if made.take_if(|(_, was_block)| *was_block && !is_block).is_some() {
             record.take().into_iter().for_each(|block| leaves.forest.pool().free(block));

@@ -6,8 +6,8 @@
 
 use std::ops::Bound;
 
-use super::ahead::{RecordsAhead, Window};
 use super::prefetcher::Prefetcher;
+use super::record_prefetcher::{RecordPrefetcher, Window};
 use crate::error::damaged;
 use crate::nvtree::format::SLOTS_MAX;
 use crate::nvtree::image::{LeafImage, make, order_of};
@@ -334,14 +334,14 @@ fn show<'e>(
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
     let region = leaf.region();
-    let mut ahead = region.reads_alone().then(|| RecordsAhead::new(elements.clone(), window));
+    let mut records = region.reads_alone().then(|| RecordPrefetcher::new(elements.clone(), window));
     // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
     let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
     for element in elements {
         if element.shape != shape {
             let Some((key_len, len)) = element.shape.simple_lens() else {
-                if let Some(ahead) = &mut ahead {
-                    ahead.come_to(element, region);
+                if let Some(records) = &mut records {
+                    records.come_to(element, region);
                 }
                 if !visit(&leaf.key_of(element)?, leaf.value(element)?) {
                     return Ok(false);

@@ -26,16 +26,16 @@ impl Default for Window {
 }
 
 /// The elements of a leaf whose records a walk has not asked for.
-pub(super) struct RecordsAhead<'w, I> {
+pub(super) struct RecordPrefetcher<'w, I> {
     elements: I,
     /// So many records were asked for, and not come to.
     asked: usize,
     window: &'w mut Window,
 }
 
-impl<'e, 'w, I: Iterator<Item = &'e Element>> RecordsAhead<'w, I> {
-    pub(super) fn new(elements: I, window: &'w mut Window) -> RecordsAhead<'w, I> {
-        RecordsAhead { elements, asked: 0, window }
+impl<'e, 'w, I: Iterator<Item = &'e Element>> RecordPrefetcher<'w, I> {
+    pub(super) fn new(elements: I, window: &'w mut Window) -> RecordPrefetcher<'w, I> {
+        RecordPrefetcher { elements, asked: 0, window }
     }
 
     /// The walk comes to the next element that may have a record.

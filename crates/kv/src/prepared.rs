@@ -41,5 +41,5 @@ mod encoding;
 mod prepare;
 
 pub(crate) use decision::{commit, discard};
-pub(crate) use encoding::load;
+pub(crate) use encoding::{list, load};
 pub(crate) use prepare::prepare;

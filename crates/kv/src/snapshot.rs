@@ -9,10 +9,11 @@ use crate::entries::{Entries, bounds};
 use crate::error::InKeyspace;
 use crate::media::KeyspaceEntry;
 use crate::opened::Handle;
+use crate::prepared::list;
 use crate::tombstones::{Tombstone, TombstoneList, masked_get, masked_range};
 use crate::trees::{Current, open_tree};
 use crate::version::PinKind;
-use crate::{Error, Keyspace};
+use crate::{Error, Keyspace, Prepared};
 
 /// One version of the store, readable while the handle lives, beside any writer, without a lock.
 ///
@@ -174,6 +175,15 @@ impl Snapshot {
         let range = Range { from, to, direction };
         let (index, name) = self.tree(keyspace)?;
         masked_range(&self.tombstones, index, range, self.view(), visit).in_keyspace(name)
+    }
+
+    /// The transactions that were prepared and not decided in this version, by id: a rollback to it prepares them
+    /// again.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn prepared(&self) -> Result<Vec<Prepared>, Error> {
+        list(&self.handle.shared.catalogue, self.view())
     }
 
     /// The keyspaces of this version.

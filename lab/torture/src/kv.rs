@@ -3,6 +3,7 @@
 mod model;
 mod op;
 mod optimistic;
+mod prepared;
 mod scripts;
 
 use std::sync::Arc;

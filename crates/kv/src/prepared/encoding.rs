@@ -15,7 +15,7 @@ use crate::media::{
 };
 use crate::read_set::ReadSet;
 use crate::trees::{Catalogue, Directory};
-use crate::{Error, Keyspace};
+use crate::{Error, Keyspace, Prepared};
 
 const DAMAGED: Error = Error::Damaged { what: "a prepared transaction" };
 
@@ -258,9 +258,35 @@ pub(crate) fn load(
     view: View<'_>,
     trees: &Directory,
 ) -> Result<Vec<(Vec<u8>, Hold)>, Error> {
+    everything(catalogue, view)?
+        .into_iter()
+        .map(|(id, stored)| Ok((id, stored.hold(trees)?)))
+        .collect()
+}
+
+/// All that is prepared in a view, by id.
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub(crate) fn list(catalogue: &Catalogue, view: View<'_>) -> Result<Vec<Prepared>, Error> {
+    everything(catalogue, view)?
+        .into_iter()
+        .map(|(id, stored)| {
+            let mut writes = 0;
+            stored.each_write(|_, _| {
+                writes += 1;
+                Ok(())
+            })?;
+            let (version, is_serialisable) =
+                (stored.header.version.get(), stored.header.is_serialisable.get() != 0);
+            Ok(Prepared { id, version, writes, is_serialisable })
+        })
+        .collect()
+}
+
+fn everything(catalogue: &Catalogue, view: View<'_>) -> Result<BTreeMap<Vec<u8>, Stored>, Error> {
     let (from, to) = ([PREPARED_TAG], [PREPARED_TAG + 1]);
-    let stored = all(catalogue, view, Bound::Included(&from), Bound::Excluded(&to))?;
-    stored.into_iter().map(|(id, stored)| Ok((id, stored.hold(trees)?))).collect()
+    all(catalogue, view, Bound::Included(&from), Bound::Excluded(&to))
 }
 
 /// The prepared transactions of a range of the catalogue.

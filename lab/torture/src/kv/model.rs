@@ -9,6 +9,7 @@ use tembo_kv::{
 
 use super::op::{Op, Write, key, value, wins};
 use super::optimistic;
+use super::prepared::{self, Ids, is_held, is_refusal, refuses};
 use crate::judge::{expect, text};
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -18,7 +19,9 @@ pub(crate) type Spaces = BTreeMap<String, Map>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) spaces: Spaces,
-    pub(crate) saved: BTreeMap<String, (u64, Spaces)>,
+    /// With what was prepared in that version.
+    pub(crate) saved: BTreeMap<String, (u64, Spaces, Ids)>,
+    pub(crate) prepared: Ids,
     pub(crate) past: Past,
 }
 
@@ -51,6 +54,9 @@ impl State {
     pub(crate) fn after(&self, op: &Op, serial: u64, visible: u64) -> State {
         let mut state = self.clone();
         let spaces = || self.spaces.clone();
+        if self.refuses(op) {
+            return state;
+        }
         match op {
             Op::Keyspace(name) => {
                 state.spaces.entry((*name).into()).or_default();
@@ -65,7 +71,7 @@ impl State {
             }
             Op::Together(all) => {
                 for (index, writes) in all.iter().enumerate() {
-                    if wins(all, index) {
+                    if wins(all, index, &self.prepared) {
                         state.write(writes, serial + 2 * index as u64);
                     }
                 }
@@ -75,22 +81,35 @@ impl State {
                 state.write(writes, serial);
             }
             Op::Save(name) => {
-                state.saved.insert((*name).into(), (visible, state.spaces.clone()));
+                let prepared = state.prepared.clone();
+                state.saved.insert((*name).into(), (visible, state.spaces.clone(), prepared));
             }
             Op::Drop(name) => {
                 state.saved.remove(*name);
             }
             Op::Rollback(name) => {
-                if let Some((version, spaces)) = self.saved.get(*name) {
+                if let Some((version, spaces, prepared)) = self.saved.get(*name) {
                     state.spaces = spaces.clone();
+                    state.prepared = prepared.clone();
                     state
                         .past
                         .window
                         .iter_mut()
                         .for_each(|past| past.retain(|then| then.0 <= *version));
-                    state.saved.retain(|_, (other, _)| *other <= *version);
+                    state.saved.retain(|_, (other, ..)| *other <= *version);
                 }
             }
+            Op::Prepare(id) => {
+                if self.spaces.contains_key("x") && prepared::can_prepare(&self.prepared, id) {
+                    state.prepared.insert((*id).into());
+                }
+            }
+            Op::CommitPrepared(id) => {
+                if state.prepared.remove(*id) {
+                    state.write(&prepared::writes(id), prepared::serial(id));
+                }
+            }
+            Op::DropPrepared(id) => drop(state.prepared.remove(*id)),
             Op::Retain => {
                 (state.past.window, state.past.count) = (Some(vec![(visible, spaces())]), 0);
             }
@@ -103,6 +122,18 @@ impl State {
             Op::Step | Op::StepElsewhere | Op::Maintain => {}
         }
         state
+    }
+
+    /// Whether a prepared transaction holds what `op` changes.
+    fn refuses(&self, op: &Op) -> bool {
+        let ids = &self.prepared;
+        match op {
+            Op::Put(n, _) | Op::Single(n) => is_held(ids, None, *n),
+            Op::Tx(writes) | Op::Abort(writes) | Op::Large(writes) => refuses(ids, writes),
+            Op::TakenBack(all) => all.iter().any(|writes| refuses(ids, writes)),
+            Op::Clear(_) | Op::AbortedClear(_) => !ids.is_empty(),
+            _ => false,
+        }
     }
 
     /// Notes the version of what was done; only the store knows it.
@@ -125,9 +156,15 @@ impl State {
         let mut state = State::default();
         let now = store.snapshot().map_err(text)?;
         state.spaces = spaces(&now)?;
+        state.prepared = prepared::ids(store.prepared())?;
+        expect(
+            state.prepared == prepared::ids(now.prepared().map_err(text)?)?,
+            "what is prepared",
+        )?;
         for (name, version) in store.snapshots() {
             let snapshot = store.snapshot_at(version).map_err(text)?;
-            state.saved.insert(name, (version, spaces(&snapshot)?));
+            let ids = prepared::ids(snapshot.prepared().map_err(text)?)?;
+            state.saved.insert(name, (version, spaces(&snapshot)?, ids));
         }
         state.past = Past::of(store)?;
         Ok(state)
@@ -233,8 +270,12 @@ impl Runner<'_> {
                 expect(dropped == self.state.saved.contains_key(*name), "a snapshot was there")?;
             }
             Op::Rollback(name) => {
-                if let Some((version, _)) = self.state.saved.get(*name) {
-                    store.rollback(*version).map_err(text)?;
+                if let Some((version, _, then)) = self.state.saved.get(*name) {
+                    let dropped = store.rollback(*version).map_err(text)?;
+                    let is_later = |id: &&String| !then.contains(*id);
+                    let expected = self.state.prepared.iter().filter(is_later);
+                    let expected: Vec<_> = expected.map(|id| id.as_bytes().to_vec()).collect();
+                    expect(dropped == expected, "a rollback says what it drops")?;
                 }
             }
             Op::Retain => {
@@ -252,7 +293,11 @@ impl Runner<'_> {
             _ if before.is_none() => {}
             Op::Single(n) => {
                 let space = space().ok_or("no keyspace")?.1;
-                let existed = store.remove(space, &key(*n), Durability::Strict).map_err(text)?;
+                let removed = store.remove(space, &key(*n), Durability::Strict);
+                if self.state.refuses(op) {
+                    return expect(is_refusal(&removed), "a held key is not removed");
+                }
+                let existed = removed.map_err(text)?;
                 expect(before.is_some_and(|map| map.contains_key(&key(*n))) == existed, "existed")?;
             }
             Op::Put(n, len) => self.transact(&[(*n, Some(*len))], false, true)?,
@@ -261,8 +306,14 @@ impl Runner<'_> {
             Op::Clear(writes) => self.transact(writes, true, true)?,
             Op::AbortedClear(writes) => self.transact(writes, true, false)?,
             Op::Together(_) | Op::Large(_) | Op::LargeDropped(_) | Op::TakenBack(_) => {
-                optimistic::run(store, op, self.serial)?;
+                optimistic::run(store, &self.state.prepared, op, self.serial)?;
             }
+            Op::Prepare(id) => {
+                let space = space().ok_or("no keyspace")?.1;
+                prepared::prepare(store, space, &self.state.prepared, id)?;
+            }
+            Op::CommitPrepared(id) => prepared::decide(store, &self.state.prepared, id, true)?,
+            Op::DropPrepared(id) => prepared::decide(store, &self.state.prepared, id, false)?,
         }
         next.note(store)?;
         self.state = next;
@@ -275,12 +326,20 @@ impl Runner<'_> {
         let space = spaces.iter().find(|(name, _)| name == "x").ok_or("no keyspace")?.1;
         let mut map = self.state.spaces["x"].clone();
         let mut tx = self.store.exclusive().map_err(text)?;
+        let ids = &self.state.prepared;
+        if clear && !ids.is_empty() {
+            return expect(is_refusal(&tx.clear(space)), "what is held is not cleared");
+        }
         if clear {
             tx.clear(space).map_err(text)?;
             map.clear();
         }
         for (index, &(n, len)) in writes.iter().enumerate() {
+            let held = is_held(ids, None, n);
             let key = key(n);
+            if held {
+                return expect(is_refusal(&tx.put(space, &key, b"x")), "a held key is not put");
+            }
             let existed = match len {
                 Some(len) => {
                     let value = value(self.serial + index as u64, len);

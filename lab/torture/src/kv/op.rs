@@ -2,6 +2,8 @@
 
 use tembo_sim::Random;
 
+use super::prepared::{IDS, Ids, refuses};
+
 /// A change of one key: `Some` length of a value, or a removal.
 pub(crate) type Write = (u8, Option<usize>);
 
@@ -25,6 +27,10 @@ pub(crate) enum Op {
     LargeDropped(Vec<Write>),
     /// One that goes back to a savepoint behind its first writes, and then writes the last.
     TakenBack([Vec<Write>; 3]),
+    /// A transaction that waits for its decision: see `prepared.rs`.
+    Prepare(&'static str),
+    CommitPrepared(&'static str),
+    DropPrepared(&'static str),
     Save(&'static str),
     Drop(&'static str),
     Rollback(&'static str),
@@ -51,12 +57,13 @@ pub(crate) fn key(n: u8) -> Vec<u8> {
     }
 }
 
-/// Whether no transaction before it that wins writes what it writes.
-pub(crate) fn wins(all: &[Vec<Write>], index: usize) -> bool {
+/// Whether no transaction before it that wins writes what it writes, and no prepared one holds that.
+pub(crate) fn wins(all: &[Vec<Write>], index: usize, ids: &Ids) -> bool {
     let writes_like = |other: usize| {
         all[other].iter().any(|(key, _)| all[index].iter().any(|(mine, _)| mine == key))
     };
-    (0..index).all(|other| !wins(all, other) || !writes_like(other))
+    !refuses(ids, &all[index])
+        && (0..index).all(|other| !wins(all, other, ids) || !writes_like(other))
 }
 
 pub(crate) fn value(serial: u64, len: usize) -> Vec<u8> {
@@ -74,7 +81,7 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
             })
             .collect()
     };
-    match random.below(26) {
+    match random.below(30) {
         0..=7 => Op::Put(random.below(keys) as u8, [0, 5, 40, 130][random.below(4)]),
         8..=10 => Op::Single(random.below(keys) as u8),
         11..=14 => Op::Tx(writes(random, 5)),
@@ -87,6 +94,10 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         22 => Op::Maintain,
         23 => [Op::Retain, Op::Large(writes(random, 6))][random.below(2)].clone(),
         24 => [Op::Forget, Op::Keep][random.below(2)].clone(),
+        25..=26 => Op::Prepare(IDS[random.below(4)]),
+        27 => Op::CommitPrepared(IDS[random.below(4)]),
+        28 => [Op::CommitPrepared("p"), Op::DropPrepared(IDS[random.below(4)])][random.below(2)]
+            .clone(),
         _ => Op::Step,
     }
 }

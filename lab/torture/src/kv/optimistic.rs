@@ -3,6 +3,7 @@
 use tembo_kv::{Durability, Error, Isolation, Keyspace, Store, Transaction};
 
 use super::op::{Op, Write, key, value, wins};
+use super::prepared::{Ids, is_refusal, refuses};
 use crate::judge::{expect, text};
 
 fn set(tx: &mut Transaction, space: Keyspace, writes: &[Write], serial: u64) -> Result<(), String> {
@@ -25,7 +26,7 @@ fn commit_elsewhere(tx: Transaction) -> Result<(), String> {
     })
 }
 
-pub(super) fn run(store: &Store, op: &Op, serial: u64) -> Result<(), String> {
+pub(super) fn run(store: &Store, ids: &Ids, op: &Op, serial: u64) -> Result<(), String> {
     let keyspaces = store.keyspaces();
     let space = keyspaces.iter().find(|(name, _)| name == "x").ok_or("no keyspace")?.1;
     let begin = |isolation| store.transaction(isolation).map_err(text);
@@ -40,13 +41,23 @@ pub(super) fn run(store: &Store, op: &Op, serial: u64) -> Result<(), String> {
             let done = Transaction::commit_all(open, Durability::Strict);
             for (index, done) in done.into_iter().enumerate() {
                 match done {
-                    Ok(_) => expect(wins(all, index), "the later one is refused")?,
-                    Err(Error::Conflict { .. }) => expect(!wins(all, index), "the first one wins")?,
+                    Ok(_) => expect(wins(all, index, ids), "the later one is refused")?,
+                    Err(Error::Conflict { .. }) => {
+                        expect(!wins(all, index, ids), "the first one wins")?
+                    }
                     Err(error) => return Err(text(error)),
                 }
             }
             Ok(())
         }
+        Op::Large(writes) if refuses(ids, writes) => {
+            let mut tx = store.transaction(Isolation::Serialisable).map_err(text)?;
+            let put = |&(n, _): &Write| tx.put(space, &key(n), &[1; 50]);
+            let done = writes.iter().try_for_each(put).and_then(|()| tx.commit(Durability::Strict));
+            expect(is_refusal(&done), "what is held is not written")
+        }
+        Op::LargeDropped(writes) if refuses(ids, writes) => Ok(()),
+        Op::TakenBack(all) if all.iter().any(|writes| refuses(ids, writes)) => Ok(()),
         Op::Large(writes) => {
             let mut tx = begin(Isolation::Serialisable)?;
             set(&mut tx, space, writes, serial)?;

@@ -22,6 +22,7 @@ pub(super) fn starts() -> Vec<Vec<Op>> {
         vec![x(), tx(0..10, 20), Op::Tx((1..9).map(|key| (key, None)).collect()), save("t")],
         // A node that a snapshot keeps must not claim what its successor has given up since.
         vec![x(), tx(0..3, 9), save("s")],
+        vec![x(), tx(0..6, 20), save("s"), Op::Prepare("p"), Op::Prepare("r"), save("t")],
     ]
 }
 
@@ -38,6 +39,9 @@ pub(super) fn alphabet() -> Vec<Op> {
         Op::Abort(vec![(1, Some(9)), (2, Some(80)), (8, Some(3)), (0, None)]),
         Op::Clear(vec![(2, Some(4))]),
         Op::AbortedClear(vec![(2, Some(4))]),
+        Op::Prepare("q"),
+        Op::CommitPrepared("p"),
+        Op::DropPrepared("p"),
         Op::Save("s"),
         Op::Drop("s"),
         Op::Rollback("s"),
@@ -97,6 +101,7 @@ pub(super) fn all() -> Vec<Script<Op>> {
     }
     list.extend(windows());
     list.extend(transactions());
+    list.extend(prepared());
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
         let aborts = (0..count).flat_map(|_| [Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7)]);
@@ -172,6 +177,46 @@ fn transactions() -> Vec<Script<Op>> {
             let ops = vec![Op::Put(1, 33), batch(), Op::Maintain, large(3, 30)];
             let name = format!("transactions-in-flight-{start}-{which}");
             list.push(Script { leads, ..Script::new(name, start, ops) });
+        }
+    }
+    list
+}
+
+/// Transactions that are prepared and decided, with a crash before, between and in it.
+fn prepared() -> Vec<Script<Op>> {
+    let (prepare, commit, discard) = (Op::Prepare, Op::CommitPrepared, Op::DropPrepared);
+    let mut list = Vec::new();
+    for start in 1..4 {
+        let all = [
+            vec![prepare("p"), Op::Put(5, 9), commit("p"), Op::Put(1, 5), Op::Maintain],
+            vec![prepare("q"), prepare("r"), commit("q"), Op::Maintain, discard("r"), tx(0..9, 9)],
+            vec![prepare("s"), Op::Save("s"), commit("s"), Op::Rollback("s"), discard("s")],
+            vec![
+                Op::Save("t"),
+                prepare("p"),
+                Op::Keep,
+                commit("p"),
+                Op::Rollback("t"),
+                prepare("s"),
+            ],
+        ];
+        for (which, ops) in all.into_iter().enumerate() {
+            list.push(Script::new(format!("prepared-{start}-{which}"), start, ops));
+        }
+        // In flight when the process ends, and then opened again and again.
+        for (which, id) in ["p", "q", "r"].into_iter().enumerate() {
+            for crash in [Some("kv.commit.word"), None] {
+                let name = |what: &str| format!("{what}-{start}-{which}-{}", crash.is_some());
+                let after =
+                    || vec![Op::Step, commit(id), Op::Put(1, 33), Op::Maintain, prepare(id)];
+                let leads = vec![(vec![prepare(id)], crash)];
+                list.push(Script { leads, ..Script::new(name("preparing"), start, after()) });
+                for decision in [commit(id), discard(id)] {
+                    let leads = vec![(vec![prepare(id)], None), (vec![decision.clone()], crash)];
+                    let name = format!("{}-{decision:?}", name("deciding"));
+                    list.push(Script { leads, ..Script::new(name, start, after()) });
+                }
+            }
         }
     }
     list

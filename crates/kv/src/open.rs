@@ -64,7 +64,10 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let dead = DeadTable(&root).intervals()?.into_iter().chain(pending_dead).collect();
     let dead = Arc::new(DeadIntervals::new(dead));
     forest.set_dead(dead.clone());
-    // Until the pins are known everything counts as needed.
+    let is_logged = region.domain() == Domain::Logged;
+    let (mut versions, mut named) = retained_at(&root, used, &dead, is_logged)?;
+    // Behind the pins: what no retained version needs may lie in space that has been given to others.
+    forest.set_retained(versions.pins.retained());
     let catalogue = Catalogue::new(Index::open(forest.clone(), root.catalogue()?, 1)?);
     let is_replica = catalogue.is_replica(View { version: used, dead: &dead })?;
     let (before, limit) = match is_replica {
@@ -72,10 +75,10 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
         false => (used, Limit(&root).raise(used + 1)?),
     };
     drop(section);
-    let versions = Versions::new(before, region.domain() == Domain::Logged);
-    let named = names(&root, &versions.pins, &dead)?;
+    if is_replica {
+        (versions, named) = retained_at(&root, before, &dead, is_logged)?;
+    }
     let (from, retention) = WindowWords(&root).load()?;
-    remember(&versions.pins, from, WindowWords(&root).void()?, &dead);
     forest.set_retained(versions.pins.retained());
     let view = View { version: before, dead: &dead };
     let trees = Directory::open(&forest, &catalogue, view)?;
@@ -139,6 +142,20 @@ fn last_committed(root: &Root, dead: &DeadIntervals) -> Result<u64, Error> {
     let noted = dead.intervals().iter().filter(|dead| dead.lane.is_none()).map(|dead| dead.to);
     let rolled_back = WindowWords(root).void()?.map(|(_, to)| to).into_iter().chain(noted).max();
     Ok(CommitWord(root).load()?.max(rolled_back.map_or(0, |to| to + 1)))
+}
+
+/// The versions of a store that is opened at one of them: the named ones are pinned, and the window is known.
+fn retained_at(
+    root: &Root,
+    visible: u64,
+    dead: &DeadIntervals,
+    is_logged: bool,
+) -> Result<(Versions, BTreeMap<String, u64>), Error> {
+    let versions = Versions::new(visible, is_logged);
+    let named = names(root, &versions.pins, dead)?;
+    let (window, _) = WindowWords(root).load()?;
+    remember(&versions.pins, window, WindowWords(root).void()?, dead);
+    Ok((versions, named))
 }
 
 /// The named versions, each pinned.

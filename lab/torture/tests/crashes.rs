@@ -75,6 +75,15 @@ fn the_store_over_the_b_tree_survives() {
     survives(Structure::KvCdds, Model::Eadr, 5_000);
 }
 
+/// An entry of the catalogue that no retained version needs can name a record whose space was given to others.
+#[test]
+fn an_open_reads_of_the_catalogue_what_a_retained_version_needs() {
+    let target = Target { structure: Structure::KvCdds, model: Model::Flush };
+    let effort = Effort { workload: Some("void-root-4"), ..Effort::of(1, 50_000) };
+    let violation = explore(target, &effort, None).violation;
+    assert!(violation.is_none(), "{}", violation.unwrap().what);
+}
+
 #[test]
 fn the_server_survives() {
     survives(Structure::Server, Model::Flush, 10_000);

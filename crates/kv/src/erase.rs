@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
-use tembo_index::{Direction, Op, Place, VersionedIndex};
+use tembo_index::{Direction, VersionedIndex};
 
 use crate::commit::Uncommitted;
-use crate::ledger::{Ledger, publish, release_tombstones};
+use crate::ledger::{Ledger, publish, reclaim, release_tombstones};
 use crate::shared::Shared;
 use crate::tombstones::Tombstone;
 use crate::{Error, Keyspace, Progress};
@@ -20,8 +20,10 @@ pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progre
     if ledger.writable().is_err() {
         return Ok(Progress::Idle);
     }
-    if shared.tombstones.has_any() {
-        release_tombstones(shared);
+    if shared.tombstones.has_any() && release_tombstones(shared) {
+        // What only their versions saw.
+        reclaim(shared, ledger);
+        return Ok(Progress::More);
     }
     if !shared.tombstones.has_any() {
         ledger.features.retract_ranges(shared)?;
@@ -39,8 +41,8 @@ pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progre
     if let Err(error) = done {
         changes.abort(shared, ledger);
         return match error {
-            // When there is room again, or the prepared transaction that holds a key has ended.
-            Error::Full(_) | Error::Conflict { .. } => Ok(Progress::Idle),
+            // When there is room again.
+            Error::Full(_) => Ok(Progress::Idle),
             error => Err(error),
         };
     }
@@ -59,8 +61,7 @@ fn erase_some(
     };
     let (covered, next) = covered(shared, ledger, changes, (keyspace, tombstone))?;
     for key in covered {
-        let op = Op::Remove { key: &key };
-        changes.apply(shared, ledger, (keyspace, Place::default()), op)?;
+        changes.erase(shared, ledger, keyspace, &key)?;
     }
     match next {
         Some(next) => {

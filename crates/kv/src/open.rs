@@ -89,7 +89,8 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     region.sync()?;
     let published = Published::new(trees.known(), before);
     let window = Window::found(from, retention, before);
-    let inherited = named.values().copied().collect();
+    let removed = tombstones.load();
+    let inherited = named.values().copied().chain(removed.iter().map(|one| one.version)).collect();
     let mut ledger = Ledger::new(limit, (dead, pending_dead), trees, inherited, window);
     ledger.is_replica = is_replica;
     ledger.features = Features::found(tenant.features);

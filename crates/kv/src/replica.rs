@@ -116,7 +116,8 @@ impl Replica {
         let mut writing = self.handle.lock_to_write()?;
         writing.sound()?;
         let (shared, ledger) = writing.parts();
-        // Versions that lie between are drawn from here on.
+        // As after an open, versions go on above the limit: below it, some may be dead until the scrub.
+        shared.versions.clock.skip_to(ledger.limit());
         ledger.is_replica = false;
         let mut changes = Uncommitted::begin(shared);
         let promoted = changes.set_replica(shared, ledger, false);

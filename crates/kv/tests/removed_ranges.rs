@@ -471,3 +471,44 @@ fn the_first_committer_wins_whichever_removes_a_range() {
         store.check().unwrap();
     }
 }
+
+#[test]
+fn what_only_a_removed_range_has_kept_is_given_back_after_an_open() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("removed-ranges-kept-{index:?}"));
+        let (path, options) = (directory.file("pool"), options(DomainRequest::Flush, index));
+        let store = Store::create(&path, &options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        for number in 0..100 {
+            store.put(space, &key(number), &[7; 90], Durability::Strict).unwrap();
+        }
+        store.remove_range::<[u8]>(space, .., Durability::Strict).unwrap();
+        store.put(space, &key(1), b"later", Durability::Strict).unwrap();
+        drop(store);
+        let store = Store::open(&path, &options).unwrap();
+        idle(&store);
+        let check = store.check().unwrap();
+        assert_eq!((check.leaked, check.retired), (0, 0), "{check:?}");
+    }
+}
+
+#[test]
+fn a_removed_range_is_erased_beneath_a_prepared_transaction() {
+    for index in IndexKind::ALL {
+        let (store, space) = filled(index, 100);
+        store.remove_range::<[u8]>(space, .., Durability::Strict).unwrap();
+        let mut tx = store.transaction(Isolation::Serialisable).unwrap();
+        assert_eq!(tx.get(space, &key(3)).unwrap(), None);
+        tx.put(space, &key(5), b"prepared").unwrap();
+        tx.prepare(b"id").unwrap();
+        idle(&store);
+        let count = |expected| {
+            assert_eq!(store.exclusive().unwrap().count(space), Some(expected));
+            assert_eq!(store.range::<[u8]>(space, ..).unwrap().count() as u64, expected);
+        };
+        count(0);
+        store.commit_prepared(b"id", Durability::Strict).unwrap();
+        count(1);
+        store.check().unwrap();
+    }
+}

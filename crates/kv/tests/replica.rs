@@ -388,3 +388,46 @@ fn a_store_that_was_promoted_stays_so() {
     assert!(store.get(space, b"own").unwrap().is_some());
     assert!(store.put(space, b"own", b"2", Durability::Strict).unwrap());
 }
+
+#[test]
+fn a_promotion_right_behind_an_open_lasts_and_so_do_own_writes() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("replica-promoted-behind-an-open-{index:?}"));
+        let (path, options) = (directory.file("pool"), options(DomainRequest::Flush, index));
+        let change = |event| Change { version: 2, keyspace: "a".into(), event };
+        let store = Store::create(&path, &options).unwrap();
+        let replica = store.replica().unwrap();
+        replica.apply(2, [change(Event::Created)], Durability::Strict).unwrap();
+        drop((store, replica));
+        let store = Store::open(&path, &options).unwrap();
+        store.replica().unwrap().promote().unwrap();
+        let space = store.keyspace("a").unwrap();
+        store.put(space, b"key", b"own", Durability::Strict).unwrap();
+        drop(store);
+        let store = Store::open(&path, &options).unwrap();
+        assert_eq!(store.get(space, b"key").unwrap().as_deref(), Some(&b"own"[..]));
+        store.put(space, b"key", b"again", Durability::Strict).unwrap();
+        idle(&store);
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn a_rollback_to_a_version_before_the_promotion_takes_the_promotion_back() {
+    let directory = Directory::new("replica-rolled-back");
+    let path = directory.file("pool");
+    let options = options(DomainRequest::Flush, IndexKind::Nvtree);
+    let change = |event| Change { version: 2, keyspace: "a".into(), event };
+    let store = Store::create(&path, &options).unwrap();
+    let replica = store.replica().unwrap();
+    replica.apply(2, [change(Event::Created)], Durability::Strict).unwrap();
+    let version = store.save_snapshot("replica").unwrap();
+    replica.promote().unwrap();
+    let space = store.keyspace("a").unwrap();
+    store.put(space, b"key", b"own", Durability::Strict).unwrap();
+    store.rollback(version).unwrap();
+    let put = |store: &Store| store.put(space, b"key", b"own", Durability::Strict);
+    assert!(matches!(put(&store), Err(Error::IsReplica)));
+    drop(store);
+    assert!(matches!(put(&Store::open(&path, &options).unwrap()), Err(Error::IsReplica)));
+}

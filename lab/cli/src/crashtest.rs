@@ -65,8 +65,12 @@ enum Structure {
     Kv,
     /// The store, over the B-Tree
     KvCdds,
+    /// A store that follows another one
+    Replica,
     /// A store and a heap of toys in one pool
     Shared,
+    /// Two stores in one pool
+    Stores,
     /// The server's commands
     Server,
 }
@@ -101,7 +105,9 @@ impl From<Structure> for torture::Structure {
             Structure::Nvtree => torture::Structure::Nvtree,
             Structure::Kv => torture::Structure::Kv,
             Structure::KvCdds => torture::Structure::KvCdds,
+            Structure::Replica => torture::Structure::Replica,
             Structure::Shared => torture::Structure::Shared,
+            Structure::Stores => torture::Structure::Stores,
             Structure::Server => torture::Structure::Server,
         }
     }

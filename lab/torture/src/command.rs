@@ -6,7 +6,7 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 9] = [
+    pub const ALL: [Structure; 11] = [
         Structure::Region,
         Structure::Pool,
         Structure::Heap,
@@ -14,7 +14,9 @@ impl Structure {
         Structure::Nvtree,
         Structure::Kv,
         Structure::KvCdds,
+        Structure::Replica,
         Structure::Shared,
+        Structure::Stores,
         Structure::Server,
     ];
 
@@ -28,7 +30,9 @@ impl Structure {
             Structure::Nvtree => "nvtree",
             Structure::Kv => "kv",
             Structure::KvCdds => "kv-cdds",
+            Structure::Replica => "replica",
             Structure::Shared => "shared",
+            Structure::Stores => "stores",
             Structure::Server => "server",
         }
     }

@@ -10,13 +10,14 @@ use tembo_sim::{Random, Redundancy};
 use crate::campaign::Campaign;
 use crate::command;
 use crate::heap::Heaps;
-use crate::kv::Kv;
+use crate::kv::{Kv, Replicated};
 use crate::pool::Pools;
 use crate::proof::Proof;
 use crate::region;
 use crate::server::Served;
 use crate::shared::Shared;
 use crate::stack;
+use crate::stores::TwoStores;
 use crate::subject::Subject;
 use crate::tree::{Keys, Tree};
 use crate::{
@@ -46,7 +47,9 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         Structure::Nvtree => explore_tree(&NVTREE, target, effort, mutation),
         Structure::Kv => explore_one(&KV, target, effort, mutation, 4099),
         Structure::KvCdds => explore_one(&KV_CDDS, target, effort, mutation, 4099),
+        Structure::Replica => explore_one(&Replicated, target, effort, mutation, 4099),
         Structure::Shared => explore_one(&Shared, target, effort, mutation, 4099),
+        Structure::Stores => explore_one(&TwoStores, target, effort, mutation, 4099),
         Structure::Server => explore_one(&Served, target, effort, mutation, 4099),
         Structure::Region => Err("the region is explored on a disk: logged".to_owned()),
     };
@@ -65,7 +68,9 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
         Structure::Nvtree => sequence(&NVTREE, target, ops),
         Structure::Kv => sequence(&KV, target, ops),
         Structure::KvCdds => sequence(&KV_CDDS, target, ops),
+        Structure::Replica => sequence(&Replicated, target, ops),
         Structure::Shared => sequence(&Shared, target, ops),
+        Structure::Stores => sequence(&TwoStores, target, ops),
         Structure::Server => sequence(&Served, target, ops),
         Structure::Region => Ok(()),
     }
@@ -76,8 +81,8 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let first = match structure {
         Structure::Region => return region::mutations(),
         // The steps of what lies below are broken there.
-        Structure::Shared | Structure::Server => return Vec::new(),
-        Structure::Kv | Structure::KvCdds => "kv",
+        Structure::Shared | Structure::Stores | Structure::Server => return Vec::new(),
+        Structure::Kv | Structure::KvCdds | Structure::Replica => "kv",
         Structure::Heap => "pool",
         Structure::Pool | Structure::Cdds | Structure::Nvtree => structure.name(),
     };
@@ -92,10 +97,17 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let needs_roots = |step: &Step| step.name == "kv.scrub.roots";
     // Those of the pool's log are reached by what uses it.
     let is_of_log = |step: &Step| step.name.starts_with("pool.log.");
+    // A replica raises the limit, commits and forgets what is dead for versions that it is given, some of them again.
+    let is_of_replica = |step: &Step| {
+        ["kv.limit.", "kv.commit.", "kv.dead."].iter().any(|prefix| step.name.starts_with(prefix))
+    };
+    let needs_replica = |step: &Step| step.name.starts_with("kv.dead.forget.");
     let is_of = |step: &&Step| {
         step.name.split('.').next() == Some(first)
             && is_of_log(step) == (structure == Structure::Heap)
             && needs_roots(step) == (structure == Structure::KvCdds)
+            && (structure != Structure::Replica || is_of_replica(step))
+            && (structure == Structure::Replica || !needs_replica(step))
     };
     let steps = STEPS.iter().filter(|step| step.kind != StepKind::Disk).filter(is_of);
     steps
@@ -136,6 +148,7 @@ pub fn prove(
         Structure::Nvtree => prove_one(&NVTREE, target, effort, mutations, each),
         Structure::Kv => prove_one(&KV, target, effort, mutations, each),
         Structure::KvCdds => prove_one(&KV_CDDS, target, effort, mutations, each),
+        Structure::Replica => prove_one(&Replicated, target, effort, mutations, each),
         _ => Ok(()),
     };
     if let (Err(what), Some(first)) = (proved, mutations.first()) {
@@ -155,6 +168,7 @@ pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, Str
         Structure::Nvtree => Ok(Proof::new(&NVTREE, target, effort)?.redundancy()),
         Structure::Kv => Ok(Proof::new(&KV, target, effort)?.redundancy()),
         Structure::KvCdds => Ok(Proof::new(&KV_CDDS, target, effort)?.redundancy()),
+        Structure::Replica => Ok(Proof::new(&Replicated, target, effort)?.redundancy()),
         _ => Ok(Redundancy::default()),
     }
 }

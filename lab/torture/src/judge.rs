@@ -58,8 +58,11 @@ fn look<S: Subject>(
     let again = |live: S::Live, state: &S::State| {
         drop(live);
         let mut live = open(&reader.newest(image))?.ok_or("opened again, there is nothing")?;
-        expect(subject.show(&mut live)? == *state, "opened again, it shows something else")?;
-        Ok::<S::Live, String>(live)
+        let shown = subject.show(&mut live)?;
+        match shown == *state {
+            true => Ok(live),
+            false => Err(format!("opened again, it shows {shown:?}\nand not {state:?}")),
+        }
     };
     if all {
         live = again(live, &shown)?;
@@ -71,8 +74,10 @@ fn look<S: Subject>(
     if all {
         let mut random = Random::new(digest);
         let mut state = shown;
+        let mut ops = Vec::new();
         for step in 0..STEPS {
             let op = subject.random_op(&mut random);
+            ops.push(op.clone());
             let went = subject.run(&mut live, &state, &op, 1000 + step * 8);
             state = went.map_err(|what| format!("going on, step {step}, {op:?}: {what}"))?;
             if step % 8 == 7 {
@@ -86,7 +91,8 @@ fn look<S: Subject>(
         }
         live = again(live, &state)?;
         subject.settle(&mut live)?;
-        subject.check(&mut live, &state).map_err(|what| format!("having gone on: {what}"))?;
+        let checked = subject.check(&mut live, &state);
+        checked.map_err(|what| format!("having gone on with {ops:?}: {what}"))?;
     }
     Ok(digest)
 }

@@ -24,6 +24,7 @@ pub mod shared;
 mod stack;
 mod step;
 mod steps;
+mod stores;
 mod subject;
 mod target;
 pub mod threads;

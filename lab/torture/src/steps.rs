@@ -53,6 +53,8 @@ pub const STEPS: &[Step] = &[
     Step { name: "kv.commit.publish", kind: StepKind::Fence, room: "kv" },
     Step { name: "kv.commit.word", kind: StepKind::CommitAfter, room: "kv" },
     Step { name: "kv.dead.forget", kind: StepKind::CommitAfter, room: "kv" },
+    Step { name: "kv.dead.forget.fence", kind: StepKind::Fence, room: "kv" },
+    Step { name: "kv.dead.forget.flush", kind: StepKind::Flush, room: "kv" },
     Step { name: "kv.dead.note", kind: StepKind::CommitAfter, room: "kv" },
     Step { name: "kv.dead.note.fence", kind: StepKind::Fence, room: "kv" },
     Step { name: "kv.dead.note.flush", kind: StepKind::Flush, room: "kv" },

@@ -17,8 +17,12 @@ pub enum Structure {
     Kv,
     /// The store over the CDDS B-Tree.
     KvCdds,
+    /// A store that follows another one, and is promoted.
+    Replica,
     /// A store and a heap of toys in one pool.
     Shared,
+    /// Two stores in one pool.
+    Stores,
     /// The server's commands, as they change the store.
     Server,
 }

@@ -52,6 +52,18 @@ fn a_store_and_a_heap_in_one_pool_survive() {
 }
 
 #[test]
+fn two_stores_in_one_pool_survive() {
+    survives(Structure::Stores, Model::Flush, 5_000);
+    survives(Structure::Stores, Model::Eadr, 1_000);
+}
+
+#[test]
+fn a_replica_survives() {
+    survives(Structure::Replica, Model::Flush, 10_000);
+    survives(Structure::Replica, Model::Eadr, 2_000);
+}
+
+#[test]
 fn the_tree_survives() {
     survives(Structure::Cdds, Model::Flush, 40_000);
     survives(Structure::Cdds, Model::Eadr, 10_000);
@@ -136,6 +148,11 @@ fn no_step_of_the_store_can_be_missed() {
     misses_every_step(Structure::KvCdds);
 }
 
+#[test]
+fn no_step_of_a_replica_can_be_missed() {
+    misses_every_step(Structure::Replica);
+}
+
 /// A commit store that comes after nothing may be early; else its `ORDER:` is to say so.
 #[test]
 fn what_comes_after_nothing_may_come_early() {
@@ -184,7 +201,9 @@ mod sequences {
                 Structure::Nvtree,
                 Structure::Kv,
                 Structure::KvCdds,
+                Structure::Replica,
                 Structure::Shared,
+                Structure::Stores,
                 Structure::Server,
             ]),
             ops in prop::collection::vec(any::<u32>(), 1..12),

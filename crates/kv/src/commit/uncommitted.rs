@@ -149,6 +149,30 @@ impl Uncommitted {
             let (Op::Put { key, .. } | Op::Remove { key }) = op;
             shared.check_held(keyspace, key, self.own.as_deref())?;
         }
+        let existed = self.make(shared, ledger, (keyspace, place), op)?;
+        Ok(existed && was_seen)
+    }
+
+    /// Erases an entry that a tombstone covers. No reader sees that: so it is done beneath a prepared transaction that
+    /// holds the key, too.
+    pub(crate) fn erase(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        keyspace: Keyspace,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        self.make(shared, ledger, (keyspace, Place::default()), Op::Remove { key }).map(drop)
+    }
+
+    /// Makes a change that may be made; true if the index had an entry of the key before.
+    fn make(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        (keyspace, place): (Keyspace, Place),
+        op: Op<'_>,
+    ) -> Result<bool, Error> {
         let version = self.draw(shared, ledger)?;
         let before = ledger.unlinked.len();
         let Ledger { trees, unlinked, .. } = ledger;
@@ -160,7 +184,7 @@ impl Uncommitted {
         self.note_unlinked(more, !matches!(applied, Err(tembo_index::Error::Pool(_))));
         let existed = applied.in_keyspace(tree.name())?;
         self.tally.count(keyspace, op, existed, version);
-        Ok(existed && was_seen)
+        Ok(existed)
     }
 
     /// Removes the keys of a range: one entry, whatever their number.

@@ -7,12 +7,13 @@ use tembo_index::Retained;
 pub(super) struct Unlisted {
     /// Lifetimes of trees that were cleared.
     cleared: Vec<(u64, u64)>,
-    /// Versions that were named when the store was opened: what only they see was retired in an earlier life.
+    /// Versions that were pinned when the store was opened, by a name or a tombstone: what only they see was retired
+    /// in an earlier life.
     inherited: Vec<u64>,
 }
 
 impl Unlisted {
-    /// As an open finds it, with these versions named.
+    /// As an open finds it, with these versions pinned.
     pub(super) fn new(inherited: Vec<u64>) -> Unlisted {
         Unlisted { cleared: Vec::new(), inherited }
     }

@@ -200,7 +200,7 @@ fn end_scrub(shared: &Shared, ledger: &mut Ledger) -> Result<(), Error> {
     let intervals = scrubbing.intervals().to_vec();
     if !intervals.is_empty() {
         note_void(shared, &intervals)?;
-        let _section = shared.region().reserve(1)?;
+        let _section = shared.region().reserve(intervals.len() as u64)?;
         DeadTable(&shared.root).forget(&intervals)?;
         if ledger.pending_dead.is_some_and(|dead| intervals.contains(&dead)) {
             ledger.pending_dead = None;

@@ -69,17 +69,18 @@ fn put_window(
     Ok(())
 }
 
-/// Forgets tombstones that are of no version that can be read.
-pub(crate) fn release_tombstones(shared: &Shared) {
+/// Forgets tombstones that are of no version that can be read; true if there were any.
+pub(crate) fn release_tombstones(shared: &Shared) -> bool {
     let (list, pins) = (shared.tombstones.load(), &shared.versions.pins);
     let own = |pin| list.iter().filter(|tombstone| tombstone.version == pin).count();
     let is_over = |one: &Tombstone| !one.is_pending() && !pins.needs(one.version, one.until, own);
     let over: Vec<u64> = list.iter().filter(|one| is_over(one)).map(|one| one.version).collect();
     if over.is_empty() {
-        return;
+        return false;
     }
     shared.tombstones.change(|list| list.retain(|one| !over.contains(&one.version)));
     over.into_iter().for_each(|version| pins.unpin(version, PinKind::Tombstone));
+    true
 }
 
 /// Notes durably what was rolled back, before its dead intervals are forgotten.

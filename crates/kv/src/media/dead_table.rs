@@ -46,17 +46,20 @@ impl DeadTable<'_> {
         Ok(true)
     }
 
-    /// Forgets intervals whose stamps have been scrubbed, with the scrub fenced. Durable sooner or
-    /// later: an open scrubs again what it finds noted.
+    /// Forgets intervals whose stamps have been scrubbed, with the scrub fenced. Durable when it returns.
     pub(crate) fn forget(&self, scrubbed: &[DeadInterval]) -> Result<(), Error> {
+        let region = self.0.region();
         for slot in &self.0.media()?.dead {
             if interval(slot).is_some_and(|dead| scrubbed.contains(&dead)) {
-                // ORDER: after the scrub, which was fenced: nothing carries their stamps any more. Not
-                // flushed: what is still noted after a crash is harmless, and the next use of the slot
-                // stores to the same line.
-                self.0.region().commit("kv.dead.forget", &slot.kind, 0);
+                // ORDER: after the scrub, which was fenced: nothing carries their stamps any more.
+                region.commit("kv.dead.forget", &slot.kind, 0);
+                // ORDER: forgotten before a version of the interval is given to the store again, and committed: what a
+                // replica is told to make anew would be void after a crash.
+                region.flush("kv.dead.forget.flush", region.offset_of(&slot.kind), 8);
             }
         }
+        // ORDER: as above.
+        region.fence_flushed("kv.dead.forget.fence");
         Ok(())
     }
 }

@@ -1,11 +1,27 @@
 //! An operation on a store.
 
-use tembo_sim::Random;
+use std::cmp::Ordering;
+use std::ops::{Bound, RangeBounds};
 
-use super::prepared::{IDS, Ids, refuses};
+use tembo_sim::Random;
 
 /// A change of one key: `Some` length of a value, or a removal.
 pub(crate) type Write = (u8, Option<usize>);
+
+/// The keys of a range: from one, up to the other, in the order of their bytes; all keys, if they are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) u8, pub(crate) u8);
+
+/// At which version changes of another store are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// So many versions are skipped.
+    Above(u64),
+    Version(u64),
+}
+
+/// The ids of transactions that are prepared.
+pub(crate) const IDS: [&str; 4] = ["p", "q", "r", "s"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -31,6 +47,16 @@ pub(crate) enum Op {
     Prepare(&'static str),
     CommitPrepared(&'static str),
     DropPrepared(&'static str),
+    /// Removes a range.
+    RemoveRange(Span),
+    /// Writes, removes a range, and writes again; an exclusive writer, which commits or not.
+    RangeBetween(Vec<Write>, Span, Vec<Write>, bool),
+    /// The same, by an optimistic transaction, which another thread commits.
+    RangeElsewhere(Vec<Write>, Span, Vec<Write>),
+    /// The first of these and the last: between them it goes back to a savepoint.
+    RangeTakenBack(Vec<Write>, Span, Vec<Write>),
+    /// Changes of another store, at a version of its: clears the first keyspace or not, and writes.
+    Apply(At, bool, Vec<Write>),
     Save(&'static str),
     Drop(&'static str),
     Rollback(&'static str),
@@ -57,13 +83,29 @@ pub(crate) fn key(n: u8) -> Vec<u8> {
     }
 }
 
-/// Whether no transaction before it that wins writes what it writes, and no prepared one holds that.
-pub(crate) fn wins(all: &[Vec<Write>], index: usize, ids: &Ids) -> bool {
-    let writes_like = |other: usize| {
-        all[other].iter().any(|(key, _)| all[index].iter().any(|(mine, _)| mine == key))
-    };
-    !refuses(ids, &all[index])
-        && (0..index).all(|other| !wins(all, other, ids) || !writes_like(other))
+impl At {
+    pub(crate) fn version(self, visible: u64) -> u64 {
+        match self {
+            At::Above(skipped) => visible + 1 + skipped,
+            At::Version(version) => version,
+        }
+    }
+}
+
+impl Span {
+    pub(crate) fn bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let (a, b) = (key(self.0), key(self.1));
+        match a.cmp(&b) {
+            Ordering::Less => (Bound::Included(a), Bound::Excluded(b)),
+            Ordering::Equal => (Bound::Unbounded, Bound::Unbounded),
+            Ordering::Greater => (Bound::Included(b), Bound::Excluded(a)),
+        }
+    }
+
+    pub(crate) fn contains(self, key: &[u8]) -> bool {
+        let (from, to) = self.bounds();
+        (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)).contains(key)
+    }
 }
 
 pub(crate) fn value(serial: u64, len: usize) -> Vec<u8> {
@@ -81,7 +123,8 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
             })
             .collect()
     };
-    match random.below(30) {
+    let span = |random: &mut Random| Span(random.below(keys) as u8, random.below(keys) as u8);
+    match random.below(34) {
         0..=7 => Op::Put(random.below(keys) as u8, [0, 5, 40, 130][random.below(4)]),
         8..=10 => Op::Single(random.below(keys) as u8),
         11..=14 => Op::Tx(writes(random, 5)),
@@ -98,6 +141,15 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         27 => Op::CommitPrepared(IDS[random.below(4)]),
         28 => [Op::CommitPrepared("p"), Op::DropPrepared(IDS[random.below(4)])][random.below(2)]
             .clone(),
+        29..=30 => Op::RemoveRange(span(random)),
+        31 => {
+            let (before, range) = (writes(random, 2), span(random));
+            Op::RangeBetween(before, range, writes(random, 2), random.below(4) > 0)
+        }
+        32 => {
+            let at = At::Above(random.below(3) as u64);
+            Op::Apply(at, random.below(8) == 0, writes(random, 5))
+        }
         _ => Op::Step,
     }
 }

@@ -2,11 +2,25 @@
 
 use tembo_kv::{Durability, Error, Isolation, Keyspace, Store, Transaction};
 
-use super::op::{Op, Write, key, value, wins};
+use super::op::{Op, Write, key, value};
 use super::prepared::{Ids, is_refusal, refuses};
 use crate::judge::{expect, text};
 
-fn set(tx: &mut Transaction, space: Keyspace, writes: &[Write], serial: u64) -> Result<(), String> {
+/// Whether no transaction before it that wins writes what it writes, and no prepared one holds that.
+pub(crate) fn wins(all: &[Vec<Write>], index: usize, ids: &Ids) -> bool {
+    let writes_like = |other: usize| {
+        all[other].iter().any(|(key, _)| all[index].iter().any(|(mine, _)| mine == key))
+    };
+    !refuses(ids, &all[index])
+        && (0..index).all(|other| !wins(all, other, ids) || !writes_like(other))
+}
+
+pub(super) fn set(
+    tx: &mut Transaction,
+    space: Keyspace,
+    writes: &[Write],
+    serial: u64,
+) -> Result<(), String> {
     for (index, &(n, len)) in writes.iter().enumerate() {
         let value = len.map(|len| value(serial + index as u64, len));
         match &value {
@@ -19,7 +33,7 @@ fn set(tx: &mut Transaction, space: Keyspace, writes: &[Write], serial: u64) -> 
 }
 
 /// By another thread: what it has not flushed itself was made durable before.
-fn commit_elsewhere(tx: Transaction) -> Result<(), String> {
+pub(super) fn commit_elsewhere(tx: Transaction) -> Result<(), String> {
     std::thread::scope(|scope| {
         let commit = scope.spawn(|| tx.commit(Durability::Strict).map(drop).map_err(text));
         commit.join().map_err(|_| "a panic")?

@@ -2,16 +2,15 @@
 //! what a store will do.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use tembo_kv::{Durability, Error, Isolation, Keyspace, Store};
 
-use super::op::{Write, key, value};
+use super::op::{Span, Write, key, value};
 use crate::judge::{expect, text};
 
 /// The ids of prepared transactions.
 pub(crate) type Ids = BTreeSet<String>;
-
-pub(crate) const IDS: [&str; 4] = ["p", "q", "r", "s"];
 
 /// What the transaction of an id writes: the second outgrows memory, the third is serialisable, the last writes what the
 /// first does.
@@ -46,6 +45,22 @@ pub(crate) fn is_held(ids: &Ids, own: Option<&str>, n: u8) -> bool {
 /// Whether one of them holds a key that is written.
 pub(crate) fn refuses(ids: &Ids, writes: &[Write]) -> bool {
     writes.iter().any(|write| is_held(ids, None, write.0))
+}
+
+/// Whether one of them holds what lies in a range.
+pub(crate) fn refuses_range(ids: &Ids, span: Span) -> bool {
+    let writes = |id: &String| writes(id).iter().any(|write| span.contains(&key(write.0)));
+    let (from, to) = span.bounds();
+    let begins = |after: u8| match &from {
+        Bound::Included(from) => *from <= key(after),
+        _ => true,
+    };
+    let ends = |before: u8| match &to {
+        Bound::Excluded(to) => key(before) < *to,
+        _ => true,
+    };
+    let meets = begins(READ.1[1]) && ends(READ.1[0]);
+    ids.iter().any(|id| writes(id) || id == "r" && (meets || span.contains(&key(READ.0))))
 }
 
 /// Whether a transaction can be prepared beside those.

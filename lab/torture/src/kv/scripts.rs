@@ -1,6 +1,6 @@
 //! What is done to a store: what all short sequences are made of, and sequences with a reason.
 
-use super::op::Op;
+use super::op::{At, Op, Span};
 use crate::subject::Script;
 
 fn tx(keys: std::ops::Range<u8>, len: usize) -> Op {
@@ -50,6 +50,9 @@ pub(super) fn alphabet() -> Vec<Op> {
         Op::Forget,
         Op::Step,
         Op::Maintain,
+        Op::RemoveRange(Span(0, 9)),
+        Op::RangeBetween(vec![(1, Some(9))], Span(0, 5), vec![(2, Some(4))], true),
+        Op::Apply(At::Above(1), false, vec![(0, Some(7)), (4, None)]),
     ]
 }
 
@@ -102,6 +105,8 @@ pub(super) fn all() -> Vec<Script<Op>> {
     list.extend(windows());
     list.extend(transactions());
     list.extend(prepared());
+    list.extend(ranges());
+    list.extend(applied());
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
         let aborts = (0..count).flat_map(|_| [Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7)]);
@@ -218,6 +223,73 @@ fn prepared() -> Vec<Script<Op>> {
                 }
             }
         }
+    }
+    list
+}
+
+/// Ranges that are removed, and erased while other things happen.
+fn ranges() -> Vec<Script<Op>> {
+    let put = |key, len| (key, Some(len));
+    let (remove, save) = (|from, to| Op::RemoveRange(Span(from, to)), Op::Save);
+    let between = |commits| {
+        Op::RangeBetween(vec![put(3, 9)], Span(0, 8), vec![put(1, 30), (2, None)], commits)
+    };
+    let elsewhere = || Op::RangeElsewhere(vec![put(0, 9)], Span(2, 9), vec![put(5, 20)]);
+    let taken_back =
+        || Op::RangeTakenBack(vec![put(0, 9), (3, None)], Span(0, 0), vec![put(4, 20)]);
+    let many = || Op::Tx((0..100).map(|key| put(key, 3)).collect());
+    let (prepare, commit) = (Op::Prepare, Op::CommitPrepared);
+    let mut list = Vec::new();
+    for start in 1..4 {
+        let all = [
+            vec![remove(0, 9), Op::Put(3, 9), Op::Maintain, Op::Single(3), Op::Maintain],
+            vec![between(true), remove(0, 0), Op::Put(1, 9), Op::Step, Op::Put(2, 9), Op::Maintain],
+            vec![between(false), elsewhere(), Op::StepElsewhere, taken_back(), Op::Maintain],
+            vec![
+                save("s"),
+                remove(0, 5),
+                save("t"),
+                Op::Put(1, 3),
+                Op::Maintain,
+                Op::Rollback("t"),
+            ],
+            vec![Op::Keep, remove(0, 0), Op::Clear(vec![put(1, 3)]), remove(0, 3), Op::Maintain],
+            // A transaction that is prepared while what it writes waits to be erased.
+            vec![remove(0, 0), prepare("q"), Op::Maintain, remove(1, 3), commit("q"), Op::Maintain],
+        ];
+        for (which, ops) in all.into_iter().enumerate() {
+            list.push(Script::new(format!("ranges-{start}-{which}"), start, ops));
+        }
+        for (which, op) in [remove(0, 9), between(true), elsewhere()].into_iter().enumerate() {
+            let leads = vec![(vec![op], Some("kv.commit.word"))];
+            let ops = vec![remove(0, 5), Op::Put(1, 33), Op::Maintain, remove(0, 0)];
+            let name = format!("ranges-in-flight-{start}-{which}");
+            list.push(Script { leads, ..Script::new(name, start, ops) });
+        }
+    }
+    // More than is erased at a time; the process ends between.
+    let ops = vec![many(), remove(3, 95), Op::Step, Op::Put(50, 3), Op::Step, Op::Maintain];
+    list.push(Script { first: 2, ..Script::new("ranges-many", 1, ops) });
+    let leads = vec![(vec![many(), remove(3, 95), Op::Step], None)];
+    let ops = vec![Op::Put(50, 3), Op::Step, Op::Step, Op::Step, Op::Maintain];
+    list.push(Script { leads, ..Script::new("ranges-opened", 1, ops) });
+    list
+}
+
+/// Changes that are made at given versions, with own ones between.
+fn applied() -> Vec<Script<Op>> {
+    let put = |key, len| (key, Some(len));
+    let apply = |skipped, clears| {
+        Op::Apply(At::Above(skipped), clears, vec![put(1, 9), (2, None), put(5, 60)])
+    };
+    let mut list =
+        vec![Script::new("applied-first", 0, vec![apply(0, false), x(), apply(5, true)])];
+    for start in 1..4 {
+        let ops = vec![Op::Keep, apply(0, false), Op::Put(0, 5), apply(3, true), Op::Maintain];
+        list.push(Script::new(format!("applied-{start}"), start, ops));
+        let leads = vec![(vec![apply(2, false)], Some("kv.commit.word"))];
+        let ops = vec![apply(0, false), Op::Step, apply(0, true), Op::Maintain, Op::Put(1, 3)];
+        list.push(Script { leads, ..Script::new(format!("applied-again-{start}"), start, ops) });
     }
     list
 }

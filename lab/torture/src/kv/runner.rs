@@ -3,7 +3,7 @@
 use tembo_kv::{Durability, Progress, Retention, Store};
 
 use super::model::{KEPT, State};
-use super::op::{Op, Write, key, value};
+use super::op::{Op, Span, Write, key, value};
 use super::optimistic;
 use super::prepared::{self, is_held, is_refusal, refuses_range};
 use super::{apply, ranges};
@@ -79,12 +79,7 @@ impl Runner<'_> {
             | Op::RangeBetween(_, range, ..)
             | Op::RangeElsewhere(_, range, _)
             | Op::RangeTakenBack(_, range, _) => {
-                let (space, before) = (space().ok_or("no keyspace")?.1, before.ok_or("no map")?);
-                if refuses_range(&self.state.prepared, *range) {
-                    ranges::refused(store, space, *range)?;
-                } else if !self.state.refuses(op) {
-                    ranges::run(store, (space, before), op, self.serial)?;
-                }
+                self.remove_range(op, *range)?;
             }
             Op::Prepare(id) => {
                 let space = space().ok_or("no keyspace")?.1;
@@ -97,6 +92,18 @@ impl Runner<'_> {
         self.state = next;
         self.serial += 8;
         Ok(())
+    }
+
+    fn remove_range(&self, op: &Op, range: Span) -> Result<(), String> {
+        let spaces = self.store.keyspaces();
+        let space = spaces.iter().find(|(name, _)| name == "x").ok_or("no keyspace")?.1;
+        if refuses_range(&self.state.prepared, range) {
+            return ranges::refused(self.store, space, range);
+        }
+        match self.state.refuses(op) {
+            true => Ok(()),
+            false => ranges::run(self.store, (space, &self.state.spaces["x"]), op, self.serial),
+        }
     }
 
     fn transact(&self, writes: &[Write], clear: bool, commit: bool) -> Result<(), String> {

@@ -228,6 +228,10 @@ impl Subject for Replicated {
             list.push(Script::new(format!("back-{start}"), start, back));
             let promoted = vec![Op::Promote, Op::Own(1), apply(1, false), kv(KvOp::Maintain)];
             list.push(Script::new(format!("promoted-{start}"), start, promoted));
+            // Another thread scrubs what the open has found in flight, and forgets it.
+            let mut elsewhere = vec![kv(KvOp::StepElsewhere); 4];
+            elsewhere.extend([apply(0, false), apply(0, true)]);
+            list.push(Script::new(format!("elsewhere-{start}"), start, elsewhere));
             // The version that was in flight is given again, before, in and behind the scrub.
             for (which, lead) in
                 [apply(0, false), apply(2, true), Op::Promote].into_iter().enumerate()

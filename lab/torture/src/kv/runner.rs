@@ -35,15 +35,7 @@ impl Runner<'_> {
                 let dropped = store.drop_snapshot(name).map_err(text)?;
                 expect(dropped == self.state.saved.contains_key(*name), "a snapshot was there")?;
             }
-            Op::Rollback(name) => {
-                if let Some((version, _, then)) = self.state.saved.get(*name) {
-                    let dropped = store.rollback(*version).map_err(text)?;
-                    let is_later = |id: &&String| !then.contains(*id);
-                    let expected = self.state.prepared.iter().filter(is_later);
-                    let expected: Vec<_> = expected.map(|id| id.as_bytes().to_vec()).collect();
-                    expect(dropped == expected, "a rollback says what it drops")?;
-                }
-            }
+            Op::Rollback(name) => self.roll_back(name)?,
             Op::Retain => {
                 let from = store.retain(Retention::Since(store.visible())).map_err(text)?;
                 expect(from == store.visible(), "a window begins here")?;
@@ -92,6 +84,14 @@ impl Runner<'_> {
         self.state = next;
         self.serial += 8;
         Ok(())
+    }
+
+    fn roll_back(&self, name: &str) -> Result<(), String> {
+        let Some((version, _, then)) = self.state.saved.get(name) else { return Ok(()) };
+        let dropped = self.store.rollback(*version).map_err(text)?;
+        let expected = self.state.prepared.iter().filter(|&id| !then.contains(id));
+        let expected: Vec<_> = expected.map(|id| id.as_bytes().to_vec()).collect();
+        expect(dropped == expected, "a rollback says what it drops")
     }
 
     fn remove_range(&self, op: &Op, range: Span) -> Result<(), String> {

@@ -47,17 +47,19 @@ impl Tally {
     /// Counts a change that was made in `version`.
     #[inline]
     pub(crate) fn count(&mut self, keyspace: Keyspace, op: Op<'_>, existed: bool, version: u64) {
-        match op {
-            Op::Put { .. } if existed => {}
-            Op::Put { .. } => self.sum(keyspace.id).delta += 1,
-            Op::Remove { key } if existed => self.count_removal(keyspace, key, version),
-            Op::Remove { .. } => {}
+        if matches!(op, Op::Put { .. }) != existed {
+            self.count_key(keyspace, op, version);
         }
     }
 
+    /// Counts a key that was added or removed.
     #[inline(never)]
-    fn count_removal(&mut self, keyspace: Keyspace, key: &[u8], version: u64) {
+    fn count_key(&mut self, keyspace: Keyspace, op: Op<'_>, version: u64) {
         let sum = self.sum(keyspace.id);
+        let Op::Remove { key } = op else {
+            sum.delta += 1;
+            return;
+        };
         sum.delta -= 1;
         sum.removed += 1;
         if self.removed.len() < NAMED_MAX {

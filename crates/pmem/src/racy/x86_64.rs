@@ -101,7 +101,9 @@ pub(crate) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
                 to.cast::<u32>().write_unaligned(first);
                 to_last.cast::<u32>().write_unaligned(second);
             }
-            8..=16 => {
+            // A header, a word: one load.
+            8 => to.cast::<u64>().write_unaligned(load_8(from)),
+            9..=16 => {
                 let (from_last, to_last) = last(8);
                 let (first, second) = (load_8(from), load_8(from_last));
                 to.cast::<u64>().write_unaligned(first);
@@ -161,11 +163,7 @@ unsafe fn read_wide(from: *const u8, to: *mut u8, len: usize) {
         let tail = load_32(from.wrapping_add(last));
         let mut at = 0;
         while at + 96 < last {
-            let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
-            let pieces = [0, 32, 64, 96].map(|at| load_32(from.wrapping_add(at)));
-            for (number, piece) in pieces.into_iter().enumerate() {
-                _mm256_storeu_si256(to.wrapping_add(32 * number).cast(), piece);
-            }
+            copy_128(from.wrapping_add(at), to.wrapping_add(at));
             at += 128;
         }
         while at < last {
@@ -199,6 +197,31 @@ unsafe fn store_32(at: *mut u8, value: __m256i) {
     unsafe {
         asm!("vmovdqu ymmword ptr [{0}], {1}", in(reg) at, in(ymm_reg) value,
             options(nostack, preserves_flags));
+    }
+}
+
+/// Copies 128 bytes: four loads, and four stores.
+///
+/// # Safety
+/// Both ranges are mapped, `to` to be written, and do not overlap; the processor has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn copy_128(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "vmovdqu {a}, ymmword ptr [{from}]",
+            "vmovdqu {b}, ymmword ptr [{from} + 32]",
+            "vmovdqu {c}, ymmword ptr [{from} + 64]",
+            "vmovdqu {d}, ymmword ptr [{from} + 96]",
+            "vmovdqu ymmword ptr [{to}], {a}",
+            "vmovdqu ymmword ptr [{to} + 32], {b}",
+            "vmovdqu ymmword ptr [{to} + 64], {c}",
+            "vmovdqu ymmword ptr [{to} + 96], {d}",
+            from = in(reg) from, to = in(reg) to,
+            a = out(ymm_reg) _, b = out(ymm_reg) _, c = out(ymm_reg) _, d = out(ymm_reg) _,
+            options(nostack, preserves_flags)
+        );
     }
 }
 
@@ -310,10 +333,7 @@ unsafe fn write_wide(from: *const u8, to: *mut u8, len: usize) {
     unsafe {
         let mut at = 0;
         while at + 96 < last {
-            let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
-            for at in [0, 32, 64, 96] {
-                store_32(to.wrapping_add(at), _mm256_loadu_si256(from.wrapping_add(at).cast()));
-            }
+            copy_128(from.wrapping_add(at), to.wrapping_add(at));
             at += 128;
         }
         while at < last {

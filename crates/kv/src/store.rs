@@ -300,6 +300,10 @@ impl Store {
     /// Threads do this beside each other where the index takes several writers (the NV-Tree), and one after
     /// the other where it does not. What was reported to one of them is in every snapshot that begins afterwards.
     ///
+    /// A value of 512, 640, 768, 896, 1024 bytes, or any of these times a power of two, has no header over the NV-Tree,
+    /// where records have checksums and at most eight bytes of the key differ from those of its neighbours: a
+    /// block of 4096 bytes takes 4096 bytes.
+    ///
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
     /// # Errors

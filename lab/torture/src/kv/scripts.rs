@@ -62,6 +62,12 @@ pub(super) fn all() -> Vec<Script<Op>> {
     // A record of a chunk of its own, where then smaller ones lie.
     let ops = vec![Op::Maintain, Op::Put(3, 3000), Op::Put(4, 20), Op::Put(3, 20), Op::Put(5, 600)];
     list.push(Script::new("kept-node", 5, ops));
+    // Values that fill their objects: written, aborted, kept by a snapshot, and given back with it.
+    let block = |key| Op::Put(key, 512);
+    let aborted = Op::Abort(vec![(2, Some(512)), (1, Some(640))]);
+    let ops = vec![tx(0..4, 512), block(1), aborted, Op::Save("b"), block(1), Op::Single(2)];
+    let after = vec![Op::Maintain, Op::Drop("b"), tx(0..3, 20), block(5), Op::Maintain];
+    list.push(Script::new("block", 2, [ops, after].concat()));
     // What was aborted since a commit is noted by the next.
     let aborted = Op::Abort(vec![(1, Some(9)), (6, Some(9)), (2, None)]);
     list.push(Script::new("abort-between", 1, vec![Op::Put(0, 9), aborted, Op::Put(2, 7)]));

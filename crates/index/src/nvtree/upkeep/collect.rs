@@ -222,8 +222,9 @@ fn carried(
         Ok(elements) => elements,
         Err(error) => {
             leaves.forest.pool().free_all(made);
-            // What takes space that there is not can wait.
-            return if let Error::Pool(_) = error { Ok(None) } else { Err(error) };
+            // What takes space that there is not can wait, and what is damaged stays where it is.
+            let can_wait = matches!(error, Error::Pool(_) | Error::Corrupt { .. });
+            return if can_wait { Ok(None) } else { Err(error) };
         }
     };
     if !made.is_empty() {

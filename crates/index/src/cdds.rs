@@ -9,7 +9,7 @@
 //!
 //! # What is on media
 //! A *node* is a header line and up to 30 entries of 32 bytes, two in a line, none across two. An
-//! entry holds the first key bytes that tell it from its neighbours (`head`), where its record or
+//! entry holds the first key bytes that distinguish it from its neighbours (`head`), where its record or
 //! child lies (`target`), and its two stamps. `start` is stored last, so the order of stores within
 //! a line makes it the witness of the other three words. Key and value lie in an immutable record.
 //! A node also carries its key range, low exclusive, high inclusive, which never changes: all keys

@@ -87,11 +87,11 @@ impl Forest {
         })
     }
 
-    /// `call` will have [`Forest::prefault`] called soon, by a thread that nothing waits for. It is told by
-    /// the thread that is about to use memory that is not ready, and must not take long. Told once; without it the
+    /// `call` will have [`Forest::prefault`] called soon, by a thread that nothing waits for. The thread calls it
+    /// that is about to use memory that is not ready; it must not take long. To be given once; without it the
     /// forest's memory has small pages.
     pub fn call_to_prefault(&self, call: impl Fn() + Send + Sync + 'static) {
-        // The first to be told stays.
+        // The first one stays.
         let _ = self.prefaulter.set(Box::new(call));
     }
 
@@ -184,7 +184,7 @@ impl Forest {
         self.dead_epoch.load(Ordering::Acquire)
     }
 
-    /// Calls `with` while nothing can tell a new horizon, so that what is needed by it stays.
+    /// Calls `with` while nothing can set a new horizon, so that what is needed by it stays.
     pub(crate) fn with_horizon<T>(&self, with: impl FnOnce(&DeadIntervals, &Retained) -> T) -> T {
         let horizon = self.horizon.read().unwrap_or_else(PoisonError::into_inner);
         with(&horizon.dead, &horizon.retained)
@@ -207,19 +207,19 @@ impl Forest {
         self.has_dead.store(has_dead, Ordering::Release);
     }
 
-    /// Tells which versions are dead. The caller is the one writer, and no reader holds a version
+    /// Sets which versions are dead. The caller is the writer, and no reader holds a version
     /// that has died.
     pub fn set_dead(&self, dead: Arc<DeadIntervals>) {
         self.put_dead(dead);
         self.dead_epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Tells which versions are still dead after a scrub: the orders of nodes do not change by it.
+    /// Sets which versions are still dead after a scrub: the orders of nodes do not change by it.
     pub fn forget_dead(&self, dead: Arc<DeadIntervals>) {
         self.put_dead(dead);
     }
 
-    /// Tells which versions are retained: to be called before what is not needed is freed.
+    /// Sets which versions are retained: to be called before what is not needed is freed.
     pub fn set_retained(&self, retained: Arc<Retained>) {
         write(&self.horizon).retained = retained;
     }

@@ -124,7 +124,7 @@ impl Index {
         either!(self, index => index.object())
     }
 
-    /// How many leaves a hint on media tells of; `None`: there is no sound one.
+    /// How many leaves a hint on media names; `None`: there is no sound one.
     ///
     /// # Errors
     /// Damage.
@@ -162,7 +162,7 @@ impl Index {
 
     /// Visits everything that happened in the period to keys from `from` on, in the order of keys and, of
     /// one key, of versions. The caller retains all versions from `period.after` on, and what it asks
-    /// about is visible. A change may be told that put the value that was there, and a removal of a key
+    /// about is visible. A change may be visited that put the value that was there, and a removal of a key
     /// that was not.
     ///
     /// An NV-Tree passes over leaves in which nothing is that new, and reads what is left once. A CDDS

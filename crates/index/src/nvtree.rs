@@ -176,7 +176,7 @@ impl NvTree {
         Ok(NvTree { leaves: Leaves::new(forest, cell_object), structure: Mutex::new(()) })
     }
 
-    /// How many leaves the hint on media tells of; `None`: there is no hint, or one that was torn or
+    /// How many leaves the hint on media names; `None`: there is no hint, or one that was torn or
     /// damaged.
     ///
     /// # Errors
@@ -225,7 +225,7 @@ impl VersionedIndex for NvTree {
     }
 
     fn prefetch(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {
-        // Of errors tells the thread that reads the key itself.
+        // The thread that reads the key itself gets the error.
         let _ = read::bring_near(&self.leaves, keys);
         places.resize(places.len() + keys.len(), Place::default());
     }

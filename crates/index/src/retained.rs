@@ -58,7 +58,7 @@ impl Retained {
     }
 
     /// Where the window begins: the visible version, if there is none. What came after it is retained,
-    /// and so is what tells that something was removed after it.
+    /// and so is what shows that something was removed after it.
     #[inline]
     pub fn window(&self) -> u64 {
         self.since

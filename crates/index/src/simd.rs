@@ -202,7 +202,7 @@ mod imp {
                     words = in(reg) words.as_ptr(),
                     wanted = in(reg) wanted,
                     passed = lateout(reg) passed,
-                    // Registers that older instructions do not know, and so need not be told of.
+                    // Registers that older instructions do not know, and so need not be named.
                     out("zmm16") _,
                     out("k1") _,
                     options(nostack, readonly),

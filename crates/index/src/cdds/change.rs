@@ -150,7 +150,7 @@ pub(crate) fn remove_single(
     writer.stamp = Stamp::single(ticket.draw(), lane);
     retire(writer, Object::from_bits(seen.target), seen.start);
     change_in_place(leaf, &change, writer)?;
-    // ORDER: the end commits itself: durable before any thread is told.
+    // ORDER: the end commits itself: durable before any thread is notified.
     roots.forest.region().fence("cdds.single.fence");
     Ok(Some(true))
 }

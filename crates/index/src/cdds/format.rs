@@ -84,7 +84,7 @@ pub(crate) fn capacity(node_size: u64) -> usize {
     (entries as usize).min(CAPACITY_MAX)
 }
 
-/// The word that tells a node's level, capacity and prefix.
+/// The word that has a node's level, capacity and prefix.
 pub(crate) fn shape(level: u8, capacity: usize, prefix_len: u16, guarded: bool) -> u64 {
     u64::from(NODE_MAGIC) << 32
         | u64::from(prefix_len) << 16

@@ -36,7 +36,7 @@ pub(crate) struct Step<'f> {
 /// A path from the root to a leaf: inner nodes first, the leaf last.
 pub(crate) type Path<'f> = Vec<Step<'f>>;
 
-/// What a lookup finds: the value, and the record that tells it from others.
+/// What a lookup finds: the value, and the record that distinguishes it from others.
 pub(crate) struct Found<'f> {
     pub(crate) record: Object,
     pub(crate) value: MediaBytes<'f>,
@@ -144,7 +144,7 @@ impl Roots {
         (self.forest.capacity / 5).max(1)
     }
 
-    /// Changes when a key may get another leaf, in the eyes of the one writer.
+    /// Changes when a key may get another leaf, as the writer sees it.
     #[inline]
     pub(crate) fn since(&self) -> u64 {
         let replacements = self.replacements.load(Ordering::Relaxed);

@@ -30,7 +30,7 @@ pub(crate) enum Effect {
     Remove,
 }
 
-/// The newest value of the key, if that is what a version sees; `None`: the fast path does not tell it, and the leaf may
+/// The newest value of the key, if that is what a version sees; `None`: the fast path does not find it, and the leaf may
 /// have been `reached`.
 #[inline(always)]
 pub(crate) fn get_fast<'f>(
@@ -131,7 +131,7 @@ pub(crate) fn change_fast(
     write(region, target, at, &element, meta);
     guard.note(old.map(|(slot, _)| slot), (slot, new), version);
     if let How::Single(_) = how {
-        // ORDER: durable before any thread is told, and before another writer comes.
+        // ORDER: durable before any thread is notified, and before another writer comes.
         region.fence("nvtree.fast.fence");
     }
     Some(old.is_some())

@@ -66,7 +66,7 @@ impl Hinted {
     }
 }
 
-/// How many leaves the hint on media tells of; `None`: there is no hint, or one that was torn or
+/// How many leaves the hint on media names; `None`: there is no hint, or one that was torn or
 /// damaged.
 pub(crate) fn hinted_leaves(forest: &Forest, cell: &TreeCell) -> Result<Option<u64>, Error> {
     let Some(directory) = hint_directory(forest, cell)? else { return Ok(None) };

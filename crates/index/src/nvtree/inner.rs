@@ -24,7 +24,7 @@
 //!
 //! **The token** that a search returns is the bottom node and its sequence. A leaf's range changes
 //! only with its bottom node: the thread that splits or merges leaves does it while it holds their locks, and
-//! tells the inner nodes before it lets go. So a reader that has (1) found a leaf, (2) read the leaf's
+//! publishes it to the inner nodes before it lets go. So a reader that has (1) found a leaf, (2) read the leaf's
 //! sequence, even, and (3) found the token [still](Token::still) good, knows that at that sequence the
 //! leaf covered the key.
 //!
@@ -110,7 +110,7 @@ impl Inner {
         self.nodes.find(key, lows)
     }
 
-    /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone tell it.
+    /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone decide.
     #[inline(always)]
     pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Token<'_>)> {
         self.nodes.find_by_heads(wanted)
@@ -131,7 +131,7 @@ impl Inner {
     }
 
     /// Some of the leaves behind the one that covers `key`, as far as the same node knows them and heads
-    /// tell: a hint, which may be outdated.
+    /// decide: a hint, which may be outdated.
     pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
         self.nodes.behind(key)
     }
@@ -168,7 +168,7 @@ impl Inner {
         self.changer().insert(&self.nodes, (low, leaf), lows)
     }
 
-    /// As `insert`, of a leaf that has been there, told of in the order of low keys.
+    /// As `insert`, of a leaf that has been there, published in the order of low keys.
     ///
     /// # Errors
     /// As of `insert`.

@@ -2,12 +2,12 @@
 //!
 //! # The idea
 //! The inner nodes are made when something first looks for a key: of the first leaf of each page of the hint
-//! (`hint.rs`), or, where there is no hint, of the whole list (`leaves/headers.rs`). From then on they are used; that leaves are
-//! missing means only that a search can end too far to the left. So as long as they are
-//! not *whole*, the thread that has found a leaf asks the next leaf's low key whether that leaf covers its key
-//! too. If so, it tells the inner nodes what the page of the hint has, once for each page, walks right
-//! over what the hint did not know, telling that too, and looks again. The mark, which
-//! passes every leaf, makes them whole in the background.
+//! (`hint.rs`), or, where there is no hint, of the whole list (`leaves/headers.rs`). From then on they are used; that
+//! leaves are missing means only that a search can end too far to the left. So as long as they are not *whole*, the
+//! thread that has found a leaf compares its key with the next leaf's low key. If the key is not below that, the
+//! thread gives the inner nodes what the page of the hint has, once for each page, walks right over what the hint
+//! did not know, publishes that too, and looks again. The mark, which passes every leaf, makes them whole in the
+//! background.
 //!
 //! # Why a search meanwhile is right
 //! A leaf that the inner nodes name is in the list: no leaf is unlinked before they are whole
@@ -16,10 +16,10 @@
 //! more cannot say anything else.
 //!
 //! # Why nothing stays unknown
-//! A split tells the inner nodes of the new leaf before it lets go of the old one. A leaf that the
-//! mark's walk has passed is known, and one that was split off behind the walk has been told. One that is
-//! linked but not yet told when the walk ends hangs on a leaf that is locked: a reader waits there, and
-//! finds then that the inner nodes have changed. Walk and split may both tell of the same leaf.
+//! A split publishes the new leaf to the inner nodes before it lets go of the old one. A leaf that the
+//! mark's walk has passed is known, and one that was split off behind the walk was published. One that is
+//! linked but not yet published when the walk ends hangs on a leaf that is locked: a reader waits there, and
+//! finds then that the inner nodes have changed. Walk and split may both publish the same leaf.
 
 mod headers;
 mod opening;
@@ -207,7 +207,7 @@ impl Leaves {
         Ok(self.inner.get_or_init(|| Box::new(inner)))
     }
 
-    /// Tells the inner nodes of a leaf, which a walk may have done before.
+    /// Publishes a leaf to the inner nodes, which a walk may have done before.
     pub(super) fn publish(&self, low: &[u8], leaf: LeafId) -> Result<(), Error> {
         self.inner()?.insert(low, leaf, &*self.forest)
     }
@@ -251,7 +251,7 @@ impl Leaves {
         }
     }
 
-    /// Tells the inner nodes of leaves from `leaf` on, as far as that reaches: of those in the page of the
+    /// Publishes to the inner nodes leaves from `leaf` on, as far as that reaches: of those in the page of the
     /// hint, and then of those in the list. Whether there were any.
     fn reach_out(&self, leaf: &Leaf<'_>, reach: Reach<'_>) -> Result<bool, Error> {
         let mut hint = self.opening.lock();

@@ -1,4 +1,4 @@
-//! A simple leaf, told by one sort of numbers, against any leaf, told by lists of elements.
+//! Of a simple leaf, one sort of numbers finds what lists of elements find of any leaf.
 #![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 

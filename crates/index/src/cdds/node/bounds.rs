@@ -12,7 +12,7 @@ use crate::record::{body, common, header};
 
 /// The range of keys of a node: above `low`, up to and including `high`; `None` is no bound.
 ///
-/// A node that lacks a bound would have no prefix, and heads that tell nothing apart. So it may be
+/// A node that lacks a bound would have no prefix, and heads that distinguish nothing. So it may be
 /// *guarded* by the prefix of the keys that it was made of: a search first compares with it, and a
 /// key without it makes a new node.
 #[derive(Clone, Debug, PartialEq, Eq)]

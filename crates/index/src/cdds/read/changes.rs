@@ -165,7 +165,7 @@ fn search_node<'f>(
     Ok(())
 }
 
-/// Tells the changes, by key and version; false: that is enough.
+/// Visits the changes, by key and version; false: that is enough.
 fn publish(
     lives: &Lives<'_>,
     period: Period<'_>,

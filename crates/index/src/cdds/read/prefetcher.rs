@@ -1,8 +1,8 @@
 //! Prefetching: the ways to several keys, side by side, one level at a time, so that what
 //! each would wait for in memory comes for all of them at once.
 //!
-//! Only a hint: whatever is met half-way, damage for example, ends the search for that key, and what looks
-//! for it then will see for himself.
+//! Only a hint: whatever is met half-way, damage for example, ends the search for that key, and the
+//! thread that looks for it then finds that itself.
 
 use std::array::from_fn;
 
@@ -36,7 +36,7 @@ pub(crate) fn prefetch_keys(
 ) {
     for keys in keys.chunks(ABREAST) {
         let before = places.len();
-        // Of errors tells the thread that reads the key itself.
+        // The thread that reads the key itself gets the error.
         let _ = descend_abreast(roots, keys, view, places);
         places.resize(before + keys.len(), Place::default());
     }

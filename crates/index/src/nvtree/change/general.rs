@@ -149,7 +149,7 @@ fn remove(
             if record.is_none() {
                 // With a fence of its own. Without it a crash could keep the removal and lose its
                 // record, in whose place the space still has what it was before: another key's record,
-                // which head and hash need not tell apart, and another key would be gone.
+                // which head and hash need not distinguish, and another key would be gone.
                 make_record(leaves, size, key, &[], how, record)?;
             }
             element.shape = spot.placed.shape.with_value(LONG);
@@ -163,7 +163,7 @@ fn remove(
     }
 }
 
-/// A spot whose fingerprints tell all keys.
+/// A spot whose fingerprints show all keys.
 #[inline]
 fn spot_to_change<'f, 'k>(
     leaves: &'f Leaves,
@@ -354,13 +354,13 @@ fn perform(
     }
     note(&guard, change, stamp);
     if let How::Single(_) = how {
-        // ORDER: durable before any thread is told, and before another writer comes.
+        // ORDER: durable before any thread is notified, and before another writer comes.
         leaves.forest.region().fence("nvtree.single.fence");
     }
     Ok(true)
 }
 
-/// Tells the side-car.
+/// Notes the change in the side-car.
 #[inline]
 fn note(guard: &Guard<'_>, change: &Replacement<'_, '_, '_>, stamp: Stamp) {
     let print = if change.removed { TOMB } else { print(change.spot.hash) };

@@ -35,7 +35,7 @@ pub(crate) fn make_room(
     }
     let contents = LeafImage::read(leaf, writer.dead)?;
     let kept = clean(leaf, &guard, &contents, how.version(writer), writer)?;
-    // What does not count is in no slot's way, whatever a damaged leaf has told its side-car.
+    // What does not count is in no slot's way, whatever a damaged leaf has left in its side-car.
     let mut prints = leaf.side.prints().0;
     let is_kept = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     (0..leaf.slots()).filter(|slot| !is_kept(slot)).for_each(|slot| prints.set(slot, FREE));

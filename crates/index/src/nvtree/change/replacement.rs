@@ -21,7 +21,7 @@ pub(crate) struct Replacement<'s, 'f, 'k> {
 }
 
 /// The record of the element that is about to be overwritten, and since when it was there; `None`
-/// if the removal of its key still tells its key by it, or old versions need it.
+/// if the removal of its key still has its key in it, or old versions need it.
 pub(crate) fn replaced(change: &Replacement<'_, '_, '_>) -> Result<Option<(Object, u64)>, Error> {
     let leaf = &change.spot.leaf;
     if change.spot.prints.get(change.slot) == FREE {

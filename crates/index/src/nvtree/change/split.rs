@@ -160,7 +160,7 @@ fn item(
     Ok(Item { element, meta: seen.meta, print })
 }
 
-/// Tells the side-car of the new leaf, and the inner nodes; on an error nothing has changed. Nothing
+/// Makes the side-car of the new leaf, and publishes it to the inner nodes; on an error nothing has changed. Nothing
 /// reads that leaf until the caller, which links it, lets go of it.
 pub(crate) fn publish_right<'r>(
     leaves: &Leaves,
@@ -189,7 +189,7 @@ pub(crate) fn link_right(leaves: &Leaves, header: &LeafHeader, builder: &Builder
     region.fence("nvtree.split.fence");
     // ORDER: after the new leaf, as above: from here on what has moved counts there.
     region.commit("nvtree.split.link", &header.next, builder.object.to_bits());
-    // ORDER: linked before any thread is told of what is written into the new leaf.
+    // ORDER: linked before any thread is notified of what is written into the new leaf.
     region.flush("nvtree.split.link.flush", region.offset_of(&header.next), 8);
     // ORDER: as above, by whichever thread.
     region.fence("nvtree.split.link.fence");

@@ -1,5 +1,5 @@
 //! The fast split: a put takes the last slot of a leaf in which every other slot has the newest
-//! element of a key, all keys short and with the leaf's prefix. Then the words tell the order, a key in
+//! element of a key, all keys short and with the leaf's prefix. Then the words give the order, a key in
 //! the middle is found without sorting, and what is put comes to be with the split: under its fences.
 
 use crate::error::damaged;

@@ -1,5 +1,5 @@
 //! The words of a leaf's keys. In most leaves all keys are short and have the leaf's prefix: then their words
-//! tell the order, and which key is in the middle takes no sorting.
+//! give the order, and which key is in the middle takes no sorting.
 
 use crate::nvtree::format::{Line, SLOTS_MAX, SLOTS_PER_LINE};
 use crate::nvtree::leaf::{Order, Shapes, Slots};
@@ -10,7 +10,7 @@ pub(crate) struct Keys {
     /// Their words, by slot.
     pub(crate) words: [u64; RANKED],
     slots: usize,
-    /// Those whose word and its length do not tell all.
+    /// Those whose word and its length are not the whole key.
     pub(crate) complex: Slots,
     /// Those whose elements have records.
     pub(crate) owners: Slots,
@@ -79,7 +79,7 @@ impl Keys {
         None
     }
 
-    /// Those of some slots in order, if words tell it; `None`: they do not.
+    /// Those of some slots in order, if words give it; `None`: they do not.
     #[inline]
     pub(crate) fn order(&self, slots: Slots) -> Option<Order> {
         if self.complex.0 & slots.0 != 0 {

@@ -6,7 +6,7 @@ use crate::nvtree::image::{LeafImage, Seen};
 use crate::nvtree::leaf::{FREE, Guard, Leaf, Prints, STALE, TOMB, hash, print};
 use crate::{DeadIntervals, Error};
 
-/// Later than any version: the fingerprints do not tell all that there is.
+/// Later than any version: the fingerprints do not show all that there is.
 pub(crate) const ORPHANED: u64 = u64::MAX;
 
 /// Makes the side-car of a leaf in this dead epoch, if it is not made.

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::nvtree::leaf::{Guard, Leaf, Prints, Range, Traits};
 
-/// Tells the side-car what the header says, and these fingerprints.
+/// Gives the side-car what the header says, and these fingerprints.
 pub(crate) fn set(leaf: &Leaf<'_>, guard: &Guard<'_>, prints: &Prints) -> Result<(), Error> {
     set_within(leaf, guard, prints, leaf.range()?)
 }

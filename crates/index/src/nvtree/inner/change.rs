@@ -60,7 +60,7 @@ impl Changer {
         self.add(nodes, leaf, Filling::Anywhere, lows)
     }
 
-    /// As `insert`, of a leaf that has been there, told of in the order of low keys.
+    /// As `insert`, of a leaf that has been there, published in the order of low keys.
     pub(super) fn learn(
         &mut self,
         nodes: &Nodes,
@@ -205,7 +205,7 @@ impl Changer {
     }
 }
 
-/// Adds a leaf if the node that it belongs to has room and heads tell where. For writers.
+/// Adds a leaf if the node that it belongs to has room and heads say where. For writers.
 fn add_in_place(nodes: &Nodes, wanted: u64, leaf: LeafId, count: impl Count) -> Option<()> {
     let mut id = nodes.root.load(Ordering::Relaxed);
     loop {

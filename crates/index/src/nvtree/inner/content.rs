@@ -69,7 +69,7 @@ impl Content {
         self.entries.first().map(|entry| entry.low)
     }
 
-    /// Whether the separator at `place` is that key. It is read only where heads cannot tell.
+    /// Whether the separator at `place` is that key. It is read only where heads cannot decide.
     ///
     /// # Errors
     /// Those of `lows`.
@@ -84,7 +84,7 @@ impl Content {
         Ok(may_be && lows.low(entry.low)? == key)
     }
 
-    /// Makes the prefix as long as it can be if heads are equal, which a longer one may tell apart.
+    /// Makes the prefix as long as it can be if heads are equal, which a longer one may make different.
     ///
     /// # Errors
     /// Those of `lows`.

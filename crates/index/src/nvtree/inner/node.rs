@@ -1,5 +1,5 @@
 //! One inner node: words that readers look at while a writer may be at them, and the sequence that
-//! tells them whether one was.
+//! shows them whether one was.
 //!
 //! The heads lie eight to a line, with what belongs to them in the next. The first line has the sequence and
 //! samples, the first head of each such block but the first, which say which block to look at: a search
@@ -262,7 +262,7 @@ impl Node {
         self.block(place).lows[place % BLOCK].load(Ordering::Relaxed)
     }
 
-    /// The place of the separator that is sought in a simple node, if heads can tell: `wanted` is the head of
+    /// The place of the separator that is sought in a simple node, if heads can decide: `wanted` is the head of
     /// what is sought. Separator 0 is taken to be at or below it.
     #[inline(always)]
     pub(super) fn place_by_heads(&self, wanted: u64, count: impl Count) -> Option<usize> {

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::head::head;
 use crate::simd::{AllAtOnce, Count, OneByOne};
 
-/// Tells whether the leaf that was found still covers the key.
+/// Says whether the leaf that was found still covers the key.
 #[derive(Clone, Copy)]
 pub(crate) struct Token<'t> {
     pub(super) node: &'t Node,
@@ -70,7 +70,7 @@ impl Nodes {
         }
     }
 
-    /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone tell it.
+    /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone decide.
     #[inline(always)]
     pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Token<'_>)> {
         match self.all_at_once {
@@ -103,7 +103,7 @@ impl Nodes {
     }
 
     /// Some of the leaves behind the one that covers `key`, as far as the same node knows them and heads
-    /// tell: a hint, which may be outdated.
+    /// decide: a hint, which may be outdated.
     pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
         let mut behind = [None; COUNT];
         if let Some((_, token)) = self.find_by_heads(head(key, 0))

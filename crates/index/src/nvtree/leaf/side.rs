@@ -256,7 +256,7 @@ impl Guard<'_> {
         word.store(rest | u64::from(print) << shift, Ordering::Relaxed);
     }
 
-    /// Tells of an element of that version in a slot, with the fingerprint, which ends what is in `old`.
+    /// Notes an element of that version in a slot, with the fingerprint, which ends what is in `old`.
     #[inline(always)]
     pub(crate) fn note(&self, old: Option<usize>, (slot, print): (usize, u8), version: u64) {
         if let Some(old) = old {
@@ -285,7 +285,7 @@ impl Guard<'_> {
         let next = self.next();
         let tail =
             ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT | u64::from(next.0 as u32);
-        // A reader that finds the sequence finds the slots: no other sequence tells of them.
+        // A reader that finds the sequence finds the slots: they are of no other sequence.
         self.side.order[WORDS].store(tail, Ordering::Release);
         next
     }

@@ -1,4 +1,4 @@
-//! The list of leaves where no hint tells of it, walked from many places at once.
+//! The list of leaves where no hint names it, walked from many places at once.
 //!
 //! # The idea
 //! The list leads from each leaf to anywhere in the pool, and only the header there says where to
@@ -11,7 +11,7 @@
 //!
 //! # Why it is right
 //! An entry is not believed for being there: space that was a leaf once still looks like one. What is
-//! told of are the segments that the list comes to from the first leaf on; every step in them was read in
+//! returned are the segments that the list comes to from the first leaf on; every step in them was read in
 //! a leaf that is linked. What was found from elsewhere is forgotten, errors included.
 //!
 //! # Why it ends
@@ -43,7 +43,7 @@ const ABREAST: usize = 16;
 /// can take longer than its share of the work. And threads at most.
 const BYTES_PER_THREAD: u64 = 256 << 20;
 const THREADS_MAX: usize = 8;
-/// Leaves that are asked for ahead of the one that is told of.
+/// Leaves that are prefetched before the one that is returned.
 const PREFETCHED: usize = 16;
 
 /// Where walks begin, and what they have found.

@@ -64,7 +64,7 @@ impl Opening {
     }
 }
 
-/// Low keys as a hint tells them: for these no leaf need be read.
+/// Low keys as a hint has them: for these no leaf need be read.
 pub(super) struct FromHint<'h> {
     pub(super) known: HashMap<LeafId, &'h [u8]>,
     pub(super) forest: &'h Forest,

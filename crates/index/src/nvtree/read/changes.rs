@@ -52,7 +52,7 @@ pub(crate) fn visit_changes(
     }
 }
 
-/// What a leaf tells of a period, by key and version.
+/// What a leaf has of a period, by key and version.
 fn gather<'f>(leaf: &Leaf<'f>, period: Period<'_>) -> Result<Vec<Found<'f>>, Error> {
     let mut found = Vec::new();
     if leaf.side.newest() <= period.after {

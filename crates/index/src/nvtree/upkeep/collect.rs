@@ -24,7 +24,7 @@ pub(crate) fn collect_step(
     from: Option<&[u8]>,
     writer: &mut Writer<'_>,
 ) -> Result<Option<Vec<u8>>, Error> {
-    // A leaf that the inner nodes lack could not be unlinked; nor one that the hint has yet to tell of.
+    // A leaf that the inner nodes lack could not be unlinked; nor one that the hint does not name yet.
     leaves.complete()?;
     let mut start = from.unwrap_or_default().to_vec();
     let mut passed = 0;
@@ -184,7 +184,7 @@ fn merge(
     // ORDER: after what is carried over, as above: from here on it counts here.
     region.commit("nvtree.merge.link", &header.next, after.map_or(0, |after| after.to_bits()));
     // ORDER: unlinked before the fence of the caller, and that before the space of the other leaf
-    // is used again, and before any thread is told of what is written here.
+    // is used again, and before any thread is notified of what is written here.
     region.flush("nvtree.merge.link.flush", region.offset_of(&header.next), 8);
     let dropped = object.into_iter().chain(right.low_record()?).chain(left);
     writer.retired.extend(dropped.map(|object| Retired { object, start: 0, end: version }));
@@ -229,7 +229,7 @@ fn carried(
     };
     if !made.is_empty() {
         // ORDER: the records are durable before their elements, of which a crash may leave some
-        // before the link: only their keys tell that they do not count.
+        // before the link: only their keys show that they do not count.
         leaves.forest.region().fence("nvtree.merge.record.fence");
     }
     Ok(Some((elements.into_iter().zip(metas).collect(), left)))

@@ -13,7 +13,7 @@ use crate::nvtree::leaf::Leaf;
 use crate::nvtree::leaves::Leaves;
 use crate::{Error, Retired};
 
-/// Bytes of a page: so many leaves are told to the inner nodes in a fraction of a millisecond.
+/// Bytes of a page: so many leaves are published to the inner nodes in a fraction of a millisecond.
 const PAGE_SIZE: u64 = 8 << 10;
 /// A longer low key is left out.
 const LOW_MAX: usize = 256;
@@ -115,7 +115,7 @@ fn name_hint(
     let object = make_object(leaves, directory.len() as u64, made)?;
     let _section = reserve_hint(leaves, object.size())?;
     region
-        // ORDER: before the fence; whether it came whole its checksum tells.
+        // ORDER: before the fence; its checksum shows whether it came whole.
         .write("nvtree.hint.directory", object.offset(), &[&directory])
         .map_err(tembo_pool::Error::from)?;
     let check = (directory.len() as u64) << 32 | u64::from(crc32c::crc32c(&directory));
@@ -125,7 +125,7 @@ fn name_hint(
     region.commit("nvtree.hint.link", &cell.hint, object.to_bits());
     // ORDER: before the fence.
     region.flush("nvtree.hint.link.flush", leaves.cell_offset(), CELL_SIZE);
-    // ORDER: all of the hint is durable before any thread is told that there is one.
+    // ORDER: all of the hint is durable before any thread is notified that there is one.
     region.fence("nvtree.hint.fence");
     Ok(count)
 }
@@ -169,7 +169,7 @@ impl Pages<'_, '_> {
         let _section = reserve_hint(leaves, object.size())?;
         let region = leaves.forest.region();
         region
-            // ORDER: before the fence; whether it came whole its checksum tells.
+            // ORDER: before the fence; its checksum shows whether it came whole.
             .write("nvtree.hint.page", object.offset(), &[bytes])
             .map_err(tembo_pool::Error::from)?;
         let (size, crc) = (bytes.len() as u32, crc32c::crc32c(bytes));

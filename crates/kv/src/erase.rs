@@ -1,10 +1,11 @@
 //! Erasing what a range tombstone covers: in the background, some entries at a time, each batch a commit of its own.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use tembo_index::{Direction, VersionedIndex};
 
 use crate::commit::Uncommitted;
+use crate::error::InKeyspace;
 use crate::ledger::{Ledger, publish, reclaim, release_tombstones};
 use crate::shared::Shared;
 use crate::tombstones::Tombstone;
@@ -83,18 +84,31 @@ fn covered(
     (keyspace, tombstone): (Keyspace, &Tombstone),
 ) -> Result<Covered, Error> {
     let view = changes.view(shared);
-    let index = ledger.trees.tree(keyspace, view.version)?.index();
+    let tree = ledger.trees.tree(keyspace, view.version)?;
+    let index = tree.index();
     let (from, to) = tombstone.range.bounds();
     let from = match &ledger.erased_to {
         Some((version, key)) if *version == tombstone.version => Bound::Included(&key[..]),
         _ => from,
     };
-    let mut keys = Vec::new();
-    index.range(from, to, Direction::Forward, view, &mut |key, _| {
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let found = index.range(from, to, Direction::Forward, view, &mut |key, _| {
         keys.push(key.to_vec());
         keys.len() <= BATCH
-    })?;
-    let next = if keys.len() > BATCH { keys.pop() } else { None };
+    });
+    let next = match found.in_keyspace(tree.name()) {
+        Ok(()) if keys.len() > BATCH => keys.pop(),
+        Ok(()) => None,
+        // A corrupt record is erased as any other. Its key may be what is corrupt: then there is no way on.
+        Err(Error::Corrupt { key, .. })
+            if (from, to).contains(&key[..]) && keys.last().is_none_or(|last| *last < key) =>
+        {
+            let next = [&key[..], &[0]].concat();
+            keys.push(key);
+            Some(next)
+        }
+        Err(error) => return Err(error),
+    };
     let mut covered = Vec::with_capacity(keys.len());
     for key in keys {
         if index.changed(&key, tombstone.version, view)?.is_none() {

@@ -48,8 +48,9 @@ fn a_single_change_out_of_line_costs_two_fences_and_its_record() {
         let (key, value) = (format!("key of {len:08} bytes").into_bytes(), vec![7; len]);
         // Lengths, key and value; a record need not begin at a line.
         let record = (8 + key.len() + len) as u64;
-        // The first of its size takes a chunk, for which the frontier may rise.
-        store.put(space, b"another", &value, Durability::Buffered).unwrap();
+        // The first of its size takes a chunk, for which the frontier may rise. Its key is as long, or it could be a block.
+        let another = key.to_ascii_uppercase();
+        store.put(space, &another, &value, Durability::Buffered).unwrap();
         let put = || {
             store.put(space, &key, &value, Durability::Buffered).unwrap();
         };

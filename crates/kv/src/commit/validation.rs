@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tembo_index::{Direction, Index, Range, VersionedIndex, View};
 
 use super::write_set::WriteSet;
+use crate::error::InKeyspace;
 use crate::ledger::Ledger;
 use crate::read_set::ReadSet;
 use crate::shared::Shared;
-use crate::tombstones::{KeyRange, TombstoneList, masked_changed};
+use crate::tombstones::{KeyRange, TombstoneList, masked_changed, masked_has};
 use crate::trees::Directory;
 use crate::{Access, Error, Keyspace};
 
@@ -64,6 +65,12 @@ impl<'v> WriteValidation<'v> {
         if now.version <= since {
             return Ok(());
         }
+        let validated = self.unchanged(ledger, keyspace, key);
+        named(&ledger.trees, (keyspace, now), validated)
+    }
+
+    fn unchanged(&self, ledger: &mut Ledger, keyspace: Keyspace, key: &[u8]) -> Result<(), Error> {
+        let Meanwhile { since, now } = self.meanwhile;
         let trees = &mut ledger.trees;
         let index = unchanged_index(trees, (keyspace, key), self.meanwhile, Access::Write)?;
         let mut changed = index.changed(key, since, now)?;
@@ -73,7 +80,7 @@ impl<'v> WriteValidation<'v> {
             // What is still there as it was, is another key of the same hash.
             let view = View { version: since, ..now };
             changed = match removed {
-                Some(_) if index.get(key, view)?.is_some() => None,
+                Some(_) if masked_has(&[], &index, key, view)? => None,
                 removed => removed,
             };
         }
@@ -97,13 +104,14 @@ pub(crate) fn validate_reads(
         return Ok(());
     }
     let (trees, tombstones) = (&ledger.trees, shared.tombstones.load());
+    let validate = |keyspace: Keyspace, key: &[u8]| {
+        let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Read)?;
+        let changed = index.changed(key, since, now)?;
+        let changed = masked_changed(&tombstones, &index, key, (since, now), changed)?;
+        no_conflict(trees, (keyspace, key), changed, Access::Read)
+    };
     for (&keyspace, keys) in &reads.keys {
-        for key in keys {
-            let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Read)?;
-            let changed = index.changed(key, since, now)?;
-            let changed = masked_changed(&tombstones, &index, key, (since, now), changed)?;
-            no_conflict(trees, (keyspace, key), changed, Access::Read)?;
-        }
+        keys.iter().try_for_each(|key| named(trees, (keyspace, now), validate(keyspace, key)))?;
     }
     for read in &reads.ranges {
         let Range { from, to, .. } = read.range();
@@ -123,10 +131,20 @@ pub(crate) fn validate_range(
     (keyspace, range, access): (Keyspace, &KeyRange, Access),
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
-    let Meanwhile { since, now } = meanwhile;
-    if now.version <= since {
+    if meanwhile.now.version <= meanwhile.since {
         return Ok(());
     }
+    let validated = unchanged_range(shared, ledger, (keyspace, range, access), meanwhile);
+    named(&ledger.trees, (keyspace, meanwhile.now), validated)
+}
+
+fn unchanged_range(
+    shared: &Shared,
+    ledger: &Ledger,
+    (keyspace, range, access): (Keyspace, &KeyRange, Access),
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    let Meanwhile { since, now } = meanwhile;
     let (trees, tombstones) = (&ledger.trees, shared.tombstones.load());
     let index = unchanged_index(trees, (keyspace, &[]), meanwhile, access)?;
     let cell = index.object().to_bits();
@@ -156,6 +174,20 @@ pub(crate) fn validate_range(
         no_conflict(trees, (keyspace, &key), changed, access)?;
     }
     Ok(())
+}
+
+/// What was found, with the name of the keyspace in the error of a corrupt record.
+fn named<T>(
+    trees: &Directory,
+    (keyspace, now): (Keyspace, View<'_>),
+    found: Result<T, Error>,
+) -> Result<T, Error> {
+    match found {
+        Err(error @ Error::Corrupt { .. }) => {
+            Err(error).in_keyspace(trees.tree(keyspace, now.version)?.name())
+        }
+        found => found,
+    }
 }
 
 /// The index of a keyspace, unless it is another one since.

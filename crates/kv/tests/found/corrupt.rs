@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tembo_kv::{Direction, Durability, Error, Isolation, Keyspace, Retention, SaveOptions, Store};
 
-use super::bench::{directory, options};
+use super::bench::{directory, fill, options, recover};
 
 const KEY: &[u8] = b"a key that is longer than a word";
 
@@ -121,4 +121,19 @@ fn a_corrupt_record_can_be_put_again_and_removed() {
             assert_eq!(store.get(space, KEY).unwrap(), expected, "{what}");
         }
     }
+}
+
+#[test]
+fn a_corrupt_record_of_a_removed_range_is_erased() {
+    let directory = directory("corrupt-range");
+    let store = damaged(&directory.pool());
+    let space = store.keyspace("second").unwrap();
+    fill(&store, space, 0..200, b"a value that lies in a record");
+    store.remove_range(space, &b"a"[..].., Durability::Strict).unwrap();
+    store.retain(Retention::Nothing).unwrap();
+    store.drop_snapshot("then").unwrap();
+    recover(&store);
+    assert_eq!(store.get(space, KEY).unwrap(), None);
+    assert_eq!(store.exclusive().unwrap().count(space), Some(0));
+    assert_eq!(store.check().unwrap().leaked, 0);
 }

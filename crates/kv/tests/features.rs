@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tembo_kv::{
-    Change, Durability, Event, IndexKind, Isolation, Keyspace, Options, Progress, Store,
+    Change, Durability, Error, Event, IndexKind, Isolation, Keyspace, Options, Progress, Store,
 };
 use tembo_pmem::Counters;
 use tembo_pool::{
@@ -209,4 +209,38 @@ fn features_come_beside_each_other() {
     idle(&store);
     store.close().unwrap();
     assert_eq!(bits(&directory), (0, 1));
+}
+
+#[test]
+fn what_cannot_be_announced_is_refused_and_changes_nothing() {
+    let directory = create("refused", IndexKind::Nvtree);
+    let before = bits(&directory);
+    // A pool whose kinds know no features admits none.
+    let mut earlier = options().pool_options();
+    earlier.kinds = Kinds::default().with(Arc::new(Earlier));
+    let pool = Pool::open(&directory.pool(), &earlier).unwrap();
+    let store = Store::start(pool, &options()).unwrap();
+    let space = store.keyspace("x").unwrap();
+    let is_refused = |done: Result<(), Error>| {
+        matches!(done, Err(Error::Pool(PoolError::UnknownTenantFeature { .. })))
+    };
+    let visible = store.visible();
+    assert!(is_refused(store.remove_range(space, [10]..[90], Durability::Strict)));
+    let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+    tx.remove_range(space, [10]..[90]).unwrap();
+    assert!(is_refused(tx.commit(Durability::Strict).map(drop)));
+    let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+    tx.put(space, b"key", b"value").unwrap();
+    assert!(is_refused(tx.prepare(b"id").map(drop)));
+    assert_eq!((store.visible(), count(&store, space)), (visible, 100));
+    let replica = store.replica().unwrap();
+    let event = Event::Removed { key: vec![7] };
+    let change = Change { keyspace: "x".into(), version: visible + 9, event };
+    assert!(is_refused(replica.apply(visible + 9, [change], Durability::Strict)));
+    assert_eq!((store.visible(), count(&store, space)), (visible, 100));
+    drop(replica);
+    store.close().unwrap();
+    assert_eq!(bits(&directory), before);
+    let (store, space) = open(&directory);
+    assert_eq!(count(&store, space), 100);
 }

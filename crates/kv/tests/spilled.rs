@@ -374,3 +374,52 @@ fn it_shows_and_leaves_what_a_map_does() {
         }
     }
 }
+
+#[test]
+fn several_at_a_time_beside_markings_leave_what_each_says() {
+    const THREADS: u8 = 3;
+    for index in IndexKind::ALL {
+        let options = options(index, 500).background(true).geometry(Geometry::TINY);
+        let store = Store::volatile(&options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        let run = |thread: u8| {
+            let (mut random, mut map) = (Random(u64::from(thread) + 1), Map::new());
+            for _ in 0..40 {
+                let (mut tx, mut then) = (begin(&store), map.clone());
+                for _ in 0..random.below(150) {
+                    let key = [thread, random.below(80) as u8].to_vec();
+                    let value = vec![random.below(256) as u8; random.below(60) as usize];
+                    if random.below(4) == 0 {
+                        tx.remove(space, &key).unwrap();
+                        then.remove(&key);
+                    } else {
+                        tx.put(space, &key, &value).unwrap();
+                        then.insert(key, value);
+                    }
+                }
+                match random.below(3) {
+                    0 => drop(tx),
+                    _ => {
+                        tx.commit(BUFFERED).unwrap();
+                        map = then;
+                    }
+                }
+                // What is given up takes a marking.
+                if random.below(5) == 0 {
+                    let mut writer = store.exclusive().unwrap();
+                    writer.put(space, &[thread, 200], b"given up").unwrap();
+                }
+            }
+            map
+        };
+        let maps: Vec<Map> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..THREADS).map(|thread| scope.spawn(move || run(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let expected: Map = maps.into_iter().flatten().collect();
+        assert_eq!(all(&store, space), expected, "{index:?}");
+        let leaked = || store.check().unwrap().leaked;
+        wait_until("all space to be known", leaked, |&leaked| leaked == 0);
+    }
+}

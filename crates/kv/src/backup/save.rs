@@ -66,8 +66,8 @@ impl Store {
     /// Durability point: when it returns.
     ///
     /// # Errors
-    /// [`BackupError::Exists`]; [`Error::NotRetained`], [`Error::NoSuchName`] of the version since which it is to be;
-    /// [`Error::ReadOnly`] if its version is to be kept under a name; [`BackupError::Interrupted`] if `progress` breaks.
+    /// [`BackupError::Exists`]; [`Error::NotRetained`](crate::Error::NotRetained), [`Error::NoSuchName`](crate::Error::NoSuchName) of the version since which it is to be;
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly) if its version is to be kept under a name; [`BackupError::Interrupted`] if `progress` breaks.
     pub fn save(
         &self,
         path: &Path,

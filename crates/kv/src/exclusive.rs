@@ -260,6 +260,7 @@ impl Exclusive {
         Ok(version)
     }
 
+    #[inline]
     fn apply(&mut self, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
         let (Op::Put { key, .. } | Op::Remove { key }) = op;
         self.writing.note_thread();

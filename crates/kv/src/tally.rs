@@ -47,19 +47,16 @@ impl Tally {
     /// Counts a change that was made in `version`.
     #[inline]
     pub(crate) fn count(&mut self, keyspace: Keyspace, op: Op<'_>, existed: bool, version: u64) {
-        if matches!(op, Op::Put { .. }) != existed {
-            self.count_key(keyspace, op, version);
+        match op {
+            Op::Put { .. } if !existed => self.sum(keyspace.id).delta += 1,
+            Op::Remove { key } if existed => self.count_removal(keyspace, key, version),
+            _ => {}
         }
     }
 
-    /// Counts a key that was added or removed.
     #[inline(never)]
-    fn count_key(&mut self, keyspace: Keyspace, op: Op<'_>, version: u64) {
+    fn count_removal(&mut self, keyspace: Keyspace, key: &[u8], version: u64) {
         let sum = self.sum(keyspace.id);
-        let Op::Remove { key } = op else {
-            sum.delta += 1;
-            return;
-        };
         sum.delta -= 1;
         sum.removed += 1;
         if self.removed.len() < NAMED_MAX {
@@ -67,7 +64,7 @@ impl Tally {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sum(&mut self, id: u32) -> &mut Sum {
         if self.sums.get(self.last).is_none_or(|sum| sum.id != id) {
             self.find(id);

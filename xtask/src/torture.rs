@@ -97,6 +97,10 @@ fn lab_runs(extent: &Extent) -> Vec<(&'static str, Vec<&'static str>)> {
             [&bank[..], &[extent.transfers], &shm, &["--index", "cdds"]].concat(),
         ),
         (
+            "banks in two stores of one pool",
+            [&bank[..], &[extent.transfers], &shm, &["--stores", "2"]].concat(),
+        ),
+        (
             "bank on a disk",
             [&bank[..], &[extent.disk_transfers, "--path", "target", "--domain", "logged"]]
                 .concat(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use parse_size::Config;
-use tembo_kv::{IndexKind, Options, Store};
+use tembo_kv::{Error, IndexKind, Options, Pool, Store};
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::PoolOptions;
 
@@ -121,8 +121,35 @@ impl StoreArgs {
         Store::create(path, &self.options()).with_context(|| format!("creating {}", path.display()))
     }
 
+    /// Opens so many stores of one pool at `path`, each with its name, and creates what is not there; one: a pool made for it.
+    pub(crate) fn open_or_create_all(
+        &self,
+        path: &Path,
+        count: usize,
+    ) -> anyhow::Result<Vec<Store>> {
+        if count == 1 {
+            return Ok(vec![self.open_or_create(path)?]);
+        }
+        let options = self.options();
+        let pool = match path.try_exists()? {
+            true => {
+                Pool::open(path, &options).with_context(|| format!("opening {}", path.display()))?
+            }
+            false => Pool::create(path, &options)
+                .with_context(|| format!("creating {}", path.display()))?,
+        };
+        let open = |number: usize| {
+            let name = format!("store {number}");
+            match pool.store(&name) {
+                Err(Error::NoSuchStore { .. }) => pool.create_store(&name, &options),
+                opened => opened,
+            }
+        };
+        Ok((0..count).map(open).collect::<Result<_, _>>()?)
+    }
+
     /// Opens the store at `path`, which is there.
-    pub(crate) fn open(&self, path: &Path) -> anyhow::Result<Store> {
+    fn open(&self, path: &Path) -> anyhow::Result<Store> {
         Store::open(path, &self.options()).with_context(|| format!("opening {}", path.display()))
     }
 }

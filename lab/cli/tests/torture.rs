@@ -41,6 +41,16 @@ fn a_bank_in_persistent_memory_keeps_its_books() {
 }
 
 #[test]
+fn banks_in_two_stores_of_one_pool_keep_their_books() {
+    let words = ["--stores", "2", "--threads", "3", "--domain"];
+    bank(Path::new(env!("CARGO_TARGET_TMPDIR")), &[&words[..], &["logged"]].concat());
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() {
+        bank(shm, &[&words[..], &["flush"]].concat());
+    }
+}
+
+#[test]
 fn histories_are_judged() {
     for level in ["single", "snapshot", "serialisable"] {
         let few = ["histories", "--index", "nvtree", "--level", level, "--operations", "20000"];

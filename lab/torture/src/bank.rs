@@ -156,6 +156,39 @@ impl<'s> Bank<'s> {
         })
     }
 
+    /// The total of one snapshot is what it was when the bank was founded.
+    ///
+    /// # Errors
+    /// That it is not; the store's.
+    pub fn count(&self) -> Result<(), String> {
+        let snapshot = self.store.snapshot().map_err(|error| error.to_string())?;
+        self.balances(&snapshot).map(drop)
+    }
+
+    /// The balance of each account, if the total is right.
+    fn balances(&self, snapshot: &Snapshot) -> Result<Vec<Option<i64>>, String> {
+        let mut balances = Vec::new();
+        let read = snapshot.range_with::<[u8]>(
+            self.accounts,
+            (Bound::Unbounded, Bound::Unbounded),
+            Direction::Forward,
+            &mut |_, value| {
+                balances.push(value.with(number::<i64>));
+                true
+            },
+        );
+        read.map_err(|error| error.to_string())?;
+        if balances.len() != self.account_count as usize {
+            return Err(format!("{} accounts of {}", balances.len(), self.account_count));
+        }
+        let total: i64 = balances.iter().flatten().sum();
+        let founded = BALANCE * balances.len() as i64;
+        if total != founded {
+            return Err(format!("the total was {founded} and is {total}"));
+        }
+        Ok(balances)
+    }
+
     /// The number of a teller's next transfer.
     fn next_number(&self, teller: u16) -> Result<u64, Error> {
         let (from, to) = (entry_key(teller, 0), entry_key(teller, 999_999_999_999));
@@ -279,25 +312,7 @@ impl Audit {
 
     /// The balances are what the ledger says, and nothing was made or lost.
     fn compare(&self, bank: &Bank<'_>, snapshot: &Snapshot) -> Result<(), String> {
-        let mut balances = Vec::new();
-        let read = snapshot.range_with::<[u8]>(
-            bank.accounts,
-            (Bound::Unbounded, Bound::Unbounded),
-            Direction::Forward,
-            &mut |_, value| {
-                balances.push(value.with(number::<i64>));
-                true
-            },
-        );
-        read.map_err(|error| error.to_string())?;
-        if balances.len() != self.balances.len() {
-            return Err(format!("{} accounts of {}", balances.len(), self.balances.len()));
-        }
-        let total: i64 = balances.iter().flatten().sum();
-        let founded = BALANCE * balances.len() as i64;
-        if total != founded {
-            return Err(format!("the total was {founded} and is {total}"));
-        }
+        let balances = bank.balances(snapshot)?;
         let accounts = balances.iter().zip(&self.balances).enumerate();
         for (account, (found, &expected)) in accounts {
             if *found != Some(expected) {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use indicatif::HumanBytes;
 use serde::Serialize;
+use tembo_kv::Store;
 use tembo_torture::Random;
 use tembo_torture::bank::{Audit, Bank};
 
@@ -39,6 +41,9 @@ pub(crate) struct Args {
     /// Accounts
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     accounts: u32,
+    /// Stores in the pool, each with a bank, its tellers and accounts
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    stores: u16,
     /// Folder for the pool, which is kept if something is wrong with it
     #[arg(long, value_name = "DIR", default_value = ".")]
     path: PathBuf,
@@ -55,6 +60,9 @@ pub(crate) struct Args {
     serve: Option<PathBuf>,
 }
 
+/// By teller, the number of the last transfer that was reported.
+type Reported = Vec<Option<u64>>;
+
 /// What the audit has seen.
 #[derive(Serialize)]
 struct Audited {
@@ -63,6 +71,7 @@ struct Audited {
     kills: u64,
     threads: u16,
     accounts: u32,
+    stores: u16,
     seed: u64,
     pool_bytes: u64,
     object_bytes: u64,
@@ -82,11 +91,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         return refuse(Exit::Violated, format!("{error:#}; kill {}, kept: {kept}", rounds.kills));
     }
     let audited = Audited {
-        transfers: rounds.audit.transfers(),
+        transfers: rounds.audits.iter().map(Audit::transfers).sum(),
         acknowledged: rounds.acknowledged,
         kills: rounds.kills,
         threads: args.threads,
         accounts: args.accounts,
+        stores: args.stores,
         seed: args.seed,
         pool_bytes: std::fs::metadata(&rounds.pool)?.len(),
         object_bytes: rounds.object_bytes,
@@ -97,6 +107,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let Audited { transfers, acknowledged, kills, .. } = audited;
     lines.add("transfers", format!("{transfers}, {acknowledged} of them acknowledged"));
     lines.add("kills", kills);
+    lines.add("stores", audited.stores);
     lines.add("pool", HumanBytes(audited.pool_bytes));
     lines.add("objects in it", HumanBytes(audited.object_bytes));
     lines.add("time", format!("{:.1} s", audited.seconds));
@@ -107,21 +118,49 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// Serves, and says on standard output which transfers were made, until it is killed.
 fn serve(args: &Args, pool: &Path) -> anyhow::Result<Exit> {
-    let store = args.store.open(pool)?;
-    let bank = Bank::open(&store, args.accounts)?;
-    bank.serve(args.threads, args.seed, &|teller, number| {
-        // One write a line. It fails when the pipe is closed.
-        let line = format!("{teller} {number}\n");
-        std::io::stdout().lock().write_all(line.as_bytes()).is_ok()
+    let stores = args.store.open_or_create_all(pool, args.stores.into())?;
+    thread::scope(|scope| {
+        let serve = |(number, store)| scope.spawn(move || serve_one(args, number, store));
+        let serving: Vec<_> = stores.iter().enumerate().map(serve).collect();
+        serving.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(served) => served,
+            Err(_) => bail!("a bank has panicked"),
+        })
     })?;
     Ok(Exit::Done)
+}
+
+/// The bank in one store. Beside its tellers a thread counts the money of each snapshot that it takes.
+fn serve_one(args: &Args, number: usize, store: &Store) -> anyhow::Result<()> {
+    let bank = Bank::open(store, args.accounts)?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if let Err(what) = bank.count() {
+                    eprintln!("store {number}: {what}");
+                    // The process that audits takes it for what it is: no kill.
+                    std::process::exit(1);
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let served = bank.serve(args.threads, args.seed + number as u64, &|teller, transfer| {
+            // One write a line. It fails when the pipe is closed.
+            let line = format!("{number} {teller} {transfer}\n");
+            std::io::stdout().lock().write_all(line.as_bytes()).is_ok()
+        });
+        is_over.store(true, Ordering::Relaxed);
+        Ok(served?)
+    })
 }
 
 /// The process is started, killed and audited, again and again.
 struct Rounds<'a> {
     args: &'a Args,
     pool: PathBuf,
-    audit: Audit,
+    /// Of each store.
+    audits: Vec<Audit>,
     random: Random,
     kills: u64,
     acknowledged: u64,
@@ -131,44 +170,51 @@ struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     fn new(args: &'a Args, pool: PathBuf) -> Rounds<'a> {
-        let audit = Audit::new(args.accounts, args.threads);
-        let random = Random::new(args.seed);
-        Rounds { args, pool, audit, random, kills: 0, acknowledged: 0, object_bytes: 0 }
+        let audit = |_| Audit::new(args.accounts, args.threads);
+        let (audits, random) = ((0..args.stores).map(audit).collect(), Random::new(args.seed));
+        Rounds { args, pool, audits, random, kills: 0, acknowledged: 0, object_bytes: 0 }
     }
 
     fn run(&mut self) -> anyhow::Result<()> {
         let args = self.args;
-        self.look(|audit, bank| audit.follow(bank, &vec![None; usize::from(args.threads)]))?;
+        let none = vec![None; usize::from(args.threads)];
+        self.look(|_, audit, bank| audit.follow(bank, &none))?;
         let bar = progress::operations(args.transfers);
         while self.kills < args.kills || self.acknowledged < args.transfers {
             let reported = self.round()?;
             self.kills += 1;
-            self.look(|audit, bank| audit.follow(bank, &reported))?;
+            self.look(|number, audit, bank| audit.follow(bank, &reported[number]))?;
             bar.set_position(self.acknowledged);
         }
         bar.finish_and_clear();
         // Nothing that was followed before has changed since.
-        self.look(|audit, bank| audit.follow_again(bank))?;
-        let found = args.store.open(&self.pool)?.check()?;
-        if found.leaked > 0 {
-            bail!("{} objects are unreachable", found.leaked);
+        self.look(|_, audit, bank| audit.follow_again(bank))?;
+        for store in args.store.open_or_create_all(&self.pool, args.stores.into())? {
+            let found = store.check()?;
+            if found.leaked > 0 {
+                bail!("{} objects are unreachable", found.leaked);
+            }
+            self.object_bytes = found.account.object_bytes;
         }
-        self.object_bytes = found.account.object_bytes;
         Ok(())
     }
 
-    /// Opens what was left, which is recovery, and audits it.
+    /// Opens what was left, which is recovery, and audits each store, which has a number.
     fn look(
         &mut self,
-        audit: impl FnOnce(&mut Audit, &Bank<'_>) -> Result<(), String>,
+        audit: impl Fn(usize, &mut Audit, &Bank<'_>) -> Result<(), String>,
     ) -> anyhow::Result<()> {
-        let store = self.args.store.open_or_create(&self.pool)?;
-        let bank = Bank::open(&store, self.args.accounts)?;
-        audit(&mut self.audit, &bank).map_err(anyhow::Error::msg)
+        let stores = self.args.store.open_or_create_all(&self.pool, self.args.stores.into())?;
+        for (number, (store, of_store)) in stores.iter().zip(&mut self.audits).enumerate() {
+            let bank = Bank::open(store, self.args.accounts)?;
+            let audited = audit(number, of_store, &bank);
+            audited.map_err(|what| anyhow::anyhow!("store {number}: {what}"))?;
+        }
+        Ok(())
     }
 
-    /// One life of the process; the last transfer that each teller has reported.
-    fn round(&mut self) -> anyhow::Result<Vec<Option<u64>>> {
+    /// One life of the process; the last transfer that each teller of each store has reported.
+    fn round(&mut self) -> anyhow::Result<Vec<Reported>> {
         let mut process = self.spawn()?;
         let output = process.stdout.take().context("the process has no output")?;
         // One in four is killed by the clock: while it opens the pool, or soon after. The others make half
@@ -209,15 +255,18 @@ impl<'a> Rounds<'a> {
         output: impl Read,
         goal: u64,
         reached: &Sender<()>,
-    ) -> anyhow::Result<Vec<Option<u64>>> {
-        let mut reported = vec![None; usize::from(self.args.threads)];
+    ) -> anyhow::Result<Vec<Reported>> {
+        let none = vec![None; usize::from(self.args.threads)];
+        let mut reported = vec![none; usize::from(self.args.stores)];
         let (mut output, mut line, mut count) = (BufReader::new(output), String::new(), 0);
         // A line without an end was cut off by the kill.
         while output.read_line(&mut line)? > 0 && line.ends_with('\n') {
-            let (teller, number) =
-                line.trim_end().split_once(' ').context("a line of two words")?;
-            let (teller, number): (usize, u64) = (teller.parse()?, number.parse()?);
-            *reported.get_mut(teller).context("a teller that there is not")? = Some(number);
+            let words: Vec<u64> =
+                line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+            let [store, teller, number] = words[..] else { bail!("a line of three words") };
+            let of_store = reported.get_mut(store as usize);
+            let last = of_store.and_then(|of_store| of_store.get_mut(teller as usize));
+            *last.context("a teller that there is not")? = Some(number);
             (count, self.acknowledged) = (count + 1, self.acknowledged + 1);
             if count == goal {
                 // The process has ended by itself if the channel is closed.

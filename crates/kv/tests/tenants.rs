@@ -219,3 +219,44 @@ fn a_store_is_added_to_the_pool_of_another_and_the_first_still_opens_by_its_path
     holds(&pool.store("second").unwrap(), 2);
     assert!(matches!(pool.create_store("third", &options()), Err(Error::ReadOnly)));
 }
+
+/// Until the sweep that is owed since the open has ended, a full pool has room for nothing: a write waits for the sweep, whichever
+/// store drives it.
+#[test]
+fn a_write_to_a_full_pool_waits_for_the_sweep_of_another_store() {
+    for index in IndexKind::ALL {
+        let folder = Directory::new(&format!("full-{}", index.name()));
+        let options = options().size_max(1 << 20).index(index);
+        let put = |store: &Store, i: u32| {
+            let space = store.keyspace("x").unwrap();
+            store.put(space, &key(i), &[1; 900], Durability::Buffered)
+        };
+        let full = Store::create(&folder.file("probe"), &options).unwrap();
+        let last = (0..).find(|&i| matches!(put(&full, i), Err(Error::Full(_)))).unwrap();
+        drop(full);
+        let pool = Pool::create(&folder.pool(), &options).unwrap();
+        let [a, b] = ["a", "b"].map(|name| pool.create_store(name, &options).unwrap());
+        assert!((0..last - 100).all(|i| put(&a, i).is_ok()));
+        let space = a.keyspace("x").unwrap();
+        for i in 0..200 {
+            a.remove(space, &key(i), Durability::Buffered).unwrap();
+        }
+        recover(&a);
+        drop((a, b, pool));
+        let pool = Pool::open(&folder.pool(), &options).unwrap();
+        let [a, b] = ["a", "b"].map(|name| pool.store(name).unwrap());
+        assert_eq!(b.maintain(1).unwrap(), Progress::More);
+        // It stands still: space runs out.
+        let refused = (0..200).cycle().take(10_000).find_map(|i| put(&a, i).err()).unwrap();
+        assert!(refused.to_string().contains("a sweep is still to finish"), "{refused}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                recover(&b);
+            });
+            put(&a, 0).unwrap();
+        });
+        recover(&a);
+        a.check().unwrap();
+    }
+}

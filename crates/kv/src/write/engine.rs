@@ -131,26 +131,30 @@ impl Engine {
         let mut tries = TRIES;
         while self.is_in_need(&writing) {
             end_foreign(&self.shared, &mut writing);
-            if writing.is_marked_by_another() {
-                // The sweep of another store may go on only when this thread comes back to it: the pool grows.
+            let is_foreign = writing.is_marked_by_another();
+            // The sweep of another tenant may go on only when this thread comes back to it: the pool grows. One that cannot
+            // grow is waited for, but not for ever.
+            if is_foreign && (tries == 0 || self.can_grow()) {
                 break;
             }
-            if matches!(writing.machine.phase(), Phase::Marking) {
+            if is_foreign || matches!(writing.machine.phase(), Phase::Marking) {
+                tries -= u32::from(is_foreign);
                 drop(writing);
                 std::thread::sleep(PAUSE);
                 writing = lock()?;
                 continue;
             }
+            let is_full = !self.can_grow();
             match recover_now(&self.shared, &mut writing) {
-                // Another tenant of the pool does not stand still, and makes way.
-                Err(Error::Pool(PoolError::SweepRunning | PoolError::TenantBusy { .. }))
-                    if tries > 0 =>
-                {
+                // Another tenant of the pool does not stand still, and makes way; or it has not settled.
+                Err(error) if tries > 0 && is_of_another(&error, is_full) => {
                     tries -= 1;
                     drop(writing);
                     std::thread::sleep(PAUSE);
                     writing = lock()?;
                 }
+                // The next change tries again.
+                Err(error) if is_full && is_of_another(&error, is_full) => break,
                 // A thread that comes to damage reports it; then the pool grows.
                 _ => {
                     writing.machine.hurry();
@@ -158,6 +162,11 @@ impl Engine {
             }
         }
         Ok(writing)
+    }
+
+    fn can_grow(&self) -> bool {
+        let region = self.shared.region();
+        region.size() < region.report().size_max
     }
 
     /// Whether a small pool would have to grow before the marking that is owed since the open.
@@ -213,6 +222,16 @@ impl Engine {
             || self.shared.tombstones.has_pending()
             || !self.shared.held.is_empty();
         self.slots.open(ledger.limit(), is_barred);
+    }
+}
+
+/// Whether a marking by the writer has to wait for another tenant. That it has not settled is waited for in a pool that
+/// cannot grow.
+fn is_of_another(error: &Error, is_full: bool) -> bool {
+    match error {
+        Error::Pool(PoolError::SweepRunning | PoolError::TenantBusy { .. }) => true,
+        Error::TooManyAborts => is_full,
+        _ => false,
     }
 }
 

@@ -614,6 +614,11 @@ impl Pool {
         self.space.is_short()
     }
 
+    /// As [`is_short`](Pool::is_short), and none is left but what chunks in use have free.
+    pub fn is_exhausted(&self) -> bool {
+        self.space.is_exhausted()
+    }
+
     /// Begins a census: for a check. The pool's log is in it.
     pub fn census(&self) -> Census {
         let size = self.space.region.size();

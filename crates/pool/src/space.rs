@@ -176,6 +176,12 @@ impl Space {
         allocator.knowledge != Knowledge::Whole && allocator.spare_chunks() < enough
     }
 
+    /// Whether none is left.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let allocator = self.shared.lock();
+        allocator.knowledge != Knowledge::Whole && allocator.spare_chunks() == 0
+    }
+
     /// How full the pool is.
     pub(crate) fn usage(&self) -> Usage {
         Usage::of(&self.shared.lock())

@@ -20,6 +20,9 @@ const HURRY_MAX: u64 = 64 << 20;
 /// How often a writer that needs space tries to mark while another tenant of the pool is busy, before the pool grows.
 const TRIES: u32 = 1000;
 
+/// How often it looks whether the sweep of another tenant has ended, in a pool that cannot grow.
+const TRIES_FOREIGN: u32 = 200;
+
 /// Between two steps of the background.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 
@@ -134,7 +137,7 @@ impl Engine {
             let is_foreign = writing.is_marked_by_another();
             // The sweep of another tenant may go on only when this thread comes back to it: the pool grows. One that cannot
             // grow is waited for, but not for ever.
-            if is_foreign && (tries == 0 || self.can_grow()) {
+            if is_foreign && (tries <= TRIES - TRIES_FOREIGN || !self.is_out_of_space()) {
                 break;
             }
             if is_foreign || matches!(writing.machine.phase(), Phase::Marking) {
@@ -162,6 +165,11 @@ impl Engine {
             }
         }
         Ok(writing)
+    }
+
+    /// Only a sweep makes room.
+    fn is_out_of_space(&self) -> bool {
+        !self.can_grow() && self.shared.pool().is_exhausted()
     }
 
     fn can_grow(&self) -> bool {

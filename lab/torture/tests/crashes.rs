@@ -54,7 +54,7 @@ fn a_store_and_a_heap_in_one_pool_survive() {
 #[test]
 fn two_stores_in_one_pool_survive() {
     survives(Structure::Stores, Model::Flush, 5_000);
-    survives(Structure::Stores, Model::Eadr, 1_000);
+    survives(Structure::Stores, Model::Eadr, 4_000);
 }
 
 #[test]

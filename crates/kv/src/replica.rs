@@ -162,7 +162,12 @@ fn lock_at(engine: &Engine, version: u64) -> Result<Locked<'_>, Error> {
     for _ in 0..ATTEMPTS {
         // A marking goes on without the lock.
         while writing.machine.is_unlocked() && writing.dead.contains(grouped(version)) {
+            let is_foreign = writing.is_marked_by_another();
             drop(writing);
+            if is_foreign {
+                // The sweep of another tenant may go on only when this thread comes back to it.
+                engine.shared.settle_others()?;
+            }
             std::thread::sleep(PAUSE);
             writing = engine.lock_to_write()?;
         }

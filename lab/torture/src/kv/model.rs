@@ -37,6 +37,18 @@ impl State {
         }
     }
 
+    fn prepare(&mut self, id: &str) {
+        if self.spaces.contains_key("x") && prepared::can_prepare(&self.prepared, id) {
+            self.prepared.insert(id.into());
+        }
+    }
+
+    fn commit_prepared(&mut self, id: &str) {
+        if self.prepared.remove(id) {
+            self.write(&prepared::writes(id), prepared::serial(id));
+        }
+    }
+
     fn remove(&mut self, range: Span) {
         if let Some(map) = self.spaces.get_mut("x") {
             map.retain(|key, _| !range.contains(key));
@@ -101,16 +113,8 @@ impl State {
                 self.spaces.entry("x".into()).and_modify(Map::clear);
                 self.write(writes, serial);
             }
-            Op::Prepare(id) => {
-                if self.spaces.contains_key("x") && prepared::can_prepare(&self.prepared, id) {
-                    self.prepared.insert((*id).into());
-                }
-            }
-            Op::CommitPrepared(id) => {
-                if self.prepared.remove(*id) {
-                    self.write(&prepared::writes(id), prepared::serial(id));
-                }
-            }
+            Op::Prepare(id) => self.prepare(id),
+            Op::CommitPrepared(id) => self.commit_prepared(id),
             Op::DropPrepared(id) => drop(self.prepared.remove(*id)),
             Op::RemoveRange(range) => self.remove(*range),
             Op::RangeBetween(..) | Op::RangeElsewhere(..) => {

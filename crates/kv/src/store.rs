@@ -540,8 +540,9 @@ impl Store {
     /// Makes the store a replica: it refuses own writes ([`Error::IsReplica`]), and takes those of another store by
     /// [`Replica::apply`], until [`Replica::promote`]. One that was is so after each open; call this then to go on.
     ///
-    /// A store that is to become a replica is an empty one, or what the other store was at a version not below its own
-    /// visible one.
+    /// A store that is to become a replica was just created, or is what the other store was at a version not below its own
+    /// visible one (a backup of it, restored). An empty store that was opened again goes on above the versions that were
+    /// granted to it, some 65,000, and refuses lower ones ([`Error::VersionTaken`]).
     ///
     /// Durability point: with the first changes that are applied.
     ///

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use tembo_index::{Direction, Value};
+use tembo_index::{Direction, Value, Visit};
 
 use crate::{Error, Exclusive, Keyspace, Snapshot, Transaction};
 
@@ -65,6 +65,19 @@ impl Read for &mut Exclusive {
     }
 }
 
+/// The first `most` keys that a range visits.
+fn first_keys(
+    most: usize,
+    range: impl FnOnce(&mut Visit<'_>) -> Result<(), Error>,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let mut keys = Vec::new();
+    range(&mut |key, _| {
+        keys.push(key.to_vec());
+        keys.len() < most
+    })?;
+    Ok(keys)
+}
+
 impl Write for &mut Exclusive {
     fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         match value {
@@ -79,12 +92,9 @@ impl Write for &mut Exclusive {
         range: (Bound<&[u8]>, Bound<&[u8]>),
         most: usize,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let mut keys = Vec::new();
-        self.range_with::<[u8]>(keyspace, range, Direction::Forward, &mut |key, _| {
-            keys.push(key.to_vec());
-            keys.len() < most
-        })?;
-        Ok(keys)
+        first_keys(most, |visit| {
+            self.range_with::<[u8]>(keyspace, range, Direction::Forward, visit)
+        })
     }
 
     // No other writes beside it.
@@ -113,12 +123,9 @@ impl Write for &mut Transaction {
         range: (Bound<&[u8]>, Bound<&[u8]>),
         most: usize,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let mut keys = Vec::new();
-        self.range_with::<[u8]>(keyspace, range, Direction::Forward, &mut |key, _| {
-            keys.push(key.to_vec());
-            keys.len() < most
-        })?;
-        Ok(keys)
+        first_keys(most, |visit| {
+            self.range_with::<[u8]>(keyspace, range, Direction::Forward, visit)
+        })
     }
 
     fn hold_key(&mut self, keyspace: Keyspace, key: &[u8]) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use tembo_index::{CheckReport, TreeMarker, VersionedIndex};
+use tembo_index::{CheckReport, TreeMarker, VersionedIndex, View};
 use tembo_pool::{Account, Census, Error as PoolError, Marker, Object, PoolCheck, TenantCheck};
 
 use crate::error::InKeyspace;
@@ -140,6 +140,9 @@ pub(crate) fn mark_checked(
     census: &mut dyn Marker,
 ) -> Result<(Vec<(String, CheckReport)>, u64), Error> {
     let (dead, retained) = (shared.forest.dead(), shared.versions.pins.retained());
+    // A replica is one on media from its first change on.
+    let now = View { version: retained.visible(), dead: &dead };
+    ledger.features.check(shared, shared.catalogue.is_replica(now)?)?;
     census.mark(shared.root.object())?;
     let mut counter = Counter { census, objects: 1 };
     let mut keyspaces = Vec::new();

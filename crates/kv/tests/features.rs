@@ -244,3 +244,31 @@ fn what_cannot_be_announced_is_refused_and_changes_nothing() {
     let (store, space) = open(&directory);
     assert_eq!(count(&store, space), 100);
 }
+
+#[test]
+fn a_check_reports_a_feature_that_no_bit_announces() {
+    type Make = fn(&Store, Keyspace);
+    let cases: [(&str, Make); 2] = [
+        ("removed ranges", |store, space| {
+            store.remove_range(space, [10]..[90], Durability::Strict).unwrap();
+        }),
+        ("prepared transactions", |store, space| {
+            let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+            tx.put(space, &[1], b"held").unwrap();
+            tx.prepare(b"id").unwrap();
+        }),
+    ];
+    for (what, make) in cases {
+        let directory = create("unannounced", IndexKind::Cdds);
+        let (store, space) = open(&directory);
+        make(&store, space);
+        store.close().unwrap();
+        let pool = Pool::open(&directory.pool(), &options().pool_options()).unwrap();
+        let id = pool.tenant("main").unwrap().id;
+        pool.set_tenant_features(id, TenantFeatures::default()).unwrap();
+        pool.close().unwrap();
+        let store = Store::open(&directory.pool(), &options()).unwrap();
+        let error = store.check().unwrap_err().to_string();
+        assert!(error.contains(&format!("the feature bit of {what}")), "{error}");
+    }
+}

@@ -7,7 +7,7 @@
 use tembo_pool::TenantFeatures;
 
 use crate::Error;
-use crate::media::FEATURES_RANGES;
+use crate::media::{FEATURES_PREPARED, FEATURES_RANGES, FEATURES_REPLICA};
 use crate::shared::Shared;
 
 /// The bits of a store.
@@ -53,6 +53,26 @@ impl Features {
         }
         let must = self.set.must & !FEATURES_RANGES.must;
         self.store(shared, TenantFeatures { must, ..self.set })
+    }
+
+    /// # Errors
+    /// [`Error::Damaged`] if the store has a removed range or a prepared transaction, or is a replica, and no bit announces it:
+    /// an older program would not keep away.
+    pub(crate) fn check(&self, shared: &Shared, is_replica: bool) -> Result<(), Error> {
+        let expect =
+            |is_there: bool, features, what| match is_there && !contains(self.set, features) {
+                true => Err(Error::Damaged { what }),
+                false => Ok(()),
+            };
+        let has_ranges = shared.tombstones.has_any();
+        expect(has_ranges, FEATURES_RANGES, "the feature bit of removed ranges, which is not set")?;
+        let has_prepared = !shared.held.is_empty();
+        expect(
+            has_prepared,
+            FEATURES_PREPARED,
+            "the feature bit of prepared transactions, which is not set",
+        )?;
+        expect(is_replica, FEATURES_REPLICA, "the feature bit of replicas, which is not set")
     }
 
     fn store(&mut self, shared: &Shared, features: TenantFeatures) -> Result<(), Error> {

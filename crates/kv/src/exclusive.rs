@@ -12,10 +12,10 @@ use crate::keyspace::check_sizes;
 use crate::ledger::publish;
 use crate::opened::Handle;
 use crate::prefetched::Prefetched;
-use crate::tombstones::{KeyRange, masked_range};
+use crate::tombstones::{KeyRange, Tombstone, masked_range};
 use crate::trees::Tree;
 use crate::write::{Engine, Owned};
-use crate::{Durability, Error, Keyspace};
+use crate::{Durability, Error, KeyCount, Keyspace};
 
 /// The exclusive writer: while it lives no other handle commits. Its changes are made in place, and become
 /// visible together or not at all. Reads see its own changes.
@@ -128,12 +128,25 @@ impl Exclusive {
     /// Keys in the keyspace; `None` while a background recount after open is still under way, or while entries of a
     /// range that was removed wait to be erased.
     pub fn count(&self, keyspace: Keyspace) -> Option<u64> {
-        let tree = self.tree(keyspace).ok()?;
+        let count = self.key_count(keyspace).ok()?;
+        count.is_exact.then_some(count.keys)
+    }
+
+    /// Keys in the keyspace, or an estimate where [`count`](Exclusive::count) does not know: in constant time, whatever the
+    /// background is at. After a clean stop they are known at once. After any other they are estimated by what was last
+    /// written down, which is done in the background each time they have changed by an eighth or so.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`].
+    pub fn key_count(&self, keyspace: Keyspace) -> Result<KeyCount, Error> {
+        let tree = self.tree(keyspace)?;
         let tombstones = self.writing.shared().tombstones.load();
-        if tombstones.iter().any(|one| one.cell == tree.known.cell && one.is_pending()) {
-            return None;
-        }
-        tree.count().map(|count| count.saturating_add_signed(self.changes.delta(keyspace)))
+        let is_covered = |one: &Tombstone| one.cell == tree.known.cell && one.is_pending();
+        let known = tree.key_count();
+        Ok(KeyCount {
+            keys: known.keys.saturating_add_signed(self.changes.delta(keyspace)),
+            is_exact: known.is_exact && !tombstones.iter().any(is_covered),
+        })
     }
 
     /// Puts `value` under `key`; true if the key was there before.

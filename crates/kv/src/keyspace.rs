@@ -11,6 +11,16 @@ pub struct Keyspace {
     pub(crate) incarnation: u32,
 }
 
+/// How many keys a keyspace has, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyCount {
+    /// Keys, in number.
+    pub keys: u64,
+    /// Whether there are exactly so many. If not, the number is what was last written down, and what was changed since
+    /// the open; the background counts.
+    pub is_exact: bool,
+}
+
 /// # Errors
 /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
 pub(crate) fn check_sizes(key: &[u8], parts: &[&[u8]]) -> Result<(), Error> {

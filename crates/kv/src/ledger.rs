@@ -29,7 +29,9 @@ pub(crate) use features::Features;
 pub(crate) use private::{collect_private, free_private};
 pub(crate) use publication::{Group, add_up, look_behind, publish, publish_single};
 pub(crate) use space::{reclaim, retire};
-pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version, take_version};
+pub(crate) use state::{
+    DRAWN_AT_ONCE, Ledger, allow_next, lower_limit, next_version, take_version,
+};
 pub(crate) use upkeep::{
     begin_foreign, begin_marking, collect_batch, collect_below, end_foreign, end_hint, end_marking,
     mark_all, mark_own, recover_now, scrub_batch, take_foreign,

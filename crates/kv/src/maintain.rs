@@ -7,6 +7,7 @@ use tembo_index::VersionedIndex;
 use tembo_pool::Error as PoolError;
 
 use crate::background::{Phase, Wake};
+use crate::counts::note_drifted;
 use crate::erase::erase_batch;
 use crate::ledger::{
     Ledger, begin_marking, collect_batch, collect_private, end_foreign, end_hint, end_marking,
@@ -144,10 +145,12 @@ pub(crate) fn give_back_private(engine: &Engine) -> Result<(), Error> {
 }
 
 fn erase_or_collect(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
-    match erase_batch(shared, ledger)? {
-        Progress::More => Ok(Progress::More),
-        Progress::Idle => collect_batch(shared, ledger),
+    if erase_batch(shared, ledger)? == Progress::More
+        || collect_batch(shared, ledger)? == Progress::More
+    {
+        return Ok(Progress::More);
     }
+    note_drifted(shared, ledger)
 }
 
 /// Writes down, while the writer goes on, what makes the next open quick.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use tembo_pool::{Pool, TenantEntry};
 
 use crate::commit::CommitQueue;
+use crate::counts::certify;
 use crate::maintain::Background;
 use crate::open::open;
 use crate::version::PinKind;
@@ -116,6 +117,8 @@ impl Handle {
         let Opened { engine, background, .. } = opened;
         // The thread has the other share of the engine.
         drop(background);
+        // Without it the next open estimates and counts.
+        let _ = certify(&engine);
         let forest = Arc::into_inner(engine).map(Engine::into_forest).and_then(Arc::into_inner);
         match forest.and_then(|forest| Arc::into_inner(forest.into_pool())) {
             Some(pool) => pool.close().map_err(|error| (None, Box::new(error.into()))),

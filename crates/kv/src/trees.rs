@@ -7,7 +7,7 @@ mod private;
 mod published;
 mod tree;
 
-pub(crate) use catalogue::{Catalogue, open_tree};
+pub(crate) use catalogue::{Catalogue, encode_counts, open_tree};
 pub(crate) use directory::{Directory, create_tree};
 pub(crate) use lifetime::{TreeLifetime, lifetimes, retained_trees};
 pub(crate) use private::{PRIVATE_VERSION, PrivateTrees, private_stamp};

@@ -92,7 +92,8 @@ fn a_row_of_backups_brings_back_each_of_its_versions() {
                 change(&store, "c", 0..100, 3);
             }
             let info = store.save(file, &since(last), &mut go_on).unwrap();
-            assert_eq!((info.since, info.until), (Some(last), store.visible()));
+            assert_eq!(info.since, Some(last));
+            assert!(info.until <= store.visible());
             assert!(info.bytes < first.bytes / 2, "{info:?}");
             assert_eq!(verify(file, &mut |_| ()).unwrap(), info);
             states.push(now(&store));

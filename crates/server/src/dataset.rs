@@ -4,7 +4,7 @@ mod expiry;
 
 use std::ops::Bound;
 
-use tembo_kv::{Direction, Durability, Error, Exclusive, Keyspace, Store};
+use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Store};
 
 use crate::clock::Clock;
 use crate::dataset::expiry::ExpiryIndex;
@@ -15,6 +15,9 @@ use crate::watch::Watches;
 
 /// How long changes of several keys are refused after there was no room for as many.
 const REFUSAL_MS: u64 = 100;
+
+/// A database of no more keys is counted where the store does not know how many there are.
+const COUNTED_MAX: u64 = 256;
 
 /// The keyspaces of the databases.
 pub(crate) struct Spaces {
@@ -47,6 +50,8 @@ pub(crate) struct Dataset<'s> {
     transaction: Option<Exclusive>,
     clock: Clock,
     expiry: ExpiryIndex,
+    /// By database: it has more than [`COUNTED_MAX`] keys, and counting them was once given up.
+    is_large: Vec<bool>,
     /// The watches of all clients.
     pub(crate) watches: Watches,
     /// Counters that only rise.
@@ -78,6 +83,7 @@ impl<'s> Dataset<'s> {
             transaction: None,
             clock: Clock::default(),
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
+            is_large: vec![false; databases],
             watches: Watches::new(databases),
             written: Written::default(),
             refused: (usize::MAX, 0),
@@ -339,24 +345,30 @@ impl<'s> Dataset<'s> {
         if foreign { Err(Failure::UnknownLayout) } else { Ok(()) }
     }
 
-    /// Keys in the database, those expired but not yet removed included.
-    pub(crate) fn count(&mut self, db: usize) -> Result<u64, Failure> {
+    /// Keys in the database, those expired but not yet removed included. Never waits: while the store has not counted
+    /// them, an estimate, unless they are few.
+    pub(crate) fn count(&mut self, db: usize) -> Result<KeyCount, Failure> {
         let space = self.spaces.data[db];
-        if let Some(count) = self.begin()?.count(space) {
-            return Ok(count);
+        let known = self.begin()?.key_count(space)?;
+        if known.is_exact || known.keys > COUNTED_MAX || self.is_large[db] {
+            return Ok(known);
         }
-        let mut count = 0;
-        self.scan(db, Bound::Unbounded, Direction::Forward, &mut |_, _| {
-            count += 1;
-            true
+        let mut keys = 0;
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        self.begin()?.range_with::<[u8]>(space, all, Direction::Forward, &mut |_, _| {
+            keys += 1;
+            keys <= COUNTED_MAX
         })?;
-        Ok(count)
+        // One that is large is not asked so again.
+        self.is_large[db] = keys > COUNTED_MAX;
+        let is_exact = !self.is_large[db];
+        Ok(KeyCount { keys: keys.max(known.keys * u64::from(!is_exact)), is_exact })
     }
 
-    /// Keys with an expiry in the database.
-    pub(crate) fn count_expiring(&mut self, db: usize) -> Result<u64, Failure> {
+    /// Keys with an expiry in the database, those of no key any more included.
+    pub(crate) fn count_expiring(&mut self, db: usize) -> Result<KeyCount, Failure> {
         let (transaction, expiry) = self.begin_both()?;
-        Ok(expiry.count(transaction, db).unwrap_or(0))
+        Ok(expiry.count(transaction, db)?)
     }
 
     /// When the next key is to be removed because it expires; `u64::MAX` if none is. May be too early, never too late. Where

@@ -335,3 +335,42 @@ fn a_silent_client_is_asked_whether_it_is_there() {
         assert_eq!(idle.collect::<Vec<_>>(), [300, 30]);
     });
 }
+
+/// A monitor that asked after a start held all clients until everything was counted.
+#[test]
+fn counts_are_asked_for_without_counting() {
+    const KEYS: u64 = 30_000;
+    let folder = std::env::temp_dir().join(format!("tembo-server-counts-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (pool, options) = (folder.join("a.pool"), Options::new().background(false));
+    let fill = |store: &Store, keys: std::ops::Range<u64>| {
+        let space = store.keyspace("db0").unwrap();
+        let mut tx = store.exclusive().unwrap();
+        for key in keys {
+            tx.put(space, &key.to_be_bytes(), &[0, b'v']).unwrap();
+        }
+        tx.commit(tembo_kv::Durability::Strict).unwrap();
+    };
+    let store = Store::create(&pool, &options).unwrap();
+    fill(&store, 0..KEYS);
+    store.close().unwrap();
+    let store = Store::open(&pool, &options).unwrap();
+    fill(&store, KEYS..KEYS + 10);
+    // Not closed: as after a kill.
+    drop(store);
+    let store = Store::open(&pool, &options).unwrap();
+    with_loop_over(store, |event_loop, address| {
+        // Before the first turn, since this store's background work is done in turns.
+        let counted = event_loop.turns.data.count(0).unwrap();
+        assert_eq!(counted, tembo_kv::KeyCount { keys: KEYS, is_exact: false });
+        let mut client = connect(address);
+        while event_loop.turns.data.store().report().recovering {
+            event_loop.step().unwrap();
+        }
+        client.write_all(b"INFO keyspace\r\nDBSIZE\r\n").unwrap();
+        let text = replies(event_loop, &mut client, 5);
+        assert!(text.contains("db0:keys=30010,") && text.contains(":30010\r\n"), "{text}");
+        assert!(text.contains("tembo_counts_exact:1"), "{text}");
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
+}

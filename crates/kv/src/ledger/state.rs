@@ -135,6 +135,17 @@ pub(crate) fn allow_next(shared: &Shared, ledger: &mut Ledger) -> Result<(), Err
     raise_limit(shared, ledger, version)
 }
 
+/// Says that no version above the last one drawn was used, so that the next open knows that nothing was changed after
+/// it. Durable (synced: later) when it returns.
+///
+/// # Errors
+/// Those of a section.
+pub(crate) fn lower_limit(shared: &Shared, ledger: &mut Ledger) -> Result<(), Error> {
+    let _section = shared.region().reserve(2)?;
+    ledger.limit = Limit(&shared.root).set(shared.versions.clock.last())?;
+    Ok(())
+}
+
 /// Makes a version that was given, above all that were drawn, the last one drawn.
 pub(crate) fn take_version(
     shared: &Shared,
@@ -160,7 +171,7 @@ fn raise_limit(shared: &Shared, ledger: &mut Ledger, version: u64) -> Result<(),
     let limit = Limit(&shared.root);
     // What lies between the last commit and the limit is void after an open. A replica is given those versions again,
     // and would have to wait for the scrub.
-    let raised = if ledger.is_replica { limit.raise_to(version) } else { limit.raise(version) };
+    let raised = if ledger.is_replica { limit.set(version) } else { limit.raise(version) };
     ledger.limit = raised?;
     // After so many versions there may be something to collect, or a hint to write.
     shared.wake.want();

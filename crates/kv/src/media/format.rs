@@ -143,6 +143,29 @@ const _: () = assert!(size_of::<TombstoneHeader>() == 16);
 /// version that was given, and committed with a group.
 pub(crate) const REPLICA_KEY: &[u8] = b"replica";
 
+/// The catalogue key of how many keys there were: a [`CountsHeader`], then a [`KeyspaceCount`] for each keyspace. An
+/// estimate; exact if the header's version is the limit of versions, since then nothing was changed after it.
+pub(crate) const COUNTS_KEY: &[u8] = b"counts";
+
+/// What the value under [`COUNTS_KEY`] begins with.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct CountsHeader {
+    /// The version that wrote it, and changed nothing else.
+    pub(crate) version: U64,
+}
+
+/// How many keys a keyspace has.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct KeyspaceCount {
+    /// Object of the root cell of its tree.
+    pub(crate) cell: U64,
+    pub(crate) keys: U64,
+}
+
+const _: () = assert!(size_of::<CountsHeader>() == 8 && size_of::<KeyspaceCount>() == 16);
+
 /// First byte of a catalogue key: the length of a prepared transaction's id (one byte), the id, and the number of a
 /// piece (4 bytes, the highest first) follow.
 pub(crate) const PREPARED_TAG: u8 = b'p';

@@ -14,11 +14,11 @@ impl Limit<'_> {
     /// Makes versions up to `version`, and some more, usable; returns the raised limit. Durable when it
     /// returns.
     pub(crate) fn raise(&self, version: u64) -> Result<u64, Error> {
-        self.raise_to(version + LIMIT_STEP)
+        self.set(version + LIMIT_STEP)
     }
 
-    /// As [`raise`](Limit::raise), and no more than these.
-    pub(crate) fn raise_to(&self, limit: u64) -> Result<u64, Error> {
+    /// Makes versions up to `limit` usable, and no more: none above it was used. Durable when it returns.
+    pub(crate) fn set(&self, limit: u64) -> Result<u64, Error> {
         let region = self.0.region();
         let word = &self.0.media()?.version_limit;
         // ORDER: what was in flight stays dead whatever the limit, for its lane's word has not moved.

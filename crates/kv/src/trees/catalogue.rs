@@ -1,6 +1,6 @@
 //! The catalogue: a versioned keyspace that knows the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -12,14 +12,22 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Error;
 use crate::media::{
-    INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceEntry, REPLICA_KEY, TOMBSTONE_TAG,
-    TombstoneHeader, TombstoneKey,
+    COUNTS_KEY, CountsHeader, INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceCount, KeyspaceEntry,
+    REPLICA_KEY, TOMBSTONE_TAG, TombstoneHeader, TombstoneKey,
 };
 use crate::tombstones::{KeyRange, Tombstone};
 
 /// The catalogue's tree.
 pub(crate) struct Catalogue {
     tree: Index,
+}
+
+/// How many keys there were, by the root cell of their tree.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// The version of which they are exact; 0: of none.
+    pub(crate) version: u64,
+    pub(crate) keys: BTreeMap<u64, u64>,
 }
 
 impl Catalogue {
@@ -70,6 +78,12 @@ impl Catalogue {
         };
         self.tree.apply(op, writer)?;
         Ok(())
+    }
+
+    /// How many keys there were when that was last written down. What cannot be read is not known.
+    pub(crate) fn counts(&self, view: View<'_>) -> Result<Counts, Error> {
+        let found = self.tree.get(COUNTS_KEY, view)?;
+        Ok(found.and_then(|value| decode_counts(&value.to_vec())).unwrap_or_default())
     }
 
     /// Notes a range that was removed.
@@ -173,6 +187,23 @@ fn decode_tombstone(key: &[u8], value: &[u8]) -> Option<Tombstone> {
     let range = Arc::new(KeyRange { from: from.to_vec(), to });
     let (cell, version) = (key.cell.get(), key.version.get());
     Some(Tombstone { cell, range, version, until: u64::MAX })
+}
+
+/// The catalogue's value for counts.
+pub(crate) fn encode_counts(counts: &Counts) -> Vec<u8> {
+    let header = CountsHeader { version: counts.version.into() };
+    let entry = |(&cell, &keys): (&u64, &u64)| {
+        let entry = KeyspaceCount { cell: cell.into(), keys: keys.into() };
+        entry.as_bytes().to_vec()
+    };
+    header.as_bytes().iter().copied().chain(counts.keys.iter().flat_map(entry)).collect()
+}
+
+fn decode_counts(value: &[u8]) -> Option<Counts> {
+    let (header, entries) = CountsHeader::read_from_prefix(value).ok()?;
+    let entries = <[KeyspaceCount]>::ref_from_bytes(entries).ok()?;
+    let keys = entries.iter().map(|entry| (entry.cell.get(), entry.keys.get()));
+    Some(Counts { version: header.version.get(), keys: keys.collect() })
 }
 
 /// The name in a catalogue key of a keyspace.

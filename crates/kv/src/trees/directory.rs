@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tembo_index::{Forest, Index, Retained, View, Writer};
 
-use super::catalogue::{Catalogue, open_tree};
+use super::catalogue::{Catalogue, Counts, open_tree};
 use super::tree::{Known, Tree, find};
 use crate::media::KeyspaceEntry;
 use crate::tally::{Removals, Tally};
@@ -28,7 +28,11 @@ impl Directory {
         view: View<'_>,
     ) -> Result<Directory, Error> {
         let list = open_list(forest, catalogue, view)?;
-        Ok(Directory { list, incarnations: 1, removals: Removals::default() })
+        let mut directory = Directory { list, incarnations: 1, removals: Removals::default() };
+        let counts = catalogue.counts(view)?;
+        // Nothing was changed after the version in which they were written.
+        directory.recall(&counts, counts.version == view.version);
+        Ok(directory)
     }
 
     /// The tree of a keyspace; `version`: what an error says that was read.
@@ -138,7 +142,41 @@ impl Directory {
         }
         self.incarnations += 1;
         self.list = list;
+        self.recall(&catalogue.counts(view)?, false);
         Ok(())
+    }
+
+    /// Takes over counts: those of the visible version, or estimates.
+    fn recall(&mut self, counts: &Counts, is_exact: bool) {
+        for tree in &mut self.list {
+            // One that was empty has no count.
+            let known = counts.keys.get(&tree.known.cell).copied();
+            if let Some(keys) = known.or(is_exact.then_some(0)) {
+                tree.recall(keys, is_exact);
+            }
+        }
+    }
+
+    /// How many keys there are, to be written down in a version; `None`: that is not known of each.
+    pub(crate) fn counts(&self, version: u64) -> Option<Counts> {
+        let mut keys = BTreeMap::new();
+        for tree in &self.list {
+            match tree.count()? {
+                0 => {}
+                count => drop(keys.insert(tree.known.cell, count)),
+            }
+        }
+        Some(Counts { version, keys })
+    }
+
+    /// The catalogue has the counts.
+    pub(crate) fn noted(&mut self) {
+        self.list.iter_mut().for_each(Tree::noted);
+    }
+
+    /// Whether the counts are no longer near to what the catalogue says.
+    pub(crate) fn have_drifted(&self) -> bool {
+        self.list.iter().any(Tree::has_drifted)
     }
 
     /// The trees by root cell.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tembo_index::{Index, IndexKind, Retained, VersionedIndex};
 
-use crate::Keyspace;
 use crate::media::KeyspaceEntry;
+use crate::{KeyCount, Keyspace};
 
 /// A keyspace as readers know it.
 #[derive(Clone)]
@@ -39,8 +39,12 @@ pub(crate) struct Tree {
     birth: u64,
     /// Keys when the last marking began; `None`: not yet known.
     marked: Option<u64>,
+    /// Until they are known: as many keys there were about then.
+    estimate: u64,
     /// Keys added less keys removed since then.
     delta: i64,
+    /// Keys as the catalogue has them.
+    noted: u64,
     /// Keys removed since the last collection began.
     removed: u64,
     /// When the horizon has come so far, what is kept for old versions can go.
@@ -56,6 +60,9 @@ impl AsRef<Known> for Tree {
 
 /// One in so many keys must have been removed.
 const SHARE: u64 = 8;
+
+/// Fewer keys more or less than the catalogue says are not worth a commit.
+const DRIFT_MIN: u64 = 1 << 14;
 
 /// Fewer removals than one to so many bytes of a node are not worth a collection.
 const REMOVED_BYTES: u64 = 32;
@@ -73,7 +80,9 @@ impl Tree {
             known,
             birth: entry.birth.get(),
             marked: keys,
+            estimate: 0,
             delta: 0,
+            noted: 0,
             removed: 0,
             kept_until: None,
         }
@@ -97,6 +106,32 @@ impl Tree {
         self.marked.map(|count| count.saturating_add_signed(self.delta))
     }
 
+    /// Keys, as far as they are known.
+    pub(crate) fn key_count(&self) -> KeyCount {
+        let is_exact = self.marked.is_some();
+        let keys = self.marked.unwrap_or(self.estimate).saturating_add_signed(self.delta);
+        KeyCount { keys, is_exact }
+    }
+
+    /// Takes over how many keys the catalogue says there were.
+    pub(super) fn recall(&mut self, keys: u64, is_exact: bool) {
+        self.noted = keys;
+        match is_exact {
+            true => self.marked = Some(keys),
+            false => self.estimate = keys,
+        }
+    }
+
+    /// The catalogue has the number of keys from here on.
+    pub(super) fn noted(&mut self) {
+        self.noted = self.key_count().keys;
+    }
+
+    /// Whether the number of keys has moved far away from what the catalogue says.
+    pub(super) fn has_drifted(&self) -> bool {
+        self.key_count().keys.abs_diff(self.noted) > (self.noted / SHARE).max(DRIFT_MIN)
+    }
+
     /// Counts changes that have been committed.
     #[inline]
     pub(super) fn add(&mut self, delta: i64, removed: u64) {
@@ -107,6 +142,7 @@ impl Tree {
     /// A marking begins, which counts the keys unless they are known.
     pub(crate) fn begin_count(&mut self) {
         if self.marked.is_none() {
+            self.estimate = self.key_count().keys;
             self.delta = 0;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tembo_kv::{Durability, Store};
+use tembo_kv::{Durability, KeyCount, Store};
 
 use super::bench::{Map, Random, directory, expect, fill, key, kill, options, recover};
 
@@ -117,4 +117,82 @@ fn counts_after_open_are_exact_when_recovery_comes_late() {
     store.put(space, b"and another", b"v", Durability::Buffered).unwrap();
     recover(&store);
     assert_eq!(store.exclusive().unwrap().count(space), Some(2));
+}
+
+fn key_count(store: &Store) -> KeyCount {
+    store.exclusive().unwrap().key_count(store.keyspace("a").unwrap()).unwrap()
+}
+
+/// INFO after a start held all clients until everything was counted.
+#[test]
+fn counts_are_known_at_once_after_a_clean_stop() {
+    let directory = directory("certified");
+    let options = options(4 << 20, 64 << 20);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("a").unwrap();
+    fill(&store, space, 0..500, b"good");
+    store.keyspace("empty").unwrap();
+    store.close().unwrap();
+    for keys in 500..505 {
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        // Nothing was marked, nothing read but the catalogue.
+        assert!(store.report().recovering);
+        assert_eq!(key_count(&store), KeyCount { keys, is_exact: true });
+        let empty = store.keyspace("empty").unwrap();
+        assert_eq!(store.exclusive().unwrap().count(empty), Some(0));
+        // One that changed nothing leaves it as it is.
+        store.close().unwrap();
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        assert_eq!(key_count(&store), KeyCount { keys, is_exact: true });
+        if keys % 2 == 0 {
+            recover(&store);
+        }
+        store.put(space, &key(keys), b"more", Durability::Buffered).unwrap();
+        assert_eq!(key_count(&store), KeyCount { keys: keys + 1, is_exact: true });
+        store.check().unwrap();
+        store.close().unwrap();
+    }
+}
+
+/// What was changed after the counts were written makes them an estimate, however little that was.
+#[test]
+fn counts_are_an_estimate_until_they_are_counted_after_a_kill() {
+    let directory = directory("estimated");
+    let options = options(16 << 20, 128 << 20);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    fill(&store, store.keyspace("a").unwrap(), 0..500, b"good");
+    store.close().unwrap();
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("a").unwrap();
+    store.put(space, b"one more", b"v", Durability::Buffered).unwrap();
+    kill(store);
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    assert_eq!(key_count(&store), KeyCount { keys: 500, is_exact: false });
+    // A stop before they are counted certifies nothing.
+    store.remove(space, &key(7), Durability::Buffered).unwrap();
+    assert_eq!(key_count(&store), KeyCount { keys: 499, is_exact: false });
+    store.close().unwrap();
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    assert_eq!(key_count(&store), KeyCount { keys: 500, is_exact: false });
+    recover(&store);
+    assert_eq!(key_count(&store), KeyCount { keys: 500, is_exact: true });
+    // They are written down when they have changed by much, and after a kill that is the estimate.
+    fill(&store, space, 1000..21_000, b"good");
+    recover(&store);
+    fill(&store, space, 21_000..21_100, b"good");
+    kill(store);
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    assert_eq!(key_count(&store), KeyCount { keys: 20_500, is_exact: false });
+    recover(&store);
+    assert_eq!(key_count(&store), KeyCount { keys: 20_600, is_exact: true });
+    let version = store.save_snapshot("before").unwrap();
+    fill(&store, space, 50_000..50_010, b"void");
+    store.rollback(version).unwrap();
+    assert!(!key_count(&store).is_exact);
+    store.close().unwrap();
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    recover(&store);
+    assert_eq!(key_count(&store), KeyCount { keys: 20_600, is_exact: true });
+    store.check().unwrap();
 }

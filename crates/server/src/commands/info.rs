@@ -231,12 +231,18 @@ fn cluster(_: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
 }
 
 fn keyspace(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    let mut are_exact = true;
     for db in 0..context.data.databases() {
-        let keys = context.data.count(db)?;
-        if keys > 0 {
-            let expires = context.data.count_expiring(db)?;
+        let counted = context.data.count(db)?;
+        are_exact &= counted.is_exact;
+        if counted.keys > 0 {
+            let (keys, expiring) = (counted.keys, context.data.count_expiring(db)?);
+            are_exact &= expiring.is_exact;
+            let expires = expiring.keys;
             put(text, format_args!("db{db}:keys={keys},expires={expires},avg_ttl=0"));
         }
     }
+    // 0: some are estimates, until the store has counted its keys.
+    put(text, format_args!("tembo_counts_exact:{}", u8::from(are_exact)));
     Ok(())
 }

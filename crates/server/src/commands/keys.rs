@@ -162,6 +162,6 @@ fn edge(
 
 fn dbsize(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let count = context.data.count(context.session.db)?;
-    reply.integer(count as i64);
+    reply.integer(count.keys as i64);
     Ok(())
 }

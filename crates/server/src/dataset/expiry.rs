@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use tembo_kv::{Direction, Error, Exclusive, Keyspace};
+use tembo_kv::{Direction, Error, Exclusive, KeyCount, Keyspace};
 
 use crate::format;
 
@@ -137,8 +137,8 @@ impl ExpiryIndex {
         Ok(())
     }
 
-    /// How many entries a database has; `None` while that is not known.
-    pub(super) fn count(&self, transaction: &Exclusive, db: usize) -> Option<u64> {
-        transaction.count(self.spaces[db])
+    /// How many entries a database has, or an estimate.
+    pub(super) fn count(&self, transaction: &Exclusive, db: usize) -> Result<KeyCount, Error> {
+        transaction.key_count(self.spaces[db])
     }
 }

@@ -22,27 +22,26 @@ pub(crate) unsafe fn stream_line(from: *const u8, to: *mut u8) {
 /// `to` is aligned to 64 bytes; so many lines may be written there, and may be read at `from`.
 #[inline]
 pub(crate) unsafe fn stream_lines(from: *const u8, to: *mut u8, count: usize) {
-    let is_wide = std::arch::is_x86_feature_detected!("avx512f");
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has AVX-512; the rest is the caller's promise.
+        return unsafe { stream_512(from, to, count) };
+    }
     for at in (0..count).map(|line| line * LINE as usize) {
-        let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
-        if is_wide {
-            // SAFETY: the processor has AVX-512; the rest is the caller's promise.
-            unsafe { stream_512(from, to) }
-        } else {
-            // SAFETY: every x86-64 processor has SSE2; the rest is the caller's promise.
-            unsafe { stream_128(from, to) }
-        }
+        // SAFETY: every x86-64 processor has SSE2; the rest is the caller's promise.
+        unsafe { stream_128(from.wrapping_add(at), to.wrapping_add(at)) };
     }
 }
 
-// SAFETY: to be called with an aligned `to` of 64 bytes, a readable `from`, and AVX-512.
+// SAFETY: to be called with an aligned `to` for `count` lines, a readable `from`, and AVX-512.
 #[target_feature(enable = "avx512f")]
-unsafe fn stream_512(from: *const u8, to: *mut u8) {
-    // SAFETY: the caller's promise; the load is unaligned, the store's target aligned.
-    unsafe {
-        let line: __m512i = _mm512_loadu_si512(from.cast());
-        asm!("vmovntdq zmmword ptr [{0}], {1}", in(reg) to, in(zmm_reg) line,
-            options(nostack, preserves_flags));
+unsafe fn stream_512(from: *const u8, to: *mut u8, count: usize) {
+    for at in (0..count).map(|line| line * LINE as usize) {
+        // SAFETY: the caller's promise; the load is unaligned, the store's target aligned.
+        unsafe {
+            let line: __m512i = _mm512_loadu_si512(from.wrapping_add(at).cast());
+            asm!("vmovntdq zmmword ptr [{0}], {1}", in(reg) to.wrapping_add(at), in(zmm_reg) line,
+                options(nostack, preserves_flags));
+        }
     }
 }
 

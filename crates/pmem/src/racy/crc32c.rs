@@ -4,15 +4,18 @@
 //! The instruction takes three cycles, and one can begin in each. So long ranges are read as three streams of
 //! the same length, whose checksums are then put together: that of the first is multiplied by *x* to the number of
 //! bits behind it, modulo the polynomial. (Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
-//! Instruction", Intel 2011.) The constants for that are made when this is compiled.
+//! Instruction", Intel 2011.) The constants for that are made when this is compiled. Where the processor multiplies
+//! polynomials 512 bits wide, long ranges are [folded](wide) first.
+
+mod power;
+mod wide;
 
 use std::arch::asm;
 use std::arch::x86_64::{
     _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_xor_si128,
 };
 
-/// The polynomial of CRC-32C, its highest power in the lowest bit.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
+use self::power::next_power;
 
 /// Bytes of a stream are a multiple of this.
 const STEP: usize = 32;
@@ -31,7 +34,7 @@ const fn powers() -> [u32; 2 * STEPS_MAX + 1] {
     let (mut power, mut exponent, mut steps) = (1 << 31, 0, 1);
     while steps < powers.len() {
         while exponent < steps * STEP * 8 - 33 {
-            power = (power >> 1) ^ (POLYNOMIAL * (power & 1));
+            power = next_power(power);
             exponent += 1;
         }
         powers[steps] = power;
@@ -52,8 +55,26 @@ pub(super) fn is_supported() -> bool {
 /// # Safety
 /// So many bytes are mapped at `at`; the processor has the instructions.
 #[inline]
-pub(super) unsafe fn crc32c(init: u32, mut at: *const u8, mut len: usize) -> u32 {
-    let mut crc = u64::from(!init);
+pub(super) unsafe fn crc32c(init: u32, at: *const u8, len: usize) -> u32 {
+    let crc = u64::from(!init);
+    // SAFETY: the caller's promise, of the lines that the range begins with, and of the rest; the processor has
+    // what `fold` needs.
+    unsafe {
+        if len >= wide::BLOCK && wide::is_supported() {
+            let (lines, rest) = (len / wide::LINE, len % wide::LINE);
+            return !narrow(wide::fold(crc, at, lines), at.wrapping_add(len - rest), rest);
+        }
+        !narrow(crc, at, len)
+    }
+}
+
+/// The checksum, without the inversions, of `len` bytes behind bytes with the checksum `crc`, by the instruction of 64
+/// bits.
+///
+/// # Safety
+/// As of [`crc32c`].
+#[inline]
+pub(super) unsafe fn narrow(mut crc: u64, mut at: *const u8, mut len: usize) -> u32 {
     // SAFETY: the caller's promise; each access is of the first of `len` bytes, which are behind it then.
     unsafe {
         while len >= THREE_MIN {
@@ -73,7 +94,7 @@ pub(super) unsafe fn crc32c(init: u32, mut at: *const u8, mut len: usize) -> u32
             (at, len) = (at.wrapping_add(8), len - 8);
         }
         if len == 0 {
-            return !(crc as u32);
+            return crc as u32;
         }
         if len & 4 != 0 {
             asm!("crc32 {0:e}, dword ptr [{1}]", inout(reg) crc, in(reg) at,
@@ -90,7 +111,7 @@ pub(super) unsafe fn crc32c(init: u32, mut at: *const u8, mut len: usize) -> u32
                 options(readonly, nostack, preserves_flags));
         }
     }
-    !(crc as u32)
+    crc as u32
 }
 
 /// The checksum, without the inversions, of three streams of so many steps, one after another.

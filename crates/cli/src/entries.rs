@@ -7,7 +7,7 @@ use serde::Serialize;
 use tembo_index::Visit;
 use tembo_kv::{Direction, Durability, Keyspace, Snapshot, Store};
 use tembo_server::DATABASES_MAX;
-use tembo_server::format::{self, Header, Value};
+use tembo_server::format::{self, Header, Kind, Value};
 
 use crate::exit::{Exit, refuse};
 use crate::line::Entry;
@@ -67,6 +67,13 @@ fn entry(db: usize, key: &[u8], bytes: tembo_kv::Value<'_>) -> anyhow::Result<En
         let key = String::from_utf8_lossy(key);
         return refuse(Exit::NewerVersion, format!("the value of `{key}` is of an unknown kind"));
     };
+    if value.of.kind != Kind::String {
+        let (key, kind) = (String::from_utf8_lossy(key), value.of.kind.name());
+        return refuse(
+            Exit::NewerVersion,
+            format!("`{key}` is a {kind}, and only strings can be written as lines"),
+        );
+    }
     Ok(Entry {
         keyspace: db.to_string(),
         key: key.to_vec(),

@@ -33,25 +33,38 @@ impl Context<'_, '_> {
 pub(crate) type Run = fn(&mut Context<'_, '_>, Args<'_>, &mut Reply) -> Outcome;
 
 /// The command may change data.
-pub(crate) const WRITE: u16 = 1;
+pub(crate) const WRITE: u32 = 1;
 /// The command only reads data.
-pub(crate) const READ: u16 = 2;
+pub(crate) const READ: u32 = 2;
 /// The command takes constant time.
-pub(crate) const FAST: u16 = 4;
+pub(crate) const FAST: u32 = 4;
 /// The command is for operators.
-pub(crate) const ADMIN: u16 = 8;
+pub(crate) const ADMIN: u32 = 8;
 /// The command is allowed before AUTH.
-pub(crate) const NO_AUTH: u16 = 16;
+pub(crate) const NO_AUTH: u32 = 16;
 /// The command is refused between MULTI and EXEC.
-pub(crate) const NO_MULTI: u16 = 32;
+pub(crate) const NO_MULTI: u32 = 32;
 /// The command is executed at once even after MULTI.
-pub(crate) const NOT_QUEUED: u16 = 64;
+pub(crate) const NOT_QUEUED: u32 = 64;
 /// The command needs room in the pool.
-pub(crate) const DENY_OOM: u16 = 128;
+pub(crate) const DENY_OOM: u32 = 128;
 /// The command changes the session, so that its reply must not be lost.
-pub(crate) const SESSION: u16 = 256;
+pub(crate) const SESSION: u32 = 256;
 /// The command keeps a version in the pool.
-pub(crate) const SAVE: u16 = 512;
+pub(crate) const SAVE: u32 = 512;
+
+/// Where the keys are depends on the arguments.
+pub(crate) const MOVABLE_KEYS: u32 = 1 << 10;
+/// The command may wait.
+pub(crate) const BLOCKING: u32 = 1 << 11;
+/// The command is about hashes.
+pub(crate) const HASH: u32 = 1 << 16;
+/// The command is about sets.
+pub(crate) const SET: u32 = 1 << 17;
+/// The command is about lists.
+pub(crate) const LIST: u32 = 1 << 18;
+/// The command is about sorted sets.
+pub(crate) const SORTED_SET: u32 = 1 << 19;
 
 /// One command or subcommand.
 pub(crate) struct Command {
@@ -62,7 +75,7 @@ pub(crate) struct Command {
     /// Arguments including the name; negative: at least so many.
     pub(crate) arity: i32,
     /// See the constants.
-    pub(crate) flags: u16,
+    pub(crate) flags: u32,
     /// First key, last key (negative: from the end), step.
     pub(crate) keys: (i32, i32, i32),
     /// What it does.
@@ -73,7 +86,7 @@ pub(crate) struct Command {
 
 impl Command {
     /// A command without keys.
-    pub(crate) const fn new(name: &'static str, arity: i32, flags: u16, run: Run) -> Command {
+    pub(crate) const fn new(name: &'static str, arity: i32, flags: u32, run: Run) -> Command {
         Command { name, full_name: name, arity, flags, keys: (0, 0, 0), run, subcommands: &[] }
     }
 
@@ -81,7 +94,7 @@ impl Command {
     pub(crate) const fn keyed(
         name: &'static str,
         arity: i32,
-        flags: u16,
+        flags: u32,
         keys: (i32, i32, i32),
         run: Run,
     ) -> Command {
@@ -93,7 +106,7 @@ impl Command {
         full_name: &'static str,
         name: &'static str,
         arity: i32,
-        flags: u16,
+        flags: u32,
         run: Run,
     ) -> Command {
         Command { name, full_name, arity, flags, keys: (0, 0, 0), run, subcommands: &[] }
@@ -102,7 +115,7 @@ impl Command {
     /// A command that has only subcommands.
     pub(crate) const fn container(
         name: &'static str,
-        flags: u16,
+        flags: u32,
         subcommands: &'static [Command],
     ) -> Command {
         let run: Run = without_subcommand;
@@ -118,7 +131,7 @@ impl Command {
 
     /// Whether it has one of the flags.
     #[inline]
-    pub(crate) fn has(&self, flag: u16) -> bool {
+    pub(crate) fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
@@ -129,7 +142,7 @@ impl Command {
 }
 
 /// Slots of the table's hash index.
-const SLOTS: usize = 512;
+const SLOTS: usize = 1024;
 
 /// Never runs: a container without subcommand has the wrong number of arguments.
 fn without_subcommand(_: &mut Context<'_, '_>, _: Args<'_>, _: &mut Reply) -> Outcome {

@@ -1,23 +1,26 @@
 //! The databases as commands see them: one transaction a turn, expiry, watches.
 
+mod elements;
 mod expiry;
+
+pub(crate) use elements::{Ends, VisitElement};
 
 use std::ops::Bound;
 
 use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Store};
 
 use crate::clock::Clock;
+use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
 use crate::error::Error as ServerError;
-use crate::failure::Failure;
-use crate::format::{self, Header, KEY_SIZE_MAX, Value};
+use crate::failure::{Failure, OUT_OF_MEMORY, WRONG_TYPE};
+use crate::format::{self, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value};
 use crate::watch::Watches;
 
 /// How long changes of several keys are refused after there was no room for as many.
 const REFUSAL_MS: u64 = 100;
-
-/// Keys that are looked for side by side, and expired, before the time is looked at.
-const EXPIRED_AT_ONCE: usize = 32;
+/// Elements of a collection that are held in memory together while it is copied.
+const COPIED_AT_ONCE: usize = 256;
 
 /// A database of no more keys is counted where the store does not know how many there are.
 const COUNTED_MAX: u64 = 256;
@@ -25,6 +28,7 @@ const COUNTED_MAX: u64 = 256;
 /// The keyspaces of the databases.
 pub(crate) struct Spaces {
     data: Vec<Keyspace>,
+    elements: Vec<Keyspace>,
     expiry: Vec<Keyspace>,
 }
 
@@ -41,7 +45,11 @@ impl Spaces {
         let open = |name: fn(usize) -> String| -> Result<Vec<Keyspace>, ServerError> {
             (0..databases).map(|db| open_one(name(db))).collect()
         };
-        Ok(Spaces { data: open(format::data_keyspace)?, expiry: open(format::expiry_keyspace)? })
+        Ok(Spaces {
+            data: open(format::data_keyspace)?,
+            elements: open(format::elements_keyspace)?,
+            expiry: open(format::expiry_keyspace)?,
+        })
     }
 }
 
@@ -55,6 +63,7 @@ pub(crate) struct Dataset<'s> {
     expiry: ExpiryIndex,
     /// By database: it has more than [`COUNTED_MAX`] keys, and counting them was once given up.
     is_large: Vec<bool>,
+    elements: Elements,
     /// The watches of all clients.
     pub(crate) watches: Watches,
     /// Counters that only rise.
@@ -87,6 +96,7 @@ impl<'s> Dataset<'s> {
             clock: Clock::default(),
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
             is_large: vec![false; databases],
+            elements: Elements::new(spaces.elements.clone()),
             watches: Watches::new(databases),
             written: Written::default(),
             refused: (usize::MAX, 0),
@@ -147,9 +157,25 @@ impl<'s> Dataset<'s> {
     fn begin_both(&mut self) -> Result<(&mut Exclusive, &mut ExpiryIndex), Error> {
         let transaction = match self.transaction {
             Some(ref mut transaction) => transaction,
-            ref mut none => none.insert(self.store.exclusive()?),
+            ref mut none => {
+                let transaction = none.insert(self.store.exclusive()?);
+                self.elements.look(transaction);
+                transaction
+            }
         };
         Ok((transaction, &mut self.expiry))
+    }
+
+    /// The transaction and the elements of collections.
+    #[inline]
+    fn begin_elements(&mut self) -> Result<(&mut Exclusive, &mut Elements), Error> {
+        if self.transaction.is_none() {
+            self.begin()?;
+        }
+        match &mut self.transaction {
+            Some(transaction) => Ok((transaction, &mut self.elements)),
+            None => Err(Error::WouldDeadlock),
+        }
     }
 
     /// Ends the transaction and makes what it wrote visible, not yet durable.
@@ -181,11 +207,37 @@ impl<'s> Dataset<'s> {
         }
     }
 
-    /// The value under `key`, unless it has expired.
+    /// The value under `key`, whatever it is, unless it has expired.
     #[inline]
-    pub(crate) fn get(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
+    pub(crate) fn find(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
         let now_ms = self.now_ms();
         Ok(self.get_raw(db, key)?.filter(|value| !value.is_expired(now_ms)))
+    }
+
+    /// The string under `key`, unless it has expired.
+    ///
+    /// # Errors
+    /// Another type is there.
+    #[inline]
+    pub(crate) fn get(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
+        self.get_as(db, key, Kind::String)
+    }
+
+    /// The value under `key`, unless it has expired.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    #[inline]
+    pub(crate) fn get_as(
+        &mut self,
+        db: usize,
+        key: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Value<'_>>, Failure> {
+        match self.find(db, key)? {
+            Some(value) if value.of.kind != kind => Err(WRONG_TYPE.into()),
+            found => Ok(found),
+        }
     }
 
     /// The value under `key`, even if it has expired.
@@ -203,10 +255,11 @@ impl<'s> Dataset<'s> {
 
     /// Whether `key` is there.
     pub(crate) fn contains(&mut self, db: usize, key: &[u8]) -> Result<bool, Failure> {
-        Ok(self.get(db, key)?.is_some())
+        Ok(self.find(db, key)?.is_some())
     }
 
     /// Puts a string under `key`, with the expiry given or none.
+    #[inline]
     pub(crate) fn put(
         &mut self,
         db: usize,
@@ -214,17 +267,29 @@ impl<'s> Dataset<'s> {
         payload: &[u8],
         expiry_ms: Option<u64>,
     ) -> Result<(), Failure> {
+        self.put_value((db, key), Type::STRING, payload, expiry_ms)
+    }
+
+    /// Puts a value under `key`, with the expiry given or none. If a collection was there, its elements are removed,
+    /// unless the value is the same one.
+    pub(crate) fn put_value(
+        &mut self,
+        (db, key): (usize, &[u8]),
+        of: Type,
+        payload: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<(), Failure> {
         if key.len() > KEY_SIZE_MAX {
             return Err(format!("ERR a key is longer than {KEY_SIZE_MAX} bytes").into());
         }
-        let old_ms = self.indexed_expiry(db, key)?;
+        let (old_ms, old_spread) = self.before(db, key)?;
         let is_moved = old_ms != expiry_ms;
         if is_moved && let Some(expiry_ms) = expiry_ms {
             let (transaction, expiry) = self.begin_both()?;
             expiry.put(transaction, (db, key), expiry_ms)?;
         }
         let space = self.spaces.data[db];
-        let header = Header::string(expiry_ms);
+        let header = Header::new(of, expiry_ms);
         let put = self.begin()?.put_parts(space, key, &[header.as_bytes(), payload]);
         let stale_ms = if put.is_ok() { old_ms } else { expiry_ms };
         if is_moved && let Some(stale_ms) = stale_ms {
@@ -235,21 +300,40 @@ impl<'s> Dataset<'s> {
         self.written.changes += 1;
         self.written.bytes += payload.len() as u64;
         self.watches.touch(db, key);
+        if let Some(old) = old_spread
+            && !(of.is_spread && Spread::decode(payload.into())?.id == old.id)
+        {
+            self.remove_elements(db, old)?;
+        }
         Ok(())
     }
 
     /// Removes `key`; false if it was not there or had expired.
     pub(crate) fn remove(&mut self, db: usize, key: &[u8]) -> Result<bool, Failure> {
+        self.remove_value((db, key), false)
+    }
+
+    /// As [`remove`](Dataset::remove); a collection's elements can be kept, because they have another key.
+    pub(crate) fn remove_value(
+        &mut self,
+        (db, key): (usize, &[u8]),
+        keeps_elements: bool,
+    ) -> Result<bool, Failure> {
         if key.len() > KEY_SIZE_MAX {
             return Ok(false);
         }
-        let expiry_ms = self.indexed_expiry(db, key)?;
+        let (expiry_ms, spread) = self.before(db, key)?;
         let space = self.spaces.data[db];
         let was_there = self.begin()?.remove(space, key)?;
         if !was_there {
             return Ok(false);
         }
         self.written.changes += 1;
+        if let Some(spread) = spread
+            && !keeps_elements
+        {
+            self.remove_elements(db, spread)?;
+        }
         if let Some(expiry_ms) = expiry_ms {
             let (transaction, expiry) = self.begin_both()?;
             expiry.forget(transaction, (db, key), expiry_ms)?;
@@ -260,6 +344,22 @@ impl<'s> Dataset<'s> {
         }
         self.watches.touch(db, key);
         Ok(true)
+    }
+
+    /// Makes changes of `size` bytes by several steps; if one fails, none has happened.
+    pub(crate) fn atomically<T>(
+        &mut self,
+        size: usize,
+        change: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if self.is_refused(size) {
+            return Err(OUT_OF_MEMORY.into());
+        }
+        let changed = self.all_or_nothing(change);
+        if let Err(Failure::Store(Error::Full { .. })) = changed {
+            self.refuse(size);
+        }
+        changed
     }
 
     /// Makes several changes; if one fails, none of them has happened.
@@ -278,13 +378,106 @@ impl<'s> Dataset<'s> {
         changed
     }
 
-    /// The expiry under which `key` is indexed now.
+    /// Of the value under `key`, what a change of it concerns: the expiry under which it is indexed, and where its
+    /// elements are.
     #[inline]
-    fn indexed_expiry(&mut self, db: usize, key: &[u8]) -> Result<Option<u64>, Failure> {
-        if self.expiry.due_ms(db) == u64::MAX {
-            return Ok(None);
+    fn before(&mut self, db: usize, key: &[u8]) -> Result<(Option<u64>, Option<Spread>), Failure> {
+        if self.expiry.due_ms(db) == u64::MAX && !self.elements.is_in_use(db) {
+            return Ok((None, None));
         }
-        Ok(self.get_raw(db, key)?.and_then(|value| value.expiry_ms))
+        Ok(match self.get_raw(db, key)? {
+            Some(value) => (value.expiry_ms, value.spread()?),
+            None => (None, None),
+        })
+    }
+
+    /// An id for the elements of a collection.
+    pub(crate) fn new_id(&mut self, db: usize) -> Result<u64, Failure> {
+        self.written.changes += 1;
+        let (transaction, elements) = self.begin_elements()?;
+        Ok(elements.new_id(transaction, db)?)
+    }
+
+    /// The value of an element; a database, an id and a part say of which collection.
+    #[inline]
+    pub(crate) fn element(
+        &mut self,
+        (db, id, part): (usize, u64, Part),
+        rest: &[&[u8]],
+    ) -> Result<Option<tembo_kv::Value<'_>>, Failure> {
+        let (transaction, elements) = self.begin_elements()?;
+        Ok(elements.get(transaction, db, (id, part), rest)?)
+    }
+
+    /// Puts an element; true if it was there before.
+    #[inline]
+    pub(crate) fn put_element(
+        &mut self,
+        (db, id, part): (usize, u64, Part),
+        rest: &[&[u8]],
+        value: &[&[u8]],
+    ) -> Result<bool, Failure> {
+        let (transaction, elements) = self.begin_elements()?;
+        let existed = elements.put(transaction, db, ((id, part), rest), value)?;
+        self.written.changes += 1;
+        self.written.bytes += rest.iter().chain(value).map(|bytes| bytes.len() as u64).sum::<u64>();
+        Ok(existed)
+    }
+
+    /// Removes an element; true if it was there.
+    #[inline]
+    pub(crate) fn remove_element(
+        &mut self,
+        (db, id, part): (usize, u64, Part),
+        rest: &[&[u8]],
+    ) -> Result<bool, Failure> {
+        let (transaction, elements) = self.begin_elements()?;
+        let existed = elements.remove(transaction, db, (id, part), rest)?;
+        self.written.changes += u64::from(existed);
+        Ok(existed)
+    }
+
+    /// Calls `visit` with the elements of a part of a collection between two ends, until it returns false.
+    pub(crate) fn visit_elements(
+        &mut self,
+        (db, id, part): (usize, u64, Part),
+        ends: Ends<'_>,
+        direction: Direction,
+        visit: &mut VisitElement<'_>,
+    ) -> Result<(), Failure> {
+        let (transaction, elements) = self.begin_elements()?;
+        Ok(elements.visit(transaction, db, ((id, part), ends, direction), visit)?)
+    }
+
+    /// Copies all elements of a collection, of a database and id, to another id.
+    pub(crate) fn copy_elements(
+        &mut self,
+        from: (usize, u64),
+        to: (usize, u64),
+    ) -> Result<(), Failure> {
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let (transaction, elements) = self.begin_elements()?;
+            let read = elements.read(transaction, from, last.as_deref(), COPIED_AT_ONCE)?;
+            for one in &read {
+                elements.put_read(transaction, to, one)?;
+            }
+            self.written.changes += read.len() as u64;
+            self.written.bytes +=
+                read.iter().map(|one| (one.0.len() + one.1.len()) as u64).sum::<u64>();
+            match read.into_iter().next_back() {
+                Some((key, _)) => last = Some(key),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Removes all elements of a collection of the database.
+    fn remove_elements(&mut self, db: usize, spread: Spread) -> Result<(), Failure> {
+        let (transaction, elements) = self.begin_elements()?;
+        elements.remove_all(transaction, (db, spread.id), spread.count)?;
+        self.written.changes += 1;
+        Ok(())
     }
 
     /// The pool had no room for changes of `size` bytes. Changes of half that size or more are refused for
@@ -315,6 +508,8 @@ impl<'s> Dataset<'s> {
             transaction.clear(space)?;
             self.written.changes += 1;
         }
+        let (transaction, elements) = self.begin_elements()?;
+        elements.clear(transaction, db)?;
         let (transaction, expiry) = self.begin_both()?;
         expiry.clear(transaction, db)?;
         touched.iter().for_each(|key| self.watches.touch(db, key));
@@ -380,37 +575,26 @@ impl<'s> Dataset<'s> {
         if self.is_read_only { u64::MAX } else { self.expiry.next_due_ms() }
     }
 
-    /// Removes some of the keys that have expired, as long as `go_on` says so, and returns how many. Where it fails
+    /// Removes keys that have expired, at most about `limit` of them, and returns how many. Where it fails
     /// because the pool is full, what it has removed until then is removed whole.
-    pub(crate) fn expire(&mut self, mut go_on: impl FnMut() -> bool) -> Result<u64, Failure> {
+    pub(crate) fn expire(&mut self, limit: usize) -> Result<u64, Failure> {
         let mut expired = 0;
+        let mut left = limit;
         let now_ms = self.now_ms();
         for db in 0..self.databases() {
-            while self.expiry.due_ms(db) < now_ms {
-                if !go_on() {
-                    return Ok(expired);
-                }
-                expired += self.expire_some(db)?;
+            if self.expiry.due_ms(db) >= now_ms {
+                continue;
             }
-        }
-        Ok(expired)
-    }
-
-    /// Removes up to [`EXPIRED_AT_ONCE`] entries that are due, with their keys; how many keys.
-    fn expire_some(&mut self, db: usize) -> Result<u64, Failure> {
-        let (now_ms, space) = (self.now_ms(), self.spaces.data[db]);
-        let (transaction, expiry) = self.begin_both()?;
-        let (entries, next_ms) = expiry.due_entries(transaction, db, now_ms, EXPIRED_AT_ONCE)?;
-        let decoded = entries.iter().filter_map(|entry| format::decode_expiry_entry(entry));
-        let keys: Vec<&[u8]> = decoded.map(|(_, key)| key).collect();
-        transaction.prefetch(space, &keys);
-        let mut expired = 0;
-        for entry in &entries {
-            expired += u64::from(self.expire_entry(db, entry)?);
-        }
-        self.expiry.set_due_ms(db, next_ms);
-        if let Some(last) = entries.last() {
-            self.expiry.removed_to(db, last);
+            if left == 0 {
+                break;
+            }
+            let (transaction, expiry) = self.begin_both()?;
+            let (entries, next_ms) = expiry.due_entries(transaction, db, now_ms, left)?;
+            left -= entries.len();
+            for entry in &entries {
+                expired += u64::from(self.expire_entry(db, entry)?);
+            }
+            self.expiry.set_due_ms(db, next_ms);
         }
         Ok(expired)
     }
@@ -419,10 +603,16 @@ impl<'s> Dataset<'s> {
     fn expire_entry(&mut self, db: usize, entry: &[u8]) -> Result<bool, Failure> {
         let mut expired = false;
         if let Some((due_ms, key)) = format::decode_expiry_entry(entry) {
-            let found = self.get_raw(db, key)?.and_then(|value| value.expiry_ms);
-            if found == Some(due_ms) {
+            let (found_ms, spread) = self.before(db, key)?;
+            if found_ms == Some(due_ms) {
                 let space = self.spaces.data[db];
-                self.begin()?.remove(space, key)?;
+                match spread {
+                    Some(spread) => self.all_or_nothing(|data| {
+                        data.begin()?.remove(space, key)?;
+                        data.remove_elements(db, spread)
+                    })?,
+                    None => drop(self.begin()?.remove(space, key)?),
+                }
                 self.watches.touch_expired(db, key);
                 expired = true;
             }

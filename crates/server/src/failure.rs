@@ -52,9 +52,7 @@ impl Failure {
         match self {
             Failure::Reply(text) => Cow::Borrowed(text),
             Failure::Store(error) | Failure::Turn(error) => store_text(error),
-            Failure::UnknownLayout => {
-                Cow::Borrowed(b"WRONGTYPE Operation against a key holding the wrong kind of value")
-            }
+            Failure::UnknownLayout => Cow::Borrowed(UNKNOWN_LAYOUT.as_bytes()),
         }
     }
 }
@@ -80,5 +78,10 @@ pub(crate) const POISONED: &str =
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// Options that do not fit together, or are not known.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
+/// A key holds a value of another type than the command works on.
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+/// A value was written by a later version of the server, or is damaged.
+const UNKNOWN_LAYOUT: &str = "ERR the key holds a value that this version of Tembo does not know";
 /// RENAME and its like: the key does not exist.
 pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";

@@ -41,6 +41,11 @@ impl Float {
         sum.is_finite().then_some(Float::Double(sum))
     }
 
+    /// Whether it is neither infinity.
+    pub(crate) fn is_finite(self) -> bool {
+        self.to_double().is_finite()
+    }
+
     fn to_double(self) -> f64 {
         match self {
             Float::Fixed(value) => value as f64 / 1e17,

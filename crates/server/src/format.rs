@@ -1,26 +1,27 @@
-//! What the server lays into the store: values under `dbN`, the expiry index under `dbN.expiry`.
+//! What the server lays into the store: values under `dbN`, the elements of large collections under
+//! `dbN.elements`, the expiry index under `dbN.expiry`. `docs/formats/server-values.md` has the diagrams.
 //!
-//! A value is a header byte, the expiry if there is one, and the payload:
-//!
-//! ```text
-//! byte 0        bits 0-3 type (0 = string), bits 4-6 reserved, zero, bit 7 = an expiry follows
-//! bytes 1-8     the expiry in milliseconds since 1970, big-endian; only with bit 7
-//! the rest      the payload; for a string its bytes
-//! ```
-//!
-//! The expiry index has one key per value with an expiry, and empty values:
-//!
-//! ```text
-//! bytes 0-7     the expiry in milliseconds since 1970, big-endian, so that the order is that of time
-//! the rest      the key
-//! ```
+//! A value is a header byte, the expiry if there is one, and the payload. The payload of a string is its bytes;
+//! that of a small collection is all its entries, [packed](Packed); that of a large one is a [`Spread`], and
+//! its entries are elements, each under a key of its own.
+
+mod element;
+mod kind;
+mod packed;
+mod spread;
+mod unknown_layout;
+
+pub use element::{
+    ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, Part, element_prefix, score_from_order,
+    score_order,
+};
+pub use kind::{Kind, Type};
+pub use packed::{Packed, entry_size, push_entry};
+pub use spread::Spread;
+pub use unknown_layout::UnknownLayout;
 
 /// Bit 7 of the header.
 const HAS_EXPIRY: u8 = 0x80;
-/// Bits 0-3 of the header.
-const KIND_MASK: u8 = 0x0f;
-/// The type tag of a string.
-const KIND_STRING: u8 = 0;
 /// Bytes an expiry takes.
 pub const EXPIRY_SIZE: usize = 8;
 /// Longest key: the expiry index puts an expiry before it.
@@ -40,6 +41,11 @@ pub fn expiry_keyspace(db: usize) -> String {
     format!("db{db}.expiry")
 }
 
+/// The name of the keyspace that holds the elements of a database's large collections.
+pub fn elements_keyspace(db: usize) -> String {
+    format!("db{db}.elements")
+}
+
 /// A value's bytes before the payload.
 pub struct Header {
     bytes: [u8; 1 + EXPIRY_SIZE],
@@ -50,8 +56,14 @@ impl Header {
     /// The header of a string.
     #[inline]
     pub fn string(expiry_ms: Option<u64>) -> Header {
+        Header::new(Type::STRING, expiry_ms)
+    }
+
+    /// The header of a value.
+    #[inline]
+    pub fn new(of: Type, expiry_ms: Option<u64>) -> Header {
         let mut bytes = [0; 1 + EXPIRY_SIZE];
-        bytes[0] = KIND_STRING;
+        bytes[0] = of.encode();
         let Some(expiry_ms) = expiry_ms else {
             return Header { bytes, size: 1 };
         };
@@ -67,18 +79,16 @@ impl Header {
     }
 }
 
-/// A string as it lies in the store.
+/// A value as it lies in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
+    /// What it is.
+    pub of: Type,
     /// Milliseconds since 1970 from which on it is not there any more.
     pub expiry_ms: Option<u64>,
-    /// The string.
+    /// What follows the header.
     pub payload: tembo_kv::Value<'a>,
 }
-
-/// A value that this version of the server did not write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownLayout;
 
 impl<'a> Value<'a> {
     /// Takes apart what lies in the store.
@@ -86,14 +96,18 @@ impl<'a> Value<'a> {
     pub fn decode(bytes: tembo_kv::Value<'a>) -> Result<Value<'a>, UnknownLayout> {
         let [header] = bytes.array(0).ok_or(UnknownLayout)?;
         let behind = |size: usize| bytes.slice(size..bytes.len()).ok_or(UnknownLayout);
-        if header & !HAS_EXPIRY & !KIND_MASK != 0 || header & KIND_MASK != KIND_STRING {
-            return Err(UnknownLayout);
-        }
+        let of = Type::decode(header).ok_or(UnknownLayout)?;
         if header & HAS_EXPIRY == 0 {
-            return Ok(Value { expiry_ms: None, payload: behind(1)? });
+            return Ok(Value { of, expiry_ms: None, payload: behind(1)? });
         }
-        let expiry = bytes.array(1).ok_or(UnknownLayout)?;
-        Ok(Value { expiry_ms: Some(u64::from_be_bytes(expiry)), payload: behind(1 + EXPIRY_SIZE)? })
+        let expiry_ms = Some(u64::from_be_bytes(bytes.array(1).ok_or(UnknownLayout)?));
+        Ok(Value { of, expiry_ms, payload: behind(1 + EXPIRY_SIZE)? })
+    }
+
+    /// Where its elements are; `None`: it has none.
+    #[inline]
+    pub fn spread(&self) -> Result<Option<Spread>, UnknownLayout> {
+        if self.of.is_spread { Spread::decode(self.payload).map(Some) } else { Ok(None) }
     }
 
     /// Whether it is not there any more at `now_ms`.
@@ -125,7 +139,7 @@ mod tests {
         let plain = [Header::string(None).as_bytes(), b"abc"].concat();
         assert_eq!(plain, b"\0abc");
         let value = Value::decode(plain[..].into()).unwrap();
-        assert_eq!(value.expiry_ms, None);
+        assert_eq!((value.of, value.expiry_ms), (Type::STRING, None));
         assert_eq!(value.payload, b"abc");
         let expiring = [Header::string(Some(0x0102)).as_bytes(), b"abc"].concat();
         assert_eq!(expiring, b"\x80\0\0\0\0\0\0\x01\x02abc");
@@ -136,10 +150,33 @@ mod tests {
     }
 
     #[test]
+    fn collections() {
+        let of = Type { kind: Kind::Hash, is_spread: false, is_wide: true };
+        let packed = [Header::new(of, None).as_bytes(), b"\x01a\x01b"].concat();
+        assert_eq!(packed, b"\x44\x01a\x01b");
+        let value = Value::decode(packed[..].into()).unwrap();
+        assert_eq!((value.of, value.spread()), (of, Ok(None)));
+        let of = Type { kind: Kind::List, is_spread: true, is_wide: false };
+        let spread = Spread { id: 7, count: 300, first: -2 };
+        let large = [Header::new(of, Some(9)).as_bytes(), &spread.encode(Kind::List)].concat();
+        let value = Value::decode(large[..].into()).unwrap();
+        assert_eq!((value.of, value.expiry_ms, value.spread()), (of, Some(9), Ok(Some(spread))));
+    }
+
+    #[test]
     fn foreign_values_are_refused() {
-        for bytes in [b"".as_slice(), b"\x01", b"\x10", b"\x80\0\0", b"\x8f\0\0\0\0\0\0\0\0"] {
+        for bytes in [
+            b"".as_slice(),
+            b"\x05",
+            b"\x10",
+            b"\x40",
+            b"\x24",
+            b"\x80\0\0",
+            b"\x8f\0\0\0\0\0\0\0\0",
+        ] {
             assert!(Value::decode(bytes.into()).is_err());
         }
+        assert!(Value::decode(b"\x14short".as_slice().into()).unwrap().spread().is_err());
     }
 
     #[test]

@@ -22,3 +22,25 @@ pub(super) fn database(context: &Context<'_, '_>, text: &[u8]) -> Result<usize, 
         _ => Err("ERR DB index is out of range".into()),
     }
 }
+
+/// A count of which the sign has a meaning.
+pub(super) fn count_in_range(text: &[u8]) -> Result<i64, Failure> {
+    match integer(text)? {
+        i64::MIN => Err(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+                .into(),
+        ),
+        count => Ok(count),
+    }
+}
+
+/// A count that is not negative.
+pub(super) fn positive(text: &[u8]) -> Result<u64, Failure> {
+    let count = parse_integer(text).and_then(|count| u64::try_from(count).ok());
+    count.ok_or("ERR value is out of range, must be positive".into())
+}
+
+/// The arguments come in groups, and one is not whole.
+pub(super) fn wrong_arity(name: &str) -> Failure {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}

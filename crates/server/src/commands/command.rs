@@ -2,10 +2,12 @@
 
 use crate::args::Args;
 use crate::command::{
-    ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, READ, Table, WRITE,
+    ADMIN, BLOCKING, Command, Context, DENY_OOM, FAST, HASH, LIST, MOVABLE_KEYS, NO_AUTH, NO_MULTI,
+    READ, SET, SORTED_SET, Table, WRITE,
 };
 use crate::commands::help::help_lines;
 use crate::failure::Outcome;
+use crate::number::parse_integer;
 use crate::reply::Reply;
 
 /// The family.
@@ -28,7 +30,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command::sub("command|help", "help", 2, 0, help),
 ];
 
-const FLAGS: &[(u16, &str)] = &[
+const FLAGS: &[(u32, &str)] = &[
     (WRITE, "write"),
     (READ, "readonly"),
     (DENY_OOM, "denyoom"),
@@ -36,7 +38,23 @@ const FLAGS: &[(u16, &str)] = &[
     (FAST, "fast"),
     (NO_AUTH, "no_auth"),
     (NO_MULTI, "no_multi"),
+    (BLOCKING, "blocking"),
+    (MOVABLE_KEYS, "movablekeys"),
 ];
+
+/// The categories of ACL that follow from a flag.
+const CATEGORIES: &[(u32, &str)] = &[
+    (WRITE, "@write"),
+    (READ, "@read"),
+    (SET, "@set"),
+    (SORTED_SET, "@sortedset"),
+    (LIST, "@list"),
+    (HASH, "@hash"),
+    (FAST, "@fast"),
+    (BLOCKING, "@blocking"),
+];
+/// The types that have categories of their own.
+const TYPES: u32 = HASH | SET | LIST | SORTED_SET;
 
 fn find(table: &Table, name: &[u8]) -> Option<&'static Command> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
@@ -62,6 +80,27 @@ fn describe(command: &Command, reply: &mut Reply) {
     for number in [first, last, step] {
         reply.integer(i64::from(number));
     }
+    if command.has(TYPES) {
+        let has = |flag: &&(u32, &str)| command.has(flag.0);
+        let mut categories: Vec<&str> =
+            CATEGORIES.iter().filter(has).map(|(_, name)| *name).collect();
+        if !command.has(FAST) {
+            categories.push("@slow");
+        }
+        reply.set(categories.len());
+        categories.iter().for_each(|category| reply.simple(category));
+    } else {
+        describe_categories(command, reply);
+    }
+    reply.array(0);
+    reply.array(0);
+    reply.array(command.subcommands.len());
+    for subcommand in command.subcommands {
+        describe(subcommand, reply);
+    }
+}
+
+fn describe_categories(command: &Command, reply: &mut Reply) {
     let categories: &[&str] = match (command.has(WRITE), command.has(READ)) {
         (true, _) => &["@write"],
         (_, true) => &["@read"],
@@ -71,12 +110,6 @@ fn describe(command: &Command, reply: &mut Reply) {
     reply.set(categories.len());
     for category in categories {
         reply.simple(category);
-    }
-    reply.array(0);
-    reply.array(0);
-    reply.array(command.subcommands.len());
-    for subcommand in command.subcommands {
-        describe(subcommand, reply);
     }
 }
 
@@ -138,11 +171,25 @@ fn getkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let (first, last, step) = command.keys;
-    if first <= 0 || step <= 0 {
+    let mut keys = Vec::new();
+    if first > 0 && step > 0 {
+        let last = if last < 0 { count as i32 + last } else { last };
+        keys.extend((first as usize..=last as usize).step_by(step as usize));
+    }
+    if command.has(MOVABLE_KEYS) {
+        // How many they are stands behind the destination or the timeout, if there is one.
+        let at = if first > 0 || command.has(BLOCKING) { 2 } else { 1 };
+        let most = count.saturating_sub(at + 1);
+        match parse_integer(args.at(at + 2)).and_then(|number| usize::try_from(number).ok()) {
+            Some(number) if (1..=most).contains(&number) => {
+                keys.extend(at + 1..=at + number);
+            }
+            _ => return Err("ERR Invalid arguments specified for command".into()),
+        }
+    }
+    if keys.is_empty() {
         return Err("ERR The command has no key arguments".into());
     }
-    let last = if last < 0 { count as i32 + last } else { last };
-    let keys: Vec<usize> = (first as usize..=last as usize).step_by(step as usize).collect();
     reply.array(keys.len());
     for key in keys {
         reply.bulk(args.at(key + 2));

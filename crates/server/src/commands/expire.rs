@@ -109,7 +109,7 @@ fn change(
     let Some(at_ms) = unit.absolute_ms(integer(args.at(2))?, now_ms) else {
         return Err(format!("ERR invalid expire time in '{name}' command").into());
     };
-    let Some(value) = context.data.get(db, key)? else {
+    let Some(value) = context.data.find(db, key)? else {
         reply.flag(false);
         return Ok(());
     };
@@ -119,8 +119,8 @@ fn change(
     }
     match u64::try_from(at_ms) {
         Ok(at_ms) if at_ms > now_ms => {
-            let payload = value.payload.to_vec();
-            context.data.put(db, key, &payload, Some(at_ms))?;
+            let (of, payload) = (value.of, value.payload.to_vec());
+            context.data.put_value((db, key), of, &payload, Some(at_ms))?;
         }
         _ => {
             context.data.remove(db, key)?;
@@ -132,14 +132,14 @@ fn change(
 
 fn persist(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (db, key) = (context.session.db, args.at(1));
-    let payload = match context.data.get(db, key)? {
-        Some(value) if value.expiry_ms.is_some() => value.payload.to_vec(),
+    let (of, payload) = match context.data.find(db, key)? {
+        Some(value) if value.expiry_ms.is_some() => (value.of, value.payload.to_vec()),
         _ => {
             reply.flag(false);
             return Ok(());
         }
     };
-    context.data.put(db, key, &payload, None)?;
+    context.data.put_value((db, key), of, &payload, None)?;
     reply.flag(true);
     Ok(())
 }
@@ -167,7 +167,7 @@ fn remaining(
     unit: Unit,
 ) -> Outcome {
     let now_ms = context.data.now_ms();
-    let found = context.data.get(context.session.db, args.at(1))?;
+    let found = context.data.find(context.session.db, args.at(1))?;
     let number = match found.map(|value| value.expiry_ms) {
         None => -2,
         Some(None) => -1,

@@ -5,6 +5,7 @@ use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::database;
 use crate::commands::help::help_lines;
 use crate::failure::{NO_SUCH_KEY, Outcome, SYNTAX};
+use crate::format::{Kind, Spread};
 use crate::number::{DIGITS_MAX, parse_integer};
 use crate::reply::Reply;
 
@@ -59,8 +60,8 @@ fn exists(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 }
 
 fn type_of(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let found = context.data.contains(context.session.db, args.at(1))?;
-    reply.simple(if found { "string" } else { "none" });
+    let found = context.data.find(context.session.db, args.at(1))?;
+    reply.simple(found.map_or("none", |value| value.of.kind.name()));
     Ok(())
 }
 
@@ -78,24 +79,37 @@ impl Transfer<'_> {
         &self,
         context: &mut Context<'_, '_>,
     ) -> Result<Option<bool>, crate::failure::Failure> {
-        let Some(value) = context.data.get(self.from.0, self.from.1)? else {
+        let Some(value) = context.data.find(self.from.0, self.from.1)? else {
             return Ok(None);
         };
-        let (payload, expiry_ms) = (value.payload.to_vec(), value.expiry_ms);
+        let (of, expiry_ms, spread) = (value.of, value.expiry_ms, value.spread()?);
+        let payload = value.payload.to_vec();
         if self.from == self.to {
             return Ok(Some(self.replace));
         }
         if !self.replace && context.data.contains(self.to.0, self.to.1)? {
             return Ok(Some(false));
         }
-        if self.keep_source {
-            context.data.put(self.to.0, self.to.1, &payload, expiry_ms)?;
-        } else {
-            context.data.all_or_nothing(|data| {
-                data.put(self.to.0, self.to.1, &payload, expiry_ms)?;
-                data.remove(self.from.0, self.from.1)
-            })?;
+        if self.keep_source && spread.is_none() {
+            context.data.put_value(self.to, of, &payload, expiry_ms)?;
+            return Ok(Some(true));
         }
+        let stays_in_database = self.from.0 == self.to.0;
+        context.data.atomically(payload.len(), |data| {
+            let keeps_elements = stays_in_database && !self.keep_source;
+            match spread {
+                Some(spread) if !keeps_elements => {
+                    let copy = Spread { id: data.new_id(self.to.0)?, ..spread };
+                    data.copy_elements((self.from.0, spread.id), (self.to.0, copy.id))?;
+                    data.put_value(self.to, of, &copy.encode(of.kind), expiry_ms)?;
+                }
+                _ => data.put_value(self.to, of, &payload, expiry_ms)?,
+            }
+            if !self.keep_source {
+                data.remove_value(self.from, keeps_elements)?;
+            }
+            Ok(())
+        })?;
         Ok(Some(true))
     }
 }
@@ -153,8 +167,18 @@ fn move_to(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 }
 
 fn encoding(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    match context.data.get(context.session.db, args.at(2))? {
+    match context.data.find(context.session.db, args.at(2))? {
         None => reply.null(),
+        Some(value) if value.of.kind != Kind::String => {
+            let encoding = match (value.of.kind, value.of.is_wide) {
+                (Kind::List, _) => "quicklist",
+                (Kind::Set, false) => "intset",
+                (Kind::SortedSet, true) => "skiplist",
+                (_, false) => "listpack",
+                (_, true) => "hashtable",
+            };
+            reply.bulk(encoding.as_bytes());
+        }
         Some(value) => {
             let payload = value.payload;
             let encoding = if payload.len() <= DIGITS_MAX && payload.with(parse_integer).is_some() {
@@ -214,7 +238,7 @@ fn usage(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     if !options_fit {
         return Err(SYNTAX.into());
     }
-    match context.data.get(context.session.db, args.at(2))? {
+    match context.data.find(context.session.db, args.at(2))? {
         Some(value) => {
             let size = args.at(2).len() + value.payload.len() + 1;
             reply

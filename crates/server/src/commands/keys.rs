@@ -6,10 +6,11 @@ use tembo_kv::Direction;
 
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, READ};
-use crate::commands::argument::integer;
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::commands::scan::{ScanOptions, reply_page};
+use crate::failure::{Failure, Outcome};
 use crate::glob;
-use crate::number::{Decimal, parse_unsigned};
+use crate::number::parse_unsigned;
+use crate::random_place::random_place;
 use crate::reply::Reply;
 
 /// The family.
@@ -44,44 +45,9 @@ fn keys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
-/// The options of SCAN.
-struct Options<'a> {
-    pattern: &'a [u8],
-    count: usize,
-    /// Keys of a type that no key has are asked for.
-    none_of_type: bool,
-}
-
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Failure> {
-        let mut options = Options { pattern: b"*", count: 10, none_of_type: false };
-        let mut at = 2;
-        while at < args.count() {
-            if at + 1 >= args.count() {
-                return Err(SYNTAX.into());
-            }
-            if args.is(at, "COUNT") {
-                let count = integer(args.at(at + 1))?;
-                if count < 1 {
-                    return Err(SYNTAX.into());
-                }
-                options.count = count as usize;
-            } else if args.is(at, "MATCH") {
-                options.pattern = args.at(at + 1);
-            } else if args.is(at, "TYPE") {
-                options.none_of_type = !args.is(at + 1, "STRING");
-            } else {
-                return Err(SYNTAX.into());
-            }
-            at += 2;
-        }
-        Ok(options)
-    }
-}
-
 fn scan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let cursor = parse_unsigned(args.at(1)).ok_or("ERR invalid cursor")?;
-    let options = Options::parse(args)?;
+    let options = ScanOptions::parse(args, 2, true)?;
     let prefix = glob::literal_prefix(options.pattern);
     // Keys before the pattern's literal prefix need no visit.
     let from = match context.shared.scans.position(cursor) {
@@ -91,7 +57,7 @@ fn scan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     let (mut found, mut count, mut visited) = (Reply::new(usize::MAX), 0, 0);
     let mut last: Option<Vec<u8>> = None;
     let mut more = false;
-    context.data.scan(context.session.db, from, Direction::Forward, &mut |key, _| {
+    context.data.scan(context.session.db, from, Direction::Forward, &mut |key, value| {
         if !key.starts_with(prefix) {
             return false;
         }
@@ -100,7 +66,7 @@ fn scan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
             return false;
         }
         visited += 1;
-        if !options.none_of_type && glob::matches(options.pattern, key, false) {
+        if options.takes(value.of.kind) && glob::matches(options.pattern, key, false) {
             found.bulk(key);
             count += 1;
         }
@@ -109,14 +75,7 @@ fn scan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         }
         true
     })?;
-    let next = match last {
-        Some(key) if more => context.shared.scans.remember(&key),
-        _ => 0,
-    };
-    reply.array(2);
-    reply.bulk(Decimal::unsigned(next).as_bytes());
-    reply.array(count);
-    reply.raw(found.unsent());
+    reply_page(context.shared, last.filter(|_| more), (count, &found), reply);
     Ok(())
 }
 
@@ -129,18 +88,7 @@ fn randomkey(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> O
         reply.null();
         return Ok(());
     };
-    let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-    let mut place = last[..shared].to_vec();
-    let (low, high) = (first.get(shared).copied().unwrap_or(0), last.get(shared).copied());
-    let width = u64::from(high.unwrap_or(low).saturating_sub(low)) + 1;
-    place.push(low.wrapping_add((context.shared.random() % width) as u8));
-    // The remaining bytes are chosen among those that keys have here.
-    for index in shared + 1..first.len().max(last.len()).min(shared + 24) {
-        let a = first.get(index).copied().unwrap_or(0);
-        let b = last.get(index).copied().unwrap_or(0);
-        let width = u64::from(a.abs_diff(b)) + 1;
-        place.push(a.min(b).wrapping_add((context.shared.random() % width) as u8));
-    }
+    let place = random_place(&first, &last, &mut || context.shared.random());
     let picked = edge(context, Bound::Included(&place), Direction::Forward)?;
     reply.bulk(&picked.unwrap_or(first));
     Ok(())

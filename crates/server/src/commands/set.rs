@@ -1,262 +1,376 @@
-//! Strings set with options: SET, SETNX, SETEX, PSETEX, GETSET, GETEX, GETDEL, MSET, MSETNX.
+//! Sets: SADD, SREM, SINTER and their kin.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use crate::args::Args;
-use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
-use crate::commands::argument::integer;
-use crate::commands::expire::Unit;
-use crate::failure::{Failure, OUT_OF_MEMORY, Outcome, SYNTAX};
+use crate::collection::Set;
+use crate::command::{Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SET, WRITE};
+use crate::commands::argument::{count_in_range, integer, positive};
+use crate::commands::sample::{Population, distinct, repeated};
+use crate::commands::scan::{ScanOptions, reply_page};
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::number::parse_unsigned;
 use crate::reply::Reply;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
-    Command::keyed("set", -3, WRITE | DENY_OOM, (1, 1, 1), set),
-    Command::keyed("setnx", 3, WRITE | DENY_OOM | FAST, (1, 1, 1), setnx),
-    Command::keyed("setex", 4, WRITE | DENY_OOM, (1, 1, 1), setex),
-    Command::keyed("psetex", 4, WRITE | DENY_OOM, (1, 1, 1), psetex),
-    Command::keyed("getset", 3, WRITE | DENY_OOM | FAST, (1, 1, 1), getset),
-    Command::keyed("getex", -2, WRITE | FAST, (1, 1, 1), getex),
-    Command::keyed("getdel", 2, WRITE | FAST, (1, 1, 1), getdel),
-    Command::keyed("mset", -3, WRITE | DENY_OOM, (1, -1, 2), mset),
-    Command::keyed("msetnx", -3, WRITE | DENY_OOM, (1, -1, 2), msetnx),
+    Command::keyed("sadd", -3, SET | WRITE | DENY_OOM | FAST, (1, 1, 1), sadd),
+    Command::keyed("srem", -3, SET | WRITE | FAST, (1, 1, 1), srem),
+    Command::keyed("smove", 4, SET | WRITE | FAST, (1, 2, 1), smove),
+    Command::keyed("sismember", 3, SET | READ | FAST, (1, 1, 1), sismember),
+    Command::keyed("smismember", -3, SET | READ | FAST, (1, 1, 1), smismember),
+    Command::keyed("smembers", 2, SET | READ, (1, 1, 1), sinter),
+    Command::keyed("scard", 2, SET | READ | FAST, (1, 1, 1), scard),
+    Command::keyed("spop", -2, SET | WRITE | FAST, (1, 1, 1), spop),
+    Command::keyed("srandmember", -2, SET | READ, (1, 1, 1), srandmember),
+    Command::keyed("sinter", -2, SET | READ, (1, -1, 1), sinter),
+    Command::keyed("sinterstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), sinterstore),
+    Command::keyed("sintercard", -3, SET | READ | MOVABLE_KEYS, (0, 0, 0), sintercard),
+    Command::keyed("sunion", -2, SET | READ, (1, -1, 1), sunion),
+    Command::keyed("sunionstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), sunionstore),
+    Command::keyed("sdiff", -2, SET | READ, (1, -1, 1), sdiff),
+    Command::keyed("sdiffstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), sdiffstore),
+    Command::keyed("sscan", -3, SET | READ, (1, 1, 1), sscan),
 ];
 
-/// The options of SET and GETEX.
-#[derive(Default)]
-struct Options<'a> {
-    nx: bool,
-    xx: bool,
-    get: bool,
-    keep_ttl: bool,
-    persist: bool,
-    expiry: Option<(Unit, &'a [u8])>,
+fn open<'d, 's>(context: &'d mut Context<'_, 's>, key: &'d [u8]) -> Result<Set<'d, 's>, Failure> {
+    Set::open(context.data, (context.session.db, key))
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>, first: usize, getex: bool) -> Result<Options<'a>, Failure> {
-        let mut options = Options::default();
-        let mut at = first;
-        while at < args.count() {
-            let no_ttl_option = !options.keep_ttl && !options.persist;
-            let unit = unit(args.at(at));
-            let same_unit = options.expiry.is_none_or(|(other, _)| Some(other) == unit);
-            if !getex && args.is(at, "NX") && !options.xx {
-                options.nx = true;
-            } else if !getex && args.is(at, "XX") && !options.nx {
-                options.xx = true;
-            } else if !getex && args.is(at, "GET") {
-                options.get = true;
-            } else if !getex
-                && args.is(at, "KEEPTTL")
-                && !options.persist
-                && options.expiry.is_none()
-            {
-                options.keep_ttl = true;
-            } else if getex && args.is(at, "PERSIST") && options.expiry.is_none() {
-                options.persist = true;
-            } else if let Some(unit) = unit
-                && no_ttl_option
-                && same_unit
-                && at + 1 < args.count()
-            {
-                options.expiry = Some((unit, args.at(at + 1)));
-                at += 1;
-            } else {
-                return Err(SYNTAX.into());
-            }
-            at += 1;
-        }
-        Ok(options)
-    }
-
-    /// The expiry asked for, in milliseconds since 1970.
-    fn expiry_ms(&self, context: &Context<'_, '_>, name: &str) -> Result<Option<u64>, Failure> {
-        match self.expiry {
-            Some((unit, text)) => Ok(Some(expiry_ms(context, unit, text, name)?)),
-            None => Ok(None),
-        }
-    }
+fn sadd(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let place = (context.session.db, args.at(1));
+    let change = (args.count() - 2, args.from(2).map(<[u8]>::len).sum());
+    let added = Set::change(context.data, place, change, |set| {
+        args.from(2).try_fold(0, |added, member| Ok(added + i64::from(set.add(member)?)))
+    })?;
+    reply.integer(added);
+    Ok(())
 }
 
-fn unit(option: &[u8]) -> Option<Unit> {
-    let mut upper = [0; 4];
-    let size = option.len();
-    if size > upper.len() {
-        return None;
-    }
-    upper[..size].copy_from_slice(option);
-    upper.make_ascii_uppercase();
-    let (seconds, relative) = match &upper[..size] {
-        b"EX" => (true, true),
-        b"PX" => (false, true),
-        b"EXAT" => (true, false),
-        b"PXAT" => (false, false),
-        _ => return None,
-    };
-    Some(Unit { seconds, relative })
+fn srem(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let place = (context.session.db, args.at(1));
+    let removed = Set::change(context.data, place, (args.count() - 2, 0), |set| {
+        args.from(2).try_fold(0, |removed, member| Ok(removed + i64::from(set.remove(member)?)))
+    })?;
+    reply.integer(removed);
+    Ok(())
 }
 
-fn expiry_ms(
-    context: &Context<'_, '_>,
-    unit: Unit,
-    text: &[u8],
-    name: &str,
-) -> Result<u64, Failure> {
-    let number = integer(text)?;
-    let at_ms = unit.absolute_ms(number, context.data.now_ms());
-    match at_ms.map(u64::try_from) {
-        Some(Ok(at_ms)) if number > 0 => Ok(at_ms),
-        _ => Err(format!("ERR invalid expire time in '{name}' command").into()),
-    }
-}
-
-fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let (db, key, payload) = (context.session.db, args.at(1), args.at(2));
-    if args.count() == 3 {
-        context.data.put(db, key, payload, None)?;
-        reply.ok();
+fn smove(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (db, member) = (context.session.db, args.at(3));
+    let (from, to) = ((db, args.at(1)), (db, args.at(2)));
+    if Set::open(context.data, from)?.count() == 0 {
+        reply.flag(false);
         return Ok(());
     }
-    let options = Options::parse(args, 3, false)?;
-    let mut expiry = options.expiry_ms(context, "set")?;
-    if options.nx || options.xx || options.get || options.keep_ttl {
-        let old = context.data.get(db, key)?;
-        let found = old.is_some();
-        match old {
-            Some(old) if options.get => reply.bulk_value(old.payload),
-            None if options.get => reply.null(),
-            _ => {}
-        }
-        if options.keep_ttl {
-            expiry = old.and_then(|old| old.expiry_ms);
-        }
-        if options.nx && found || options.xx && !found {
-            if !options.get {
-                reply.null();
-            }
-            return Ok(());
-        }
+    Set::open(context.data, to)?;
+    if from == to || !Set::open(context.data, from)?.contains(member)? {
+        reply.flag(Set::open(context.data, from)?.contains(member)?);
+        return Ok(());
     }
-    context.data.put(db, key, payload, expiry)?;
-    if !options.get {
-        reply.ok();
-    }
-    Ok(())
-}
-
-fn setnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let (db, key) = (context.session.db, args.at(1));
-    let free = !context.data.contains(db, key)?;
-    if free {
-        context.data.put(db, key, args.at(2), None)?;
-    }
-    reply.flag(free);
-    Ok(())
-}
-
-fn setex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    set_expiring(context, args, reply, true, "setex")
-}
-
-fn psetex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    set_expiring(context, args, reply, false, "psetex")
-}
-
-fn set_expiring(
-    context: &mut Context<'_, '_>,
-    args: Args<'_>,
-    reply: &mut Reply,
-    seconds: bool,
-    name: &str,
-) -> Outcome {
-    let at_ms = expiry_ms(context, Unit { seconds, relative: true }, args.at(2), name)?;
-    context.data.put(context.session.db, args.at(1), args.at(3), Some(at_ms))?;
-    reply.ok();
-    Ok(())
-}
-
-fn getset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let (db, key) = (context.session.db, args.at(1));
-    match context.data.get(db, key)? {
-        Some(old) => reply.bulk_value(old.payload),
-        None => reply.null(),
-    }
-    context.data.put(db, key, args.at(2), None)
-}
-
-fn getdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let (db, key) = (context.session.db, args.at(1));
-    match context.data.get(db, key)? {
-        Some(old) => reply.bulk_value(old.payload),
-        None => {
-            reply.null();
-            return Ok(());
-        }
-    }
-    context.data.remove(db, key)?;
-    Ok(())
-}
-
-fn getex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let options = Options::parse(args, 2, true)?;
-    let (db, key, now_ms) = (context.session.db, args.at(1), context.data.now_ms());
-    let (payload, old_ms) = match context.data.get(db, key)? {
-        None => {
-            reply.null();
-            return Ok(());
-        }
-        Some(value) if options.expiry.is_none() && !options.persist => {
-            reply.bulk_value(value.payload);
-            return Ok(());
-        }
-        Some(value) => (value.payload.to_vec(), value.expiry_ms),
-    };
-    let new_ms = options.expiry_ms(context, "getex")?;
-    reply.bulk(&payload);
-    if new_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-        context.data.remove(db, key)?;
-    } else if new_ms != old_ms {
-        context.data.put(db, key, &payload, new_ms)?;
-    }
-    Ok(())
-}
-
-fn mset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    if args.count().is_multiple_of(2) {
-        return Err("ERR wrong number of arguments for 'mset' command".into());
-    }
-    set_all(context, args)?;
-    reply.ok();
-    Ok(())
-}
-
-fn msetnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    if args.count().is_multiple_of(2) {
-        return Err("ERR wrong number of arguments for 'msetnx' command".into());
-    }
-    for key in args.from(1).step_by(2) {
-        if context.data.contains(context.session.db, key)? {
-            reply.flag(false);
-            return Ok(());
-        }
-    }
-    set_all(context, args)?;
+    context.data.atomically(member.len(), |data| {
+        let mut source = Set::open(data, from)?;
+        source.remove(member)?;
+        source.save()?;
+        let mut target = Set::open(data, to)?;
+        target.add(member)?;
+        target.save()
+    })?;
     reply.flag(true);
     Ok(())
 }
 
-fn set_all(context: &mut Context<'_, '_>, args: Args<'_>) -> Outcome {
+fn sismember(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.flag(open(context, args.at(1))?.contains(args.at(2))?);
+    Ok(())
+}
+
+fn smismember(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let mut set = open(context, args.at(1))?;
+    reply.array(args.count() - 2);
+    for member in args.from(2) {
+        reply.flag(set.contains(member)?);
+    }
+    Ok(())
+}
+
+fn scard(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.integer(open(context, args.at(1))?.count() as i64);
+    Ok(())
+}
+
+impl Population for Set<'_, '_> {
+    fn count(&self) -> u64 {
+        Set::count(self)
+    }
+
+    fn all(&mut self) -> Result<Vec<Vec<u8>>, Failure> {
+        self.members()
+    }
+
+    fn one(&mut self, random: &mut dyn FnMut() -> u64) -> Result<Option<Vec<u8>>, Failure> {
+        self.random(random)
+    }
+}
+
+fn spop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let shared = &mut *context.shared;
+    let mut random = || shared.random();
+    let place = (context.session.db, args.at(1));
+    if args.count() > 3 {
+        return Err(SYNTAX.into());
+    }
+    let count = if args.count() == 3 { positive(args.at(2))? } else { 1 };
+    let mut set = Set::open(context.data, place)?;
+    let is_all = count >= Set::count(&set);
+    let popped = distinct(&mut set, count, &mut random)?;
+    if is_all && !popped.is_empty() {
+        context.data.remove(place.0, place.1)?;
+    } else if !popped.is_empty() {
+        Set::change(context.data, place, (popped.len(), 0), |set| {
+            popped.iter().try_for_each(|member| set.remove(member).map(drop))
+        })?;
+    }
+    match popped.first() {
+        _ if args.count() == 3 => {
+            reply.set(popped.len());
+            popped.iter().for_each(|member| reply.bulk(member));
+        }
+        Some(member) => reply.bulk(member),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn srandmember(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let shared = &mut *context.shared;
+    let mut random = || shared.random();
+    let place = (context.session.db, args.at(1));
+    if args.count() > 3 {
+        return Err(SYNTAX.into());
+    }
+    if args.count() == 2 {
+        match Set::open(context.data, place)?.random(&mut random)? {
+            Some(member) => reply.bulk(&member),
+            None => reply.null(),
+        }
+        return Ok(());
+    }
+    let count = count_in_range(args.at(2))?;
+    let mut set = Set::open(context.data, place)?;
+    if count >= 0 || Set::count(&set) == 0 {
+        let wanted = if count < 0 { 0 } else { count as u64 };
+        let members = distinct(&mut set, wanted, &mut random)?;
+        reply.array(members.len());
+        members.iter().for_each(|member| reply.bulk(member));
+        return Ok(());
+    }
+    reply.array(count.unsigned_abs() as usize);
+    repeated(&mut set, count.unsigned_abs(), &mut random, &mut |member| {
+        reply.bulk(member);
+        !reply.is_overflown()
+    })
+}
+
+/// How several sets make one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Join {
+    Intersection,
+    Union,
+    Difference,
+}
+
+/// The members of what the sets under these keys make, at most so many of an intersection.
+fn join<'a>(
+    context: &mut Context<'_, '_>,
+    keys: impl Iterator<Item = &'a [u8]>,
+    join: Join,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, Failure> {
     let db = context.session.db;
-    let size = args.from(1).map(<[u8]>::len).sum();
-    if context.data.is_refused(size) {
-        return Err(OUT_OF_MEMORY.into());
+    let mut sources = Vec::new();
+    for key in keys {
+        sources.push((Set::open(context.data, (db, key))?.count(), key));
     }
-    let set = context.data.all_or_nothing(|data| {
-        (1..args.count())
-            .step_by(2)
-            .try_for_each(|at| data.put(db, args.at(at), args.at(at + 1), None))
-    });
-    if let Err(Failure::Store(tembo_kv::Error::Full { .. })) = set {
-        context.data.refuse(size);
+    match join {
+        Join::Intersection => intersect(context, sources, limit),
+        Join::Union => {
+            let mut members = Vec::new();
+            let mut seen = BTreeSet::new();
+            for (_, key) in sources {
+                for member in open(context, key)?.members()? {
+                    if !seen.contains(&member) {
+                        members.push(member.clone());
+                        seen.insert(member);
+                    }
+                }
+            }
+            Ok(members)
+        }
+        Join::Difference => {
+            let mut rest = sources.into_iter();
+            let Some((first_count, first)) = rest.next() else { return Ok(Vec::new()) };
+            let mut members = open(context, first)?.members()?;
+            for (count, key) in rest {
+                if key == first && first_count == count {
+                    return Ok(Vec::new());
+                }
+                let mut other = open(context, key)?;
+                if count <= members.len() as u64 {
+                    let taken: BTreeSet<Vec<u8>> = other.members()?.into_iter().collect();
+                    members.retain(|member| !taken.contains(member));
+                } else {
+                    retain(&mut members, |member| Ok(!other.contains(member)?))?;
+                }
+            }
+            Ok(members)
+        }
     }
-    set
+}
+
+/// Starts with the smallest set, so that the others are only asked for its members.
+fn intersect(
+    context: &mut Context<'_, '_>,
+    mut sources: Vec<(u64, &[u8])>,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    sources.sort_by_key(|&(count, _)| count);
+    let Some((&(count, smallest), others)) = sources.split_first() else { return Ok(Vec::new()) };
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut members = open(context, smallest)?.members()?;
+    for &(_, key) in others {
+        let mut other = open(context, key)?;
+        retain(&mut members, |member| other.contains(member))?;
+    }
+    members.truncate(limit);
+    Ok(members)
+}
+
+/// As `Vec::retain`, with a test that can fail.
+fn retain(
+    members: &mut Vec<Vec<u8>>,
+    mut test: impl FnMut(&[u8]) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut kept = Vec::with_capacity(members.len());
+    for member in members.drain(..) {
+        if test(&member)? {
+            kept.push(member);
+        }
+    }
+    *members = kept;
+    Ok(())
+}
+
+fn reply_join(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    kind: Join,
+) -> Outcome {
+    let members = join(context, args.from(1), kind, usize::MAX)?;
+    reply.set(members.len());
+    members.iter().for_each(|member| reply.bulk(member));
+    Ok(())
+}
+
+fn sinter(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply_join(context, args, reply, Join::Intersection)
+}
+
+fn sunion(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply_join(context, args, reply, Join::Union)
+}
+
+fn sdiff(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply_join(context, args, reply, Join::Difference)
+}
+
+fn store_join(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    kind: Join,
+) -> Outcome {
+    let members = join(context, args.from(2), kind, usize::MAX)?;
+    let place = (context.session.db, args.at(1));
+    let size = members.iter().map(Vec::len).sum();
+    context.data.atomically(size, |data| {
+        let mut set = Set::replace(data, place);
+        for member in &members {
+            set.add(member)?;
+        }
+        set.save()
+    })?;
+    reply.integer(members.len() as i64);
+    Ok(())
+}
+
+fn sinterstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    store_join(context, args, reply, Join::Intersection)
+}
+
+fn sunionstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    store_join(context, args, reply, Join::Union)
+}
+
+fn sdiffstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    store_join(context, args, reply, Join::Difference)
+}
+
+fn sintercard(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let count = match integer(args.at(1)) {
+        Ok(count) if count >= 1 => count as usize,
+        _ => return Err("ERR numkeys should be greater than 0".into()),
+    };
+    if count > args.count() - 2 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let (mut at, mut limit) = (2 + count, 0);
+    while at < args.count() {
+        if !args.is(at, "LIMIT") || at + 1 >= args.count() {
+            return Err(SYNTAX.into());
+        }
+        limit = match integer(args.at(at + 1)) {
+            Ok(limit) if limit >= 0 => limit as usize,
+            _ => return Err("ERR LIMIT can't be negative".into()),
+        };
+        at += 2;
+    }
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let members = join(context, args.from(2).take(count), Join::Intersection, limit)?;
+    reply.integer(members.len() as i64);
+    Ok(())
+}
+
+fn sscan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let cursor = parse_unsigned(args.at(2)).ok_or("ERR invalid cursor")?;
+    let mut set = Set::open(context.data, (context.session.db, args.at(1)))?;
+    let (mut found, mut count, mut visited) = (Reply::new(usize::MAX), 0, 0);
+    let (mut last, mut more) = (None, false);
+    if Set::count(&set) > 0 {
+        let options = ScanOptions::parse(args, 3, false)?;
+        let is_small = set.is_small();
+        let position = context.shared.scans.position(cursor);
+        let from = position.map_or(Bound::Unbounded, Bound::Excluded);
+        set.visit(from, &mut |member| {
+            if visited == options.count && !is_small {
+                more = true;
+                return false;
+            }
+            visited += 1;
+            if options.matches(member) {
+                found.bulk(member);
+                count += 1;
+            }
+            if visited == options.count {
+                last = Some(member.to_vec());
+            }
+            true
+        })?;
+    }
+    reply_page(context.shared, last.filter(|_| more), (count, &found), reply);
+    Ok(())
 }

@@ -42,7 +42,11 @@ fn get_one(context: &mut Context<'_, '_>, key: &[u8], reply: &mut Reply) -> Outc
 fn mget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     reply.array(args.count() - 1);
     for key in args.from(1) {
-        get_one(context, key, reply)?;
+        match get_one(context, key, reply) {
+            // Of another type.
+            Err(Failure::Reply(_)) => reply.null(),
+            done => done?,
+        }
         if reply.is_overflown() {
             break;
         }

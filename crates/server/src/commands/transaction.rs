@@ -78,7 +78,7 @@ fn watch(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         if context.session.watched.contains_key(&place) {
             continue;
         }
-        let found = context.data.get(db, key)?.map(|value| value.expiry_ms);
+        let found = context.data.find(db, key)?.map(|value| value.expiry_ms);
         context.data.watches.add(db, key, context.session.id, found.is_none());
         let expiry_ms = found.flatten().unwrap_or(u64::MAX);
         context.session.watched.insert(place, expiry_ms);

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use crate::client::{Client, Random, Running, wait_until};
+use crate::collection_script::{self, is_unordered};
 
 /// Redis 7, as installed.
 struct Redis {
@@ -135,11 +136,12 @@ impl Script {
     }
 
     fn command(&mut self) -> Vec<String> {
-        match self.0.below(10) {
-            0..4 => self.string(),
-            4..7 => self.keys(),
-            7 | 8 => self.expire(),
-            _ => self.session(),
+        match self.0.below(20) {
+            0..5 => self.string(),
+            5..8 => self.keys(),
+            8..10 => self.expire(),
+            10..12 => self.session(),
+            _ => collection_script::command(&mut self.0),
         }
     }
 
@@ -290,14 +292,14 @@ impl Script {
 fn call(client: &mut Client, command: &[String], any_order: &mut bool) -> String {
     let args: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
     let reply = client.call_args(&args);
-    // The keys of a queued KEYS come with EXEC.
+    // The replies of what is queued come with EXEC.
     let queued = *any_order && command[0] == "EXEC";
     match command[0].as_str() {
-        "KEYS" => *any_order |= reply.starts_with("+QUEUED"),
+        name if is_unordered(name) => *any_order |= reply.starts_with("+QUEUED"),
         "EXEC" | "DISCARD" => *any_order = false,
         _ => {}
     }
-    if !queued && command[0] != "KEYS" {
+    if !queued && !is_unordered(&command[0]) {
         return reply;
     }
     let mut lines: Vec<&str> = reply.lines().collect();

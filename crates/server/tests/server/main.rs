@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod client;
+mod collection_script;
 mod commands;
 mod connections;
 mod differential;

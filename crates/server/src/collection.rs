@@ -1,0 +1,12 @@
+//! Collections as commands see them: a hash or a set under a key, whichever way it is laid out.
+//!
+//! A collection is opened for one command, read and changed, and saved. A small one is held whole, and saved as one
+//! value; the entries of a large one are elements of their own in the store, of which a command touches what it needs.
+//! A small one that grows becomes a large one, and stays so.
+
+mod hash;
+mod opened;
+mod set;
+
+pub(crate) use hash::Hash;
+pub(crate) use set::Set;

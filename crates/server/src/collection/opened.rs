@@ -1,0 +1,290 @@
+//! What all collections have in common: the way in, the way back, the two layouts.
+
+use std::ops::Bound;
+
+use tembo_kv::{Direction, Value};
+
+use crate::dataset::{Dataset, Ends, VisitElement};
+use crate::failure::{Failure, WRONG_TYPE};
+use crate::format::{ELEMENT_SIZE_MAX, Kind, Packed, Part, Spread, Type};
+use crate::random_place::random_place;
+
+/// A small collection has at most so many bytes and so many entries. Each change of it writes all of it.
+const PACKED_MAX: (usize, usize) = (1024, 256);
+
+/// Of a collection of so many elements, a random one is found by counting.
+const COUNTED_MAX: u64 = 1024;
+/// So many elements, less one, may lie between a random place and a random element.
+const SKIPPED_MAX: u64 = 128;
+
+/// The database and the key of a collection.
+pub(crate) type Place<'a> = (usize, &'a [u8]);
+
+/// Where the entries are.
+pub(crate) enum Body {
+    /// In the value: here is a copy.
+    Packed(Vec<u8>),
+    /// Each is an element of its own.
+    Spread(Spread),
+}
+
+/// A collection that a command works on.
+pub(crate) struct Opened<'d, 's> {
+    data: &'d mut Dataset<'s>,
+    place: Place<'d>,
+    kind: Kind,
+    expiry_ms: Option<u64>,
+    existed: bool,
+    is_changed: bool,
+    /// See [`Type::is_wide`].
+    pub(super) is_wide: bool,
+    /// Where the entries are.
+    pub(super) body: Body,
+}
+
+impl<'d, 's> Opened<'d, 's> {
+    /// The collection under a key; an empty one if nothing is there.
+    ///
+    /// # Errors
+    /// Another type is there.
+    pub(super) fn open(
+        data: &'d mut Dataset<'s>,
+        place: Place<'d>,
+        kind: Kind,
+    ) -> Result<Opened<'d, 's>, Failure> {
+        let found = match data.find(place.0, place.1)? {
+            Some(value) if value.of.kind != kind => return Err(WRONG_TYPE.into()),
+            Some(value) => {
+                let body = match value.spread()? {
+                    Some(spread) => Body::Spread(spread),
+                    None => {
+                        let packed = value.payload.to_vec();
+                        Packed::new(&packed)?;
+                        Body::Packed(packed)
+                    }
+                };
+                Some((value.expiry_ms, value.of.is_wide, body))
+            }
+            None => None,
+        };
+        let existed = found.is_some();
+        let (expiry_ms, is_wide, body) = found.unwrap_or((None, false, Body::Packed(Vec::new())));
+        Ok(Opened { data, place, kind, expiry_ms, existed, is_changed: false, is_wide, body })
+    }
+
+    /// Opens a collection and changes it in up to so many entries by so many bytes, or not at all. `change` saves it.
+    pub(super) fn change<T>(
+        data: &'d mut Dataset<'s>,
+        place: Place<'d>,
+        kind: Kind,
+        (entries, size): (usize, usize),
+        change: impl FnOnce(Opened<'_, 's>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let opened = Opened::open(&mut *data, place, kind)?;
+        let in_one_step = match &opened.body {
+            Body::Packed(bytes) => fits(bytes, entries, size),
+            Body::Spread(_) => entries <= entries_of(kind),
+        };
+        if in_one_step {
+            return change(opened);
+        }
+        data.atomically(size, |data| change(Opened::open(data, place, kind)?))
+    }
+
+    /// An empty collection that replaces what is under a key when it is saved.
+    pub(super) fn replace(
+        data: &'d mut Dataset<'s>,
+        place: Place<'d>,
+        kind: Kind,
+    ) -> Opened<'d, 's> {
+        Opened {
+            data,
+            place,
+            kind,
+            expiry_ms: None,
+            existed: true,
+            is_changed: true,
+            is_wide: false,
+            body: Body::Packed(Vec::new()),
+        }
+    }
+
+    /// Saves what was changed. An empty collection is removed.
+    pub(super) fn save(self) -> Result<(), Failure> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let (is_spread, is_empty) = match &self.body {
+            Body::Packed(bytes) => (false, bytes.is_empty()),
+            Body::Spread(spread) => (true, spread.count == 0),
+        };
+        if is_empty {
+            if self.existed {
+                self.data.remove(self.place.0, self.place.1)?;
+            }
+            return Ok(());
+        }
+        let of = Type { kind: self.kind, is_spread, is_wide: self.is_wide };
+        let payload = match self.body {
+            Body::Packed(bytes) => bytes,
+            Body::Spread(spread) => spread.encode(self.kind),
+        };
+        self.data.put_value(self.place, of, &payload, self.expiry_ms)
+    }
+
+    /// The entries of a small collection, to be changed.
+    pub(super) fn change_packed(&mut self) -> Option<&mut Vec<u8>> {
+        self.is_changed = true;
+        match &mut self.body {
+            Body::Packed(bytes) => Some(bytes),
+            Body::Spread(_) => None,
+        }
+    }
+
+    /// The head of a large collection, to be changed.
+    pub(super) fn change_spread(&mut self) -> Option<&mut Spread> {
+        self.is_changed = true;
+        match &mut self.body {
+            Body::Packed(_) => None,
+            Body::Spread(spread) => Some(spread),
+        }
+    }
+
+    /// Notes a change that left the head as it was.
+    pub(super) fn touch(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// Makes a small collection that has outgrown its bounds an empty large one; returns what it had, for its type to
+    /// put it in.
+    pub(super) fn outgrown(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let Body::Packed(bytes) = &mut self.body else { return Ok(None) };
+        if fits(bytes, 0, 0) {
+            return Ok(None);
+        }
+        let bytes = std::mem::take(bytes);
+        let id = self.data.new_id(self.place.0)?;
+        self.body = Body::Spread(Spread { id, count: 0, first: 0 });
+        self.is_changed = true;
+        Ok(Some(bytes))
+    }
+
+    fn address(&self, part: Part) -> (usize, u64, Part) {
+        let id = match &self.body {
+            Body::Packed(_) => 0,
+            Body::Spread(spread) => spread.id,
+        };
+        (self.place.0, id, part)
+    }
+
+    /// The value of an element of a large collection.
+    pub(super) fn element(
+        &mut self,
+        part: Part,
+        rest: &[&[u8]],
+    ) -> Result<Option<Value<'_>>, Failure> {
+        if is_too_long(rest) {
+            return Ok(None);
+        }
+        let address = self.address(part);
+        self.data.element(address, rest)
+    }
+
+    /// Puts an element of a large collection; true if it was there before.
+    pub(super) fn put_element(
+        &mut self,
+        part: Part,
+        rest: &[&[u8]],
+        value: &[&[u8]],
+    ) -> Result<bool, Failure> {
+        if is_too_long(rest) {
+            let text = format!("ERR a member or field is longer than {ELEMENT_SIZE_MAX} bytes");
+            return Err(text.into());
+        }
+        let address = self.address(part);
+        self.data.put_element(address, rest, value)
+    }
+
+    /// Removes an element of a large collection; true if it was there.
+    pub(super) fn remove_element(&mut self, part: Part, rest: &[&[u8]]) -> Result<bool, Failure> {
+        if is_too_long(rest) {
+            return Ok(false);
+        }
+        let address = self.address(part);
+        self.data.remove_element(address, rest)
+    }
+
+    /// The rest of the key of some element of the main part of a large collection: each has a chance, the same one if
+    /// there are few.
+    pub(super) fn random_element(
+        &mut self,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let Body::Spread(spread) = &self.body else { return Ok(None) };
+        let count = spread.count.max(1);
+        if count <= COUNTED_MAX {
+            return self.nth_from(Bound::Unbounded, random() % count);
+        }
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let (mut first, mut last) = (None, None);
+        for (direction, end) in [(Direction::Forward, &mut first), (Direction::Backward, &mut last)]
+        {
+            self.visit(Part::Main, all, direction, &mut |rest, _| {
+                *end = Some(rest.to_vec());
+                false
+            })?;
+        }
+        let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+        let (place, skipped) = (random_place(&first, &last, random), random() % SKIPPED_MAX);
+        match self.nth_from(Bound::Included(&place), skipped)? {
+            // The last ones are followed by the first ones.
+            None => self.nth_from(Bound::Unbounded, skipped),
+            found => Ok(found),
+        }
+    }
+
+    /// The rest of the key of an element of the main part, so many behind a bound.
+    fn nth_from(&mut self, from: Bound<&[u8]>, nth: u64) -> Result<Option<Vec<u8>>, Failure> {
+        let (mut left, mut found) = (nth, None);
+        let ends = (from, Bound::Unbounded);
+        self.visit(Part::Main, ends, Direction::Forward, &mut |rest, _| {
+            if left == 0 {
+                found = Some(rest.to_vec());
+            }
+            left = left.saturating_sub(1);
+            found.is_none()
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with elements of a large collection between two ends, until it returns false.
+    pub(super) fn visit(
+        &mut self,
+        part: Part,
+        ends: Ends<'_>,
+        direction: Direction,
+        visit: &mut VisitElement<'_>,
+    ) -> Result<(), Failure> {
+        let address = self.address(part);
+        self.data.visit_elements(address, ends, direction, visit)
+    }
+}
+
+/// Entries of a packed collection that one step changes.
+fn entries_of(kind: Kind) -> usize {
+    match kind {
+        Kind::Hash | Kind::SortedSet => 2,
+        Kind::String | Kind::List | Kind::Set => 1,
+    }
+}
+
+/// Whether a collection stays small when so many entries of so many bytes are added.
+fn fits(bytes: &[u8], more: usize, size: usize) -> bool {
+    let size = bytes.len() + size + more * 2;
+    size <= PACKED_MAX.0
+        && (size <= PACKED_MAX.1 || Packed::trusted(bytes).count() + more <= PACKED_MAX.1)
+}
+
+fn is_too_long(rest: &[&[u8]]) -> bool {
+    rest.iter().map(|bytes| bytes.len()).sum::<usize>() > ELEMENT_SIZE_MAX + 8
+}

@@ -1,0 +1,303 @@
+//! Hashes: HSET, HGET, HDEL and their kin.
+
+use crate::args::Args;
+use crate::collection::Hash;
+use crate::command::{Command, Context, DENY_OOM, FAST, HASH, READ, WRITE};
+use crate::commands::argument::{count_in_range, integer, wrong_arity};
+use crate::commands::sample::{Population, distinct, repeated};
+use crate::commands::scan::{ScanOptions, reply_page};
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::float::Float;
+use crate::number::{Decimal, parse_integer, parse_unsigned};
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::keyed("hset", -4, HASH | WRITE | DENY_OOM | FAST, (1, 1, 1), hset),
+    Command::keyed("hmset", -4, HASH | WRITE | DENY_OOM | FAST, (1, 1, 1), hmset),
+    Command::keyed("hsetnx", 4, HASH | WRITE | DENY_OOM | FAST, (1, 1, 1), hsetnx),
+    Command::keyed("hget", 3, HASH | READ | FAST, (1, 1, 1), hget),
+    Command::keyed("hmget", -3, HASH | READ | FAST, (1, 1, 1), hmget),
+    Command::keyed("hgetall", 2, HASH | READ, (1, 1, 1), hgetall),
+    Command::keyed("hkeys", 2, HASH | READ, (1, 1, 1), hkeys),
+    Command::keyed("hvals", 2, HASH | READ, (1, 1, 1), hvals),
+    Command::keyed("hlen", 2, HASH | READ | FAST, (1, 1, 1), hlen),
+    Command::keyed("hexists", 3, HASH | READ | FAST, (1, 1, 1), hexists),
+    Command::keyed("hstrlen", 3, HASH | READ | FAST, (1, 1, 1), hstrlen),
+    Command::keyed("hdel", -3, HASH | WRITE | FAST, (1, 1, 1), hdel),
+    Command::keyed("hincrby", 4, HASH | WRITE | DENY_OOM | FAST, (1, 1, 1), hincrby),
+    Command::keyed("hincrbyfloat", 4, HASH | WRITE | DENY_OOM | FAST, (1, 1, 1), hincrbyfloat),
+    Command::keyed("hrandfield", -2, HASH | READ, (1, 1, 1), hrandfield),
+    Command::keyed("hscan", -3, HASH | READ, (1, 1, 1), hscan),
+];
+
+fn open<'d, 's>(context: &'d mut Context<'_, 's>, key: &'d [u8]) -> Result<Hash<'d, 's>, Failure> {
+    Hash::open(context.data, (context.session.db, key))
+}
+
+/// Sets the fields; how many were added.
+fn set_all(context: &mut Context<'_, '_>, args: Args<'_>, name: &str) -> Result<i64, Failure> {
+    if !args.count().is_multiple_of(2) {
+        return Err(wrong_arity(name));
+    }
+    let place = (context.session.db, args.at(1));
+    let change = (args.count() / 2 - 1, args.from(2).map(<[u8]>::len).sum());
+    Hash::change(context.data, place, change, |hash| {
+        let pairs = (2..args.count()).step_by(2);
+        pairs
+            .into_iter()
+            .try_fold(0, |added, at| Ok(added + i64::from(hash.set(args.at(at), args.at(at + 1))?)))
+    })
+}
+
+fn hset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.integer(set_all(context, args, "hset")?);
+    Ok(())
+}
+
+fn hmset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    set_all(context, args, "hmset")?;
+    reply.ok();
+    Ok(())
+}
+
+fn hsetnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (place, field, value) = ((context.session.db, args.at(1)), args.at(2), args.at(3));
+    let size = field.len() + value.len();
+    let is_set = Hash::change(context.data, place, (1, size), |hash| {
+        if hash.get(field)?.is_some() { Ok(false) } else { hash.set(field, value) }
+    })?;
+    reply.flag(is_set);
+    Ok(())
+}
+
+fn get_one(hash: &mut Hash<'_, '_>, field: &[u8], reply: &mut Reply) -> Outcome {
+    match hash.get(field)? {
+        Some(value) => reply.bulk_value(value),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn hget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    get_one(&mut open(context, args.at(1))?, args.at(2), reply)
+}
+
+fn hmget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let mut hash = open(context, args.at(1))?;
+    reply.array(args.count() - 2);
+    args.from(2).try_for_each(|field| get_one(&mut hash, field, reply))
+}
+
+/// Which of its entries are replied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Fields,
+    Values,
+    Both,
+}
+
+/// Replies with all entries.
+fn show(hash: &mut Hash<'_, '_>, shown: Shown, reply: &mut Reply) -> Outcome {
+    let count = hash.count() as usize;
+    if shown == Shown::Both {
+        reply.map(count)
+    } else {
+        reply.array(count)
+    }
+    hash.visit(None, &mut |field, value| {
+        if shown != Shown::Values {
+            reply.bulk(field);
+        }
+        if shown != Shown::Fields {
+            reply.bulk_value(value);
+        }
+        !reply.is_overflown()
+    })
+}
+
+fn hgetall(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    show(&mut open(context, args.at(1))?, Shown::Both, reply)
+}
+
+fn hkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    show(&mut open(context, args.at(1))?, Shown::Fields, reply)
+}
+
+fn hvals(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    show(&mut open(context, args.at(1))?, Shown::Values, reply)
+}
+
+fn hlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.integer(open(context, args.at(1))?.count() as i64);
+    Ok(())
+}
+
+fn hexists(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.flag(open(context, args.at(1))?.get(args.at(2))?.is_some());
+    Ok(())
+}
+
+fn hstrlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let mut hash = open(context, args.at(1))?;
+    reply.integer(hash.get(args.at(2))?.map_or(0, |value| value.len() as i64));
+    Ok(())
+}
+
+fn hdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let place = (context.session.db, args.at(1));
+    let removed = Hash::change(context.data, place, (args.count() - 2, 0), |hash| {
+        args.from(2).try_fold(0, |removed, field| Ok(removed + i64::from(hash.remove(field)?)))
+    })?;
+    reply.integer(removed);
+    Ok(())
+}
+
+fn hincrby(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (place, field) = ((context.session.db, args.at(1)), args.at(2));
+    let by = integer(args.at(3))?;
+    let sum = Hash::change(context.data, place, (1, field.len() + 20), |hash| {
+        let old = match hash.get(field)? {
+            Some(value) => value.with(parse_integer).ok_or("ERR hash value is not an integer")?,
+            None => 0,
+        };
+        let sum = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
+        hash.set(field, Decimal::signed(sum).as_bytes())?;
+        Ok(sum)
+    })?;
+    reply.integer(sum);
+    Ok(())
+}
+
+fn hincrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (place, field) = ((context.session.db, args.at(1)), args.at(2));
+    let by = Float::parse(args.at(3)).ok_or("ERR value is not a valid float")?;
+    if !by.is_finite() {
+        return Err("ERR value is NaN or Infinity".into());
+    }
+    let sum = Hash::change(context.data, place, (1, field.len() + 64), |hash| {
+        let old = match hash.get(field)? {
+            Some(value) => value.with(Float::parse).ok_or("ERR hash value is not a float")?,
+            None => Float::Fixed(0),
+        };
+        let sum = old.add(by).ok_or("ERR increment would produce NaN or Infinity")?.text();
+        hash.set(field, sum.as_bytes())?;
+        Ok(sum)
+    })?;
+    reply.bulk(sum.as_bytes());
+    Ok(())
+}
+
+impl Population for Hash<'_, '_> {
+    fn count(&self) -> u64 {
+        Hash::count(self)
+    }
+
+    fn all(&mut self) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut fields = Vec::new();
+        self.visit(None, &mut |field, _| {
+            fields.push(field.to_vec());
+            true
+        })?;
+        Ok(fields)
+    }
+
+    fn one(&mut self, random: &mut dyn FnMut() -> u64) -> Result<Option<Vec<u8>>, Failure> {
+        self.random(random)
+    }
+}
+
+fn hrandfield(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let shared = &mut *context.shared;
+    let mut random = || shared.random();
+    let place = (context.session.db, args.at(1));
+    if args.count() == 2 {
+        let mut hash = Hash::open(context.data, place)?;
+        match hash.random(&mut random)? {
+            Some(field) => reply.bulk(&field),
+            None => reply.null(),
+        }
+        return Ok(());
+    }
+    let count = count_in_range(args.at(2))?;
+    let with_values = args.count() > 3;
+    if args.count() > 4 || with_values && !args.is(3, "WITHVALUES") {
+        return Err(SYNTAX.into());
+    }
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err("ERR value is out of range".into());
+    }
+    let mut hash = Hash::open(context.data, place)?;
+    let (mut found, mut shown) = (Vec::new(), 0u64);
+    let wanted = if Hash::count(&hash) == 0 { 0 } else { count.unsigned_abs() };
+    if count >= 0 {
+        found = distinct(&mut hash, wanted, &mut random)?;
+        shown = found.len() as u64;
+    }
+    let announced = if count >= 0 { shown } else { wanted };
+    let in_pairs = with_values && context.session.resp3;
+    let entries = if with_values && !in_pairs { announced * 2 } else { announced };
+    reply.array(entries as usize);
+    if count < 0 {
+        // Drawn a part at a time, so that a reply that is too long ends early.
+        let mut left = wanted;
+        while left > 0 && !reply.is_overflown() {
+            let part = left.min(DRAWN_AT_ONCE);
+            repeated(&mut hash, part, &mut random, &mut |field| {
+                found.push(field.to_vec());
+                true
+            })?;
+            for field in found.drain(..) {
+                show_random(&mut hash, &field, (with_values, in_pairs), reply)?;
+            }
+            left -= part;
+        }
+        return Ok(());
+    }
+    found.iter().try_for_each(|field| show_random(&mut hash, field, (with_values, in_pairs), reply))
+}
+
+/// Random fields that are held in memory together.
+const DRAWN_AT_ONCE: u64 = 1024;
+
+fn show_random(
+    hash: &mut Hash<'_, '_>,
+    field: &[u8],
+    (with_value, in_pairs): (bool, bool),
+    reply: &mut Reply,
+) -> Outcome {
+    if in_pairs {
+        reply.array(2);
+    }
+    reply.bulk(field);
+    if with_value { get_one(hash, field, reply) } else { Ok(()) }
+}
+
+fn hscan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let cursor = parse_unsigned(args.at(2)).ok_or("ERR invalid cursor")?;
+    let mut hash = Hash::open(context.data, (context.session.db, args.at(1)))?;
+    let (mut found, mut count, mut visited) = (Reply::new(usize::MAX), 0, 0);
+    let (mut last, mut more) = (None, false);
+    if Hash::count(&hash) > 0 {
+        let options = ScanOptions::parse(args, 3, false)?;
+        let is_small = hash.is_small();
+        hash.visit(context.shared.scans.position(cursor), &mut |field, value| {
+            if visited == options.count && !is_small {
+                more = true;
+                return false;
+            }
+            visited += 1;
+            if options.matches(field) {
+                found.bulk(field);
+                found.bulk_value(value);
+                count += 2;
+            }
+            if visited == options.count {
+                last = Some(field.to_vec());
+            }
+            true
+        })?;
+    }
+    reply_page(context.shared, last.filter(|_| more), (count, &found), reply);
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The header of a value, but for its expiry.
+
+/// Bit 6 of the header.
+const IS_WIDE: u8 = 0x40;
+/// Bit 5 of the header: reserved for hashes whose fields expire.
+const RESERVED: u8 = 0x20;
+/// Bit 4 of the header.
+const IS_SPREAD: u8 = 0x10;
+/// Bits 0-3 of the header.
+const KIND_MASK: u8 = 0x0f;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Bytes.
+    String = 0,
+    /// Elements in a chosen order.
+    List = 1,
+    /// Distinct members.
+    Set = 2,
+    /// Distinct members, each with a score, in the order of score and member.
+    SortedSet = 3,
+    /// Fields, each with a value.
+    Hash = 4,
+}
+
+impl Kind {
+    /// Its name, as TYPE gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::Hash => "hash",
+        }
+    }
+
+    fn decode(header: u8) -> Option<Kind> {
+        Some(match header & KIND_MASK {
+            0 => Kind::String,
+            1 => Kind::List,
+            2 => Kind::Set,
+            3 => Kind::SortedSet,
+            4 => Kind::Hash,
+            _ => return None,
+        })
+    }
+}
+
+/// What the header of a value says beside its expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Type {
+    /// What it is.
+    pub kind: Kind,
+    /// A collection whose entries are elements of their own.
+    pub is_spread: bool,
+    /// A collection that was once too large for the smaller of Redis's encodings: OBJECT ENCODING gives the larger.
+    pub is_wide: bool,
+}
+
+impl Type {
+    /// A string.
+    pub const STRING: Type = Type { kind: Kind::String, is_spread: false, is_wide: false };
+
+    pub(super) fn encode(self) -> u8 {
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        self.kind as u8 | flag(self.is_spread, IS_SPREAD) | flag(self.is_wide, IS_WIDE)
+    }
+
+    pub(super) fn decode(header: u8) -> Option<Type> {
+        let kind = Kind::decode(header)?;
+        let (is_spread, is_wide) = (header & IS_SPREAD != 0, header & IS_WIDE != 0);
+        let is_known = header & RESERVED == 0 && (kind != Kind::String || !is_spread && !is_wide);
+        is_known.then_some(Type { kind, is_spread, is_wide })
+    }
+}

@@ -1,0 +1,51 @@
+//! The payload of a large collection: where its elements are and how many.
+
+use crate::format::kind::Kind;
+use crate::format::unknown_layout::UnknownLayout;
+
+/// The payload of a large collection.
+///
+/// ```text
+/// bytes 0-7     the collection's id in its database, big-endian
+/// bytes 8-15    how many entries it has, big-endian
+/// bytes 16-23   only of a list: the position of its first element, big-endian, two's complement
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Names the collection: the keys of its elements begin with it. Given once only.
+    pub id: u64,
+    /// Entries: a field and its value are one.
+    pub count: u64,
+    /// The position of a list's first element; those that follow have the positions that follow.
+    pub first: i64,
+}
+
+/// Sizes without and with a position.
+const SIZES: (usize, usize) = (16, 24);
+
+impl Spread {
+    /// The payload's bytes.
+    pub fn encode(&self, kind: Kind) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SIZES.1);
+        bytes.extend_from_slice(&self.id.to_be_bytes());
+        bytes.extend_from_slice(&self.count.to_be_bytes());
+        if kind == Kind::List {
+            bytes.extend_from_slice(&self.first.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Takes a payload apart.
+    ///
+    /// # Errors
+    /// The payload has another size.
+    pub fn decode(payload: tembo_kv::Value<'_>) -> Result<Spread, UnknownLayout> {
+        let word = |at| payload.array(at).map(u64::from_be_bytes).ok_or(UnknownLayout);
+        let first = match payload.len() {
+            size if size == SIZES.0 => 0,
+            size if size == SIZES.1 => word(16)? as i64,
+            _ => return Err(UnknownLayout),
+        };
+        Ok(Spread { id: word(0)?, count: word(8)?, first })
+    }
+}

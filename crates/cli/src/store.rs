@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use tembo_kv::{IndexKind, Options, Store};
+use tembo_kv::{IndexKind, LOG_SIZE_MIN, Options, Store};
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::PoolOptions;
 
-use crate::bytes;
+use crate::bytes::{self, Bytes};
 use crate::exit::{Exit, refuse};
 
 /// What makes the bytes durable.
@@ -86,12 +86,23 @@ pub(crate) struct StoreArgs {
     /// Size beyond which the pool does not grow, as --size
     #[arg(long, value_parser = bytes::parse, default_value = "1T", value_name = "SIZE")]
     pub(crate) size_max: u64,
-    /// Capacity of the redo log, as --size
-    #[arg(long, value_parser = bytes::parse, default_value = "64M", value_name = "SIZE")]
-    pub(crate) log_size: u64,
+    /// Size of the redo log at most, as --size, 1M or more; it begins small and grows with its use [default: 64M]
+    #[arg(long, value_parser = log_size, value_name = "SIZE")]
+    pub(crate) log_size: Option<u64>,
     /// Memory for pages that differ from the pool file, as --size; half of the machine's unless given
     #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
     pub(crate) private_max: Option<u64>,
+}
+
+/// Reads the size of a redo log.
+fn log_size(text: &str) -> Result<u64, String> {
+    let size = bytes::parse(text)?;
+    match size {
+        LOG_SIZE_MIN.. => Ok(size),
+        _ => {
+            Err(format!("the largest operation of a store needs a log of {}", Bytes(LOG_SIZE_MIN)))
+        }
+    }
 }
 
 /// How often the log is synced under `--sync interval`.
@@ -111,8 +122,9 @@ impl StoreArgs {
             Sync::Interval => SyncPolicy::Interval(SYNC_INTERVAL),
             Sync::Os => SyncPolicy::Os,
         };
-        let (size_max, log_size) = (self.size_max, self.log_size);
+        let size_max = self.size_max;
         let PoolOptions { region, geometry, .. } = Options::new().pool_options();
+        let log_size = self.log_size.unwrap_or(region.log_size);
         let private_max = self.private_max.unwrap_or(region.private_max);
         let region = RegionOptions { domain, sync, size_max, log_size, private_max, ..region };
         PoolOptions { size: self.size.min(size_max), region, geometry, ..PoolOptions::default() }
@@ -178,32 +190,26 @@ fn log_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// What a redo log has before its ring, in bytes.
-const LOG_HEADER: u64 = 4096;
-
 /// Opens a pool to read it: its files stay as they are. What `stat`, `check` and `dump` need.
 pub(crate) fn open_to_read(path: &Path) -> anyhow::Result<Store> {
-    of_that_size(path).open_with(path, true)
+    as_it_is().open_with(path, true)
 }
 
 /// Opens a pool as it is, to note in it what a backup keeps.
 pub(crate) fn open_as_is(path: &Path) -> anyhow::Result<Store> {
-    of_that_size(path).open(path)
+    as_it_is().open(path)
 }
 
-/// The options of a pool that is there.
-fn of_that_size(path: &Path) -> StoreArgs {
+/// The options of a pool that is there, for which its log will do.
+fn as_it_is() -> StoreArgs {
     let PoolOptions { size, region, .. } = PoolOptions::default();
-    // The log that is there will do; another one would take room that the disk may not have.
-    let log = std::fs::metadata(log_path(path)).map_or(0, |log| log.len());
-    let log_size = if log > LOG_HEADER { log - LOG_HEADER } else { region.log_size };
     StoreArgs {
         domain: Domain::Auto,
         sync: Sync::Always,
         index: Index::default(),
         size,
         size_max: region.size_max,
-        log_size,
+        log_size: None,
         private_max: None,
     }
 }

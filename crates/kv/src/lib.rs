@@ -63,7 +63,7 @@ pub use horizon::{Holder, HolderKind, Horizon};
 pub use keyspace::{KeyCount, Keyspace};
 pub use large_value::{LargeValue, LargeValueRead, LargeValueWrite};
 pub use media::Retention;
-pub use options::Options;
+pub use options::{LOG_SIZE_MIN, Options};
 pub use progress::Progress;
 pub use replica::Replica;
 pub use report::Report;

@@ -9,6 +9,9 @@ use tembo_pool::{Geometry, PoolOptions};
 
 use crate::tenant::StoreKind;
 
+/// The smallest redo log, in bytes, that has room for the largest operation of a store.
+pub const LOG_SIZE_MIN: u64 = 1 << 20;
+
 /// What a transaction keeps in memory unless told otherwise.
 const TRANSACTION_MEMORY: usize = 32 << 20;
 
@@ -101,9 +104,10 @@ impl Options {
         self
     }
 
-    /// Capacity of the redo log, in bytes, in the `logged` domain.
+    /// Bytes that the redo log may have, in the `logged` domain; fewer than [`LOG_SIZE_MIN`] count as that. The log begins
+    /// with 1 MiB and grows with its use, up to twice the size of the store (16 MiB at least).
     pub fn log_size(mut self, bytes: u64) -> Options {
-        self.pool.region.log_size = bytes;
+        self.pool.region.log_size = bytes.max(LOG_SIZE_MIN);
         self
     }
 

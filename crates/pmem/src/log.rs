@@ -14,6 +14,7 @@
 mod append;
 mod bypass;
 mod checkpoint;
+mod extend;
 mod generation;
 mod group;
 mod last;
@@ -42,7 +43,7 @@ pub(crate) use generation::{Old, Source, adopt, confirm, load};
 use group::Place;
 use pages::PageTable;
 pub(crate) use pending::Pending;
-use ring::Ring;
+use ring::{Ring, capacity};
 pub(crate) use threads::Threads;
 use voids::Voids;
 
@@ -83,8 +84,14 @@ struct State {
     failure: Option<Failure>,
     failures: u64,
     want_checkpoint: bool,
+    /// The ring has not gone round, and may be extended before it does.
+    can_extend: bool,
+    want_extension: bool,
+    /// Bytes that the ring must have for an operation that waits.
+    wanted_capacity: u64,
+    want_zeroes: bool,
     stop: bool,
-    /// Where, before the first end of the ring, blocks begin that were never written.
+    /// Where, in a ring that has not gone round, blocks begin that were never written.
     blank: Option<u64>,
     pages: PageTable,
 }
@@ -115,6 +122,8 @@ pub(crate) struct RedoLog {
     policy: SyncPolicy,
     background: bool,
     private_max: u64,
+    /// Bytes that the ring may be extended to.
+    log_size: u64,
     observer: Option<Arc<dyn Observer>>,
     /// What of the log that was replayed is not yet in the mapping.
     pending: Option<Arc<Pending>>,
@@ -140,6 +149,7 @@ pub(crate) struct Parts {
     pub(crate) policy: SyncPolicy,
     pub(crate) background: bool,
     pub(crate) private_max: u64,
+    pub(crate) log_size: u64,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) pending: Option<Arc<Pending>>,
 }
@@ -151,6 +161,9 @@ impl RedoLog {
             adopted;
         let first = *header.get();
         let from = Place::start(&first);
+        let capacity_now = ring.capacity();
+        let log_size = capacity(parts.log_size).max(capacity_now);
+        let can_extend = end.position <= capacity_now && capacity_now < log_size;
         let mut pages = PageTable::default();
         let private = parts.pending.iter().flat_map(|pending| pending.pages());
         private.for_each(|page| pages.touch(page * PAGE, end.sequence - 1));
@@ -164,6 +177,7 @@ impl RedoLog {
             policy: parts.policy,
             background: parts.background,
             private_max: parts.private_max,
+            log_size,
             observer: parts.observer,
             pending: parts.pending,
             opened: end,
@@ -184,6 +198,10 @@ impl RedoLog {
                 failure: None,
                 failures: 0,
                 want_checkpoint: false,
+                can_extend,
+                want_extension: false,
+                wanted_capacity: 0,
+                want_zeroes: false,
                 stop: false,
                 blank,
                 pages,
@@ -249,7 +267,7 @@ impl RedoLog {
     /// Bytes of the ring in use, and of the ring.
     pub(crate) fn usage(&self) -> (u64, u64) {
         let state = self.lock();
-        (state.end.position - state.start, self.ring.capacity)
+        (state.end.position - state.start, self.ring.capacity())
     }
 
     /// Bytes of pages that differ from the pool file, or did before a checkpoint.

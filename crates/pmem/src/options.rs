@@ -20,8 +20,11 @@ pub struct RegionOptions {
     /// Address space reserved: the region never grows beyond this many bytes. More than
     /// [`SIZE_MAX`] counts as that, more than the system gives as what it gives.
     pub size_max: u64,
-    /// Capacity of the redo log, in bytes; at most [`SIZE_MAX`].
+    /// Bytes that the redo log may have; at most [`SIZE_MAX`].
     pub log_size: u64,
+    /// Bytes that a new redo log begins with, if that is less: it is extended when they are used, up to twice the size of
+    /// the pool (16 MiB at least), before it goes round.
+    pub log_initial: u64,
     /// Watches the region.
     pub observer: Option<Arc<dyn Observer>>,
     /// The files.
@@ -65,6 +68,7 @@ impl Default for RegionOptions {
             read_only: false,
             size_max: 1 << 40,
             log_size: 64 << 20,
+            log_initial: 1 << 20,
             observer: None,
             disk: Arc::new(OsDisk),
             background: true,

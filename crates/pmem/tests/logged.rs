@@ -218,6 +218,101 @@ fn a_region_grows_while_it_is_used() {
     remove(&path);
 }
 
+/// Stores to many lines, and syncs: one after another, or by several threads.
+fn work(region: &Region, threads: u64, count: u64) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for number in 0..count {
+                    let section = region.reserve(1).unwrap();
+                    put(region, 8 * thread + number % 8, number);
+                    drop(section);
+                    if number % 100 == 0 {
+                        region.sync().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    region.sync().unwrap();
+}
+
+#[test]
+fn a_log_begins_small_grows_with_its_use_and_goes_round_at_last() {
+    for background in [false, true] {
+        let path = pool(&format!("extended{background}"));
+        let (log_initial, log_size) = (64 << 10, 512 << 10);
+        let options = options(SyncPolicy::Os);
+        let options = RegionOptions { log_initial, log_size, background, ..options };
+        let mut region = create(&path, &options);
+        let mut capacities = vec![region.report().log_capacity];
+        assert_eq!(capacities, [64 << 10]);
+        let mut last = 0;
+        for threads in [1, 4, 2, 3, 1, 4] {
+            let count = 700 + threads;
+            work(&region, threads, count);
+            last = count - 1;
+            capacities.push(region.report().log_capacity);
+            assert_eq!(log_of(&path).metadata().unwrap().len(), 4096 + capacities.last().unwrap());
+            // As after a kill.
+            drop(region);
+            region = Region::open(&path, &options).unwrap();
+            (0..8 * threads).for_each(|line| assert!(get(&region, line) + 8 > last));
+        }
+        assert!(capacities.is_sorted() && capacities[1] > 64 << 10, "{capacities:?}");
+        assert_eq!(capacities.last(), Some(&(512 << 10)));
+        let report = region.report();
+        assert!(report.replayed_bytes > 0 || report.checkpoints > 0, "{report:?}");
+        // A clean stop keeps it: its blocks are in use already.
+        region.close().unwrap();
+        let region = Region::open(&path, &options).unwrap();
+        assert_eq!(region.report().log_capacity, 512 << 10);
+        assert!(get(&region, 0) + 8 > last);
+        drop(region);
+        remove(&path);
+    }
+}
+
+#[test]
+fn a_log_is_as_large_as_its_operations_need() {
+    let path = pool("needed");
+    let options = RegionOptions { log_initial: 64 << 10, ..options(SyncPolicy::Os) };
+    let region = create(&path, &options);
+    // With each line in a group of its own, and a quarter of the log for an operation.
+    drop(region.reserve(1000).unwrap());
+    assert!(region.report().log_capacity >= 4 * 192 * 1000);
+    let lines_max = ((1 << 20) / 4 - 256) / 192;
+    drop(region.reserve(lines_max).unwrap());
+    assert_eq!(region.report().log_capacity, 1 << 20);
+    let refused = region.reserve(lines_max + 1).err();
+    assert!(
+        matches!(refused, Some(Error::TooLarge { lines_max: found, .. }) if found == lines_max)
+    );
+    drop(region);
+    remove(&path);
+}
+
+/// Zeroes are written only some way before the groups.
+#[test]
+fn a_store_of_which_little_is_written_has_a_log_of_which_little_is_written() {
+    let path = pool("little");
+    let options = RegionOptions { log_size: 64 << 20, ..options(SyncPolicy::Always) };
+    let region = create(&path, &RegionOptions { log_initial: 16 << 20, ..options });
+    (0..200).for_each(|number| put(&region, number % 8, number));
+    region.sync().unwrap();
+    let file = std::fs::File::open(log_of(&path)).unwrap();
+    let began = std::time::Instant::now();
+    let hole = || rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(4096)).unwrap();
+    // The thread that writes them may be late, and is given the time to write too many.
+    while hole() < 128 << 10 && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert!((128 << 10..512 << 10).contains(&hole()), "zeroes up to {}", hole());
+    drop(region);
+    remove(&path);
+}
+
 #[test]
 fn pages_in_the_pool_file_are_given_back() {
     let path = pool("pages");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::folder::{Folder, change};
+use crate::server::run;
 
 const LOG_MISSING: i32 = 8;
 const LOG_FOREIGN: i32 = 9;
@@ -33,6 +34,20 @@ fn another_pools_log() {
     let other = Folder::with_crashed_pool(KEYS);
     std::fs::copy(other.log(), folder.log()).unwrap();
     folder.is_refused(LOG_FOREIGN);
+}
+
+#[test]
+fn a_log_too_small_for_a_store() {
+    let folder = Folder::logged();
+    for size in ["0", "64K", "256K", "1048575"] {
+        for command in ["serve", "load"] {
+            let output = run(&[command, folder.pool().to_str().unwrap(), "--log-size", size]);
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{command} {size}: {error}");
+            assert!(error.contains("1.0 MiB"), "{command} {size}: {error}");
+        }
+    }
+    assert!(folder.files().is_empty(), "{:?}", folder.files().keys());
 }
 
 #[test]

@@ -101,8 +101,7 @@ impl RedoLog {
             if state.poison.is_some() {
                 return (state, false);
             }
-            let used = state.end.position - state.start;
-            if used + size + state.held.saturating_sub(mine) <= self.ring.capacity {
+            if self.fits(&state, state.held.saturating_sub(mine), size) {
                 return (state, true);
             }
             let failures = state.failures;

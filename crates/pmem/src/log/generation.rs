@@ -7,7 +7,7 @@ use zerocopy::FromZeros;
 
 use super::group::{GROUP_MAX, Place, encode, encode_opening, group_size};
 use super::replay::{Replay, replay};
-use super::ring::Ring;
+use super::ring::{CAPACITY_MIN, PIECE, Ring, capacity, limit};
 use super::voids::Voids;
 use crate::disk::WatchedFile;
 use crate::format::{
@@ -18,18 +18,18 @@ use crate::header::{Slots, check_features};
 use crate::pool_file::with_suffix;
 use crate::{Disk, DiskFile, Error, LINE};
 
-/// The smallest ring, in bytes.
-const CAPACITY_MIN: u64 = 64 << 10;
 /// A ring with fewer free bytes is not gone on with.
 const RESUME_ROOM: u64 = 64 << 10;
-/// Zeroes are written in pieces of this many bytes.
-pub(super) const PIECE: usize = 1 << 20;
+/// A ring that is not extended any more, and is smaller than one part in so many of what it may be, is not gone on with.
+const SMALL_SHARE: u64 = 4;
 
 /// Where the logs of a pool are found and made.
 pub(crate) struct Source<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) pool_path: &'a Path,
+    /// Bytes that a ring has at most, and that a new one begins with.
     pub(crate) log_size: u64,
+    pub(crate) log_initial: u64,
     /// Whether a thread of the log will write the zeroes of a new ring.
     pub(crate) zero_later: bool,
     /// Whether nothing is written.
@@ -117,7 +117,8 @@ pub(crate) fn adopt(
     let path = with_suffix(source.pool_path, ".log");
     let adopted = match old.replay {
         Some(mut replay) => {
-            match old.found.and_then(|found| resume(source, &path, found, &mut replay)) {
+            let at = (path.as_path(), pool.get().size.get());
+            match old.found.and_then(|found| resume(source, at, found, &mut replay)) {
                 Some(adopted) => adopted,
                 None => create(source, pool.get(), &path, Some(&replay))?,
             }
@@ -139,10 +140,18 @@ pub(crate) fn adopt(
 
 /// Goes on in the ring of a log that was replayed, behind its last group. `None` where there is too
 /// little room, or it cannot be written: then a log elsewhere may do.
-fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -> Option<Adopted> {
+fn resume(
+    source: &Source<'_>,
+    (path, pool_size): (&Path, u64),
+    found: Found,
+    replay: &mut Replay,
+) -> Option<Adopted> {
     let Found { mut header, ring } = found;
-    let free = ring.capacity - replay.bytes;
-    if ring.capacity < capacity(source.log_size) || free < RESUME_ROOM.min(ring.capacity / 4) {
+    let (size, wanted) = (ring.capacity(), limit(source.log_size, pool_size));
+    let free = size - replay.bytes;
+    let can_extend = replay.end.position < size && size < wanted;
+    let is_small = size < initial(source) || (!can_extend && size < wanted / SMALL_SHARE);
+    if is_small || (!can_extend && free < RESUME_ROOM.min(size / 4)) {
         return None;
     }
     let salt = header.get().salt.get();
@@ -168,11 +177,11 @@ fn resume(source: &Source<'_>, path: &Path, found: Found, replay: &mut Replay) -
 
 /// Where blocks begin that were never written, in a ring on its first lap.
 fn blank(source: &Source<'_>, ring: &Ring, end: Place) -> Option<u64> {
-    if !source.zero_later || end.position >= ring.capacity {
+    if !source.zero_later || end.position >= ring.capacity() {
         return None;
     }
     let hole = ring.file.hole(ring.offset(end.position)).ok().flatten()?;
-    let is_in_ring = hole < LOG_HEADER_SIZE + ring.capacity;
+    let is_in_ring = hole < LOG_HEADER_SIZE + ring.capacity();
     is_in_ring.then(|| hole.saturating_sub(LOG_HEADER_SIZE).max(end.position))
 }
 
@@ -183,9 +192,9 @@ fn recycle(
     path: &Path,
     found: Option<Found>,
 ) -> Result<Adopted, Error> {
-    let wanted = capacity(source.log_size);
+    let wanted = initial(source)..=capacity(source.log_size);
     let mut found = match found {
-        Some(found) if found.ring.capacity == wanted => found,
+        Some(found) if wanted.contains(&found.ring.capacity()) => found,
         Some(found) => match create(source, pool, path, None) {
             // Another size has to wait for room.
             Err(Error::DiskFull { .. }) => found,
@@ -193,7 +202,7 @@ fn recycle(
         },
         None => return create(source, pool, path, None),
     };
-    let fresh = fresh_header(source, pool, found.ring.capacity);
+    let fresh = fresh_header(source, pool, found.ring.capacity());
     // ORDER: the log's groups are void, by their salt, before the pool's header needs the log.
     found.header.update("log.recycle_write", "log.recycle_sync", |header| {
         let sequence = header.sequence;
@@ -241,7 +250,7 @@ fn find(source: &Source<'_>, path: &Path, pool: &MediaHeader) -> Result<Option<F
     if !whole {
         return Err(damaged(path, log.start_sequence.get()));
     }
-    Ok(Some(Found { header, ring: Ring { file, capacity } }))
+    Ok(Some(Found { header, ring: Ring::new(file, capacity) }))
 }
 
 /// Makes a log with the content of `replay` in the place of whatever has the name.
@@ -269,7 +278,8 @@ fn create_as(
     let lines: Vec<(u64, &[u8])> =
         replay.map_or(Vec::new(), |replay| replay.last_lines().collect());
     let content = content_size(lines.len() as u64);
-    let capacity = capacity(source.log_size.max(content + source.log_size / 4));
+    let beside = if lines.is_empty() { 0 } else { content + source.log_size / 4 };
+    let capacity = capacity(beside.max(initial(source)));
     let header = fresh_header(source, pool, capacity);
     let file = source.disk.create("log.create", new_path).map_err(|e| io("create", e))?;
     let file = WatchedFile::new(file);
@@ -286,7 +296,7 @@ fn create_as(
     disk.rename("log.rename", new_path, path).map_err(|e| io("rename", e))?;
     // ORDER: the name is durable before the pool's header needs the log.
     disk.sync_dir("log.sync_dir", path).map_err(|e| Error::io("sync directory of", path, e))?;
-    let ring = Ring { file, capacity };
+    let ring = Ring::new(file, capacity);
     let voids = Voids::default();
     let (header, settled, opening) = (slots, end, Vec::new());
     Ok(Adopted { path: path.to_owned(), header, ring, settled, opening, end, blank, voids })
@@ -340,8 +350,9 @@ fn content_size(lines: u64) -> u64 {
     full * group_size(GROUP_MAX, 0) as u64 + group_size(rest, 0) as u64
 }
 
-fn capacity(wanted: u64) -> u64 {
-    wanted.max(CAPACITY_MIN).next_multiple_of(LOG_HEADER_SIZE)
+/// Bytes that a new ring begins with.
+fn initial(source: &Source<'_>) -> u64 {
+    capacity(source.log_initial.min(source.log_size))
 }
 
 fn fresh_header(source: &Source<'_>, pool: &MediaHeader, capacity: u64) -> LogHeader {

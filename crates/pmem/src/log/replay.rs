@@ -90,7 +90,7 @@ pub(super) fn replay(
         sequence: place.sequence,
         position: ring.offset(place.position),
     };
-    let view = ring.view(start.position, ring.capacity);
+    let view = ring.view(start.position, ring.capacity());
     let view = view.map_err(|e| Error::io("read", path, e))?;
     let bytes = view.bytes();
     let mut gathered = Gathered {

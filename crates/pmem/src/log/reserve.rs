@@ -30,10 +30,6 @@ fn cost_noted(noted: usize) -> u64 {
 impl RedoLog {
     /// Makes room for an operation of `lines` lines beside what the thread has noted already.
     pub(crate) fn reserve(&self, book: &NoteBook, lines: u64) -> Result<(), Error> {
-        let lines_max = (self.ring.capacity / SHARE).saturating_sub(BASE_COST) / LINE_COST;
-        if lines > lines_max {
-            return Err(Error::TooLarge { lines, lines_max });
-        }
         let (mut noted, depth) =
             book.with(|note| (note.flushed.line_count() + note.extents.len(), note.depth));
         let may_fence = depth == 0;
@@ -47,6 +43,10 @@ impl RedoLog {
         }
         loop {
             self.check(&state)?;
+            if !self.grants(&mut state, lines)? {
+                state = self.make_room(state);
+                continue;
+            }
             if state.log_full {
                 state = self.retry_write(state)?;
             }
@@ -54,8 +54,7 @@ impl RedoLog {
             let wanted =
                 if may_fence { cost_noted(noted) + cost(lines) } else { held + cost(lines) };
             let others = state.held.saturating_sub(held);
-            let used = state.end.position - state.start;
-            if used + others + wanted <= self.ring.capacity {
+            if self.fits(&state, others, wanted) {
                 state.held = others + wanted;
                 state.sections += 1;
                 book.with(|note| (note.held, note.depth) = (wanted, note.depth + 1));
@@ -97,31 +96,62 @@ impl RedoLog {
         }
     }
 
-    /// Lets a checkpoint free room, and waits until something has changed.
+    /// Whether the ring is large enough for an operation of so many lines, or has to be extended for it.
+    fn grants(&self, state: &mut State, lines: u64) -> Result<bool, Error> {
+        let lines_max = |capacity: u64| (capacity / SHARE).saturating_sub(BASE_COST) / LINE_COST;
+        if lines <= lines_max(self.ring.capacity()) {
+            return Ok(true);
+        }
+        let lines_max = lines_max(self.log_size);
+        if lines > lines_max {
+            return Err(Error::TooLarge { lines, lines_max });
+        }
+        if state.can_extend {
+            state.wanted_capacity = state.wanted_capacity.max(cost(lines).saturating_mul(SHARE));
+            return Ok(false);
+        }
+        // It was to be extended, and there was no room. What is there may do.
+        match cost(lines) <= self.ring.capacity() / 2 {
+            true => Ok(true),
+            false => Err(Error::DiskFull { path: self.path.clone() }),
+        }
+    }
+
+    /// Lets the ring be extended, or a checkpoint free room, and waits until something has changed.
     pub(super) fn make_room<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
     ) -> MutexGuard<'s, State> {
+        let can_extend = state.can_extend;
         if self.background && !state.stop {
-            self.want_checkpoint(&mut state);
+            match can_extend {
+                true => self.want_extension(&mut state),
+                false => self.want_checkpoint(&mut state),
+            }
             return self.wait(state);
         }
         drop(state);
-        // A failure is counted in the state, and the caller looks there.
-        let _ = self.checkpoint();
+        if can_extend {
+            self.extend();
+        } else {
+            // A failure is counted in the state, and the caller looks there.
+            let _ = self.checkpoint();
+        }
         self.lock()
     }
 
     fn is_half_full(&self, state: &State) -> bool {
-        (state.end.position - state.start) * 2 > self.ring.capacity
+        let start = if state.can_extend { 0 } else { state.start };
+        (state.end.position - start) * 2 > self.ring.capacity()
     }
 
-    /// Wakes the checkpointer when more than half of the ring is in use, or too much memory and enough
-    /// of the ring for a checkpoint to be worth its syncs.
+    /// Wakes the thread of the log when more than half of the ring is in use, to extend it or to checkpoint; or too much
+    /// memory, and enough of the ring for a checkpoint to be worth its syncs.
     pub(super) fn check_fill(&self, state: &mut State) {
+        self.check_extent(state);
         let used = state.end.position - state.start;
-        let over = self.is_over_limit(state) && used >= self.ring.capacity / MEMORY_SHARE;
-        if self.is_half_full(state) || over {
+        let over = self.is_over_limit(state) && used >= self.log_size / MEMORY_SHARE;
+        if over || (!state.can_extend && self.is_half_full(state)) {
             self.want_checkpoint(state);
         }
     }

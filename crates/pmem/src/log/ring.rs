@@ -3,20 +3,56 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::DiskFile;
 use crate::disk::WatchedFile;
 use crate::format::LOG_HEADER_SIZE;
 use crate::mapping::Mapping;
 
+/// The smallest ring, in bytes.
+pub(super) const CAPACITY_MIN: u64 = 64 << 10;
+/// Zeroes are written in pieces of this many bytes.
+pub(super) const PIECE: usize = 256 << 10;
+/// A ring may have this many bytes, whatever the size of the pool.
+const LIMIT_MIN: u64 = 16 << 20;
+/// A ring has so many bytes at most for each of the pool.
+const POOL_SHARE: u64 = 2;
+
+/// Bytes of a ring that is to have `wanted`.
+pub(super) fn capacity(wanted: u64) -> u64 {
+    wanted.max(CAPACITY_MIN).next_multiple_of(LOG_HEADER_SIZE)
+}
+
+/// Bytes of a ring of at most `log_size`, beside a pool of `pool_size` bytes.
+pub(super) fn limit(log_size: u64, pool_size: u64) -> u64 {
+    capacity(log_size.min(pool_size.saturating_mul(POOL_SHARE).max(LIMIT_MIN)))
+}
+
 /// A file's ring.
 pub(super) struct Ring {
     pub(super) file: Arc<WatchedFile>,
     /// Bytes in the ring; whole pages.
-    pub(super) capacity: u64,
+    capacity: AtomicU64,
 }
 
 impl Ring {
+    /// The ring in a file, of `capacity` bytes.
+    pub(super) fn new(file: Arc<WatchedFile>, capacity: u64) -> Ring {
+        Ring { file, capacity: AtomicU64::new(capacity) }
+    }
+
+    /// Bytes in the ring.
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// The ring has more room from now on. No position in use or being written is at or behind the old capacity: so each
+    /// lies where it lay before.
+    pub(super) fn extend(&self, capacity: u64) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+    }
+
     /// Writes at `position`, around the end where it is reached.
     pub(super) fn write(&self, step: &'static str, bytes: &[u8], position: u64) -> io::Result<()> {
         let (first, second) = bytes.split_at(self.before_end(position, bytes.len()));
@@ -30,8 +66,9 @@ impl Ring {
     /// `len` bytes from `position` on, at most all of the ring, in one piece. They must not be
     /// written while the view is looked at.
     pub(super) fn view(&self, position: u64, len: u64) -> io::Result<View> {
-        let len = len.min(self.capacity) as usize;
-        match self.map(position, len) {
+        let capacity = self.capacity();
+        let len = len.min(capacity) as usize;
+        match self.map(position, len, capacity) {
             Ok(Some(mapped)) => Ok(mapped),
             // An old system cannot say beforehand what it cannot read.
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
@@ -39,12 +76,12 @@ impl Ring {
         }
     }
 
-    fn map(&self, position: u64, len: usize) -> io::Result<Option<View>> {
+    fn map(&self, position: u64, len: usize, capacity: u64) -> io::Result<Option<View>> {
         let Some(file) = self.file.descriptor() else {
             return Ok(None);
         };
-        let mapping = Mapping::twice(file, LOG_HEADER_SIZE, self.capacity)?;
-        let at = position % self.capacity;
+        let mapping = Mapping::twice(file, LOG_HEADER_SIZE, capacity)?;
+        let at = position % capacity;
         mapping.populate(at, len as u64)?;
         Ok(Some(View::Mapped { mapping, at, len }))
     }
@@ -61,11 +98,12 @@ impl Ring {
 
     /// Where a position lies in the file.
     pub(super) fn offset(&self, position: u64) -> u64 {
-        LOG_HEADER_SIZE + position % self.capacity
+        LOG_HEADER_SIZE + position % self.capacity()
     }
 
     fn before_end(&self, position: u64, len: usize) -> usize {
-        len.min((self.capacity - position % self.capacity) as usize)
+        let capacity = self.capacity();
+        len.min((capacity - position % capacity) as usize)
     }
 }
 

@@ -1,12 +1,11 @@
 //! The threads behind a log: one checkpoints, one calls `fdatasync` at intervals.
 
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use super::generation::PIECE;
-use super::{RedoLog, State};
+use super::RedoLog;
 use crate::SyncPolicy;
 
 /// How long the checkpointer waits after a failure before it tries again.
@@ -64,9 +63,15 @@ impl RedoLog {
     fn run_checkpoints(&self) {
         let mut state = self.lock();
         while !state.stop {
+            if state.want_extension {
+                drop(state);
+                self.extend();
+                state = self.lock();
+                continue;
+            }
             if !state.want_checkpoint {
-                if let Some(blank) = state.blank {
-                    state = self.zero_blank(state, blank);
+                if state.want_zeroes {
+                    state = self.zero_blank(state);
                     continue;
                 }
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -84,33 +89,6 @@ impl RedoLog {
                 state.want_checkpoint = state.poison.is_none();
             }
         }
-    }
-
-    /// Writes some zeroes into a ring that is new, ahead of its groups: blocks that are in use
-    /// already make an `fdatasync` cheaper, and opening does not wait for them.
-    fn zero_blank<'s>(
-        &'s self,
-        mut state: MutexGuard<'s, State>,
-        blank: u64,
-    ) -> MutexGuard<'s, State> {
-        if state.writing {
-            return self.wait(state);
-        }
-        let from = blank.max(state.written.position);
-        let to = self.ring.capacity.min(from + PIECE as u64);
-        if from >= to || state.poison.is_some() {
-            state.blank = None;
-            return state;
-        }
-        state.writing = true;
-        drop(state);
-        let result = self.ring.write("log.zero_blank", &vec![0; (to - from) as usize], from);
-        let mut state = self.lock();
-        state.writing = false;
-        // There were no groups in the way of a failure; the next write of one meets it again.
-        state.blank = result.is_ok().then_some(to);
-        self.notify(&state);
-        state
     }
 
     fn run_syncs(&self, interval: Duration) {

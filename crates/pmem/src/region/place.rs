@@ -38,6 +38,7 @@ impl Place<'_> {
             disk: self.options.disk.as_ref(),
             pool_path: self.path,
             log_size: self.options.log_size,
+            log_initial: self.options.log_initial,
             zero_later: self.options.background,
             read_only: self.options.read_only,
         }
@@ -154,6 +155,7 @@ impl Place<'_> {
             policy: self.options.sync,
             background: self.options.background,
             private_max: self.options.private_max,
+            log_size: self.options.log_size,
             observer: self.options.observer.clone(),
             pending,
         };

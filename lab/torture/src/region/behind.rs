@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tembo_pmem::{Error, SyncPolicy};
-use tembo_sim::{Chooser, Rest, SimDisk, Slip};
+use tembo_sim::{Chooser, Point, Rest, SimDisk, Slip};
 
 use super::judge::{Crash, look};
 use super::life::{LOG, Life, Op, Promise, Setup};
@@ -27,6 +27,7 @@ pub(super) fn look_behind(slip: Option<&Slip>) -> Result<(), String> {
     let setup = |policy, background| Setup {
         policy,
         log_size: RING,
+        log_initial: RING,
         mapped: false,
         background,
         emulated: false,
@@ -34,6 +35,8 @@ pub(super) fn look_behind(slip: Option<&Slip>) -> Result<(), String> {
     };
     has_a_whole_log(&setup(SyncPolicy::Always, false))?;
     has_a_whole_log(&setup(SyncPolicy::Always, true))?;
+    extends_to_a_whole_log(&setup(SyncPolicy::Always, false))?;
+    extends_to_a_whole_log(&setup(SyncPolicy::Always, true))?;
     syncs_at_intervals(&setup(SyncPolicy::Interval(Duration::from_millis(1)), true))
 }
 
@@ -64,14 +67,43 @@ fn has_a_whole_log(setup: &Setup) -> Result<(), String> {
     let life = created(setup)?;
     let points = life.disk.points();
     let named = points.iter().find(|point| point.step == "open.generation_write");
-    let named = named.ok_or("the pool's header never names the log")?;
-    let taken = named.snapshot.after_kill().room_taken(Path::new(LOG));
-    if taken < SECTORS {
-        return Err(format!("the log has room for {taken} sectors of {SECTORS}"));
+    has_room(named.ok_or("the pool's header never names the log")?, SECTORS)?;
+    is_written(setup, &life)
+}
+
+fn has_room(point: &Point, sectors: usize) -> Result<(), String> {
+    let taken = point.snapshot.after_kill().room_taken(Path::new(LOG));
+    match taken < sectors {
+        true => Err(format!("the log has room for {taken} sectors of {sectors}")),
+        false => Ok(()),
     }
+}
+
+/// The same of a log that was extended.
+fn extends_to_a_whole_log(setup: &Setup) -> Result<(), String> {
+    let mut life = created(&Setup { log_size: 2 * RING, ..setup.clone() })?;
+    let capacity =
+        |life: &Life| life.region.as_ref().map_or(0, |region| region.report().log_capacity);
+    let before = capacity(&life);
+    // More lines than the smaller ring grants.
+    life.run(Op::Section(120))?.map_err(|error| error.to_string())?;
+    if (before, capacity(&life)) != (RING, 2 * RING) {
+        return Err(format!("the ring has {} bytes, after {before}", capacity(&life)));
+    }
+    let points = life.disk.points();
+    let named = points.iter().find(|point| point.step == "log.extend_write");
+    has_room(
+        named.ok_or("the log's header never has the new size")?,
+        SECTORS + RING as usize / 512,
+    )?;
+    is_written(setup, &life)
+}
+
+/// All blocks of the log are written, or will be.
+fn is_written(setup: &Setup, life: &Life) -> Result<(), String> {
     let unwritten = || life.disk.unwritten(Path::new(LOG), HEADER);
     if setup.background {
-        wait_for("zeroes ahead of the log", setup, || unwritten() == 0)
+        wait_for("zeroes in the log", setup, || unwritten() == 0)
     } else if unwritten() > 0 {
         Err(format!("{} sectors of the log were never written", unwritten()))
     } else {

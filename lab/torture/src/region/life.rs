@@ -22,6 +22,8 @@ pub(super) enum Op {
     Group(u64),
     /// The same without a section.
     Unreserved(u64),
+    /// A section for so many lines, of which none is stored to.
+    Section(u64),
     /// Syncs.
     Sync,
     /// Checkpoints.
@@ -53,6 +55,8 @@ pub(super) enum Op {
 pub(super) struct Setup {
     pub(super) policy: SyncPolicy,
     pub(super) log_size: u64,
+    /// Bytes that a new log begins with.
+    pub(super) log_initial: u64,
     /// Whether files can be mapped.
     pub(super) mapped: bool,
     pub(super) background: bool,
@@ -115,6 +119,7 @@ pub(super) fn options(setup: &Setup, disk: &SimDisk) -> RegionOptions {
         sync: setup.policy,
         size_max: SIZE + GROWTHS_MAX * GROWTH,
         log_size: setup.log_size,
+        log_initial: setup.log_initial,
         disk: Arc::new(disk.clone()),
         background: setup.background,
         ..RegionOptions::default()
@@ -226,6 +231,9 @@ impl Life {
         match op {
             Op::Group(lines) => Ok(self.group(lines)),
             Op::Unreserved(lines) => Ok(self.put_lines(lines)),
+            Op::Section(lines) => {
+                Ok(self.region().and_then(|region| region.reserve(lines).map(drop)))
+            }
             Op::Sync => Ok(self.sync()),
             Op::Checkpoint => Ok(self.checkpoint()),
             Op::Record => Ok(self.record()),

@@ -9,8 +9,14 @@ use super::workload::{Start, Trouble, Workload};
 use crate::judge::quietly;
 
 /// Steps that find a full disk full: those that may need room.
-const FULL: &[&str] =
-    &["log.write", "pool.checkpoint_write", "pool.bypass_write", "log.allocate", "grow.allocate"];
+const FULL: &[&str] = &[
+    "log.write",
+    "pool.checkpoint_write",
+    "pool.bypass_write",
+    "log.allocate",
+    "log.extend_allocate",
+    "grow.allocate",
+];
 
 /// Runs with a failure after which a workload is given up.
 const FAULTS_MAX: u64 = 400;
@@ -28,6 +34,7 @@ pub(super) fn try_out(
     let setup = Setup {
         policy: workload.policy,
         log_size: workload.log_size,
+        log_initial: workload.log_initial,
         mapped: workload.mapped,
         background: false,
         emulated: workload.emulated,

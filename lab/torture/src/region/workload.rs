@@ -45,6 +45,7 @@ pub(super) struct Workload {
     pub(super) start: Start,
     pub(super) policy: SyncPolicy,
     pub(super) log_size: u64,
+    pub(super) log_initial: u64,
     pub(super) mapped: bool,
     /// Whether the pool is created as emulated persistent memory.
     pub(super) emulated: bool,
@@ -60,6 +61,7 @@ fn workload(name: &str, start: Start, ops: &[Op]) -> Workload {
         start,
         policy: SyncPolicy::Always,
         log_size: SMALL,
+        log_initial: u64::MAX,
         mapped: false,
         emulated: false,
         trouble: Trouble::None,
@@ -95,6 +97,7 @@ pub(super) fn named() -> Vec<Workload> {
     let mut all = openings();
     all.extend(domains());
     all.extend(troubles_of_openings());
+    all.extend(extensions());
     all.extend(rounds());
     all.extend(troubles());
     all
@@ -140,6 +143,37 @@ fn rounds() -> Vec<Workload> {
         workload("ring", Start::Closed, &small),
         Workload { policy: SyncPolicy::Os, ..workload("ring-os", Start::Closed, &small) },
         workload("overrun", Start::Closed, &overrun),
+    ]
+}
+
+/// A log that is extended: when an operation needs more than it has, when half of it is in use, where that fails, and
+/// when it goes round afterwards.
+fn extensions() -> Vec<Workload> {
+    use Op::{Checkpoint, Group, Kill, Section, Sync};
+    let with = |trouble, workload| Workload { trouble, ..workload };
+    let extended = |name, start, ops: &[Op]| Workload {
+        log_size: SMALL + SMALL / 2,
+        log_initial: SMALL,
+        ..workload(name, start, ops)
+    };
+    // The header's two slots, one after the other.
+    let slots = [Group(3), Sync, Section(100), Checkpoint, Group(2), Sync, Kill];
+    // Behind the end of the smaller ring, and round the end of the larger.
+    let behind = |count| -> Vec<Op> {
+        let mut ops = vec![Group(80); count];
+        ops.insert(1, Sync);
+        ops.extend([Sync, Kill, Group(2), Sync]);
+        ops
+    };
+    let slots = |name| extended(name, Start::Nothing, &slots);
+    vec![
+        Workload { is_deep: true, ..slots("extend") },
+        extended("extend-behind", Start::Killed, &behind(12)),
+        Workload { policy: SyncPolicy::Os, ..extended("extend-round", Start::Closed, &behind(20)) },
+        with(Trouble::Once(Failure::Error), slots("lie-extend")),
+        with(Trouble::Dying, slots("dying-extend")),
+        with(Trouble::Full, extended("full-extend", Start::Closed, &behind(20))),
+        with(Trouble::NoRoom, extended("no-room-extend", Start::Closed, &behind(20))),
     ]
 }
 

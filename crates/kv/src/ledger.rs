@@ -8,8 +8,9 @@
 //! upkeep        the steps of the background, and all of them at once for a writer in need
 //! features      what a program must know that opens or writes the store
 //! window        moves the window of versions that stay readable
-//! private       gives back the trees of transactions that have outgrown memory
+//! private       gives back the trees of transactions that have outgrown memory, and large ones that were cleared
 //! space         gives back what no retained version sees
+//! tree_objects  what a tree consists of
 //! state         the struct itself; draws versions
 //! ```
 
@@ -20,18 +21,20 @@ mod publication;
 mod retire_list;
 mod space;
 mod state;
+mod tree_objects;
 mod unlisted;
 mod upkeep;
 mod window;
 
 pub(crate) use dead::{abort, kill, kill_grouped};
 pub(crate) use features::Features;
-pub(crate) use private::{collect_private, free_private};
+pub(crate) use private::{collect_private, free_private, give_back_now};
 pub(crate) use publication::{Group, add_up, look_behind, publish, publish_single};
-pub(crate) use space::{reclaim, retire};
+pub(crate) use space::{forget_after, reclaim, retire};
 pub(crate) use state::{
     DRAWN_AT_ONCE, Ledger, allow_next, lower_limit, next_version, take_version,
 };
+pub(crate) use unlisted::Cleared;
 pub(crate) use upkeep::{
     begin_foreign, begin_marking, collect_batch, collect_below, end_foreign, end_hint, end_marking,
     mark_all, mark_own, recover_now, scrub_batch, take_foreign,

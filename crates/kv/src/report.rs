@@ -24,7 +24,8 @@ pub struct Report {
     pub durable: u64,
     /// How long opening took below the store, in µs.
     pub recovery_us: u64,
-    /// A marking or scrub after opening (or after a rollback) is still under way.
+    /// A marking or scrub after opening (or after a rollback) is still under way, or what was cleared waits to be
+    /// given back.
     pub recovering: bool,
     /// Private copies of the pool's pages, in bytes (`logged` domain).
     pub private_bytes: u64,
@@ -53,7 +54,7 @@ pub(crate) fn report(shared: &Shared) -> Report {
         visible: shared.versions.pins.visible(),
         durable: shared.versions.durable(),
         recovery_us: region.recovery.as_micros() as u64,
-        recovering: status.is_recovering(),
+        recovering: status.is_recovering() || shared.private.is_giving_back(),
         private_bytes: region.private_bytes,
         pool_bytes: usage.size,
         used_bytes: usage.allocated_bytes,

@@ -32,6 +32,7 @@ pub(crate) fn change(
 #[inline(never)]
 fn change_by_lock(engine: &Engine, keyspace: Keyspace, op: Op<'_>) -> Result<bool, Error> {
     let mut writing = engine.lock_to_write()?;
+    let _relief = matches!(op, Op::Remove { .. }).then(|| engine.shared.pool().relief());
     writing.writable()?;
     let (shared, ledger) = writing.parts();
     if let Some(existed) = change_alone(shared, ledger, keyspace, op)? {

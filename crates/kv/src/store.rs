@@ -424,9 +424,11 @@ impl Store {
         let shared = &self.handle.shared;
         shared.check_writable()?;
         // A rollback takes away either the name or nothing.
-        let _gate = shared.versions.begin_snapshot();
+        let gate = shared.versions.begin_snapshot();
         let version = shared.versions.pins.pin_visible(PinKind::Name);
-        shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
+        let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
+        drop(gate);
+        self.give_up(before);
         Ok(version)
     }
 
@@ -439,7 +441,9 @@ impl Store {
         let (shared, version) = (&self.handle.shared, snapshot.version());
         shared.check_writable()?;
         shared.versions.pins.pin(version, PinKind::Name);
-        shared.names.put(&shared.root, &shared.versions.pins, name, version)
+        let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
+        self.give_up(before);
+        Ok(())
     }
 
     /// Drops a named snapshot; false if there was none. Synced when it returns.
@@ -450,14 +454,19 @@ impl Store {
         let shared = &self.handle.shared;
         shared.check_writable()?;
         let dropped = shared.names.forget(&shared.root, &shared.versions.pins, name)?;
-        let Some(version) = dropped else { return Ok(false) };
+        self.give_up(dropped);
+        Ok(dropped.is_some())
+    }
+
+    /// A name has given up its version.
+    fn give_up(&self, version: Option<u64>) {
+        let Some(version) = version else { return };
         // Else the next commit gives back what only the name kept.
         if let Some(mut writing) = self.handle.try_lock() {
             let (shared, ledger) = writing.parts();
             reclaim(shared, ledger);
         }
-        shared.let_go(version);
-        Ok(true)
+        self.handle.shared.let_go(version);
     }
 
     /// The named snapshots and their versions.

@@ -7,6 +7,7 @@ use crate::class::{CLASS_LAST, size_of_class};
 use crate::frontier::first_step;
 use crate::geometry::Layout;
 use crate::object::GRANULE;
+use crate::relief::reserved_chunks;
 use crate::runs::Runs;
 
 /// What the allocator lacks when it cannot serve a request.
@@ -146,7 +147,16 @@ impl Allocator {
     }
 
     /// Takes `count` chunks in a row: from the free runs, else below the frontier.
+    /// Leaves the [reserve](crate::relief) free.
     fn acquire(&mut self, count: u32) -> Result<u32, Lack> {
+        let missing = u64::from(count).saturating_sub(self.spare_chunks());
+        if missing > 0 {
+            if self.trim() {
+                return self.acquire(count);
+            }
+            let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+            return Err(Lack::Size(self.end.saturating_add(missing)));
+        }
         if let Some(start) = self.runs.take(count) {
             return Ok(start);
         }
@@ -246,15 +256,16 @@ impl Allocator {
 }
 
 impl Allocator {
-    /// Chunks that no object is in, empty current ones excepted.
+    /// Chunks that no object is in and that the calling thread may take, empty current ones excepted.
     pub(crate) fn spare_chunks(&self) -> u64 {
-        self.runs.total() + u64::from(self.end - self.top())
+        let spare = self.runs.total() + u64::from(self.end - self.top());
+        spare.saturating_sub(reserved_chunks(self.end).into())
     }
 
-    /// Bytes known to be free, in chunks that have objects too.
+    /// Bytes known to be free that the calling thread may take, in chunks that have objects too.
     pub(crate) fn free_bytes(&self) -> u64 {
         let known = self.layout.start(self.end - self.limit.max(self.layout.first()));
-        known - self.bytes
+        (known - self.bytes).saturating_sub(self.layout.start(reserved_chunks(self.end)))
     }
 }
 

@@ -32,6 +32,7 @@ mod marks;
 mod object;
 mod pool;
 mod prefault;
+mod relief;
 mod runs;
 mod shared;
 mod space;
@@ -48,6 +49,7 @@ pub use geometry::Geometry;
 pub use log::{Committed, Intent, Operation};
 pub use object::Object;
 pub use pool::{Kinds, Pool, PoolCheck, PoolOptions, TenantKind};
+pub use relief::Relief;
 pub use superblock::{Checked, FeatureSet, Features};
 pub use sweep::{Sweep, SweepReport};
 pub use tenant::{

@@ -13,7 +13,7 @@ use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
 use crate::{
     Account, Census, Committed, Error, FeatureSet, Features, Geometry, Kind, KnownKind, Marker,
-    NewTenant, Object, Operation, Sweep, Tenant, TenantCheck, TenantEntry, TenantError,
+    NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck, TenantEntry, TenantError,
     TenantFeatures, TenantId, TenantStat, Usage,
 };
 
@@ -284,6 +284,13 @@ impl Pool {
     #[inline]
     pub fn alloc(&self, size: u64) -> Result<Object, Error> {
         self.space.alloc(size)
+    }
+
+    /// Says that what the calling thread does next makes room: while the relief lives, its thread may take the
+    /// reserve, which all others leave free: one chunk in sixteen, at most sixteen (1 MiB of chunks of 64 KiB). So
+    /// something can be removed from a full pool.
+    pub fn relief(&self) -> Relief {
+        Relief::begin()
     }
 
     /// Whether [`prefault`](Pool::prefault) has something to do.
@@ -612,6 +619,11 @@ impl Pool {
     /// more: what is asked for next may make the pool grow for want of patience.
     pub fn is_short(&self) -> bool {
         self.space.is_short()
+    }
+
+    /// Whether little space is left.
+    pub fn is_low(&self) -> bool {
+        self.space.is_low()
     }
 
     /// As [`is_short`](Pool::is_short), and none is left but what chunks in use have free.

@@ -171,9 +171,13 @@ impl Space {
     /// Whether little space is left that needs no sweep, though a sweep is owed or running that may find
     /// more: what is asked for next may make the pool grow for want of patience.
     pub(crate) fn is_short(&self) -> bool {
+        self.shared.lock().knowledge != Knowledge::Whole && self.is_low()
+    }
+
+    /// Whether little space is left.
+    pub(crate) fn is_low(&self) -> bool {
         let allocator = self.shared.lock();
-        let enough = u64::from(allocator.end / SHORT + 2);
-        allocator.knowledge != Knowledge::Whole && allocator.spare_chunks() < enough
+        allocator.spare_chunks() < u64::from(allocator.end / SHORT + 2)
     }
 
     /// Whether none is left.

@@ -24,6 +24,9 @@ use crate::failure::Failure;
 /// Longest name of a backup, in bytes: with `.partial` behind it, it is still a valid file name.
 const NAME_SIZE_MAX: usize = 200;
 
+/// Snapshots that backups keep at most: a store has 64 names.
+const KEPT_MAX: usize = 62;
+
 /// A backup, as clients see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Backup {
@@ -148,6 +151,9 @@ impl Backups {
         self.check_idle()?;
         let since = since.map(|since| self.version(store, since)).transpose()?;
         let keep = keep.map(checked).transpose()?.map(str::to_owned);
+        if let Some(keep) = &keep {
+            check_kept(store, keep)?;
+        }
         if std::fs::symlink_metadata(&path).is_ok() {
             return Err(refused(&BackupError::Exists { path }));
         }
@@ -222,7 +228,18 @@ fn version_of(path: &Path, store: &Store) -> Result<u64, BackupError> {
     Ok(version)
 }
 
-/// The name of a file in the folder, and of nothing else.
+/// Whether there is a name left for a snapshot, beside that of SAVE and that of the backup itself.
+fn check_kept(store: &Store, keep: &str) -> Result<(), Failure> {
+    let named = store.snapshots();
+    let others = named.iter().filter(|(name, _)| name != keep && name != "save").count();
+    if others < KEPT_MAX {
+        return Ok(());
+    }
+    let advice = "drop some with TEMBO.SNAPSHOT DROP";
+    Err(format!("FULL {KEPT_MAX} snapshots are kept, and no more can be: {advice}").into())
+}
+
+/// The name of a file in the folder, and of nothing else; or of a snapshot.
 fn checked(name: &[u8]) -> Result<&str, Failure> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     let is_short = (1..=NAME_SIZE_MAX).contains(&name.len());

@@ -17,6 +17,7 @@ mod sample;
 mod scan;
 mod server;
 mod set;
+mod snapshot;
 mod string;
 mod string_set;
 mod transaction;
@@ -38,6 +39,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     keys::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
+    snapshot::COMMANDS,
     string_set::COMMANDS,
     string::COMMANDS,
     transaction::COMMANDS,

@@ -8,7 +8,7 @@ use tembo_index::{
 };
 
 use crate::error::InKeyspace;
-use crate::ledger::{Group, Ledger, abort, kill_grouped, next_version};
+use crate::ledger::{Cleared, Group, Ledger, abort, kill_grouped, next_version};
 use crate::media::{CommitWord, FEATURES_RANGES, FEATURES_REPLICA, grouped};
 use crate::shared::Shared;
 use crate::tally::{Tally, TallyPoint};
@@ -74,12 +74,14 @@ impl Group for Uncommitted {
         self.undo.iter().any(|undo| matches!(undo, Undo::Created | Undo::Cleared(..)))
     }
 
-    fn cleared(&mut self, version: u64) -> Vec<(u64, u64)> {
-        let lifetime = |undo| match undo {
-            Undo::Cleared(_, tree) => Some((tree.birth(), version)),
+    fn cleared(&mut self, version: u64) -> Vec<Cleared> {
+        let cleared = |undo| match undo {
+            Undo::Cleared(_, tree) => {
+                Some(Cleared { index: tree.index().clone(), birth: tree.birth(), end: version })
+            }
             _ => None,
         };
-        self.undo.drain(..).filter_map(lifetime).collect()
+        self.undo.drain(..).filter_map(cleared).collect()
     }
 }
 
@@ -173,6 +175,7 @@ impl Uncommitted {
         (keyspace, place): (Keyspace, Place),
         op: Op<'_>,
     ) -> Result<bool, Error> {
+        let _relief = matches!(op, Op::Remove { .. }).then(|| shared.pool().relief());
         let version = self.draw(shared, ledger)?;
         let before = ledger.unlinked.len();
         let Ledger { trees, unlinked, .. } = ledger;
@@ -194,6 +197,7 @@ impl Uncommitted {
         ledger: &mut Ledger,
         (keyspace, range): (Keyspace, KeyRange),
     ) -> Result<(), Error> {
+        let _relief = shared.pool().relief();
         let cell = ledger.trees.tree(keyspace, self.newest(shared))?.known.cell;
         let (from, to) = range.bounds();
         let all = Range { from, to, direction: Direction::Forward };
@@ -221,6 +225,7 @@ impl Uncommitted {
         ledger: &mut Ledger,
         tombstone: &Tombstone,
     ) -> Result<(), Error> {
+        let _relief = shared.pool().relief();
         let version = self.draw(shared, ledger)?;
         self.write_catalogue(ledger, version, |writer| {
             shared.catalogue.remove_tombstone(tombstone, writer)
@@ -270,6 +275,7 @@ impl Uncommitted {
         let tree = ledger.trees.tree(keyspace, self.newest(shared))?;
         shared.check_held_range(keyspace, ALL, Access::Write)?;
         let name = tree.known.name.clone();
+        let _relief = shared.pool().relief();
         let tree = self.create_tree(shared, ledger, (&name, keyspace.id))?;
         let before = ledger.trees.replace(keyspace, tree);
         self.undo.push(Undo::Cleared(keyspace, before));
@@ -339,6 +345,7 @@ impl Uncommitted {
         ledger: &mut Ledger,
         op: Op<'_>,
     ) -> Result<(), Error> {
+        let _relief = matches!(op, Op::Remove { .. }).then(|| shared.pool().relief());
         let version = self.draw(shared, ledger)?;
         let unlinked = &mut ledger.unlinked;
         let before = unlinked.len();

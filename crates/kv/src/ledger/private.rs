@@ -1,12 +1,13 @@
-//! Gives back the space of private trees whose transactions have ended.
+//! Gives back the space of private trees whose transactions have ended, and of large trees that were cleared.
 
 use std::collections::HashSet;
 
-use tembo_index::{Error as IndexError, Index, Retired, TreeMarker, VersionedIndex};
+use tembo_index::{Index, Retired};
 use tembo_pool::Object;
 
 use super::space::reclaim;
 use super::state::Ledger;
+use super::tree_objects::tree_objects;
 use crate::shared::Shared;
 use crate::trees::PRIVATE_VERSION;
 
@@ -16,35 +17,18 @@ const OBJECTS_MAX: usize = 1 << 16;
 /// The objects of a private tree; `None`: too many, or damage.
 pub(crate) struct PrivateObjects(Option<Vec<Object>>);
 
-#[derive(Default)]
-struct Collector {
-    seen: HashSet<u64>,
-    objects: Vec<Object>,
-}
-
-impl TreeMarker for Collector {
-    fn reachable(&mut self, object: Object) -> Result<bool, IndexError> {
-        if self.objects.len() == OBJECTS_MAX {
-            return Err(IndexError::Stopped);
-        }
-        let is_first = self.seen.insert(object.to_bits());
-        if is_first {
-            self.objects.push(object);
-        }
-        Ok(is_first)
-    }
-
-    fn unclean(&mut self, _node: Object) {}
-
-    fn live_entry(&mut self) {}
-}
-
 /// Collects what a tree consists of that is changed no more. Needs no lock.
 pub(crate) fn collect_private(shared: &Shared, index: &Index) -> PrivateObjects {
-    let (dead, retained) = (shared.forest.dead(), shared.versions.pins.retained());
-    let mut collector = Collector::default();
-    let marked = index.mark(&retained, &dead, &mut collector);
-    PrivateObjects(marked.is_ok().then_some(collector.objects))
+    PrivateObjects(tree_objects(shared, index, OBJECTS_MAX))
+}
+
+/// Gives back what is given up, while the caller holds the writer's lock: it needs the space.
+#[cold]
+pub(crate) fn give_back_now(shared: &Shared, ledger: &mut Ledger) {
+    let trees = shared.private.take_given_up();
+    let collected: Vec<_> =
+        trees.iter().map(|tree| (&**tree, collect_private(shared, tree))).collect();
+    free_private(shared, ledger, &collected);
 }
 
 /// Gives the space of these trees back: at once, or when a marking that has seen them ends.
@@ -63,7 +47,7 @@ pub(crate) fn free_private(
                 let others = objects.iter().filter(|object| !waiting.contains(&object.to_bits()));
                 ledger.retired.extend(&mut others.map(retired).collect());
             }
-            None => ledger.unlisted.push((PRIVATE_VERSION, PRIVATE_VERSION)),
+            None => ledger.unlisted.lose(),
         }
         shared.private.forget(index);
     }

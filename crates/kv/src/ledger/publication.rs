@@ -18,6 +18,7 @@
 use super::dead::note_pending;
 use super::space::{reclaim, retire};
 use super::state::Ledger;
+use super::unlisted::Cleared;
 use super::window::move_window;
 use crate::Error;
 use crate::media::CommitWord;
@@ -31,8 +32,8 @@ const KEPT_MIN: u64 = 32;
 pub(crate) trait Group {
     /// What they add up to. They are committed: from here on there are none.
     fn hand_in(&mut self) -> &mut Tally;
-    /// Lifetimes of trees that they have taken away, in the version that is committed.
-    fn cleared(&mut self, version: u64) -> Vec<(u64, u64)>;
+    /// Trees that they have taken away, in the version that is committed.
+    fn cleared(&mut self, version: u64) -> Vec<Cleared>;
     /// Whether they have given keyspaces other trees.
     fn changes_trees(&self) -> bool;
 }
@@ -57,7 +58,7 @@ pub(crate) fn publish<G: Group>(
             shared.published.store(ledger.trees.known(), version);
             shared.versions.pins.forget_trees();
         }
-        group.cleared(version).into_iter().for_each(|lifetime| ledger.unlisted.push(lifetime));
+        group.cleared(version).into_iter().for_each(|tree| ledger.unlisted.push(tree));
     }
     shared.versions.pins.publish(version);
     notify(shared, ledger);

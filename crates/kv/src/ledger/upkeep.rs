@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tembo_index::{Index, Retired, VersionedIndex, Writer};
 use tembo_pool::{Object, Sweep};
 
-use super::space::reclaim;
+use super::space::{leave_to_sweep, reclaim};
 use super::state::{Ledger, allow_next};
 use super::window::note_void;
 use crate::background::{Collection, Found, Marking, Scrubbing};
@@ -64,6 +64,7 @@ pub(crate) fn begin_marking(
 fn note_marking(shared: &Shared, ledger: &mut Ledger) -> Result<Marking, Error> {
     reclaim(shared, ledger);
     let (retained, dead) = (shared.versions.pins.retained(), shared.forest.dead());
+    leave_to_sweep(ledger, &retained);
     let mut trees = ledger.trees.by_cells();
     trees.extend(shared.private.all());
     for (_, _, entry) in retained_trees(&shared.catalogue, &retained, &dead)? {
@@ -176,6 +177,7 @@ pub(crate) fn scrub_batch(shared: &Shared, ledger: &mut Ledger) -> Result<(), Er
         retained: &retained,
         retired: &mut retired,
     };
+    let _relief = shared.pool().relief();
     let section = shared.region().reserve(Scrubbing::LINES)?;
     let scrubbed = scrubbing.batch(shared.catalogue.tree(), &mut writer);
     // ORDER: scrubbed, by whichever thread, before the intervals are forgotten.
@@ -268,6 +270,7 @@ fn collect_some(
     let versions = &shared.versions;
     let (dead, retained) = (shared.forest.dead(), versions.pins.retained());
     shared.forest.set_retained(retained.clone());
+    let _relief = shared.pool().relief();
     let mut retired = Vec::new();
     let mut writer = Writer {
         stamp: grouped(versions.clock.last()),

@@ -2,7 +2,7 @@
 
 use tembo_index::{DeadInterval, View};
 
-use crate::ledger::{Ledger, kill, next_version};
+use crate::ledger::{Ledger, forget_after, kill, next_version};
 use crate::shared::Shared;
 use crate::version::PinKind;
 use crate::write::Engine;
@@ -65,7 +65,7 @@ fn roll(
     // From here on there is no way back: an error leaves the store to the next open.
     ledger.is_broken = true;
     pins.publish(visible);
-    ledger.retired.forget_after(version);
+    forget_after(ledger, version);
     let tombstones = shared.tombstones.load();
     shared.tombstones.change(|list| list.retain(|one| one.version <= version));
     shared.tombstones.change(|list| {

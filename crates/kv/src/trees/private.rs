@@ -61,6 +61,11 @@ impl PrivateTrees {
         }
     }
 
+    /// Whether some are given up.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.has_given_up.load(Ordering::Acquire)
+    }
+
     /// Those that are given up, for the caller to give their space back and then [forget](PrivateTrees::forget) them.
     pub(crate) fn take_given_up(&self) -> Vec<Arc<Index>> {
         if !self.has_given_up.swap(false, Ordering::AcqRel) {
@@ -73,6 +78,11 @@ impl PrivateTrees {
             index.clone()
         };
         given_up.map(take).collect()
+    }
+
+    /// Whether the space of some waits to be given back.
+    pub(crate) fn is_giving_back(&self) -> bool {
+        lock(&self.all).values().any(|(_, state)| *state != Use::Used)
     }
 
     /// Its space is given back, or left to a sweep. By the writer.

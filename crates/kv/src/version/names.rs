@@ -38,15 +38,15 @@ impl Names {
         self.lock().get(name).copied()
     }
 
-    /// Names a version that the caller has pinned; the name takes the pin over. Synced when it returns. After
-    /// an error the pin is given up.
+    /// Names a version that the caller has pinned; the name takes the pin over. The version that it gives up, if it
+    /// was another's name. Synced when it returns. After an error the pin is given up.
     pub(crate) fn put(
         &self,
         root: &Root,
         pins: &Pins,
         name: &str,
         version: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<u64>, Error> {
         let mut named = self.lock();
         let put = || {
             let region = root.region();
@@ -59,10 +59,11 @@ impl Names {
             pins.unpin(version, PinKind::Name);
             return Err(error);
         }
-        if let Some(before) = named.insert(name.to_owned(), version) {
+        let before = named.insert(name.to_owned(), version);
+        if let Some(before) = before {
             pins.unpin(before, PinKind::Name);
         }
-        Ok(())
+        Ok(before)
     }
 
     /// Drops a name and returns its version; `None`: there was none. Synced when it returns.

@@ -11,7 +11,7 @@ use super::lock::{Guard, OwnedGuard, WriterLock};
 use super::slots::{Entered, Refused, WriteSlots};
 use crate::Error;
 use crate::background::Phase;
-use crate::ledger::{Ledger, add_up, end_foreign, recover_now};
+use crate::ledger::{Ledger, add_up, end_foreign, give_back_now, recover_now};
 use crate::shared::Shared;
 
 /// In a pool of so many bytes no writer waits long for a marking.
@@ -131,6 +131,9 @@ impl Engine {
     {
         self.shared.check_writable()?;
         let mut writing = lock()?;
+        if self.shared.private.has_given_up() && self.shared.pool().is_low() {
+            give_back_now(&self.shared, &mut writing);
+        }
         let mut tries = TRIES;
         while self.is_in_need(&writing) {
             end_foreign(&self.shared, &mut writing);

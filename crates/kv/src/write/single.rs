@@ -11,7 +11,9 @@ use tembo_index::{DeadIntervals, Op, Retired, Stamp, VersionedIndex, View, Write
 use super::engine::Engine;
 use super::slots::{Entered, SlotState};
 use crate::error::InKeyspace;
-use crate::ledger::{Ledger, allow_next, look_behind, publish_single, reclaim, retire};
+use crate::ledger::{
+    Ledger, allow_next, give_back_now, look_behind, publish_single, reclaim, retire,
+};
 use crate::media::LANE;
 use crate::shared::Shared;
 use crate::version::Versions;
@@ -94,9 +96,10 @@ pub(crate) fn change_alone(
     op: Op<'_>,
 ) -> Result<Option<bool>, Error> {
     let mut tried = try_alone(shared, ledger, keyspace, op);
-    if matches!(tried, Err(Error::Full(_))) && ledger.retired.len() + ledger.unlinked.len() > 0 {
+    if matches!(tried, Err(Error::Full(_))) && may_give_back(shared, ledger) {
         retire(shared, ledger);
         reclaim(shared, ledger);
+        give_back_now(shared, ledger);
         ledger.retained_uses = 0;
         tried = try_alone(shared, ledger, keyspace, op);
     }
@@ -105,6 +108,11 @@ pub(crate) fn change_alone(
         retire(shared, ledger);
     }
     tried
+}
+
+/// Whether something may be given back.
+fn may_give_back(shared: &Shared, ledger: &Ledger) -> bool {
+    ledger.retired.len() + ledger.unlinked.len() > 0 || shared.private.has_given_up()
 }
 
 fn try_alone(

@@ -10,4 +10,5 @@ mod connections;
 mod differential;
 mod expiry;
 mod malformed;
+mod space;
 mod turn;

@@ -21,6 +21,14 @@ use crate::nvtree::leaves::{Found, Leaves, Spot, Wanted};
 use crate::record::record_size;
 use crate::{Error, Forest, Op, Records, Retained, Retired, Stamp, Writer};
 
+/// A value of so many bytes takes a slot in which nothing is that is needed before a free one: what is there gives its
+/// space back.
+const LARGE: usize = BLOCK_MIN as usize;
+
+/// A leaf keeps no more than one value of so many bytes that nothing needs: it is worth it to compare keys, and to clean
+/// the leaf.
+const VERY_LARGE: usize = 16 << 10;
+
 /// A record of this size or less may wait for the removal of its key to be forgotten.
 const SHORT: u64 = 1024;
 
@@ -66,7 +74,7 @@ fn put(
         if made.take_if(|(_, was_block)| *was_block && !is_block).is_some() {
             record.take().into_iter().for_each(|block| leaves.forest.pool().free(block));
         }
-        let slot = slot_for(&spot, (old, is_block), how, writer);
+        let slot = slot_for(&spot, (old, value_len), how, writer);
         let Some(slot) = still(&spot, slot)? else { continue };
         let Some(slot) = slot else {
             make_room(leaves, &spot, how, writer)?;
@@ -125,7 +133,8 @@ fn remove(
         let spot = spot_to_change(leaves, wanted, how, writer)?;
         let Some(old) = still(&spot, spot.newest())? else { continue };
         let Some(found) = old else { return Ok(Some(false)) };
-        let slot = slot_for(&spot, (old, false), how, writer);
+        let record_len = found.element.record().map_or(0, |object| object.size() as usize);
+        let slot = slot_for(&spot, (old, record_len), how, writer);
         let Some(slot) = still(&spot, slot)? else { continue };
         let Some(slot) = slot else {
             make_room(leaves, &spot, how, writer)?;
@@ -237,12 +246,12 @@ fn make_record(
 }
 
 /// The slot that a change of the key takes: that of the change before if it has the same stamp,
-/// else one that is free, or in which something is that nothing needs: that first, for a block. `None`: there
-/// is none.
+/// else one that is free, or in which something is that nothing needs: that first, if the value that comes or goes is
+/// large, of `len` bytes. `None`: there is none.
 #[inline]
 fn slot_for(
     spot: &Spot<'_, '_>,
-    (old, is_block): (Option<Found>, bool),
+    (old, len): (Option<Found>, usize),
     how: How<'_>,
     writer: &Writer<'_>,
 ) -> Result<Option<usize>, Error> {
@@ -257,12 +266,22 @@ fn slot_for(
     let free = spot.prints.matching(FREE, lines);
     let stale = spot.prints.matching(STALE, lines);
     let retained = writer.retained;
+    if len >= VERY_LARGE {
+        match *very_large(spot, stale, retained)? {
+            [] => {}
+            [slot] => return Ok(Some(slot)),
+            // A cleaning gives all of them back.
+            _ => return Ok(None),
+        }
+    }
     if retained.needs_no_past(spot.leaf.side.newest()) {
         // What is in a slot keeps its space until the slot is used again.
-        let usable = if is_block && stale.0 != 0 { stale.0 } else { free.0 | stale.0 };
+        let usable = if len >= LARGE && stale.0 != 0 { stale.0 } else { free.0 | stale.0 };
         return Ok(fast::slot_for(Slots(usable), spot.hash, lines));
     }
-    if let Some(slot) = free.near(preferred) {
+    if len < LARGE
+        && let Some(slot) = free.near(preferred)
+    {
         return Ok(Some(slot));
     }
     let bases = spot.leaf.bases()?;
@@ -275,12 +294,29 @@ fn slot_for(
             return Ok(Some(slot));
         }
     }
+    if let Some(slot) = free.near(preferred) {
+        return Ok(Some(slot));
+    }
     for slot in stale {
         if !is_needed(spot, slot, retained)? {
             return Ok(Some(slot));
         }
     }
     Ok(None)
+}
+
+/// Of slots whose elements were ended, those with a very large value that nothing needs.
+#[cold]
+fn very_large(spot: &Spot<'_, '_>, stale: Slots, retained: &Retained) -> Result<Vec<usize>, Error> {
+    let mut found = Vec::new();
+    for slot in stale {
+        let (element, _) = spot.leaf.element(slot)?;
+        let is_very_large = |object: Object| object.size() >= VERY_LARGE as u64;
+        if element.record().is_some_and(is_very_large) && !is_needed(spot, slot, retained)? {
+            found.push(slot);
+        }
+    }
+    Ok(found)
 }
 
 /// The slot of the key's element that has the writer's own stamp.

@@ -1,0 +1,98 @@
+//! Space: a full pool has ways out, for clients.
+
+use tembo_kv::{IndexKind, Options, Store};
+use tembo_server::Config;
+
+use crate::client::{Client, Running, wait_until};
+
+fn full(index: IndexKind) -> (Running, Client, usize) {
+    let options = Options::new().index(index).size(4 << 20).size_max(4 << 20);
+    let server = Running::over(Store::volatile(&options).unwrap(), Config::default());
+    let mut client = server.client();
+    let count = fill(&mut client);
+    (server, client, count)
+}
+
+/// Sets keys until there is no room; how many fit.
+fn fill(client: &mut Client) -> usize {
+    let value = "v".repeat(1000);
+    let refused = (0..).find(|i| client.call(&format!("SET key:{i} {value}")) != "+OK\r\n");
+    refused.unwrap()
+}
+
+#[test]
+fn a_full_pool_that_save_keeps_is_emptied() {
+    for index in IndexKind::ALL {
+        for ways in ["FLUSHALL SAVE", "FLUSHALL BGSAVE", "SNAPSHOT FLUSHALL", "FLUSHDB SNAPSHOT"] {
+            let (_server, mut client, count) = full(index);
+            assert!(count > 500, "{count}");
+            assert_eq!(client.call("SAVE"), "+OK\r\n");
+            for i in 0..20 {
+                assert_eq!(client.call(&format!("DEL key:{i}")), ":1\r\n", "{index:?} {i}");
+            }
+            for way in ways.split(' ') {
+                let (command, reply) = match way {
+                    "SNAPSHOT" => ("TEMBO.SNAPSHOT DROP save", ":1\r\n"),
+                    "BGSAVE" => ("BGSAVE", "+Background saving started\r\n"),
+                    way => (way, "+OK\r\n"),
+                };
+                assert_eq!(client.call(command), reply, "{index:?} {ways}");
+            }
+            assert_eq!(client.call("DBSIZE"), ":0\r\n");
+            // What is given back may come a moment later.
+            let what = format!("{index:?} {ways}: room for {count} values");
+            let again = || {
+                let again = fill(&mut client);
+                client.call("FLUSHALL");
+                again
+            };
+            wait_until(&what, again, |&again| again * 10 >= count * 9);
+        }
+    }
+}
+
+#[test]
+fn snapshots_are_listed_and_dropped() {
+    let server = Running::start();
+    let mut client = server.client();
+    assert_eq!(client.call("TEMBO.SNAPSHOT LIST"), "*0\r\n");
+    client.call("SET a 1");
+    client.call("SAVE");
+    let listed = client.call("TEMBO.SNAPSHOT LIST");
+    assert!(listed.starts_with("*2\r\n$4\r\nsave\r\n:"), "{listed}");
+    client.call("SET a 2");
+    client.call("SAVE");
+    assert_ne!(client.call("TEMBO.SNAPSHOT LIST"), listed);
+    assert_eq!(client.call("TEMBO.SNAPSHOT DROP nosuch save save"), ":1\r\n");
+    assert_eq!(client.call("TEMBO.SNAPSHOT LIST"), "*0\r\n");
+    assert!(client.call("TEMBO.SNAPSHOT DROP").starts_with("-ERR wrong number"));
+    assert!(client.call("TEMBO.SNAPSHOT HELP").starts_with("*8\r\n"));
+    client.call("MULTI");
+    assert!(client.call("TEMBO.SNAPSHOT DROP save").starts_with("-ERR"));
+}
+
+/// However many snapshots backups keep, SAVE has a name left.
+#[test]
+fn backups_leave_a_name_for_save() {
+    let folder = std::env::temp_dir().join(format!("tembo-server-kept-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = Config { backup_dir: Some(folder.clone()), ..Config::default() };
+    let server = Running::with(config);
+    let mut client = server.client();
+    let mut kept = 0;
+    let refusal = loop {
+        let reply = client.call(&format!("TEMBO.BACKUP START b{kept} KEEP k{kept}"));
+        if reply != "+OK\r\n" {
+            break reply;
+        }
+        let is_done = |status: &String| status.contains("done") || status.contains("failed");
+        wait_until("a backup", || client.call("TEMBO.BACKUP STATUS"), is_done);
+        let status = client.call("TEMBO.BACKUP STATUS");
+        assert!(status.contains("done"), "{kept}: {status}");
+        kept += 1;
+    };
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(kept == 62 && refusal.starts_with("-FULL"), "{kept}: {refusal}");
+    assert_eq!(client.call("SAVE"), "+OK\r\n");
+    assert_eq!(client.call("TEMBO.SNAPSHOT DROP k0 k1"), ":2\r\n");
+}

@@ -1,5 +1,7 @@
 //! How a turn begins and ends: keys expire; what was written is committed and synced.
 
+use std::time::{Duration, Instant};
+
 use tembo_kv::Error as StoreError;
 
 use crate::dataset::Dataset;
@@ -7,15 +9,26 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::shared::Shared;
 
-/// Keys expired at most a turn.
-const EXPIRED_MAX: usize = 64;
+/// Times that some keys are expired in a turn, whatever time is left.
+const EXPIRIES_MAX: usize = 32;
 
-/// Removes keys that are due, before the turn's commands.
-pub(crate) fn expire(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), Error> {
+/// How long keys are expired in a turn that has commands to execute, and in one that has none.
+const EXPIRY_TIME: (Duration, Duration) = (Duration::from_micros(250), Duration::from_millis(1));
+
+/// Removes keys that are due, before the turn's commands. `now` is a clock that never goes back.
+pub(crate) fn expire(
+    data: &mut Dataset<'_>,
+    shared: &mut Shared,
+    is_idle: bool,
+    now: impl Fn() -> Instant,
+) -> Result<(), Error> {
     if data.next_due_ms() >= data.now_ms() {
         return Ok(());
     }
-    match data.expire(EXPIRED_MAX) {
+    let until = now() + if is_idle { EXPIRY_TIME.1 } else { EXPIRY_TIME.0 };
+    let mut rounds = 0..EXPIRIES_MAX;
+    let go_on = || rounds.next().is_some_and(|round| round == 0 || now() < until);
+    match data.expire(go_on) {
         Ok(expired) => shared.stats.expired_keys += expired,
         Err(Failure::Store(StoreError::Poisoned)) => {
             return Err(Error::Poisoned);

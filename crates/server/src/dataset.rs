@@ -22,6 +22,9 @@ const REFUSAL_MS: u64 = 100;
 /// Elements of a collection that are held in memory together while it is copied.
 const COPIED_AT_ONCE: usize = 256;
 
+/// Keys that are looked for side by side, and expired, before the time is looked at.
+const EXPIRED_AT_ONCE: usize = 32;
+
 /// A database of no more keys is counted where the store does not know how many there are.
 const COUNTED_MAX: u64 = 256;
 
@@ -575,26 +578,37 @@ impl<'s> Dataset<'s> {
         if self.is_read_only { u64::MAX } else { self.expiry.next_due_ms() }
     }
 
-    /// Removes keys that have expired, at most about `limit` of them, and returns how many. Where it fails
+    /// Removes some of the keys that have expired, as long as `go_on` says so, and returns how many. Where it fails
     /// because the pool is full, what it has removed until then is removed whole.
-    pub(crate) fn expire(&mut self, limit: usize) -> Result<u64, Failure> {
+    pub(crate) fn expire(&mut self, mut go_on: impl FnMut() -> bool) -> Result<u64, Failure> {
         let mut expired = 0;
-        let mut left = limit;
         let now_ms = self.now_ms();
         for db in 0..self.databases() {
-            if self.expiry.due_ms(db) >= now_ms {
-                continue;
+            while self.expiry.due_ms(db) < now_ms {
+                if !go_on() {
+                    return Ok(expired);
+                }
+                expired += self.expire_some(db)?;
             }
-            if left == 0 {
-                break;
-            }
-            let (transaction, expiry) = self.begin_both()?;
-            let (entries, next_ms) = expiry.due_entries(transaction, db, now_ms, left)?;
-            left -= entries.len();
-            for entry in &entries {
-                expired += u64::from(self.expire_entry(db, entry)?);
-            }
-            self.expiry.set_due_ms(db, next_ms);
+        }
+        Ok(expired)
+    }
+
+    /// Removes up to [`EXPIRED_AT_ONCE`] entries that are due, with their keys; how many keys.
+    fn expire_some(&mut self, db: usize) -> Result<u64, Failure> {
+        let (now_ms, space) = (self.now_ms(), self.spaces.data[db]);
+        let (transaction, expiry) = self.begin_both()?;
+        let (entries, next_ms) = expiry.due_entries(transaction, db, now_ms, EXPIRED_AT_ONCE)?;
+        let decoded = entries.iter().filter_map(|entry| format::decode_expiry_entry(entry));
+        let keys: Vec<&[u8]> = decoded.map(|(_, key)| key).collect();
+        transaction.prefetch(space, &keys);
+        let mut expired = 0;
+        for entry in &entries {
+            expired += u64::from(self.expire_entry(db, entry)?);
+        }
+        self.expiry.set_due_ms(db, next_ms);
+        if let Some(last) = entries.last() {
+            self.expiry.removed_to(db, last);
         }
         Ok(expired)
     }

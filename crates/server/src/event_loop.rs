@@ -101,7 +101,7 @@ impl<'s> EventLoop<'s> {
         }
         let idle = ready.is_empty() && self.turns.is_idle();
         self.ready = ready;
-        expire(&mut self.turns.data, &mut self.turns.shared)?;
+        expire(&mut self.turns.data, &mut self.turns.shared, idle, Instant::now)?;
         self.turns.run()?;
         self.maintain(idle)?;
         if self.turns.clock().steady_ms >= self.tick_ms {

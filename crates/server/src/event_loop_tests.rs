@@ -374,3 +374,71 @@ fn counts_are_asked_for_without_counting() {
     });
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// The cost of an expiry rose with the number of those before it: each search passed all that had been removed.
+#[test]
+fn a_search_for_expired_keys_begins_behind_those_that_were_removed() {
+    const KEYS: usize = 5000;
+    let store = Store::volatile(&Options::new().index(IndexKind::Nvtree).background(false));
+    with_loop_over(store.unwrap(), |event_loop, _| {
+        let data = &mut event_loop.turns.data;
+        let at = |wall_ms: u64| Clock { wall_us: wall_ms * 1000, steady_ms: 0 };
+        data.set_clock(at(1000));
+        for number in 0..KEYS {
+            let due_ms = 2000 + number as u64 / 10;
+            data.put(0, format!("key:{number:05}").as_bytes(), b"v", Some(due_ms)).unwrap();
+        }
+        data.set_clock(at(1_000_000));
+        let mut rounds = 0;
+        let half = |rounds: &mut usize| {
+            *rounds += 1;
+            *rounds <= KEYS / 2 / 32
+        };
+        let expired = data.expire(|| half(&mut rounds)).unwrap();
+        assert_eq!(expired as usize, KEYS / 2 / 32 * 32);
+        data.commit().unwrap();
+        // Laid where nothing is searched any more, past the index that knows of it.
+        let hidden = [&1500u64.to_be_bytes()[..], b"hidden"].concat();
+        let store = data.store();
+        let space = store.keyspace("db0.expiry").unwrap();
+        store.put(space, &hidden, b"", tembo_kv::Durability::Buffered).unwrap();
+        // What is put there by the index is found.
+        assert_eq!(data.expire(|| true).unwrap() as usize, KEYS - KEYS / 2 / 32 * 32);
+        data.commit().unwrap();
+        assert!(store.get(space, &hidden).unwrap().is_some(), "it was passed once more");
+        data.set_clock(at(1000));
+        data.put(0, b"early", b"v", Some(1200)).unwrap();
+        data.set_clock(at(1_000_000));
+        assert_eq!(data.expire(|| true).unwrap(), 1);
+        data.commit().unwrap();
+        assert_eq!(store.range::<[u8]>(space, ..).unwrap().count(), 0);
+    });
+}
+
+/// A turn with commands spends little time on expiry, one without more, and none a time without bound.
+#[test]
+fn expiry_has_its_time_in_a_turn() {
+    const KEYS: u64 = 4000;
+    for (is_idle, rounds) in [(false, 3), (true, 10)] {
+        with_loop(|event_loop, _| {
+            let turns = &mut event_loop.turns;
+            turns.data.set_clock(Clock { wall_us: 1_000_000, steady_ms: 0 });
+            for number in 0..KEYS {
+                turns.data.put(0, &number.to_be_bytes(), b"v", Some(2000 + number)).unwrap();
+            }
+            turns.data.set_clock(Clock { wall_us: 1_000_000_000, steady_ms: 0 });
+            let (began, looks) = (Instant::now(), std::cell::Cell::new(0));
+            // A tenth of a millisecond passes between two looks.
+            let now = || {
+                looks.set(looks.get() + 1);
+                began + Duration::from_micros(100 * looks.get())
+            };
+            expire(&mut turns.data, &mut turns.shared, is_idle, now).unwrap();
+            assert_eq!(turns.shared.stats.expired_keys, rounds * 32);
+            // With a clock that stands still the number is bounded.
+            expire(&mut turns.data, &mut turns.shared, is_idle, || began).unwrap();
+            assert_eq!(turns.shared.stats.expired_keys, (rounds + 32) * 32);
+            turns.data.commit().unwrap();
+        });
+    }
+}

@@ -14,13 +14,18 @@ pub(super) struct ExpiryIndex {
     spaces: Vec<Keyspace>,
     /// Per database: nothing is due before; `u64::MAX` when nothing expires at all.
     due_ms: Vec<u64>,
+    /// Per database: what stood up to this entry was removed, so that the next search begins behind it. In the index
+    /// itself what is removed leaves the order of keys late, when it is collected; a search from the begin
+    /// would pass all of it each time.
+    removed_to: Vec<Vec<u8>>,
     entry: Vec<u8>,
 }
 
 impl ExpiryIndex {
     /// The index in these keyspaces, one per database.
     pub(super) fn new(spaces: Vec<Keyspace>) -> ExpiryIndex {
-        ExpiryIndex { due_ms: vec![0; spaces.len()], spaces, entry: Vec::new() }
+        let (due_ms, removed_to) = (vec![0; spaces.len()], vec![Vec::new(); spaces.len()]);
+        ExpiryIndex { spaces, due_ms, removed_to, entry: Vec::new() }
     }
 
     /// When the next entry of a database is due; `u64::MAX` if there is none. May be too early, never too
@@ -43,6 +48,12 @@ impl ExpiryIndex {
     /// Entries may be there that are not known.
     pub(super) fn forget_due(&mut self) {
         self.due_ms.fill(0);
+        self.removed_to.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Every entry of a database up to this one has been removed.
+    pub(super) fn removed_to(&mut self, db: usize, entry: &[u8]) {
+        entry.clone_into(&mut self.removed_to[db]);
     }
 
     /// Nothing counts as due before `at_ms`.
@@ -64,6 +75,9 @@ impl ExpiryIndex {
     ) -> Result<(), Error> {
         format::encode_expiry_entry(&mut self.entry, expiry_ms, key);
         self.due_ms[db] = self.due_ms[db].min(expiry_ms);
+        if self.entry <= self.removed_to[db] {
+            self.removed_to[db].clear();
+        }
         transaction.put(self.spaces[db], &self.entry, &[])?;
         Ok(())
     }
@@ -113,10 +127,13 @@ impl ExpiryIndex {
             entries.push(entry.to_vec());
             true
         };
-        let all = Bound::Unbounded;
+        let from = match &self.removed_to[db] {
+            nothing if nothing.is_empty() => Bound::Unbounded,
+            entry => Bound::Excluded(&entry[..]),
+        };
         transaction.range_with::<[u8]>(
             self.spaces[db],
-            (all, all),
+            (from, Bound::Unbounded),
             Direction::Forward,
             &mut visit,
         )?;
@@ -134,6 +151,7 @@ impl ExpiryIndex {
             }
         }
         self.due_ms[db] = u64::MAX;
+        self.removed_to[db].clear();
         Ok(())
     }
 

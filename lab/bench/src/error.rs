@@ -57,6 +57,20 @@ pub enum Error {
     /// Something that an experiment needs is not here.
     #[error("{0}")]
     Absent(&'static str),
+    /// A folder in memory was given for what is measured on a disk.
+    #[error("{path} is in memory (a tmpfs): nothing that is measured there holds for a disk")]
+    InMemory {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A process that measures could not be started, or does not say what it should.
+    #[error("the process that measures {contender}")]
+    Process {
+        /// The contender.
+        contender: String,
+        /// What happened.
+        source: std::io::Error,
+    },
     /// A signal asked for an end.
     #[error("stopped before its end")]
     Stopped,

@@ -26,7 +26,7 @@ impl Random {
 }
 
 /// SplitMix64's finaliser: one to one on 64 bits, so scrambled numbers differ where numbers do.
-fn scramble(n: u64) -> u64 {
+pub(crate) fn scramble(n: u64) -> u64 {
     let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ n >> 31

@@ -10,6 +10,7 @@
 mod bplus;
 mod clock;
 mod contender;
+mod disk;
 mod distribution;
 mod drive;
 mod error;
@@ -35,6 +36,10 @@ mod ycsb;
 
 pub use bplus::Flushed;
 pub use contender::{Contender, Kind, Shared};
+pub use disk::{
+    DiskCell, DiskConfig, DiskReport, Figure, Part, Phase, Traffic, disk, disk_cell,
+    disk_contenders, disk_markdown,
+};
 pub use error::Error;
 pub use experiment::{EXPERIMENTS, Experiment, Setting, Watch, experiments, with_older};
 pub use finding::{Chart, Claim, Duel, Finding, Missing, Point, Report, Series, Shape};

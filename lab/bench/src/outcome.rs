@@ -1,7 +1,7 @@
 //! What a run has found.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tembo_pmem::Counters;
 
 use crate::drive::Trial;
@@ -84,8 +84,8 @@ pub struct Space {
     pub memory: f64,
 }
 
-/// Thread CPU time of single operations, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Times of single operations, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// Half take no longer.
     pub median_ns: u64,

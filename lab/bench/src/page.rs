@@ -6,6 +6,7 @@ mod plot;
 mod scale;
 
 pub use html::html;
+pub(crate) use markdown::date;
 pub use markdown::{markdown, plots};
 pub(crate) use scale::figure;
 

@@ -26,7 +26,7 @@ mod sqlite;
 use tembo_index::IndexKind;
 
 use crate::Error;
-pub(crate) use opened::{Client, Medium, Place, Rival, failed};
+pub(crate) use opened::{Change, Client, Medium, Place, Rival, Share, failed};
 pub(crate) use server::{RedisLog, TemboServer};
 
 /// A store by name.
@@ -39,11 +39,15 @@ pub(crate) enum Brand {
     Redb,
     Fjall,
     Lmdb,
+    /// LMDB with `MDB_NORDAHEAD`.
+    LmdbNoReadahead,
     /// SQLite with a write-ahead log and `synchronous=FULL`.
     SqliteWal,
     /// SQLite with a rollback journal and `synchronous=FULL`.
     SqliteJournal,
     RocksDb,
+    /// RocksDB with `O_DIRECT`.
+    RocksDbDirect,
     /// Berkeley DB with transactions.
     Berkeley,
     /// Berkeley DB without transactions and log.
@@ -78,9 +82,11 @@ impl Brand {
             Brand::Redb => "redb",
             Brand::Fjall => "fjall",
             Brand::Lmdb => "LMDB",
+            Brand::LmdbNoReadahead => "LMDB, no readahead",
             Brand::SqliteWal => "SQLite WAL",
             Brand::SqliteJournal => "SQLite journal",
             Brand::RocksDb => "RocksDB",
+            Brand::RocksDbDirect => "RocksDB, direct I/O",
             Brand::Berkeley => "Berkeley DB",
             Brand::BerkeleyVolatile => "Berkeley DB, volatile",
             Brand::Server(TemboServer::Durable) => "Tembo server",
@@ -93,32 +99,44 @@ impl Brand {
         }
     }
 
-    /// An empty one with its files in `folder`; `None`: not in this build, or not on this machine.
+    /// With its files in the folder of `place`, empty unless there are any; `None`: not in this build, or not on this machine.
     pub(crate) fn open(self, place: Place<'_>) -> Result<Option<Box<dyn Rival>>, Error> {
         Ok(Some(match self {
             Brand::Tembo(index) => Box::new(embedded::Embedded::new(place, index)?),
             Brand::TemboVolatile => Box::new(embedded::Embedded::volatile()?),
             #[cfg(feature = "rivals")]
-            Brand::Redb => Box::new(redb::Redb::new(place.folder)?),
+            Brand::Redb => Box::new(redb::Redb::new(place.folder, place.share)?),
             #[cfg(feature = "rivals")]
-            Brand::Fjall => Box::new(fjall::Fjall::new(place.folder)?),
+            Brand::Fjall => Box::new(fjall::Fjall::new(place.folder, place.share)?),
             #[cfg(feature = "rivals")]
-            Brand::Lmdb => Box::new(lmdb::Lmdb::new(place.folder)?),
+            Brand::Lmdb => Box::new(lmdb::Lmdb::new(place.folder, lmdb::Readahead::Yes)?),
             #[cfg(feature = "rivals")]
-            Brand::SqliteWal => Box::new(sqlite::Sqlite::new(place.folder, sqlite::Journal::Wal)?),
+            Brand::LmdbNoReadahead => Box::new(lmdb::Lmdb::new(place.folder, lmdb::Readahead::No)?),
+            #[cfg(feature = "rivals")]
+            Brand::SqliteWal => {
+                Box::new(sqlite::Sqlite::new(place.folder, sqlite::Journal::Wal, place.share)?)
+            }
             #[cfg(feature = "rivals")]
             Brand::SqliteJournal => {
-                Box::new(sqlite::Sqlite::new(place.folder, sqlite::Journal::Rollback)?)
+                Box::new(sqlite::Sqlite::new(place.folder, sqlite::Journal::Rollback, place.share)?)
             }
             #[cfg(feature = "rivals-debian")]
-            Brand::RocksDb => Box::new(rocksdb::RocksDb::new(place.folder)?),
-            #[cfg(feature = "rivals-debian")]
-            Brand::Berkeley => {
-                Box::new(berkeley::Berkeley::new(place.folder, berkeley::Log::Transactions)?)
+            Brand::RocksDb => {
+                Box::new(rocksdb::RocksDb::new(place.folder, rocksdb::Io::Buffered, place.share)?)
             }
+            #[cfg(feature = "rivals-debian")]
+            Brand::RocksDbDirect => {
+                Box::new(rocksdb::RocksDb::new(place.folder, rocksdb::Io::Direct, place.share)?)
+            }
+            #[cfg(feature = "rivals-debian")]
+            Brand::Berkeley => Box::new(berkeley::Berkeley::new(
+                place.folder,
+                berkeley::Log::Transactions,
+                place.share,
+            )?),
             #[cfg(feature = "rivals-debian")]
             Brand::BerkeleyVolatile => {
-                Box::new(berkeley::Berkeley::new(place.folder, berkeley::Log::None)?)
+                Box::new(berkeley::Berkeley::new(place.folder, berkeley::Log::None, place.share)?)
             }
             Brand::Server(kind) => return server::tembo(place, kind),
             Brand::Redis(log) => return server::redis(place.folder, log),

@@ -94,7 +94,21 @@ impl Stream {
     }
 
     fn own(&self, nth: u64) -> u64 {
-        self.keys.key(self.first + self.keys.count + nth * self.clients + self.client)
+        self.first + self.keys.count + nth * self.clients + self.client
+    }
+
+    /// The next operation, and the number of its record: those below the count are loaded, others were inserted.
+    pub(crate) fn numbered(&mut self) -> (Act, u64) {
+        let act = self.workload.act(&mut self.random);
+        if act == Act::Insert {
+            self.inserted += 1;
+            return (act, self.own(self.inserted - 1));
+        }
+        let number = match self.chooser.draw(&mut self.random, self.inserted) {
+            Drawn::Loaded(number) => number,
+            Drawn::Inserted { back } => self.own(self.inserted - 1 - back),
+        };
+        (act, number)
     }
 }
 
@@ -102,16 +116,8 @@ impl Iterator for Stream {
     type Item = (Act, u64);
 
     fn next(&mut self) -> Option<(Act, u64)> {
-        let act = self.workload.act(&mut self.random);
-        if act == Act::Insert {
-            self.inserted += 1;
-            return Some((act, self.own(self.inserted - 1)));
-        }
-        let key = match self.chooser.draw(&mut self.random, self.inserted) {
-            Drawn::Loaded(number) => self.keys.key(number),
-            Drawn::Inserted { back } => self.own(self.inserted - 1 - back),
-        };
-        Some((act, key))
+        let (act, number) = self.numbered();
+        Some((act, self.keys.key(number)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `tembo-lab bench`: experiments, each by its name.
 
+mod disk;
 mod experiments;
 mod snapshot_held;
 mod trials;
@@ -29,6 +30,10 @@ enum Experiment {
     Nvtree(Nvtree),
     /// Records of given sizes through the store, each operation a strict commit
     Records(Sizes),
+    /// Stores on a disk with more data than memory, each in a memory group; beside fjall, RocksDB, LMDB and others
+    Disk(Box<disk::Args>),
+    #[command(hide = true)]
+    DiskCell(disk::CellArgs),
     /// A snapshot held open while everything is overwritten
     SnapshotHeld(snapshot_held::Args),
 }
@@ -99,6 +104,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match (&args.experiment, &args.named) {
         (Some(Experiment::Nvtree(args)), _) => nvtree(args),
         (Some(Experiment::Records(args)), _) => records(args),
+        (Some(Experiment::Disk(args)), _) => disk::run(args),
+        (Some(Experiment::DiskCell(args)), _) => disk::cell(args),
         (Some(Experiment::SnapshotHeld(args)), _) => snapshot_held::run(args),
         (None, Some(args)) => experiments::run(args),
         (None, None) => {

@@ -93,7 +93,7 @@ impl<'c> Context<'c> {
 
     /// A place for a store.
     pub(crate) fn place<'p>(&'p self, folder: &'p Path, medium: Medium) -> Place<'p> {
-        Place { folder, medium, tembo: &self.setting.tembo }
+        Place { folder, medium, tembo: &self.setting.tembo, share: None }
     }
 }
 

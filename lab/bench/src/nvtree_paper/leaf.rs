@@ -31,7 +31,7 @@ impl<'r> Leaf<'r> {
         let shape = header.shape.load();
         let size = u64::from(shape as u32);
         let fits = (LEAF_SIZE_MIN..=object.size()).contains(&size);
-        if shape >> 32 != LEAF_MAGIC.into() || !fits {
+        if shape >> 32 != u64::from(LEAF_MAGIC) || !fits {
             return Err(Error::Damaged { offset, what: "a leaf" });
         }
         let words = capacity(size) * ELEMENT_WORDS;

@@ -100,7 +100,7 @@ fn cell(text: &str) -> String {
 }
 
 /// The day of a time since 1970, in UTC (Hinnant: "chrono-compatible low-level date algorithms").
-pub(super) fn date(time_s: u64) -> String {
+pub(crate) fn date(time_s: u64) -> String {
     let days = time_s as i64 / 86_400 + 719_468;
     let (cycle, day_of_cycle) = (days / 146_097, days % 146_097);
     let year_of_cycle =

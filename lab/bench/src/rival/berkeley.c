@@ -10,8 +10,13 @@
 
 /* A value of 2 KiB stays within a page of 16 KiB: longer than a quarter of one it would go elsewhere. */
 #define PAGE_SIZE (16 * 1024)
-#define CACHE_GIB 1
+/* Where no size is given. */
+#define CACHE_BYTES ((size_t)1 << 30)
 #define LOG_BUFFER (8 << 20)
+/* A checkpoint is taken when the log has grown by so much: without any, recovery would read all of it. */
+#define CHECKPOINT_KIB (64 * 1024)
+/* Of pages that a transaction of many keys may lock. */
+#define LOCKS_MAX 100000
 
 struct bench_bdb {
     DB_ENV *env;
@@ -30,17 +35,24 @@ void bench_bdb_close(struct bench_bdb *handle)
     free(handle);
 }
 
-static int open_all(struct bench_bdb *handle, const char *folder, int transactions)
+static int open_all(struct bench_bdb *handle, const char *folder, int transactions, size_t cache)
 {
     u_int32_t flags = DB_CREATE | DB_PRIVATE | DB_THREAD | DB_INIT_MPOOL;
     int code = db_env_create(&handle->env, 0);
     if (code != 0)
         return code;
     DB_ENV *env = handle->env;
-    if ((code = env->set_cachesize(env, CACHE_GIB, 0, 1)) != 0)
+    if (cache == 0)
+        cache = CACHE_BYTES;
+    u_int32_t gib = (u_int32_t)(cache >> 30), rest = (u_int32_t)(cache & (((size_t)1 << 30) - 1));
+    if ((code = env->set_cachesize(env, gib, rest, 1)) != 0)
         return code;
     if (transactions) {
-        flags |= DB_INIT_TXN | DB_INIT_LOG | DB_INIT_LOCK;
+        flags |= DB_INIT_TXN | DB_INIT_LOG | DB_INIT_LOCK | DB_RECOVER;
+        if ((code = env->set_lk_max_locks(env, LOCKS_MAX)) != 0)
+            return code;
+        if ((code = env->set_lk_max_objects(env, LOCKS_MAX)) != 0)
+            return code;
         if ((code = env->set_lg_bsize(env, LOG_BUFFER)) != 0)
             return code;
         if ((code = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
@@ -59,12 +71,12 @@ static int open_all(struct bench_bdb *handle, const char *folder, int transactio
     return db->open(db, NULL, "bench.db", NULL, DB_BTREE, flags, 0600);
 }
 
-int bench_bdb_open(const char *folder, int transactions, struct bench_bdb **out)
+int bench_bdb_open(const char *folder, int transactions, size_t cache, struct bench_bdb **out)
 {
     struct bench_bdb *handle = calloc(1, sizeof *handle);
     if (handle == NULL)
         return ENOMEM;
-    int code = open_all(handle, folder, transactions);
+    int code = open_all(handle, folder, transactions, cache);
     if (code != 0) {
         bench_bdb_close(handle);
         return code;
@@ -102,6 +114,33 @@ int bench_bdb_del(struct bench_bdb *h, const void *k, size_t klen)
 {
     DBT key = dbt(k, klen);
     return h->db->del(h->db, NULL, &key, 0);
+}
+
+/* A transaction: begun, changed and ended. One that could not be committed is gone. */
+int bench_bdb_begin(struct bench_bdb *h, DB_TXN **txn)
+{
+    return h->env->txn_begin(h->env, NULL, txn, 0);
+}
+
+int bench_bdb_txn_put(struct bench_bdb *h, DB_TXN *txn, const void *k, size_t klen, const void *v,
+                      size_t vlen)
+{
+    DBT key = dbt(k, klen), value = dbt(v, vlen);
+    return h->db->put(h->db, txn, &key, &value, 0);
+}
+
+int bench_bdb_txn_del(struct bench_bdb *h, DB_TXN *txn, const void *k, size_t klen)
+{
+    DBT key = dbt(k, klen);
+    return h->db->del(h->db, txn, &key, 0);
+}
+
+int bench_bdb_end(struct bench_bdb *h, DB_TXN *txn, int commits)
+{
+    if (!commits)
+        return txn->abort(txn);
+    int code = txn->commit(txn, 0);
+    return code != 0 ? code : h->env->txn_checkpoint(h->env, CHECKPOINT_KIB, 0, 0);
 }
 
 /* Visits up to *count entries from a key on, and says how many there were. Both buffers are scratch. */

@@ -8,13 +8,14 @@ use tembo_kv::{
     Value,
 };
 
-use super::opened::{Client, Medium, Place, Rival};
+use super::opened::{Change, Client, Medium, Place, Rival, touch};
 use crate::Error;
 
 /// A store with one keyspace.
 pub(super) struct Embedded {
     store: Store,
     keyspace: Keyspace,
+    settings: Vec<String>,
 }
 
 impl Embedded {
@@ -23,12 +24,17 @@ impl Embedded {
             Medium::Memory => DomainRequest::Flush,
             Medium::Disk => DomainRequest::Logged,
         };
-        let region = RegionOptions { domain, ..RegionOptions::default() };
+        let mut settings = Vec::new();
+        let mut region = RegionOptions { domain, ..RegionOptions::default() };
+        if let Some(share) = place.share {
+            region.memory = Some(share.memory);
+            settings.push(format!("memory={}", share.memory));
+        }
         let pool = PoolOptions { region, ..PoolOptions::default() };
         let options = Options::new().pool(pool).index(index);
-        let store = Store::create(&place.folder.join("tembo.pool"), &options)?;
+        let store = Store::open_or_create(&place.folder.join("tembo.pool"), &options)?;
         let keyspace = store.keyspace("bench")?;
-        Ok(Embedded { store, keyspace })
+        Ok(Embedded { store, keyspace, settings })
     }
 
     pub(super) fn volatile() -> Result<Embedded, Error> {
@@ -36,7 +42,7 @@ impl Embedded {
             Options::new().index(IndexKind::Cdds).size(VOLATILE_SIZE).size_max(VOLATILE_SIZE);
         let store = Store::volatile(&options)?;
         let keyspace = store.keyspace("bench")?;
-        Ok(Embedded { store, keyspace })
+        Ok(Embedded { store, keyspace, settings: Vec::new() })
     }
 }
 
@@ -44,6 +50,10 @@ impl Embedded {
 const VOLATILE_SIZE: u64 = 8 << 30;
 
 impl Rival for Embedded {
+    fn settings(&self) -> Vec<String> {
+        self.settings.clone()
+    }
+
     fn client(&self) -> Result<Box<dyn Client + '_>, Error> {
         Ok(Box::new(self))
     }
@@ -67,10 +77,23 @@ impl Client for &Embedded {
         Ok(self.store.remove(self.keyspace, key, Durability::Strict)?)
     }
 
+    fn write(&mut self, changes: &[Change<'_>]) -> Result<(), Error> {
+        let mut exclusive = self.store.exclusive()?;
+        for change in changes {
+            match *change {
+                Change::Put { key, value } => exclusive.put(self.keyspace, key, value)?,
+                Change::Remove { key } => exclusive.remove(self.keyspace, key)?,
+            };
+        }
+        exclusive.commit(Durability::Strict)?;
+        Ok(())
+    }
+
     fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error> {
         let mut count = 0;
         let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
-            std::hint::black_box((key, value));
+            std::hint::black_box(key);
+            value.with(touch);
             count += 1;
             count < len
         };

@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
 
-use super::opened::{Client, Rival, failed};
+use super::opened::{Change, Client, Rival, Share, failed, touch};
 use crate::Error;
 
 /// A database with one keyspace.
 pub(super) struct Fjall {
     database: Database,
     keyspace: Keyspace,
+    settings: Vec<String>,
 }
 
 fn error(source: ::fjall::Error) -> Error {
@@ -18,10 +19,26 @@ fn error(source: ::fjall::Error) -> Error {
 }
 
 impl Fjall {
-    pub(super) fn new(folder: &Path) -> Result<Fjall, Error> {
-        let database = Database::builder(folder.join("fjall")).open().map_err(error)?;
-        let keyspace = database.keyspace("bench", KeyspaceCreateOptions::default);
-        Ok(Fjall { keyspace: keyspace.map_err(error)?, database })
+    /// Its documentation recommends a cache of 20 to 25 % of memory, and separated values from 1 KiB on where they are
+    /// large and seldom scanned.
+    pub(super) fn new(folder: &Path, share: Option<Share>) -> Result<Fjall, Error> {
+        let mut builder = Database::builder(folder.join("fjall"));
+        let mut options = KeyspaceCreateOptions::default();
+        let mut settings = Vec::new();
+        if let Some(share) = share {
+            let (cache, memtable) = (share.memory / 4, (share.memory / 8).min(64 << 20));
+            builder = builder.cache_size(cache);
+            options = options.max_memtable_size(memtable);
+            settings.push(format!("cache_size={cache}"));
+            settings.push(format!("max_memtable_size={memtable}"));
+            if share.has_large_values() {
+                options = options.with_kv_separation(Some(KvSeparationOptions::default()));
+                settings.push("with_kv_separation".into());
+            }
+        }
+        let database = builder.open().map_err(error)?;
+        let keyspace = database.keyspace("bench", || options);
+        Ok(Fjall { keyspace: keyspace.map_err(error)?, database, settings })
     }
 
     fn persist(&self) -> Result<(), Error> {
@@ -30,6 +47,10 @@ impl Fjall {
 }
 
 impl Rival for Fjall {
+    fn settings(&self) -> Vec<String> {
+        [self.settings.clone(), vec!["persist(SyncData) after each commit".into()]].concat()
+    }
+
     fn client(&self) -> Result<Box<dyn Client + '_>, Error> {
         Ok(Box::new(self))
     }
@@ -54,10 +75,22 @@ impl Client for &Fjall {
         Ok(true)
     }
 
+    fn write(&mut self, changes: &[Change<'_>]) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for change in changes {
+            match *change {
+                Change::Put { key, value } => batch.insert(&self.keyspace, key, value),
+                Change::Remove { key } => batch.remove(&self.keyspace, key),
+            }
+        }
+        batch.commit().map_err(error)
+    }
+
     fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error> {
         let mut count = 0;
         for entry in self.keyspace.range(key..).take(len) {
-            std::hint::black_box(entry.into_inner().map_err(error)?);
+            let (_, value) = entry.into_inner().map_err(error)?;
+            touch(&value);
             count += 1;
         }
         Ok(Some(count))

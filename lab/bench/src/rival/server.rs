@@ -76,6 +76,10 @@ impl Server {
 }
 
 impl Rival for Server {
+    fn server(&self) -> Option<(u32, SocketAddr)> {
+        Some((self.child.id(), self.address))
+    }
+
     fn client(&self) -> Result<Box<dyn Client + '_>, Error> {
         let stream = TcpStream::connect(self.address);
         let stream = stream.map_err(|source| failed("a server")(Box::new(source)))?;

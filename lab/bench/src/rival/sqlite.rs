@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::opened::{Client, Rival, failed};
+use super::opened::{Change, Client, Rival, Share, failed, touch};
 use crate::Error;
+
+const UPSERT: &str = "INSERT INTO bench VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = ?2";
+const DELETE: &str = "DELETE FROM bench WHERE k = ?1";
 
 /// How SQLite keeps its promises.
 #[derive(Clone, Copy)]
@@ -21,6 +24,7 @@ pub(super) enum Journal {
 pub(super) struct Sqlite {
     path: PathBuf,
     journal: Journal,
+    cache_kib: u64,
 }
 
 fn error(source: rusqlite::Error) -> Error {
@@ -28,9 +32,15 @@ fn error(source: rusqlite::Error) -> Error {
 }
 
 impl Sqlite {
-    pub(super) fn new(folder: &Path, journal: Journal) -> Result<Sqlite, Error> {
-        let sqlite = Sqlite { path: folder.join("sqlite"), journal };
-        let table = "CREATE TABLE bench (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID";
+    pub(super) fn new(
+        folder: &Path,
+        journal: Journal,
+        share: Option<Share>,
+    ) -> Result<Sqlite, Error> {
+        let cache_kib = share.map_or(1_000_000, |share| share.memory / 2 / 1024);
+        let sqlite = Sqlite { path: folder.join("sqlite"), journal, cache_kib };
+        let table =
+            "CREATE TABLE IF NOT EXISTS bench (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID";
         sqlite.connect()?.execute_batch(table).map_err(error)?;
         Ok(sqlite)
     }
@@ -38,19 +48,27 @@ impl Sqlite {
     fn connect(&self) -> Result<Connection, Error> {
         let connection = Connection::open(&self.path).map_err(error)?;
         connection.busy_timeout(Duration::from_secs(60)).map_err(error)?;
+        let setup: String =
+            self.pragmas().iter().map(|pragma| format!("PRAGMA {pragma};")).collect();
+        connection.execute_batch(&setup).map_err(error)?;
+        Ok(connection)
+    }
+
+    fn pragmas(&self) -> Vec<String> {
         let mode = match self.journal {
             Journal::Wal => "WAL",
             Journal::Rollback => "TRUNCATE",
         };
-        let setup = format!(
-            "PRAGMA journal_mode={mode}; PRAGMA synchronous=FULL; PRAGMA cache_size=-1000000;"
-        );
-        connection.execute_batch(&setup).map_err(error)?;
-        Ok(connection)
+        let cache = format!("cache_size=-{}", self.cache_kib);
+        vec![format!("journal_mode={mode}"), "synchronous=FULL".into(), cache]
     }
 }
 
 impl Rival for Sqlite {
+    fn settings(&self) -> Vec<String> {
+        self.pragmas()
+    }
+
     fn client(&self) -> Result<Box<dyn Client + '_>, Error> {
         Ok(Box::new(self.connect()?))
     }
@@ -58,8 +76,7 @@ impl Rival for Sqlite {
 
 impl Client for Connection {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let text = "INSERT INTO bench VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = ?2";
-        let mut statement = self.prepare_cached(text).map_err(error)?;
+        let mut statement = self.prepare_cached(UPSERT).map_err(error)?;
         statement.execute((key, value)).map(drop).map_err(error)
     }
 
@@ -75,8 +92,24 @@ impl Client for Connection {
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
-        let mut statement = self.prepare_cached("DELETE FROM bench WHERE k = ?1").map_err(error)?;
+        let mut statement = self.prepare_cached(DELETE).map_err(error)?;
         Ok(statement.execute((key,)).map_err(error)? > 0)
+    }
+
+    fn write(&mut self, changes: &[Change<'_>]) -> Result<(), Error> {
+        let transaction = self.transaction().map_err(error)?;
+        {
+            let mut put = transaction.prepare_cached(UPSERT).map_err(error)?;
+            let mut remove = transaction.prepare_cached(DELETE).map_err(error)?;
+            for change in changes {
+                match *change {
+                    Change::Put { key, value } => put.execute((key, value)),
+                    Change::Remove { key } => remove.execute((key,)),
+                }
+                .map_err(error)?;
+            }
+        }
+        transaction.commit().map_err(error)
     }
 
     fn scan(&mut self, key: &[u8], len: usize) -> Result<Option<usize>, Error> {
@@ -85,7 +118,8 @@ impl Client for Connection {
         let mut rows = statement.query((key, len as i64)).map_err(error)?;
         let mut count = 0;
         while let Some(row) = rows.next().map_err(error)? {
-            std::hint::black_box((row.get_ref(0).map_err(error)?, row.get_ref(1).map_err(error)?));
+            std::hint::black_box(row.get_ref(0).map_err(error)?);
+            touch(row.get_ref(1).map_err(error)?.as_blob().unwrap_or_default());
             count += 1;
         }
         Ok(Some(count))

@@ -23,6 +23,11 @@ impl Trials {
         self.begin_at(self.bar.position() + 1, what.to_owned())
     }
 
+    /// Shows what is being done; counts one more if it is the next.
+    pub(super) fn go_on(&self, is_next: bool, what: &str) -> bool {
+        self.begin_at(self.bar.position() + u64::from(is_next), what.to_owned())
+    }
+
     /// As [`begin`](Trials::begin), of a trial whose number is known.
     pub(super) fn begin_at(&self, number: u64, what: String) -> bool {
         self.bar.set_position(number);

@@ -1,0 +1,263 @@
+//! The report as a page for the repository.
+
+use std::fmt::Write;
+
+use super::contender::is_tembo;
+use super::report::{DiskCell, DiskReport};
+use super::spec::{Part, Phase};
+use crate::page::{date, figure};
+use crate::spread::Spread;
+
+/// The page. Writing to a string cannot fail, here and below.
+pub fn disk_markdown(report: &DiskReport) -> String {
+    let mut out = String::new();
+    let kind = if report.quick { "**A quick run: its numbers mean nothing.** " } else { "" };
+    let _ = write!(
+        out,
+        "# More data than memory, on a disk\n\nWritten by `tembo-lab bench disk`; not by hand. {}: {}.\n{kind}Each contender has {} MiB of memory: {}.\n\n",
+        date(report.time_s),
+        report.machine,
+        report.memory >> 20,
+        report.limit,
+    );
+    out.push_str(HEAD);
+    for group in groups(&report.cells) {
+        section(&mut out, &group);
+    }
+    settings(&mut out, &report.cells);
+    out
+}
+
+const HEAD: &str = "Keys have 16 bytes, values are random bytes, each commit is synced before it returns, one thread calls. Contenders alternate; a number is the median of the rounds (least–greatest). Bytes are those that the kernel counts for the process (`/proc/PID/io`), in whole pages, without what the file system adds. `*`: the time was over before all was done, so the rate is of what was done; what a load has left is then put in the order of the keys, unmeasured, so that all that follows is over all records. A get is measured when it has gone on for half of its time. Latencies are of what one caller waits for: an operation, or a commit of 200.\n";
+
+/// Cells that belong into one table.
+fn groups(cells: &[DiskCell]) -> Vec<Vec<&DiskCell>> {
+    let mut groups: Vec<Vec<&DiskCell>> = Vec::new();
+    let key = |cell: &DiskCell| (cell.part, cell.value_size, cell.ratio.to_bits());
+    for cell in cells {
+        match groups.iter_mut().find(|group| group.iter().any(|own| key(own) == key(cell))) {
+            Some(group) => group.push(cell),
+            None => groups.push(vec![cell]),
+        }
+    }
+    groups.sort_by_key(|group| group.first().map(|cell| key(cell)));
+    groups
+}
+
+/// The contenders of a group, in the order in which they came in the first round.
+fn titles<'c>(group: &[&'c DiskCell]) -> Vec<&'c str> {
+    let mut titles: Vec<&str> = Vec::new();
+    for cell in group {
+        if !titles.contains(&cell.title.as_str()) {
+            titles.push(&cell.title);
+        }
+    }
+    titles
+}
+
+fn names<'c, T: 'c>(
+    group: &[&'c DiskCell],
+    of: impl Fn(&'c DiskCell) -> &'c [T],
+    name: impl Fn(&'c T) -> &'c str,
+) -> Vec<&'c str> {
+    let mut names: Vec<&str> = Vec::new();
+    for one in group.iter().flat_map(|cell| of(cell)) {
+        if !names.contains(&name(one)) {
+            names.push(name(one));
+        }
+    }
+    names
+}
+
+fn section(out: &mut String, group: &[&DiskCell]) {
+    let Some(first) = group.first() else { return };
+    let DiskCell { value_size, ratio, records, .. } = first;
+    let _ = match first.part {
+        Part::Table => write!(
+            out,
+            "\n## Values of {value_size} B, {ratio} times the memory ({records} records)\n"
+        ),
+        Part::Ycsb => write!(
+            out,
+            "\n## YCSB, {ratio} times the memory ({records} records of {value_size} B)\n"
+        ),
+        Part::Churn => write!(
+            out,
+            "\n## Space after churn, {ratio} times the memory\n\nA quarter of the operations removes, the rest puts values of 256 to 2048 B, until four times as many bytes were put as were loaded.\n"
+        ),
+        Part::Restart => write!(
+            out,
+            "\n## After SIGKILL in the middle of overwrites, {ratio} times the memory\n\nThe page cache of the group was given back before the opening.\n"
+        ),
+        Part::Server => write!(
+            out,
+            "\n## Servers, values of {value_size} B\n\n`redis-benchmark -c 50 -r 100000`, in the memory group of the server.\n"
+        ),
+    };
+    let mut commands: Vec<&str> = group.iter().map(|cell| &cell.command[..]).collect();
+    commands.sort_unstable();
+    commands.dedup();
+    for command in commands {
+        let _ = write!(out, "\n`{command}`\n");
+    }
+    let phases = names(group, |cell| &cell.phases, |phase| &phase.name);
+    if !phases.is_empty() {
+        rates(out, group, &phases);
+        bytes(out, group, &phases);
+        latencies(out, group, &phases);
+    }
+    figures(out, group);
+    failures(out, group);
+}
+
+/// A table with a row for each contender; the first column is its name.
+fn head(out: &mut String, title: &str, columns: &[&str]) {
+    let _ = write!(out, "\n{title}:\n\n| |");
+    for column in columns {
+        let _ = write!(out, " {column} |");
+    }
+    let _ = write!(out, "\n|---|{}\n", "---|".repeat(columns.len()));
+}
+
+/// What `of` says of a phase, over the rounds of a contender.
+fn over_rounds(
+    group: &[&DiskCell],
+    title: &str,
+    phase: &str,
+    of: impl Fn(&Phase) -> Option<f64>,
+) -> Option<Spread> {
+    let cells = group.iter().filter(|cell| cell.title == title);
+    let phases = cells.filter_map(|cell| cell.phases.iter().find(|own| own.name == phase));
+    Spread::of(phases.filter_map(of))
+}
+
+fn text(spread: Option<Spread>) -> String {
+    let Some(Spread { median, best, worst }) = spread else { return "–".into() };
+    let [median, best, worst] = [median, best, worst].map(figure);
+    if worst == best { median } else { format!("{median} ({worst}–{best})") }
+}
+
+fn rates(out: &mut String, group: &[&DiskCell], phases: &[&str]) {
+    head(out, "Operations a second (of a scan: entries)", phases);
+    for title in titles(group) {
+        let _ = write!(out, "| {title} |");
+        for phase in phases {
+            let is_cut = over_rounds(group, title, phase, |phase| {
+                (phase.is_cut && phase.name != "scan").then_some(1.0)
+            });
+            let mark = if is_cut.is_some() { " *" } else { "" };
+            let rate = text(over_rounds(group, title, phase, |phase| Some(phase.rate())));
+            let _ = write!(out, " {rate}{mark} |");
+        }
+        out.push('\n');
+    }
+    for cell in group.iter().filter(|cell| is_tembo(&cell.contender) && cell.round == 1) {
+        let _ = write!(out, "| *{} to the best rival* |", cell.title);
+        for phase in phases {
+            let _ = write!(out, " {} |", against_best(group, &cell.title, phase));
+        }
+        out.push('\n');
+    }
+}
+
+/// A contender's rate to that of the best rival in the same round, and which that is.
+fn against_best(group: &[&DiskCell], title: &str, phase: &str) -> String {
+    let rate = |title: &str| over_rounds(group, title, phase, |phase| Some(phase.rate()));
+    let rivals = group.iter().filter(|cell| !is_tembo(&cell.contender) && cell.round == 1);
+    let rated = rivals.filter_map(|cell| Some((rate(&cell.title)?.median, &cell.title[..])));
+    let Some((_, best)) = rated.max_by(|a, b| a.0.total_cmp(&b.0)) else { return "–".into() };
+    let in_round = |title: &str, round: u32| {
+        let cell = group.iter().find(|cell| cell.title == title && cell.round == round)?;
+        cell.phases.iter().find(|own| own.name == phase).map(Phase::rate)
+    };
+    let rounds = group.iter().filter(|cell| cell.title == title).map(|cell| cell.round);
+    let ratios = rounds.filter_map(|round| Some(in_round(title, round)? / in_round(best, round)?));
+    match Spread::of(ratios) {
+        Some(ratio) => format!("{} of {best}", text(Some(ratio))),
+        None => "–".into(),
+    }
+}
+
+fn bytes(out: &mut String, group: &[&DiskCell], phases: &[&str]) {
+    let title =
+        "Bytes written to a byte of keys and values, and read from the disk for each operation";
+    head(out, title, phases);
+    for title in titles(group) {
+        let _ = write!(out, "| {title} |");
+        for phase in phases {
+            let written = over_rounds(group, title, phase, Phase::write_amplification);
+            let read = over_rounds(group, title, phase, |phase| {
+                Some(phase.traffic.read as f64 / phase.operations.max(1) as f64)
+            });
+            let middle = |spread: Option<Spread>| spread.map_or("–".into(), |s| figure(s.median));
+            let _ = write!(out, " {}, {} |", middle(written), middle(read));
+        }
+        out.push('\n');
+    }
+}
+
+fn latencies(out: &mut String, group: &[&DiskCell], phases: &[&str]) {
+    head(out, "Latency in µs: 50 %, 99 %, 99.9 %, the longest (medians of the rounds)", phases);
+    for title in titles(group) {
+        let _ = write!(out, "| {title} |");
+        for phase in phases {
+            let of = |ns: fn(&Phase) -> u64| {
+                let spread = over_rounds(group, title, phase, |phase| Some(ns(phase) as f64 / 1e3));
+                spread.map_or("–".into(), |spread| figure(spread.median))
+            };
+            let all = [
+                of(|phase| phase.latency.median_ns),
+                of(|phase| phase.latency.p99_ns),
+                of(|phase| phase.latency.p999_ns),
+                of(|phase| phase.latency.max_ns),
+            ];
+            let _ = write!(out, " {} |", all.join(", "));
+        }
+        out.push('\n');
+    }
+}
+
+fn figures(out: &mut String, group: &[&DiskCell]) {
+    let names = names(group, |cell| &cell.figures, |figure| &figure.name);
+    if names.is_empty() {
+        return;
+    }
+    let unit = |name: &str| {
+        let mut figures = group.iter().flat_map(|cell| &cell.figures);
+        figures.find(|figure| figure.name == name).map_or("", |figure| &figure.unit[..])
+    };
+    let columns: Vec<String> = names.iter().map(|name| format!("{name}, {}", unit(name))).collect();
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    head(out, "Other numbers", &columns);
+    for title in titles(group) {
+        let _ = write!(out, "| {title} |");
+        for name in &names {
+            let cells = group.iter().filter(|cell| cell.title == title);
+            let figures = cells.flat_map(|cell| &cell.figures).filter(|own| own.name == *name);
+            let _ = write!(out, " {} |", text(Spread::of(figures.map(|figure| figure.value))));
+        }
+        out.push('\n');
+    }
+}
+
+fn failures(out: &mut String, group: &[&DiskCell]) {
+    for cell in group {
+        if let Some(why) = &cell.failure {
+            let _ = write!(out, "\nRound {}, {}: {why}.\n", cell.round, cell.title);
+        }
+    }
+}
+
+fn settings(out: &mut String, cells: &[DiskCell]) {
+    out.push_str("\n## Settings\n\nWhat is not its default; memory and caches in bytes.\n\n| | values of | |\n|---|---|---|\n");
+    let mut rows: Vec<(&str, usize, String)> = cells
+        .iter()
+        .filter(|cell| !cell.settings.is_empty())
+        .map(|cell| (&cell.title[..], cell.value_size, cell.settings.join(", ")))
+        .collect();
+    rows.sort_unstable();
+    rows.dedup();
+    for (title, value_size, settings) in rows {
+        let _ = writeln!(out, "| {title} | {value_size} B | {settings} |");
+    }
+}

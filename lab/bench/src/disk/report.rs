@@ -1,0 +1,69 @@
+//! What was measured.
+
+use serde::{Deserialize, Serialize};
+
+use super::spec::{Figure, Part, Phase};
+use crate::machine::Machine;
+
+/// All cells of a run, and of older ones.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiskReport {
+    /// Where.
+    pub machine: Machine,
+    /// Seconds since 1970, at the end.
+    pub time_s: u64,
+    /// Few records, and phases that are too short to mean anything.
+    pub quick: bool,
+    /// Bytes of memory that a contender has.
+    pub memory: u64,
+    /// What limits it to these.
+    pub limit: String,
+    /// Each contender in each cell and round.
+    pub cells: Vec<DiskCell>,
+}
+
+/// One contender in one cell of one round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiskCell {
+    /// The part of the benchmark.
+    pub part: Part,
+    /// On the command line.
+    pub contender: String,
+    /// In tables.
+    pub title: String,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// Bytes of keys and values to a byte of memory.
+    pub ratio: f64,
+    /// Records that are loaded; of the server, requests.
+    pub records: u64,
+    /// From 1.
+    pub round: u32,
+    /// The command that does this.
+    pub command: String,
+    /// The contender's settings that are not its defaults.
+    pub settings: Vec<String>,
+    /// Operations, in their order.
+    pub phases: Vec<Phase>,
+    /// Other numbers.
+    pub figures: Vec<Figure>,
+    /// Why it ended early.
+    pub failure: Option<String>,
+}
+
+impl DiskCell {
+    fn is_of(&self, other: &DiskCell) -> bool {
+        let key = |cell: &DiskCell| (cell.part, cell.value_size, cell.ratio.to_bits());
+        key(self) == key(other) && self.contender == other.contender
+    }
+}
+
+impl DiskReport {
+    /// With the cells of an older report that this one does not have.
+    pub fn with_older(mut self, older: DiskReport) -> DiskReport {
+        let is_kept = |cell: &DiskCell| !self.cells.iter().any(|own| own.is_of(cell));
+        let kept: Vec<DiskCell> = older.cells.into_iter().filter(is_kept).collect();
+        self.cells.extend(kept);
+        self
+    }
+}

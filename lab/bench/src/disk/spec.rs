@@ -1,0 +1,122 @@
+//! What the measuring process is told, and what it says: one JSON object each, since it is a process of its own.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::traffic::Traffic;
+use crate::outcome::Latency;
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Load, get, overwrite, scan.
+    Table,
+    /// YCSB's workloads A to F.
+    Ycsb,
+    /// Space after deletions and changing sizes.
+    Churn,
+    /// Opening after SIGKILL with a full log.
+    Restart,
+    /// The server beside Redis.
+    Server,
+}
+
+impl Part {
+    /// In the order in which they run.
+    pub const ALL: [Part; 5] = [Part::Table, Part::Ycsb, Part::Churn, Part::Restart, Part::Server];
+
+    /// For the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Table => "table",
+            Part::Ycsb => "ycsb",
+            Part::Churn => "churn",
+            Part::Restart => "restart",
+            Part::Server => "server",
+        }
+    }
+}
+
+/// What one process measures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Spec {
+    pub(super) part: Part,
+    /// The name of the contender on the command line.
+    pub(super) contender: String,
+    pub(super) folder: PathBuf,
+    /// The group that the process is in.
+    pub(super) group: Option<PathBuf>,
+    pub(super) memory: u64,
+    pub(super) records: u64,
+    pub(super) value_size: usize,
+    /// Of a phase.
+    pub(super) seconds: f64,
+    /// Of the load.
+    pub(super) load_seconds: f64,
+    pub(super) seed: u64,
+    /// The store is there: it is opened and read.
+    pub(super) is_reopened: bool,
+}
+
+/// What the process says, a line each.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Event {
+    Settings(Vec<String>),
+    /// Something has begun.
+    Begun(String),
+    Phase(Phase),
+    Figure(Figure),
+    /// All that is to be killed is there; it goes on writing.
+    Ready,
+    /// This build does not have the contender.
+    Absent,
+    Failed(String),
+}
+
+/// Operations of one kind, one after the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Phase {
+    /// What was done.
+    pub name: String,
+    /// How often: of puts and gets the keys, of scans the entries.
+    pub operations: u64,
+    /// In how long.
+    pub seconds: f64,
+    /// The time was over before everything was done.
+    pub is_cut: bool,
+    /// Of what the caller waits for: an operation, or a commit of several.
+    pub latency: Latency,
+    /// Bytes of keys and values that were put.
+    pub payload_written: u64,
+    /// By the process.
+    pub traffic: Traffic,
+    /// By the disk, whatever else uses it.
+    pub disk: Option<Traffic>,
+}
+
+impl Phase {
+    /// Operations a second.
+    pub fn rate(&self) -> f64 {
+        self.operations as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Bytes written to a byte of keys and values.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let payload = (self.payload_written > 0).then_some(self.payload_written as f64);
+        payload.map(|payload| self.traffic.written as f64 / payload)
+    }
+}
+
+/// A number that is no rate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// In which unit.
+    pub unit: String,
+    /// How much.
+    pub value: f64,
+}

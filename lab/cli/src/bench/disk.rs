@@ -1,0 +1,214 @@
+//! `tembo-lab bench disk`: stores with more data than memory.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use parse_size::Config;
+use tembo_bench::{DiskConfig, DiskReport, Part};
+
+use super::trials::Trials;
+use crate::exit::{Exit, refuse};
+use crate::program::ProgramArgs;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Folder on a disk, for the files of the contenders, which are gone when the run ends
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    path: PathBuf,
+    /// Take a folder in memory too
+    #[arg(long)]
+    force: bool,
+    /// Memory of a contender, in bytes or with K, M, G (powers of 1024); at least 64M
+    #[arg(long, value_parser = size, default_value = "256M", value_name = "SIZE")]
+    memory: u64,
+    /// Parts, with commas between: table, ycsb, churn, restart, server
+    #[arg(long, value_delimiter = ',', value_parser = part, default_values = parts())]
+    parts: Vec<Part>,
+    /// Sizes of the stores in the table, in times of the memory
+    #[arg(long, value_delimiter = ',', default_values_t = [0.5, 2.0, 8.0])]
+    ratios: Vec<f64>,
+    /// Bytes of the values in the table, as --memory; at least 8
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["100", "1K", "16K"])]
+    values: Vec<u64>,
+    /// The contenders, with commas between; all that this build has unless given
+    #[arg(long, value_delimiter = ',', value_parser = contender, default_values = tembo_bench::disk_contenders())]
+    contenders: Vec<String>,
+    /// Rounds, each with stores of its own
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds of a phase
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Seconds of a load; what is left is then put in the order of the keys, unmeasured
+    #[arg(long, default_value_t = 120.0)]
+    load_seconds: f64,
+    /// Where keys and orders come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Few records and one round of short phases: to see that everything works, not how fast it is
+    #[arg(long, conflicts_with_all = ["rounds", "seconds", "load_seconds"])]
+    quick: bool,
+    /// Where disk.json and disk.md go (quick: disk-quick.json and disk-quick.md); what disk.json has of other cells is kept
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    out: PathBuf,
+    /// Print one JSON object, and write no files
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    program: ProgramArgs,
+}
+
+/// What measures one contender in one cell: a process that `disk` starts.
+#[derive(Debug, clap::Args)]
+pub(super) struct CellArgs {
+    /// The binary `tembo`
+    program: PathBuf,
+    /// What to measure, as JSON
+    spec: String,
+}
+
+/// The word for [`CellArgs`] on the command line.
+const CELL: &str = "disk-cell";
+
+/// Less than this is not enough for the caches of every contender.
+const MEMORY_MIN: u64 = 64 << 20;
+
+/// The shortest value has the number of its record.
+const VALUE_MIN: u64 = 8;
+
+const QUICK_SECONDS: f64 = 0.05;
+
+fn size(text: &str) -> Result<u64, parse_size::Error> {
+    Config::new().with_binary().parse_size(text)
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    let part = Part::ALL.into_iter().find(|part| part.name() == text);
+    part.ok_or_else(|| format!("known are {}", parts().join(", ")))
+}
+
+fn parts() -> Vec<&'static str> {
+    Part::ALL.map(Part::name).into()
+}
+
+fn contender(text: &str) -> Result<String, String> {
+    let known = tembo_bench::disk_contenders();
+    let is_known = known.contains(&text);
+    is_known.then(|| text.to_owned()).ok_or_else(|| format!("known are {}", known.join(", ")))
+}
+
+impl Args {
+    fn check(&self) -> Option<&'static str> {
+        let is_size = |number: &f64| number.is_finite() && *number > 0.0;
+        if self.memory < MEMORY_MIN {
+            return Some(
+                "--memory is at least 64M: caches and buffers of some contenders have no less",
+            );
+        }
+        if self.values.iter().any(|size| !(VALUE_MIN..=1 << 20).contains(size)) {
+            return Some("--values are 8 to 1M");
+        }
+        if !self.ratios.iter().chain([&self.seconds, &self.load_seconds]).all(is_size) {
+            return Some("--ratios, --seconds and --load-seconds are above 0");
+        }
+        None
+    }
+
+    fn config(&self) -> anyhow::Result<DiskConfig> {
+        let (quick, memory) = (self.quick, self.memory);
+        let pick = |short: f64, full: f64| if quick { short } else { full };
+        let (seconds, load_seconds) =
+            (pick(QUICK_SECONDS, self.seconds), pick(10.0, self.load_seconds));
+        let lab = std::env::current_exe().context("finding this program")?;
+        let tembo = self.program.path()?;
+        let words = ["bench", CELL].map(str::to_owned);
+        let tembo = tembo.to_str().context("a path that is no UTF-8")?.to_owned();
+        let rounds = if quick { 1 } else { self.rounds };
+        let command = if quick {
+            "tembo-lab bench disk --quick".into()
+        } else {
+            format!(
+                "tembo-lab bench disk --memory {}M --rounds {rounds} --seconds {seconds} --load-seconds {load_seconds} --seed {}",
+                memory >> 20,
+                self.seed
+            )
+        };
+        Ok(DiskConfig {
+            folder: self.path.clone(),
+            takes_memory: self.force,
+            memory,
+            parts: self.parts.clone(),
+            ratios: self.ratios.clone(),
+            value_sizes: self.values.iter().map(|size| *size as usize).collect(),
+            contenders: self.contenders.clone(),
+            rounds,
+            seconds,
+            load_seconds,
+            seed: self.seed,
+            quick,
+            cell: (lab, [&words[..], &[tembo]].concat()),
+            command,
+        })
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(what) = args.check() {
+        return refuse(Exit::Usage, what);
+    }
+    let config = args.config()?;
+    let trials = Trials::new(config.trials())?;
+    let mut last = String::new();
+    let report = tembo_bench::disk(&config, &mut |label, doing| {
+        let is_next = last != label;
+        label.clone_into(&mut last);
+        trials.go_on(is_next, &format!("{label}: {doing}"))
+    });
+    drop(trials);
+    let report = match report {
+        Err(error @ tembo_bench::Error::InMemory { .. }) => {
+            return refuse(Exit::Usage, format!("{error}; --force takes it"));
+        }
+        report => report?,
+    };
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        return Ok(Exit::Done);
+    }
+    write!(out, "{}", tembo_bench::disk_markdown(&report))?;
+    out.flush()?;
+    write_files(&args.out, report)?;
+    Ok(Exit::Done)
+}
+
+/// A quick run never stands where a full one does.
+fn write_files(folder: &Path, report: DiskReport) -> anyhow::Result<()> {
+    let name = if report.quick { "disk-quick" } else { "disk" };
+    let path = folder.join(format!("{name}.json"));
+    let report = match fs::read(&path) {
+        Ok(bytes) => {
+            let older = serde_json::from_slice(&bytes);
+            report.with_older(older.with_context(|| format!("reading {}", path.display()))?)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => report,
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    let page = folder.join(format!("{name}.md"));
+    for (path, text) in
+        [(&path, serde_json::to_string(&report)?), (&page, tembo_bench::disk_markdown(&report))]
+    {
+        fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    writeln!(io::stderr(), "the page is {}", page.display())?;
+    Ok(())
+}
+
+/// The process that measures.
+pub(super) fn cell(args: &CellArgs) -> anyhow::Result<Exit> {
+    tembo_bench::disk_cell(&args.spec, &args.program, &mut io::stdout().lock())?;
+    Ok(Exit::Done)
+}

@@ -2,6 +2,8 @@
 
 mod argument;
 mod backup;
+mod bitfield;
+mod bitmap;
 mod client;
 mod command;
 mod config;
@@ -11,8 +13,10 @@ mod expire;
 mod generic;
 mod hash;
 mod help;
+mod hyperloglog;
 mod info;
 mod keys;
+mod lcs;
 mod sample;
 mod scan;
 mod server;
@@ -27,6 +31,8 @@ use crate::command::Command;
 /// All commands, by family.
 pub(crate) const FAMILIES: &[&[Command]] = &[
     backup::COMMANDS,
+    bitfield::COMMANDS,
+    bitmap::COMMANDS,
     client::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
@@ -34,9 +40,11 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     counter::COMMANDS,
     expire::COMMANDS,
     generic::COMMANDS,
+    hyperloglog::COMMANDS,
     info::COMMANDS,
     hash::COMMANDS,
     keys::COMMANDS,
+    lcs::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
     snapshot::COMMANDS,

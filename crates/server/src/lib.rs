@@ -13,6 +13,7 @@
 
 mod args;
 mod backup;
+mod bits;
 mod client;
 mod clients;
 mod clock;
@@ -30,6 +31,7 @@ mod failure;
 mod float;
 pub mod format;
 mod glob;
+mod hyperloglog;
 mod inline;
 mod local;
 mod number;

@@ -35,6 +35,7 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("databases", "16", Kind::Fixed),
     ("dbfilename", "", Kind::Fixed),
     ("dir", "", Kind::Fixed),
+    ("hll-sparse-max-bytes", "3000", Kind::Size(0, i64::MAX)),
     ("hz", "10", Kind::Number(1, 500)),
     ("io-threads", "1", Kind::Fixed),
     ("lazyfree-lazy-user-del", "no", Kind::Flag),
@@ -78,6 +79,8 @@ pub(crate) struct Settings {
     pub(crate) retain_s: u64,
     /// Longest bulk.
     pub(crate) bulk_size_max: usize,
+    /// Most bytes of a HyperLogLog whose registers are not all laid out.
+    pub(crate) hll_sparse_size_max: usize,
 }
 
 impl Settings {
@@ -92,6 +95,7 @@ impl Settings {
             timeout_ms: 0,
             retain_s: 0,
             bulk_size_max: BULK_SIZE.0 as usize,
+            hll_sparse_size_max: 0,
         };
         let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
         settings.put("bind", bind.join(" "));
@@ -232,6 +236,7 @@ impl Settings {
         self.timeout_ms = self.number("timeout").saturating_mul(1000);
         self.retain_s = self.number("retain-seconds");
         self.bulk_size_max = self.number("proto-max-bulk-len") as usize;
+        self.hll_sparse_size_max = self.number("hll-sparse-max-bytes") as usize;
     }
 }
 

@@ -8,14 +8,14 @@ use crate::client::{Client, Random, Running, wait_until};
 use crate::collection_script::{self, is_unordered};
 
 /// Redis 7, as installed.
-struct Redis {
+pub struct Redis {
     child: Child,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Redis {
     /// None if it is not installed.
-    fn start() -> Option<Redis> {
+    pub fn start() -> Option<Redis> {
         // Its port was free when it was asked for: another process may have taken it since.
         (0..100).find_map(|_| match Redis::try_start() {
             Ok(mut redis) => redis.is_there().then_some(Some(redis)),

@@ -16,6 +16,7 @@ mod help;
 mod hyperloglog;
 mod info;
 mod keys;
+mod latency;
 mod lcs;
 mod sample;
 mod scan;
@@ -44,6 +45,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     info::COMMANDS,
     hash::COMMANDS,
     keys::COMMANDS,
+    latency::COMMANDS,
     lcs::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,

@@ -7,6 +7,7 @@ use tembo_kv::Error as StoreError;
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::failure::Failure;
+use crate::latency::Stage;
 use crate::shared::Shared;
 
 /// Times that some keys are expired in a turn, whatever time is left.
@@ -25,10 +26,13 @@ pub(crate) fn expire(
     if data.next_due_ms() >= data.now_ms() {
         return Ok(());
     }
-    let until = now() + if is_idle { EXPIRY_TIME.1 } else { EXPIRY_TIME.0 };
+    let began = now();
+    let until = began + if is_idle { EXPIRY_TIME.1 } else { EXPIRY_TIME.0 };
     let mut rounds = 0..EXPIRIES_MAX;
     let go_on = || rounds.next().is_some_and(|round| round == 0 || now() < until);
-    match data.expire(go_on) {
+    let expired = data.expire(go_on);
+    shared.latency.record(Stage::Expiry, now().duration_since(began));
+    match expired {
         Ok(expired) => shared.stats.expired_keys += expired,
         Err(Failure::Store(StoreError::Poisoned)) => {
             return Err(Error::Poisoned);
@@ -46,11 +50,21 @@ pub(crate) fn expire(
     Ok(())
 }
 
-/// Commits what the turn wrote and syncs it.
-pub(crate) fn commit(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), StoreError> {
+/// Commits what the turn wrote and syncs it; `began`: the time now.
+pub(crate) fn commit(
+    data: &mut Dataset<'_>,
+    shared: &mut Shared,
+    mut began: Instant,
+) -> Result<(), StoreError> {
+    let has_written = data.has_written();
     if let Err(error) = data.commit() {
         data.abandon();
         return Err(error);
+    }
+    if has_written {
+        let committed = Instant::now();
+        shared.latency.record(Stage::Commit, committed.duration_since(began));
+        began = committed;
     }
     let store = data.store();
     if std::mem::take(&mut shared.save_wanted) {
@@ -63,6 +77,7 @@ pub(crate) fn commit(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), 
     if store.durable() != store.visible() {
         // Whatever the reason is: what was executed may be lost, and no later sync can find out.
         store.sync().map_err(|_| StoreError::Poisoned)?;
+        shared.latency.record(Stage::Sync, began.elapsed());
     }
     Ok(())
 }

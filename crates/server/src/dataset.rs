@@ -6,6 +6,7 @@ mod expiry;
 pub(crate) use elements::{Ends, VisitElement};
 
 use std::ops::Bound;
+use std::time::{Duration, Instant};
 
 use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Store};
 
@@ -67,6 +68,8 @@ pub(crate) struct Dataset<'s> {
     /// By database: it has more than [`COUNTED_MAX`] keys, and counting them was once given up.
     is_large: Vec<bool>,
     elements: Elements,
+    /// See [`Dataset::take_waited`].
+    waited: Duration,
     /// The watches of all clients.
     pub(crate) watches: Watches,
     /// Counters that only rise.
@@ -100,6 +103,7 @@ impl<'s> Dataset<'s> {
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
             is_large: vec![false; databases],
             elements: Elements::new(spaces.elements.clone()),
+            waited: Duration::ZERO,
             watches: Watches::new(databases),
             written: Written::default(),
             refused: (usize::MAX, 0),
@@ -161,7 +165,9 @@ impl<'s> Dataset<'s> {
         let transaction = match self.transaction {
             Some(ref mut transaction) => transaction,
             ref mut none => {
+                let began = Instant::now();
                 let transaction = none.insert(self.store.exclusive()?);
+                self.waited += began.elapsed();
                 self.elements.look(transaction);
                 transaction
             }
@@ -179,6 +185,16 @@ impl<'s> Dataset<'s> {
             Some(transaction) => Ok((transaction, &mut self.elements)),
             None => Err(Error::WouldDeadlock),
         }
+    }
+
+    /// How long transactions have waited for the writer's lock since this was last asked.
+    pub(crate) fn take_waited(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
+    }
+
+    /// Whether a commit has something to do.
+    pub(crate) fn has_written(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean())
     }
 
     /// Ends the transaction and makes what it wrote visible, not yet durable.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use tembo_kv::{Error as StoreError, IndexKind, Options};
 
 use super::*;
+use crate::latency::Stage;
 
 /// Many times what anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -441,4 +442,34 @@ fn expiry_has_its_time_in_a_turn() {
             turns.data.commit().unwrap();
         });
     }
+}
+
+#[test]
+fn the_disk_s_part_of_a_turn_has_a_time_of_its_own() {
+    with_loop(|event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        for _ in 0..3 {
+            client.write_all(b"SET a 1\r\n").unwrap();
+            replies(event_loop, &mut client, 1);
+            client.write_all(b"GET a\r\n").unwrap();
+            replies(event_loop, &mut client, 2);
+        }
+        let latency = &mut event_loop.turns.shared.latency;
+        let counts = Stage::ALL.map(|stage| latency.of(stage).unwrap().len());
+        // Six turns, three commits; one look at what expires; what lies in memory is not synced.
+        assert_eq!(counts, [6, 1, 6, 6, 3, 0]);
+        latency.reset(Stage::Commit);
+        let took = Duration::from_micros(100);
+        latency.record(Stage::Commit, took);
+        latency.record(Stage::Commit, took);
+        client.write_all(b"LATENCY HISTOGRAM commit sync nosuch\r\n").unwrap();
+        let text = replies(event_loop, &mut client, 10);
+        let expected = "*2\r\n$6\r\ncommit\r\n*4\r\n$5\r\ncalls\r\n:2\r\n$14\r\nhistogram_usec\r\n";
+        assert_eq!(text, format!("{expected}*2\r\n:128\r\n:2\r\n"));
+        client.write_all(b"INFO latencystats\r\n").unwrap();
+        let text = replies(event_loop, &mut client, 8);
+        assert!(text.contains("tembo_latency_usec_commit:p50=100,p99=100,p99.9=100,max=100\r\n"));
+        client.write_all(b"LATENCY RESET commit sync\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut client, 1), ":1\r\n");
+    });
 }

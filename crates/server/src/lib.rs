@@ -33,6 +33,7 @@ pub mod format;
 mod glob;
 mod hyperloglog;
 mod inline;
+mod latency;
 mod local;
 mod number;
 mod parse;

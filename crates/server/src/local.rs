@@ -1,6 +1,8 @@
 //! The server's turns without sockets, for one client in the same process. For programs that need the
 //! commands in the process itself, and for simulations, which own the clock and the requests.
 
+use std::time::Instant;
+
 use tembo_kv::Store;
 
 use crate::args::{Args, Span};
@@ -78,7 +80,7 @@ impl Local {
             };
             dispatch(&mut context, Args::new(&[], request, &spans), &mut reply)?;
         }
-        commit(&mut data, &mut self.shared)?;
+        commit(&mut data, &mut self.shared, Instant::now())?;
         Ok(reply.unsent().to_vec())
     }
 }

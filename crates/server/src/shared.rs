@@ -9,6 +9,7 @@ use tembo_kv::{Report, Store};
 use crate::backup::Backups;
 use crate::clients::Token;
 use crate::clock::Clock;
+use crate::latency::Latency;
 use crate::scan::Scans;
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// Counters.
     pub(crate) stats: Stats,
+    /// How long turns take.
+    pub(crate) latency: Latency,
     /// Backups.
     pub(crate) backups: Backups,
     /// Positions of scans under way.
@@ -54,6 +57,7 @@ impl Shared {
         Shared {
             settings,
             stats: Stats::default(),
+            latency: Latency::default(),
             backups,
             scans: Scans::new(seed()),
             report: Report::default(),

@@ -1,6 +1,7 @@
 //! A turn: all pending commands of all clients, one commit, one sync, then all replies.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use tembo_kv::Error as StoreError;
 
@@ -13,6 +14,7 @@ use crate::dataset::Dataset;
 use crate::dispatch::dispatch;
 use crate::error::Error;
 use crate::failure::{POISONED, store_text};
+use crate::latency::Stage;
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
 use crate::prefetch::prefetch;
@@ -121,6 +123,7 @@ impl<'s> Turns<'s> {
 
     /// Executes what is pending, makes it durable and sends the replies.
     pub(crate) fn run(&mut self) -> Result<(), Error> {
+        let began = Instant::now();
         let mut budget = Budget {
             commands: COMMANDS_MAX,
             written: self.data.written().bytes + WRITTEN_MAX,
@@ -147,16 +150,25 @@ impl<'s> Turns<'s> {
             }
             self.clients.give_back(token, connection);
         }
+        let executed = Instant::now();
+        if pending > 0 {
+            self.shared.latency.record(Stage::Execute, executed.duration_since(began));
+            self.shared.latency.record(Stage::Lock, self.data.take_waited());
+        }
         let committed = match failure {
             Some(error) => {
                 self.data.abandon();
                 Err(error)
             }
-            None => commit(&mut self.data, &mut self.shared),
+            None => commit(&mut self.data, &mut self.shared, executed),
         };
         self.shared.stats.turns += u64::from(pending > 0);
         self.shared.stats.changes += self.data.written().changes - changes;
-        self.reply(committed)
+        let replied = self.reply(committed);
+        if pending > 0 {
+            self.shared.latency.record(Stage::Turn, began.elapsed());
+        }
+        replied
     }
 
     /// The next connection to be executed, of `left` in the queue; they are read from in batches.

@@ -7,6 +7,7 @@ use crate::backup::State;
 use crate::command::{Command, Context};
 use crate::commands::connection::REDIS_VERSION;
 use crate::failure::{Failure, Outcome};
+use crate::latency::Stage;
 use crate::reply::Reply;
 
 /// The family.
@@ -23,6 +24,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Replication", replication),
     ("CPU", cpu),
     ("Errorstats", errorstats),
+    ("Latencystats", latencystats),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
 ];
@@ -222,6 +224,21 @@ fn cpu(_: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
 }
 
 fn errorstats(_: &mut Context<'_, '_>, _: &mut String) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// How long the stages of turns took: see `latency.rs`.
+fn latencystats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    let times = |&stage: &Stage| Some((stage, context.shared.latency.of(stage)?));
+    for (stage, times) in Stage::ALL.iter().filter_map(times) {
+        let at = |quantile| times.value_at_quantile(quantile);
+        let (p50, p99, p999, max) = (at(0.5), at(0.99), at(0.999), times.max());
+        let name = stage.name();
+        put(
+            text,
+            format_args!("tembo_latency_usec_{name}:p50={p50},p99={p99},p99.9={p999},max={max}"),
+        );
+    }
     Ok(())
 }
 

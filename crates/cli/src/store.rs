@@ -89,7 +89,11 @@ pub(crate) struct StoreArgs {
     /// Size of the redo log at most, as --size, 1M or more; it begins small and grows with its use [default: 64M]
     #[arg(long, value_parser = log_size, value_name = "SIZE")]
     pub(crate) log_size: Option<u64>,
-    /// Memory for pages that differ from the pool file, as --size; half of the machine's unless given
+    /// Memory of the process's own: pages that differ from the pool file, side-cars, inner nodes, clients; as --size.
+    /// Half of the machine's, or of the control group's, unless given
+    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    pub(crate) memory: Option<u64>,
+    /// Pages that differ from the pool file, of that memory: as --size, all unless given
     #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
     pub(crate) private_max: Option<u64>,
 }
@@ -125,8 +129,10 @@ impl StoreArgs {
         let size_max = self.size_max;
         let PoolOptions { region, geometry, .. } = Options::new().pool_options();
         let log_size = self.log_size.unwrap_or(region.log_size);
-        let private_max = self.private_max.unwrap_or(region.private_max);
-        let region = RegionOptions { domain, sync, size_max, log_size, private_max, ..region };
+        let private_max = self.private_max.or(self.memory).unwrap_or(region.private_max);
+        let memory = self.memory;
+        let region =
+            RegionOptions { domain, sync, size_max, log_size, memory, private_max, ..region };
         PoolOptions { size: self.size.min(size_max), region, geometry, ..PoolOptions::default() }
     }
 
@@ -210,6 +216,7 @@ fn as_it_is() -> StoreArgs {
         size,
         size_max: region.size_max,
         log_size: None,
+        memory: None,
         private_max: None,
     }
 }

@@ -64,7 +64,7 @@ impl Handle {
         let engine = pool.open_tenant(tenant, make)?;
         // What is only read has no upkeep but what a caller asks for.
         let background = options.has_background() && !pool.region().is_read_only();
-        Ok(Handle::new(engine, background, options.memory()))
+        Ok(Handle::new(engine, background, options.transaction_memory_max()))
     }
 
     /// What does not keep the store open.

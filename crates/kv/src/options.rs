@@ -111,6 +111,16 @@ impl Options {
         self
     }
 
+    /// Bytes of memory that the process may have as its own: private pages of the store, side-cars and inner nodes of its
+    /// indexes, and all that the program itself allocates. In the `logged` domain, private pages are given back so that it
+    /// stays within that; an eighth is theirs whatever else there is. Unless given: half of what the machine has, or of what
+    /// the control group may use.
+    pub fn memory(mut self, bytes: u64) -> Options {
+        self.pool.region.memory = Some(bytes);
+        self.pool.region.private_max = bytes;
+        self
+    }
+
     /// Bytes of private pages beyond which those that are in the file are given back, in the `logged` domain: so a
     /// store may be larger than memory.
     pub fn private_max(mut self, bytes: u64) -> Options {
@@ -172,7 +182,7 @@ impl Options {
         self.background
     }
 
-    pub(crate) fn memory(&self) -> usize {
+    pub(crate) fn transaction_memory_max(&self) -> usize {
         self.transaction_memory
     }
 }

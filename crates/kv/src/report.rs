@@ -29,6 +29,8 @@ pub struct Report {
     pub recovering: bool,
     /// Private copies of the pool's pages, in bytes (`logged` domain).
     pub private_bytes: u64,
+    /// What they may take, as things are, in bytes.
+    pub private_limit: u64,
     /// Size of the pool, in bytes.
     pub pool_bytes: u64,
     /// Bytes of it in objects.
@@ -56,6 +58,7 @@ pub(crate) fn report(shared: &Shared) -> Report {
         recovery_us: region.recovery.as_micros() as u64,
         recovering: status.is_recovering() || shared.private.is_giving_back(),
         private_bytes: region.private_bytes,
+        private_limit: region.private_limit,
         pool_bytes: usage.size,
         used_bytes: usage.allocated_bytes,
         fdatasyncs: region.log_syncs + region.pool_syncs,

@@ -40,7 +40,7 @@ pub use format::HEADER_SIZE;
 pub use line_stores::LineStores;
 pub use mapping::SIZE_MAX;
 pub use media::{Borrowed, BorrowedBytes, Media, MediaBytes, Word, crc32c};
-pub use memory::memory_max;
+pub use memory::{memory_max, memory_used};
 pub use observer::{Observer, Stored};
 pub use options::RegionOptions;
 pub use prefetch::prefetch;

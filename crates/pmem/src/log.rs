@@ -20,6 +20,7 @@ mod group;
 mod last;
 mod pages;
 mod pending;
+mod private;
 mod replay;
 mod reserve;
 mod ring;
@@ -90,6 +91,11 @@ struct State {
     /// Bytes that the ring must have for an operation that waits.
     wanted_capacity: u64,
     want_zeroes: bool,
+    /// Bytes of private pages that there may be, and where the log ended when that was found.
+    private_limit: u64,
+    measured: u64,
+    want_measure: bool,
+    checkpoints_ended: u64,
     stop: bool,
     /// Where, in a ring that has not gone round, blocks begin that were never written.
     blank: Option<u64>,
@@ -122,6 +128,8 @@ pub(crate) struct RedoLog {
     policy: SyncPolicy,
     background: bool,
     private_max: u64,
+    /// Bytes that the process may have as its own.
+    memory: Option<u64>,
     /// Bytes that the ring may be extended to.
     log_size: u64,
     observer: Option<Arc<dyn Observer>>,
@@ -149,6 +157,7 @@ pub(crate) struct Parts {
     pub(crate) policy: SyncPolicy,
     pub(crate) background: bool,
     pub(crate) private_max: u64,
+    pub(crate) memory: Option<u64>,
     pub(crate) log_size: u64,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) pending: Option<Arc<Pending>>,
@@ -177,6 +186,7 @@ impl RedoLog {
             policy: parts.policy,
             background: parts.background,
             private_max: parts.private_max,
+            memory: parts.memory,
             log_size,
             observer: parts.observer,
             pending: parts.pending,
@@ -202,6 +212,10 @@ impl RedoLog {
                 want_extension: false,
                 wanted_capacity: 0,
                 want_zeroes: false,
+                private_limit: parts.private_max,
+                measured: end.position,
+                want_measure: false,
+                checkpoints_ended: 0,
                 stop: false,
                 blank,
                 pages,
@@ -270,9 +284,10 @@ impl RedoLog {
         (state.end.position - state.start, self.ring.capacity())
     }
 
-    /// Bytes of pages that differ from the pool file, or did before a checkpoint.
-    pub(crate) fn private_bytes(&self) -> u64 {
-        self.lock().pages.count() * PAGE
+    /// Bytes of pages that differ from the pool file, or did before a checkpoint, and how many there may be.
+    pub(crate) fn private_bytes(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.pages.count() * PAGE, state.private_limit)
     }
 }
 

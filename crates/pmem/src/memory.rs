@@ -14,6 +14,15 @@ pub fn memory_max() -> Option<u64> {
     limits.chain(machine).min()
 }
 
+/// Bytes of memory that belong to the process alone: private copies of pages, and what it allocated. `None` where the
+/// system does not tell.
+pub fn memory_used() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split_whitespace().skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (pages.next()?.ok()?, pages.next()?.ok()?);
+    Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
+}
+
 /// `MemTotal` of `/proc/meminfo`, in bytes.
 fn total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -45,6 +54,9 @@ mod tests {
         assert_eq!(total("MemFree: 1 kB\nMemTotal:       24567890 kB\n"), Some(24_567_890 << 10));
         assert_eq!(total("nothing"), None);
         assert!(memory_max().is_none_or(|bytes| bytes > 1 << 20));
+        let before = memory_used().unwrap();
+        let mine = vec![1_u8; 64 << 20];
+        assert!(memory_used().unwrap() > before + (60 << 20), "{}", mine.len());
     }
 
     #[test]

@@ -32,14 +32,18 @@ pub struct RegionOptions {
     /// Whether threads of the region checkpoint and sync behind the callers' backs. Without them,
     /// which is for simulation, the caller's own thread checkpoints when it reserves.
     pub background: bool,
-    /// Bytes of private pages beyond which those that are in the pool file are given back, so that a
-    /// pool may be larger than memory. Exceeded by what is written while a checkpoint is under way.
+    /// Bytes of private pages, near to which a checkpoint begins and those that are in the pool file are given back, so
+    /// that a pool may be larger than memory.
     /// Unless it is `u64::MAX`, *every* store must lie in a [`Section`](crate::Section), which debug
     /// builds assert. `logged` domain only.
     pub private_max: u64,
-    /// Bytes of memory that the process may use: what the system says unless given. The pages of a pool that takes more than
-    /// half of it are read from the file one by one, as they are asked for; those of a smaller one with what lies around
-    /// them. `logged` domain only.
+    /// Bytes of memory that the process may have as its own: private pages, side-cars, inner nodes, and all that it
+    /// allocates; half of what the system says that there is, unless given. What the process has beside private pages is
+    /// taken from [`private_max`](RegionOptions::private_max), of which an eighth stays. Exceeded by at most a sixteenth, or 1
+    /// MiB: then an operation waits for a checkpoint.
+    ///
+    /// The pages of a pool that takes more than this are read from the file one by one, as they are asked for; those of a
+    /// smaller one with what lies around them. `logged` domain only.
     pub memory: Option<u64>,
     /// A slower medium than there is, in the `flush` domain: for experiments only.
     pub emulation: Option<Emulation>,
@@ -54,9 +58,14 @@ impl RegionOptions {
         }
     }
 
-    /// The size of a file above which its pages are read alone. The other half of memory may be private copies.
+    /// Bytes that the process may have as its own. The other half is for pages of files.
+    pub(crate) fn own_memory(&self) -> Option<u64> {
+        self.memory.or_else(|| memory_max().map(|memory| memory / 2))
+    }
+
+    /// The size of a file above which its pages are read alone.
     pub(crate) fn alone_above(&self) -> u64 {
-        self.memory.or_else(memory_max).map_or(u64::MAX, |memory| memory / 2)
+        self.own_memory().unwrap_or(u64::MAX)
     }
 }
 

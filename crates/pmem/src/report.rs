@@ -34,6 +34,8 @@ pub struct Report {
     pub recovery: Duration,
     /// Bytes of pages that differ from the pool file and so are held in memory.
     pub private_bytes: u64,
+    /// Bytes that they may take, as things are.
+    pub private_limit: u64,
     /// Bytes of the log in use.
     pub log_used: u64,
     /// Bytes that the log can hold.
@@ -69,6 +71,7 @@ impl Report {
             waiting_bytes: 0,
             recovery: Duration::ZERO,
             private_bytes: 0,
+            private_limit: u64::MAX,
             log_used: 0,
             log_capacity: 0,
             checkpoints: 0,

@@ -95,7 +95,7 @@ impl Logged {
     pub(crate) fn report(&self, report: &mut Report) {
         let totals = &self.log.totals;
         (report.log_used, report.log_capacity) = self.log.usage();
-        report.private_bytes = self.log.private_bytes();
+        (report.private_bytes, report.private_limit) = self.log.private_bytes();
         report.checkpoints = totals.checkpoints.load(Ordering::Relaxed);
         report.log_syncs = totals.log_syncs.load(Ordering::Relaxed);
         report.log_bytes_written = totals.log_bytes.load(Ordering::Relaxed);

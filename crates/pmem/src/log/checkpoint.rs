@@ -3,27 +3,17 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
 
 use super::group::{Place, Walk};
 use super::last::keep_last;
 use super::sync::is_full;
-use super::{Checkpoint, Failure, RedoLog, State};
+use super::{Checkpoint, Failure, RedoLog};
 use crate::disk::Runs;
 use crate::mapping::PAGE;
 use crate::{DiskFile, Error, LINE};
 
 /// Bytes after which a checkpoint waits for the disk: so many may stand before a sync of the log.
 const DRAIN_AFTER: u64 = 2 << 20;
-
-/// Pages that are given back while all threads wait.
-const PAGES_AT_ONCE: u64 = 512;
-/// How long to wait for a moment without sections, and how often before giving up.
-const PAUSE: Duration = Duration::from_millis(1);
-const PATIENCE: u32 = 200;
-
-/// Bytes of the log that are checkpointed together.
-const BATCH: u64 = 64 << 20;
 
 impl RedoLog {
     /// Brings all groups that were appended before the call into the pool file, durably.
@@ -36,6 +26,7 @@ impl RedoLog {
         let result = self.checkpoint_locked(&mut work);
         // Records that go beside the log wait for this lock within their section.
         drop(work);
+        self.measure();
         if let Ok(through) = result {
             self.give_pages_back(through);
         }
@@ -45,6 +36,7 @@ impl RedoLog {
             text: error.to_string(),
         });
         state.failures += u64::from(result.is_err());
+        state.checkpoints_ended += 1;
         self.notify(&state);
         result.map(drop)
     }
@@ -84,7 +76,7 @@ impl RedoLog {
     /// Writes the last values of some groups from `from` on into the pool file; the place behind
     /// them.
     fn apply(&self, work: &Checkpoint, from: Place, to: Place) -> Result<Place, Error> {
-        let len = (to.position - from.position).min(BATCH);
+        let len = (to.position - from.position).min(self.batch());
         let view = self.ring.view(from.position, len);
         let view = view.map_err(|e| Error::io("read", &self.path, e))?;
         let bytes = view.bytes();
@@ -153,47 +145,5 @@ impl RedoLog {
         state.start = through.position;
         self.notify(&state);
         Ok(())
-    }
-
-    /// Drops copies of pages that are in the pool file if there are too many, some at a time, until
-    /// a quarter of the limit is free. Only when no thread is in a section: a page may hold stores that
-    /// are not yet flushed only while one is.
-    fn give_pages_back(&self, through: Place) {
-        if self.pool_is_simulated() || !self.is_over_limit(&self.lock()) {
-            return;
-        }
-        let enough = self.private_max - self.private_max / 4;
-        let mut patience = PATIENCE;
-        while patience > 0 {
-            let mut state = self.lock();
-            if state.pages.count() * PAGE <= enough || state.stop {
-                return;
-            }
-            if state.sections > 0 || state.held > 0 {
-                if !self.background {
-                    // This may be the very thread that they wait for.
-                    return;
-                }
-                patience -= 1;
-                state.waiting += 1;
-                let waited = self.changed.wait_timeout(state, PAUSE);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                state.waiting -= 1;
-                continue;
-            }
-            let runs = state.pages.take_before(through.sequence, PAGES_AT_ONCE);
-            if runs.is_empty() {
-                return;
-            }
-            for (start, end) in runs {
-                // A page that stays private is a page that takes memory, no more.
-                let _ = self.mapping.give_back(start, end);
-            }
-        }
-    }
-
-    /// Whether private pages take more memory than they may.
-    pub(super) fn is_over_limit(&self, state: &State) -> bool {
-        state.pages.count() * PAGE > self.private_max
     }
 }

@@ -14,8 +14,6 @@ const LINE_COST: u64 = 192;
 const BASE_COST: u64 = 256;
 /// Lines noted and not fenced beyond which a reservation fences them.
 const NOTED_MAX: usize = 4096;
-/// When memory is short, a checkpoint begins when one part in this many of the ring is in use.
-const MEMORY_SHARE: u64 = 8;
 /// An operation may have one part in this many of the ring.
 const SHARE: u64 = 4;
 
@@ -38,8 +36,11 @@ impl RedoLog {
             noted = 0;
         }
         let mut state = self.lock();
-        if !self.background && may_fence && self.is_half_full(&state) {
-            state = self.make_room(state);
+        if may_fence {
+            state = self.wait_for_memory(state, book);
+            if !self.background && self.is_half_full(&state) {
+                state = self.make_room(state);
+            }
         }
         loop {
             self.check(&state)?;
@@ -145,13 +146,12 @@ impl RedoLog {
         (state.end.position - start) * 2 > self.ring.capacity()
     }
 
-    /// Wakes the thread of the log when more than half of the ring is in use, to extend it or to checkpoint; or too much
-    /// memory, and enough of the ring for a checkpoint to be worth its syncs.
+    /// Wakes the thread of the log when more than half of the ring is in use, to extend it or to checkpoint, and when
+    /// memory is short.
     pub(super) fn check_fill(&self, state: &mut State) {
         self.check_extent(state);
-        let used = state.end.position - state.start;
-        let over = self.is_over_limit(state) && used >= self.log_size / MEMORY_SHARE;
-        if over || (!state.can_extend && self.is_half_full(state)) {
+        self.check_memory(state);
+        if !state.can_extend && self.is_half_full(state) {
             self.want_checkpoint(state);
         }
     }

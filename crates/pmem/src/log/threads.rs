@@ -21,6 +21,7 @@ impl Threads {
     /// Starts what the log wants.
     pub(crate) fn start(log: &Arc<RedoLog>) -> io::Result<Threads> {
         let mut threads = Threads::default();
+        log.measure();
         log.check_fill(&mut log.lock());
         if log.background {
             let worker = log.clone();
@@ -70,6 +71,12 @@ impl RedoLog {
                 continue;
             }
             if !state.want_checkpoint {
+                if state.want_measure {
+                    drop(state);
+                    self.measure();
+                    state = self.lock();
+                    continue;
+                }
                 if state.want_zeroes {
                     state = self.zero_blank(state);
                     continue;

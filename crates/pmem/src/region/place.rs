@@ -155,6 +155,7 @@ impl Place<'_> {
             policy: self.options.sync,
             background: self.options.background,
             private_max: self.options.private_max,
+            memory: self.options.own_memory(),
             log_size: self.options.log_size,
             observer: self.options.observer.clone(),
             pending,

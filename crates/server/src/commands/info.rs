@@ -88,16 +88,18 @@ fn clients(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failu
     Ok(())
 }
 
-/// The process's resident bytes, as the system counts them.
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+/// The process's resident bytes, as the system counts them, and those of them that are of files.
+fn resident_bytes() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = text.split(' ').skip(1).map_while(|pages| pages.parse::<u64>().ok());
+    let mut bytes = || pages.next().unwrap_or(0) * rustix::param::page_size() as u64;
+    (bytes(), bytes())
 }
 
 fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
-    let resident = resident_bytes();
+    let (resident, of_files) = resident_bytes();
+    let own = resident.saturating_sub(of_files);
+    let report = &context.shared.report;
     let human = format!("{:.2}M", resident as f64 / f64::from(1 << 20));
     put(text, format_args!("used_memory:{resident}"));
     put(text, format_args!("used_memory_human:{human}"));
@@ -105,12 +107,17 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     put(text, format_args!("used_memory_rss_human:{human}"));
     put(text, format_args!("used_memory_peak:{resident}"));
     put(text, format_args!("used_memory_peak_human:{human}"));
-    put(text, format_args!("used_memory_dataset:{}", context.shared.report.used_bytes));
+    put(text, format_args!("used_memory_dataset:{}", report.used_bytes));
     put(text, format_args!("maxmemory:0"));
     put(text, format_args!("maxmemory_human:0B"));
     put(text, format_args!("maxmemory_policy:noeviction"));
     put(text, format_args!("mem_fragmentation_ratio:1.00"));
     put(text, format_args!("mem_allocator:libc"));
+    // Private pages of the pool; the rest of the process's own: side-cars, inner nodes, clients.
+    put(text, format_args!("tembo_memory_own:{own}"));
+    put(text, format_args!("tembo_memory_private_pages:{}", report.private_bytes));
+    put(text, format_args!("tembo_memory_private_pages_max:{}", report.private_limit));
+    put(text, format_args!("tembo_memory_rest:{}", own.saturating_sub(report.private_bytes)));
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tembo_index::Visit;
 use tembo_kv::{Direction, Durability, Keyspace, Snapshot, Store};
 use tembo_server::DATABASES_MAX;
-use tembo_server::format::{self, Header, Kind, Value};
+use tembo_server::format::{self, Header, Kind, PIECE_SIZE, Part, Value, element_prefix};
 
 use crate::exit::{Exit, refuse};
 use crate::line::Entry;
@@ -20,6 +20,7 @@ const GROUP_SIZE: usize = 4 << 20;
 struct Database {
     number: usize,
     data: Option<Keyspace>,
+    elements: Option<Keyspace>,
     expiry: Option<Keyspace>,
 }
 
@@ -29,6 +30,7 @@ fn databases(snapshot: &Snapshot) -> anyhow::Result<Vec<Database>> {
     let database = |number| Database {
         number,
         data: find(format::data_keyspace(number)),
+        elements: find(format::elements_keyspace(number)),
         expiry: find(format::expiry_keyspace(number)),
     };
     Ok((0..DATABASES_MAX).map(database).collect())
@@ -54,7 +56,7 @@ pub(crate) fn each(
     for database in databases(&snapshot)? {
         let mut failed = Ok(());
         walk(&snapshot, database.data, &mut |key, bytes| {
-            failed = entry(database.number, key, bytes).and_then(&mut *visit);
+            failed = entry(&snapshot, &database, key, bytes).and_then(&mut *visit);
             failed.is_ok()
         })?;
         failed?;
@@ -62,7 +64,12 @@ pub(crate) fn each(
     Ok(())
 }
 
-fn entry(db: usize, key: &[u8], bytes: tembo_kv::Value<'_>) -> anyhow::Result<Entry> {
+fn entry(
+    snapshot: &Snapshot,
+    database: &Database,
+    key: &[u8],
+    bytes: tembo_kv::Value<'_>,
+) -> anyhow::Result<Entry> {
     let Ok(value) = Value::decode(bytes) else {
         let key = String::from_utf8_lossy(key);
         return refuse(Exit::NewerVersion, format!("the value of `{key}` is of an unknown kind"));
@@ -74,12 +81,35 @@ fn entry(db: usize, key: &[u8], bytes: tembo_kv::Value<'_>) -> anyhow::Result<En
             format!("`{key}` is a {kind}, and only strings can be written as lines"),
         );
     }
+    let string = match (value.pieces(), database.elements) {
+        (Ok(Some((id, len))), Some(elements)) => in_pieces(snapshot, elements, id, len)?,
+        _ => value.payload.to_vec(),
+    };
     Ok(Entry {
-        keyspace: db.to_string(),
+        keyspace: database.number.to_string(),
         key: key.to_vec(),
-        value: value.payload.to_vec(),
+        value: string,
         expires_at_ms: value.expiry_ms,
     })
+}
+
+/// The bytes of a large string.
+fn in_pieces(
+    snapshot: &Snapshot,
+    elements: Keyspace,
+    id: u64,
+    len: usize,
+) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len);
+    for number in 0..len.div_ceil(PIECE_SIZE) {
+        let number_bytes = (number as u64).to_be_bytes();
+        let key = [&element_prefix(id, Part::Main)[..], &number_bytes].concat();
+        if let Some(piece) = snapshot.get(elements, &key)? {
+            piece.append_to(&mut bytes);
+        }
+        bytes.resize(len.min((number + 1) * PIECE_SIZE), 0);
+    }
+    Ok(bytes)
 }
 
 /// What a walk over the server's keys found.
@@ -116,7 +146,7 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
             audit.key_bytes += key.len() as u64;
             match Value::decode(bytes) {
                 Ok(value) => {
-                    audit.value_bytes += value.payload.len() as u64;
+                    audit.value_bytes += value.string_len().unwrap_or(0) as u64;
                     expiring += u64::from(value.expiry_ms.is_some());
                 }
                 Err(_) => audit.fault(format!("db{db}: the value of {} is none", shown(key))),

@@ -2,10 +2,12 @@
 
 mod elements;
 mod expiry;
+mod pieces;
 
 pub(crate) use elements::{Ends, VisitElement};
+pub(crate) use pieces::LARGE_STRING_SIZE;
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::time::{Duration, Instant};
 
 use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Store};
@@ -68,6 +70,10 @@ pub(crate) struct Dataset<'s> {
     /// By database: it has more than [`COUNTED_MAX`] keys, and counting them was once given up.
     is_large: Vec<bool>,
     elements: Elements,
+    /// The large string, or the part of one, that was read last: until the end of the turn.
+    assembled: Vec<u8>,
+    /// Changes are being made of which all or none is to happen.
+    is_atomic: bool,
     /// See [`Dataset::take_waited`].
     waited: Duration,
     /// The watches of all clients.
@@ -103,6 +109,8 @@ impl<'s> Dataset<'s> {
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
             is_large: vec![false; databases],
             elements: Elements::new(spaces.elements.clone()),
+            assembled: Vec::new(),
+            is_atomic: false,
             waited: Duration::ZERO,
             watches: Watches::new(databases),
             written: Written::default(),
@@ -199,6 +207,7 @@ impl<'s> Dataset<'s> {
 
     /// Ends the transaction and makes what it wrote visible, not yet durable.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
+        self.assembled = Vec::new();
         #[cfg(test)]
         if let Some(error) = self.fault.take() {
             return Err(error);
@@ -214,6 +223,7 @@ impl<'s> Dataset<'s> {
     /// Gives up what the transaction wrote. The expiry index may now hold more than is known.
     pub(crate) fn abandon(&mut self) {
         self.transaction = None;
+        self.is_atomic = false;
         self.expiry.forget_due();
     }
 
@@ -239,24 +249,43 @@ impl<'s> Dataset<'s> {
     /// Another type is there.
     #[inline]
     pub(crate) fn get(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
-        self.get_as(db, key, Kind::String)
+        self.begin()?;
+        let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
+        let transaction = transaction.ok_or(Error::WouldDeadlock)?;
+        let found = find_string(transaction, self.spaces.data[db], key, now_ms)?;
+        let Some(value) = found else { return Ok(None) };
+        let Some((id, len)) = value.pieces()? else { return Ok(Some(value)) };
+        self.assembled.clear();
+        pieces::read(&mut self.elements, transaction, (db, id), 0..len, &mut self.assembled)?;
+        Ok(Some(Value { of: Type::STRING, payload: self.assembled[..].into(), ..value }))
     }
 
-    /// The value under `key`, unless it has expired.
-    ///
-    /// # Errors
-    /// It is of another kind.
-    #[inline]
-    pub(crate) fn get_as(
+    /// The part of the string under `key` that `part` chooses by its length: of a large one no more is read.
+    pub(crate) fn get_part(
         &mut self,
         db: usize,
         key: &[u8],
-        kind: Kind,
-    ) -> Result<Option<Value<'_>>, Failure> {
-        match self.find(db, key)? {
-            Some(value) if value.of.kind != kind => Err(WRONG_TYPE.into()),
-            found => Ok(found),
-        }
+        part: impl FnOnce(usize) -> Option<Range<usize>>,
+    ) -> Result<Option<tembo_kv::Value<'_>>, Failure> {
+        self.begin()?;
+        let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
+        let transaction = transaction.ok_or(Error::WouldDeadlock)?;
+        let found = find_string(transaction, self.spaces.data[db], key, now_ms)?;
+        let Some(value) = found else { return Ok(None) };
+        let Some(range) = part(value.string_len()?) else { return Ok(None) };
+        let Some((id, _)) = value.pieces()? else { return Ok(value.payload.slice(range)) };
+        self.assembled.clear();
+        pieces::read(&mut self.elements, transaction, (db, id), range, &mut self.assembled)?;
+        Ok(Some(self.assembled[..].into()))
+    }
+
+    /// The length of the string under `key`, if there is one.
+    pub(crate) fn string_len(&mut self, db: usize, key: &[u8]) -> Result<Option<usize>, Failure> {
+        self.begin()?;
+        let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
+        let transaction = transaction.ok_or(Error::WouldDeadlock)?;
+        let found = find_string(transaction, self.spaces.data[db], key, now_ms)?;
+        Ok(found.map(|value| value.string_len()).transpose()?)
     }
 
     /// The value under `key`, even if it has expired.
@@ -270,6 +299,44 @@ impl<'s> Dataset<'s> {
             Some(bytes) => Ok(Some(Value::decode(bytes)?)),
             None => Ok(None),
         }
+    }
+
+    /// Puts a large string under `key`.
+    fn put_large(
+        &mut self,
+        (db, key): (usize, &[u8]),
+        payload: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<(), Failure> {
+        self.atomically(payload.len(), |data| {
+            let id = data.new_id(db)?;
+            data.write_pieces((db, id), 0, payload)?;
+            data.put_pieces((db, key), (id, payload.len()), expiry_ms)
+        })
+    }
+
+    /// Puts the value that names the pieces of a string.
+    pub(crate) fn put_pieces(
+        &mut self,
+        (db, key): (usize, &[u8]),
+        (id, len): (u64, usize),
+        expiry_ms: Option<u64>,
+    ) -> Result<(), Failure> {
+        let spread = Spread { id, count: len as u64, first: 0 };
+        self.put_value((db, key), Type::LARGE_STRING, &spread.encode(Kind::String), expiry_ms)
+    }
+
+    /// Writes into the pieces of a string, of a database and id.
+    pub(crate) fn write_pieces(
+        &mut self,
+        string: (usize, u64),
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        let (transaction, elements) = self.begin_elements()?;
+        pieces::write(elements, transaction, string, offset, bytes)?;
+        self.written.bytes += bytes.len() as u64;
+        Ok(())
     }
 
     /// Whether `key` is there.
@@ -300,6 +367,9 @@ impl<'s> Dataset<'s> {
     ) -> Result<(), Failure> {
         if key.len() > KEY_SIZE_MAX {
             return Err(format!("ERR a key is longer than {KEY_SIZE_MAX} bytes").into());
+        }
+        if of == Type::STRING && payload.len() >= LARGE_STRING_SIZE {
+            return self.put_large((db, key), payload, expiry_ms);
         }
         let (old_ms, old_spread) = self.before(db, key)?;
         let is_moved = old_ms != expiry_ms;
@@ -386,9 +456,15 @@ impl<'s> Dataset<'s> {
         &mut self,
         change: impl FnOnce(&mut Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        if self.is_atomic {
+            // The outer one takes back what this one has done.
+            return change(self);
+        }
         let written = self.written;
         self.begin()?.savepoint();
+        self.is_atomic = true;
         let changed = change(self);
+        self.is_atomic = false;
         if changed.is_err() {
             self.begin()?.rollback_to_savepoint().map_err(Failure::Turn)?;
             self.written = written;
@@ -405,7 +481,7 @@ impl<'s> Dataset<'s> {
             return Ok((None, None));
         }
         Ok(match self.get_raw(db, key)? {
-            Some(value) => (value.expiry_ms, value.spread()?),
+            Some(value) => (value.expiry_ms, value.elements()?),
             None => (None, None),
         })
     }
@@ -656,5 +732,25 @@ impl<'s> Dataset<'s> {
     /// Tries again to expire keys, not before `at_ms`: the store had no room.
     pub(crate) fn postpone_expiry(&mut self, at_ms: u64) {
         self.expiry.postpone(at_ms);
+    }
+}
+
+/// The string under a key, unless it has expired.
+#[inline]
+fn find_string<'t>(
+    transaction: &'t Exclusive,
+    space: Keyspace,
+    key: &[u8],
+    now_ms: u64,
+) -> Result<Option<Value<'t>>, Failure> {
+    if key.len() > KEY_SIZE_MAX {
+        return Ok(None);
+    }
+    let Some(bytes) = transaction.get(space, key)? else { return Ok(None) };
+    let value = Value::decode(bytes)?;
+    match value.of.kind {
+        _ if value.is_expired(now_ms) => Ok(None),
+        Kind::String => Ok(Some(value)),
+        _ => Err(WRONG_TYPE.into()),
     }
 }

@@ -12,8 +12,8 @@ mod spread;
 mod unknown_layout;
 
 pub use element::{
-    ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, Part, element_prefix, score_from_order,
-    score_order,
+    ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, PIECE_SIZE, Part, element_prefix,
+    score_from_order, score_order,
 };
 pub use kind::{Kind, Type};
 pub use packed::{Packed, entry_size, push_entry};
@@ -104,6 +104,35 @@ impl<'a> Value<'a> {
         Ok(Value { of, expiry_ms, payload: behind(1 + EXPIRY_SIZE)? })
     }
 
+    /// Of a large string, its id and its length.
+    #[inline]
+    pub fn pieces(&self) -> Result<Option<(u64, usize)>, UnknownLayout> {
+        if self.of != Type::LARGE_STRING {
+            return Ok(None);
+        }
+        let Spread { id, count, .. } = Spread::decode(self.payload)?;
+        if count > PAYLOAD_SIZE_MAX as u64 {
+            Err(UnknownLayout)
+        } else {
+            Ok(Some((id, count as usize)))
+        }
+    }
+
+    /// Bytes of a string.
+    pub fn string_len(&self) -> Result<usize, UnknownLayout> {
+        Ok(self.pieces()?.map_or(self.payload.len(), |(_, len)| len))
+    }
+
+    /// As [`spread`](Value::spread), with the number of elements in the place of a string's length.
+    pub fn elements(&self) -> Result<Option<Spread>, UnknownLayout> {
+        match self.pieces()? {
+            Some((id, len)) => {
+                Ok(Some(Spread { id, count: len.div_ceil(PIECE_SIZE) as u64, first: 0 }))
+            }
+            None => self.spread(),
+        }
+    }
+
     /// Where its elements are; `None`: it has none.
     #[inline]
     pub fn spread(&self) -> Result<Option<Spread>, UnknownLayout> {
@@ -168,7 +197,7 @@ mod tests {
         for bytes in [
             b"".as_slice(),
             b"\x05",
-            b"\x10",
+            b"\x50",
             b"\x40",
             b"\x24",
             b"\x80\0\0",
@@ -177,6 +206,11 @@ mod tests {
             assert!(Value::decode(bytes.into()).is_err());
         }
         assert!(Value::decode(b"\x14short".as_slice().into()).unwrap().spread().is_err());
+        let too_long = Spread { id: 1, count: (PAYLOAD_SIZE_MAX + 1) as u64, first: 0 };
+        for payload in [b"short".to_vec(), too_long.encode(Kind::String)] {
+            let large = [Header::new(Type::LARGE_STRING, None).as_bytes(), &payload].concat();
+            assert!(Value::decode(large[..].into()).unwrap().pieces().is_err());
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod session;
 mod settings;
 mod shared;
 mod stats;
+mod string;
 mod turn;
 mod watch;
 

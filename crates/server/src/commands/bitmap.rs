@@ -7,6 +7,7 @@ use crate::commands::argument::integer;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::number::parse_integer;
 use crate::reply::Reply;
+use crate::string::write_string;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -44,17 +45,13 @@ fn setbit(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
         Some(1) => true,
         _ => return Err(WRONG.into()),
     };
-    let (db, key) = (context.session.db, args.at(1));
-    let (mut payload, expiry_ms) = match context.data.get(db, key)? {
-        Some(found) => (found.payload.to_vec(), found.expiry_ms),
-        None => (Vec::new(), None),
-    };
-    let before = bits::bit(&payload, offset);
-    let size = (offset >> 3) as usize + 1;
-    if payload.len() < size || before != value {
-        payload.resize(payload.len().max(size), 0);
-        bits::set_bit(&mut payload, offset, value);
-        context.data.put(db, key, &payload, expiry_ms)?;
+    let (db, key, at) = (context.session.db, args.at(1), (offset >> 3) as usize);
+    let byte = context.data.get_part(db, key, |len| (at < len).then_some(at..at + 1))?;
+    let (is_there, mut byte) = (byte.is_some(), [byte.and_then(first_byte).unwrap_or(0)]);
+    let before = bits::bit(&byte, offset & 7);
+    if !is_there || before != value {
+        bits::set_bit(&mut byte, offset & 7, value);
+        write_string(context.data, (db, key), Some(at), &byte)?;
     }
     reply.flag(before);
     Ok(())
@@ -62,11 +59,15 @@ fn setbit(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 
 fn getbit(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let offset = bit_offset(context, args.at(2), None)?;
-    let found = context.data.get(context.session.db, args.at(1))?;
     let at = (offset >> 3) as usize;
-    let byte = found.and_then(|value| value.payload.array::<1>(at));
-    reply.flag(byte.is_some_and(|byte| bits::bit(&byte, offset & 7)));
+    let part = |len| (at < len).then_some(at..at + 1);
+    let byte = context.data.get_part(context.session.db, args.at(1), part)?;
+    reply.flag(byte.and_then(first_byte).is_some_and(|byte| bits::bit(&[byte], offset & 7)));
     Ok(())
+}
+
+fn first_byte(bytes: tembo_kv::Value<'_>) -> Option<u8> {
+    bytes.array::<1>(0).map(|[byte]| byte)
 }
 
 /// Whether a range counts bits, not bytes.

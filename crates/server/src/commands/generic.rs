@@ -181,7 +181,9 @@ fn encoding(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         }
         Some(value) => {
             let payload = value.payload;
-            let encoding = if payload.len() <= DIGITS_MAX && payload.with(parse_integer).is_some() {
+            let encoding = if value.of.is_spread {
+                "raw"
+            } else if payload.len() <= DIGITS_MAX && payload.with(parse_integer).is_some() {
                 "int"
             } else if payload.len() <= 44 {
                 "embstr"
@@ -240,7 +242,7 @@ fn usage(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     }
     match context.data.find(context.session.db, args.at(2))? {
         Some(value) => {
-            let size = args.at(2).len() + value.payload.len() + 1;
+            let size = args.at(2).len() + value.string_len()? + 1;
             reply
                 .integer(size as i64 + value.expiry_ms.map_or(0, |_| 16 + args.at(2).len() as i64));
         }

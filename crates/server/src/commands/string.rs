@@ -6,8 +6,8 @@ use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::integer;
 use crate::failure::{Failure, Outcome};
-use crate::format::PAYLOAD_SIZE_MAX;
 use crate::reply::Reply;
+use crate::string::write_string;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -55,33 +55,16 @@ fn mget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
 }
 
 fn strlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let found = context.data.get(context.session.db, args.at(1))?;
-    reply.integer(found.map_or(0, |value| value.payload.len() as i64));
+    let len = context.data.string_len(context.session.db, args.at(1))?;
+    reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 
 fn append(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let (db, key, tail) = (context.session.db, args.at(1), args.at(2));
-    let (mut payload, expiry_ms) = match context.data.get(db, key)? {
-        Some(value) => {
-            check_size(value.payload.len(), tail.len())?;
-            let mut payload = Vec::with_capacity(value.payload.len() + tail.len());
-            value.payload.append_to(&mut payload);
-            (payload, value.expiry_ms)
-        }
-        None => (Vec::new(), None),
-    };
-    payload.extend_from_slice(tail);
-    context.data.put(db, key, &payload, expiry_ms)?;
-    reply.integer(payload.len() as i64);
+    let place = (context.session.db, args.at(1));
+    let len = write_string(context.data, place, None, args.at(2))?;
+    reply.integer(len as i64);
     Ok(())
-}
-
-/// The sum, if a string may be so long.
-fn check_size(size: usize, more: usize) -> Result<usize, Failure> {
-    size.checked_add(more)
-        .filter(|&size| size <= PAYLOAD_SIZE_MAX)
-        .ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into())
 }
 
 fn setrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -89,33 +72,18 @@ fn setrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
     let offset = integer(args.at(2))?;
     let offset =
         usize::try_from(offset).map_err(|_| Failure::from("ERR offset is out of range"))?;
-    let found = context.data.get(db, key)?;
-    if part.is_empty() {
-        reply.integer(found.map_or(0, |value| value.payload.len() as i64));
-        return Ok(());
-    }
-    let end = check_size(offset, part.len())?;
-    let (mut payload, expiry_ms) = match found {
-        Some(value) => (value.payload.to_vec(), value.expiry_ms),
-        None => (Vec::new(), None),
+    let len = match part {
+        [] => context.data.string_len(db, key)?.unwrap_or(0),
+        part => write_string(context.data, (db, key), Some(offset), part)?,
     };
-    if payload.len() < end {
-        payload.resize(end, 0);
-    }
-    payload[offset..end].copy_from_slice(part);
-    context.data.put(db, key, &payload, expiry_ms)?;
-    reply.integer(payload.len() as i64);
+    reply.integer(len as i64);
     Ok(())
 }
 
 fn getrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (first, last) = (integer(args.at(2))?, integer(args.at(3))?);
-    let found = context.data.get(context.session.db, args.at(1))?;
-    let part = found.and_then(|value| {
-        let payload = value.payload;
-        payload.slice(part_of(payload.len(), first, last)?)
-    });
-    match part {
+    let part = |len| part_of(len, first, last);
+    match context.data.get_part(context.session.db, args.at(1), part)? {
         Some(part) => reply.bulk_value(part),
         None => reply.bulk(&[]),
     }

@@ -215,8 +215,12 @@ fn getex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     reply.bulk(&payload);
     if new_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         context.data.remove(db, key)?;
-    } else if new_ms != old_ms {
-        context.data.put(db, key, &payload, new_ms)?;
+    } else if new_ms != old_ms
+        && let Some(value) = context.data.find(db, key)?
+    {
+        // As it lies in the store: of a large one its bytes stay where they are.
+        let (of, payload) = (value.of, value.payload.to_vec());
+        context.data.put_value((db, key), of, &payload, new_ms)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 //!
 //! | part | rest | value |
 //! |---|---|---|
+//! | 0, of a string | number of the piece, big-endian | [`PIECE_SIZE`] bytes or less; what is missing is zero |
 //! | 0, of a hash | field | a byte that is 0, then the field's value |
 //! | 0, of a set | member | empty |
 //! | 0, of a list | position, big-endian, its sign inverted | the element |
@@ -21,6 +22,8 @@
 pub const ELEMENT_PREFIX_SIZE: usize = 9;
 /// Longest field and member: a score stands before it.
 pub const ELEMENT_SIZE_MAX: usize = tembo_kv::KEY_SIZE_MAX - ELEMENT_PREFIX_SIZE - 8;
+/// Bytes in each piece of a large string but the last.
+pub const PIECE_SIZE: usize = 64 << 10;
 /// Where the last id is.
 pub const ID_KEY: [u8; 8] = [0; 8];
 

@@ -54,7 +54,7 @@ impl Kind {
 pub struct Type {
     /// What it is.
     pub kind: Kind,
-    /// A collection whose entries are elements of their own.
+    /// A collection whose entries are elements of their own, or a string whose pieces are.
     pub is_spread: bool,
     /// A collection that was once too large for the smaller of Redis's encodings: OBJECT ENCODING gives the larger.
     pub is_wide: bool,
@@ -64,6 +64,9 @@ impl Type {
     /// A string.
     pub const STRING: Type = Type { kind: Kind::String, is_spread: false, is_wide: false };
 
+    /// A large string, in pieces.
+    pub const LARGE_STRING: Type = Type { kind: Kind::String, is_spread: true, is_wide: false };
+
     pub(super) fn encode(self) -> u8 {
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         self.kind as u8 | flag(self.is_spread, IS_SPREAD) | flag(self.is_wide, IS_WIDE)
@@ -72,7 +75,7 @@ impl Type {
     pub(super) fn decode(header: u8) -> Option<Type> {
         let kind = Kind::decode(header)?;
         let (is_spread, is_wide) = (header & IS_SPREAD != 0, header & IS_WIDE != 0);
-        let is_known = header & RESERVED == 0 && (kind != Kind::String || !is_spread && !is_wide);
+        let is_known = header & RESERVED == 0 && (kind != Kind::String || !is_wide);
         is_known.then_some(Type { kind, is_spread, is_wide })
     }
 }

@@ -7,14 +7,14 @@ use crate::format::unknown_layout::UnknownLayout;
 ///
 /// ```text
 /// bytes 0-7     the collection's id in its database, big-endian
-/// bytes 8-15    how many entries it has, big-endian
+/// bytes 8-15    how many entries it has, or of a string how many bytes, big-endian
 /// bytes 16-23   only of a list: the position of its first element, big-endian, two's complement
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// Names the collection: the keys of its elements begin with it. Given once only.
     pub id: u64,
-    /// Entries: a field and its value are one.
+    /// Entries: a field and its value are one. Of a string, bytes.
     pub count: u64,
     /// The position of a list's first element; those that follow have the positions that follow.
     pub first: i64,

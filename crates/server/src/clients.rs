@@ -1,27 +1,7 @@
 //! All connections, by slot.
 
 use crate::connection::Connection;
-
-/// A slot and how often it was used before, so that a late event cannot reach the slot's next connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    /// The slot.
-    pub(crate) slot: u32,
-    /// How often the slot was used before.
-    pub(crate) generation: u32,
-}
-
-impl Token {
-    /// As the poll keeps it.
-    pub(crate) fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.slot)
-    }
-
-    /// From what the poll kept.
-    pub(crate) fn from_bits(bits: u64) -> Token {
-        Token { slot: bits as u32, generation: (bits >> 32) as u32 }
-    }
-}
+use crate::token::Token;
 
 #[derive(Default)]
 struct Slot {
@@ -44,15 +24,17 @@ impl Clients {
     }
 
     /// Takes in a connection.
-    pub(crate) fn insert(&mut self, connection: Box<Connection>) -> Token {
+    pub(crate) fn insert(&mut self, mut connection: Box<Connection>) -> Token {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         self.count += 1;
         let place = &mut self.slots[slot as usize];
+        let token = Token { slot, generation: place.generation };
+        connection.session.token = token;
         place.connection = Some(connection);
-        Token { slot, generation: place.generation }
+        token
     }
 
     /// The connection, unless it is taken out.
@@ -63,6 +45,15 @@ impl Clients {
             return None;
         }
         slot.connection.as_deref()
+    }
+
+    /// The connection, unless it is taken out.
+    pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(token.slot as usize)?;
+        if slot.generation != token.generation {
+            return None;
+        }
+        slot.connection.as_deref_mut()
     }
 
     /// Takes the connection out, to execute its commands; give it back or discard it.

@@ -53,6 +53,8 @@ pub(crate) const SESSION: u32 = 256;
 /// The command keeps a version in the pool.
 pub(crate) const SAVE: u32 = 512;
 
+/// The command is allowed to a client that subscribes to something and speaks RESP2.
+pub(crate) const SUBSCRIBED: u32 = 1 << 12;
 /// Where the keys are depends on the arguments.
 pub(crate) const MOVABLE_KEYS: u32 = 1 << 10;
 /// The command may wait.

@@ -18,6 +18,8 @@ mod info;
 mod keys;
 mod latency;
 mod lcs;
+mod monitor;
+mod pubsub;
 mod sample;
 mod scan;
 mod server;
@@ -47,6 +49,8 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     keys::COMMANDS,
     latency::COMMANDS,
     lcs::COMMANDS,
+    monitor::COMMANDS,
+    pubsub::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
     snapshot::COMMANDS,

@@ -6,6 +6,7 @@ use tembo_kv::Error as StoreError;
 
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::event_class::Classes;
 use crate::failure::Failure;
 use crate::latency::Stage;
 use crate::shared::Shared;
@@ -26,6 +27,7 @@ pub(crate) fn expire(
     if data.next_due_ms() >= data.now_ms() {
         return Ok(());
     }
+    data.record_expired(shared.settings.notified.has(Classes::EXPIRED));
     let began = now();
     let until = began + if is_idle { EXPIRY_TIME.1 } else { EXPIRY_TIME.0 };
     let mut rounds = 0..EXPIRIES_MAX;

@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     pub(crate) turn: Option<(usize, u32)>,
     /// The readiness asked of the poll: readable, writable.
     pub(crate) interest: (bool, bool),
+    /// Since when more bytes wait than a subscriber is allowed for long.
+    pub(crate) over_soft_ms: Option<u64>,
     /// When the socket last took bytes while more were waiting.
     pub(crate) sent_ms: Option<u64>,
 }
@@ -70,7 +72,16 @@ impl Connection {
             prefetched: Cell::new(0),
             turn: None,
             interest: (true, false),
+            over_soft_ms: None,
             sent_ms: None,
+        }
+    }
+
+    /// The replies of a turn begin here, if they have not begun.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        if self.turn.is_none() {
+            self.turn = Some((self.reply.mark(), 0));
         }
     }
 

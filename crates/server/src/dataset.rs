@@ -76,6 +76,8 @@ pub(crate) struct Dataset<'s> {
     is_atomic: bool,
     /// See [`Dataset::take_waited`].
     waited: Duration,
+    /// Keys that have expired and were removed, if they are to be published.
+    expired: Option<Vec<(usize, Vec<u8>)>>,
     /// The watches of all clients.
     pub(crate) watches: Watches,
     /// Counters that only rise.
@@ -112,6 +114,7 @@ impl<'s> Dataset<'s> {
             assembled: Vec::new(),
             is_atomic: false,
             waited: Duration::ZERO,
+            expired: None,
             watches: Watches::new(databases),
             written: Written::default(),
             refused: (usize::MAX, 0),
@@ -720,6 +723,9 @@ impl<'s> Dataset<'s> {
                     None => drop(self.begin()?.remove(space, key)?),
                 }
                 self.watches.touch_expired(db, key);
+                if let Some(expired) = &mut self.expired {
+                    expired.push((db, key.to_vec()));
+                }
                 expired = true;
             }
         }
@@ -727,6 +733,16 @@ impl<'s> Dataset<'s> {
         expiry.remove(transaction, db, entry)?;
         self.written.changes += 1;
         Ok(expired)
+    }
+
+    /// Whether keys that expire are kept for [`take_expired`](Dataset::take_expired).
+    pub(crate) fn record_expired(&mut self, is_wanted: bool) {
+        self.expired = is_wanted.then(Vec::new);
+    }
+
+    /// The databases and keys that have expired since they were last recorded.
+    pub(crate) fn take_expired(&mut self) -> Vec<(usize, Vec<u8>)> {
+        self.expired.take().unwrap_or_default()
     }
 
     /// Tries again to expire keys, not before `at_ms`: the store had no room.

@@ -4,9 +4,10 @@ use tembo_kv::Error;
 
 use crate::args::{Args, Kept};
 use crate::command::{
-    Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, SAVE, SESSION, Table, WRITE,
+    ADMIN, Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, SAVE, SESSION, SUBSCRIBED, Table, WRITE,
 };
 use crate::failure::{Failure, READ_ONLY};
+use crate::monitor::show;
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::reply::Reply;
 
@@ -29,6 +30,15 @@ pub(crate) fn dispatch(
     }
     if context.data.is_read_only() && command.has(WRITE | SAVE) {
         return reject(context, args, READ_ONLY.as_bytes(), reply);
+    }
+    let session = &*context.session;
+    if session.subscriptions.is_any() && !session.resp3 && !command.has(SUBSCRIBED) {
+        let text = format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+             this context",
+            command.full_name
+        );
+        return reject(context, args, text.as_bytes(), reply);
     }
     if let Some(multi) = &mut context.session.multi {
         if command.has(NO_MULTI) {
@@ -72,7 +82,11 @@ fn execute(
     context.session.changed |= command.has(SESSION);
     let mark = reply.mark();
     let before = context.data.written().changes;
-    let Err(failure) = (command.run)(context, args, reply) else {
+    let done = (command.run)(context, args, reply);
+    if context.shared.pubsub.is_monitored() && !command.has(ADMIN) {
+        show(context, args);
+    }
+    let Err(failure) = done else {
         return Ok(());
     };
     context.shared.stats.errors += 1;

@@ -224,12 +224,23 @@ impl<'s> EventLoop<'s> {
     fn look_after_clients(&mut self) {
         let (now_ms, timeout_ms) =
             (self.turns.clock().steady_ms, self.turns.shared.settings.timeout_ms);
+        let limit = self.turns.shared.settings.pubsub_output;
         let mut ended = Vec::new();
         for (token, connection) in self.turns.clients.iter_mut() {
             let idle_ms = now_ms.saturating_sub(connection.session.active_ms);
-            let idle = timeout_ms > 0 && idle_ms > timeout_ms;
+            let idle = timeout_ms > 0
+                && idle_ms > timeout_ms
+                && !connection.session.subscriptions.is_any()
+                && !connection.session.monitors;
             let stuck_ms = connection.sent_ms.map_or(0, |sent_ms| now_ms.saturating_sub(sent_ms));
             let stuck = connection.reply.waiting() > 0 && stuck_ms > self.output_stall_ms;
+            let over = connection.session.subscriptions.is_any()
+                && limit.soft > 0
+                && connection.reply.waiting() > limit.soft;
+            let since_ms = connection.over_soft_ms.filter(|_| over).or(over.then_some(now_ms));
+            connection.over_soft_ms = since_ms;
+            let over_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+            let stuck = stuck || over && over_ms >= limit.seconds * 1000;
             if idle || stuck {
                 self.turns.shared.stats.output_limit_closes += u64::from(stuck);
                 ended.push(token);

@@ -156,6 +156,24 @@ fn a_poisoned_store_is_reported_and_stops_the_server() {
 }
 
 #[test]
+fn a_message_of_a_failed_turn_is_not_sent() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut subscriber] = clients(event_loop, address);
+        subscriber.write_all(b"SUBSCRIBE news\r\n").unwrap();
+        replies(event_loop, &mut subscriber, 6);
+        let request = b"SET a 1\r\nPUBLISH news lost\r\n";
+        writer.write_all(request).unwrap();
+        arrived(event_loop, request.len());
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        assert_eq!(replies(event_loop, &mut writer, 2).matches("-ERR ").count(), 2);
+        writer.write_all(b"PUBLISH news kept\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut writer, 1), ":1\r\n");
+        let text = replies(event_loop, &mut subscriber, 7);
+        assert_eq!(text, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$4\r\nkept\r\n");
+    });
+}
+
+#[test]
 fn a_failure_within_exec_answers_exec_alone() {
     with_loop(|event_loop, address| {
         let [mut client] = clients(event_loop, address);

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::dataset::{Dataset, Spaces};
 use crate::dispatch::dispatch;
 use crate::error::Error;
+use crate::notify::notify_expired;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -67,6 +68,9 @@ impl Local {
         // A clock that stands still: so many keys expire, whatever the machine is at.
         let now = self.shared.started;
         expire(&mut data, &mut self.shared, true, || now)?;
+        for (db, key) in data.take_expired() {
+            notify_expired(&mut self.shared, &mut self.clients, (db, &key));
+        }
         let mut reply = Reply::new(usize::MAX);
         for request in requests {
             let spans: Vec<Span> =
@@ -78,7 +82,9 @@ impl Local {
                 shared: &mut self.shared,
                 table: &self.table,
             };
+            let mark = reply.mark();
             dispatch(&mut context, Args::new(&[], request, &spans), &mut reply)?;
+            self.shared.pubsub.deliver_own(&self.session, &mut reply, mark);
         }
         commit(&mut data, &mut self.shared, Instant::now())?;
         Ok(reply.unsent().to_vec())

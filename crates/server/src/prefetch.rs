@@ -1,10 +1,11 @@
 //! Prefetching: before a command is executed, the keys of those that follow it, on its connection and on
 //! the next ones, are handed to the store, so that all of them are fetched from memory together.
 
-use crate::clients::{Clients, Token};
+use crate::clients::Clients;
 use crate::connection::Connection;
 use crate::dataset::Dataset;
 use crate::peek::Peek;
+use crate::token::Token;
 
 /// Keys fetched together.
 const KEYS_MAX: usize = 16;

@@ -26,6 +26,19 @@ impl Reply {
         self.resp3 = resp3;
     }
 
+    /// Changes how many bytes may wait; 0: any number.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = if limit == 0 { usize::MAX } else { limit };
+    }
+
+    /// Puts replies made elsewhere before those that begin at `mark`.
+    pub(crate) fn insert(&mut self, mark: usize, replies: &[u8]) {
+        self.push(replies);
+        if !self.overflow {
+            self.bytes[mark..].rotate_right(replies.len());
+        }
+    }
+
     /// Whether the limit was passed: what is held is not whole and must not be sent.
     pub(crate) fn is_overflown(&self) -> bool {
         self.overflow
@@ -205,6 +218,11 @@ impl Reply {
     /// An array of `count` replies follows.
     pub(crate) fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
+    }
+
+    /// What the client has not asked for follows, in `count` parts.
+    pub(crate) fn push_header(&mut self, count: usize) {
+        self.header(if self.resp3 { b'>' } else { b'*' }, count as i64);
     }
 
     /// A set of `count` replies follows.

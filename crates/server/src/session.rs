@@ -1,8 +1,9 @@
 //! The state of one client: what it has said about itself, its database, MULTI, WATCH.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::args::Kept;
+use crate::token::Token;
 
 /// The commands queued since MULTI.
 #[derive(Default)]
@@ -39,8 +40,62 @@ impl Replies {
     }
 }
 
+/// What a client can subscribe to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// A channel.
+    Channel,
+    /// All channels that match a pattern.
+    Pattern,
+    /// A channel of a shard.
+    Shard,
+}
+
+impl Topic {
+    /// All of them.
+    pub(crate) const ALL: [Topic; 3] = [Topic::Channel, Topic::Pattern, Topic::Shard];
+}
+
+/// What a client subscribes to.
+#[derive(Default)]
+pub(crate) struct Subscriptions([BTreeSet<Vec<u8>>; 3]);
+
+impl Subscriptions {
+    /// The names of one topic.
+    pub(crate) fn of(&mut self, topic: Topic) -> &mut BTreeSet<Vec<u8>> {
+        &mut self.0[topic as usize]
+    }
+
+    /// How many names of the topic there are.
+    pub(crate) fn count(&self, topic: Topic) -> usize {
+        self.0[topic as usize].len()
+    }
+
+    /// How many there are of the topic and of those that Redis counts with it: channels and patterns together.
+    pub(crate) fn count_with(&self, topic: Topic) -> usize {
+        match topic {
+            Topic::Shard => self.count(Topic::Shard),
+            Topic::Channel | Topic::Pattern => {
+                self.count(Topic::Channel) + self.count(Topic::Pattern)
+            }
+        }
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.iter().any(|names| !names.is_empty())
+    }
+}
+
 /// The state of one client.
 pub(crate) struct Session {
+    /// Its connection.
+    pub(crate) token: Token,
+    /// What it subscribes to.
+    pub(crate) subscriptions: Subscriptions,
+    /// MONITOR.
+    pub(crate) monitors: bool,
     /// The client's number.
     pub(crate) id: u64,
     /// The chosen database.
@@ -86,6 +141,9 @@ impl Session {
     /// A client that has just connected.
     pub(crate) fn new(id: u64, peer: String, local: String, now_ms: u64) -> Session {
         Session {
+            token: Token::NONE,
+            subscriptions: Subscriptions::default(),
+            monitors: false,
             id,
             db: 0,
             authenticated: false,
@@ -111,10 +169,20 @@ impl Session {
     /// The line of CLIENT LIST.
     pub(crate) fn describe(&self, now_ms: u64, waiting: usize) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let flags = if self.multi.is_some() { "x" } else { "N" };
+        let flags: String = [
+            (self.monitors, 'O'),
+            (self.subscriptions.is_any(), 'P'),
+            (self.multi.is_some(), 'x'),
+            (self.closing, 'c'),
+            (self.no_evict, 'e'),
+        ]
+        .iter()
+        .filter_map(|(holds, flag)| holds.then_some(*flag))
+        .collect();
+        let flags = if flags.is_empty() { "N" } else { &flags };
         let queued = self.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64);
         format!(
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={}{} db={} sub=0 psub=0 ssub=0 \
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
              multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem={} \
              tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
@@ -124,8 +192,10 @@ impl Session {
             now_ms.saturating_sub(self.since_ms) / 1000,
             now_ms.saturating_sub(self.active_ms) / 1000,
             flags,
-            if self.no_evict { "e" } else { "" },
             self.db,
+            self.subscriptions.count(Topic::Channel),
+            self.subscriptions.count(Topic::Pattern),
+            self.subscriptions.count(Topic::Shard),
             queued,
             self.multi.as_ref().map_or(0, |multi| multi.size),
             waiting,

@@ -1,6 +1,7 @@
 //! The parameters of CONFIG GET and CONFIG SET.
 
 use crate::config::Config;
+use crate::event_class::Classes;
 use crate::glob;
 use crate::number::parse_integer;
 
@@ -20,6 +21,10 @@ enum Kind {
     Number(i64, i64),
     /// A number of bytes between these, also with a unit.
     Size(i64, i64),
+    /// Letters of classes of events.
+    Events,
+    /// For classes of clients, how many bytes may wait.
+    OutputLimits,
 }
 
 /// The parameters that clients and their tools ask for, with their defaults.
@@ -30,7 +35,7 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("appendonly", "no", Kind::Fixed),
     ("backup-dir", "", Kind::Fixed),
     ("bind", "", Kind::Fixed),
-    ("client-output-buffer-limit", "", Kind::Fixed),
+    ("client-output-buffer-limit", "", Kind::OutputLimits),
     ("client-query-buffer-limit", "1073741824", Kind::Fixed),
     ("databases", "16", Kind::Fixed),
     ("dbfilename", "", Kind::Fixed),
@@ -44,7 +49,7 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("maxclients", "10000", Kind::Number(1, u32::MAX as i64)),
     ("maxmemory", "0", Kind::Fixed),
     ("maxmemory-policy", "noeviction", Kind::Fixed),
-    ("notify-keyspace-events", "", Kind::Fixed),
+    ("notify-keyspace-events", "", Kind::Events),
     ("port", "6379", Kind::Fixed),
     ("proto-max-bulk-len", "536870912", Kind::Size(1 << 20, BULK_SIZE.1)),
     ("protected-mode", "yes", Kind::Flag),
@@ -61,6 +66,20 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
 /// Why CONFIG SET does not take the last protection away.
 const UNPROTECTED: &str =
     "the server listens beyond loopback: it needs a password while protected-mode is yes";
+
+/// How many bytes may wait for a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OutputLimit {
+    /// With more it is disconnected at once; 0: with no number.
+    pub(crate) hard: usize,
+    /// With more it is disconnected after `seconds`; 0: never.
+    pub(crate) soft: usize,
+    /// See `soft`.
+    pub(crate) seconds: u64,
+}
+
+/// Redis's limit for subscribers.
+const PUBSUB_OUTPUT: &str = "pubsub 33554432 8388608 60";
 
 /// The parameters with their values; those that the server acts on also as numbers.
 pub(crate) struct Settings {
@@ -79,6 +98,12 @@ pub(crate) struct Settings {
     pub(crate) retain_s: u64,
     /// Longest bulk.
     pub(crate) bulk_size_max: usize,
+    /// Most bytes that wait for a client that does not subscribe.
+    pub(crate) output_size_max: usize,
+    /// The same for one that does.
+    pub(crate) pubsub_output: OutputLimit,
+    /// The classes of events that are published.
+    pub(crate) notified: Classes,
     /// Most bytes of a HyperLogLog whose registers are not all laid out.
     pub(crate) hll_sparse_size_max: usize,
 }
@@ -95,6 +120,9 @@ impl Settings {
             timeout_ms: 0,
             retain_s: 0,
             bulk_size_max: BULK_SIZE.0 as usize,
+            output_size_max: config.output_size_max,
+            pubsub_output: OutputLimit::default(),
+            notified: Classes::default(),
             hll_sparse_size_max: 0,
         };
         let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
@@ -107,7 +135,7 @@ impl Settings {
         settings.put("requirepass", config.requirepass.clone().unwrap_or_default());
         settings.put("protected-mode", if config.protected { "yes" } else { "no" }.to_owned());
         let limit = config.output_size_max;
-        let limits = format!("normal {limit} 0 0 slave 0 0 0 pubsub 0 0 0");
+        let limits = format!("normal {limit} 0 0 slave 0 0 0 {PUBSUB_OUTPUT}");
         settings.put("client-output-buffer-limit", limits);
         if let Some(folder) = &config.backup_dir {
             settings.put("backup-dir", folder.display().to_string());
@@ -191,6 +219,13 @@ impl Settings {
             Kind::Fixed if value == self.values[index] => Ok(value.to_vec()),
             Kind::Fixed => Err("can't set immutable config".to_owned()),
             Kind::Text => Ok(value.to_vec()),
+            Kind::Events => match Classes::parse(&text) {
+                Some(classes) => Ok(classes.text().into_bytes()),
+                None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
+            },
+            Kind::OutputLimits => {
+                check_output_limits(&String::from_utf8_lossy(&self.values[index]), &text)
+            }
             Kind::Flag => match text.to_ascii_lowercase().as_str() {
                 "yes" => Ok(b"yes".to_vec()),
                 "no" => Ok(b"no".to_vec()),
@@ -236,6 +271,10 @@ impl Settings {
         self.timeout_ms = self.number("timeout").saturating_mul(1000);
         self.retain_s = self.number("retain-seconds");
         self.bulk_size_max = self.number("proto-max-bulk-len") as usize;
+        self.notified =
+            Classes::parse(&String::from_utf8_lossy(self.value("notify-keyspace-events")))
+                .unwrap_or_default();
+        self.pubsub_output = pubsub_output(self.value("client-output-buffer-limit"));
         self.hll_sparse_size_max = self.number("hll-sparse-max-bytes") as usize;
     }
 }
@@ -250,6 +289,48 @@ fn failed(name: &str, reason: &str) -> String {
 
 fn out_of_range(low: i64, high: i64) -> String {
     format!("argument must be between {low} and {high} inclusive")
+}
+
+/// The limits as they are to be kept: only that of subscribers can be changed.
+fn check_output_limits(now: &str, wanted: &str) -> Result<Vec<u8>, String> {
+    let mut kept: Vec<String> = now.split(' ').map(str::to_owned).collect();
+    let words: Vec<&str> = wanted.split_ascii_whitespace().collect();
+    let (limits, []) = words.as_chunks::<4>() else {
+        return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
+    };
+    for [class, hard, soft, seconds] in limits {
+        let at = match class.to_ascii_lowercase().as_str() {
+            "normal" => 0,
+            "slave" | "replica" => 4,
+            "pubsub" => 8,
+            _ => {
+                return Err(
+                    "Invalid client class specified in buffer limit configuration.".to_owned()
+                );
+            }
+        };
+        let numbers = [parse_size(hard), parse_size(soft), parse_integer(seconds.as_bytes())];
+        let [Some(hard @ 0..), Some(soft @ 0..), Some(seconds @ 0..)] = numbers else {
+            return Err(
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+                    .to_owned(),
+            );
+        };
+        let limit = [hard, soft, seconds].map(|number| number.to_string());
+        if at < 8 && kept[at + 1..at + 4] != limit {
+            return Err(format!("the limit of class {class} is set when the server starts"));
+        }
+        kept[at + 1..at + 4].clone_from_slice(&limit);
+    }
+    Ok(kept.join(" ").into_bytes())
+}
+
+/// The limit of subscribers, from the value of `client-output-buffer-limit`.
+fn pubsub_output(limits: &[u8]) -> OutputLimit {
+    let text = String::from_utf8_lossy(limits);
+    let mut numbers = text.split(' ').skip(9).map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    OutputLimit { hard: next() as usize, soft: next() as usize, seconds: next() }
 }
 
 /// A number of bytes: `1024`, `1k` (1000), `1kb` (1024), `512mb`, …

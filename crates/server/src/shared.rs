@@ -7,12 +7,13 @@ use std::time::Instant;
 use tembo_kv::{Report, Store};
 
 use crate::backup::Backups;
-use crate::clients::Token;
 use crate::clock::Clock;
 use crate::latency::Latency;
+use crate::pubsub::PubSub;
 use crate::scan::Scans;
 use crate::settings::Settings;
 use crate::stats::Stats;
+use crate::token::Token;
 
 /// What all commands share beside the data.
 pub(crate) struct Shared {
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) latency: Latency,
     /// Backups.
     pub(crate) backups: Backups,
+    /// Subscriptions.
+    pub(crate) pubsub: PubSub,
     /// Positions of scans under way.
     pub(crate) scans: Scans,
     /// The store's report at the last tick.
@@ -59,6 +62,7 @@ impl Shared {
             stats: Stats::default(),
             latency: Latency::default(),
             backups,
+            pubsub: PubSub::default(),
             scans: Scans::new(seed()),
             report: Report::default(),
             clock,

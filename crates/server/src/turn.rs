@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tembo_kv::Error as StoreError;
 
-use crate::clients::{Clients, Token};
+use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
 use crate::commit::commit;
@@ -15,11 +15,13 @@ use crate::dispatch::dispatch;
 use crate::error::Error;
 use crate::failure::{POISONED, store_text};
 use crate::latency::Stage;
+use crate::notify::notify_expired;
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
 use crate::prefetch::prefetch;
 use crate::session::Replies;
 use crate::shared::Shared;
+use crate::token::Token;
 
 /// Commands executed in one turn; EXEC is one.
 const COMMANDS_MAX: u64 = 10_000;
@@ -129,6 +131,9 @@ impl<'s> Turns<'s> {
             written: self.data.written().bytes + WRITTEN_MAX,
             replied: REPLIED_MAX,
         };
+        for (db, key) in self.data.take_expired() {
+            notify_expired(&mut self.shared, &mut self.clients, (db, &key));
+        }
         let changes = self.data.written().changes;
         let mut failure = None;
         let pending = self.queue.len();
@@ -235,6 +240,7 @@ impl<'s> Turns<'s> {
                     let executed = self.execute_one(connection);
                     budget.commands -= 1;
                     let grown = connection.reply.waiting().saturating_sub(before);
+                    let grown = grown + self.shared.pubsub.take_bytes();
                     budget.replied = budget.replied.saturating_sub(grown);
                     connection.finish_command();
                     if executed.is_err() {
@@ -245,7 +251,7 @@ impl<'s> Turns<'s> {
                 Ok(Parsed::Nothing) => connection.finish_command(),
                 Ok(Parsed::Incomplete | Parsed::Long) => return Ok(()),
                 Err(error) => {
-                    begin_turn(connection);
+                    connection.begin_turn();
                     let text = format!("ERR Protocol error: {}", error.0);
                     connection.reply.error(text.as_bytes());
                     count_reply(connection);
@@ -259,7 +265,7 @@ impl<'s> Turns<'s> {
     /// Executes the command just parsed.
     #[inline]
     fn execute_one(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
-        begin_turn(connection);
+        connection.begin_turn();
         let Connection { session, reply, parser, input, start, .. } = connection;
         let args = parser.args(&input[*start..]);
         let mark = reply.mark();
@@ -271,10 +277,13 @@ impl<'s> Turns<'s> {
             table: &self.table,
         };
         let done = dispatch(&mut context, args, reply);
+        if session.replies != Replies::On {
+            reply.truncate(mark);
+        }
+        self.shared.pubsub.deliver_own(session, reply, mark);
         if session.replies == Replies::On {
             count_reply(connection);
         } else {
-            reply.truncate(mark);
             session.replies = session.replies.after_command();
         }
         done
@@ -284,6 +293,7 @@ impl<'s> Turns<'s> {
     fn reply(&mut self, committed: Result<(), StoreError>) -> Result<(), Error> {
         let mut served = std::mem::take(&mut self.served);
         served.append(&mut self.shared.killed);
+        served.append(&mut self.shared.pubsub.take_touched());
         for &token in &served {
             let Some(mut connection) = self.clients.take(token) else { continue };
             let turn = connection.turn.take();
@@ -343,6 +353,7 @@ impl<'s> Turns<'s> {
     /// Disconnects a client that was taken out.
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
         self.data.watches.remove_all(&mut connection.session);
+        self.shared.pubsub.forget(&mut connection.session);
         let _ = self.poll.remove(&connection.socket);
         self.clients.discard(token);
     }
@@ -351,13 +362,6 @@ impl<'s> Turns<'s> {
 impl Budget {
     fn is_spent(&self, written: u64) -> bool {
         self.commands == 0 || self.replied == 0 || written >= self.written
-    }
-}
-
-#[inline]
-fn begin_turn(connection: &mut Connection) {
-    if connection.turn.is_none() {
-        connection.turn = Some((connection.reply.mark(), 0));
     }
 }
 

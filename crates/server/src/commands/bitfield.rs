@@ -5,7 +5,9 @@ use crate::bits::{Field, Overflow};
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::integer;
 use crate::commands::bitmap::bit_offset;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::notify::notify;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 
@@ -79,6 +81,7 @@ fn bitfield(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
     }
     if changed {
         context.data.put(db, key, &payload, expiry_ms)?;
+        notify(context, Classes::STRING, "setbit", key);
     }
     Ok(())
 }

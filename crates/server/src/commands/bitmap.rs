@@ -4,7 +4,9 @@ use crate::args::Args;
 use crate::bits;
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::integer;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::notify::notify;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::string::write_string;
@@ -52,6 +54,7 @@ fn setbit(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     if !is_there || before != value {
         bits::set_bit(&mut byte, offset & 7, value);
         write_string(context.data, (db, key), Some(at), &byte)?;
+        notify(context, Classes::STRING, "setbit", key);
     }
     reply.flag(before);
     Ok(())
@@ -176,9 +179,12 @@ fn bitop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         alone.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
     }
     if result.is_empty() {
-        context.data.remove(db, to)?;
+        if context.data.remove(db, to)? {
+            notify(context, Classes::GENERIC, "del", to);
+        }
     } else {
         context.data.put(db, to, &result, None)?;
+        notify(context, Classes::STRING, "set", to);
     }
     reply.integer(size as i64);
     Ok(())

@@ -1,7 +1,6 @@
 //! CLIENT and its subcommands.
 
 use crate::args::Args;
-use crate::clients::Token;
 use crate::command::{ADMIN, Command, Context, SESSION};
 use crate::commands::argument::integer;
 use crate::commands::help::help_lines;
@@ -9,6 +8,7 @@ use crate::connection::Connection;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
+use crate::token::Token;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[Command::container("client", 0, SUBCOMMANDS)];

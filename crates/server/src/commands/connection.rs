@@ -1,7 +1,7 @@
 //! PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT.
 
 use crate::args::Args;
-use crate::command::{Command, Context, FAST, NO_AUTH, NOT_QUEUED, SESSION};
+use crate::command::{Command, Context, FAST, NO_AUTH, NOT_QUEUED, SESSION, SUBSCRIBED};
 use crate::commands::argument::database;
 use crate::commands::client;
 use crate::failure::{Outcome, SYNTAX};
@@ -14,17 +14,22 @@ pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("ping", -1, FAST, ping),
+    Command::new("ping", -1, FAST | SUBSCRIBED, ping),
     Command::new("echo", 2, FAST, echo),
     Command::new("auth", -2, FAST | NO_AUTH | SESSION, auth),
     Command::new("hello", -1, FAST | NO_AUTH | SESSION, hello),
     Command::new("select", 2, FAST | SESSION, select),
-    Command::new("reset", 1, FAST | NO_AUTH | NOT_QUEUED | SESSION, reset),
-    Command::new("quit", -1, FAST | NO_AUTH | NOT_QUEUED, quit),
+    Command::new("reset", 1, SUBSCRIBED | FAST | NO_AUTH | NOT_QUEUED | SESSION, reset),
+    Command::new("quit", -1, SUBSCRIBED | FAST | NO_AUTH | NOT_QUEUED, quit),
 ];
 
-fn ping(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+fn ping(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     match args.count() {
+        1 | 2 if context.session.subscriptions.is_any() && !context.session.resp3 => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(args.at(1));
+        }
         1 => reply.simple("PONG"),
         2 => reply.bulk(args.at(1)),
         _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
@@ -137,6 +142,8 @@ fn select(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 
 fn reset(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     context.unwatch_all();
+    context.shared.pubsub.forget(context.session);
+    reply.set_limit(context.shared.settings.output_size_max);
     let session = &mut *context.session;
     session.multi = None;
     session.db = 0;

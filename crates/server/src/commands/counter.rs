@@ -3,8 +3,10 @@
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
 use crate::commands::argument::integer;
+use crate::event_class::Classes;
 use crate::failure::Outcome;
 use crate::float::Float;
+use crate::notify::notify;
 use crate::number::Decimal;
 use crate::reply::Reply;
 
@@ -42,6 +44,7 @@ fn add(context: &mut Context<'_, '_>, key: &[u8], by: i64, reply: &mut Reply) ->
     };
     let new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
     context.data.put(db, key, Decimal::signed(new).as_bytes(), expiry_ms)?;
+    notify(context, Classes::STRING, "incrby", key);
     reply.integer(new);
     Ok(())
 }
@@ -56,6 +59,7 @@ fn incrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply)
     let by = Float::parse(args.at(2)).ok_or(NOT_A_FLOAT)?;
     let new = old.add(by).ok_or("ERR increment would produce NaN or Infinity")?.text();
     context.data.put(db, key, new.as_bytes(), expiry_ms)?;
+    notify(context, Classes::STRING, "incrbyfloat", key);
     reply.bulk(new.as_bytes());
     Ok(())
 }

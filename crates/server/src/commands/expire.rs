@@ -3,7 +3,9 @@
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, READ, WRITE};
 use crate::commands::argument::integer;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
+use crate::notify::notify;
 use crate::reply::Reply;
 
 /// The family.
@@ -121,9 +123,11 @@ fn change(
         Ok(at_ms) if at_ms > now_ms => {
             let (of, payload) = (value.of, value.payload.to_vec());
             context.data.put_value((db, key), of, &payload, Some(at_ms))?;
+            notify(context, Classes::GENERIC, "expire", key);
         }
         _ => {
             context.data.remove(db, key)?;
+            notify(context, Classes::GENERIC, "del", key);
         }
     }
     reply.flag(true);
@@ -140,6 +144,7 @@ fn persist(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         }
     };
     context.data.put_value((db, key), of, &payload, None)?;
+    notify(context, Classes::GENERIC, "persist", key);
     reply.flag(true);
     Ok(())
 }

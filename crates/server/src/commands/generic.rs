@@ -4,8 +4,11 @@ use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::database;
 use crate::commands::help::help_lines;
-use crate::failure::{NO_SUCH_KEY, Outcome, SYNTAX};
+use crate::dataset::Dataset;
+use crate::event_class::Classes;
+use crate::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::format::{Kind, Spread};
+use crate::notify::{notify, notify_in};
 use crate::number::{DIGITS_MAX, parse_integer};
 use crate::reply::Reply;
 
@@ -39,13 +42,25 @@ const MEMORY: &[Command] = &[
 
 fn del(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (db, data) = (context.session.db, &mut *context.data);
+    let is_published = context.shared.settings.notified.has(Classes::GENERIC);
+    let mut removed = Vec::new();
+    let mut remove = |data: &mut Dataset<'_>, key| -> Result<i64, Failure> {
+        let was_there = data.remove(db, key)?;
+        if was_there && is_published {
+            removed.push(key);
+        }
+        Ok(i64::from(was_there))
+    };
     let count = if args.count() == 2 {
-        i64::from(data.remove(db, args.at(1))?)
+        remove(data, args.at(1))?
     } else {
         data.all_or_nothing(|data| {
-            args.from(1).try_fold(0, |count, key| Ok(count + i64::from(data.remove(db, key)?)))
+            args.from(1).try_fold(0, |count, key| Ok(count + remove(data, key)?))
         })?
     };
+    for key in removed {
+        notify(context, Classes::GENERIC, "del", key);
+    }
     reply.integer(count);
     Ok(())
 }
@@ -74,11 +89,16 @@ struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
+    /// Publishes that the value has moved.
+    fn publish(&self, context: &mut Context<'_, '_>, from: &str, to: &str) {
+        if self.from != self.to {
+            notify_in(context, Classes::GENERIC, from, self.from);
+            notify_in(context, Classes::GENERIC, to, self.to);
+        }
+    }
+
     /// None if there is no source, false if the destination is taken.
-    fn perform(
-        &self,
-        context: &mut Context<'_, '_>,
-    ) -> Result<Option<bool>, crate::failure::Failure> {
+    fn perform(&self, context: &mut Context<'_, '_>) -> Result<Option<bool>, Failure> {
         let Some(value) = context.data.find(self.from.0, self.from.1)? else {
             return Ok(None);
         };
@@ -119,6 +139,7 @@ fn rename(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     let (from, to) = ((db, args.at(1)), (db, args.at(2)));
     let transfer = Transfer { from, to, replace: true, keep_source: false };
     transfer.perform(context)?.ok_or(NO_SUCH_KEY)?;
+    transfer.publish(context, "rename_from", "rename_to");
     reply.ok();
     Ok(())
 }
@@ -127,7 +148,11 @@ fn renamenx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
     let db = context.session.db;
     let (from, to) = ((db, args.at(1)), (db, args.at(2)));
     let transfer = Transfer { from, to, replace: false, keep_source: false };
-    reply.flag(transfer.perform(context)?.ok_or(NO_SUCH_KEY)?);
+    let is_done = transfer.perform(context)?.ok_or(NO_SUCH_KEY)?;
+    if is_done {
+        transfer.publish(context, "rename_from", "rename_to");
+    }
+    reply.flag(is_done);
     Ok(())
 }
 
@@ -151,7 +176,11 @@ fn copy(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         return Err("ERR source and destination objects are the same".into());
     }
     let transfer = Transfer { from, to, replace, keep_source: true };
-    reply.flag(transfer.perform(context)?.unwrap_or(false));
+    let is_done = transfer.perform(context)?.unwrap_or(false);
+    if is_done {
+        notify_in(context, Classes::GENERIC, "copy_to", to);
+    }
+    reply.flag(is_done);
     Ok(())
 }
 
@@ -162,7 +191,11 @@ fn move_to(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         return Err("ERR source and destination objects are the same".into());
     }
     let transfer = Transfer { from: (db, key), to: (to, key), replace: false, keep_source: false };
-    reply.flag(transfer.perform(context)?.unwrap_or(false));
+    let is_done = transfer.perform(context)?.unwrap_or(false);
+    if is_done {
+        transfer.publish(context, "move_from", "move_to");
+    }
+    reply.flag(is_done);
     Ok(())
 }
 

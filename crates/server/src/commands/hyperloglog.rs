@@ -4,8 +4,10 @@ use tembo_kv::Error;
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, DENY_OOM, FAST, READ, WRITE};
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::hyperloglog::{Corrupted, HyperLogLog, REGISTERS, Run, estimate, place};
+use crate::notify::notify;
 use crate::reply::Reply;
 
 /// The family.
@@ -44,6 +46,7 @@ fn pfadd(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     if changed {
         log.forget();
         context.data.put(context.session.db, args.at(1), log.as_bytes(), expiry_ms)?;
+        notify(context, Classes::STRING, "pfadd", args.at(1));
     }
     reply.flag(changed);
     Ok(())
@@ -109,6 +112,7 @@ fn pfmerge(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
     }
     log.forget();
     context.data.put(context.session.db, args.at(1), log.as_bytes(), expiry_ms)?;
+    notify(context, Classes::STRING, "pfadd", args.at(1));
     reply.ok();
     Ok(())
 }

@@ -5,7 +5,9 @@ use std::ops::Range;
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::integer;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
+use crate::notify::notify;
 use crate::reply::Reply;
 use crate::string::write_string;
 
@@ -63,6 +65,7 @@ fn strlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 fn append(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let place = (context.session.db, args.at(1));
     let len = write_string(context.data, place, None, args.at(2))?;
+    notify(context, Classes::STRING, "append", args.at(1));
     reply.integer(len as i64);
     Ok(())
 }
@@ -76,6 +79,9 @@ fn setrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         [] => context.data.string_len(db, key)?.unwrap_or(0),
         part => write_string(context.data, (db, key), Some(offset), part)?,
     };
+    if !part.is_empty() {
+        notify(context, Classes::STRING, "setrange", key);
+    }
     reply.integer(len as i64);
     Ok(())
 }

@@ -4,7 +4,9 @@ use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
 use crate::commands::argument::integer;
 use crate::commands::expire::Unit;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::notify::notify;
 use crate::reply::Reply;
 
 /// The family.
@@ -113,6 +115,7 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     let (db, key, payload) = (context.session.db, args.at(1), args.at(2));
     if args.count() == 3 {
         context.data.put(db, key, payload, None)?;
+        notify(context, Classes::STRING, "set", key);
         reply.ok();
         return Ok(());
     }
@@ -138,6 +141,10 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
         }
     }
     context.data.put(db, key, payload, expiry)?;
+    notify(context, Classes::STRING, "set", key);
+    if options.expiry.is_some() {
+        notify(context, Classes::GENERIC, "expire", key);
+    }
     if !options.get {
         reply.ok();
     }
@@ -149,6 +156,7 @@ fn setnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     let free = !context.data.contains(db, key)?;
     if free {
         context.data.put(db, key, args.at(2), None)?;
+        notify(context, Classes::STRING, "set", key);
     }
     reply.flag(free);
     Ok(())
@@ -171,6 +179,8 @@ fn set_expiring(
 ) -> Outcome {
     let at_ms = expiry_ms(context, Unit { seconds, relative: true }, args.at(2), name)?;
     context.data.put(context.session.db, args.at(1), args.at(3), Some(at_ms))?;
+    notify(context, Classes::STRING, "set", args.at(1));
+    notify(context, Classes::GENERIC, "expire", args.at(1));
     reply.ok();
     Ok(())
 }
@@ -181,7 +191,9 @@ fn getset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
         Some(old) => reply.bulk_value(old.payload),
         None => reply.null(),
     }
-    context.data.put(db, key, args.at(2), None)
+    context.data.put(db, key, args.at(2), None)?;
+    notify(context, Classes::STRING, "set", key);
+    Ok(())
 }
 
 fn getdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -194,6 +206,7 @@ fn getdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
         }
     }
     context.data.remove(db, key)?;
+    notify(context, Classes::GENERIC, "del", key);
     Ok(())
 }
 
@@ -215,12 +228,18 @@ fn getex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     reply.bulk(&payload);
     if new_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         context.data.remove(db, key)?;
+        notify(context, Classes::GENERIC, "del", key);
     } else if new_ms != old_ms
         && let Some(value) = context.data.find(db, key)?
     {
         // As it lies in the store: of a large one its bytes stay where they are.
         let (of, payload) = (value.of, value.payload.to_vec());
         context.data.put_value((db, key), of, &payload, new_ms)?;
+    }
+    match new_ms {
+        Some(at_ms) if at_ms > now_ms => notify(context, Classes::GENERIC, "expire", key),
+        None if old_ms.is_some() => notify(context, Classes::GENERIC, "persist", key),
+        _ => {}
     }
     Ok(())
 }
@@ -256,5 +275,7 @@ fn set_all(context: &mut Context<'_, '_>, args: Args<'_>) -> Outcome {
         (1..args.count())
             .step_by(2)
             .try_for_each(|at| data.put(db, args.at(at), args.at(at + 1), None))
-    })
+    })?;
+    args.from(1).step_by(2).for_each(|key| notify(context, Classes::STRING, "set", key));
+    Ok(())
 }

@@ -130,7 +130,7 @@ impl Client {
                 self.stream.read_exact(&mut rest).ok()?;
                 line.extend(rest);
             }
-            b'*' | b'~' => {
+            b'*' | b'~' | b'>' => {
                 for _ in 0..number().max(0) {
                     line.extend(self.reply_bytes()?);
                 }

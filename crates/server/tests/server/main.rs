@@ -12,5 +12,6 @@ mod differential;
 mod expiry;
 mod large_strings;
 mod malformed;
+mod pubsub;
 mod space;
 mod turn;

@@ -1,0 +1,50 @@
+//! The lines that clients which MONITOR are sent.
+
+use std::fmt::Write;
+
+use crate::args::Args;
+use crate::command::Context;
+
+/// Shows an executed command to all clients that monitor.
+#[cold]
+pub(crate) fn show(context: &mut Context<'_, '_>, args: Args<'_>) {
+    let now_us = context.shared.clock.wall_us;
+    let mut line = format!(
+        "{}.{:06} [{} {}]",
+        now_us / 1_000_000,
+        now_us % 1_000_000,
+        context.session.db,
+        context.session.peer
+    );
+    for at in 0..args.count() {
+        line.push(' ');
+        quote(&mut line, if is_secret(args, at) { b"(redacted)" } else { args.at(at) });
+    }
+    context.shared.pubsub.show(context.clients, line.as_bytes());
+}
+
+/// Whether an argument is a user's name or password.
+fn is_secret(args: Args<'_>, at: usize) -> bool {
+    let asked = |at: usize| at > 1 && args.is(at, "AUTH");
+    args.is(0, "AUTH") && at > 0
+        || args.is(0, "HELLO") && (at > 0 && asked(at - 1) || at > 1 && asked(at - 2))
+}
+
+/// Appends an argument in quotes, as Redis writes it.
+fn quote(line: &mut String, arg: &[u8]) {
+    line.push('"');
+    for &byte in arg {
+        match byte {
+            b'\\' | b'"' => line.extend(['\\', char::from(byte)]),
+            b'\n' => line.push_str("\\n"),
+            b'\r' => line.push_str("\\r"),
+            b'\t' => line.push_str("\\t"),
+            7 => line.push_str("\\a"),
+            8 => line.push_str("\\b"),
+            b' '..=b'~' => line.push(char::from(byte)),
+            // Writing to a string cannot fail.
+            _ => drop(write!(line, "\\x{byte:02x}")),
+        }
+    }
+    line.push('"');
+}

@@ -1,0 +1,51 @@
+//! Keyspace notifications: each change of a key is published, if `notify-keyspace-events` asks for its class.
+
+use crate::clients::Clients;
+use crate::command::Context;
+use crate::event_class::Classes;
+use crate::shared::Shared;
+
+/// An event happened to a key of the client's database. To be called by the command, when the change is made.
+#[inline]
+pub(crate) fn notify(context: &mut Context<'_, '_>, class: Classes, event: &str, key: &[u8]) {
+    if context.shared.settings.notified.has(class) {
+        publish_event(context.shared, context.clients, (context.session.db, key), event);
+    }
+}
+
+/// As [`notify`], for a key of any database.
+#[inline]
+pub(crate) fn notify_in(
+    context: &mut Context<'_, '_>,
+    class: Classes,
+    event: &str,
+    key: (usize, &[u8]),
+) {
+    if context.shared.settings.notified.has(class) {
+        publish_event(context.shared, context.clients, key, event);
+    }
+}
+
+/// A key was removed because it had expired.
+pub(crate) fn notify_expired(shared: &mut Shared, clients: &mut Clients, key: (usize, &[u8])) {
+    if shared.settings.notified.has(Classes::EXPIRED) {
+        publish_event(shared, clients, key, "expired");
+    }
+}
+
+#[cold]
+fn publish_event(
+    shared: &mut Shared,
+    clients: &mut Clients,
+    (db, key): (usize, &[u8]),
+    event: &str,
+) {
+    if shared.settings.notified.has(Classes::KEYSPACE) {
+        let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
+        shared.pubsub.publish(clients, &channel, event.as_bytes());
+    }
+    if shared.settings.notified.has(Classes::KEYEVENT) {
+        let channel = format!("__keyevent@{db}__:{event}");
+        shared.pubsub.publish(clients, channel.as_bytes(), key);
+    }
+}

@@ -80,7 +80,8 @@ impl Backend {
         }
     }
 
-    /// Writes the parts one after another, and flushes them.
+    /// Writes the parts one after another, and flushes them. Of an object that was allocated, `room` is its size, else
+    /// zero.
     ///
     /// # Safety
     /// They are `len` bytes, for which there is room at `at`, in the region; none of them lies there.
@@ -91,6 +92,7 @@ impl Backend {
         offset: u64,
         len: usize,
         parts: &[&[u8]],
+        room: u64,
     ) -> Result<(), Error> {
         // SAFETY: of all: the caller's promise.
         unsafe {
@@ -100,7 +102,12 @@ impl Backend {
                 }
                 Backend::Eadr if len >= STREAM_MIN => stream(at, parts, None),
                 Backend::Logged(logged) if is_bypass(offset, len as u64) => {
-                    logged.write_beside(at, offset, len as u64, parts)?;
+                    logged.write_beside(at, (offset, len as u64), parts, room)?;
+                }
+                Backend::Logged(logged) => {
+                    copy_parts(at, parts);
+                    logged.note(offset, len as u64);
+                    logged.note_room(offset, len as u64, room);
                 }
                 _ => {
                     copy_parts(at, parts);

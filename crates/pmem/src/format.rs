@@ -147,6 +147,9 @@ pub(crate) const LOG_MAGIC: [u8; 8] = *b"TEMBOLOG";
 /// The newest version of the redo log known here.
 pub(crate) const LOG_VERSION: u32 = 1;
 
+/// Feature of a log that a program must know: extents carry checksums, and may be written after their group.
+pub(crate) const LOG_EXTENTS_CHECKED: u64 = 1;
+
 /// Bytes of a log file before its ring.
 pub(crate) const LOG_HEADER_SIZE: u64 = 4096;
 
@@ -176,7 +179,9 @@ pub(crate) struct LogHeader {
     pub(crate) features_must: U64,
     pub(crate) features_may: U64,
     pub(crate) features_read: U64,
-    pub(crate) reserved: [u8; 396],
+    /// All groups up to this one were durable when the header was written.
+    pub(crate) synced_through: U64,
+    pub(crate) reserved: [u8; 388],
     /// CRC-32C of all bytes before it.
     pub(crate) crc: U32,
 }
@@ -187,6 +192,7 @@ const _: () = {
     assert!(std::mem::offset_of!(LogHeader, salt) == 56);
     assert!(std::mem::offset_of!(LogHeader, start_sequence) == 80);
     assert!(std::mem::offset_of!(LogHeader, features_must) == 88);
+    assert!(std::mem::offset_of!(LogHeader, synced_through) == 112);
     assert!(std::mem::offset_of!(LogHeader, crc) == 508);
 };
 
@@ -195,7 +201,11 @@ impl Slot for LogHeader {
     const VERSION: u32 = LOG_VERSION;
 
     fn counts(&self) -> [u64; 3] {
-        [self.sequence.get(), self.generation.get(), self.start_sequence.get()]
+        [
+            self.sequence.get(),
+            self.generation.get(),
+            self.start_sequence.get().max(self.synced_through.get()),
+        ]
     }
 
     fn version(&self) -> u32 {
@@ -209,6 +219,13 @@ impl Slot for LogHeader {
     fn seal(&mut self, sequence: u64) {
         self.sequence.set(sequence);
         self.crc.set(crc32c::crc32c(&self.as_bytes()[..SLOT_SIZE - 4]));
+    }
+}
+
+impl LogHeader {
+    /// Whether extents carry checksums.
+    pub(crate) fn checks_extents(&self) -> bool {
+        self.features_must.get() & LOG_EXTENTS_CHECKED != 0
     }
 }
 
@@ -241,12 +258,15 @@ const _: () = {
     assert!(std::mem::offset_of!(GroupHeader, chain) == 56);
 };
 
-/// A range of the pool file that was written beside the log.
+/// Whole pages of the pool file that were written beside the log. Without [`LOG_EXTENTS_CHECKED`] the second half is
+/// one length in bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct ExtentRecord {
     pub(crate) offset: U64,
-    pub(crate) len: U64,
+    pub(crate) pages: U32,
+    /// CRC-32C of the bytes.
+    pub(crate) crc: U32,
 }
 
 const _: () = assert!(size_of::<ExtentRecord>() == 16);

@@ -13,16 +13,17 @@ pub(crate) struct Slots<T> {
     value: T,
 }
 
-/// Whether this program may do with a file what it is opened for. It knows no feature beyond the version's: of
-/// `must` no bit may be set, of `read_only` only where nothing is written. Others may be unknown, and are kept.
+/// Whether this program may do with a file what it is opened for. Of `must` only bits in `known` may be set, of
+/// `read_only` none, except where nothing is written. Others may be unknown, and are kept.
 pub(crate) fn check_features(
     path: &Path,
-    must: u64,
+    (must, known): (u64, u64),
     read_only: u64,
     only_reads: bool,
 ) -> Result<(), Error> {
-    if must != 0 {
-        return Err(Error::UnknownFeatures { path: path.to_owned(), bits: must });
+    if must & !known != 0 {
+        let bits = must & !known;
+        return Err(Error::UnknownFeatures { path: path.to_owned(), bits });
     }
     if read_only != 0 && !only_reads {
         return Err(Error::ReadOnlyFeatures { path: path.to_owned(), bits: read_only });

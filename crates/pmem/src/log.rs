@@ -12,6 +12,7 @@
 //! - the pool's header names a generation of the log only when that log is durable under its name.
 
 mod append;
+mod beside;
 mod bypass;
 mod checkpoint;
 mod extend;
@@ -24,6 +25,7 @@ mod private;
 mod replay;
 mod reserve;
 mod ring;
+mod second_sync;
 mod sync;
 mod threads;
 mod voids;
@@ -38,13 +40,15 @@ use crate::header::Slots;
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::Holder;
 use crate::process::Process;
-use crate::{Error, Observer, SyncPolicy};
+use crate::{Error, Frees, Observer, SyncPolicy};
 
+use beside::Beside;
 pub(crate) use generation::{Old, Source, adopt, confirm, load};
 use group::Place;
 use pages::PageTable;
 pub(crate) use pending::Pending;
 use ring::{Ring, capacity};
+use second_sync::SecondSync;
 pub(crate) use threads::Threads;
 use voids::Voids;
 
@@ -67,8 +71,9 @@ struct State {
     end: Place,
     written: Place,
     durable: Place,
-    /// Where the oldest group begins that no checkpoint has trimmed.
+    /// Where the oldest group begins that no checkpoint has trimmed, and its sequence.
     start: u64,
+    start_sequence: u64,
     /// Bytes of the ring kept for threads that have reserved them.
     held: u64,
     /// Sections open.
@@ -100,6 +105,9 @@ struct State {
     /// Where, in a ring that has not gone round, blocks begin that were never written.
     blank: Option<u64>,
     pages: PageTable,
+    beside: Beside,
+    /// Extents wait for a sync, and no thread asks for one.
+    want_sync: bool,
 }
 
 /// Why a checkpoint failed. It will be tried again.
@@ -144,6 +152,8 @@ pub(crate) struct RedoLog {
     wake: Condvar,
     checkpoint: Mutex<Checkpoint>,
     poisoned: AtomicBool,
+    frees: Frees,
+    second_sync: SecondSync,
     /// The process that appends, and has the threads.
     process: Process,
     pub(crate) totals: Totals,
@@ -166,7 +176,7 @@ pub(crate) struct Parts {
 impl RedoLog {
     /// The log that `adopted` describes, over a mapping that holds what was replayed, or will.
     pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
-        let generation::Adopted { path, header, ring, settled, opening, end, blank, voids } =
+        let generation::Adopted { path, header, ring, settled, opening, end, blank, voids, beside } =
             adopted;
         let first = *header.get();
         let from = Place::start(&first);
@@ -198,6 +208,7 @@ impl RedoLog {
                 written: settled,
                 durable: settled,
                 start: from.position,
+                start_sequence: from.sequence,
                 held: 0,
                 sections: 0,
                 waiting: 0,
@@ -219,11 +230,15 @@ impl RedoLog {
                 stop: false,
                 blank,
                 pages,
+                beside,
+                want_sync: false,
             }),
             changed: Condvar::new(),
             wake: Condvar::new(),
             checkpoint: Mutex::new(Checkpoint { header, voids, from }),
             poisoned: AtomicBool::new(false),
+            frees: Frees::new(settled.sequence),
+            second_sync: SecondSync::default(),
             process: Process::current(),
             totals: Totals::default(),
         }
@@ -276,6 +291,11 @@ impl RedoLog {
             false => Ok(()),
             true => Err(Error::Forked { path: self.pool_path.clone() }),
         }
+    }
+
+    /// When space was freed.
+    pub(crate) fn frees(&self) -> &Frees {
+        &self.frees
     }
 
     /// Bytes of the ring in use, and of the ring.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::LINE;
+use crate::extent::{Room, WrittenExtent};
 use crate::flush::line_count;
 
 /// Keeps room for threads, and gets it back when a thread ends.
@@ -27,8 +28,10 @@ pub(crate) struct Note {
     pub(crate) flushed: Spans,
     /// Room for the lines of a fence, empty between two.
     pub(crate) lines: Vec<u64>,
-    /// Ranges written beside the log: offset and length in bytes, whole pages.
-    pub(crate) extents: Vec<(u64, u64)>,
+    /// What was written beside the log.
+    pub(crate) extents: Vec<WrittenExtent>,
+    /// Where records were written whose lines are flushed.
+    pub(crate) rooms: Vec<Room>,
     /// Sections open.
     pub(crate) depth: u32,
     /// Bytes of the log that are kept for this thread.

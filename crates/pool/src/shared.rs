@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use tembo_pmem::Frees;
 use tembo_pmem::thread::lock;
 
 use crate::allocator::Allocator;
@@ -14,20 +15,28 @@ pub(crate) struct Shared {
     /// The durable frontier, as a chunk: read without the lock.
     frontier: AtomicU32,
     allocator: Mutex<Allocator>,
+    frees: Frees,
 }
 
 impl Shared {
-    pub(crate) fn new(allocator: Allocator) -> Shared {
+    pub(crate) fn new(allocator: Allocator, frees: Frees) -> Shared {
         Shared {
             layout: allocator.layout,
             frontier: AtomicU32::new(allocator.frontier),
             allocator: Mutex::new(allocator),
+            frees,
         }
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Allocator> {
         lock(&self.allocator)
+    }
+
+    /// Objects whose unlinking has been fenced are about to be free.
+    #[inline]
+    pub(crate) fn note_free(&self) {
+        self.frees.note();
     }
 
     pub(crate) fn frontier(&self) -> u32 {

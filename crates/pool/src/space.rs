@@ -34,9 +34,10 @@ impl Space {
         let size_max = region.report().size_max;
         let layout = Layout::new(found.geometry);
         let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
+        let allocator = Allocator::new(layout, frontier, end);
         Space {
+            shared: Arc::new(Shared::new(allocator, region.frees())),
             region,
-            shared: Arc::new(Shared::new(Allocator::new(layout, frontier, end))),
             growth: Growth::new(size_max),
             prefault: Prefault::new(found.frontier),
         }
@@ -121,13 +122,19 @@ impl Space {
     /// has been fenced, and that no reader can still hold it.
     #[inline]
     pub(crate) fn free(&self, object: Object) {
+        self.shared.note_free();
         self.shared.lock().give(object);
     }
 
     /// As [`free`](crate::Pool::free), of many.
     pub(crate) fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
+        let mut objects = objects.into_iter().peekable();
+        if objects.peek().is_none() {
+            return;
+        }
+        self.shared.note_free();
         let mut allocator = self.shared.lock();
-        objects.into_iter().for_each(|object| allocator.give(object));
+        objects.for_each(|object| allocator.give(object));
     }
 
     /// Allocates an object, lets `init` write and flush its content, and publishes it in `slot`,

@@ -32,12 +32,14 @@ const TARGET: Target = Target { structure: Structure::Region, model: Model::Logg
 const LATE: &[(&str, &str)] = &[
     ("create.sync_before_link", "open.sync_dir"),
     ("grow.sync_before_size", "grow.size_sync"),
-    ("log.sync_before_bypass", "pool.bypass_sync"),
+    ("log.sync_before_bypass", "log.sync"),
     ("log.sync_before_checkpoint", "pool.checkpoint_sync"),
     ("log.sync_before_rename", "log.sync_dir"),
     ("log.sync_dir", "open.generation_sync"),
-    ("pool.bypass_sync", "log.sync"),
+    ("log.vouch_sync", "log.trim_sync"),
+    ("open.extent_sync", "log.sync"),
     ("pool.checkpoint_sync", "log.trim_sync"),
+    ("pool.extent_sync", "log.sync"),
 ];
 
 /// The name under which [`behind`] is found.

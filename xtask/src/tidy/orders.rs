@@ -1,7 +1,8 @@
 //! Every step towards durability has a name and a reason.
 //!
 //! Rule, for calls of a region's `.flush(name, offset, len)`, `.flush(name, word)`, `.fence(name)`,
-//! `.fence_flushed(name)`, `.commit(name, word, value)` and `.write(name, offset, parts)` (distinguished from other methods of these
+//! `.fence_flushed(name)`, `.commit(name, word, value)`, `.write(name, offset, parts)` and
+//! `.write_object(name, offset, parts, room)` (distinguished from other methods of these
 //! names by their number of arguments) outside tests, below `src/` of the crates of [`ROOMS`]:
 //! - `name` is a string literal. In `crates/pmem`, which forwards names, calls without a literal
 //!   are left out, and a `write` is a step of the disk: see `steps.rs`.
@@ -25,6 +26,7 @@ const METHODS: &[(&str, usize, bool)] = &[
     ("commit", 3, true),
     ("write", 3, false),
     ("write_node", 4, false),
+    ("write_object", 4, false),
 ];
 
 /// The crates that hold a region.

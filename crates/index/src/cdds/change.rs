@@ -98,7 +98,8 @@ fn put(
 fn write_record(roots: &Roots, record: Object, key: &[u8], value: &[&[u8]]) -> Result<(), Error> {
     with_record(roots.forest.records(), key, value, |parts| {
         // ORDER: the record is durable before the commit that makes its entry visible.
-        roots.forest.region().write("cdds.record.write", record.offset(), parts)
+        let (offset, room) = (record.offset(), record.size());
+        roots.forest.region().write_object("cdds.record.write", offset, parts, room)
     })
 }
 

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::copy::copy_parts;
-use crate::Error;
+use crate::extent::Room;
 use crate::log::{RedoLog, Threads};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
+use crate::{Error, Frees};
 
 use crate::report::Report;
 
@@ -61,6 +62,27 @@ impl Logged {
         self.log.checkpoint()
     }
 
+    /// A record of `len` bytes was written at `offset`. Of an object that was allocated, `room` is its size, else zero.
+    pub(super) fn note_room(&self, offset: u64, len: u64, room: u64) {
+        if room == 0 && len < PAGE {
+            return;
+        }
+        let end = (offset + len.max(room)).min((offset + len).next_multiple_of(PAGE));
+        let room = Room { start: offset, end, needs: self.needs(room) };
+        self.book.with(|note| note.rooms.push(room));
+    }
+
+    /// Before which group the one is that freed a space in which a record is written.
+    fn needs(&self, room: u64) -> u64 {
+        let frees = self.log.frees();
+        if room > 0 { frees.freed() } else { frees.next() }
+    }
+
+    /// When space was freed.
+    pub(crate) fn frees(&self) -> &Frees {
+        self.log.frees()
+    }
+
     /// Writes a large record: whole pages beside the log, the rest through it.
     ///
     /// # Safety
@@ -68,26 +90,35 @@ impl Logged {
     pub(super) unsafe fn write_beside(
         &self,
         at: *mut u8,
-        offset: u64,
-        len: u64,
+        (offset, len): (u64, u64),
         parts: &[&[u8]],
+        room: u64,
     ) -> Result<(), Error> {
         self.log.check_process()?;
-        let whole = len / PAGE * PAGE;
-        self.log.bypass(&self.book, offset, whole, parts)?;
-        let mut skip = if self.log.pool_is_simulated() { 0 } else { whole as usize };
-        let rest: Vec<&[u8]> = parts
-            .iter()
-            .map(|part| {
-                let cut = skip.min(part.len());
-                skip -= cut;
-                &part[cut..]
-            })
-            .collect();
-        let from = if self.log.pool_is_simulated() { 0 } else { whole };
-        // SAFETY: the caller's promise, of all but the first `from` bytes.
-        unsafe { copy_parts(at.wrapping_add(from as usize), &rest) };
-        self.note(offset + whole, len - whole);
+        // Behind the record the last page has nothing else, if it is the object's.
+        let filled = len.next_multiple_of(PAGE);
+        let whole = if filled <= room { filled } else { len / PAGE * PAGE };
+        self.log.bypass(&self.book, (offset, whole), parts, self.needs(room))?;
+        if self.log.pool_is_simulated() {
+            // SAFETY: the caller's promise.
+            unsafe { copy_parts(at, parts) };
+        } else {
+            let mut skip = whole.min(len) as usize;
+            let from = skip;
+            let rest: Vec<&[u8]> = parts
+                .iter()
+                .map(|part| {
+                    let cut = skip.min(part.len());
+                    skip -= cut;
+                    &part[cut..]
+                })
+                .collect();
+            // SAFETY: the caller's promise, of all but the first `from` bytes.
+            unsafe { copy_parts(at.wrapping_add(from), &rest) };
+        }
+        if whole < len {
+            self.note(offset + whole, len - whole);
+        }
         Ok(())
     }
 
@@ -114,6 +145,7 @@ impl Drop for Logged {
         if self.log.is_forked() {
             // A child has none of these threads.
             std::mem::forget(std::mem::take(&mut self.threads));
+            std::mem::forget(self.log.clone());
         } else {
             self.stop();
         }

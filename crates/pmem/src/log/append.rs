@@ -8,12 +8,17 @@ use zerocopy::IntoBytes;
 
 use super::group::{GROUP_MAX, encode, group_size};
 use super::{RedoLog, State};
+use crate::extent::{Extent, WrittenExtent};
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::NoteBook;
 use crate::{HEADER_SIZE, LINE};
 
 /// A tail of this many bytes is written, though no sync was asked for.
 const WRITE_AT: usize = 1 << 20;
+
+/// When extents of one part in this many of the largest ring are not durable, a thread syncs, though no sync was asked for:
+/// an opening reads and writes them all.
+const UNSYNCED_SHARE: u64 = 4;
 
 impl RedoLog {
     /// Appends the lines and extents that the calling thread has noted, as groups. Cannot fail:
@@ -22,14 +27,15 @@ impl RedoLog {
     /// ORDER: a line is copied under the lock that orders groups, so that of two copies of a line
     /// the later in the log is the newer.
     pub(crate) fn append(&self, book: &NoteBook) {
-        let (mut lines, extents) = book.with(|note| {
+        let (mut lines, mut extents, mut rooms) = book.with(|note| {
             let mut lines = std::mem::take(&mut note.lines);
             note.flushed.drain_into(&mut lines);
-            (lines, std::mem::take(&mut note.extents))
+            (lines, std::mem::take(&mut note.extents), std::mem::take(&mut note.rooms))
         });
         if lines.is_empty() && extents.is_empty() {
             return;
         }
+        self.write_runs(&mut rooms, &mut lines, &mut extents);
         let first = lines.partition_point(|line| *line < HEADER_SIZE);
         let mut state = self.lock();
         let mut used = 0;
@@ -51,20 +57,29 @@ impl RedoLog {
             state = unlocked;
         }
         self.check_fill(&mut state);
+        if state.beside.unsynced() > self.log_size / UNSYNCED_SHARE
+            && self.background
+            && !state.want_sync
+        {
+            state.want_sync = true;
+            self.wake.notify_all();
+        }
         drop(state);
         lines.clear();
-        book.with(|note| note.lines = lines);
+        rooms.clear();
+        book.with(|note| (note.lines, note.rooms) = (lines, rooms));
     }
 
-    fn encode(&self, state: &mut State, lines: &[u64], extents: &[(u64, u64)]) {
+    fn encode(&self, state: &mut State, lines: &[u64], extents: &[WrittenExtent]) {
         let place = state.end;
         let synced_through = state.durable.sequence - 1;
         let mapping = &self.mapping;
+        let records: Vec<Extent> = extents.iter().map(|written| written.extent).collect();
         state.end = encode(
             &mut state.tail,
             (self.salt, synced_through),
             place,
-            (lines, extents),
+            (lines, &records),
             |line, out| {
                 copy_line(mapping, line, out);
                 if let Some(observer) = &self.observer {
@@ -72,6 +87,8 @@ impl RedoLog {
                 }
             },
         );
+        self.frees.appended(state.end.sequence);
+        state.beside.append(place.sequence, synced_through, extents);
         for page in lines.chunk_by(|one, other| one / PAGE == other / PAGE) {
             state.pages.touch(page[0], place.sequence);
         }
@@ -120,8 +137,8 @@ impl RedoLog {
 /// Cuts what one fence appends into groups.
 fn pieces<'a>(
     lines: &'a [u64],
-    extents: &'a [(u64, u64)],
-) -> impl Iterator<Item = (&'a [u64], &'a [(u64, u64)])> {
+    extents: &'a [WrittenExtent],
+) -> impl Iterator<Item = (&'a [u64], &'a [WrittenExtent])> {
     let count = lines.len().div_ceil(GROUP_MAX).max(extents.len().div_ceil(GROUP_MAX));
     (0..count).map(move |index| (piece(lines, index), piece(extents, index)))
 }

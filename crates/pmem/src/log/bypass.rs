@@ -1,13 +1,25 @@
-//! Large records go beside the log: into the pool file at once, durable before what links them.
+//! Records that go to their place in the pool file at once, beside the log.
+#![allow(unsafe_code)]
 
-use super::RedoLog;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use super::{Checkpoint, RedoLog, State};
+use crate::extent::{Extent, Room, WrittenExtent};
+use crate::mapping::PAGE;
 use crate::notes::NoteBook;
-use crate::{DiskFile, Error};
+use crate::{DiskFile, Error, crc32c, racy};
+
+/// A fence that has written fewer bytes of whole pages than this puts them into the log, unless the next sync is one
+/// of the pool file in any case: there they cost no sync of a second file.
+const RUNS_MIN: u64 = 16 << 10;
+
+/// Bytes of a run that are read and written at once.
+const PIECE: u64 = 1 << 20;
 
 impl RedoLog {
-    /// Writes whole pages of the pool file at `offset`: `len` bytes of `parts`. The range is not
-    /// read yet, and what freed it was fenced. Durable on return; counted by replay from the
-    /// thread's next fence on.
+    /// Writes whole pages of the pool file at `offset`: `len` bytes of `parts`, zeroes behind them. The range is not
+    /// read yet; what freed it is in the groups before `needs`. Durable with the group of the thread's next fence.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::DiskFull`], [`Error::Io`]; the range's content is undefined
@@ -15,42 +27,148 @@ impl RedoLog {
     pub(crate) fn bypass(
         &self,
         book: &NoteBook,
+        (offset, len): (u64, u64),
+        parts: &[&[u8]],
+        needs: u64,
+    ) -> Result<(), Error> {
+        let is_free = {
+            let state = self.lock();
+            self.check(&state)?;
+            state.may_overwrite(offset, offset + len, needs)
+        };
+        let work = if is_free { None } else { Some(self.wait_until_free(book, offset, len)?) };
+        let failed_syncs = self.pool.failed();
+        let written = self.write_parts(offset, len, parts);
+        let crc = written.map_err(|e| Error::io("write", &self.pool_path, e))?;
+        drop(work);
+        self.show(offset, offset + len).map_err(|e| Error::io("refresh", &self.pool_path, e))?;
+        let extent = Extent { offset, len, crc: Some(crc) };
+        book.with(|note| note.extents.push(WrittenExtent { extent, failed_syncs }));
+        Ok(())
+    }
+
+    /// Makes a range one that may be overwritten, and keeps checkpoints away as long as the result lives.
+    fn wait_until_free(
+        &self,
+        book: &NoteBook,
         offset: u64,
         len: u64,
-        parts: &[&[u8]],
-    ) -> Result<(), Error> {
+    ) -> Result<std::sync::MutexGuard<'_, Checkpoint>, Error> {
         self.append(book);
         let mut work = self.lock_checkpoint();
         // ORDER: what unlinked the record that had this space is durable before the space is
-        // overwritten, for there is no log of this write that could be left unreplayed.
+        // overwritten, for the overwriting is not in the log.
         self.make_durable("log.sync_before_bypass")?;
-        // From here on no checkpoint brings back what the range held before.
-        let next = self.lock().end.sequence;
-        work.voids.paint(offset, offset + len, next);
-        let failed = self.pool.failed();
-        let write = || {
-            let (mut at, mut left) = (offset, len as usize);
-            for part in parts {
-                let piece = &part[..part.len().min(left)];
-                if !piece.is_empty() {
-                    self.pool.write_at("pool.bypass_write", piece, at)?;
-                }
-                (at, left) = (at + piece.len() as u64, left - piece.len());
-            }
-            // ORDER: the record is durable before the group that links it.
-            self.pool.sync_since("pool.bypass_sync", failed)
+        let (is_doubtful, next) = {
+            let state = self.lock();
+            (state.beside.is_doubtful_in(offset, offset + len), state.end.sequence)
         };
-        write().map_err(|e| Error::io("write", &self.pool_path, e))?;
-        self.totals.pool_bytes.fetch_add(len, std::sync::atomic::Ordering::Relaxed);
-        drop(work);
-        if !self.pool_is_simulated() {
-            self.mapping
-                .give_back(offset, offset + len)
-                .map_err(|e| Error::io("refresh", &self.pool_path, e))?;
-            self.lock().pages.forget(offset, offset + len);
+        if is_doubtful {
+            self.vouch(&mut work)?;
         }
-        book.with(|note| note.extents.push((offset, len)));
+        // From here on no checkpoint brings back what the range held before.
+        work.voids.paint(offset, offset + len, next);
+        Ok(work)
+    }
+
+    /// Has the log's header say that all groups are durable that are, so that replay does not compare their extents.
+    pub(super) fn vouch(&self, work: &mut Checkpoint) -> Result<(), Error> {
+        let through = self.lock().durable.sequence - 1;
+        // ORDER: a durable header vouches for an extent before its place is overwritten.
+        let vouched = work.header.update("log.vouch_write", "log.vouch_sync", |header| {
+            header.synced_through.set(through);
+        });
+        self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        match vouched {
+            Ok(()) => state.beside.vouch(through),
+            Err(ref error) => self.poison(&mut state, format!("log.vouch: {error}")),
+        }
+        vouched
+    }
+
+    fn write_parts(&self, offset: u64, len: u64, parts: &[&[u8]]) -> io::Result<u32> {
+        const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
+        let (mut at, end, mut crc) = (offset, offset + len, 0);
+        let mut write = |piece: &[u8]| {
+            if piece.is_empty() {
+                return Ok(());
+            }
+            crc = crc32c(crc, piece);
+            let result = self.pool.write_at("pool.bypass_write", piece, at);
+            at += piece.len() as u64;
+            result
+        };
+        let mut left = len as usize;
+        for part in parts {
+            let piece = &part[..part.len().min(left)];
+            left -= piece.len();
+            write(piece)?;
+        }
+        write(&ZEROES[..left.min(ZEROES.len())])?;
+        debug_assert_eq!(at, end);
+        self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
+        Ok(crc)
+    }
+
+    /// Lets the mapping show what the pool file has.
+    fn show(&self, start: u64, end: u64) -> io::Result<()> {
+        if !self.pool_is_simulated() {
+            self.mapping.give_back(start, end)?;
+            self.lock().pages.forget(start, end);
+        }
         Ok(())
+    }
+
+    /// Writes the whole pages of some rooms into the pool file, and takes their lines, which are sorted, out of
+    /// `lines`. What cannot be written there stays.
+    pub(super) fn write_runs(
+        &self,
+        rooms: &mut [Room],
+        lines: &mut Vec<u64>,
+        extents: &mut Vec<WrittenExtent>,
+    ) {
+        let runs = whole_pages(rooms);
+        if runs.is_empty() {
+            return;
+        }
+        let bytes: u64 = runs.iter().map(|run| run.end - run.start).sum();
+        let mut free = Vec::new();
+        {
+            let state = self.lock();
+            if bytes < RUNS_MIN && extents.is_empty() && state.beside.unsynced() == 0 {
+                return;
+            }
+            runs.iter().for_each(|run| state.free_parts(run, &mut free));
+        }
+        let before = extents.len();
+        for (start, end) in free {
+            let mut at = start;
+            while at < end {
+                let piece = (end - at).min(PIECE);
+                // What fails here goes through the log, and its checkpoint meets the failure again.
+                extents.extend(self.write_run(at, piece));
+                at += piece;
+            }
+        }
+        let mut written = extents[before..].iter().map(|written| written.extent).peekable();
+        lines.retain(|line| {
+            while written.next_if(|extent| extent.end() <= *line).is_some() {}
+            written.peek().is_none_or(|extent| *line < extent.offset)
+        });
+    }
+
+    fn write_run(&self, offset: u64, len: u64) -> Option<WrittenExtent> {
+        let mut bytes = vec![0; len as usize];
+        // SAFETY: the range is in the region: only lines of the region are noted.
+        unsafe { racy::read(self.mapping.base().at(offset), bytes.as_mut_ptr(), bytes.len()) };
+        let failed_syncs = self.pool.failed();
+        self.pool.write_at("pool.run_write", &bytes, offset).ok()?;
+        self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
+        // A page that stays private takes memory, no more.
+        let _ = self.show(offset, offset + len);
+        let extent = Extent { offset, len, crc: Some(crc32c(0, &bytes)) };
+        Some(WrittenExtent { extent, failed_syncs })
     }
 
     /// Syncs of the pool file.
@@ -62,4 +180,51 @@ impl RedoLog {
     pub(crate) fn pool_is_simulated(&self) -> bool {
         self.pool.descriptor().is_none()
     }
+}
+
+impl State {
+    /// Whether a range, which is free when all groups before `needs` are durable, may be overwritten in the pool
+    /// file: the conditions of [`beside`](super::beside).
+    fn may_overwrite(&self, start: u64, end: u64, needs: u64) -> bool {
+        self.durable.sequence >= needs
+            && !self.beside.is_doubtful_in(start, end)
+            && self.pages.newest(start, end) < self.start_sequence
+    }
+
+    /// Adds the parts of a run that may be overwritten.
+    fn free_parts(&self, run: &Room, free: &mut Vec<(u64, u64)>) {
+        if self.may_overwrite(run.start, run.end, run.needs) {
+            free.push((run.start, run.end));
+            return;
+        }
+        for page in (run.start..run.end).step_by(PAGE as usize) {
+            if !self.may_overwrite(page, page + PAGE, run.needs) {
+                continue;
+            }
+            match free.last_mut() {
+                Some((_, end)) if *end == page => *end += PAGE,
+                _ => free.push((page, page + PAGE)),
+            }
+        }
+    }
+}
+
+/// The whole pages that rooms fill together, in runs.
+fn whole_pages(rooms: &mut [Room]) -> Vec<Room> {
+    rooms.sort_unstable();
+    let mut runs: Vec<Room> = Vec::new();
+    for room in rooms.iter() {
+        match runs.last_mut() {
+            Some(run) if run.end >= room.start => {
+                run.end = run.end.max(room.end);
+                run.needs = run.needs.max(room.needs);
+            }
+            _ => runs.push(*room),
+        }
+    }
+    let whole = |run: Room| {
+        let (start, end) = (run.start.next_multiple_of(PAGE), run.end / PAGE * PAGE);
+        (start < end).then_some(Room { start, end, ..run })
+    };
+    runs.into_iter().filter_map(whole).collect()
 }

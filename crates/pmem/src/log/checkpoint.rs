@@ -49,7 +49,14 @@ impl RedoLog {
         // ORDER: the log is durable through a group before a line of it reaches the pool file: else
         // a crash could keep the line and lose the group, and with it what must come with the line.
         self.make_durable("log.sync_before_checkpoint")?;
-        let to = self.lock().durable;
+        let (to, is_doubtful) = {
+            let state = self.lock();
+            (state.durable, state.beside.is_doubtful())
+        };
+        if is_doubtful {
+            // Lines may come to lie over an extent, whose checksum fails then.
+            self.vouch(work)?;
+        }
         let mut through = work.from;
         while through != to {
             through = self.apply(work, through, to)?;
@@ -80,7 +87,7 @@ impl RedoLog {
         let view = self.ring.view(from.position, len);
         let view = view.map_err(|e| Error::io("read", &self.path, e))?;
         let bytes = view.bytes();
-        let mut walk = Walk::new(bytes, self.salt, from);
+        let mut walk = Walk::new(bytes, (self.salt, true), from);
         let mut lines: Vec<(u64, usize)> = Vec::new();
         while walk.place != to
             && let Some(group) = walk.next()
@@ -133,6 +140,8 @@ impl RedoLog {
             header.start_position.set(through.position);
             header.start_sequence.set(through.sequence);
             header.start_chain.set(through.chain);
+            let vouched = header.synced_through.get().max(through.sequence - 1);
+            header.synced_through.set(vouched);
         });
         self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
@@ -143,6 +152,8 @@ impl RedoLog {
         work.from = through;
         work.voids.forget(through.sequence);
         state.start = through.position;
+        state.start_sequence = through.sequence;
+        state.beside.vouch(through.sequence - 1);
         self.notify(&state);
         Ok(())
     }

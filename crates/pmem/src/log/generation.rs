@@ -5,14 +5,15 @@ use std::{io, mem};
 
 use zerocopy::FromZeros;
 
+use super::beside::Beside;
 use super::group::{GROUP_MAX, Place, encode, encode_opening, group_size};
-use super::replay::{Replay, replay};
+use super::replay::{Owner, Replay, read_extent, replay};
 use super::ring::{CAPACITY_MIN, PIECE, Ring, capacity, limit};
 use super::voids::Voids;
 use crate::disk::WatchedFile;
 use crate::format::{
-    FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_VERSION, LogHeader,
-    MediaHeader, split,
+    FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_EXTENTS_CHECKED, LOG_HEADER_SIZE, LOG_MAGIC,
+    LOG_VERSION, LogHeader, MediaHeader, split,
 };
 use crate::header::{Slots, check_features};
 use crate::pool_file::with_suffix;
@@ -26,6 +27,7 @@ const SMALL_SHARE: u64 = 4;
 /// Where the logs of a pool are found and made.
 pub(crate) struct Source<'a> {
     pub(crate) disk: &'a dyn Disk,
+    pub(crate) pool: &'a dyn DiskFile,
     pub(crate) pool_path: &'a Path,
     /// Bytes that a ring has at most, and that a new one begins with.
     pub(crate) log_size: u64,
@@ -50,6 +52,7 @@ pub(crate) struct Adopted {
     pub(super) blank: Option<u64>,
     /// Ranges of which the log holds lines that no longer count.
     pub(super) voids: Voids,
+    pub(super) beside: Beside,
 }
 
 /// A log as it was found.
@@ -88,8 +91,34 @@ pub(crate) fn load(source: &Source<'_>, pool: &MediaHeader) -> Result<Old, Error
     if log.generation.get() != generation && !follows {
         return Err(foreign(&path, pool, Some(&log)));
     }
-    let replay = replay(&found.ring, &path, &log, pool.size.get())?;
+    let owner = source.owner(&path, pool.size.get());
+    let replay = replay(&found.ring, &owner, &log)?;
     Ok(Old { found: Some(found), replay: Some(replay), follows })
+}
+
+impl Source<'_> {
+    fn owner<'a>(&'a self, path: &'a Path, size: u64) -> Owner<'a> {
+        Owner { path, pool: self.pool, pool_path: self.pool_path, size }
+    }
+
+    /// Makes durable what of the replayed log stands in the pool file, beyond doubt.
+    pub(crate) fn settle(&self, old: &Old) -> Result<(), Error> {
+        let extents = old.replay.as_ref().map_or(&[][..], |replay| &replay.unsettled_extents);
+        if extents.is_empty() {
+            return Ok(());
+        }
+        // A sync that failed may have left the bytes in the system's memory alone: a sync would not write them.
+        let owner = self.owner(self.pool_path, 0);
+        for (_, extent) in extents {
+            read_extent(&owner, extent, |at, bytes| {
+                self.pool.write_at("open.extent_write", bytes, at)
+            })?;
+        }
+        // ORDER: the extents are durable before a header, or a group, calls their groups durable, and before their
+        // places are used again.
+        let synced = self.pool.sync("open.extent_sync");
+        synced.map_err(|e| Error::io("sync", self.pool_path, e))
+    }
 }
 
 /// Makes the pool's header name the generation of the log that was found.
@@ -151,7 +180,8 @@ fn resume(
     let free = size - replay.bytes;
     let can_extend = replay.end.position < size && size < wanted;
     let is_small = size < initial(source) || (!can_extend && size < wanted / SMALL_SHARE);
-    if is_small || (!can_extend && free < RESUME_ROOM.min(size / 4)) {
+    let is_old = !header.get().checks_extents();
+    if is_old || is_small || (!can_extend && free < RESUME_ROOM.min(size / 4)) {
         return None;
     }
     let salt = header.get().salt.get();
@@ -172,7 +202,14 @@ fn resume(
     let end = encode_opening(&mut opening, (salt, replay.synced_through), settled, number);
     let blank = blank(source, &ring, end);
     let voids = mem::take(&mut replay.voids);
-    Some(Adopted { path: path.to_owned(), header, ring, settled, opening, end, blank, voids })
+    let mut doubtful = Voids::default();
+    for (group, extent) in &replay.unsettled_extents {
+        doubtful.paint(extent.offset, extent.end(), group + 1);
+    }
+    let last = replay.unsettled_extents.last().map_or(0, |(group, _)| *group);
+    let beside = Beside::new(replay.synced_through, last, doubtful);
+    let path = path.to_owned();
+    Some(Adopted { path, header, ring, settled, opening, end, blank, voids, beside })
 }
 
 /// Where blocks begin that were never written, in a ring on its first lap.
@@ -214,7 +251,8 @@ fn recycle(
     let blank = blank(source, &ring, end);
     let voids = Voids::default();
     let (settled, opening) = (end, Vec::new());
-    Ok(Adopted { path: path.to_owned(), header, ring, settled, opening, end, blank, voids })
+    let (path, beside) = (path.to_owned(), Beside::default());
+    Ok(Adopted { path, header, ring, settled, opening, end, blank, voids, beside })
 }
 
 /// The log of that name, if there is one; it is the pool's and whole.
@@ -235,7 +273,7 @@ fn find(source: &Source<'_>, path: &Path, pool: &MediaHeader) -> Result<Option<F
     };
     let log = *header.get();
     let (must, read) = (log.features_must.get(), log.features_read.get());
-    check_features(path, must, read, source.read_only)?;
+    check_features(path, (must, LOG_EXTENTS_CHECKED), read, source.read_only)?;
     if log.identity != pool.identity {
         return Err(foreign(path, pool, Some(&log)));
     }
@@ -299,7 +337,8 @@ fn create_as(
     let ring = Ring::new(file, capacity);
     let voids = Voids::default();
     let (header, settled, opening) = (slots, end, Vec::new());
-    Ok(Adopted { path: path.to_owned(), header, ring, settled, opening, end, blank, voids })
+    let (path, beside) = (path.to_owned(), Beside::default());
+    Ok(Adopted { path, header, ring, settled, opening, end, blank, voids, beside })
 }
 
 /// Writes the lines that were replayed as the ring's first groups; the place behind them.
@@ -359,6 +398,7 @@ fn fresh_header(source: &Source<'_>, pool: &MediaHeader, capacity: u64) -> LogHe
     let mut header = LogHeader::new_zeroed();
     header.magic = LOG_MAGIC;
     header.version.set(LOG_VERSION);
+    header.features_must.set(LOG_EXTENTS_CHECKED);
     header.identity = split(pool.identity());
     header.previous = pool.generation;
     header.generation.set(pool.generation.get() + 1);

@@ -4,7 +4,9 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::LINE;
+use crate::extent::Extent;
 use crate::format::{ExtentRecord, GroupHeader, LogHeader};
+use crate::mapping::PAGE;
 
 /// Lines in a group at most, and extents: what one fence appends is cut into groups of this size.
 pub(super) const GROUP_MAX: usize = 1024;
@@ -49,7 +51,7 @@ pub(super) fn encode(
     out: &mut Vec<u8>,
     (salt, synced_through): (u64, u64),
     place: Place,
-    (lines, extents): (&[u64], &[(u64, u64)]),
+    (lines, extents): (&[u64], &[Extent]),
     mut copy: impl FnMut(u64, &mut Vec<u8>),
 ) -> Place {
     let start = out.len();
@@ -63,9 +65,13 @@ pub(super) fn encode(
     header.position.set(place.position);
     out.extend_from_slice(header.as_bytes());
     lines.iter().for_each(|line| out.extend_from_slice(&line.to_le_bytes()));
-    for (offset, len) in extents {
-        out.extend_from_slice(&offset.to_le_bytes());
-        out.extend_from_slice(&len.to_le_bytes());
+    for extent in extents {
+        let record = ExtentRecord {
+            offset: extent.offset.into(),
+            pages: ((extent.len / PAGE) as u32).into(),
+            crc: extent.crc.unwrap_or_default().into(),
+        };
+        out.extend_from_slice(record.as_bytes());
     }
     out.resize(start + head_size(lines.len(), extents.len()), 0);
     lines.iter().for_each(|line| copy(*line, out));
@@ -124,6 +130,7 @@ pub(super) struct Group<'b> {
     pub(super) synced_through: u64,
     offsets: &'b [u8],
     extents: &'b [u8],
+    is_checked: bool,
     /// Where the first line's bytes begin, in the bytes that are walked.
     data_at: usize,
 }
@@ -138,9 +145,19 @@ impl Group<'_> {
             .map(move |(index, bytes)| (word(bytes), data_at + index * LINE as usize))
     }
 
-    /// Offset and length of each extent.
-    pub(super) fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.extents.chunks_exact(16).map(|bytes| (word(&bytes[..8]), word(&bytes[8..])))
+    /// Each extent, with its checksum in a log that has them.
+    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
+        let is_checked = self.is_checked;
+        self.extents.chunks_exact(16).map(move |bytes| {
+            let (offset, rest) = (word(&bytes[..8]), word(&bytes[8..]));
+            match is_checked {
+                true => {
+                    let len = (rest & u64::from(u32::MAX)) * PAGE;
+                    Extent { offset, len, crc: Some((rest >> 32) as u32) }
+                }
+                false => Extent { offset, len: rest, crc: None },
+            }
+        })
     }
 }
 
@@ -152,14 +169,15 @@ fn word(bytes: &[u8]) -> u64 {
 pub(super) struct Walk<'b> {
     bytes: &'b [u8],
     at: usize,
-    salt: u64,
+    /// Salt of the log, and whether its extents carry checksums.
+    log: (u64, bool),
     pub(super) place: Place,
 }
 
 impl<'b> Walk<'b> {
-    /// Walks `bytes`, which begin at `place`.
-    pub(super) fn new(bytes: &'b [u8], salt: u64, place: Place) -> Walk<'b> {
-        Walk { bytes, at: 0, salt, place }
+    /// Walks `bytes`, which begin at `place` of a log of that salt, whose extents carry checksums or do not.
+    pub(super) fn new(bytes: &'b [u8], log: (u64, bool), place: Place) -> Walk<'b> {
+        Walk { bytes, at: 0, log, place }
     }
 
     /// How far into the bytes.
@@ -170,7 +188,7 @@ impl<'b> Walk<'b> {
     /// The next group, if it is valid and whole.
     pub(super) fn next(&mut self) -> Option<Group<'b>> {
         let rest = self.bytes.get(self.at..)?;
-        let header = certified(rest, self.salt)?;
+        let header = certified(rest, self.log.0)?;
         let (lines, extents) = (header.lines.get() as usize, header.extents.get() as usize);
         if header.sequence.get() != self.place.sequence
             || header.position.get() != self.place.position
@@ -190,6 +208,7 @@ impl<'b> Walk<'b> {
             synced_through: header.synced_through.get(),
             offsets: &group[HEADER..extents_at],
             extents: &group[extents_at..extents_at + extents * size_of::<ExtentRecord>()],
+            is_checked: self.log.1,
             data_at: self.at + head_size(lines, extents),
         };
         self.at += group.len();

@@ -27,6 +27,13 @@ impl PageTable {
         slots[slot] = sequence.max(1);
     }
 
+    /// The sequence of the last group with a line of the pages in `start..end`.
+    pub(super) fn newest(&self, start: u64, end: u64) -> u64 {
+        let pages = (start / PAGE) as usize..end.div_ceil(PAGE) as usize;
+        let last = |page: usize| Some(self.leaves.get(page / LEAF)?.as_ref()?[page % LEAF]);
+        pages.filter_map(last).max().unwrap_or(0)
+    }
+
     /// Pages that are private.
     pub(super) fn count(&self) -> u64 {
         self.count

@@ -1,5 +1,6 @@
 //! Replay: what the log says the region holds.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,9 +8,13 @@ use super::group::{Place, Walk, certified};
 use super::last::keep_last;
 use super::ring::{Ring, View};
 use super::voids::Voids;
+use crate::extent::Extent;
 use crate::format::LogHeader;
 use crate::mapping::PAGE;
-use crate::{Error, HEADER_SIZE, LINE};
+use crate::{DiskFile, Error, HEADER_SIZE, LINE, crc32c};
+
+/// Bytes of an extent that are read at once.
+const EXTENT_PIECE: u64 = 1 << 20;
 
 /// The content of a log.
 pub(crate) struct Replay {
@@ -19,12 +24,14 @@ pub(crate) struct Replay {
     pub(crate) bytes: u64,
     /// Where the next group belongs.
     pub(super) end: Place,
-    /// All groups up to this one were durable, says a group.
+    /// All groups up to this one were durable, says a group or the header.
     pub(super) synced_through: u64,
     /// Where in the content the groups begin that no group calls durable.
     unsettled: usize,
     /// Ranges written beside the log.
     pub(super) voids: Voids,
+    /// Extents of the groups that nothing calls durable, each with its group: their bytes are there.
+    pub(super) unsettled_extents: Vec<(u64, Extent)>,
     pub(super) content: Arc<Content>,
 }
 
@@ -64,46 +71,58 @@ impl Replay {
 }
 
 /// What a walk through a log gathers.
+#[derive(Default)]
 struct Gathered {
     lines: Vec<(u64, usize)>,
     voids: Voids,
+    /// Extents with checksums, each with the sequence of its group.
+    extents: Vec<(u64, Extent)>,
     synced_through: u64,
     /// Where each group begins in the bytes.
     starts: Vec<usize>,
 }
 
-/// Reads a log of a region of `size` bytes.
+/// What a log belongs to.
+pub(super) struct Owner<'a> {
+    /// The log's file.
+    pub(super) path: &'a Path,
+    pub(super) pool: &'a dyn DiskFile,
+    pub(super) pool_path: &'a Path,
+    /// Bytes in the region.
+    pub(super) size: u64,
+}
+
+/// Reads a log.
 ///
 /// # Errors
 /// [`Error::LogDamaged`] when a group that was once durable is not valid now, or what a valid group
-/// says cannot be.
-pub(super) fn replay(
-    ring: &Ring,
-    path: &Path,
-    header: &LogHeader,
-    size: u64,
-) -> Result<Replay, Error> {
+/// says cannot be; [`Error::Io`].
+pub(super) fn replay(ring: &Ring, owner: &Owner<'_>, header: &LogHeader) -> Result<Replay, Error> {
     let start = Place::start(header);
-    let salt = header.salt.get();
+    let log = (header.salt.get(), header.checks_extents());
     let damaged = |place: Place| Error::LogDamaged {
-        path: path.to_owned(),
+        path: owner.path.to_owned(),
         sequence: place.sequence,
         position: ring.offset(place.position),
     };
     let view = ring.view(start.position, ring.capacity());
-    let view = view.map_err(|e| Error::io("read", path, e))?;
+    let view = view.map_err(|e| Error::io("read", owner.path, e))?;
     let bytes = view.bytes();
-    let mut gathered = Gathered {
-        lines: Vec::new(),
-        voids: Voids::default(),
-        synced_through: 0,
-        starts: Vec::new(),
+    let called_durable = header.synced_through.get();
+    let gathered = |end: u64| -> Result<_, Error> {
+        let mut gathered = Gathered { synced_through: called_durable, ..Gathered::default() };
+        let mut walk = Walk::new(bytes, log, start);
+        gather(&mut walk, owner.size, end, &mut gathered).map_err(damaged)?;
+        Ok((gathered, walk.place, walk.at()))
     };
-    let mut walk = Walk::new(bytes, salt, start);
-    gather(&mut walk, size, &mut gathered).map_err(damaged)?;
-    let (end, at) = (walk.place, walk.at());
-    let Gathered { mut lines, voids, synced_through, starts } = gathered;
-    let later = Later { salt, start, missing: end.sequence };
+    let (mut found, mut end, mut at) = gathered(u64::MAX)?;
+    let doubtful = found.extents.iter().filter(|(group, _)| *group > found.synced_through);
+    if let Some(torn) = first_torn(owner, doubtful)? {
+        // The bytes did not come to the disk with the group: both are of the tail that no sync has finished.
+        (found, end, at) = gathered(torn)?;
+    }
+    let Gathered { mut lines, voids, mut extents, synced_through, starts } = found;
+    let later = Later { salt: log.0, start, missing: end.sequence };
     let is_damaged = synced_through >= end.sequence || later.was_durable(&bytes[at..], at);
     if is_damaged {
         return Err(damaged(end));
@@ -113,6 +132,7 @@ pub(super) fn replay(
             |at: usize| start.sequence + starts.partition_point(|group| *group <= at) as u64 - 1;
         lines.retain(|(line, at)| !voids.covers(*line, sequence(*at)));
     }
+    extents.retain(|(group, _)| *group > synced_through);
     let first_unsettled = (synced_through + 1).saturating_sub(start.sequence) as usize;
     Ok(Replay {
         groups: end.sequence - start.sequence,
@@ -121,22 +141,66 @@ pub(super) fn replay(
         synced_through,
         unsettled: starts.get(first_unsettled).copied().unwrap_or(at),
         voids,
+        unsettled_extents: extents,
         content: Arc::new(Content { ring: view, lines }),
     })
 }
 
-/// Walks on as far as groups are valid. A group that is and says what cannot be is the error.
-fn gather(walk: &mut Walk<'_>, size: u64, into: &mut Gathered) -> Result<(), Place> {
+/// The first group that has an extent whose bytes are not those that were written.
+fn first_torn<'e>(
+    owner: &Owner<'_>,
+    extents: impl Iterator<Item = &'e (u64, Extent)>,
+) -> Result<Option<u64>, Error> {
+    for (group, extent) in extents {
+        let mut crc = 0;
+        read_extent(owner, extent, |_, bytes| {
+            crc = crc32c(crc, bytes);
+            Ok(())
+        })?;
+        if Some(crc) != extent.crc {
+            return Ok(Some(*group));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads an extent in pieces, and has `work` look at each, with its offset.
+pub(super) fn read_extent(
+    owner: &Owner<'_>,
+    extent: &Extent,
+    mut work: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> Result<(), Error> {
+    let mut buffer = vec![0; extent.len.min(EXTENT_PIECE) as usize];
+    for at in (extent.offset..extent.end()).step_by(EXTENT_PIECE as usize) {
+        let piece = &mut buffer[..(extent.end() - at).min(EXTENT_PIECE) as usize];
+        let read = owner.pool.read_at(piece, at);
+        read.map_err(|e| Error::io("read", owner.pool_path, e))?;
+        work(at, piece).map_err(|e| Error::io("write", owner.pool_path, e))?;
+    }
+    Ok(())
+}
+
+/// Walks on as far as groups are valid, and come before group `last`. A group that is and says what cannot be is the
+/// error.
+fn gather(walk: &mut Walk<'_>, size: u64, last: u64, into: &mut Gathered) -> Result<(), Place> {
     loop {
         let (place, at) = (walk.place, walk.at());
+        if place.sequence >= last {
+            return Ok(());
+        }
         let Some(group) = walk.next() else {
             return Ok(());
         };
         into.starts.push(at);
-        for (offset, len) in group.extents() {
+        for extent in group.extents() {
+            let Extent { offset, len, crc } = extent;
             let end = offset.checked_add(len).filter(|end| *end <= size);
-            let end = end.filter(|_| offset % PAGE == 0 && len > 0).ok_or(place)?;
+            let is_whole = offset % PAGE == 0 && offset >= HEADER_SIZE && len > 0;
+            let end = end.filter(|_| is_whole).ok_or(place)?;
             into.voids.paint(offset, end, group.sequence);
+            if crc.is_some() {
+                into.extents.push((group.sequence, extent));
+            }
         }
         for (line, at) in group.lines() {
             if line % LINE != 0 || line < HEADER_SIZE || line >= size {

@@ -4,6 +4,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::{io, mem};
 
+use super::second_sync::sync_extents;
 use super::{RedoLog, State};
 use crate::{Error, SyncPolicy};
 
@@ -51,19 +52,42 @@ impl RedoLog {
                 continue;
             }
             state.syncing = true;
-            let written = state.written;
+            let (written, durable) = (state.written, state.durable);
+            let (claim, extents) = state.beside.begin_sync(durable.sequence - 1);
             drop(state);
-            // A sync of the header may have had the failure that was meant for these groups.
-            let result = self.ring.file.sync_since(step, 0);
-            self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
+            let result = self.sync_files(step, extents);
             state = self.lock();
             state.syncing = false;
             match result {
-                Ok(()) => state.durable = written,
-                Err(error) => self.poison(&mut state, format!("{step}: {error}")),
+                Ok(()) => {
+                    state.durable = written;
+                    state.beside.end_sync(written.sequence - 1, claim);
+                }
+                Err(cause) => self.poison(&mut state, cause),
             }
             self.notify(&state);
         }
+    }
+
+    /// One round: the log, and the pool file where there are `extents`, with the number of its syncs that had failed
+    /// when the first of them was written.
+    ///
+    /// ORDER: both are durable before the groups are called so. Which of them is first is all the same: replay compares
+    /// the checksums of extents.
+    fn sync_files(&self, step: &'static str, extents: Option<u64>) -> Result<(), String> {
+        self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
+        // A sync of the header may have had the failure that was meant for these groups.
+        let sync_log = || self.ring.file.sync_since(step, 0).map_err(|e| format!("{step}: {e}"));
+        let Some(failed) = extents else {
+            return sync_log();
+        };
+        let asked = self.background.then(|| self.second_sync.ask(&self.pool, failed)).flatten();
+        let log = sync_log();
+        let pool = match asked {
+            Some(answer) => answer.wait(),
+            None => sync_extents(&self.pool, failed),
+        };
+        log.and(pool.map_err(|e| format!("pool.extent_sync: {e}")))
     }
 
     /// Writes the tail. No other thread is writing. A full disk leaves the tail for another try; any
@@ -76,6 +100,7 @@ impl RedoLog {
         let spare = mem::take(&mut state.spare);
         let mut bytes = mem::replace(&mut state.tail, spare);
         let (from, to) = (state.written, state.end);
+        let claim = state.beside.claimed();
         drop(state);
         let result = self.ring.write("log.write", &bytes, from.position);
         self.totals.log_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -85,6 +110,7 @@ impl RedoLog {
         let result = match result {
             Ok(()) => {
                 state.written = to;
+                state.beside.written(claim);
                 bytes.clear();
                 state.spare = bytes;
                 Ok(())

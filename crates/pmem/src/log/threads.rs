@@ -57,6 +57,7 @@ impl Threads {
             // A thread that panicked has nothing more to say.
             let _ = handle.join();
         }
+        log.second_sync.stop();
     }
 }
 
@@ -67,6 +68,13 @@ impl RedoLog {
             if state.want_extension {
                 drop(state);
                 self.extend();
+                state = self.lock();
+                continue;
+            }
+            if std::mem::take(&mut state.want_sync) && state.poison.is_none() {
+                drop(state);
+                // A failure poisons, and the next sync reports it.
+                let _ = self.make_durable("log.sync_extents");
                 state = self.lock();
                 continue;
             }

@@ -46,6 +46,13 @@ impl Voids {
             .is_some_and(|(_, (end, first))| offset < *end && sequence < *first)
     }
 
+    /// The highest sequence of a range that overlaps `start..end`.
+    pub(super) fn newest(&self, start: u64, end: u64) -> Option<u64> {
+        let overlapping = self.ranges.range(..end).rev();
+        let overlapping = overlapping.take_while(|(_, (range_end, _))| *range_end > start);
+        overlapping.map(|(_, (_, sequence))| *sequence).max()
+    }
+
     /// Forgets what concerns only groups before `sequence`.
     pub(super) fn forget(&mut self, sequence: u64) {
         self.ranges.retain(|_, (_, first)| *first > sequence);
@@ -72,6 +79,9 @@ mod tests {
                         (*start..*end).for_each(|line| plain[line as usize] = sequence);
                     }
                     for (line, painted) in plain.iter().enumerate() {
+                        let at = line as u64 * 64;
+                        let newest = voids.newest(at, at + 64).unwrap_or(0);
+                        assert_eq!(newest, *painted);
                         for sequence in [5, 15, 25, 35] {
                             let expected = sequence < *painted;
                             assert_eq!(voids.covers(line as u64 * 64, sequence), expected);

@@ -36,6 +36,7 @@ impl Place<'_> {
     fn source(&self) -> log::Source<'_> {
         log::Source {
             disk: self.options.disk.as_ref(),
+            pool: self.file.as_ref(),
             pool_path: self.path,
             log_size: self.options.log_size,
             log_initial: self.options.log_initial,
@@ -101,6 +102,7 @@ impl Place<'_> {
         // is built on them: what gave them may have been cut off before that.
         let synced = self.options.disk.sync_dir("open.sync_dir", self.path);
         synced.map_err(|e| self.io("sync directory of", e))?;
+        self.source().settle(&old)?;
         match choice.domain {
             Domain::Logged => self.open_logged(slots, old, pending),
             _ => self.open_mapped(choice, slots, old),
@@ -195,7 +197,7 @@ pub(super) fn check_header(
     read_only: bool,
 ) -> Result<u64, Error> {
     let (must, read) = (header.features_must.get(), header.features_read.get());
-    check_features(path, must, read, read_only)?;
+    check_features(path, (must, 0), read, read_only)?;
     let size = header.size.get();
     if !size.is_multiple_of(PAGE) || !(2 * HEADER_SIZE..=SIZE_MAX).contains(&size) {
         return Err(Error::Damaged { path: path.to_owned(), what: "impossible size" });

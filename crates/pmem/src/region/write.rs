@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use super::Region;
 use crate::backend::{Backend, overlaps};
 use crate::flush::line_count;
-use crate::{Counters, Error, HEADER_SIZE, LINE, LineWords, Stored};
+use crate::{Counters, Error, Frees, HEADER_SIZE, LINE, LineWords, Stored};
 
 /// Lines that a node has at most: there is a bit for each.
 const LINES_MAX: usize = u64::BITS as usize;
@@ -21,6 +21,41 @@ impl Region {
     /// it, which a damaged pool may bring about; in the `logged` domain, for 64 KiB and more at a page's start, also what writing beside the log met
     /// ([`Error::Poisoned`], [`Error::DiskFull`], [`Error::Io`], [`Error::Forked`]).
     pub fn write(&self, name: &'static str, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        self.write_within(name, offset, parts, 0)
+    }
+
+    /// As [`write`](Region::write), into a space of `room` bytes at `offset` that holds nothing else: what lies there
+    /// behind the parts is undefined then. When the space was freed, that was [noted](Frees::note). In the
+    /// `logged` domain such records are written once where they fill pages.
+    ///
+    /// # Errors
+    /// As of [`write`](Region::write).
+    pub fn write_object(
+        &self,
+        name: &'static str,
+        offset: u64,
+        parts: &[&[u8]],
+        room: u64,
+    ) -> Result<(), Error> {
+        self.range(offset, room)?;
+        self.write_within(name, offset, parts, room)
+    }
+
+    /// Where the allocator of the region's space has to say that space is free.
+    pub fn frees(&self) -> Frees {
+        match &self.backend {
+            Backend::Logged(logged) => logged.frees().clone(),
+            _ => Frees::default(),
+        }
+    }
+
+    fn write_within(
+        &self,
+        name: &'static str,
+        offset: u64,
+        parts: &[&[u8]],
+        room: u64,
+    ) -> Result<(), Error> {
         let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
         let len = sum.ok_or_else(|| self.fault(offset, u64::MAX))?;
         if offset < HEADER_SIZE && self.file.is_some() {
@@ -34,7 +69,7 @@ impl Region {
         Counters::stored(len as u64);
         Counters::flushed(line_count(offset, len as u64));
         // SAFETY: the parts are `len` bytes, `range` found room for them, and none of them lies there.
-        let write = || unsafe { self.backend.write(at, offset, len, parts) };
+        let write = || unsafe { self.backend.write(at, offset, len, parts, room) };
         let Some(observer) = &self.observer else {
             return write();
         };

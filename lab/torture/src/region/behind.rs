@@ -37,7 +37,8 @@ pub(super) fn look_behind(slip: Option<&Slip>) -> Result<(), String> {
     has_a_whole_log(&setup(SyncPolicy::Always, true))?;
     extends_to_a_whole_log(&setup(SyncPolicy::Always, false))?;
     extends_to_a_whole_log(&setup(SyncPolicy::Always, true))?;
-    syncs_at_intervals(&setup(SyncPolicy::Interval(Duration::from_millis(1)), true))
+    syncs_at_intervals(&setup(SyncPolicy::Interval(Duration::from_millis(1)), true))?;
+    syncs_many_extents(&setup(SyncPolicy::Os, true))
 }
 
 fn created(setup: &Setup) -> Result<Life, String> {
@@ -113,15 +114,26 @@ fn is_written(setup: &Setup, life: &Life) -> Result<(), String> {
 
 /// What was fenced is durable after an interval.
 fn syncs_at_intervals(setup: &Setup) -> Result<(), String> {
+    syncs_behind(setup, "the sync of an interval", Op::Group(3), 0)
+}
+
+/// Many bytes of records that stand beside the log are durable after a while, without a policy that says so.
+fn syncs_many_extents(setup: &Setup) -> Result<(), String> {
+    // The extents come with the last group but one.
+    syncs_behind(setup, "the sync of many extents", Op::Objects, 1)
+}
+
+/// What `op` has fenced is durable after a while, but for its last `late` groups.
+fn syncs_behind(setup: &Setup, what: &str, op: Op, late: usize) -> Result<(), String> {
     let mut life = created(setup)?;
-    life.run(Op::Group(3))?.map_err(|error| error.to_string())?;
+    life.run(op)?.map_err(|error| error.to_string())?;
     let syncs = || life.region.as_ref().map_or(0, |region| region.report().log_syncs);
-    wait_for("the sync of an interval", setup, || syncs() > 0)?;
-    let state = life.past.states.len() - 1;
+    wait_for(what, setup, || syncs() > 0)?;
+    let state = life.past.states.len() - 1 - late;
     let promise = Promise { power: state, ..life.promised() };
     let disk = life.disk.snapshot().after_power_loss(Chooser::new(Rest::Old));
     let setup = Setup { background: false, ..setup.clone() };
     look(&setup, &disk, &life.past, promise, Crash::Power)
-        .map_err(|what| format!("after an interval: {what}"))?;
+        .map_err(|found| format!("after {what}: {found}"))?;
     Ok(())
 }

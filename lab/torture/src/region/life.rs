@@ -6,7 +6,10 @@ use std::sync::Arc;
 use tembo_pmem::{Disk, Domain, DomainRequest, Error, Region, RegionOptions, SyncPolicy};
 use tembo_sim::{SimDisk, Slip};
 
-use super::model::{GROWTH, GROWTHS_MAX, LINK, Model, RECORD, RECORD_LEN, SIZE, format, line_at};
+use super::model::{
+    GROWTH, GROWTHS_MAX, LINK, Model, OBJECT_COUNT, OBJECT_LEN, OBJECT_ROOM, OBJECTS, OBJECTS_LINK,
+    RECORD, RECORD_LEN, SIZE, format, line_at,
+};
 
 /// The pool's file.
 pub(super) const POOL: &str = "/disk/pool";
@@ -30,6 +33,12 @@ pub(super) enum Op {
     Checkpoint,
     /// Unlinks the large record, uses its space otherwise, writes another there, and links it.
     Record,
+    /// Unlinks the large record, and the objects.
+    Unlink,
+    /// Writes a large record in the space of the last, and links it.
+    Replace,
+    /// Writes small records that fill pages together, in the space of the last ones, and links them.
+    Objects,
     /// Grows.
     Grow,
     /// Dies, and opens again.
@@ -237,6 +246,9 @@ impl Life {
             Op::Sync => Ok(self.sync()),
             Op::Checkpoint => Ok(self.checkpoint()),
             Op::Record => Ok(self.record()),
+            Op::Unlink => Ok(self.unlink(&[LINK, OBJECTS_LINK])),
+            Op::Replace => Ok(self.replace()),
+            Op::Objects => Ok(self.objects()),
             Op::Grow => Ok(self.grow()),
             Op::Kill => self.kill(),
             Op::Close => self.close(),
@@ -340,6 +352,54 @@ impl Life {
         self.fence()?;
         self.put(LINK, value)?;
         self.fence()
+    }
+
+    /// Unlinks what these words link, and says that its space is free.
+    fn unlink(&mut self, links: &[u64]) -> Result<(), Error> {
+        drop(self.region()?.reserve(8)?);
+        let linked = links.iter().filter(|link| self.model.get(**link) != 0);
+        let linked: Vec<u64> = linked.copied().collect();
+        if linked.is_empty() {
+            return Ok(());
+        }
+        linked.into_iter().try_for_each(|link| self.put(link, 0))?;
+        self.fence()?;
+        self.region()?.frees().note();
+        Ok(())
+    }
+
+    fn replace(&mut self) -> Result<(), Error> {
+        let lines = 8 + self.region()?.write_lines(RECORD, RECORD_LEN);
+        drop(self.region()?.reserve(lines)?);
+        self.unlink(&[LINK])?;
+        let value = self.next_byte();
+        let record = vec![value as u8; RECORD_LEN as usize];
+        let room = RECORD_LEN.next_multiple_of(4096);
+        self.region()?.write_object("torture.replace", RECORD, &[&record], room)?;
+        self.fence()?;
+        self.put(LINK, value)?;
+        self.fence()
+    }
+
+    fn objects(&mut self) -> Result<(), Error> {
+        let lines = 8 + OBJECT_COUNT * (OBJECT_ROOM / 64);
+        // The smallest log grants an operation fewer.
+        (0..8).try_for_each(|_| self.region()?.reserve(lines / 8).map(drop))?;
+        self.unlink(&[OBJECTS_LINK])?;
+        let value = self.next_byte();
+        let record = vec![value as u8; OBJECT_LEN as usize];
+        for number in 0..OBJECT_COUNT {
+            let at = OBJECTS + number * OBJECT_ROOM;
+            self.region()?.write_object("torture.object", at, &[&record], OBJECT_ROOM)?;
+        }
+        self.fence()?;
+        self.put(OBJECTS_LINK, value)?;
+        self.fence()
+    }
+
+    fn next_byte(&mut self) -> u64 {
+        self.value += 1;
+        1 + self.value % 251
     }
 
     fn grow(&mut self) -> Result<(), Error> {

@@ -23,6 +23,14 @@ pub(super) const LINK: u64 = HEADER_SIZE + 8;
 pub(super) const RECORD: u64 = 16 << 10;
 pub(super) const RECORD_LEN: u64 = BYPASS_MIN + 300;
 
+/// The word that links the objects.
+pub(super) const OBJECTS_LINK: u64 = HEADER_SIZE + LINE + 8;
+/// The objects: records that fill pages together, each in a room of its own.
+pub(super) const OBJECTS: u64 = 84 << 10;
+pub(super) const OBJECT_ROOM: u64 = 1536;
+pub(super) const OBJECT_LEN: u64 = 1400;
+pub(super) const OBJECT_COUNT: u64 = 16;
+
 /// Where line `index` of a region of `size` bytes lies; every index is some line's.
 pub(super) fn line_at(index: u64, size: u64) -> u64 {
     let grown = (size - SIZE) / (4 * LINE);
@@ -56,6 +64,11 @@ impl Model {
         let old = old.unwrap_or(0);
         self.digest = self.digest.wrapping_sub(digest(offset, old));
         self.digest = self.digest.wrapping_add(digest(offset, value));
+    }
+
+    /// A word.
+    pub(super) fn get(&self, offset: u64) -> u64 {
+        self.words.get(&offset).copied().unwrap_or(0)
     }
 
     /// Stands for all words; zeroes do not count, so that growth does not change it.
@@ -92,9 +105,22 @@ impl Model {
                 return Err(format!("the record linked as {link} has {} at {at}", record[at]));
             }
         }
+        if let Some(link) = model.words.get(&OBJECTS_LINK) {
+            for number in 0..OBJECT_COUNT {
+                let at = OBJECTS + number * OBJECT_ROOM;
+                let object = region.media_bytes(at, OBJECT_LEN).map_err(text)?.to_vec();
+                if let Some(at) = object.iter().position(|byte| u64::from(*byte) != *link) {
+                    let found = object[at];
+                    return Err(format!("object {number}, linked as {link}, has {found} at {at}"));
+                }
+            }
+        }
         Ok(model)
     }
 }
+
+const _: () = assert!(OBJECTS >= RECORD + RECORD_LEN.next_multiple_of(4096));
+const _: () = assert!(OBJECTS + OBJECT_COUNT * OBJECT_ROOM <= FAR_AT);
 
 fn digest(offset: u64, value: u64) -> u64 {
     if value == 0 {

@@ -13,6 +13,7 @@ const FULL: &[&str] = &[
     "log.write",
     "pool.checkpoint_write",
     "pool.bypass_write",
+    "pool.run_write",
     "log.allocate",
     "log.extend_allocate",
     "grow.allocate",

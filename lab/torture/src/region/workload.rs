@@ -92,9 +92,40 @@ const WORK: &[Op] = &[
     Op::Group(4),
 ];
 
+/// Records that are written once: into space that is free beyond doubt, and into space that is not.
+const ONCE: &[Op] = &[
+    Op::Objects,
+    Op::Replace,
+    Op::Sync,
+    // In one sync with the extents: they are not vouched for.
+    Op::Unlink,
+    Op::Objects,
+    Op::Sync,
+    Op::Unlink,
+    Op::Sync,
+    Op::Replace,
+    Op::Group(1),
+    Op::Sync,
+    Op::Objects,
+    Op::Checkpoint,
+    Op::Unlink,
+    Op::Sync,
+    Op::Objects,
+    Op::Replace,
+    Op::Unlink,
+    Op::Sync,
+    Op::Replace,
+    Op::Objects,
+    Op::Sync,
+    Op::Checkpoint,
+    Op::Objects,
+    Op::Replace,
+];
+
 /// Every workload that has a name, the short ones first.
 pub(super) fn named() -> Vec<Workload> {
     let mut all = openings();
+    all.extend(once());
     all.extend(domains());
     all.extend(troubles_of_openings());
     all.extend(extensions());
@@ -123,6 +154,27 @@ fn openings() -> Vec<Workload> {
         deep("copy", Start::Killed, &[Copy, Group(2), Sync, Copy]),
         workload("grow", Start::Closed, &[Grow, Litter, Grow, Group(9), Sync, Kill, Litter, Grow]),
         workload("records", Start::Closed, &[Record, Kill, Record, Record, Checkpoint, Record]),
+    ]
+}
+
+/// Records that are written once, under each policy, and with a sync that fails.
+fn once() -> Vec<Workload> {
+    use Op::{Checkpoint, Group, Kill, Objects, Replace, Sync, Unlink};
+    let with = |trouble, workload| Workload { trouble, is_deep: true, ..workload };
+    let torn = [Objects, Group(2), Replace, Sync, Kill, Group(1), Sync, Unlink, Sync, Objects];
+    // A checkpoint whose lines lie over an extent of the same sync.
+    let over = [Objects, Unlink, Objects, Sync, Checkpoint, Group(1), Sync];
+    vec![
+        Workload { is_deep: true, ..workload("once-torn", Start::Closed, &torn) },
+        Workload { is_deep: true, ..workload("once-over", Start::Closed, &over) },
+        workload("once", Start::Closed, ONCE),
+        workload("once-killed", Start::Killed, ONCE),
+        Workload { mapped: true, ..workload("once-mapped", Start::Closed, ONCE) },
+        Workload { policy: SyncPolicy::Os, ..workload("once-os", Start::Closed, ONCE) },
+        with(
+            Trouble::OnceAt("pool.extent_sync"),
+            workload("once-lie", Start::Closed, &[Group(1), Sync, Objects, Replace, Sync]),
+        ),
     ]
 }
 
@@ -204,6 +256,9 @@ fn troubles() -> Vec<Workload> {
         with(Trouble::Once(Failure::Error), workload("lie", Start::Closed, WORK)),
         with(Trouble::Dying, workload("dying", Start::Closed, WORK)),
         with(Trouble::Full, workload("full", Start::Closed, WORK)),
+        with(Trouble::Once(Failure::Error), workload("once-fails", Start::Closed, ONCE)),
+        with(Trouble::Dying, workload("once-dies", Start::Closed, ONCE)),
+        with(Trouble::Full, workload("once-full", Start::Closed, ONCE)),
     ]
 }
 
@@ -235,8 +290,9 @@ fn troubles_of_openings() -> Vec<Workload> {
 
 /// Every sequence of up to three of a small alphabet.
 pub(super) fn sequences() -> impl Iterator<Item = Workload> {
-    use Op::{Checkpoint, Close, Group, Grow, Kill, Record, Sync};
-    const ALPHABET: [Op; 8] = [Group(1), Group(9), Sync, Checkpoint, Record, Grow, Kill, Close];
+    use Op::{Checkpoint, Close, Group, Grow, Kill, Objects, Record, Replace, Sync, Unlink};
+    const ALPHABET: [Op; 11] =
+        [Group(1), Group(9), Sync, Checkpoint, Record, Grow, Kill, Close, Objects, Replace, Unlink];
     let count = ALPHABET.len();
     (1..=3_u32).flat_map(move |len| {
         (0..count.pow(len)).map(move |number| {
@@ -250,9 +306,12 @@ pub(super) fn sequences() -> impl Iterator<Item = Workload> {
 
 /// A workload by chance.
 pub(super) fn random(random: &mut Random, number: u64) -> Workload {
-    use Op::{Checkpoint, Close, CloseResize, Copy, Group, Grow, Kill, Record, Resize, Sync};
+    use Op::{
+        Checkpoint, Close, CloseResize, Copy, Group, Grow, Kill, Objects, Record, Replace, Resize,
+        Sync, Unlink,
+    };
     let size = SMALL << random.below(2);
-    let op = |random: &mut Random| match random.below(24) {
+    let op = |random: &mut Random| match random.below(31) {
         0..10 => Group(1 + random.below(12) as u64),
         10..15 => Sync,
         15..17 => Checkpoint,
@@ -261,7 +320,10 @@ pub(super) fn random(random: &mut Random, number: u64) -> Workload {
         20 => Kill,
         21 => Close,
         22 => [Copy, CloseResize(size)][random.below(2)],
-        _ => Resize(size),
+        23 => Resize(size),
+        24..27 => Objects,
+        27..29 => Replace,
+        _ => Unlink,
     };
     let ops: Vec<Op> = (0..4 + random.below(24)).map(|_| op(random)).collect();
     let start = [Start::Nothing, Start::Closed, Start::Killed][random.below(3)];

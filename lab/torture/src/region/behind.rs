@@ -114,19 +114,21 @@ fn is_written(setup: &Setup, life: &Life) -> Result<(), String> {
 
 /// What was fenced is durable after an interval.
 fn syncs_at_intervals(setup: &Setup) -> Result<(), String> {
-    syncs_behind(setup, "the sync of an interval", Op::Group(3), 0)
+    syncs_behind(setup, "the sync of an interval", &[Op::Group(3)], 0)
 }
 
 /// Many bytes of records that stand beside the log are durable after a while, without a policy that says so.
 fn syncs_many_extents(setup: &Setup) -> Result<(), String> {
     // The extents come with the last group but one.
-    syncs_behind(setup, "the sync of many extents", Op::Objects, 1)
+    syncs_behind(setup, "the sync of many extents", &[Op::Group(3), Op::Objects], 1)
 }
 
-/// What `op` has fenced is durable after a while, but for its last `late` groups.
-fn syncs_behind(setup: &Setup, what: &str, op: Op, late: usize) -> Result<(), String> {
+/// What `ops` have fenced is durable after a while, but for the last `late` groups.
+fn syncs_behind(setup: &Setup, what: &str, ops: &[Op], late: usize) -> Result<(), String> {
     let mut life = created(setup)?;
-    life.run(op)?.map_err(|error| error.to_string())?;
+    for op in ops {
+        life.run(*op)?.map_err(|error| error.to_string())?;
+    }
     let syncs = || life.region.as_ref().map_or(0, |region| region.report().log_syncs);
     wait_for(what, setup, || syncs() > 0)?;
     let state = life.past.states.len() - 1 - late;

@@ -150,7 +150,6 @@ pub const STEPS: &[Step] = &[
     Step { name: "nvtree.split.link", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.split.link.fence", kind: StepKind::Fence, room: "index" },
     Step { name: "nvtree.split.link.flush", kind: StepKind::Flush, room: "index" },
-    Step { name: "open.extent_sync", kind: StepKind::Disk, room: "pmem" },
     Step { name: "open.extent_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "open.follow_log_sync", kind: StepKind::Disk, room: "pmem" },
     Step { name: "open.follow_log_write", kind: StepKind::Disk, room: "pmem" },

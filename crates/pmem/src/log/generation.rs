@@ -101,12 +101,10 @@ impl Source<'_> {
         Owner { path, pool: self.pool, pool_path: self.pool_path, size }
     }
 
-    /// Makes durable what of the replayed log stands in the pool file, beyond doubt.
-    pub(crate) fn settle(&self, old: &Old) -> Result<(), Error> {
+    /// Writes once more what of the replayed log stands in the pool file, beyond doubt: durable with the next sync of the
+    /// pool file, which must come before any group or header calls the groups durable.
+    pub(crate) fn rewrite_extents(&self, old: &Old) -> Result<(), Error> {
         let extents = old.replay.as_ref().map_or(&[][..], |replay| &replay.unsettled_extents);
-        if extents.is_empty() {
-            return Ok(());
-        }
         // A sync that failed may have left the bytes in the system's memory alone: a sync would not write them.
         let owner = self.owner(self.pool_path, 0);
         for (_, extent) in extents {
@@ -114,10 +112,7 @@ impl Source<'_> {
                 self.pool.write_at("open.extent_write", bytes, at)
             })?;
         }
-        // ORDER: the extents are durable before a header, or a group, calls their groups durable, and before their
-        // places are used again.
-        let synced = self.pool.sync("open.extent_sync");
-        synced.map_err(|e| Error::io("sync", self.pool_path, e))
+        Ok(())
     }
 }
 

@@ -96,13 +96,13 @@ impl Place<'_> {
         pending: Option<Arc<Pending>>,
     ) -> Result<Backend, Error> {
         // ORDER: what was read is durable before anything is built on it, the other slot's next
-        // value included. A process whose sync failed may have left it in the system's memory alone.
+        // value and the extents of the log included. A process whose sync failed may have left it in the system's memory alone.
+        self.source().rewrite_extents(&old)?;
         slots.settle("open.settle_write", "open.settle_sync")?;
         // ORDER: the names that were found, the pool's and its log's, are durable before anything
         // is built on them: what gave them may have been cut off before that.
         let synced = self.options.disk.sync_dir("open.sync_dir", self.path);
         synced.map_err(|e| self.io("sync directory of", e))?;
-        self.source().settle(&old)?;
         match choice.domain {
             Domain::Logged => self.open_logged(slots, old, pending),
             _ => self.open_mapped(choice, slots, old),

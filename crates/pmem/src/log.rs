@@ -4,10 +4,11 @@
 //! writes the tail into a ring in `POOL.log` and waits for the disk; a checkpoint brings the groups
 //! from the ring into the pool file and then frees their room. The program itself works on a
 //! private mapping of the pool file, which is never written back: all that reaches the pool file
-//! comes out of the log (or goes beside it, see [`bypass`](RedoLog::bypass)).
+//! comes out of the log, or goes beside it: records that fill whole pages are written once, see [`beside`].
 //!
 //! Three orders carry it all:
-//! - no line of a group reaches the pool file before the log is durable through that group;
+//! - no line of a group reaches the pool file before the log is durable through that group, and what goes beside the
+//!   log reaches only space that is free in every state that the log can show;
 //! - no group loses its room before the pool file is durable with all its lines;
 //! - the pool's header names a generation of the log only when that log is durable under its name.
 

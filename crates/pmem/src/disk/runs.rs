@@ -11,7 +11,8 @@ const RUN_MAX: usize = 1 << 20;
 
 /// Gathers lines in ascending order and writes each run of neighbours at once. Lines of one page,
 /// or of the next, are neighbours: what lies between them is written once more as the file has it,
-/// which dirties no other page and saves a call for each line. Nothing else writes there meanwhile.
+/// which dirties no other page and saves a call for each line. Nothing else writes there meanwhile: records that go
+/// beside the log take no page of which it has lines. So nothing may be gathered across a page without lines.
 pub(crate) struct Runs<'f> {
     file: &'f dyn DiskFile,
     step: &'static str,

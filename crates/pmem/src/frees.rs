@@ -1,7 +1,13 @@
 //! When space was last freed: what may be overwritten in the pool file, and what not yet.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+thread_local! {
+    /// How often the thread has freed space.
+    static FREED: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Where the allocator of a region says that space is free. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +33,17 @@ impl Frees {
     /// Space is free that was not: to be called when its unlinking has been fenced, and before it is used again.
     #[inline]
     pub fn note(&self) {
+        FREED.set(FREED.get() + 1);
         let next = self.marks.next.load(Ordering::Acquire);
         if self.marks.freed.load(Ordering::Acquire) < next {
             self.marks.freed.fetch_max(next, Ordering::AcqRel);
         }
+    }
+
+    /// How often the calling thread has freed space. What it has written and not fenced may be among it, and another
+    /// thread's by now.
+    pub(crate) fn count_here() -> u64 {
+        FREED.get()
     }
 
     /// Group `next` will be appended next.

@@ -32,6 +32,8 @@ pub(crate) struct Note {
     pub(crate) extents: Vec<WrittenExtent>,
     /// Where records were written whose lines are flushed.
     pub(crate) rooms: Vec<Room>,
+    /// How often the thread had freed space at the first of them.
+    pub(crate) rooms_since: u64,
     /// Sections open.
     pub(crate) depth: u32,
     /// Bytes of the log that are kept for this thread.

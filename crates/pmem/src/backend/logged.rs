@@ -69,7 +69,12 @@ impl Logged {
         }
         let end = (offset + len.max(room)).min((offset + len).next_multiple_of(PAGE));
         let room = Room { start: offset, end, needs: self.needs(room) };
-        self.book.with(|note| note.rooms.push(room));
+        self.book.with(|note| {
+            if note.rooms.is_empty() {
+                note.rooms_since = Frees::count_here();
+            }
+            note.rooms.push(room);
+        });
     }
 
     /// Before which group the one is that freed a space in which a record is written.

@@ -11,7 +11,7 @@ use super::{RedoLog, State};
 use crate::extent::{Extent, WrittenExtent};
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::NoteBook;
-use crate::{HEADER_SIZE, LINE};
+use crate::{Frees, HEADER_SIZE, LINE};
 
 /// A tail of this many bytes is written, though no sync was asked for.
 const WRITE_AT: usize = 1 << 20;
@@ -30,7 +30,12 @@ impl RedoLog {
         let (mut lines, mut extents, mut rooms) = book.with(|note| {
             let mut lines = std::mem::take(&mut note.lines);
             note.flushed.drain_into(&mut lines);
-            (lines, std::mem::take(&mut note.extents), std::mem::take(&mut note.rooms))
+            let mut rooms = std::mem::take(&mut note.rooms);
+            if note.rooms_since != Frees::count_here() {
+                // One of them may have been freed, and be in use by another thread.
+                rooms.clear();
+            }
+            (lines, std::mem::take(&mut note.extents), rooms)
         });
         if lines.is_empty() && extents.is_empty() {
             return;

@@ -15,6 +15,7 @@ mod key;
 pub mod nvtree;
 mod range;
 mod record;
+mod record_prefetcher;
 mod retained;
 mod sides;
 mod simd;

@@ -2,6 +2,7 @@
 
 mod changed;
 mod changes;
+mod leaf_prefetcher;
 mod prefetcher;
 mod scan;
 

@@ -4,7 +4,6 @@ mod changed;
 mod changes;
 mod lookup;
 mod prefetcher;
-mod record_prefetcher;
 mod scan;
 
 pub(super) use self::changed::changed_after;

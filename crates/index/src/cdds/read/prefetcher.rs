@@ -110,6 +110,7 @@ impl<'f> Descent<'_, 'f> {
         let found = node.child_from(self.first, (&order, sequence), sought, view)?;
         let Some(position) = found else { return Ok(None) };
         let child = Object::from_bits(node.seen(order.slot(position))?.target);
+        node.forest.region().will_read(child.offset(), child.size());
         let child = Node::new(node.forest, child)?;
         child.side.prefetch();
         Ok(Some(child))
@@ -127,6 +128,7 @@ impl<'f> Descent<'_, 'f> {
                 continue;
             }
             let record = Object::from_bits(node.seen(slot)?.target);
+            node.forest.region().will_read(record.offset(), record.size());
             let lines = record.size().div_ceil(LINE).min(RECORD_LINES);
             (0..lines).for_each(|line| {
                 node.forest.region().prefetch(record.offset() + line * LINE);

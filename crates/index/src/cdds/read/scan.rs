@@ -6,12 +6,14 @@ use std::ops::Bound;
 
 use tembo_pool::Object;
 
+use super::leaf_prefetcher::LeafPrefetcher;
 use crate::cdds::node::{Node, Order};
 use crate::cdds::roots::{Found, Roots};
 use crate::error::damaged;
 use crate::key::KeyBytes;
 use crate::range::Range;
 use crate::record::{read_key, read_unverified, verify_once};
+use crate::record_prefetcher::{RecordPrefetcher, Window};
 use crate::{Direction, Error, Forest, Value, View, Visit};
 
 /// Records that are prefetched while one is visited.
@@ -27,6 +29,7 @@ struct Room {
     records: Vec<Object>,
     /// A key that is not short.
     key: Vec<u8>,
+    window: Window,
 }
 
 pub(crate) fn scan(
@@ -51,7 +54,7 @@ pub(crate) fn scan_records(
     view: View<'_>,
     visit: &mut impl FnMut(&[u8], Found<'_>) -> bool,
 ) -> Result<(), Error> {
-    let mut room = Room::default();
+    let (mut room, mut leaves) = (Room::default(), LeafPrefetcher::new(direction));
     // Where the walk is to go on, and where it ends.
     let (mut wanted, mut reached): (_, Vec<u8>);
     wanted = Range { from, to };
@@ -67,6 +70,7 @@ pub(crate) fn scan_records(
     while !wanted.is_empty() {
         let (leaf, order, sequence) = roots.leaf(next.as_deref(), view)?;
         room.read(leaf, (order, sequence), direction, view)?;
+        leaves.come_to(roots, next.as_deref(), view);
         if !room.visit(roots, &wanted, direction, visit)? {
             return Ok(());
         }
@@ -151,7 +155,12 @@ impl Room {
         };
         let is_compared = ends || !is_searched;
         let mut short = [MaybeUninit::uninit(); SHORT];
+        let later = self.records.iter().copied().skip(first);
+        let mut records = RecordPrefetcher::new(later, &mut self.window, forest.region());
         for (index, &record) in self.records.iter().enumerate().skip(first) {
+            if let Some(records) = &mut records {
+                records.come_to_next(forest.region());
+            }
             if let Some(later) = self.records.get(index + PREFETCHED) {
                 forest.region().prefetch(later.offset());
             }

@@ -96,7 +96,16 @@ fn mark_node(
     mark_bounds(roots, node, marking)?;
     let death = node.death(marking.dead)?;
     let mut unclean = marking.dead.contains(Stamp::from_bits(node.header()?.death.load()));
-    for seen in node.all_seen()? {
+    let all = node.all_seen()?;
+    if shape.level > 0 && roots.forest.region().reads_alone() {
+        // Their pages come side by side.
+        let needed =
+            all.iter().filter(|seen| seen.is_needed(death, marking.dead, marking.retained));
+        needed.map(|seen| Object::from_bits(seen.target)).for_each(|child| {
+            roots.forest.region().will_read(child.offset(), child.size());
+        });
+    }
+    for seen in all {
         unclean |= !seen.start.is_none()
             && (marking.dead.contains(seen.start) || marking.dead.contains(seen.end));
         if seen.is_needed(death, marking.dead, marking.retained) {

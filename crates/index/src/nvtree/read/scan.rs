@@ -7,13 +7,13 @@
 use std::ops::Bound;
 
 use super::prefetcher::Prefetcher;
-use super::record_prefetcher::{RecordPrefetcher, Window};
 use crate::error::damaged;
 use crate::nvtree::format::SLOTS_MAX;
 use crate::nvtree::image::{LeafImage, make, order_of};
 use crate::nvtree::leaf::{Element, Leaf, Moment, Shape, place_of, read_element};
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::range::Range;
+use crate::record_prefetcher::{RecordPrefetcher, Window};
 use crate::{Direction, Error, Value, View, Visit};
 
 /// Which keys a walk shows, which way, and of what.
@@ -334,14 +334,17 @@ fn show<'e>(
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
     let region = leaf.region();
-    let mut records = region.reads_alone().then(|| RecordPrefetcher::new(elements.clone(), window));
+    let records = elements.clone().filter_map(Element::record);
+    let mut records = RecordPrefetcher::new(records, window, region);
     // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
     let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
     for element in elements {
         if element.shape != shape {
             let Some((key_len, len)) = element.shape.simple_lens() else {
-                if let Some(records) = &mut records {
-                    records.come_to(element, region);
+                if let Some(records) = &mut records
+                    && element.record().is_some()
+                {
+                    records.come_to_next(region);
                 }
                 if !visit(&leaf.key_of(element)?, leaf.value(element)?) {
                     return Ok(false);

@@ -16,6 +16,21 @@ use crate::nvtree::leaf::Leaf;
 use crate::nvtree::leaves::Leaves;
 use crate::{DeadIntervals, Error, Retained, TreeMarker, Writer};
 
+/// Leaves that are asked for at once where pages come from a disk one by one.
+const ASKED: usize = 16;
+
+/// Asks for the leaves behind that one, as far as the inner nodes know them.
+fn ask(leaves: &Leaves, leaf: &Leaf<'_>) -> Result<(), Error> {
+    let behind = leaves.inner()?.behind::<ASKED>(&leaf.low()?.to_vec());
+    for id in behind.into_iter().flatten() {
+        // An outdated place is left to the marking, which comes to every leaf by the list.
+        if let Ok(leaf) = Leaf::at(&leaves.forest, id) {
+            leaf.will_read();
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn mark(
     leaves: &Leaves,
     structure: &Mutex<()>,
@@ -30,8 +45,12 @@ pub(crate) fn mark(
         marker.reachable(object)?;
     }
     let mut next = Some(leaves.first()?);
-    while let Some(object) = next {
+    for count in 0.. {
+        let Some(object) = next else { break };
         let leaf = Leaf::of(&leaves.forest, object)?;
+        if count % (ASKED / 2) == 0 && leaf.region().reads_alone() {
+            ask(leaves, &leaf)?;
+        }
         if !marker.reachable(object)? {
             return damaged(object.offset(), "a leaf that is in one list once");
         }

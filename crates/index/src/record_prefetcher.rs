@@ -1,0 +1,57 @@
+//! Records that a scan will come to, asked for before it does where pages come from a disk one by one: each would have
+//! to be waited for after the other.
+
+use tembo_pmem::Region;
+use tembo_pool::Object;
+
+/// Records that a scan asks for when it begins. It asks for twice as many each time, so that one that ends soon has had
+/// few read for nothing.
+const FIRST: usize = 4;
+
+/// Records that are asked for at most, and not come to yet: what a disk reads side by side.
+const MOST: usize = 64;
+
+/// Bytes of a record that are asked for at most.
+const SIZE_MAX: u64 = 128 << 10;
+
+/// How many records a scan asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Window(usize);
+
+impl Default for Window {
+    fn default() -> Window {
+        Window(FIRST)
+    }
+}
+
+/// The records of a leaf that a scan has not asked for.
+pub(crate) struct RecordPrefetcher<'w, I> {
+    records: I,
+    /// So many records were asked for, and not come to.
+    asked: usize,
+    window: &'w mut Window,
+}
+
+impl<'w, I: Iterator<Item = Object>> RecordPrefetcher<'w, I> {
+    /// `None` where it is of no use: pages come with what lies around them.
+    #[inline]
+    pub(crate) fn new(
+        records: I,
+        window: &'w mut Window,
+        region: &Region,
+    ) -> Option<RecordPrefetcher<'w, I>> {
+        region.reads_alone().then(|| RecordPrefetcher { records, asked: 0, window })
+    }
+
+    /// The scan comes to the next record.
+    pub(crate) fn come_to_next(&mut self, region: &Region) {
+        if self.asked <= self.window.0 / 2 {
+            for record in self.records.by_ref().take(self.window.0 - self.asked) {
+                region.will_read(record.offset(), record.size().min(SIZE_MAX));
+                self.asked += 1;
+            }
+            self.window.0 = (self.window.0 * 2).min(MOST);
+        }
+        self.asked = self.asked.saturating_sub(1);
+    }
+}

@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod counter;
 mod expire;
+mod facts;
 mod generic;
 mod hash;
 mod help;

@@ -81,9 +81,9 @@ fn info(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
 
 fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let mut wanted: Option<Vec<i64>> = None;
-    let mut none_of_type = false;
+    let mut of_type = None;
     if args.count() == 4 && args.is(2, "TYPE") {
-        none_of_type = !is_normal(args.at(3))?;
+        of_type = Some(client_type(args.at(3))?);
     } else if args.count() > 3 && args.is(2, "ID") {
         let ids: Option<Vec<i64>> = args.from(3).map(crate::number::parse_integer).collect();
         wanted = Some(ids.ok_or("ERR Invalid client ID")?);
@@ -91,14 +91,20 @@ fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         return Err(SYNTAX.into());
     }
     let now_ms = context.shared.clock.steady_ms;
-    let mut lines = vec![(context.session.id, context.session.describe(now_ms, reply.waiting()))];
+    let mut lines = Vec::new();
+    let mut add = |session: &Session, waiting| {
+        if of_type.is_none_or(|of_type| of_type == Type::of(session)) {
+            lines.push((session.id, session.describe(now_ms, waiting)));
+        }
+    };
+    add(context.session, reply.waiting());
     for other in context.clients.iter() {
-        lines.push((other.session.id, other.session.describe(now_ms, other.reply.waiting())));
+        add(&other.session, other.reply.waiting());
     }
     lines.sort_unstable();
     let mut text = String::new();
     for (id, line) in lines {
-        if !none_of_type && wanted.as_ref().is_none_or(|ids| ids.contains(&(id as i64))) {
+        if wanted.as_ref().is_none_or(|ids| ids.contains(&(id as i64))) {
             text += &line;
             text.push('\n');
         }
@@ -107,12 +113,27 @@ fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
-/// Whether the type of client is that of all clients here.
-fn is_normal(kind: &[u8]) -> Result<bool, Failure> {
+/// The types of clients, as Redis tells them apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Normal,
+    Subscriber,
+    /// None here.
+    Replication,
+}
+
+impl Type {
+    fn of(session: &Session) -> Type {
+        if session.subscriptions.is_any() { Type::Subscriber } else { Type::Normal }
+    }
+}
+
+fn client_type(kind: &[u8]) -> Result<Type, Failure> {
     let kind = String::from_utf8_lossy(kind).into_owned();
     match kind.to_ascii_lowercase().as_str() {
-        "normal" => Ok(true),
-        "master" | "replica" | "slave" | "pubsub" => Ok(false),
+        "normal" => Ok(Type::Normal),
+        "pubsub" => Ok(Type::Subscriber),
+        "master" | "replica" | "slave" => Ok(Type::Replication),
         _ => Err(format!("ERR Unknown client type '{kind}'").into()),
     }
 }
@@ -122,14 +143,14 @@ struct Filter<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    none: bool,
+    of_type: Option<Type>,
     skip_me: bool,
 }
 
 impl<'a> Filter<'a> {
     fn parse(args: Args<'a>) -> Result<Filter<'a>, Failure> {
         let mut filter =
-            Filter { id: None, address: None, local: None, none: false, skip_me: true };
+            Filter { id: None, address: None, local: None, of_type: None, skip_me: true };
         let mut at = 2;
         while at < args.count() {
             if at + 1 >= args.count() {
@@ -144,7 +165,7 @@ impl<'a> Filter<'a> {
             } else if args.is(at, "LADDR") {
                 filter.local = Some(value);
             } else if args.is(at, "TYPE") {
-                filter.none |= !is_normal(value)?;
+                filter.of_type = Some(client_type(value)?);
             } else if args.is(at, "USER") {
                 if value != b"default" {
                     let user = String::from_utf8_lossy(value).into_owned();
@@ -165,7 +186,7 @@ impl<'a> Filter<'a> {
     }
 
     fn means(&self, session: &Session) -> bool {
-        !self.none
+        self.of_type.is_none_or(|of_type| of_type == Type::of(session))
             && self.id.is_none_or(|id| id == session.id as i64)
             && self.address.is_none_or(|address| address == session.peer.as_bytes())
             && self.local.is_none_or(|local| local == session.local.as_bytes())
@@ -176,7 +197,7 @@ fn kill(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     let by_address = args.count() == 3;
     let filter = if by_address {
         let address = Some(args.at(2));
-        Filter { id: None, address, local: None, none: false, skip_me: false }
+        Filter { id: None, address, local: None, of_type: None, skip_me: false }
     } else {
         Filter::parse(args)?
     };

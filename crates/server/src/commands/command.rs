@@ -5,8 +5,10 @@ use crate::command::{
     ADMIN, BLOCKING, Command, Context, DENY_OOM, FAST, HASH, LIST, MOVABLE_KEYS, NO_AUTH, NO_MULTI,
     READ, SET, SORTED_SET, Table, WRITE,
 };
+use crate::commands::facts::Facts;
 use crate::commands::help::help_lines;
-use crate::failure::Outcome;
+use crate::failure::{Outcome, SYNTAX};
+use crate::glob;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 
@@ -50,11 +52,10 @@ const CATEGORIES: &[(u32, &str)] = &[
     (SORTED_SET, "@sortedset"),
     (LIST, "@list"),
     (HASH, "@hash"),
+    (ADMIN, "@admin"),
     (FAST, "@fast"),
     (BLOCKING, "@blocking"),
 ];
-/// The types that have categories of their own.
-const TYPES: u32 = HASH | SET | LIST | SORTED_SET;
 
 fn find(table: &Table, name: &[u8]) -> Option<&'static Command> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
@@ -70,6 +71,18 @@ fn describe(command: &Command, reply: &mut Reply) {
     reply.array(10);
     reply.bulk(command.full_name.as_bytes());
     reply.integer(i64::from(command.arity));
+    match Facts::of(command.full_name) {
+        Some(facts) => facts.describe(reply),
+        None => describe_own(command, reply),
+    }
+    reply.set(command.subcommands.len());
+    for subcommand in command.subcommands {
+        describe(subcommand, reply);
+    }
+}
+
+/// Describes a command that Redis does not have.
+fn describe_own(command: &Command, reply: &mut Reply) {
     let flags: Vec<&str> =
         FLAGS.iter().filter(|(flag, _)| command.has(*flag)).map(|(_, name)| *name).collect();
     reply.set(flags.len());
@@ -80,37 +93,15 @@ fn describe(command: &Command, reply: &mut Reply) {
     for number in [first, last, step] {
         reply.integer(i64::from(number));
     }
-    if command.has(TYPES) {
-        let has = |flag: &&(u32, &str)| command.has(flag.0);
-        let mut categories: Vec<&str> =
-            CATEGORIES.iter().filter(has).map(|(_, name)| *name).collect();
-        if !command.has(FAST) {
-            categories.push("@slow");
-        }
-        reply.set(categories.len());
-        categories.iter().for_each(|category| reply.simple(category));
-    } else {
-        describe_categories(command, reply);
+    let has = |flag: &&(u32, &str)| command.has(flag.0);
+    let mut categories: Vec<&str> = CATEGORIES.iter().filter(has).map(|(_, name)| *name).collect();
+    if !command.has(FAST) {
+        categories.push("@slow");
     }
-    reply.array(0);
-    reply.array(0);
-    reply.array(command.subcommands.len());
-    for subcommand in command.subcommands {
-        describe(subcommand, reply);
-    }
-}
-
-fn describe_categories(command: &Command, reply: &mut Reply) {
-    let categories: &[&str] = match (command.has(WRITE), command.has(READ)) {
-        (true, _) => &["@write"],
-        (_, true) => &["@read"],
-        _ if command.has(ADMIN) => &["@admin"],
-        _ => &["@connection"],
-    };
     reply.set(categories.len());
-    for category in categories {
-        reply.simple(category);
-    }
+    categories.iter().for_each(|category| reply.simple(category));
+    reply.set(0);
+    reply.set(0);
 }
 
 fn list_all(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -138,7 +129,7 @@ fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
-/// A map from names to nothing but the command's group and arity: enough for clients that look.
+/// A map from names to group and first version: enough for clients that look.
 fn docs(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let found: Vec<&Command> = if args.count() == 2 {
         context.table.all().collect()
@@ -147,30 +138,55 @@ fn docs(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     };
     reply.map(found.len());
     for command in found {
+        let facts = Facts::of(command.full_name);
         reply.bulk(command.full_name.as_bytes());
-        reply.map(1);
+        reply.map(if facts.is_some() { 2 } else { 1 });
+        if let Some(facts) = &facts {
+            reply.bulk(b"since");
+            reply.bulk(facts.since.as_bytes());
+        }
         reply.bulk(b"group");
-        reply.bulk(if command.keys.0 > 0 { b"generic" } else { b"server" });
+        reply.bulk(facts.map_or("server", |facts| facts.group).as_bytes());
     }
     Ok(())
 }
 
+/// The names of all commands and subcommands, or of those that a filter lets through.
 fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    if args.count() > 2 {
-        return Err(crate::failure::SYNTAX.into());
+    let is_wanted = |name: &str| match args.count() {
+        2 => true,
+        _ if args.is(3, "PATTERN") => glob::matches(args.at(4), name.as_bytes(), true),
+        // No command comes from a module.
+        _ if args.is(3, "MODULE") => false,
+        _ => {
+            let category = args.at(4).to_ascii_lowercase();
+            Facts::of(name).is_some_and(|facts| facts.is_of_category(&category))
+        }
+    };
+    let is_known = ["PATTERN", "MODULE", "ACLCAT"].iter().any(|word| args.is(3, word));
+    if args.count() > 2 && !(args.count() == 5 && args.is(2, "FILTERBY") && is_known) {
+        return Err(SYNTAX.into());
     }
-    reply.array(context.table.all().count());
-    context.table.all().for_each(|command| reply.bulk(command.name.as_bytes()));
+    let mut names: Vec<&str> = Vec::new();
+    for command in context.table.all() {
+        names.push(command.full_name);
+        names.extend(command.subcommands.iter().map(|subcommand| subcommand.full_name));
+    }
+    names.retain(|name| is_wanted(name));
+    reply.array(names.len());
+    names.iter().for_each(|name| reply.bulk(name.as_bytes()));
     Ok(())
 }
 
 fn getkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let command = find(context.table, args.at(2)).ok_or("ERR Invalid command specified")?;
+    let command = command.subcommand(args.at(3)).unwrap_or(command);
     let count = args.count() - 2;
     if !command.takes(count) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let (first, last, step) = command.keys;
+    let facts = Facts::of(command.full_name);
+    let (first, last, step) = facts.map_or(command.keys, |facts| facts.keys());
     let mut keys = Vec::new();
     if first > 0 && step > 0 {
         let last = if last < 0 { count as i32 + last } else { last };
@@ -203,12 +219,12 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "    Return details about all commands.",
         "COUNT",
         "    Return the total number of commands in this server.",
-        "LIST",
-        "    Return a list of all commands in this server.",
+        "LIST [FILTERBY <filter> <value>]",
+        "    Return a list of all commands in this server; filters: PATTERN, ACLCAT, MODULE.",
         "INFO [<command-name> ...]",
         "    Return details about multiple commands.",
         "DOCS [<command-name> ...]",
-        "    Return the group of multiple commands.",
+        "    Return the group and the first version of multiple commands.",
         "GETKEYS <full-command>",
         "    Return the keys from a full command.",
     ];

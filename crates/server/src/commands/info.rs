@@ -9,6 +9,7 @@ use crate::commands::connection::REDIS_VERSION;
 use crate::failure::{Failure, Outcome};
 use crate::latency::Stage;
 use crate::reply::Reply;
+use crate::session::Topic;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[Command::new("info", -1, 0, info)];
@@ -196,6 +197,10 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
     put(text, format_args!("evicted_keys:0"));
     put(text, format_args!("keyspace_hits:{}", stats.hits));
     put(text, format_args!("keyspace_misses:{}", stats.misses));
+    let pubsub = &context.shared.pubsub;
+    put(text, format_args!("pubsub_channels:{}", pubsub.names(Topic::Channel, b"*").len()));
+    put(text, format_args!("pubsub_patterns:{}", pubsub.pattern_count()));
+    put(text, format_args!("pubsubshard_channels:{}", pubsub.names(Topic::Shard, b"*").len()));
     put(
         text,
         format_args!("client_output_buffer_limit_disconnections:{}", stats.output_limit_closes),

@@ -10,6 +10,7 @@ mod commands;
 mod connections;
 mod differential;
 mod expiry;
+mod introspection;
 mod large_strings;
 mod malformed;
 mod pubsub;

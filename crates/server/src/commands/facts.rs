@@ -1,0 +1,112 @@
+//! What Redis 7.0 says about its commands, beside what the server acts on: group, flags, categories, tips and where
+//! the keys are. Clients choose by it how to route a command.
+
+use crate::reply::Reply;
+
+/// A line a command, sorted by name; its columns are those of [`Facts`]. From Redis's replies to COMMAND and COMMAND DOCS.
+const LINES: &str = include_str!("facts.tsv");
+
+/// What Redis says about a command.
+#[derive(Clone, Copy)]
+pub(super) struct Facts {
+    /// The group of commands.
+    pub(super) group: &'static str,
+    /// The version of Redis that had it first.
+    pub(super) since: &'static str,
+    flags: &'static str,
+    keys: &'static str,
+    categories: &'static str,
+    tips: &'static str,
+    key_specs: &'static str,
+}
+
+impl Facts {
+    /// The facts about the command of that full name, if Redis has it.
+    pub(super) fn of(name: &str) -> Option<Facts> {
+        let line = LINES.lines().find(|line| line.split('\t').next() == Some(name))?;
+        let mut columns = line.split('\t').skip(1);
+        let mut next = || columns.next().unwrap_or_default();
+        Some(Facts {
+            group: next(),
+            since: next(),
+            flags: next(),
+            keys: next(),
+            categories: next(),
+            tips: next(),
+            key_specs: next(),
+        })
+    }
+
+    /// First key, last key (negative: from the end), step.
+    pub(super) fn keys(&self) -> (i32, i32, i32) {
+        let mut numbers = parts(self.keys, ',').map(|number| number.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        (next(), next(), next())
+    }
+
+    /// Whether the command is of that category of ACL, named without `@`.
+    pub(super) fn is_of_category(&self, name: &[u8]) -> bool {
+        parts(self.categories, ',').any(|category| &category.as_bytes()[1..] == name)
+    }
+
+    /// Appends what COMMAND INFO has behind name and arity, but for the subcommands.
+    pub(super) fn describe(&self, reply: &mut Reply) {
+        describe_set(self.flags, reply);
+        let (first, last, step) = self.keys();
+        for number in [first, last, step] {
+            reply.integer(i64::from(number));
+        }
+        describe_set(self.categories, reply);
+        reply.set(parts(self.tips, ',').count());
+        parts(self.tips, ',').for_each(|tip| reply.bulk(tip.as_bytes()));
+        reply.set(parts(self.key_specs, ';').count());
+        parts(self.key_specs, ';').for_each(|spec| describe_keys(spec, reply));
+    }
+}
+
+fn parts(text: &'static str, separator: char) -> impl Iterator<Item = &'static str> {
+    text.split(separator).filter(|part| !part.is_empty())
+}
+
+fn describe_set(names: &'static str, reply: &mut Reply) {
+    reply.set(parts(names, ',').count());
+    parts(names, ',').for_each(|name| reply.simple(name));
+}
+
+/// `notes|flags|where the keys begin|how they are found`
+fn describe_keys(spec: &'static str, reply: &mut Reply) {
+    let mut columns = spec.split('|');
+    let notes = columns.next().unwrap_or_default();
+    reply.map(if notes.is_empty() { 3 } else { 4 });
+    if !notes.is_empty() {
+        reply.bulk(b"notes");
+        reply.bulk(notes.as_bytes());
+    }
+    reply.bulk(b"flags");
+    describe_set(columns.next().unwrap_or_default(), reply);
+    for name in ["begin_search", "find_keys"] {
+        reply.bulk(name.as_bytes());
+        let mut words = columns.next().unwrap_or_default().split(':');
+        let kind = words.next().unwrap_or_default();
+        let fields: &[&str] = match kind {
+            "index" => &["index"],
+            "keyword" => &["keyword", "startfrom"],
+            "range" => &["lastkey", "keystep", "limit"],
+            "keynum" => &["keynumidx", "firstkey", "keystep"],
+            _ => &[],
+        };
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(kind.as_bytes());
+        reply.bulk(b"spec");
+        reply.map(fields.len());
+        for field in fields {
+            reply.bulk(field.as_bytes());
+            let value = words.next().unwrap_or_default();
+            match value.parse() {
+                Ok(number) => reply.integer(number),
+                Err(_) => reply.bulk(value.as_bytes()),
+            }
+        }
+    }
+}

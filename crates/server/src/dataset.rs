@@ -140,6 +140,11 @@ impl<'s> Dataset<'s> {
         self.is_read_only
     }
 
+    /// The keyspace of a database.
+    pub(crate) fn space(&self, db: usize) -> Keyspace {
+        self.spaces.data[db]
+    }
+
     /// How many databases there are.
     pub(crate) fn databases(&self) -> usize {
         self.spaces.data.len()

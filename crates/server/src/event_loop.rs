@@ -187,6 +187,7 @@ impl<'s> EventLoop<'s> {
         self.clients_seen += 1;
         let mut session =
             Session::new(self.clients_seen, peer.to_string(), local, self.turns.clock().steady_ms);
+        session.can_wait = true;
         session.authenticated = self.turns.shared.settings.requirepass.is_empty();
         let connection = Connection::new(socket, session, self.config.output_size_max);
         self.turns.add(connection);

@@ -491,3 +491,42 @@ fn the_disk_s_part_of_a_turn_has_a_time_of_its_own() {
         assert_eq!(replies(event_loop, &mut client, 1), ":1\r\n");
     });
 }
+
+/// KEYS of five million held all clients for eight seconds.
+#[test]
+fn keys_of_a_large_database_are_searched_beside_other_clients() {
+    const KEYS: usize = 5000;
+    with_loop(|event_loop, address| {
+        let [mut searcher, mut other] = clients(event_loop, address);
+        for number in 0..KEYS {
+            let key = format!("key:{number:05}");
+            event_loop.turns.data.put(0, key.as_bytes(), b"v", None).unwrap();
+        }
+        // What comes before it in its own turn is seen, what others do meanwhile is not; what comes behind it waits.
+        searcher.write_all(b"SET key:own v\r\nKEYS key:*\r\nPING\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut searcher, 1), "+OK\r\n");
+        let mut turns = 0;
+        while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()) {
+            other.write_all(format!("SET key:other:{turns} v\r\n").as_bytes()).unwrap();
+            assert_eq!(replies(event_loop, &mut other, 1), "+OK\r\n");
+            turns += 1;
+        }
+        assert!(turns >= KEYS / crate::key_search::VISITED_AT_ONCE - 2, "{turns}");
+        let text = replies(event_loop, &mut searcher, 2 + 2 * (KEYS + 1));
+        let first = format!("*{}\r\n$9\r\nkey:00000\r\n", KEYS + 1);
+        assert!(text.starts_with(&first), "{}", &text[..60]);
+        assert!(text.ends_with("$7\r\nkey:own\r\n+PONG\r\n") && !text.contains("other"));
+        // With a prefix it ends early; in a transaction, and where no reply is wanted, it is not put off.
+        searcher.write_all(b"MULTI\r\nKEYS key:0001*\r\nKEYS *\r\nEXEC\r\n").unwrap();
+        let text = replies(event_loop, &mut searcher, 4 + 1 + 2 * 10 + 1 + 2 * (KEYS + 1 + turns));
+        assert!(text.starts_with("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n*10\r\n"), "{}", &text[..60]);
+        // One whose turn fails has an error for its reply, and no other.
+        searcher.write_all(b"KEYS *\r\n").unwrap();
+        arrived(event_loop, 8);
+        event_loop.turns.data.fault = Some(StoreError::TooManyAborts);
+        let text = replies(event_loop, &mut searcher, 1);
+        assert!(text.starts_with("-ERR"), "{text}");
+        searcher.write_all(b"PING\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut searcher, 1), "+PONG\r\n");
+    });
+}

@@ -34,6 +34,7 @@ pub mod format;
 mod glob;
 mod hyperloglog;
 mod inline;
+mod key_search;
 mod latency;
 mod local;
 mod monitor;

@@ -4,6 +4,9 @@ use tembo_kv::Value;
 
 use crate::number::Decimal;
 
+/// Longest header of a reply, in bytes.
+const HEADER_SIZE_MAX: usize = 24;
+
 /// Replies not yet taken by the socket.
 pub(crate) struct Reply {
     bytes: Vec<u8>,
@@ -19,6 +22,30 @@ impl Reply {
     /// No replies; the connection is to be closed when more than `limit` bytes wait.
     pub(crate) fn new(limit: usize) -> Reply {
         Reply { bytes: Vec::new(), sent: 0, limit, overflow: false, resp3: false }
+    }
+
+    /// No elements of an array whose length is not yet known.
+    pub(crate) fn with_room_for_header() -> Reply {
+        let mut reply = Reply::new(usize::MAX);
+        reply.bytes = vec![0; HEADER_SIZE_MAX];
+        reply.sent = HEADER_SIZE_MAX;
+        reply
+    }
+
+    /// An array of so many elements, which were made [with room](Reply::with_room_for_header) for its header: many are
+    /// not copied, if nothing else waits.
+    pub(crate) fn array_of(&mut self, count: usize, mut elements: Reply) {
+        if !self.bytes.is_empty() || elements.overflow || elements.bytes.len() > self.limit {
+            self.array(count);
+            self.raw(elements.unsent());
+            self.overflow |= elements.overflow;
+            return;
+        }
+        let mut header = Reply::new(usize::MAX);
+        header.array(count);
+        let start = elements.sent - header.bytes.len();
+        elements.bytes[start..elements.sent].copy_from_slice(&header.bytes);
+        (self.bytes, self.sent) = (elements.bytes, start);
     }
 
     /// Chooses the protocol from the next reply on.
@@ -80,6 +107,7 @@ impl Reply {
     /// Takes back what was appended since `mark`.
     pub(crate) fn truncate(&mut self, mark: usize) {
         self.bytes.truncate(mark);
+        self.sent = self.sent.min(mark);
         self.overflow = false;
     }
 
@@ -121,7 +149,7 @@ impl Reply {
     }
 
     fn header(&mut self, kind: u8, number: i64) {
-        let mut line = [0; 24];
+        let mut line = [0; HEADER_SIZE_MAX];
         let text = Decimal::signed(number);
         let digits = text.as_bytes();
         line[0] = kind;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::args::Kept;
+use crate::key_search::KeySearch;
 use crate::token::Token;
 
 /// The commands queued since MULTI.
@@ -135,6 +136,10 @@ pub(crate) struct Session {
     pub(crate) changed: bool,
     /// The last command executed, by its full name.
     pub(crate) last_command: Option<&'static str>,
+    /// Whether a command may go on in later turns.
+    pub(crate) can_wait: bool,
+    /// KEYS that is under way: its reply comes before that of any other command.
+    pub(crate) search: Option<Box<KeySearch>>,
 }
 
 impl Session {
@@ -163,6 +168,8 @@ impl Session {
             closing: false,
             changed: false,
             last_command: None,
+            can_wait: false,
+            search: None,
         }
     }
 

@@ -31,6 +31,8 @@ const BATCH_MAX: usize = 16;
 const WRITTEN_MAX: u64 = 8 << 20;
 /// Bytes of replies in one turn, likewise.
 const REPLIED_MAX: usize = 64 << 20;
+/// Clients whose search for keys goes on in one turn.
+const SEARCHES_MAX: usize = 2;
 /// While more bytes of replies than this wait for a client, it is not read from and its commands wait.
 const OUTPUT_PAUSE: usize = 1 << 20;
 
@@ -39,6 +41,8 @@ struct Budget {
     commands: u64,
     written: u64,
     replied: usize,
+    /// Clients whose search for keys goes on.
+    searches: usize,
 }
 
 /// The clients, and what their commands work on.
@@ -130,6 +134,7 @@ impl<'s> Turns<'s> {
             commands: COMMANDS_MAX,
             written: self.data.written().bytes + WRITTEN_MAX,
             replied: REPLIED_MAX,
+            searches: SEARCHES_MAX,
         };
         for (db, key) in self.data.take_expired() {
             notify_expired(&mut self.shared, &mut self.clients, (db, &key));
@@ -226,6 +231,10 @@ impl<'s> Turns<'s> {
                 connection.stopped = connection.start < connection.input.len();
                 return Ok(());
             }
+            if connection.session.search.is_some() && !self.go_on_searching(connection, budget) {
+                connection.stopped = true;
+                return Ok(());
+            }
             let limits = Limits {
                 bulk_size_max: self.shared.settings.bulk_size_max,
                 unauthenticated: !connection.session.authenticated,
@@ -260,6 +269,32 @@ impl<'s> Turns<'s> {
                 }
             }
         }
+    }
+
+    /// Goes on with the client's search for keys; false: it goes on in the next turn.
+    fn go_on_searching(&mut self, connection: &mut Connection, budget: &mut Budget) -> bool {
+        connection.session.active_ms = self.shared.clock.steady_ms;
+        let Some(mut search) = connection.session.search.take() else { return true };
+        if budget.searches == 0 {
+            connection.session.search = Some(search);
+            return false;
+        }
+        budget.searches -= 1;
+        let advanced = search.advance();
+        if let Ok(false) = advanced {
+            connection.session.search = Some(search);
+            return false;
+        }
+        connection.begin_turn();
+        match advanced {
+            Ok(_) => search.reply(&mut connection.reply),
+            Err(failure) => {
+                self.shared.stats.errors += 1;
+                connection.reply.error(&failure.text());
+            }
+        }
+        count_reply(connection);
+        true
     }
 
     /// Executes the command just parsed.
@@ -375,6 +410,8 @@ fn count_reply(connection: &mut Connection) {
 /// The turn failed: the error replaces the reply of every command of the client.
 fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: &StoreError) {
     connection.reply.truncate(mark);
+    // Its command has an error for a reply.
+    connection.session.search = None;
     let text = match error {
         StoreError::Poisoned => POISONED.as_bytes().into(),
         other => store_text(other),

@@ -9,9 +9,11 @@ use crate::command::{Command, Context, FAST, READ};
 use crate::commands::scan::{ScanOptions, reply_page};
 use crate::failure::{Failure, Outcome};
 use crate::glob;
+use crate::key_search::{KeySearch, VISITED_AT_ONCE};
 use crate::number::parse_unsigned;
 use crate::random_place::random_place;
 use crate::reply::Reply;
+use crate::session::Replies;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -22,26 +24,20 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn keys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let pattern = args.at(1);
-    let prefix = glob::literal_prefix(pattern);
-    let (mut found, mut count) = (Reply::new(usize::MAX), 0);
-    context.data.scan(
-        context.session.db,
-        Bound::Included(prefix),
-        Direction::Forward,
-        &mut |key, _| {
-            if !key.starts_with(prefix) {
-                return false;
-            }
-            if glob::matches(pattern, key, false) {
-                found.bulk(key);
-                count += 1;
-            }
-            !found.is_overflown()
-        },
-    )?;
-    reply.array(count);
-    reply.raw(found.unsent());
+    let mut search = KeySearch::new(args.at(1), context.data.now_ms());
+    let session = &*context.session;
+    let can_wait = session.can_wait && !session.executing && session.replies == Replies::On;
+    search.allow(if can_wait { VISITED_AT_ONCE } else { usize::MAX });
+    let (db, prefix) = (context.session.db, search.prefix().to_vec());
+    let from = Bound::Included(&prefix[..]);
+    context.data.scan(db, from, Direction::Forward, &mut |key, _| search.visit(key))?;
+    if search.is_paused() {
+        let snapshot = context.data.commit_early()?.snapshot()?;
+        search.go_on_in(snapshot, context.data.space(db));
+        context.session.search = Some(Box::new(search));
+    } else {
+        search.reply(reply);
+    }
     Ok(())
 }
 

@@ -3,10 +3,8 @@
 use std::ops::Bound;
 
 use tembo_index::IndexKind;
-use tembo_kv::{
-    Direction, DomainRequest, Durability, Keyspace, Options, PoolOptions, RegionOptions, Store,
-    Value,
-};
+use tembo_kv::{Direction, DomainRequest, Durability, Keyspace, Options, Store, Value};
+use tembo_pmem::memory_max;
 
 use super::opened::{Change, Client, Medium, Place, Rival, touch};
 use crate::Error;
@@ -25,13 +23,14 @@ impl Embedded {
             Medium::Disk => DomainRequest::Logged,
         };
         let mut settings = Vec::new();
-        let mut region = RegionOptions { domain, ..RegionOptions::default() };
-        if let Some(share) = place.share {
-            region.memory = Some(share.memory);
-            settings.push(format!("memory={}", share.memory));
+        let mut options = Options::new().domain(domain).index(index);
+        // In a memory group it finds the limit itself; elsewhere it is given what it would take in one.
+        if let Some(share) = place.share
+            && memory_max().is_none_or(|max| max > share.memory)
+        {
+            options = options.memory(share.memory / 2);
+            settings.push(format!("memory={}", share.memory / 2));
         }
-        let pool = PoolOptions { region, ..PoolOptions::default() };
-        let options = Options::new().pool(pool).index(index);
         let store = Store::open_or_create(&place.folder.join("tembo.pool"), &options)?;
         let keyspace = store.keyspace("bench")?;
         Ok(Embedded { store, keyspace, settings })

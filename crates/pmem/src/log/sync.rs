@@ -56,6 +56,8 @@ impl RedoLog {
             let (claim, extents) = state.beside.begin_sync(durable.sequence - 1);
             drop(state);
             let result = self.sync_files(step, extents);
+            // Behind the sync: a reader of the count may rely on it.
+            self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;
             match result {
@@ -75,7 +77,6 @@ impl RedoLog {
     /// ORDER: both are durable before the groups are called so. Which of them is first is all the same: replay compares
     /// the checksums of extents.
     fn sync_files(&self, step: &'static str, extents: Option<u64>) -> Result<(), String> {
-        self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
         // A sync of the header may have had the failure that was meant for these groups.
         let sync_log = || self.ring.file.sync_since(step, 0).map_err(|e| format!("{step}: {e}"));
         let Some(failed) = extents else {

@@ -7,6 +7,8 @@
 mod hash;
 mod opened;
 mod set;
+mod sorted_set;
 
 pub(crate) use hash::Hash;
 pub(crate) use set::Set;
+pub(crate) use sorted_set::{SortedSet, Span};

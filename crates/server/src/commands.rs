@@ -26,6 +26,7 @@ mod scan;
 mod server;
 mod set;
 mod snapshot;
+mod sorted_set;
 mod string;
 mod string_set;
 mod transaction;
@@ -54,6 +55,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     pubsub::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
+    sorted_set::COMMANDS,
     snapshot::COMMANDS,
     string_set::COMMANDS,
     string::COMMANDS,

@@ -68,6 +68,43 @@ impl Float {
     }
 }
 
+/// A double as C's `%.17g` prints it.
+pub(crate) fn double_text(number: f64) -> String {
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    if number.is_nan() {
+        return "nan".to_owned();
+    }
+    let text = format!("{number:.16e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if !(-4..17).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs());
+    }
+    trimmed(&format!("{number:.*}", (16 - exponent) as usize))
+}
+
+/// Parses what C's `strtod` takes, without spaces, not-a-number and hexadecimal; what is too large or too small for
+/// a double is none.
+pub(crate) fn parse_double(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let number: f64 = text.parse().ok()?;
+    let has = |set: &str| text.chars().any(|c| set.contains(c.to_ascii_lowercase()));
+    let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
+    let is_exact = match number {
+        number if number.is_nan() => false,
+        number if number.is_infinite() => has("n"),
+        number => number != 0.0 || !mantissa.bytes().any(|byte| (b'1'..=b'9').contains(&byte)),
+    };
+    is_exact.then_some(number)
+}
+
 /// Parses `[+-]digits[.digits][e[+-]digits]`, rounding to 17 places; None if malformed or too large.
 fn parse_fixed(text: &[u8]) -> Option<i128> {
     let (negative, text) = match text {
@@ -117,6 +154,45 @@ fn parse_fixed(text: &[u8]) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn doubles_are_printed_as_c_does() {
+        let cases = [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-2.5, "-2.5"),
+            (3.3, "3.2999999999999998"),
+            (0.1, "0.10000000000000001"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (123_456_789_012_345_680.0, "1.2345678901234568e+17"),
+            (0.0001, "0.0001"),
+            (0.000_01, "1.0000000000000001e-05"),
+            (1e-300, "1e-300"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(super::double_text(number), text, "{number:e}");
+        }
+    }
+
+    #[test]
+    fn doubles_are_parsed_as_redis_does() {
+        use super::parse_double;
+        for (text, number) in
+            [("1", 1.0), ("-2.5e1", -25.0), (".5", 0.5), ("5.", 5.0), ("+3", 3.0), ("0e5", 0.0)]
+        {
+            assert_eq!(parse_double(text.as_bytes()), Some(number), "{text}");
+        }
+        assert_eq!(parse_double(b"-Inf"), Some(f64::NEG_INFINITY));
+        assert_eq!(parse_double(b"+infinity"), Some(f64::INFINITY));
+        for text in ["", " 1", "1 ", "nan", "1e400", "1e-400", "x", "1e", "--1"] {
+            assert_eq!(parse_double(text.as_bytes()), None, "{text}");
+        }
+    }
+
     use super::*;
 
     fn sum(a: &str, b: &str) -> String {

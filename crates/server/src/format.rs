@@ -7,6 +7,7 @@
 
 mod element;
 mod kind;
+mod level;
 mod packed;
 mod spread;
 mod unknown_layout;
@@ -16,6 +17,7 @@ pub use element::{
     score_from_order, score_order,
 };
 pub use kind::{Kind, Type};
+pub use level::{LEVEL_MAX, level_of};
 pub use packed::{Packed, entry_size, push_entry};
 pub use spread::Spread;
 pub use unknown_layout::UnknownLayout;

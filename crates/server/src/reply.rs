@@ -2,6 +2,7 @@
 
 use tembo_kv::Value;
 
+use crate::float::double_text;
 use crate::number::Decimal;
 
 /// Longest header of a reply, in bytes.
@@ -236,6 +237,18 @@ impl Reply {
     /// No value.
     pub(crate) fn null(&mut self) {
         self.push(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// A double: in RESP2 a bulk string.
+    pub(crate) fn double(&mut self, number: f64) {
+        let text = double_text(number);
+        if self.resp3 {
+            self.push(b",");
+            self.push(text.as_bytes());
+            self.push(b"\r\n");
+        } else {
+            self.bulk(text.as_bytes());
+        }
     }
 
     /// No array.

@@ -83,7 +83,8 @@ impl<'d, 's> Opened<'d, 's> {
         let opened = Opened::open(&mut *data, place, kind)?;
         let in_one_step = match &opened.body {
             Body::Packed(bytes) => fits(bytes, entries, size),
-            Body::Spread(_) => entries <= entries_of(kind),
+            // A sorted set counts its members on several levels.
+            Body::Spread(_) => kind != Kind::SortedSet && entries <= entries_of(kind),
         };
         if in_one_step {
             return change(opened);

@@ -19,6 +19,7 @@ pub fn is_unordered(command: &str) -> bool {
         "HRANDFIELD",
         "SPOP",
         "ZSCAN",
+        "ZRANDMEMBER",
     ];
     unordered.iter().any(|other| other.eq_ignore_ascii_case(command))
 }
@@ -75,8 +76,10 @@ fn with(
 /// A command on any collection.
 pub fn command(random: &mut Random) -> Vec<String> {
     match random.below(10) {
-        0..4 => hash(random),
-        4..8 => set(random),
+        0..3 => hash(random),
+        3..5 => set(random),
+        5..8 => sorted_set(random),
+        8 => lexical(random),
         _ => keys(random),
     }
 }
@@ -134,6 +137,133 @@ fn set(random: &mut Random) -> Vec<String> {
         17 => words(&["SINTERCARD", &number, &key, &other]),
         18 => words(&["SSCAN", &key, "0", "COUNT", "1000"]),
         _ => words(&["SSCAN", &key, "0", "MATCH", "*1*", "COUNT", "1000"]),
+    }
+}
+
+fn score(random: &mut Random) -> String {
+    match random.below(6) {
+        0..3 => random.below(20).to_string(),
+        3 => format!("{}.5", random.below(10)),
+        _ => random.pick(&["-3", "inf", "-inf", "1e20", "0.1", "x", "nan", "3.3"]).to_owned(),
+    }
+}
+
+fn end(random: &mut Random) -> String {
+    match random.below(6) {
+        0..2 => score(random),
+        2 => format!("({}", score(random)),
+        3 => random.pick(&["-inf", "+inf", "(inf", "("]).to_owned(),
+        _ => random.below(20).to_string(),
+    }
+}
+
+fn lex(random: &mut Random) -> String {
+    match random.below(4) {
+        0 => random.pick(&["-", "+", "x", "["]).to_owned(),
+        1 => format!("({}", member(random)),
+        _ => format!("[{}", member(random)),
+    }
+}
+
+fn rank(random: &mut Random) -> String {
+    random.pick(&["0", "1", "5", "30", "-1", "-2", "-20", "100", "-100", "x"]).to_owned()
+}
+
+/// ZADD of up to so many members, some of them with options.
+fn zadd(random: &mut Random, key: &str, most: usize) -> Vec<String> {
+    let mut command = words(&["ZADD", key]);
+    for _ in 0..random.below(3) {
+        command.push(random.pick(&["NX", "XX", "GT", "LT", "CH", "CH", "INCR"]).to_owned());
+    }
+    for _ in 0..=random.below(most) {
+        // Of one bad score nothing is added.
+        let score = if random.below(8) == 0 { score(random) } else { random.below(30).to_string() };
+        command.extend([score, member(random)]);
+    }
+    command
+}
+
+fn sorted_set(random: &mut Random) -> Vec<String> {
+    let (key, other, third) = (key(random, "z"), key(random, "z"), key(random, "s"));
+    let member = member(random);
+    let limit = [rank(random), rank(random)];
+    let mut command = match random.below(24) {
+        0..4 => return zadd(random, &key, 20),
+        4 => return words(&["ZADD", &key, "1", &member, "2", &member]),
+        5 => {
+            let mut command = words(&["ZADD", &key]);
+            for _ in 0..60 {
+                command.extend([random.below(50).to_string(), random.below(2000).to_string()]);
+            }
+            return command;
+        }
+        6 => return words(&["ZINCRBY", &key, &score(random), &member]),
+        7 => return with(random, &["ZREM", &key], 5, self::member),
+        8 => return words(&[random.pick(&["ZSCORE", "ZRANK", "ZREVRANK"]), &key, &member]),
+        9 => return with(random, &["ZMSCORE", &key], 5, self::member),
+        10 => return words(&["ZCARD", &key]),
+        11 => return words(&["ZCOUNT", &key, &end(random), &end(random)]),
+        12 => {
+            let command = random.pick(&["ZREMRANGEBYRANK", "ZREMRANGEBYSCORE"]);
+            return words(&[command, &key, &random.below(30).to_string(), &end(random)]);
+        }
+        13 => return words(&[random.pick(&["ZPOPMIN", "ZPOPMAX"]), &key]),
+        14 => {
+            let count = random.pick(&["0", "1", "3", "-1", "x", "40"]);
+            return words(&[random.pick(&["ZPOPMIN", "ZPOPMAX"]), &key, count]);
+        }
+        15 => words(&["ZMPOP", "2", &key, &other, random.pick(&["MIN", "MAX", "MID"])]),
+        16 => return words(&["ZRANDMEMBER", &key, random.pick(&["1000", "0", "x"])]),
+        17 => return words(&["ZSCAN", &key, "0", "COUNT", "1000"]),
+        18 => words(&[random.pick(&["ZRANGE", "ZREVRANGE"]), &key, &rank(random), &rank(random)]),
+        19 => words(&[
+            random.pick(&["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"]),
+            &key,
+            &end(random),
+            &end(random),
+        ]),
+        20 => words(&["ZRANGE", &key, &end(random), &end(random), "BYSCORE"]),
+        21 => words(&["ZRANGESTORE", &other, &key, &end(random), &end(random), "BYSCORE"]),
+        22 => {
+            let join = random.pick(&["ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD"]);
+            words(&[join, random.pick(&["2", "2", "3", "0", "x"]), &key, &other])
+        }
+        _ => {
+            let join = random.pick(&["ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"]);
+            words(&[join, &other, "3", &key, &other, &third])
+        }
+    };
+    match random.below(8) {
+        0 => command.push("WITHSCORES".into()),
+        1 => command.extend(["LIMIT".to_owned(), limit[0].clone(), limit[1].clone()]),
+        2 => command.push("REV".into()),
+        3 => command.extend(words(&["WEIGHTS", "2", "3", "0.5"])),
+        4 => command.extend(words(&["AGGREGATE", random.pick(&["MIN", "MAX", "SUM", "x"])])),
+        5 => command.extend(words(&["COUNT", random.pick(&["1", "3", "0"])])),
+        _ => {}
+    }
+    command
+}
+
+/// Ranges of members, in a sorted set of one score.
+fn lexical(random: &mut Random) -> Vec<String> {
+    let (min, max) = (lex(random), lex(random));
+    match random.below(8) {
+        0..3 => {
+            let mut command = words(&["ZADD", "lex"]);
+            for _ in 0..=random.below(20) {
+                command.extend(["0".to_owned(), member(random)]);
+            }
+            command
+        }
+        3 => words(&[random.pick(&["ZRANGEBYLEX", "ZREVRANGEBYLEX"]), "lex", &min, &max]),
+        4 => words(&["ZRANGEBYLEX", "lex", &min, &max, "LIMIT", &rank(random), &rank(random)]),
+        5 => words(&["ZRANGE", "lex", &min, &max, "BYLEX", random.pick(&["REV", "WITHSCORES"])]),
+        6 => words(&["ZLEXCOUNT", "lex", &min, &max]),
+        _ => match random.below(4) {
+            0 => words(&["ZREMRANGEBYLEX", "lex", &min, &max]),
+            _ => words(&["ZREM", "lex", &member(random)]),
+        },
     }
 }
 

@@ -14,5 +14,6 @@ mod introspection;
 mod large_strings;
 mod malformed;
 mod pubsub;
+mod sorted_sets;
 mod space;
 mod turn;

@@ -1,0 +1,247 @@
+//! Ranges of ranks, scores and members.
+
+use crate::args::Args;
+use crate::collection::SortedSet;
+use crate::command::Context;
+use crate::commands::argument::integer;
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::reply::Reply;
+use tembo_kv::Direction;
+
+use super::bounds::{By, Ends};
+use super::shown::show;
+
+/// What a command reads.
+struct Query<'a> {
+    key: &'a [u8],
+    ends: Ends<'a>,
+    direction: Direction,
+    /// LIMIT: how many are left out, and how many follow.
+    limit: Option<(i64, i64)>,
+    with_scores: bool,
+}
+
+/// What the name of a command says about its query: how the range is named and its direction (`None`: its options say it),
+/// where its key is, and whether it stores what it finds.
+#[derive(Clone, Copy)]
+struct Form {
+    named: Option<(By, Direction)>,
+    key: usize,
+    stores: bool,
+}
+
+impl<'a> Query<'a> {
+    fn parse(args: Args<'a>, form: Form) -> Result<Query<'a>, Failure> {
+        let (mut by, mut direction) = form.named.unwrap_or((By::Rank, Direction::Forward));
+        let (mut limit, mut with_scores) = (None, false);
+        let mut at = form.key + 3;
+        while at < args.count() {
+            let is_open = form.named.is_none();
+            if !form.stores && args.is(at, "WITHSCORES") {
+                with_scores = true;
+            } else if args.is(at, "LIMIT") && at + 2 < args.count() {
+                limit = Some((integer(args.at(at + 1))?, integer(args.at(at + 2))?));
+                at += 2;
+            } else if is_open && args.is(at, "REV") {
+                direction = Direction::Backward;
+            } else if is_open && args.is(at, "BYLEX") {
+                by = By::Lex;
+            } else if is_open && args.is(at, "BYSCORE") {
+                by = By::Score;
+            } else {
+                return Err(SYNTAX.into());
+            }
+            at += 1;
+        }
+        if limit.is_some_and(|limit| limit.1 != -1) && by == By::Rank {
+            return Err("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX".into());
+        }
+        if with_scores && by == By::Lex {
+            return Err(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX".into()
+            );
+        }
+        let (mut min, mut max) = (args.at(form.key + 1), args.at(form.key + 2));
+        if direction == Direction::Backward && by != By::Rank {
+            (min, max) = (max, min);
+        }
+        let ends = Ends::parse(by, min, max)?;
+        Ok(Query { key: args.at(form.key), ends, direction, limit, with_scores })
+    }
+
+    /// The members and their scores.
+    fn find(&self, context: &mut Context<'_, '_>) -> Result<Vec<(Vec<u8>, f64)>, Failure> {
+        let mut set = SortedSet::open(context.data, (context.session.db, self.key))?;
+        let Some((span, count)) = self.ends.span(&mut set, self.direction)? else {
+            return Ok(Vec::new());
+        };
+        let (left_out, most) = match (&self.ends, self.limit) {
+            (Ends::Rank(..), _) | (_, None) => (0, count),
+            (_, Some((left_out, most))) => {
+                let Ok(left_out) = u64::try_from(left_out) else { return Ok(Vec::new()) };
+                (left_out, u64::try_from(most).unwrap_or(u64::MAX))
+            }
+        };
+        match set.skip(span, left_out, self.direction)? {
+            Some(span) => set.list(&span, self.direction, most),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+fn read(context: &mut Context<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) -> Outcome {
+    let query = Query::parse(args, form)?;
+    let found = query.find(context)?;
+    show((query.with_scores, context.session.resp3), &found, reply);
+    Ok(())
+}
+
+const OPEN: Form = Form { named: None, key: 1, stores: false };
+
+const fn named(by: By, direction: Direction) -> Form {
+    Form { named: Some((by, direction)), key: 1, stores: false }
+}
+
+pub(super) fn zrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    read(context, args, OPEN, reply)
+}
+
+pub(super) fn zrevrange(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    read(context, args, named(By::Rank, Direction::Backward), reply)
+}
+
+pub(super) fn zrangebyscore(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    read(context, args, named(By::Score, Direction::Forward), reply)
+}
+
+pub(super) fn zrevrangebyscore(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    read(context, args, named(By::Score, Direction::Backward), reply)
+}
+
+pub(super) fn zrangebylex(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    read(context, args, named(By::Lex, Direction::Forward), reply)
+}
+
+pub(super) fn zrevrangebylex(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    read(context, args, named(By::Lex, Direction::Backward), reply)
+}
+
+pub(super) fn zrangestore(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    let query = Query::parse(args, Form { key: 2, stores: true, ..OPEN })?;
+    let found = query.find(context)?;
+    reply.integer(found.len() as i64);
+    store(context, args.at(1), &found)
+}
+
+/// Puts a sorted set of these members under a key, in the place of what is there.
+pub(super) fn store(
+    context: &mut Context<'_, '_>,
+    key: &[u8],
+    members: &[(Vec<u8>, f64)],
+) -> Outcome {
+    let place = (context.session.db, key);
+    if members.is_empty() {
+        context.data.remove(place.0, place.1)?;
+        return Ok(());
+    }
+    let size = members.iter().map(|(member, _)| member.len() + 8).sum();
+    context.data.atomically(size, |data| {
+        let mut set = SortedSet::replace(data, place);
+        members.iter().try_for_each(|(member, score)| set.set(member, None, *score))?;
+        set.save()
+    })
+}
+
+/// How many members a range has.
+fn count(context: &mut Context<'_, '_>, args: Args<'_>, by: By, reply: &mut Reply) -> Outcome {
+    let ends = Ends::parse(by, args.at(2), args.at(3))?;
+    let mut set = SortedSet::open(context.data, (context.session.db, args.at(1)))?;
+    let count = match ends.span(&mut set, Direction::Forward)? {
+        Some((span, _)) => set.count_in(&span)?,
+        None => 0,
+    };
+    reply.integer(count as i64);
+    Ok(())
+}
+
+pub(super) fn zcount(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    count(context, args, By::Score, reply)
+}
+
+pub(super) fn zlexcount(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    count(context, args, By::Lex, reply)
+}
+
+/// Removes the members of a range.
+fn remove(context: &mut Context<'_, '_>, args: Args<'_>, by: By, reply: &mut Reply) -> Outcome {
+    let ends = Ends::parse(by, args.at(2), args.at(3))?;
+    let place = (context.session.db, args.at(1));
+    let mut set = SortedSet::open(context.data, place)?;
+    let found = match ends.span(&mut set, Direction::Forward)? {
+        Some((span, most)) => set.list(&span, Direction::Forward, most)?,
+        None => Vec::new(),
+    };
+    reply.integer(found.len() as i64);
+    if found.is_empty() {
+        return Ok(());
+    }
+    if found.len() as u64 == set.count() {
+        context.data.remove(place.0, place.1)?;
+        return Ok(());
+    }
+    SortedSet::change(context.data, place, (found.len(), 0), |set| {
+        found.iter().try_for_each(|(member, _)| set.remove(member).map(drop))
+    })
+}
+
+pub(super) fn zremrangebyrank(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    remove(context, args, By::Rank, reply)
+}
+
+pub(super) fn zremrangebyscore(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    remove(context, args, By::Score, reply)
+}
+
+pub(super) fn zremrangebylex(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    remove(context, args, By::Lex, reply)
+}

@@ -46,6 +46,12 @@ impl Frees {
         FREED.get()
     }
 
+    /// Space is free again to which nothing on media has referred since it was taken: there was no unlinking.
+    #[inline]
+    pub fn note_unused(&self) {
+        FREED.set(FREED.get() + 1);
+    }
+
     /// Group `next` will be appended next.
     pub(crate) fn appended(&self, next: u64) {
         self.marks.next.store(next, Ordering::Release);

@@ -313,6 +313,13 @@ impl Pool {
         self.space.free(object);
     }
 
+    /// As [`free`](Pool::free), of an object that nothing on media has referred to since it was allocated: there is no
+    /// unlinking that its next user has to wait for.
+    #[inline]
+    pub fn free_unused(&self, object: Object) {
+        self.space.free_unused(object);
+    }
+
     /// As [`free`](Pool::free), of many.
     pub fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
         self.space.free_all(objects);

@@ -39,6 +39,12 @@ impl Shared {
         self.frees.note();
     }
 
+    /// The same of objects that nothing on media has ever referred to.
+    #[inline]
+    pub(crate) fn note_unused(&self) {
+        self.frees.note_unused();
+    }
+
     pub(crate) fn frontier(&self) -> u32 {
         self.frontier.load(Ordering::Acquire)
     }

@@ -126,6 +126,13 @@ impl Space {
         self.shared.lock().give(object);
     }
 
+    /// Gives the space of an object back that nothing on media has referred to since it was allocated.
+    #[inline]
+    pub(crate) fn free_unused(&self, object: Object) {
+        self.shared.note_unused();
+        self.shared.lock().give(object);
+    }
+
     /// As [`free`](crate::Pool::free), of many.
     pub(crate) fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
         let mut objects = objects.into_iter().peekable();

@@ -46,7 +46,7 @@ pub(super) fn change_any(
         Op::Remove { key } => remove(leaves, key, how, writer, &mut record),
     };
     // What was written for an element that did not come to be.
-    record.into_iter().for_each(|record| leaves.forest.pool().free(record));
+    record.into_iter().for_each(|record| leaves.forest.pool().free_unused(record));
     changed
 }
 

@@ -1,14 +1,16 @@
-//! Collections as commands see them: a hash or a set under a key, whichever way it is laid out.
+//! Collections as commands see them: a hash, a list or a set under a key, whichever way it is laid out.
 //!
 //! A collection is opened for one command, read and changed, and saved. A small one is held whole, and saved as one
 //! value; the entries of a large one are elements of their own in the store, of which a command touches what it needs.
 //! A small one that grows becomes a large one, and stays so.
 
 mod hash;
+mod list;
 mod opened;
 mod set;
 mod sorted_set;
 
 pub(crate) use hash::Hash;
+pub(crate) use list::{End, List};
 pub(crate) use set::Set;
 pub(crate) use sorted_set::{SortedSet, Span};

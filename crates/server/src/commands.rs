@@ -19,6 +19,8 @@ mod info;
 mod keys;
 mod latency;
 mod lcs;
+mod list;
+mod list_move;
 mod monitor;
 mod pubsub;
 mod sample;
@@ -30,6 +32,7 @@ mod sorted_set;
 mod string;
 mod string_set;
 mod transaction;
+mod wait;
 
 use crate::command::Command;
 
@@ -49,6 +52,8 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     info::COMMANDS,
     hash::COMMANDS,
     keys::COMMANDS,
+    list::COMMANDS,
+    list_move::COMMANDS,
     latency::COMMANDS,
     lcs::COMMANDS,
     monitor::COMMANDS,

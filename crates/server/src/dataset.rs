@@ -3,9 +3,11 @@
 mod elements;
 mod expiry;
 mod pieces;
+mod spaces;
 
 pub(crate) use elements::{Ends, VisitElement};
 pub(crate) use pieces::LARGE_STRING_SIZE;
+pub(crate) use spaces::Spaces;
 
 use std::ops::{Bound, Range};
 use std::time::{Duration, Instant};
@@ -15,9 +17,9 @@ use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Stor
 use crate::clock::Clock;
 use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
-use crate::error::Error as ServerError;
 use crate::failure::{Failure, OUT_OF_MEMORY, WRONG_TYPE};
 use crate::format::{self, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value};
+use crate::waiting::Waiting;
 use crate::watch::Watches;
 
 /// How long changes of several keys are refused after there was no room for as many.
@@ -30,34 +32,6 @@ const EXPIRED_AT_ONCE: usize = 32;
 
 /// A database of no more keys is counted where the store does not know how many there are.
 const COUNTED_MAX: u64 = 256;
-
-/// The keyspaces of the databases.
-pub(crate) struct Spaces {
-    data: Vec<Keyspace>,
-    elements: Vec<Keyspace>,
-    expiry: Vec<Keyspace>,
-}
-
-impl Spaces {
-    /// Opens the keyspaces of so many databases, creating what is missing.
-    ///
-    /// # Errors
-    /// Those of the store; a pool that is only read, and lacks one of them, is no pool of a server.
-    pub(crate) fn open(store: &Store, databases: usize) -> Result<Spaces, ServerError> {
-        let open_one = |name: String| match store.keyspace(&name) {
-            Err(Error::ReadOnly) => Err(ServerError::NotServed { keyspace: name }),
-            opened => Ok(opened?),
-        };
-        let open = |name: fn(usize) -> String| -> Result<Vec<Keyspace>, ServerError> {
-            (0..databases).map(|db| open_one(name(db))).collect()
-        };
-        Ok(Spaces {
-            data: open(format::data_keyspace)?,
-            elements: open(format::elements_keyspace)?,
-            expiry: open(format::expiry_keyspace)?,
-        })
-    }
-}
 
 /// The databases, through the transaction of the turn.
 pub(crate) struct Dataset<'s> {
@@ -80,6 +54,8 @@ pub(crate) struct Dataset<'s> {
     expired: Option<Vec<(usize, Vec<u8>)>>,
     /// The watches of all clients.
     pub(crate) watches: Watches,
+    /// The clients that wait for keys.
+    pub(crate) waiting: Waiting,
     /// Counters that only rise.
     written: Written,
     /// See [`Dataset::refuse`]: a size and the end of the refusal.
@@ -116,6 +92,7 @@ impl<'s> Dataset<'s> {
             waited: Duration::ZERO,
             expired: None,
             watches: Watches::new(databases),
+            waiting: Waiting::new(databases),
             written: Written::default(),
             refused: (usize::MAX, 0),
             #[cfg(test)]
@@ -232,6 +209,7 @@ impl<'s> Dataset<'s> {
     pub(crate) fn abandon(&mut self) {
         self.transaction = None;
         self.is_atomic = false;
+        self.waiting.forget_ready();
         self.expiry.forget_due();
     }
 
@@ -347,6 +325,15 @@ impl<'s> Dataset<'s> {
         Ok(())
     }
 
+    /// Of what kind the value under `key` is; `None`: nothing is there, or it cannot be read.
+    pub(crate) fn kind(&mut self, db: usize, key: &[u8]) -> Result<Option<Kind>, Error> {
+        match self.find(db, key) {
+            Ok(found) => Ok(found.map(|value| value.of.kind)),
+            Err(Failure::Store(error) | Failure::Turn(error)) => Err(error),
+            Err(Failure::Reply(_) | Failure::UnknownLayout) => Ok(None),
+        }
+    }
+
     /// Whether `key` is there.
     pub(crate) fn contains(&mut self, db: usize, key: &[u8]) -> Result<bool, Failure> {
         Ok(self.find(db, key)?.is_some())
@@ -397,6 +384,9 @@ impl<'s> Dataset<'s> {
         self.written.changes += 1;
         self.written.bytes += payload.len() as u64;
         self.watches.touch(db, key);
+        if of.kind != Kind::String {
+            self.waiting.touch(db, key);
+        }
         if let Some(old) = old_spread
             && !(of.is_spread && Spread::decode(payload.into())?.id == old.id)
         {
@@ -573,6 +563,21 @@ impl<'s> Dataset<'s> {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Removes so many elements of a part of a collection, which lie from one on, up to another one.
+    pub(crate) fn remove_elements_between(
+        &mut self,
+        (db, id, part): (usize, u64, Part),
+        (from, to): (&[u8], &[u8]),
+        count: u64,
+    ) -> Result<(), Failure> {
+        let (transaction, elements) = self.begin_elements()?;
+        let prefix = format::element_prefix(id, part);
+        let (from, to) = ([&prefix[..], from].concat(), [&prefix[..], to].concat());
+        elements.remove_between(transaction, db, (&from, &to), count)?;
+        self.written.changes += count;
+        Ok(())
     }
 
     /// Removes all elements of a collection of the database.

@@ -129,7 +129,8 @@ impl<'s> EventLoop<'s> {
         if !self.turns.is_idle() || self.maintaining || until_due_ms == 0 {
             return Duration::ZERO;
         }
-        let until_tick_ms = self.tick_ms.saturating_sub(clock.steady_ms);
+        let wait_ms = self.turns.data.waiting.next_deadline_ms().unwrap_or(u64::MAX);
+        let until_tick_ms = self.tick_ms.min(wait_ms).saturating_sub(clock.steady_ms);
         Duration::from_millis(until_tick_ms.min(until_due_ms).clamp(1, TICK_MS))
     }
 
@@ -232,7 +233,8 @@ impl<'s> EventLoop<'s> {
             let idle = timeout_ms > 0
                 && idle_ms > timeout_ms
                 && !connection.session.subscriptions.is_any()
-                && !connection.session.monitors;
+                && !connection.session.monitors
+                && connection.session.waits_for.is_none();
             let stuck_ms = connection.sent_ms.map_or(0, |sent_ms| now_ms.saturating_sub(sent_ms));
             let stuck = connection.reply.waiting() > 0 && stuck_ms > self.output_stall_ms;
             let over = connection.session.subscriptions.is_any()

@@ -46,7 +46,8 @@ impl Float {
         self.to_double().is_finite()
     }
 
-    fn to_double(self) -> f64 {
+    /// The nearest double.
+    pub(crate) fn to_double(self) -> f64 {
         match self {
             Float::Fixed(value) => value as f64 / 1e17,
             Float::Double(value) => value,

@@ -14,7 +14,7 @@ mod unknown_layout;
 
 pub use element::{
     ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, PIECE_SIZE, Part, element_prefix,
-    score_from_order, score_order,
+    position_order, score_from_order, score_order,
 };
 pub use kind::{Kind, Type};
 pub use level::{LEVEL_MAX, level_of};

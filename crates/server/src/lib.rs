@@ -57,6 +57,7 @@ mod stats;
 mod string;
 mod token;
 mod turn;
+mod waiting;
 mod watch;
 
 pub use client::{Answer, Client};

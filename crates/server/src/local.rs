@@ -43,6 +43,7 @@ impl Local {
         let spaces = Spaces::open(&store, databases)?;
         let mut session = Session::new(1, String::new(), String::new(), 0);
         session.authenticated = true;
+        session.may_wait = false;
         let shared =
             Shared::new(Settings::new(&config, 0), Backups::new(None).0, 0, Clock::default());
         let (clients, table) = (Clients::default(), Table::new(FAMILIES));

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::args::Kept;
 use crate::key_search::KeySearch;
 use crate::token::Token;
+use crate::waiting::Wait;
 
 /// The commands queued since MULTI.
 #[derive(Default)]
@@ -124,6 +125,12 @@ pub(crate) struct Session {
     /// Keys watched, by database and key, and when each expires; `u64::MAX` if it does not or was not
     /// there.
     pub(crate) watched: HashMap<(usize, Vec<u8>), u64>,
+    /// Whether a command may wait for a key.
+    pub(crate) may_wait: bool,
+    /// A command waits for a key; those behind it are not executed.
+    pub(crate) waits_for: Option<Box<Wait>>,
+    /// The command that is executed has waited for this key.
+    pub(crate) served: Option<Vec<u8>>,
     /// Whether replies are sent.
     pub(crate) replies: Replies,
     /// CLIENT NO-EVICT.
@@ -162,6 +169,9 @@ impl Session {
             multi: None,
             executing: false,
             watched: HashMap::new(),
+            may_wait: true,
+            waits_for: None,
+            served: None,
             replies: Replies::On,
             no_evict: false,
             resp3: false,
@@ -180,6 +190,7 @@ impl Session {
             (self.monitors, 'O'),
             (self.subscriptions.is_any(), 'P'),
             (self.multi.is_some(), 'x'),
+            (self.waits_for.is_some(), 'b'),
             (self.closing, 'c'),
             (self.no_evict, 'e'),
         ]

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) save_wanted: bool,
     /// Clients that CLIENT KILL has ended in this turn.
     pub(crate) killed: Vec<Token>,
+    /// Clients whose wait CLIENT UNBLOCK has ended; whether with an error.
+    pub(crate) released: Vec<(Token, bool)>,
     /// SHUTDOWN was asked for.
     pub(crate) shutdown: bool,
     random: u64,
@@ -73,6 +75,7 @@ impl Shared {
             save_ok: true,
             save_wanted: false,
             killed: Vec::new(),
+            released: Vec::new(),
             shutdown: false,
             random: seed() | 1,
         }

@@ -11,7 +11,7 @@ use crate::command::{Context, Table};
 use crate::commit::commit;
 use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
-use crate::dispatch::dispatch;
+use crate::dispatch::{dispatch, execute_queued};
 use crate::error::Error;
 use crate::failure::{POISONED, store_text};
 use crate::latency::Stage;
@@ -143,6 +143,7 @@ impl<'s> Turns<'s> {
         let mut failure = None;
         let pending = self.queue.len();
         let mut left = pending;
+        self.end_due_waits();
         while let Some(token) = self.next_connection(&mut left) {
             let Some(mut connection) = self.clients.take(token) else { continue };
             if budget.is_spent(self.data.written().bytes) || failure.is_some() {
@@ -152,8 +153,12 @@ impl<'s> Turns<'s> {
                 continue;
             }
             connection.queued = false;
+            let has_waited = connection.session.waits_for.is_some();
             if let Err(error) = self.execute(&mut connection, &mut budget) {
                 failure = Some(error);
+            }
+            if let Some(wait) = connection.session.waits_for.as_deref().filter(|_| !has_waited) {
+                self.data.waiting.add(token, wait);
             }
             if connection.turn.is_some() || connection.session.closing || connection.stopped {
                 self.served.push(token);
@@ -223,7 +228,8 @@ impl<'s> Turns<'s> {
     ) -> Result<(), StoreError> {
         connection.stopped = false;
         loop {
-            if connection.session.closing || connection.reply.is_overflown() {
+            let session = &connection.session;
+            if session.closing || session.waits_for.is_some() || connection.reply.is_overflown() {
                 return Ok(());
             }
             let paused = connection.reply.waiting() > OUTPUT_PAUSE;
@@ -252,6 +258,7 @@ impl<'s> Turns<'s> {
                     let grown = grown + self.shared.pubsub.take_bytes();
                     budget.replied = budget.replied.saturating_sub(grown);
                     connection.finish_command();
+                    let executed = executed.and_then(|()| self.serve_waiting());
                     if executed.is_err() {
                         connection.stopped = connection.start < connection.input.len();
                         return executed;
@@ -316,12 +323,105 @@ impl<'s> Turns<'s> {
             reply.truncate(mark);
         }
         self.shared.pubsub.deliver_own(session, reply, mark);
-        if session.replies == Replies::On {
+        if session.waits_for.is_some() {
+            // It will be replied to later.
+        } else if session.replies == Replies::On {
             count_reply(connection);
         } else {
             session.replies = session.replies.after_command();
         }
         done
+    }
+
+    /// Executes the commands that have waited for what the last command has made, and ends the waits that it has ended.
+    #[inline]
+    fn serve_waiting(&mut self) -> Result<(), StoreError> {
+        if self.data.waiting.has_ready() || !self.shared.released.is_empty() {
+            return self.serve_all();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn serve_all(&mut self) -> Result<(), StoreError> {
+        for (token, with_error) in std::mem::take(&mut self.shared.released) {
+            self.end_wait(token, with_error);
+        }
+        while let Some((db, key, tokens)) = self.data.waiting.next_ready() {
+            for token in tokens {
+                let Some(mut connection) = self.clients.take(token) else { continue };
+                let served = self.serve_one(token, &mut connection, (db, &key));
+                self.clients.give_back(token, connection);
+                served?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes the command that a client has waited with, if the key is of the right kind.
+    fn serve_one(
+        &mut self,
+        token: Token,
+        connection: &mut Connection,
+        (db, key): (usize, &[u8]),
+    ) -> Result<(), StoreError> {
+        let wanted = connection.session.waits_for.as_ref().map(|wait| wait.kind);
+        let found = self.data.kind(db, key)?;
+        if wanted.is_none() || wanted != found {
+            return Ok(());
+        }
+        let Some(wait) = connection.session.waits_for.take() else { return Ok(()) };
+        connection.begin_turn();
+        connection.session.served = Some(key.to_vec());
+        let Connection { session, reply, .. } = connection;
+        let mark = reply.mark();
+        let mut context = Context {
+            data: &mut self.data,
+            session,
+            clients: &mut self.clients,
+            shared: &mut self.shared,
+            table: &self.table,
+        };
+        let done = execute_queued(&mut context, wait.command.args(), reply);
+        self.shared.pubsub.deliver_own(session, reply, mark);
+        connection.session.served = None;
+        if connection.session.waits_for.is_some() {
+            connection.session.waits_for = Some(wait);
+            return done;
+        }
+        self.data.waiting.remove(token, &wait);
+        self.resume(token, connection);
+        done
+    }
+
+    /// The client was replied to, and its next commands can be executed.
+    fn resume(&mut self, token: Token, connection: &mut Connection) {
+        count_reply(connection);
+        connection.stopped = connection.start < connection.input.len();
+        self.served.push(token);
+    }
+
+    /// Replies to the clients whose time to wait is over.
+    fn end_due_waits(&mut self) {
+        for token in self.data.waiting.due(self.shared.clock.steady_ms) {
+            self.end_wait(token, false);
+        }
+    }
+
+    /// Ends a client's wait.
+    fn end_wait(&mut self, token: Token, with_error: bool) {
+        let Some(mut connection) = self.clients.take(token) else { return };
+        if let Some(wait) = connection.session.waits_for.take() {
+            self.data.waiting.remove(token, &wait);
+            connection.begin_turn();
+            if with_error {
+                connection.reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            } else {
+                connection.reply.null_array();
+            }
+            self.resume(token, &mut connection);
+        }
+        self.clients.give_back(token, connection);
     }
 
     /// Sends the replies of the turn, or errors in their place.
@@ -389,6 +489,9 @@ impl<'s> Turns<'s> {
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
         self.data.watches.remove_all(&mut connection.session);
         self.shared.pubsub.forget(&mut connection.session);
+        if let Some(wait) = connection.session.waits_for.take() {
+            self.data.waiting.remove(token, &wait);
+        }
         let _ = self.poll.remove(&connection.socket);
         self.clients.discard(token);
     }

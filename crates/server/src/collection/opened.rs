@@ -258,6 +258,17 @@ impl<'d, 's> Opened<'d, 's> {
         Ok(found)
     }
 
+    /// Removes so many elements of a large collection, which lie from one on, up to another one.
+    pub(super) fn remove_elements(
+        &mut self,
+        part: Part,
+        (from, to): (&[u8], &[u8]),
+        count: u64,
+    ) -> Result<(), Failure> {
+        let address = self.address(part);
+        self.data.remove_elements_between(address, (from, to), count)
+    }
+
     /// Calls `visit` with elements of a large collection between two ends, until it returns false.
     pub(super) fn visit(
         &mut self,

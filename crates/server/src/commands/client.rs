@@ -21,6 +21,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command::sub("client|info", "info", 2, 0, info),
     Command::sub("client|list", "list", -2, ADMIN, list),
     Command::sub("client|kill", "kill", -3, ADMIN, kill),
+    Command::sub("client|unblock", "unblock", -3, ADMIN, unblock),
     Command::sub("client|reply", "reply", 3, SESSION, replies),
     Command::sub("client|no-evict", "no-evict", 3, ADMIN, no_evict),
     Command::sub("client|help", "help", 2, 0, help),
@@ -191,6 +192,30 @@ impl<'a> Filter<'a> {
             && self.address.is_none_or(|address| address == session.peer.as_bytes())
             && self.local.is_none_or(|local| local == session.local.as_bytes())
     }
+}
+
+fn unblock(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let with_error = match args.count() {
+        3 => false,
+        4 if args.is(3, "TIMEOUT") => false,
+        4 if args.is(3, "ERROR") => true,
+        4 => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+        _ => {
+            let name = String::from_utf8_lossy(args.at(1));
+            return Err(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
+            )
+            .into());
+        }
+    };
+    let id = integer(args.at(2))?;
+    let waits = |(_, connection): &(Token, &mut Connection)| {
+        connection.session.id as i64 == id && connection.session.waits_for.is_some()
+    };
+    let found = context.clients.iter_mut().find(waits).map(|(token, _)| token);
+    context.shared.released.extend(found.map(|token| (token, with_error)));
+    reply.flag(found.is_some());
+    Ok(())
 }
 
 fn kill(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

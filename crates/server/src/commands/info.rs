@@ -84,7 +84,7 @@ fn clients(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failu
     put(text, format_args!("connected_clients:{}", context.clients.count()));
     put(text, format_args!("cluster_connections:0"));
     put(text, format_args!("maxclients:{}", context.shared.settings.maxclients));
-    put(text, format_args!("blocked_clients:0"));
+    put(text, format_args!("blocked_clients:{}", context.data.waiting.count()));
     put(text, format_args!("tracking_clients:0"));
     Ok(())
 }

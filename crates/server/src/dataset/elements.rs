@@ -165,7 +165,18 @@ impl Elements {
         count: u64,
     ) -> Result<(), Error> {
         let (from, to) = ends_of(id);
-        let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        self.remove_between(transaction, db, (&from, &to), count)
+    }
+
+    /// Removes the elements, so many or a few times that, with keys from one on, up to another one.
+    pub(super) fn remove_between(
+        &self,
+        transaction: &mut Exclusive,
+        db: usize,
+        (from, to): (&[u8], &[u8]),
+        count: u64,
+    ) -> Result<(), Error> {
+        let range = (Bound::Included(from), Bound::Excluded(to));
         if count > SINGLY_MAX {
             return transaction.remove_range::<[u8]>(self.spaces[db], range);
         }

@@ -55,6 +55,11 @@ pub fn element_prefix(id: u64, part: Part) -> [u8; ELEMENT_PREFIX_SIZE] {
     prefix
 }
 
+/// A position in a list in a form whose bytes sort as positions do.
+pub fn position_order(position: i64) -> [u8; 8] {
+    (position as u64 ^ 1 << 63).to_be_bytes()
+}
+
 /// A score in a form whose bytes sort as scores do. Not a number is no score; -0 is 0.
 pub fn score_order(score: f64) -> [u8; 8] {
     let bits = (score + 0.0).to_bits();
@@ -78,6 +83,12 @@ mod tests {
         assert_eq!(element_prefix(258, Part::Main), *b"\0\0\0\0\0\0\x01\x02\0");
         assert_eq!(element_prefix(1, Part::Order), *b"\0\0\0\0\0\0\0\x01\x01");
         assert_eq!(element_prefix(1, Part::Level(1)), *b"\0\0\0\0\0\0\0\x01\x02");
+    }
+
+    #[test]
+    fn positions_sort() {
+        let positions = [i64::MIN, -2, -1, 0, 1, 300, i64::MAX];
+        assert!(positions.map(position_order).is_sorted_by(|a, b| a < b));
     }
 
     #[test]

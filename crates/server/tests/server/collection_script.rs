@@ -76,9 +76,10 @@ fn with(
 /// A command on any collection.
 pub fn command(random: &mut Random) -> Vec<String> {
     match random.below(10) {
-        0..3 => hash(random),
-        3..5 => set(random),
-        5..8 => sorted_set(random),
+        0..2 => hash(random),
+        2..4 => set(random),
+        4..6 => list(random),
+        6..8 => sorted_set(random),
         8 => lexical(random),
         _ => keys(random),
     }
@@ -264,6 +265,43 @@ fn lexical(random: &mut Random) -> Vec<String> {
             0 => words(&["ZREMRANGEBYLEX", "lex", &min, &max]),
             _ => words(&["ZREM", "lex", &member(random)]),
         },
+    }
+}
+
+fn list(random: &mut Random) -> Vec<String> {
+    let (key, other) = (key(random, "l"), key(random, "l"));
+    let (element, more, number) = (member(random), member(random), number(random));
+    let index = (random.below(60) as i64 - 30).to_string();
+    let last = (random.below(60) as i64 - 30).to_string();
+    let (end, other_end) = (random.pick(&["LEFT", "RIGHT"]), random.pick(&["LEFT", "right", "x"]));
+    let (push, push_present) =
+        (random.pick(&["LPUSH", "RPUSH"]), random.pick(&["LPUSHX", "RPUSHX"]));
+    match random.below(24) {
+        0..5 => with(random, &[push, &key], 20, member),
+        5 => with(random, &[push_present, &key], 2, member),
+        6 => words(&[random.pick(&["LPOP", "RPOP"]), &key]),
+        7 => words(&[random.pick(&["LPOP", "RPOP"]), &key, &number]),
+        8 => words(&["LLEN", &key]),
+        9 => words(&["LINDEX", &key, &index]),
+        10 => words(&["LINDEX", &key, &number]),
+        11 => words(&["LSET", &key, &index, &element]),
+        12 | 13 => {
+            words(&["LINSERT", &key, random.pick(&["BEFORE", "AFTER", "x"]), &element, &more])
+        }
+        14 | 15 => words(&["LRANGE", &key, &index, &last]),
+        16 => words(&[
+            "LTRIM",
+            &key,
+            random.pick(&["0", "1", &index]),
+            random.pick(&["-1", "-2", &last]),
+        ]),
+        17 => words(&["LREM", &key, random.pick(&["0", "1", "-1", "2", "-2", "x"]), &element]),
+        18 => words(&["LPOS", &key, &element, "RANK", &number]),
+        19 => words(&["LPOS", &key, &element, "RANK", &number, "COUNT", &index, "MAXLEN", "20"]),
+        20 => words(&["RPOPLPUSH", &key, &other]),
+        21 => words(&[random.pick(&["LMOVE", "LMOVE"]), &key, &other, end, other_end]),
+        22 => words(&["LMPOP", "2", &key, &other, other_end, "COUNT", &number]),
+        _ => words(&["BLMPOP", "0.001", &number, &key, &other, end]),
     }
 }
 

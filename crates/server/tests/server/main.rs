@@ -17,3 +17,4 @@ mod pubsub;
 mod sorted_sets;
 mod space;
 mod turn;
+mod waiting;

@@ -1,0 +1,77 @@
+//! What the commands share that wait for a key: BLPOP and its kin.
+
+use crate::args::{Args, Kept};
+use crate::command::Context;
+use crate::failure::Failure;
+use crate::float::Float;
+use crate::format::Kind;
+use crate::reply::Reply;
+use crate::waiting::Wait;
+
+/// The reply to a command that finds nothing and may not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// No value.
+    Null,
+    /// No array.
+    NullArray,
+}
+
+impl Absent {
+    /// Replies.
+    fn reply(self, reply: &mut Reply) {
+        match self {
+            Absent::Null => reply.null(),
+            Absent::NullArray => reply.null_array(),
+        }
+    }
+}
+
+/// How long to wait at most, in milliseconds; `None`: without end.
+pub(super) fn timeout(context: &Context<'_, '_>, text: &[u8]) -> Result<Option<u64>, Failure> {
+    if context.session.served.is_some() {
+        // It was checked when the wait began, and is not needed.
+        return Ok(None);
+    }
+    let seconds = match Float::parse(text) {
+        Some(seconds) if seconds.is_finite() => seconds.to_double(),
+        _ => return Err("ERR timeout is not a float or out of range".into()),
+    };
+    let ms = seconds * 1000.0;
+    if ms > i64::MAX as f64 {
+        return Err("ERR timeout is out of range".into());
+    }
+    if ms < 0.0 {
+        return Err("ERR timeout is negative".into());
+    }
+    Ok(if ms == 0.0 { None } else { Some(ms.ceil() as u64) })
+}
+
+/// The keys that a command looks at, of those that it names: all of them, or the one that has become ready for it.
+pub(super) fn keys_to_try<'a>(context: &Context<'_, '_>, keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let is_tried = |key: &&&[u8]| context.session.served.as_deref().is_none_or(|one| one == **key);
+    keys.iter().filter(is_tried).copied().collect()
+}
+
+/// Has the client wait until one of the keys is of the kind, and the command is executed again; or replies at once that
+/// nothing is there, where it may not wait. It must not have changed or replied anything.
+pub(super) fn wait(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    (kind, keys): (Kind, &[&[u8]]),
+    (timeout_ms, absent): (Option<u64>, Absent),
+    reply: &mut Reply,
+) {
+    let session = &mut *context.session;
+    if session.executing || !session.may_wait {
+        return absent.reply(reply);
+    }
+    let deadline_ms = timeout_ms.map(|ms| context.shared.clock.steady_ms.saturating_add(ms));
+    session.waits_for = Some(Box::new(Wait {
+        command: Kept::new(args),
+        kind,
+        db: session.db,
+        keys: keys.iter().map(|key| key.to_vec()).collect(),
+        deadline_ms,
+    }));
+}

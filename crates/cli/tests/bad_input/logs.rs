@@ -40,11 +40,12 @@ fn another_pools_log() {
 fn a_log_too_small_for_a_store() {
     let folder = Folder::logged();
     for size in ["0", "64K", "256K", "1048575"] {
-        for command in ["serve", "load"] {
-            let output = run(&[command, folder.pool().to_str().unwrap(), "--log-size", size]);
+        for command in [&["serve", "--pool"][..], &["load"]] {
+            let pool = folder.pool();
+            let output = run(&[command, &[pool.to_str().unwrap(), "--log-size", size]].concat());
             let error = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{command} {size}: {error}");
-            assert!(error.contains("1.0 MiB"), "{command} {size}: {error}");
+            assert_eq!(output.status.code(), Some(2), "{command:?} {size}: {error}");
+            assert!(error.contains("1.0 MiB"), "{command:?} {size}: {error}");
         }
     }
     assert!(folder.files().is_empty(), "{:?}", folder.files().keys());

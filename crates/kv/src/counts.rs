@@ -1,18 +1,18 @@
 //! How many keys there are, written down for the next open: a monitor that asks is not to wait until they are counted.
 //!
 //! ```text
-//!   background, when they have drifted, and a close:   catalogue: counts, at a version of its own     two fences
-//!   a close:                                           limit of versions = the last version drawn     fence
+//!   background, when they have drifted:   catalogue: counts                             two fences
+//!   a close:                              catalogue: counts, and the limit of versions  two fences
 //! ```
-//! The limit of versions certifies them: it says that no version above it was used. If it is the version that the counts
-//! were written in, nothing was changed after them, and they are exact. The first version that an open draws lies above a
-//! limit that was raised durably before; from then on they are an estimate, until the marking has counted. So nothing is
-//! trusted that a crash at any instruction could have made false.
+//! A close writes them as its last change, with the limit of versions of this life of the process. Each open raises the
+//! limit durably before anything is changed. So an open that finds the same limit knows that nothing was changed after the
+//! counts, and that they are exact. All others are an estimate, until the marking has counted: nothing is trusted that a
+//! crash at any instruction could have made false.
 
 use tembo_index::Op;
 
 use crate::commit::Uncommitted;
-use crate::ledger::{Ledger, lower_limit, publish};
+use crate::ledger::{Ledger, allow_next, publish};
 use crate::media::COUNTS_KEY;
 use crate::shared::Shared;
 use crate::trees::encode_counts;
@@ -26,35 +26,33 @@ pub(crate) fn note_drifted(shared: &Shared, ledger: &mut Ledger) -> Result<Progr
     if !can_note(shared, ledger) || !ledger.trees.have_drifted() {
         return Ok(Progress::Idle);
     }
-    note(shared, ledger)
+    note(shared, ledger, 0)
 }
 
-/// At a clean stop: writes the counts down, unless the last that were written are true still, and certifies them.
-/// Durable (synced: later) when it returns. Where they are not known, nothing is done.
+/// At a clean stop, as its last change: writes the counts down and certifies them. Durable (synced: later) when it
+/// returns. Where they are not known, nothing is done.
 pub(crate) fn certify(engine: &Engine) -> Result<(), Error> {
     if engine.shared.region().is_read_only() {
         return Ok(());
     }
     let mut writing = engine.lock()?;
     let (shared, ledger) = writing.parts();
-    if !can_note(shared, ledger) || ledger.is_marked_by_another() {
-        return Ok(());
+    if can_note(shared, ledger) && !ledger.is_marked_by_another() {
+        // Drawn before: a draw may raise the limit.
+        allow_next(shared, ledger)?;
+        note(shared, ledger, ledger.limit())?;
     }
-    let noted = shared.catalogue.counts(Uncommitted::begin(shared).view(shared))?.version;
-    if noted != shared.versions.clock.last() && note(shared, ledger)? == Progress::Idle {
-        return Ok(());
-    }
-    lower_limit(shared, ledger)
+    Ok(())
 }
 
 fn can_note(shared: &Shared, ledger: &Ledger) -> bool {
     ledger.writable().is_ok() && !shared.region().is_read_only() && !shared.tombstones.has_any()
 }
 
-/// Idle: they are not all known, or there is no room.
-fn note(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
+/// Writes the counts down, certified by a limit, or by none. Idle: they are not all known, or there is no room.
+fn note(shared: &Shared, ledger: &mut Ledger, limit: u64) -> Result<Progress, Error> {
     let mut changes = Uncommitted::begin(shared);
-    let noted = write(shared, ledger, &mut changes).and_then(|version| {
+    let noted = write(shared, ledger, &mut changes, limit).and_then(|version| {
         let Some(version) = version else { return Ok(Progress::Idle) };
         publish(shared, ledger, version, std::slice::from_mut(&mut changes))?;
         ledger.trees.noted();
@@ -76,12 +74,10 @@ fn write(
     shared: &Shared,
     ledger: &mut Ledger,
     changes: &mut Uncommitted,
+    limit: u64,
 ) -> Result<Option<u64>, Error> {
-    if ledger.trees.counts(0).is_none() {
-        return Ok(None);
-    }
+    let Some(counts) = ledger.trees.counts(limit) else { return Ok(None) };
     let version = changes.draw(shared, ledger)?;
-    let Some(counts) = ledger.trees.counts(version) else { return Ok(None) };
     let value = encode_counts(&counts);
     let op = Op::Put { key: COUNTS_KEY, value: &[&value] };
     changes.change_catalogue(shared, ledger, op)?;

@@ -31,9 +31,7 @@ pub(crate) use features::Features;
 pub(crate) use private::{collect_private, free_private, give_back_now};
 pub(crate) use publication::{Group, add_up, look_behind, publish, publish_single};
 pub(crate) use space::{forget_after, reclaim, retire};
-pub(crate) use state::{
-    DRAWN_AT_ONCE, Ledger, allow_next, lower_limit, next_version, take_version,
-};
+pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version, take_version};
 pub(crate) use unlisted::Cleared;
 pub(crate) use upkeep::{
     begin_foreign, begin_marking, collect_batch, collect_below, end_foreign, end_hint, end_marking,

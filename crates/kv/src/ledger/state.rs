@@ -135,17 +135,6 @@ pub(crate) fn allow_next(shared: &Shared, ledger: &mut Ledger) -> Result<(), Err
     raise_limit(shared, ledger, version)
 }
 
-/// Says that no version above the last one drawn was used, so that the next open knows that nothing was changed after
-/// it. Durable (synced: later) when it returns.
-///
-/// # Errors
-/// Those of a section.
-pub(crate) fn lower_limit(shared: &Shared, ledger: &mut Ledger) -> Result<(), Error> {
-    let _section = shared.region().reserve(2)?;
-    ledger.limit = Limit(&shared.root).set(shared.versions.clock.last())?;
-    Ok(())
-}
-
 /// Makes a version that was given, above all that were drawn, the last one drawn.
 pub(crate) fn take_version(
     shared: &Shared,

@@ -144,15 +144,15 @@ const _: () = assert!(size_of::<TombstoneHeader>() == 16);
 pub(crate) const REPLICA_KEY: &[u8] = b"replica";
 
 /// The catalogue key of how many keys there were: a [`CountsHeader`], then a [`KeyspaceCount`] for each keyspace. An
-/// estimate; exact if the header's version is the limit of versions, since then nothing was changed after it.
+/// estimate; exact if the header has the limit of versions, since then nothing was changed after it.
 pub(crate) const COUNTS_KEY: &[u8] = b"counts";
 
 /// What the value under [`COUNTS_KEY`] begins with.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct CountsHeader {
-    /// The version that wrote it, and changed nothing else.
-    pub(crate) version: U64,
+    /// The limit of versions if a clean stop wrote it as its last change; else 0.
+    pub(crate) limit: U64,
 }
 
 /// How many keys a keyspace has.

@@ -25,8 +25,8 @@ pub(crate) struct Catalogue {
 /// How many keys there were, by the root cell of their tree.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// The version of which they are exact; 0: of none.
-    pub(crate) version: u64,
+    /// They are exact while the limit of versions is this one; 0: they are an estimate.
+    pub(crate) limit: u64,
     pub(crate) keys: BTreeMap<u64, u64>,
 }
 
@@ -191,7 +191,7 @@ fn decode_tombstone(key: &[u8], value: &[u8]) -> Option<Tombstone> {
 
 /// The catalogue's value for counts.
 pub(crate) fn encode_counts(counts: &Counts) -> Vec<u8> {
-    let header = CountsHeader { version: counts.version.into() };
+    let header = CountsHeader { limit: counts.limit.into() };
     let entry = |(&cell, &keys): (&u64, &u64)| {
         let entry = KeyspaceCount { cell: cell.into(), keys: keys.into() };
         entry.as_bytes().to_vec()
@@ -203,7 +203,7 @@ fn decode_counts(value: &[u8]) -> Option<Counts> {
     let (header, entries) = CountsHeader::read_from_prefix(value).ok()?;
     let entries = <[KeyspaceCount]>::ref_from_bytes(entries).ok()?;
     let keys = entries.iter().map(|entry| (entry.cell.get(), entry.keys.get()));
-    Some(Counts { version: header.version.get(), keys: keys.collect() })
+    Some(Counts { limit: header.limit.get(), keys: keys.collect() })
 }
 
 /// The name in a catalogue key of a keyspace.

@@ -30,8 +30,8 @@ impl Directory {
         let list = open_list(forest, catalogue, view)?;
         let mut directory = Directory { list, incarnations: 1, removals: Removals::default() };
         let counts = catalogue.counts(view)?;
-        // Nothing was changed after the version in which they were written.
-        directory.recall(&counts, counts.version == view.version);
+        // The version of the view is the limit of the life before: nothing was changed after they were written.
+        directory.recall(&counts, counts.limit == view.version);
         Ok(directory)
     }
 
@@ -157,8 +157,8 @@ impl Directory {
         }
     }
 
-    /// How many keys there are, to be written down in a version; `None`: that is not known of each.
-    pub(crate) fn counts(&self, version: u64) -> Option<Counts> {
+    /// How many keys there are, to be written down with a limit; `None`: that is not known of each.
+    pub(crate) fn counts(&self, limit: u64) -> Option<Counts> {
         let mut keys = BTreeMap::new();
         for tree in &self.list {
             match tree.count()? {
@@ -166,7 +166,7 @@ impl Directory {
                 count => drop(keys.insert(tree.known.cell, count)),
             }
         }
-        Some(Counts { version, keys })
+        Some(Counts { limit, keys })
     }
 
     /// The catalogue has the counts.

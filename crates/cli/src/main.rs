@@ -4,7 +4,6 @@ mod args;
 mod backup;
 mod bytes;
 mod check;
-mod compact;
 mod completions;
 mod doctor;
 mod dump;

@@ -11,7 +11,6 @@ mod bounds;
 mod changes;
 mod check;
 mod commit;
-mod compact;
 mod counts;
 mod durability;
 mod entries;
@@ -78,9 +77,6 @@ pub use tembo_pmem as pmem;
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 #[doc(no_inline)]
 pub use tembo_pool as pool;
-pub use tembo_pool::{
-    Account, ClassUsage, Fragmentation, Geometry, Kind, PoolCheck, PoolOptions, TenantCheck,
-    TenantStat,
-};
+pub use tembo_pool::{Account, Geometry, Kind, PoolCheck, PoolOptions, TenantCheck, TenantStat};
 pub use tenant::kinds;
 pub use transaction::{Isolation, Savepoint, Transaction};

@@ -1,7 +1,6 @@
 //! The pool: a formatted region, its roots and its space.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tembo_pmem::thread::lock;
@@ -9,14 +8,13 @@ use tembo_pmem::{Region, RegionOptions, Section, Word};
 
 use crate::format::Superblock;
 use crate::log::Log;
-use crate::shrink;
 use crate::space::Space;
 use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
 use crate::{
-    Account, Census, Committed, Error, FeatureSet, Features, Fragmentation, Geometry, Kind,
-    KnownKind, Marker, NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck,
-    TenantEntry, TenantError, TenantFeatures, TenantId, TenantStat, Usage,
+    Account, Census, Committed, Error, FeatureSet, Features, Geometry, Kind, KnownKind, Marker,
+    NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck, TenantEntry, TenantError,
+    TenantFeatures, TenantId, TenantStat, Usage,
 };
 
 /// How a pool is created or opened.
@@ -98,8 +96,6 @@ pub struct Pool {
     registry: Arc<Registry>,
     /// Held while the format's version is raised.
     raising: Mutex<()>,
-    /// The file is cut when the pool is closed.
-    shrinks: AtomicBool,
 }
 
 impl Pool {
@@ -228,8 +224,8 @@ impl Pool {
     fn new(region: Region, found: Checked, kinds: Kinds) -> Result<Pool, Error> {
         let space = Space::new(region, &found);
         let log = Log::open(&space, found.log)?;
-        let (registry, raising, shrinks) = Default::default();
-        Ok(Pool { space, log, found, kinds, registry, raising, shrinks })
+        let (registry, raising) = Default::default();
+        Ok(Pool { space, log, found, kinds, registry, raising })
     }
 
     /// A clean stop: everything fenced is brought into the one file, which may then be copied.
@@ -238,24 +234,7 @@ impl Pool {
     /// # Errors
     /// Those of [`Region::close`]. The pool is closed in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
-        if self.shrinks.load(Ordering::Relaxed)
-            && let Some(size) = shrink::lower(&self.space.region, &self.space.shared)?
-        {
-            return Ok(self.space.region.close_at(size)?);
-        }
         Ok(self.space.region.close()?)
-    }
-
-    /// The pool gives free space at its end back to the file system when it is [closed](Pool::close), if a sweep has
-    /// found out by then what is free.
-    pub fn shrink_when_closed(&self) {
-        self.shrinks.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes no more space from chunks that objects are in, until some of them are freed; and from now on of the free
-    /// chunks the lowest first, so that the end of the pool becomes free. For a compaction.
-    pub fn set_aside(&self) {
-        self.space.shared.lock().set_aside();
     }
 
     /// The region below.
@@ -668,11 +647,6 @@ impl Pool {
             let _ = census.mark(self.log.object());
         }
         census
-    }
-
-    /// How densely its chunks are used; `None` while a sweep is owed or running. Looks at every chunk.
-    pub fn fragmentation(&self) -> Option<Fragmentation> {
-        Fragmentation::of(&self.space.shared.lock())
     }
 
     /// How full the pool is.

@@ -10,9 +10,9 @@ use super::{Parts, Region};
 use crate::backend::Backend;
 use crate::choice::choose;
 use crate::disk::WatchedFile;
-use crate::format::{FLAG_CLEAN, FLAG_LOG_NEEDED, HEADER_SIZE, MediaHeader};
+use crate::format::{FLAG_CLEAN, FLAG_LOG_NEEDED, MediaHeader};
 use crate::header::Slots;
-use crate::mapping::{Mapping, PAGE};
+use crate::mapping::Mapping;
 use crate::pool_file::PoolFile;
 use crate::{DiskFile, Domain, Error, RegionOptions};
 
@@ -97,19 +97,7 @@ impl Region {
     /// # Errors
     /// As [`checkpoint`](Region::checkpoint). The region is gone in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
-        let size = self.size();
-        self.close_at(size)
-    }
-
-    /// As [`close`](Region::close), and cuts the region to `size` bytes (rounded up to whole pages), if it has more. What
-    /// lies behind is lost. Interrupted, it is cut, or as large as before, or has a file that is longer than it: what an
-    /// interrupted growth leaves.
-    ///
-    /// # Errors
-    /// As [`close`](Region::close).
-    pub fn close_at(self, size: u64) -> Result<(), Error> {
         self.check_process()?;
-        let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE).min(self.size());
         let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else {
             return Ok(());
         };
@@ -125,17 +113,9 @@ impl Region {
             // has seen to it in the `logged` domain.
             slots.file().sync("close.sync").map_err(|e| Error::io("sync", file.path(), e))?;
         }
-        // ORDER: the smaller size is durable before the file is cut: a file that is shorter than its header says is
-        // damage.
         slots.update("close.header_write", "close.header_sync", |header| {
             header.set(FLAG_CLEAN, true);
             header.set(FLAG_LOG_NEEDED, false);
-            header.size.set(size);
-        })?;
-        if size < self.size() {
-            let cut = slots.file().truncate("close.truncate", size);
-            cut.map_err(|e| Error::io("shrink", file.path(), e))?;
-        }
-        Ok(())
+        })
     }
 }

@@ -28,7 +28,7 @@ fn the_region_survives() {
 fn no_step_of_the_disk_can_be_missed() {
     let all = mutations(Structure::Region);
     let survived = Mutex::new(Vec::new());
-    prove(TARGET, &Effort::of(1, 60_000), &all, &|mutation, outcome| match &outcome.violation {
+    prove(TARGET, &Effort::of(1, 120_000), &all, &|mutation, outcome| match &outcome.violation {
         Some(violation) => println!(
             "{} {:?}: {} after {} images",
             mutation.step, mutation.twist, violation.workload, outcome.images

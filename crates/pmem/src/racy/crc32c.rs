@@ -72,7 +72,7 @@ pub(super) unsafe fn crc32c(init: u32, at: *const u8, len: usize) -> u32 {
 /// bits.
 ///
 /// # Safety
-/// As of [`crc32c`].
+/// As of [`crc32c()`].
 #[inline]
 pub(super) unsafe fn narrow(mut crc: u64, mut at: *const u8, mut len: usize) -> u32 {
     // SAFETY: the caller's promise; each access is of the first of `len` bytes, which are behind it then.

@@ -474,8 +474,11 @@ fn the_disk_s_part_of_a_turn_has_a_time_of_its_own() {
         }
         let latency = &mut event_loop.turns.shared.latency;
         let counts = Stage::ALL.map(|stage| latency.of(stage).unwrap().len());
-        // Six turns, three commits; one look at what expires; what lies in memory is not synced.
-        assert_eq!(counts, [6, 1, 6, 6, 3, 0]);
+        let [turns, expiries, executions, locks, commits, syncs] = counts;
+        // Three commits; what lies in memory is not synced. The clock of the machine decides how many turns
+        // the loop takes, and how often it looks for what expires.
+        assert_eq!((commits, syncs), (3, 0));
+        assert!(turns >= 6 && executions >= 6 && locks >= 3 && expiries >= 1, "{counts:?}");
         latency.reset(Stage::Commit);
         let took = Duration::from_micros(100);
         latency.record(Stage::Commit, took);

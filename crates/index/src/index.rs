@@ -209,6 +209,7 @@ impl Index {
 }
 
 impl VersionedIndex for Index {
+    #[inline(always)]
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
         either!(self, index => index.get(key, view))
     }

@@ -365,6 +365,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
+    #[inline(always)]
     pub fn get_with<T>(
         &self,
         keyspace: Keyspace,

@@ -269,7 +269,7 @@ impl<'f> Node<'f> {
     }
 
     /// As `child_position`, when the first position whose head is at least `wanted` is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn child_from(
         &self,
         first: usize,

@@ -3,10 +3,10 @@
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::LINE;
 use crate::extent::Extent;
 use crate::format::{ExtentRecord, GroupHeader, LogHeader};
 use crate::mapping::PAGE;
+use crate::{LINE, crc32c};
 
 /// Lines in a group at most, and extents: what one fence appends is cut into groups of this size.
 pub(super) const GROUP_MAX: usize = 1024;
@@ -102,7 +102,7 @@ pub(super) fn encode_opening(
 fn seal(out: &mut [u8], start: usize, place: Place) -> Place {
     let chain = chain(place.chain, &out[start..]);
     out[start + CHAINED..start + CERTIFIED].copy_from_slice(&chain.to_le_bytes());
-    let crc = crc32c::crc32c(&out[start..start + CERTIFIED]);
+    let crc = crc32c(0, &out[start..start + CERTIFIED]);
     out[start + CERTIFIED..start + HEADER].copy_from_slice(&crc.to_le_bytes());
     Place {
         position: place.position + (out.len() - start) as u64,
@@ -112,7 +112,7 @@ fn seal(out: &mut [u8], start: usize, place: Place) -> Place {
 }
 
 fn chain(before: u32, group: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c_append(before, &group[..CHAINED]), &group[HEADER..])
+    crc32c(crc32c(before, &group[..CHAINED]), &group[HEADER..])
 }
 
 /// A header that certifies itself, wherever it was found.
@@ -121,7 +121,7 @@ pub(super) fn certified(bytes: &[u8], salt: u64) -> Option<GroupHeader> {
         return None;
     }
     let header = GroupHeader::read_from_prefix(bytes).ok()?.0;
-    (crc32c::crc32c(&bytes[..CERTIFIED]) == header.crc.get()).then_some(header)
+    (crc32c(0, &bytes[..CERTIFIED]) == header.crc.get()).then_some(header)
 }
 
 /// A valid group.

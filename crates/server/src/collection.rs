@@ -10,7 +10,8 @@ mod opened;
 mod set;
 mod sorted_set;
 
-pub(crate) use hash::Hash;
-pub(crate) use list::{End, List};
-pub(crate) use set::Set;
-pub(crate) use sorted_set::{SortedSet, Span};
+pub(crate) use hash::{Hash, Hashes};
+pub(crate) use list::{End, List, Lists};
+pub(crate) use opened::{Collection, Family};
+pub(crate) use set::{Set, Sets};
+pub(crate) use sorted_set::{SortedSet, SortedSets, Span};

@@ -22,6 +22,7 @@ mod lcs;
 mod list;
 mod list_move;
 mod monitor;
+mod multi_pop;
 mod pubsub;
 mod sample;
 mod scan;

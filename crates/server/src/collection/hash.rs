@@ -4,8 +4,7 @@ use std::ops::{Bound, Range};
 
 use tembo_kv::{Direction, Value};
 
-use crate::collection::opened::{Body, Opened, Place};
-use crate::dataset::Dataset;
+use crate::collection::opened::{Body, Collection, Family};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, entry_size, push_entry};
 
@@ -14,8 +13,11 @@ const NARROW_MAX: (u64, usize) = (128, 64);
 /// What stands before the value of a field that does not expire.
 const PLAIN: [u8; 1] = [0];
 
+/// Hashes, as a type of collection.
+pub(crate) enum Hashes {}
+
 /// A hash that a command works on.
-pub(crate) struct Hash<'d, 's>(Opened<'d, 's>);
+pub(crate) type Hash<'d, 's> = Collection<'d, 's, Hashes>;
 
 /// Where a field and its value are among packed entries.
 struct Found {
@@ -23,58 +25,19 @@ struct Found {
     value: Range<usize>,
 }
 
-impl<'d, 's> Hash<'d, 's> {
-    /// The hash under a key; an empty one if nothing is there.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn open(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-    ) -> Result<Hash<'d, 's>, Failure> {
-        Ok(Hash(Opened::open(data, place, Kind::Hash)?))
-    }
+impl Family for Hashes {
+    const KIND: Kind = Kind::Hash;
+    const WIDTH: usize = 2;
+    const EXTRA_SIZE: usize = 0;
+}
 
-    /// Changes up to so many fields of the hash under a key by so many bytes, or none of them.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn change<T>(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-        (fields, size): (usize, usize),
-        change: impl FnOnce(&mut Hash<'_, 's>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        Opened::change(data, place, Kind::Hash, (fields * 2, size), |opened| {
-            let mut hash = Hash(opened);
-            let changed = change(&mut hash)?;
-            hash.0.save()?;
-            Ok(changed)
-        })
-    }
-
-    /// Whether the entries are all read at once.
-    pub(crate) fn is_small(&self) -> bool {
-        matches!(self.0.body, Body::Packed(_))
-    }
-
+impl Hash<'_, '_> {
     /// A random field.
     pub(crate) fn random(
         &mut self,
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        let Body::Packed(bytes) = &self.0.body else { return self.0.random_element(random) };
-        let count = Packed::trusted(bytes).count() / 2;
-        let nth = random() as usize % count.max(1) * 2;
-        Ok(Packed::trusted(bytes).nth(nth).map(<[u8]>::to_vec))
-    }
-
-    /// Fields.
-    pub(crate) fn count(&self) -> u64 {
-        match &self.0.body {
-            Body::Packed(bytes) => Packed::trusted(bytes).count() as u64 / 2,
-            Body::Spread(spread) => spread.count,
-        }
+        self.random_name(random)
     }
 
     /// The value of a field.
@@ -108,8 +71,8 @@ impl<'d, 's> Hash<'d, 's> {
     fn set_there(&mut self, field: &[u8], value: &[u8]) -> Result<bool, Failure> {
         let Some(bytes) = self.0.change_packed() else {
             let is_added = !self.0.put_element(Part::Main, &[field], &[&PLAIN, value])?;
-            if is_added && let Some(spread) = self.0.change_spread() {
-                spread.count += 1;
+            if is_added {
+                self.0.count_added();
             }
             return Ok(is_added);
         };
@@ -138,8 +101,8 @@ impl<'d, 's> Hash<'d, 's> {
             }
             Body::Spread(_) => {
                 let was_there = self.0.remove_element(Part::Main, &[field])?;
-                if was_there && let Some(spread) = self.0.change_spread() {
-                    spread.count = spread.count.saturating_sub(1);
+                if was_there {
+                    self.0.count_removed();
                 }
                 Ok(was_there)
             }

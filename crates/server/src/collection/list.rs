@@ -4,8 +4,7 @@ use std::ops::{Bound, Range};
 
 use tembo_kv::{Direction, Value};
 
-use crate::collection::opened::{Body, Opened, Place};
-use crate::dataset::Dataset;
+use crate::collection::opened::{Body, Collection, Family};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, position_order, push_entry};
 
@@ -18,52 +17,19 @@ pub(crate) enum End {
     Right,
 }
 
+/// Lists, as a type of collection.
+pub(crate) enum Lists {}
+
 /// A list that a command works on.
-pub(crate) struct List<'d, 's>(Opened<'d, 's>);
+pub(crate) type List<'d, 's> = Collection<'d, 's, Lists>;
 
-impl<'d, 's> List<'d, 's> {
-    /// The list under a key; an empty one if nothing is there.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn open(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-    ) -> Result<List<'d, 's>, Failure> {
-        Ok(List(Opened::open(data, place, Kind::List)?))
-    }
+impl Family for Lists {
+    const KIND: Kind = Kind::List;
+    const WIDTH: usize = 1;
+    const EXTRA_SIZE: usize = 0;
+}
 
-    /// Changes up to so many elements of the list under a key by so many bytes, or none of them.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn change<T>(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-        (elements, size): (usize, usize),
-        change: impl FnOnce(&mut List<'_, 's>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        Opened::change(data, place, Kind::List, (elements, size), |opened| {
-            let mut list = List(opened);
-            let changed = change(&mut list)?;
-            list.0.save()?;
-            Ok(changed)
-        })
-    }
-
-    /// Saves what was changed.
-    pub(crate) fn save(self) -> Result<(), Failure> {
-        self.0.save()
-    }
-
-    /// Elements.
-    pub(crate) fn count(&self) -> u64 {
-        match &self.0.body {
-            Body::Packed(bytes) => Packed::trusted(bytes).count() as u64,
-            Body::Spread(spread) => spread.count,
-        }
-    }
-
+impl List<'_, '_> {
     /// The key of the element at an index of a large list.
     fn key(&self, index: u64) -> [u8; 8] {
         let first = match &self.0.body {

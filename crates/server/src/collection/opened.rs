@@ -1,5 +1,6 @@
 //! What all collections have in common: the way in, the way back, the two layouts.
 
+use std::marker::PhantomData;
 use std::ops::Bound;
 
 use tembo_kv::{Direction, Value};
@@ -28,7 +29,83 @@ pub(crate) enum Body {
     Spread(Spread),
 }
 
-/// A collection that a command works on.
+/// What distinguishes one type of collection from another.
+pub(crate) trait Family {
+    /// The kind under which it is stored.
+    const KIND: Kind;
+    /// Entries that an element has in the small layout.
+    const WIDTH: usize;
+    /// Bytes that an element has there beside those of the command's arguments.
+    const EXTRA_SIZE: usize;
+}
+
+/// A collection of one type that a command works on.
+pub(crate) struct Collection<'d, 's, F>(pub(super) Opened<'d, 's>, PhantomData<F>);
+
+impl<'d, 's, F: Family> Collection<'d, 's, F> {
+    /// The collection under a key; an empty one if nothing is there.
+    ///
+    /// # Errors
+    /// Another type is there.
+    pub(crate) fn open(data: &'d mut Dataset<'s>, place: Place<'d>) -> Result<Self, Failure> {
+        Ok(Collection(Opened::open(data, place, F::KIND)?, PhantomData))
+    }
+
+    /// An empty collection that replaces what is under a key when it is saved.
+    pub(crate) fn replace(data: &'d mut Dataset<'s>, place: Place<'d>) -> Self {
+        Collection(Opened::replace(data, place, F::KIND), PhantomData)
+    }
+
+    /// Changes up to so many elements of the collection under a key by so many bytes, or none of them. An empty
+    /// collection is removed.
+    ///
+    /// # Errors
+    /// Another type is there.
+    pub(crate) fn change<T>(
+        data: &'d mut Dataset<'s>,
+        place: Place<'d>,
+        (elements, size): (usize, usize),
+        change: impl FnOnce(&mut Collection<'_, 's, F>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let size = size + elements * F::EXTRA_SIZE;
+        Opened::change(data, place, F::KIND, (elements * F::WIDTH, size), |opened| {
+            let mut collection = Collection(opened, PhantomData);
+            let changed = change(&mut collection)?;
+            collection.save()?;
+            Ok(changed)
+        })
+    }
+
+    /// Saves what was changed. An empty collection is removed.
+    pub(crate) fn save(self) -> Result<(), Failure> {
+        self.0.save()
+    }
+
+    /// Whether the entries are all read at once.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self.0.body, Body::Packed(_))
+    }
+
+    /// Elements; a field and its value are one.
+    pub(crate) fn count(&self) -> u64 {
+        match &self.0.body {
+            Body::Packed(bytes) => (Packed::trusted(bytes).count() / F::WIDTH) as u64,
+            Body::Spread(spread) => spread.count,
+        }
+    }
+
+    /// Of a random element the first entry: a field or member.
+    pub(super) fn random_name(
+        &mut self,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let Body::Packed(bytes) = &self.0.body else { return self.0.random_element(random) };
+        let nth = random() as usize % (self.count() as usize).max(1) * F::WIDTH;
+        Ok(Packed::trusted(bytes).nth(nth).map(<[u8]>::to_vec))
+    }
+}
+
+/// The state that all collections have in common.
 pub(crate) struct Opened<'d, 's> {
     data: &'d mut Dataset<'s>,
     place: Place<'d>,
@@ -47,7 +124,7 @@ impl<'d, 's> Opened<'d, 's> {
     ///
     /// # Errors
     /// Another type is there.
-    pub(super) fn open(
+    fn open(
         data: &'d mut Dataset<'s>,
         place: Place<'d>,
         kind: Kind,
@@ -73,7 +150,7 @@ impl<'d, 's> Opened<'d, 's> {
     }
 
     /// Opens a collection and changes it in up to so many entries by so many bytes, or not at all. `change` saves it.
-    pub(super) fn change<T>(
+    fn change<T>(
         data: &'d mut Dataset<'s>,
         place: Place<'d>,
         kind: Kind,
@@ -93,11 +170,7 @@ impl<'d, 's> Opened<'d, 's> {
     }
 
     /// An empty collection that replaces what is under a key when it is saved.
-    pub(super) fn replace(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-        kind: Kind,
-    ) -> Opened<'d, 's> {
+    fn replace(data: &'d mut Dataset<'s>, place: Place<'d>, kind: Kind) -> Opened<'d, 's> {
         Opened {
             data,
             place,
@@ -111,7 +184,7 @@ impl<'d, 's> Opened<'d, 's> {
     }
 
     /// Saves what was changed. An empty collection is removed.
-    pub(super) fn save(self) -> Result<(), Failure> {
+    fn save(self) -> Result<(), Failure> {
         if !self.is_changed {
             return Ok(());
         }
@@ -148,6 +221,20 @@ impl<'d, 's> Opened<'d, 's> {
         match &mut self.body {
             Body::Packed(_) => None,
             Body::Spread(spread) => Some(spread),
+        }
+    }
+
+    /// A large collection has gained an element.
+    pub(super) fn count_added(&mut self) {
+        if let Some(spread) = self.change_spread() {
+            spread.count += 1;
+        }
+    }
+
+    /// A large collection has lost an element.
+    pub(super) fn count_removed(&mut self) {
+        if let Some(spread) = self.change_spread() {
+            spread.count = spread.count.saturating_sub(1);
         }
     }
 

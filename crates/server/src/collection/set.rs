@@ -4,8 +4,7 @@ use std::ops::Bound;
 
 use tembo_kv::Direction;
 
-use crate::collection::opened::{Body, Opened, Place};
-use crate::dataset::Dataset;
+use crate::collection::opened::{Body, Collection, Family};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, push_entry};
 use crate::number::parse_integer;
@@ -13,70 +12,25 @@ use crate::number::parse_integer;
 /// Redis's bound of its smaller encoding: members, which are numbers.
 const NARROW_MAX: u64 = 512;
 
+/// Sets, as a type of collection.
+pub(crate) enum Sets {}
+
 /// A set that a command works on.
-pub(crate) struct Set<'d, 's>(Opened<'d, 's>);
+pub(crate) type Set<'d, 's> = Collection<'d, 's, Sets>;
 
-impl<'d, 's> Set<'d, 's> {
-    /// The set under a key; an empty one if nothing is there.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn open(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-    ) -> Result<Set<'d, 's>, Failure> {
-        Ok(Set(Opened::open(data, place, Kind::Set)?))
-    }
+impl Family for Sets {
+    const KIND: Kind = Kind::Set;
+    const WIDTH: usize = 1;
+    const EXTRA_SIZE: usize = 0;
+}
 
-    /// An empty set that replaces what is under a key when it is saved.
-    pub(crate) fn replace(data: &'d mut Dataset<'s>, place: Place<'d>) -> Set<'d, 's> {
-        Set(Opened::replace(data, place, Kind::Set))
-    }
-
-    /// Changes up to so many members of the set under a key by so many bytes, or none of them.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn change<T>(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-        (members, size): (usize, usize),
-        change: impl FnOnce(&mut Set<'_, 's>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        Opened::change(data, place, Kind::Set, (members, size), |opened| {
-            let mut set = Set(opened);
-            let changed = change(&mut set)?;
-            set.0.save()?;
-            Ok(changed)
-        })
-    }
-
-    /// Saves what was changed.
-    pub(crate) fn save(self) -> Result<(), Failure> {
-        self.0.save()
-    }
-
-    /// Whether the members are all read at once.
-    pub(crate) fn is_small(&self) -> bool {
-        matches!(self.0.body, Body::Packed(_))
-    }
-
+impl Set<'_, '_> {
     /// A random member.
     pub(crate) fn random(
         &mut self,
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        let Body::Packed(bytes) = &self.0.body else { return self.0.random_element(random) };
-        let count = Packed::trusted(bytes).count();
-        Ok(Packed::trusted(bytes).nth(random() as usize % count.max(1)).map(<[u8]>::to_vec))
-    }
-
-    /// Members.
-    pub(crate) fn count(&self) -> u64 {
-        match &self.0.body {
-            Body::Packed(bytes) => Packed::trusted(bytes).count() as u64,
-            Body::Spread(spread) => spread.count,
-        }
+        self.random_name(random)
     }
 
     /// Whether it has that member.
@@ -122,9 +76,7 @@ impl<'d, 's> Set<'d, 's> {
                     return Ok(false);
                 }
                 self.0.put_element(Part::Main, &[member], &[])?;
-                if let Some(spread) = self.0.change_spread() {
-                    spread.count += 1;
-                }
+                self.0.count_added();
                 Ok(true)
             }
         }
@@ -150,8 +102,8 @@ impl<'d, 's> Set<'d, 's> {
             }
             Body::Spread(_) => {
                 let was_there = self.0.remove_element(Part::Main, &[member])?;
-                if was_there && let Some(spread) = self.0.change_spread() {
-                    spread.count = spread.count.saturating_sub(1);
+                if was_there {
+                    self.0.count_removed();
                 }
                 Ok(was_there)
             }

@@ -6,9 +6,8 @@ use std::ops::Bound;
 
 use tembo_kv::Direction;
 
-use crate::collection::opened::{Body, Opened, Place};
+use crate::collection::opened::{Body, Collection, Family};
 use crate::collection::sorted_set::levels::member_of;
-use crate::dataset::Dataset;
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, push_entry, score_from_order, score_order};
 
@@ -17,8 +16,11 @@ const NARROW_MAX: (u64, usize) = (128, 64);
 /// A member so near to an end is counted to, not looked for by levels.
 const NEAR_MAX: u64 = 64;
 
+/// Sorted sets, as a type of collection.
+pub(crate) enum SortedSets {}
+
 /// A sorted set that a command works on.
-pub(crate) struct SortedSet<'d, 's>(Opened<'d, 's>);
+pub(crate) type SortedSet<'d, 's> = Collection<'d, 's, SortedSets>;
 
 /// Members between two ends of their order, which is that of score and member.
 #[derive(Clone, Debug)]
@@ -74,60 +76,13 @@ fn behind(mut key: Vec<u8>) -> Vec<u8> {
     key
 }
 
-impl<'d, 's> SortedSet<'d, 's> {
-    /// The sorted set under a key; an empty one if nothing is there.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn open(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-    ) -> Result<SortedSet<'d, 's>, Failure> {
-        Ok(SortedSet(Opened::open(data, place, Kind::SortedSet)?))
-    }
+impl Family for SortedSets {
+    const KIND: Kind = Kind::SortedSet;
+    const WIDTH: usize = 2;
+    const EXTRA_SIZE: usize = size_of::<f64>();
+}
 
-    /// An empty sorted set that replaces what is under a key when it is saved.
-    pub(crate) fn replace(data: &'d mut Dataset<'s>, place: Place<'d>) -> SortedSet<'d, 's> {
-        SortedSet(Opened::replace(data, place, Kind::SortedSet))
-    }
-
-    /// Changes up to so many members of the sorted set under a key by so many bytes, or none of them.
-    ///
-    /// # Errors
-    /// Another type is there.
-    pub(crate) fn change<T>(
-        data: &'d mut Dataset<'s>,
-        place: Place<'d>,
-        (members, size): (usize, usize),
-        change: impl FnOnce(&mut SortedSet<'_, 's>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let size = size + members * size_of::<f64>();
-        Opened::change(data, place, Kind::SortedSet, (members * 2, size), |opened| {
-            let mut set = SortedSet(opened);
-            let changed = change(&mut set)?;
-            set.0.save()?;
-            Ok(changed)
-        })
-    }
-
-    /// Saves what was changed.
-    pub(crate) fn save(self) -> Result<(), Failure> {
-        self.0.save()
-    }
-
-    /// Whether the members are all read at once.
-    pub(crate) fn is_small(&self) -> bool {
-        matches!(self.0.body, Body::Packed(_))
-    }
-
-    /// Members.
-    pub(crate) fn count(&self) -> u64 {
-        match &self.0.body {
-            Body::Packed(bytes) => Packed::trusted(bytes).count() as u64 / 2,
-            Body::Spread(spread) => spread.count,
-        }
-    }
-
+impl SortedSet<'_, '_> {
     /// The score of a member.
     pub(crate) fn score(&mut self, member: &[u8]) -> Result<Option<f64>, Failure> {
         let order = match &self.0.body {
@@ -190,9 +145,7 @@ impl<'d, 's> SortedSet<'d, 's> {
         levels::add(&mut self.0, &key, count)?;
         self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.put_element(Part::Order, &[&key], &[])?;
-        if let Some(spread) = self.0.change_spread() {
-            spread.count += 1;
-        }
+        self.0.count_added();
         Ok(())
     }
 
@@ -216,9 +169,7 @@ impl<'d, 's> SortedSet<'d, 's> {
         self.0.remove_element(Part::Main, &[member])?;
         self.0.remove_element(Part::Order, &[&key])?;
         levels::remove(&mut self.0, &key)?;
-        if let Some(spread) = self.0.change_spread() {
-            spread.count = spread.count.saturating_sub(1);
-        }
+        self.0.count_removed();
         Ok(true)
     }
 

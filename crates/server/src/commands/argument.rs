@@ -40,6 +40,16 @@ pub(super) fn positive(text: &[u8]) -> Result<u64, Failure> {
     count.ok_or("ERR value is out of range, must be positive".into())
 }
 
+/// How many keys follow: at least one.
+pub(super) fn key_count(text: &[u8]) -> Result<usize, Failure> {
+    at_least_one(text).ok_or("ERR numkeys should be greater than 0".into())
+}
+
+/// A number of at least one.
+pub(super) fn at_least_one(text: &[u8]) -> Option<usize> {
+    parse_integer(text).filter(|&number| number > 0).map(|number| number as usize)
+}
+
 /// The arguments come in groups, and one is not whole.
 pub(super) fn wrong_arity(name: &str) -> Failure {
     format!("ERR wrong number of arguments for '{name}' command").into()

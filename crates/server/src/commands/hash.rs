@@ -1,14 +1,14 @@
 //! Hashes: HSET, HGET, HDEL and their kin.
 
 use crate::args::Args;
-use crate::collection::Hash;
+use crate::collection::{Hash, Hashes};
 use crate::command::{Command, Context, DENY_OOM, FAST, HASH, READ, WRITE};
-use crate::commands::argument::{count_in_range, integer, wrong_arity};
-use crate::commands::sample::{Population, distinct, repeated};
-use crate::commands::scan::{ScanOptions, reply_page};
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::commands::argument::{integer, wrong_arity};
+use crate::commands::sample::{Population, reply_random};
+use crate::commands::scan::scan_collection;
+use crate::failure::{Failure, Outcome};
 use crate::float::Float;
-use crate::number::{Decimal, parse_integer, parse_unsigned};
+use crate::number::{Decimal, parse_integer};
 use crate::reply::Reply;
 
 /// The family.
@@ -205,99 +205,24 @@ impl Population for Hash<'_, '_> {
     fn one(&mut self, random: &mut dyn FnMut() -> u64) -> Result<Option<Vec<u8>>, Failure> {
         self.random(random)
     }
+
+    fn reply_value(&mut self, field: &[u8], reply: &mut Reply) -> Outcome {
+        get_one(self, field, reply)
+    }
 }
 
 fn hrandfield(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let shared = &mut *context.shared;
-    let mut random = || shared.random();
-    let place = (context.session.db, args.at(1));
-    if args.count() == 2 {
-        let mut hash = Hash::open(context.data, place)?;
-        match hash.random(&mut random)? {
-            Some(field) => reply.bulk(&field),
-            None => reply.null(),
-        }
-        return Ok(());
-    }
-    let count = count_in_range(args.at(2))?;
-    let with_values = args.count() > 3;
-    if args.count() > 4 || with_values && !args.is(3, "WITHVALUES") {
-        return Err(SYNTAX.into());
-    }
-    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
-        return Err("ERR value is out of range".into());
-    }
-    let mut hash = Hash::open(context.data, place)?;
-    let (mut found, mut shown) = (Vec::new(), 0u64);
-    let wanted = if Hash::count(&hash) == 0 { 0 } else { count.unsigned_abs() };
-    if count >= 0 {
-        found = distinct(&mut hash, wanted, &mut random)?;
-        shown = found.len() as u64;
-    }
-    let announced = if count >= 0 { shown } else { wanted };
-    let in_pairs = with_values && context.session.resp3;
-    let entries = if with_values && !in_pairs { announced * 2 } else { announced };
-    reply.array(entries as usize);
-    if count < 0 {
-        // Drawn a part at a time, so that a reply that is too long ends early.
-        let mut left = wanted;
-        while left > 0 && !reply.is_overflown() {
-            let part = left.min(DRAWN_AT_ONCE);
-            repeated(&mut hash, part, &mut random, &mut |field| {
-                found.push(field.to_vec());
-                true
-            })?;
-            for field in found.drain(..) {
-                show_random(&mut hash, &field, (with_values, in_pairs), reply)?;
-            }
-            left -= part;
-        }
-        return Ok(());
-    }
-    found.iter().try_for_each(|field| show_random(&mut hash, field, (with_values, in_pairs), reply))
-}
-
-/// Random fields that are held in memory together.
-const DRAWN_AT_ONCE: u64 = 1024;
-
-fn show_random(
-    hash: &mut Hash<'_, '_>,
-    field: &[u8],
-    (with_value, in_pairs): (bool, bool),
-    reply: &mut Reply,
-) -> Outcome {
-    if in_pairs {
-        reply.array(2);
-    }
-    reply.bulk(field);
-    if with_value { get_one(hash, field, reply) } else { Ok(()) }
+    reply_random::<Hashes>(context, args, Some("WITHVALUES"), reply)
 }
 
 fn hscan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let cursor = parse_unsigned(args.at(2)).ok_or("ERR invalid cursor")?;
-    let mut hash = Hash::open(context.data, (context.session.db, args.at(1)))?;
-    let (mut found, mut count, mut visited) = (Reply::new(usize::MAX), 0, 0);
-    let (mut last, mut more) = (None, false);
-    if Hash::count(&hash) > 0 {
-        let options = ScanOptions::parse(args, 3, false)?;
-        let is_small = hash.is_small();
-        hash.visit(context.shared.scans.position(cursor), &mut |field, value| {
-            if visited == options.count && !is_small {
-                more = true;
-                return false;
-            }
-            visited += 1;
-            if options.matches(field) {
+    scan_collection(context, args, reply, |hash: &mut Hash<'_, '_>, behind, page| {
+        hash.visit(behind, &mut |field, value| {
+            page.visit(field, |found| {
                 found.bulk(field);
                 found.bulk_value(value);
-                count += 2;
-            }
-            if visited == options.count {
-                last = Some(field.to_vec());
-            }
-            true
-        })?;
-    }
-    reply_page(context.shared, last.filter(|_| more), (count, &found), reply);
-    Ok(())
+                2
+            })
+        })
+    })
 }

@@ -6,7 +6,7 @@ use tembo_kv::Direction;
 
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, READ};
-use crate::commands::scan::{ScanOptions, reply_page};
+use crate::commands::scan::{Page, ScanOptions};
 use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::key_search::{KeySearch, VISITED_AT_ONCE};
@@ -50,28 +50,18 @@ fn scan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         Some(position) if position >= prefix => Bound::Excluded(position),
         _ => Bound::Included(prefix),
     };
-    let (mut found, mut count, mut visited) = (Reply::new(usize::MAX), 0, 0);
-    let mut last: Option<Vec<u8>> = None;
-    let mut more = false;
+    let mut page = Page::new(&options, false);
     context.data.scan(context.session.db, from, Direction::Forward, &mut |key, value| {
-        if !key.starts_with(prefix) {
-            return false;
-        }
-        if visited == options.count {
-            more = true;
-            return false;
-        }
-        visited += 1;
-        if options.takes(value.of.kind) && glob::matches(options.pattern, key, false) {
-            found.bulk(key);
-            count += 1;
-        }
-        if visited == options.count {
-            last = Some(key.to_vec());
-        }
-        true
+        let show = |found: &mut Reply| {
+            let is_taken = options.takes(value.of.kind);
+            if is_taken {
+                found.bulk(key);
+            }
+            usize::from(is_taken)
+        };
+        key.starts_with(prefix) && page.visit(key, show)
     })?;
-    reply_page(context.shared, last.filter(|_| more), (count, &found), reply);
+    page.reply(context.shared, reply);
     Ok(())
 }
 

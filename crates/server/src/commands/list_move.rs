@@ -2,11 +2,11 @@
 //! wait for one: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP.
 
 use crate::args::Args;
-use crate::collection::{End, List};
+use crate::collection::{End, List, Lists};
 use crate::command::{BLOCKING, Command, Context, DENY_OOM, FAST, LIST, MOVABLE_KEYS, WRITE};
-use crate::commands::argument::integer;
 use crate::commands::list::pop_some;
-use crate::commands::wait::{Absent, keys_to_try, timeout, wait};
+use crate::commands::multi_pop::{MultiPop, first_with_elements};
+use crate::commands::wait::{Absent, timeout, wait};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
 use crate::reply::Reply;
@@ -102,20 +102,6 @@ fn blmove(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     transfer_or_wait(context, args, (end(args, 3)?, end(args, 4)?), reply)
 }
 
-/// The first of the keys whose list has elements, and how many.
-fn first_list<'a>(
-    context: &mut Context<'_, '_>,
-    keys: &[&'a [u8]],
-) -> Result<Option<(&'a [u8], u64)>, Failure> {
-    for key in keys_to_try(context, keys) {
-        let count = List::open(context.data, (context.session.db, key))?.count();
-        if count > 0 {
-            return Ok(Some((key, count)));
-        }
-    }
-    Ok(None)
-}
-
 fn pop_or_wait(
     context: &mut Context<'_, '_>,
     args: Args<'_>,
@@ -124,7 +110,7 @@ fn pop_or_wait(
 ) -> Outcome {
     let timeout_ms = timeout(context, args.at(args.count() - 1))?;
     let keys: Vec<&[u8]> = args.from(1).take(args.count() - 2).collect();
-    let Some((key, _)) = first_list(context, &keys)? else {
+    let Some((key, _)) = first_with_elements::<Lists>(context, &keys)? else {
         wait(context, args, (Kind::List, &keys), (timeout_ms, Absent::NullArray), reply);
         return Ok(());
     };
@@ -143,50 +129,29 @@ fn brpop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     pop_or_wait(context, args, End::Right, reply)
 }
 
-/// What LMPOP and BLMPOP ask for, from the number of keys on.
-struct Popped<'a> {
-    keys: Vec<&'a [u8]>,
-    end: End,
-    count: u64,
-}
+/// The words of LMPOP for both ends.
+const ENDS: (&str, &str) = ("LEFT", "RIGHT");
 
-impl<'a> Popped<'a> {
-    fn parse(args: Args<'a>, at: usize) -> Result<Popped<'a>, Failure> {
-        let number = match integer(args.at(at)) {
-            Ok(number) if number >= 1 => number as usize,
-            _ => return Err("ERR numkeys should be greater than 0".into()),
-        };
-        let behind = at.saturating_add(number).saturating_add(1);
-        if behind >= args.count() {
-            return Err(SYNTAX.into());
-        }
-        let end = end(args, behind)?;
-        let count = match args.count() - behind - 1 {
-            0 => 1,
-            2 if args.is(behind + 1, "COUNT") => match integer(args.at(behind + 2)) {
-                Ok(count) if count >= 1 => count as u64,
-                _ => return Err("ERR count should be greater than 0".into()),
-            },
-            _ => return Err(SYNTAX.into()),
-        };
-        Ok(Popped { keys: args.from(at + 1).take(number).collect(), end, count })
-    }
-
-    /// False: no list has elements.
-    fn pop(&self, context: &mut Context<'_, '_>, reply: &mut Reply) -> Result<bool, Failure> {
-        let Some((key, count)) = first_list(context, &self.keys)? else { return Ok(false) };
-        let place = (context.session.db, key);
-        let popped = pop_some(context, place, self.end, self.count.min(count))?;
-        reply.array(2);
-        reply.bulk(key);
-        reply.array(popped.len());
-        popped.iter().for_each(|element| reply.bulk(element));
-        Ok(true)
-    }
+/// False: no list has elements.
+fn pop_several(
+    context: &mut Context<'_, '_>,
+    wanted: &MultiPop<'_>,
+    reply: &mut Reply,
+) -> Result<bool, Failure> {
+    let Some((key, count)) = first_with_elements::<Lists>(context, &wanted.keys)? else {
+        return Ok(false);
+    };
+    let end = if wanted.is_first { End::Left } else { End::Right };
+    let popped = pop_some(context, (context.session.db, key), end, wanted.count.min(count))?;
+    reply.array(2);
+    reply.bulk(key);
+    reply.array(popped.len());
+    popped.iter().for_each(|element| reply.bulk(element));
+    Ok(true)
 }
 
 fn lmpop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    if !Popped::parse(args, 1)?.pop(context, reply)? {
+    if !pop_several(context, &MultiPop::parse(args, 1, ENDS)?, reply)? {
         reply.null_array();
     }
     Ok(())
@@ -194,9 +159,9 @@ fn lmpop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
 
 fn blmpop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let timeout_ms = timeout(context, args.at(1))?;
-    let popped = Popped::parse(args, 2)?;
-    if !popped.pop(context, reply)? {
-        let keys = (Kind::List, &popped.keys[..]);
+    let wanted = MultiPop::parse(args, 2, ENDS)?;
+    if !pop_several(context, &wanted, reply)? {
+        let keys = (Kind::List, &wanted.keys[..]);
         wait(context, args, keys, (timeout_ms, Absent::NullArray), reply);
     }
     Ok(())

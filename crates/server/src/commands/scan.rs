@@ -1,11 +1,13 @@
 //! What SCAN and its kin share: options, and the reply.
 
 use crate::args::Args;
+use crate::collection::{Collection, Family};
+use crate::command::Context;
 use crate::commands::argument::integer;
-use crate::failure::{Failure, SYNTAX};
+use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
 use crate::glob;
-use crate::number::Decimal;
+use crate::number::{Decimal, parse_unsigned};
 use crate::reply::Reply;
 use crate::shared::Shared;
 
@@ -14,7 +16,7 @@ pub(super) struct ScanOptions<'a> {
     /// MATCH.
     pub(super) pattern: &'a [u8],
     /// COUNT.
-    pub(super) count: usize,
+    count: usize,
     kind: Option<&'a [u8]>,
 }
 
@@ -55,13 +57,76 @@ impl<'a> ScanOptions<'a> {
     }
 
     /// Whether the pattern matches.
-    pub(super) fn matches(&self, name: &[u8]) -> bool {
+    fn matches(&self, name: &[u8]) -> bool {
         self.pattern == b"*" || glob::matches(self.pattern, name, false)
     }
 }
 
+/// What one call of SCAN or its kin has found.
+pub(super) struct Page<'o> {
+    options: &'o ScanOptions<'o>,
+    /// Whether it ends only where everything was visited.
+    is_whole: bool,
+    found: Reply,
+    count: usize,
+    visited: usize,
+    last: Option<Vec<u8>>,
+    has_more: bool,
+}
+
+impl<'o> Page<'o> {
+    /// Nothing is found yet.
+    pub(super) fn new(options: &'o ScanOptions<'o>, is_whole: bool) -> Page<'o> {
+        let found = Reply::new(usize::MAX);
+        Page { options, is_whole, found, count: 0, visited: 0, last: None, has_more: false }
+    }
+
+    /// Visits a name; `show` appends what is replied for it, in so many parts (0: it is left out). False: the page is
+    /// full, and the name belongs to the next one.
+    pub(super) fn visit(&mut self, name: &[u8], show: impl FnOnce(&mut Reply) -> usize) -> bool {
+        if self.visited == self.options.count && !self.is_whole {
+            self.has_more = true;
+            return false;
+        }
+        self.visited += 1;
+        if self.options.matches(name) {
+            self.count += show(&mut self.found);
+        }
+        if self.visited == self.options.count {
+            self.last = Some(name.to_vec());
+        }
+        true
+    }
+
+    /// Replies.
+    pub(super) fn reply(self, shared: &mut Shared, reply: &mut Reply) {
+        let last = self.last.filter(|_| self.has_more);
+        reply_page(shared, last, (self.count, &self.found), reply);
+    }
+}
+
+/// HSCAN and its kin: `visit` has the page visit the elements behind one.
+pub(super) fn scan_collection<F: Family>(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    visit: impl FnOnce(&mut Collection<'_, '_, F>, Option<&[u8]>, &mut Page<'_>) -> Outcome,
+) -> Outcome {
+    let cursor = parse_unsigned(args.at(2)).ok_or("ERR invalid cursor")?;
+    let mut collection = Collection::open(context.data, (context.session.db, args.at(1)))?;
+    if collection.count() == 0 {
+        reply_page(context.shared, None, (0, &Reply::new(usize::MAX)), reply);
+        return Ok(());
+    }
+    let options = ScanOptions::parse(args, 3, false)?;
+    let mut page = Page::new(&options, collection.is_small());
+    visit(&mut collection, context.shared.scans.position(cursor), &mut page)?;
+    page.reply(context.shared, reply);
+    Ok(())
+}
+
 /// Replies with the cursor of the place behind `last`, 0 without one, and so many replies made before.
-pub(super) fn reply_page(
+fn reply_page(
     shared: &mut Shared,
     last: Option<Vec<u8>>,
     (count, found): (usize, &Reply),

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use crate::args::Args;
-use crate::collection::Set;
+use crate::collection::{Set, Sets};
 use crate::command::{Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SET, WRITE};
-use crate::commands::argument::{count_in_range, integer, positive};
-use crate::commands::sample::{Population, distinct, repeated};
-use crate::commands::scan::{ScanOptions, reply_page};
+use crate::commands::argument::{integer, key_count, positive};
+use crate::commands::sample::{Population, distinct, reply_random};
+use crate::commands::scan::scan_collection;
 use crate::failure::{Failure, Outcome, SYNTAX};
-use crate::number::parse_unsigned;
 use crate::reply::Reply;
 
 /// The family.
@@ -112,6 +111,10 @@ impl Population for Set<'_, '_> {
     fn one(&mut self, random: &mut dyn FnMut() -> u64) -> Result<Option<Vec<u8>>, Failure> {
         self.random(random)
     }
+
+    fn reply_value(&mut self, _: &[u8], _: &mut Reply) -> Outcome {
+        Ok(())
+    }
 }
 
 fn spop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -144,33 +147,7 @@ fn spop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
 }
 
 fn srandmember(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let shared = &mut *context.shared;
-    let mut random = || shared.random();
-    let place = (context.session.db, args.at(1));
-    if args.count() > 3 {
-        return Err(SYNTAX.into());
-    }
-    if args.count() == 2 {
-        match Set::open(context.data, place)?.random(&mut random)? {
-            Some(member) => reply.bulk(&member),
-            None => reply.null(),
-        }
-        return Ok(());
-    }
-    let count = count_in_range(args.at(2))?;
-    let mut set = Set::open(context.data, place)?;
-    if count >= 0 || Set::count(&set) == 0 {
-        let wanted = if count < 0 { 0 } else { count as u64 };
-        let members = distinct(&mut set, wanted, &mut random)?;
-        reply.array(members.len());
-        members.iter().for_each(|member| reply.bulk(member));
-        return Ok(());
-    }
-    reply.array(count.unsigned_abs() as usize);
-    repeated(&mut set, count.unsigned_abs(), &mut random, &mut |member| {
-        reply.bulk(member);
-        !reply.is_overflown()
-    })
+    reply_random::<Sets>(context, args, None, reply)
 }
 
 /// How several sets make one.
@@ -321,10 +298,7 @@ fn sdiffstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) 
 }
 
 fn sintercard(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let count = match integer(args.at(1)) {
-        Ok(count) if count >= 1 => count as usize,
-        _ => return Err("ERR numkeys should be greater than 0".into()),
-    };
+    let count = key_count(args.at(1))?;
     if count > args.count() - 2 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
@@ -346,31 +320,12 @@ fn sintercard(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) 
 }
 
 fn sscan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let cursor = parse_unsigned(args.at(2)).ok_or("ERR invalid cursor")?;
-    let mut set = Set::open(context.data, (context.session.db, args.at(1)))?;
-    let (mut found, mut count, mut visited) = (Reply::new(usize::MAX), 0, 0);
-    let (mut last, mut more) = (None, false);
-    if Set::count(&set) > 0 {
-        let options = ScanOptions::parse(args, 3, false)?;
-        let is_small = set.is_small();
-        let position = context.shared.scans.position(cursor);
-        let from = position.map_or(Bound::Unbounded, Bound::Excluded);
-        set.visit(from, &mut |member| {
-            if visited == options.count && !is_small {
-                more = true;
-                return false;
-            }
-            visited += 1;
-            if options.matches(member) {
+    scan_collection(context, args, reply, |set: &mut Set<'_, '_>, behind, page| {
+        set.visit(behind.map_or(Bound::Unbounded, Bound::Excluded), &mut |member| {
+            page.visit(member, |found| {
                 found.bulk(member);
-                count += 1;
-            }
-            if visited == options.count {
-                last = Some(member.to_vec());
-            }
-            true
-        })?;
-    }
-    reply_page(context.shared, last.filter(|_| more), (count, &found), reply);
-    Ok(())
+                1
+            })
+        })
+    })
 }

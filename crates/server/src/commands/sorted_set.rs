@@ -8,14 +8,14 @@ mod range;
 mod shown;
 
 use crate::args::Args;
-use crate::collection::{SortedSet, Span};
-use crate::command::{Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SORTED_SET, WRITE};
-use crate::commands::argument::count_in_range;
-use crate::commands::sample::{Population, distinct, repeated};
-use crate::commands::scan::{ScanOptions, reply_page};
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::collection::{SortedSet, SortedSets, Span};
+use crate::command::{
+    BLOCKING, Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SORTED_SET, WRITE,
+};
+use crate::commands::sample::{Population, reply_random};
+use crate::commands::scan::scan_collection;
+use crate::failure::{Failure, Outcome};
 use crate::float::double_text;
-use crate::number::parse_unsigned;
 use crate::reply::Reply;
 use tembo_kv::Direction;
 
@@ -52,6 +52,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("zpopmin", -2, WRITES | FAST, ONE, pop::zpopmin),
     Command::keyed("zpopmax", -2, WRITES | FAST, ONE, pop::zpopmax),
     Command::keyed("zmpop", -4, WRITES | MOVABLE_KEYS, MOVABLE, pop::zmpop),
+    Command::keyed("bzpopmin", -3, WRITES | BLOCKING | FAST, (1, -2, 1), pop::bzpopmin),
+    Command::keyed("bzpopmax", -3, WRITES | BLOCKING | FAST, (1, -2, 1), pop::bzpopmax),
+    Command::keyed("bzmpop", -5, WRITES | BLOCKING | MOVABLE_KEYS, MOVABLE, pop::bzmpop),
     Command::keyed("zrandmember", -2, READS, ONE, zrandmember),
     Command::keyed("zscan", -3, READS, ONE, zscan),
     Command::keyed("zunion", -3, READS | MOVABLE_KEYS, MOVABLE, join::zunion),
@@ -130,98 +133,25 @@ impl Population for SortedSet<'_, '_> {
     fn one(&mut self, random: &mut dyn FnMut() -> u64) -> Result<Option<Vec<u8>>, Failure> {
         self.random(random)
     }
+
+    fn reply_value(&mut self, member: &[u8], reply: &mut Reply) -> Outcome {
+        reply_score(self.score(member)?, reply);
+        Ok(())
+    }
 }
 
 fn zrandmember(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let shared = &mut *context.shared;
-    let mut random = || shared.random();
-    let place = (context.session.db, args.at(1));
-    if args.count() == 2 {
-        match SortedSet::open(context.data, place)?.random(&mut random)? {
-            Some(member) => reply.bulk(&member),
-            None => reply.null(),
-        }
-        return Ok(());
-    }
-    let count = count_in_range(args.at(2))?;
-    let with_scores = args.count() > 3;
-    if args.count() > 4 || with_scores && !args.is(3, "WITHSCORES") {
-        return Err(SYNTAX.into());
-    }
-    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
-        return Err("ERR value is out of range".into());
-    }
-    let mut set = SortedSet::open(context.data, place)?;
-    let in_pairs = with_scores && context.session.resp3;
-    let size = |members: u64| if with_scores && !in_pairs { members * 2 } else { members };
-    if count >= 0 || SortedSet::count(&set) == 0 {
-        let found = distinct(&mut set, count.max(0) as u64, &mut random)?;
-        reply.array(size(found.len() as u64) as usize);
-        return found
-            .iter()
-            .try_for_each(|member| show_random(&mut set, member, (with_scores, in_pairs), reply));
-    }
-    let mut left = count.unsigned_abs();
-    reply.array(size(left) as usize);
-    while left > 0 && !reply.is_overflown() {
-        let (part, mut found) = (left.min(DRAWN_AT_ONCE), Vec::new());
-        repeated(&mut set, part, &mut random, &mut |member| {
-            found.push(member.to_vec());
-            true
-        })?;
-        for member in found {
-            show_random(&mut set, &member, (with_scores, in_pairs), reply)?;
-        }
-        left -= part;
-    }
-    Ok(())
-}
-
-/// Random members that are held in memory together.
-const DRAWN_AT_ONCE: u64 = 1024;
-
-fn show_random(
-    set: &mut SortedSet<'_, '_>,
-    member: &[u8],
-    (with_score, in_pairs): (bool, bool),
-    reply: &mut Reply,
-) -> Outcome {
-    if in_pairs {
-        reply.array(2);
-    }
-    reply.bulk(member);
-    if with_score {
-        reply_score(set.score(member)?, reply);
-    }
-    Ok(())
+    reply_random::<SortedSets>(context, args, Some("WITHSCORES"), reply)
 }
 
 fn zscan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let cursor = parse_unsigned(args.at(2)).ok_or("ERR invalid cursor")?;
-    let mut set = SortedSet::open(context.data, (context.session.db, args.at(1)))?;
-    let (mut found, mut count, mut visited) = (Reply::new(usize::MAX), 0, 0);
-    let (mut last, mut more) = (None, false);
-    if SortedSet::count(&set) > 0 {
-        let options = ScanOptions::parse(args, 3, false)?;
-        let is_small = set.is_small();
-        let behind = context.shared.scans.position(cursor).map(<[u8]>::to_vec);
-        set.visit_members(behind.as_deref(), &mut |member, score| {
-            if visited == options.count && !is_small {
-                more = true;
-                return false;
-            }
-            visited += 1;
-            if options.matches(member) {
+    scan_collection(context, args, reply, |set: &mut SortedSet<'_, '_>, behind, page| {
+        set.visit_members(behind, &mut |member, score| {
+            page.visit(member, |found| {
                 found.bulk(member);
                 found.bulk(double_text(score).as_bytes());
-                count += 2;
-            }
-            if visited == options.count {
-                last = Some(member.to_vec());
-            }
-            true
-        })?;
-    }
-    reply_page(context.shared, last.filter(|_| more), (count, &found), reply);
-    Ok(())
+                2
+            })
+        })
+    })
 }

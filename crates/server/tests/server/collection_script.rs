@@ -188,7 +188,9 @@ fn sorted_set(random: &mut Random) -> Vec<String> {
     let (key, other, third) = (key(random, "z"), key(random, "z"), key(random, "s"));
     let member = member(random);
     let limit = [rank(random), rank(random)];
-    let mut command = match random.below(24) {
+    let mut command = match random.below(26) {
+        24 => words(&["BZMPOP", "0.001", "2", &key, &other, random.pick(&["MIN", "MAX", "MID"])]),
+        25 => return words(&[random.pick(&["BZPOPMIN", "BZPOPMAX"]), &key, &other, "0.001"]),
         0..4 => return zadd(random, &key, 20),
         4 => return words(&["ZADD", &key, "1", &member, "2", &member]),
         5 => {

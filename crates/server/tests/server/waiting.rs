@@ -89,6 +89,25 @@ fn another_type_serves_no_client_that_waits_for_a_list() {
 }
 
 #[test]
+fn a_client_waits_for_members_of_sorted_sets() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    send(&mut client, "BZPOPMIN none set 0");
+    waiting(&mut other, 1);
+    other.call("RPUSH none a");
+    other.call("ZADD set 2 b 1.5 a 3 c");
+    assert_eq!(client.reply(), "*3\r\n$3\r\nset\r\n$1\r\na\r\n$3\r\n1.5\r\n");
+    other.call("DEL none");
+    assert_eq!(client.call("BZPOPMAX none set 0"), "*3\r\n$3\r\nset\r\n$1\r\nc\r\n$1\r\n3\r\n");
+    assert_eq!(client.call("BZPOPMIN set 0"), "*3\r\n$3\r\nset\r\n$1\r\nb\r\n$1\r\n2\r\n");
+    send(&mut client, "BZMPOP 0 2 none set MAX COUNT 2");
+    waiting(&mut other, 1);
+    other.call("ZADD set 1 a 2 b 3 c");
+    let popped = "*2\r\n*2\r\n$1\r\nc\r\n$1\r\n3\r\n*2\r\n$1\r\nb\r\n$1\r\n2\r\n";
+    assert_eq!(client.reply(), format!("*2\r\n$3\r\nset\r\n{popped}"));
+}
+
+#[test]
 fn a_chain_of_moves_runs_to_its_end() {
     let server = Running::start();
     let (mut first, mut second, mut other) = (server.client(), server.client(), server.client());

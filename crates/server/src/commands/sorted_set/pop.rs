@@ -1,11 +1,13 @@
 //! Taking members from an end.
 
 use crate::args::Args;
-use crate::collection::{SortedSet, Span};
+use crate::collection::{SortedSet, SortedSets, Span};
 use crate::command::Context;
 use crate::commands::argument::positive;
+use crate::commands::multi_pop::{MultiPop, first_with_elements};
+use crate::commands::wait::{Absent, timeout, wait};
 use crate::failure::{Failure, Outcome, SYNTAX};
-use crate::number::parse_integer;
+use crate::format::Kind;
 use crate::reply::Reply;
 use tembo_kv::Direction;
 
@@ -59,33 +61,79 @@ pub(super) fn zpopmax(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut
     pop_one_key(context, args, Direction::Backward, reply)
 }
 
+/// The words of ZMPOP for both ends.
+const ENDS: (&str, &str) = ("MIN", "MAX");
+
+/// False: no sorted set has members.
+fn pop_several(
+    context: &mut Context<'_, '_>,
+    wanted: &MultiPop<'_>,
+    reply: &mut Reply,
+) -> Result<bool, Failure> {
+    let Some((key, _)) = first_with_elements::<SortedSets>(context, &wanted.keys)? else {
+        return Ok(false);
+    };
+    let direction = if wanted.is_first { Direction::Forward } else { Direction::Backward };
+    let popped = pop(context, key, direction, wanted.count)?;
+    reply.array(2);
+    reply.bulk(key);
+    // In pairs in RESP2 too.
+    show((true, true), &popped, reply);
+    Ok(true)
+}
+
 pub(super) fn zmpop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let at_least_one =
-        |text: &[u8]| parse_integer(text).filter(|&count| count > 0).map(|count| count as usize);
-    let keys = at_least_one(args.at(1)).ok_or("ERR numkeys should be greater than 0")?;
-    let end = keys.saturating_add(2);
-    let direction = match args.at(end.min(args.count())).to_ascii_uppercase().as_slice() {
-        b"MIN" => Direction::Forward,
-        b"MAX" => Direction::Backward,
-        _ => return Err(SYNTAX.into()),
-    };
-    let count = match args.count() - end {
-        1 => 1,
-        3 if args.is(end + 1, "COUNT") => {
-            at_least_one(args.at(end + 2)).ok_or("ERR count should be greater than 0")?
-        }
-        _ => return Err(SYNTAX.into()),
-    };
-    for at in 2..end {
-        let popped = pop(context, args.at(at), direction, count as u64)?;
-        if !popped.is_empty() {
-            reply.array(2);
-            reply.bulk(args.at(at));
-            // In pairs in RESP2 too.
-            show((true, true), &popped, reply);
-            return Ok(());
-        }
+    if !pop_several(context, &MultiPop::parse(args, 1, ENDS)?, reply)? {
+        reply.null_array();
     }
-    reply.null_array();
     Ok(())
+}
+
+pub(super) fn bzmpop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let timeout_ms = timeout(context, args.at(1))?;
+    let wanted = MultiPop::parse(args, 2, ENDS)?;
+    if !pop_several(context, &wanted, reply)? {
+        let keys = (Kind::SortedSet, &wanted.keys[..]);
+        wait(context, args, keys, (timeout_ms, Absent::NullArray), reply);
+    }
+    Ok(())
+}
+
+/// Takes a member from an end of the first of the sorted sets that has any, or waits for one.
+fn pop_or_wait(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    direction: Direction,
+    reply: &mut Reply,
+) -> Outcome {
+    let timeout_ms = timeout(context, args.at(args.count() - 1))?;
+    let keys: Vec<&[u8]> = args.from(1).take(args.count() - 2).collect();
+    let Some((key, _)) = first_with_elements::<SortedSets>(context, &keys)? else {
+        let keys = (Kind::SortedSet, &keys[..]);
+        wait(context, args, keys, (timeout_ms, Absent::NullArray), reply);
+        return Ok(());
+    };
+    reply.array(3);
+    reply.bulk(key);
+    for (member, score) in pop(context, key, direction, 1)? {
+        reply.bulk(&member);
+        reply.double(score);
+    }
+    Ok(())
+}
+
+pub(super) fn bzpopmin(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    pop_or_wait(context, args, Direction::Forward, reply)
+}
+
+pub(super) fn bzpopmax(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    pop_or_wait(context, args, Direction::Backward, reply)
 }

@@ -266,7 +266,10 @@ fn a_log_begins_small_grows_with_its_use_and_goes_round_at_last() {
         }
         assert!(capacities.is_sorted() && capacities[1] > 64 << 10, "{capacities:?}");
         assert_eq!(capacities.last(), Some(&(512 << 10)));
-        assert!(carried > 0, "checkpoints or replays have carried what a ring of this size cannot hold");
+        assert!(
+            carried > 0,
+            "checkpoints or replays have carried what a ring of this size cannot hold"
+        );
         // A clean stop keeps it: its blocks are in use already.
         region.close().unwrap();
         let region = Region::open(&path, &options).unwrap();

@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod connection;
 mod counter;
+mod dump;
 mod expire;
 mod facts;
 mod generic;
@@ -47,6 +48,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     config::COMMANDS,
     connection::COMMANDS,
     counter::COMMANDS,
+    dump::COMMANDS,
     expire::COMMANDS,
     generic::COMMANDS,
     hyperloglog::COMMANDS,

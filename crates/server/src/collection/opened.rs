@@ -56,6 +56,12 @@ impl<'d, 's, F: Family> Collection<'d, 's, F> {
         Collection(Opened::replace(data, place, F::KIND), PhantomData)
     }
 
+    /// The same, with the expiry given or none.
+    pub(crate) fn expiring(mut self, expiry_ms: Option<u64>) -> Self {
+        self.0.expiry_ms = expiry_ms;
+        self
+    }
+
     /// Changes up to so many elements of the collection under a key by so many bytes, or none of them. An empty
     /// collection is removed.
     ///

@@ -9,6 +9,7 @@ mod collection_script;
 mod commands;
 mod connections;
 mod differential;
+mod dump;
 mod expiry;
 mod introspection;
 mod large_strings;

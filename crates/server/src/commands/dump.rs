@@ -1,0 +1,102 @@
+//! DUMP and RESTORE.
+
+use crate::args::Args;
+use crate::command::{Command, Context, DENY_OOM, READ, WRITE};
+use crate::commands::argument::integer;
+use crate::dump;
+use crate::event_class::Classes;
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::notify::notify;
+use crate::rdb::{self, Broken, Reader};
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::keyed("dump", 2, READ, (1, 1, 1), dump),
+    Command::keyed("restore", -4, WRITE | DENY_OOM, (1, 1, 1), restore),
+];
+
+fn dump(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    match dump::read(context.data, (context.session.db, args.at(1)))? {
+        Some(mut value) => {
+            rdb::seal(&mut value);
+            reply.bulk(&value);
+        }
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// The options of RESTORE.
+#[derive(Default)]
+struct Options {
+    replace: bool,
+    is_absolute: bool,
+}
+
+impl Options {
+    fn parse(args: Args<'_>) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        let (mut has_idle_time, mut has_frequency) = (false, false);
+        let mut at = 4;
+        while at < args.count() {
+            let has_more = at + 1 < args.count();
+            if args.is(at, "REPLACE") {
+                options.replace = true;
+            } else if args.is(at, "ABSTTL") {
+                options.is_absolute = true;
+            } else if args.is(at, "IDLETIME") && has_more && !has_frequency {
+                if integer(args.at(at + 1))? < 0 {
+                    return Err("ERR Invalid IDLETIME value, must be >= 0".into());
+                }
+                has_idle_time = true;
+                at += 1;
+            } else if args.is(at, "FREQ") && has_more && !has_idle_time {
+                if !(0..=255).contains(&integer(args.at(at + 1))?) {
+                    return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
+                }
+                has_frequency = true;
+                at += 1;
+            } else {
+                return Err(SYNTAX.into());
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let options = Options::parse(args)?;
+    let (db, key) = (context.session.db, args.at(1));
+    let is_there = context.data.contains(db, key)?;
+    if !options.replace && is_there {
+        return Err("BUSYKEY Target key name already exists.".into());
+    }
+    let Ok(ttl) = u64::try_from(integer(args.at(2))?) else {
+        return Err("ERR Invalid TTL value, must be >= 0".into());
+    };
+    let mut bytes =
+        rdb::unseal(args.at(3)).ok_or("ERR DUMP payload version or checksum are wrong")?;
+    let value = match rdb::Value::read(&mut Reader::new(&mut bytes)) {
+        Ok(value) if bytes.is_empty() => value,
+        Ok(_) | Err(Broken::Malformed) => return Err("ERR Bad data format".into()),
+        Err(other) => return Err(format!("ERR Bad data format: {other}").into()),
+    };
+    let now_ms = context.data.now_ms();
+    let expiry_ms = match ttl {
+        0 => None,
+        ttl if options.is_absolute => Some(ttl),
+        ttl => Some(now_ms.saturating_add(ttl)),
+    };
+    if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) {
+        if context.data.remove(db, key)? {
+            notify(context, Classes::GENERIC, "del", key);
+        }
+    } else {
+        dump::put(context.data, (db, key), &value, expiry_ms)?;
+        notify(context, Classes::GENERIC, "restore", key);
+    }
+    reply.ok();
+    Ok(())
+}

@@ -43,6 +43,13 @@ pub(crate) struct Args {
     /// A folder that is there, into which clients may have backups written (see `tembo backup --server`)
     #[arg(long, value_name = "DIR")]
     backup_dir: Option<PathBuf>,
+    /// Follow this primary, a Tembo server, as REPLICAOF does. Obeyed where it differs from the last start: else the server goes
+    /// on as what it was, so that a replica that was promoted stays a primary
+    #[arg(long, num_args = 2, value_names = ["HOST", "PORT"], conflicts_with = "read_only")]
+    replicaof: Option<Vec<String>>,
+    /// A file with the password of the primary; without it, that of this server
+    #[arg(long, value_name = "FILE")]
+    masterauth_file: Option<PathBuf>,
     /// Never change the pool: writes are refused, expired keys only hidden. Several servers may read a pool so, none beside
     /// one that writes
     #[arg(long, conflicts_with_all = ["retain_seconds"])]
@@ -105,7 +112,13 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         let what = format!("{} is open to the network, and there is no password", args.bind);
         return refuse(Exit::Unprotected, what);
     }
+    let masterauth = match &args.masterauth_file {
+        Some(file) => password::read(Some(file))?,
+        None => None,
+    };
     Ok(Config {
+        replicaof: args.replicaof.as_deref().map(primary).transpose()?,
+        masterauth,
         bind: vec![args.bind],
         port: args.port,
         requirepass,
@@ -117,6 +130,16 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         pool: (args.store.domain != Domain::Volatile).then(|| args.pool.clone()),
         ..Config::default()
     })
+}
+
+fn primary(words: &[String]) -> anyhow::Result<(String, u16)> {
+    let [host, port] = words else {
+        return refuse(Exit::Usage, "--replicaof takes a host and a port");
+    };
+    match port.parse() {
+        Ok(port) => Ok((host.clone(), port)),
+        Err(_) => refuse(Exit::Usage, format!("--replicaof: {port:?} is no port")),
+    }
 }
 
 fn ready(args: &Args, server: &Server, start: Instant) -> Ready {

@@ -25,6 +25,7 @@ mod list_move;
 mod monitor;
 mod multi_pop;
 mod pubsub;
+mod replication;
 mod sample;
 mod scan;
 mod server;
@@ -61,6 +62,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     lcs::COMMANDS,
     monitor::COMMANDS,
     pubsub::COMMANDS,
+    replication::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
     sorted_set::COMMANDS,

@@ -81,5 +81,5 @@ pub(crate) fn commit(
         store.sync().map_err(|_| StoreError::Poisoned)?;
         shared.latency.record(Stage::Sync, began.elapsed());
     }
-    Ok(())
+    shared.replication.settle(data, shared.clock.steady_ms)
 }

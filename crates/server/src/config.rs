@@ -34,6 +34,11 @@ pub struct Config {
     pub output_stall_s: u64,
     /// The folder for backups that clients ask for; `None`: they are refused.
     pub backup_dir: Option<PathBuf>,
+    /// Host and port of the primary to follow. It is obeyed where it differs from that of the last start: else the server
+    /// goes on as what it was, also if REPLICAOF has changed that.
+    pub replicaof: Option<(String, u16)>,
+    /// The password of the primary; `None`: the same as `requirepass`.
+    pub masterauth: Option<String>,
     /// Where the pool lies, for CONFIG GET dir and dbfilename.
     pub pool: Option<PathBuf>,
 }
@@ -52,6 +57,8 @@ impl Default for Config {
             output_size_max: 1 << 30,
             output_stall_s: 60,
             backup_dir: None,
+            replicaof: None,
+            masterauth: None,
             pool: None,
         }
     }

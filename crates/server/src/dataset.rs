@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Store};
 
+use crate::access::Access;
 use crate::clock::Clock;
 use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
@@ -37,7 +38,7 @@ const COUNTED_MAX: u64 = 256;
 pub(crate) struct Dataset<'s> {
     store: &'s Store,
     spaces: &'s Spaces,
-    is_read_only: bool,
+    access: Access,
     transaction: Option<Exclusive>,
     clock: Clock,
     expiry: ExpiryIndex,
@@ -81,7 +82,7 @@ impl<'s> Dataset<'s> {
         Dataset {
             store,
             spaces,
-            is_read_only: store.is_read_only(),
+            access: if store.is_read_only() { Access::ReadOnlyPool } else { Access::Open },
             transaction: None,
             clock: Clock::default(),
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
@@ -111,10 +112,26 @@ impl<'s> Dataset<'s> {
         self.store
     }
 
-    /// Whether nothing may be changed.
-    #[inline]
+    /// Whether the pool is only read.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.is_read_only
+        self.access == Access::ReadOnlyPool
+    }
+
+    /// What clients may do.
+    #[inline]
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// From here on clients may do this. On a replica keys expire by what its primary does.
+    pub(crate) fn set_access(&mut self, access: Access) {
+        self.access = access;
+        self.expiry.forget_due();
+    }
+
+    /// The turn's transaction, for changes that are no client's.
+    pub(crate) fn transaction(&mut self) -> Result<&mut Exclusive, Error> {
+        self.begin()
     }
 
     /// The keyspace of a database.
@@ -680,7 +697,7 @@ impl<'s> Dataset<'s> {
     /// When the next key is to be removed because it expires; `u64::MAX` if none is. May be too early, never too late. Where
     /// nothing may be changed, keys that have expired are only hidden.
     pub(crate) fn next_due_ms(&self) -> u64 {
-        if self.is_read_only { u64::MAX } else { self.expiry.next_due_ms() }
+        if self.access == Access::Open { self.expiry.next_due_ms() } else { u64::MAX }
     }
 
     /// Removes some of the keys that have expired, as long as `go_on` says so, and returns how many. Where it fails

@@ -2,11 +2,13 @@
 
 use tembo_kv::Error;
 
+use crate::access::Access;
 use crate::args::{Args, Kept};
 use crate::command::{
-    ADMIN, Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, SAVE, SESSION, SUBSCRIBED, Table, WRITE,
+    ADMIN, Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, READ, SAVE, SESSION, SUBSCRIBED, Table,
+    WRITE,
 };
-use crate::failure::{Failure, READ_ONLY};
+use crate::failure::{Failure, LOADING, READ_ONLY, READ_ONLY_REPLICA};
 use crate::monitor::show;
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::reply::Reply;
@@ -28,8 +30,10 @@ pub(crate) fn dispatch(
     if !context.session.authenticated && !command.has(NO_AUTH) {
         return reject(context, args, b"NOAUTH Authentication required.", reply);
     }
-    if context.data.is_read_only() && command.has(WRITE | SAVE) {
-        return reject(context, args, READ_ONLY.as_bytes(), reply);
+    if context.data.access() != Access::Open
+        && let Some(text) = refusal(context.data.access(), command)
+    {
+        return reject(context, args, text.as_bytes(), reply);
     }
     let session = &*context.session;
     if session.subscriptions.is_any() && !session.resp3 && !command.has(SUBSCRIBED) {
@@ -122,6 +126,17 @@ fn reject(
     }
     reply.error(text);
     Ok(())
+}
+
+/// Why clients may not execute the command, if they may not.
+#[cold]
+fn refusal(access: Access, command: &Command) -> Option<&'static str> {
+    match access {
+        Access::ReadOnlyPool if command.has(WRITE | SAVE) => Some(READ_ONLY),
+        Access::Replica if command.has(WRITE) => Some(READ_ONLY_REPLICA),
+        Access::Loading if command.has(READ | WRITE | SAVE) => Some(LOADING),
+        _ => None,
+    }
 }
 
 /// The command, if its name is known and the number of its arguments is right.

@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,12 +24,15 @@ use crate::retention::Moments;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::token::Token;
 use crate::turn::Turns;
 
 /// Time between two ticks.
 const TICK_MS: u64 = 100;
 /// Tokens from this one on are listeners.
 const LISTENER: u64 = u64::MAX - 1024;
+/// The token of the link to the primary.
+const LINK: u64 = LISTENER - 1;
 /// Connections accepted at once.
 const ACCEPTS_MAX: usize = 1000;
 /// Steps of the store's background work in one turn, and in a turn that has nothing else to do.
@@ -46,6 +51,8 @@ pub(crate) struct EventLoop<'s> {
     second_ms: u64,
     maintaining: bool,
     moments: Moments,
+    /// Readable when the link to the primary has something.
+    link: Option<Arc<OwnedFd>>,
 }
 
 impl<'s> EventLoop<'s> {
@@ -76,8 +83,10 @@ impl<'s> EventLoop<'s> {
             second_ms: 0,
             maintaining: true,
             moments: Moments::default(),
+            link: None,
         };
         event_loop.accept_again()?;
+        event_loop.begin_replication()?;
         Ok(event_loop)
     }
 
@@ -101,13 +110,51 @@ impl<'s> EventLoop<'s> {
         }
         let idle = ready.is_empty() && self.turns.is_idle();
         self.ready = ready;
+        self.follow()?;
         expire(&mut self.turns.data, &mut self.turns.shared, idle, Instant::now)?;
         self.turns.run()?;
+        self.end_turn();
         self.maintain(idle)?;
         if self.turns.clock().steady_ms >= self.tick_ms {
             self.tick()?;
         }
         Ok(())
+    }
+
+    /// Goes on as a replica, or becomes one.
+    fn begin_replication(&mut self) -> Result<(), Error> {
+        let Turns { data, shared, poll, .. } = &mut self.turns;
+        let (run_id, now_ms) = (shared.run_id.clone(), shared.clock.steady_ms);
+        let asked = self.config.replicaof.as_ref();
+        shared.replication.retain_s(shared.settings.repl_retain_s, now_ms);
+        let wake = shared.replication.open(data, asked, (&run_id, now_ms))?;
+        poll.add(&wake, LINK).map_err(|source| Error::io("epoll", source))?;
+        self.link = Some(wake);
+        Ok(())
+    }
+
+    /// Applies what the primary has sent.
+    fn follow(&mut self) -> Result<(), Error> {
+        let Turns { data, shared, .. } = &mut self.turns;
+        let now_ms = shared.clock.steady_ms;
+        let (settings, port) = (&shared.settings, shared.port);
+        let greeting = || settings.greeting(port);
+        Ok(shared.replication.advance(data, &greeting, now_ms)?)
+    }
+
+    /// What is durable is acknowledged to the primary; replicas that have asked for it are fed.
+    fn end_turn(&mut self) {
+        let Turns { data, shared, clients, .. } = &mut self.turns;
+        let now_ms = shared.clock.steady_ms;
+        for token in shared.replication.end_turn(data.store(), clients, now_ms) {
+            self.disconnect(token);
+        }
+    }
+
+    fn disconnect(&mut self, token: Token) {
+        if let Some(connection) = self.turns.clients.take(token) {
+            self.turns.end(token, connection);
+        }
     }
 
     /// Does some of the store's background work.
@@ -126,7 +173,8 @@ impl<'s> EventLoop<'s> {
         let due_ms = self.turns.data.next_due_ms().saturating_add(1);
         let clock = self.turns.clock();
         let until_due_ms = due_ms.saturating_sub(clock.wall_ms());
-        if !self.turns.is_idle() || self.maintaining || until_due_ms == 0 {
+        let more = self.turns.shared.replication.has_more();
+        if !self.turns.is_idle() || self.maintaining || more || until_due_ms == 0 {
             return Duration::ZERO;
         }
         let wait_ms = self.turns.data.waiting.next_deadline_ms().unwrap_or(u64::MAX);
@@ -135,7 +183,9 @@ impl<'s> EventLoop<'s> {
     }
 
     fn receive(&mut self, event: Ready) {
-        if event.token >= LISTENER {
+        if event.token == LINK {
+            let _ = self.link.as_ref().map(|link| rustix::io::read(link, &mut [0; 8]));
+        } else if event.token >= LISTENER {
             self.accept((event.token - LISTENER) as usize);
         } else {
             self.turns.receive(event);
@@ -214,7 +264,10 @@ impl<'s> EventLoop<'s> {
         if self.turns.data.is_read_only() {
             return Ok(());
         }
-        let retain_s = self.turns.shared.settings.retain_s;
+        let shared = &mut self.turns.shared;
+        let now_ms = shared.clock.steady_ms;
+        let for_replicas = shared.replication.retain_s(shared.settings.repl_retain_s, now_ms);
+        let retain_s = shared.settings.retain_s.max(for_replicas);
         match self.moments.tick(self.turns.data.store(), self.turns.clock().steady_ms, retain_s) {
             Err(tembo_kv::Error::Poisoned) => Err(Error::Poisoned),
             // Most likely the disk is full; it is tried again in a second.
@@ -234,6 +287,7 @@ impl<'s> EventLoop<'s> {
                 && idle_ms > timeout_ms
                 && !connection.session.subscriptions.is_any()
                 && !connection.session.monitors
+                && !connection.session.is_replica
                 && connection.session.waits_for.is_none();
             let stuck_ms = connection.sent_ms.map_or(0, |sent_ms| now_ms.saturating_sub(sent_ms));
             let stuck = connection.reply.waiting() > 0 && stuck_ms > self.output_stall_ms;
@@ -251,10 +305,10 @@ impl<'s> EventLoop<'s> {
                 connection.shrink();
             }
         }
+        let silent_ms = now_ms.saturating_sub(self.turns.shared.settings.repl_timeout_ms);
+        ended.extend(self.turns.shared.replication.replicas.silent_since(silent_ms));
         for token in ended {
-            if let Some(connection) = self.turns.clients.take(token) {
-                self.turns.end(token, connection);
-            }
+            self.disconnect(token);
         }
     }
 }

@@ -71,6 +71,10 @@ pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory
 /// The server was started to read its pool only.
 pub(crate) const READ_ONLY: &str =
     "READONLY You can't write against a server that serves its pool read-only.";
+/// The server is a replica.
+pub(crate) const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
+/// The server is a replica, and does not hold all of a version yet.
+pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 /// A sync failed: what was executed may not be durable.
 pub(crate) const POISONED: &str =
     "MISCONF Tembo could not make this write durable: syncing the pool failed. The server stops.";

@@ -11,6 +11,7 @@
 //! lays it out as in `format` and puts it into the turn's transaction; `commit` commits and syncs; `turn`
 //! sends what `reply` has collected.
 
+mod access;
 mod args;
 mod backup;
 mod bits;
@@ -48,6 +49,7 @@ mod prefetch;
 mod pubsub;
 mod random_place;
 mod rdb;
+mod replication;
 mod reply;
 mod retention;
 mod scan;

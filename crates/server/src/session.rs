@@ -143,6 +143,14 @@ pub(crate) struct Session {
     pub(crate) changed: bool,
     /// The last command executed, by its full name.
     pub(crate) last_command: Option<&'static str>,
+    /// Where a replica says that it listens.
+    pub(crate) replica_ip: Option<String>,
+    /// See `replica_ip`.
+    pub(crate) replica_port: u16,
+    /// The version that WAIT waits for.
+    pub(crate) wait_version: u64,
+    /// It is a replica.
+    pub(crate) is_replica: bool,
     /// Whether a command may go on in later turns.
     pub(crate) can_wait: bool,
     /// KEYS that is under way: its reply comes before that of any other command.
@@ -178,6 +186,10 @@ impl Session {
             closing: false,
             changed: false,
             last_command: None,
+            replica_ip: None,
+            replica_port: 0,
+            wait_version: 0,
+            is_replica: false,
             can_wait: false,
             search: None,
         }
@@ -188,6 +200,7 @@ impl Session {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let flags: String = [
             (self.monitors, 'O'),
+            (self.is_replica, 'S'),
             (self.subscriptions.is_any(), 'P'),
             (self.multi.is_some(), 'x'),
             (self.waits_for.is_some(), 'b'),

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::event_class::Classes;
 use crate::glob;
 use crate::number::parse_integer;
+use crate::replication::Greeting;
 
 /// Longest bulk unless configured otherwise, and at most.
 const BULK_SIZE: (i64, i64) = (512 << 20, 512 << 20);
@@ -46,6 +47,7 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("lazyfree-lazy-user-del", "no", Kind::Flag),
     ("loglevel", "notice", Kind::Text),
     ("lua-time-limit", "5000", Kind::Number(0, i64::MAX)),
+    ("masterauth", "", Kind::Text),
     ("maxclients", "10000", Kind::Number(1, u32::MAX as i64)),
     ("maxmemory", "0", Kind::Fixed),
     ("maxmemory-policy", "noeviction", Kind::Fixed),
@@ -53,6 +55,13 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("port", "6379", Kind::Fixed),
     ("proto-max-bulk-len", "536870912", Kind::Size(1 << 20, BULK_SIZE.1)),
     ("protected-mode", "yes", Kind::Flag),
+    ("repl-retain-seconds", "60", Kind::Number(0, u32::MAX as i64)),
+    ("repl-timeout", "60", Kind::Number(1, i32::MAX as i64)),
+    ("replica-announce-ip", "", Kind::Text),
+    ("replica-announce-port", "0", Kind::Number(0, 65535)),
+    ("replica-priority", "100", Kind::Number(0, i32::MAX as i64)),
+    ("replica-read-only", "yes", Kind::Fixed),
+    ("replica-serve-stale-data", "yes", Kind::Fixed),
     ("requirepass", "", Kind::Text),
     ("retain-seconds", "0", Kind::Number(0, u32::MAX as i64)),
     ("save", "", Kind::Fixed),
@@ -96,6 +105,10 @@ pub(crate) struct Settings {
     pub(crate) timeout_ms: u64,
     /// Seconds of the past that are kept.
     pub(crate) retain_s: u64,
+    /// Seconds of the past that are kept for replicas that are away.
+    pub(crate) repl_retain_s: u64,
+    /// Milliseconds after which a silent primary or replica is lost.
+    pub(crate) repl_timeout_ms: u64,
     /// Longest bulk.
     pub(crate) bulk_size_max: usize,
     /// Most bytes that wait for a client that does not subscribe.
@@ -119,6 +132,8 @@ impl Settings {
             maxclients: config.maxclients,
             timeout_ms: 0,
             retain_s: 0,
+            repl_retain_s: 0,
+            repl_timeout_ms: 0,
             bulk_size_max: BULK_SIZE.0 as usize,
             output_size_max: config.output_size_max,
             pubsub_output: OutputLimit::default(),
@@ -133,6 +148,7 @@ impl Settings {
         settings.put("retain-seconds", config.retain_s.to_string());
         settings.put("timeout", config.timeout_s.to_string());
         settings.put("requirepass", config.requirepass.clone().unwrap_or_default());
+        settings.put("masterauth", config.masterauth.clone().unwrap_or_default());
         settings.put("protected-mode", if config.protected { "yes" } else { "no" }.to_owned());
         let limit = config.output_size_max;
         let limits = format!("normal {limit} 0 0 slave 0 0 0 {PUBSUB_OUTPUT}");
@@ -254,6 +270,23 @@ impl Settings {
         }
     }
 
+    /// What a replica says of itself to its primary.
+    pub(crate) fn greeting(&self, port: u16) -> Greeting {
+        let password = [self.value("masterauth"), &self.requirepass[..]];
+        let password = password.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        let announced = self.number("replica-announce-port") as u16;
+        Greeting {
+            password: password.to_vec(),
+            port: if announced == 0 { port } else { announced },
+            patience_ms: self.repl_timeout_ms,
+        }
+    }
+
+    /// The priority with which Sentinel chooses a replica.
+    pub(crate) fn replica_priority(&self) -> u64 {
+        self.number("replica-priority")
+    }
+
     fn value(&self, name: &str) -> &[u8] {
         find(name.as_bytes()).map_or(b"", |index| &self.values[index])
     }
@@ -270,6 +303,8 @@ impl Settings {
         self.maxclients = self.number("maxclients") as usize;
         self.timeout_ms = self.number("timeout").saturating_mul(1000);
         self.retain_s = self.number("retain-seconds");
+        self.repl_retain_s = self.number("repl-retain-seconds");
+        self.repl_timeout_ms = self.number("repl-timeout").saturating_mul(1000);
         self.bulk_size_max = self.number("proto-max-bulk-len") as usize;
         self.notified =
             Classes::parse(&String::from_utf8_lossy(self.value("notify-keyspace-events")))

@@ -10,6 +10,7 @@ use crate::backup::Backups;
 use crate::clock::Clock;
 use crate::latency::Latency;
 use crate::pubsub::PubSub;
+use crate::replication::Replication;
 use crate::scan::Scans;
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) backups: Backups,
     /// Subscriptions.
     pub(crate) pubsub: PubSub,
+    /// Primary and replicas.
+    pub(crate) replication: Replication,
     /// Positions of scans under way.
     pub(crate) scans: Scans,
     /// The store's report at the last tick.
@@ -65,6 +68,7 @@ impl Shared {
             latency: Latency::default(),
             backups,
             pubsub: PubSub::default(),
+            replication: Replication::default(),
             scans: Scans::new(seed()),
             report: Report::default(),
             clock,

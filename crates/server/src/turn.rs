@@ -22,6 +22,7 @@ use crate::prefetch::prefetch;
 use crate::session::Replies;
 use crate::shared::Shared;
 use crate::token::Token;
+use crate::waiting::Wait;
 
 /// Commands executed in one turn; EXEC is one.
 const COMMANDS_MAX: u64 = 10_000;
@@ -414,7 +415,10 @@ impl<'s> Turns<'s> {
         if let Some(wait) = connection.session.waits_for.take() {
             self.data.waiting.remove(token, &wait);
             connection.begin_turn();
-            if with_error {
+            self.shared.replication.replicas.end_wait(token);
+            if wait.keys.is_empty() && !with_error {
+                self.end_wait_for_replicas(&mut connection, &wait);
+            } else if with_error {
                 connection.reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK");
             } else {
                 connection.reply.null_array();
@@ -422,6 +426,22 @@ impl<'s> Turns<'s> {
             self.resume(token, &mut connection);
         }
         self.clients.give_back(token, connection);
+    }
+
+    /// Replies to a client that has waited for replicas, not for keys: how far they have come.
+    fn end_wait_for_replicas(&mut self, connection: &mut Connection, wait: &Wait) {
+        connection.session.served = Some(Vec::new());
+        let Connection { session, reply, .. } = connection;
+        let mut context = Context {
+            data: &mut self.data,
+            session,
+            clients: &mut self.clients,
+            shared: &mut self.shared,
+            table: &self.table,
+        };
+        // The command only counts, and writes nothing.
+        let _ = execute_queued(&mut context, wait.command.args(), reply);
+        connection.session.served = None;
     }
 
     /// Sends the replies of the turn, or errors in their place.
@@ -489,6 +509,9 @@ impl<'s> Turns<'s> {
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
         self.data.watches.remove_all(&mut connection.session);
         self.shared.pubsub.forget(&mut connection.session);
+        if connection.session.is_replica {
+            self.shared.replication.replicas.forget(token);
+        }
         if let Some(wait) = connection.session.waits_for.take() {
             self.data.waiting.remove(token, &wait);
         }

@@ -119,13 +119,18 @@ fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
 enum Type {
     Normal,
     Subscriber,
-    /// None here.
-    Replication,
+    Replica,
+    /// None here: the connection to it is no client.
+    Primary,
 }
 
 impl Type {
     fn of(session: &Session) -> Type {
-        if session.subscriptions.is_any() { Type::Subscriber } else { Type::Normal }
+        match session {
+            _ if session.is_replica => Type::Replica,
+            _ if session.subscriptions.is_any() => Type::Subscriber,
+            _ => Type::Normal,
+        }
     }
 }
 
@@ -134,7 +139,8 @@ fn client_type(kind: &[u8]) -> Result<Type, Failure> {
     match kind.to_ascii_lowercase().as_str() {
         "normal" => Ok(Type::Normal),
         "pubsub" => Ok(Type::Subscriber),
-        "master" | "replica" | "slave" => Ok(Type::Replication),
+        "replica" | "slave" => Ok(Type::Replica),
+        "master" => Ok(Type::Primary),
         _ => Err(format!("ERR Unknown client type '{kind}'").into()),
     }
 }

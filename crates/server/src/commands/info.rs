@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use crate::access::Access;
 use crate::args::Args;
 use crate::backup::State;
 use crate::command::{Command, Context};
 use crate::commands::connection::REDIS_VERSION;
+use crate::commands::replication;
 use crate::failure::{Failure, Outcome};
 use crate::latency::Stage;
 use crate::reply::Reply;
@@ -128,7 +130,7 @@ const HOLDERS_SHOWN: usize = 8;
 fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
     let shared = &*context.shared;
     let report = &shared.report;
-    put(text, format_args!("loading:0"));
+    put(text, format_args!("loading:{}", u8::from(context.data.access() == Access::Loading)));
     put(text, format_args!("async_loading:0"));
     put(text, format_args!("rdb_changes_since_last_save:{}", shared.stats.changes));
     put(text, format_args!("rdb_bgsave_in_progress:0"));
@@ -193,6 +195,9 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
     put(text, format_args!("total_net_input_bytes:{}", stats.input_bytes));
     put(text, format_args!("total_net_output_bytes:{}", stats.output_bytes));
     put(text, format_args!("rejected_connections:{}", stats.rejected));
+    let replicas = &context.shared.replication.replicas;
+    put(text, format_args!("sync_full:{}", replicas.full_syncs));
+    put(text, format_args!("sync_partial_ok:{}", replicas.partial_syncs));
     put(text, format_args!("expired_keys:{}", stats.expired_keys));
     put(text, format_args!("evicted_keys:0"));
     put(text, format_args!("keyspace_hits:{}", stats.hits));
@@ -212,12 +217,7 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
 }
 
 fn replication(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
-    put(text, format_args!("role:master"));
-    put(text, format_args!("connected_slaves:0"));
-    put(text, format_args!("master_failover_state:no-failover"));
-    put(text, format_args!("master_replid:{}", context.shared.run_id));
-    put(text, format_args!("master_repl_offset:0"));
-    put(text, format_args!("repl_backlog_active:0"));
+    replication::info(context, text);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The server as a whole: FLUSHDB, FLUSHALL, SAVE, SHUTDOWN, TIME, ROLE.
+//! The server as a whole: FLUSHDB, FLUSHALL, SAVE, SHUTDOWN, TIME.
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, FAST, NO_MULTI, SAVE, WRITE};
@@ -14,7 +14,6 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("lastsave", 1, FAST, lastsave),
     Command::new("shutdown", -1, ADMIN | NO_MULTI, shutdown),
     Command::new("time", 1, FAST, time),
-    Command::new("role", 1, FAST, role),
 ];
 
 /// Clearing takes constant time either way, so that ASYNC and SYNC are the same.
@@ -94,13 +93,5 @@ fn time(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     reply.array(2);
     reply.bulk_integer(now_us / 1_000_000);
     reply.bulk_integer(now_us % 1_000_000);
-    Ok(())
-}
-
-fn role(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    reply.array(3);
-    reply.bulk(b"master");
-    reply.integer(0);
-    reply.array(0);
     Ok(())
 }

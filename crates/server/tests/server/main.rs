@@ -15,6 +15,7 @@ mod introspection;
 mod large_strings;
 mod malformed;
 mod pubsub;
+mod replication;
 mod sorted_sets;
 mod space;
 mod turn;

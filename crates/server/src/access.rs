@@ -1,0 +1,15 @@
+//! What clients may do with the data.
+
+/// What clients may do with the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Read and write.
+    #[default]
+    Open,
+    /// Read: the pool is only read.
+    ReadOnlyPool,
+    /// Read: the store follows a primary.
+    Replica,
+    /// Nothing: the store follows a primary, and does not hold all of a version yet.
+    Loading,
+}

@@ -1,0 +1,284 @@
+//! Replication: REPLICAOF, ROLE, WAIT, and what replicas send.
+
+use std::fmt::Write;
+
+use crate::args::{Args, Kept};
+use crate::command::{ADMIN, BLOCKING, Command, Context, FAST, NO_MULTI};
+use crate::commands::argument::integer;
+use crate::failure::{Failure, Outcome};
+use crate::format::Kind;
+use crate::number::parse_integer;
+use crate::replication::{Mark, Replica, Stage};
+use crate::reply::Reply;
+use crate::session::Replies;
+use crate::waiting::Wait;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("replicaof", 3, ADMIN, replicaof),
+    Command::new("slaveof", 3, ADMIN, replicaof),
+    Command::new("role", 1, FAST, role),
+    Command::new("replconf", -1, ADMIN, replconf),
+    Command::new("psync", -3, ADMIN | NO_MULTI, psync),
+    Command::new("sync", 1, ADMIN | NO_MULTI, psync),
+    Command::new("tembo.sync", -1, ADMIN | NO_MULTI, tembo_sync),
+    Command::new("wait", 3, BLOCKING, wait),
+    Command::new("waitaof", 4, BLOCKING, waitaof),
+];
+
+fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let replication = &mut context.shared.replication;
+    if args.is(1, "NO") && args.is(2, "ONE") {
+        replication.promote_later();
+        reply.ok();
+        return settle(context);
+    }
+    let port = parse_integer(args.at(2)).and_then(|port| u16::try_from(port).ok());
+    let port = port.ok_or("ERR Invalid master port")?;
+    if context.data.is_read_only() {
+        return Err("ERR a server that serves its pool read-only cannot be a replica".into());
+    }
+    let host = std::str::from_utf8(args.at(1)).map_err(|_| "ERR Invalid master host")?;
+    if replication.follow_later(context.data, host.to_owned(), port) {
+        reply.ok();
+    } else {
+        reply.simple("OK Already connected to specified master");
+    }
+    settle(context)
+}
+
+/// Does at once what was asked for; within EXEC nothing may be committed, and the end of the turn does it.
+fn settle(context: &mut Context<'_, '_>) -> Outcome {
+    if !context.session.executing {
+        context.data.commit_early()?;
+        let now_ms = context.shared.clock.steady_ms;
+        context.shared.replication.settle(context.data, now_ms).map_err(Failure::Turn)?;
+    }
+    Ok(())
+}
+
+fn role(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let shared = &*context.shared;
+    if let Some(following) = shared.replication.following() {
+        reply.array(5);
+        reply.bulk(b"slave");
+        reply.bulk(following.primary.0.as_bytes());
+        reply.integer(i64::from(following.primary.1));
+        reply.bulk(following.stage.name().as_bytes());
+        let is_known = following.stage == Stage::Connected;
+        reply.integer(if is_known { following.place().version as i64 } else { -1 });
+        return Ok(());
+    }
+    let online: Vec<&Replica> =
+        shared.replication.replicas.iter().filter(|replica| replica.is_online()).collect();
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(shared.replication.offset(shared.report.durable) as i64);
+    reply.array(online.len());
+    for replica in online {
+        reply.array(3);
+        reply.bulk(replica.ip.as_bytes());
+        reply.bulk(replica.port.to_string().as_bytes());
+        reply.bulk(replica.acknowledged.to_string().as_bytes());
+    }
+    Ok(())
+}
+
+fn replconf(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if args.count().is_multiple_of(2) {
+        return Err("ERR syntax error".into());
+    }
+    for at in (1..args.count()).step_by(2) {
+        let value = args.at(at + 1);
+        if args.is(at, "ACK") {
+            if context.session.is_replica {
+                let version = integer(value)? as u64;
+                let now_ms = context.shared.clock.steady_ms;
+                let replicas = &mut context.shared.replication.replicas;
+                let met = replicas.acknowledge(context.session.token, version, now_ms);
+                context.shared.released.extend(met.into_iter().map(|token| (token, false)));
+            }
+            // It is never replied to.
+            return Ok(());
+        }
+        if args.is(at, "LISTENING-PORT") {
+            let port = u16::try_from(integer(value)?);
+            context.session.replica_port = port.map_err(|_| "ERR value is out of range")?;
+        } else if args.is(at, "IP-ADDRESS") {
+            context.session.replica_ip = Some(String::from_utf8_lossy(value).into_owned());
+        } else if !args.is(at, "CAPA") && !args.is(at, "GETACK") {
+            let option = String::from_utf8_lossy(args.at(at)).into_owned();
+            return Err(format!("ERR Unrecognized REPLCONF option: {option}").into());
+        }
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Redis's own synchronisation: its replicas read what Redis writes.
+fn psync(_: &mut Context<'_, '_>, _: Args<'_>, _: &mut Reply) -> Outcome {
+    Err("ERR only a Tembo server can be a replica of a Tembo server".into())
+}
+
+/// `TEMBO.SYNC [history version]...`: everything after one of the versions that the replica holds, or all. What is replied
+/// is no RESP from here on: see docs/formats/replication.md.
+fn tembo_sync(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Outcome {
+    if args.count().is_multiple_of(2) {
+        return Err("ERR syntax error".into());
+    }
+    if !context.session.can_wait || context.session.is_replica {
+        return Err("ERR the connection cannot be a replica's".into());
+    }
+    let mark = |at: usize| {
+        let version =
+            u64::try_from(integer(args.at(at + 1))?).map_err(|_| "ERR invalid version")?;
+        Ok(Mark { id: String::from_utf8_lossy(args.at(at)).into_owned(), version })
+    };
+    let held: Result<Vec<Mark>, Failure> = (1..args.count()).step_by(2).map(mark).collect();
+    let session = &mut *context.session;
+    context.shared.replication.feed_later(session.token, held?);
+    session.is_replica = true;
+    session.replies = Replies::Off;
+    Ok(())
+}
+
+/// What a WAIT waits for.
+struct Wanted {
+    replicas: usize,
+    timeout_ms: u64,
+}
+
+fn wanted(count: &[u8], timeout: &[u8]) -> Result<Wanted, Failure> {
+    let replicas = integer(count)?;
+    let timeout_ms =
+        parse_integer(timeout).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
+    let replicas = usize::try_from(replicas);
+    Ok(Wanted {
+        replicas: replicas.map_err(|_| "ERR value is out of range, must be positive")?,
+        timeout_ms,
+    })
+}
+
+/// How many replicas hold durably all that was written before; `None`: the client waits for more.
+fn count_or_wait(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    wanted: &Wanted,
+) -> Result<Option<usize>, Failure> {
+    if context.shared.replication.following().is_some() {
+        let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
+        return Err(format!("ERR {name} cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.").into());
+    }
+    let session = &mut *context.session;
+    if session.served.is_some() {
+        // The wait is over: how far they have come by its end.
+        return Ok(Some(context.shared.replication.replicas.count(session.wait_version)));
+    }
+    if session.executing {
+        // What the transaction has written is in no version yet.
+        let visible = context.shared.report.visible;
+        return Ok(Some(context.shared.replication.replicas.count(visible)));
+    }
+    let version = context.data.commit_early()?.visible();
+    let replicas = &mut context.shared.replication.replicas;
+    let count = replicas.count(version);
+    if count >= wanted.replicas || !session.may_wait || !session.can_wait {
+        return Ok(Some(count));
+    }
+    replicas.await_version(session.token, version, wanted.replicas);
+    session.wait_version = version;
+    let deadline_ms = context.shared.clock.steady_ms.saturating_add(wanted.timeout_ms);
+    session.waits_for = Some(Box::new(Wait {
+        command: Kept::new(args),
+        kind: Kind::String,
+        db: session.db,
+        keys: Vec::new(),
+        deadline_ms: (wanted.timeout_ms > 0).then_some(deadline_ms),
+    }));
+    Ok(None)
+}
+
+fn wait(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let wanted = wanted(args.at(1), args.at(2))?;
+    if let Some(count) = count_or_wait(context, args, &wanted)? {
+        reply.integer(count as i64);
+    }
+    Ok(())
+}
+
+/// Here no reply leaves before what it shows is durable in this store: the first number is 1, where durability is promised.
+fn waitaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let local = match integer(args.at(1))? {
+        local @ 0..=1 => local,
+        _ => return Err("ERR value is out of range, must be between 0 and 1".into()),
+    };
+    let wanted = wanted(args.at(2), args.at(3))?;
+    let is_durable = context.shared.report.domain != "volatile";
+    if local == 1 && !is_durable {
+        return Err(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into()
+        );
+    }
+    if let Some(count) = count_or_wait(context, args, &wanted)? {
+        reply.array(2);
+        reply.integer(i64::from(is_durable));
+        reply.integer(count as i64);
+    }
+    Ok(())
+}
+
+/// The section of INFO.
+pub(super) fn info(context: &Context<'_, '_>, text: &mut String) {
+    let shared = &*context.shared;
+    let (replication, now_ms) = (&shared.replication, shared.clock.steady_ms);
+    let mut put = |line: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{line}\r\n");
+    };
+    let offset = replication.offset(shared.report.durable);
+    put(format_args!(
+        "role:{}",
+        if replication.following().is_some() { "slave" } else { "master" }
+    ));
+    if let Some(following) = replication.following() {
+        let is_up = following.stage == Stage::Connected;
+        let seconds = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
+        let heard_s = if is_up { seconds(following.heard_ms) as i64 } else { -1 };
+        put(format_args!("master_host:{}", following.primary.0));
+        put(format_args!("master_port:{}", following.primary.1));
+        put(format_args!("master_link_status:{}", if is_up { "up" } else { "down" }));
+        put(format_args!("master_last_io_seconds_ago:{heard_s}"));
+        put(format_args!("master_sync_in_progress:{}", u8::from(following.stage == Stage::Sync)));
+        put(format_args!("slave_read_repl_offset:{offset}"));
+        put(format_args!("slave_repl_offset:{offset}"));
+        if !is_up {
+            put(format_args!("master_link_down_since_seconds:{}", seconds(following.down_ms)));
+        }
+        put(format_args!("slave_priority:{}", shared.settings.replica_priority()));
+        put(format_args!("slave_read_only:1"));
+        put(format_args!("replica_announced:1"));
+        put(format_args!("tembo_full_syncs:{}", following.full_syncs));
+        if let Some(lost) = &following.lost {
+            put(format_args!("tembo_link_error:{lost}"));
+        }
+    }
+    put(format_args!("connected_slaves:{}", replication.replicas.iter().count()));
+    for (number, replica) in replication.replicas.iter().enumerate() {
+        let state = if replica.is_online() { "online" } else { "send_bulk" };
+        let lag_s = now_ms.saturating_sub(replica.acknowledged_ms) / 1000;
+        let Replica { ip, port, acknowledged, .. } = replica;
+        put(format_args!(
+            "slave{number}:ip={ip},port={port},state={state},offset={acknowledged},lag={lag_s}"
+        ));
+    }
+    put(format_args!("master_failover_state:no-failover"));
+    put(format_args!("master_replid:{}", replication.id()));
+    put(format_args!("master_replid2:{}", "0".repeat(40)));
+    put(format_args!("master_repl_offset:{offset}"));
+    put(format_args!("second_repl_offset:-1"));
+    put(format_args!("repl_backlog_active:0"));
+    put(format_args!("repl_backlog_size:0"));
+    put(format_args!("repl_backlog_first_byte_offset:0"));
+    put(format_args!("repl_backlog_histlen:0"));
+}

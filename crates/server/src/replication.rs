@@ -1,0 +1,321 @@
+//! Replication: trees of stores, each of which follows the versions of the one above it.
+//!
+//! ```text
+//!   primary                                   replica
+//!   commands ─▶ store ─▶ changes by version   link (thread): reads frames
+//!                        │                      │ a channel of few frames
+//!                        ▼                      ▼
+//!            feed (thread for each replica) ─▶ following: applies them in turns, with the version that they reach
+//!                                               │
+//!   WAIT ◀── replicas ◀── REPLCONF ACK ─────────┘ when they are durable
+//! ```
+//! There is no buffer of changes beside the store. A replica asks for everything after the version that it holds, and gets it
+//! if the store still retains it, else a snapshot and everything after that. A replica has versions of its own, and so can
+//! feed replicas itself (see `history`).
+
+mod feed;
+mod following;
+pub(crate) mod format;
+mod history;
+mod link;
+mod replicas;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, eventfd};
+use tembo_kv::{Durability, Error, Keyspace, Retention, Store};
+
+pub(crate) use following::{Following, Greeting, Stage};
+pub(crate) use history::Mark;
+pub(crate) use replicas::{Replica, Replicas};
+
+use crate::access::Access;
+use crate::clients::Clients;
+use crate::dataset::Dataset;
+use crate::replication::following::clear_all;
+use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
+use crate::token::Token;
+
+/// What REPLICAOF asks for, until the end of the turn.
+enum Order {
+    Follow(String, u16),
+    Promote,
+}
+
+/// A client that is to be fed, and what it holds.
+struct Candidate {
+    token: Token,
+    held: Vec<Mark>,
+}
+
+/// What a server is to others.
+#[derive(Default)]
+pub(crate) struct Replication {
+    /// The name of the store's own history; empty where there is no replication.
+    id: String,
+    wake: Option<Arc<OwnedFd>>,
+    order: Option<Order>,
+    candidates: Vec<Candidate>,
+    following: Option<Box<Following>>,
+    place: Place,
+    /// The replicas.
+    pub(crate) replicas: Replicas,
+    /// When there last was a replica, by the server's clock.
+    replicas_ms: Option<u64>,
+    /// Seconds of the past that are kept for replicas that are away.
+    retain_s: u64,
+}
+
+/// Retains what happens from now on; the event loop gives up what is older than is wanted.
+fn keep_window(store: &Store, retain_s: u64) -> Result<(), Error> {
+    if retain_s > 0 && store.retention() == Retention::Nothing {
+        store.retain(Retention::Since(store.oldest()))?;
+    }
+    Ok(())
+}
+
+/// The store's own record.
+fn place_of(store: &Store) -> Result<Place, Error> {
+    let known = store.keyspaces().into_iter().find(|(name, _)| name == KEYSPACE);
+    let Some((_, space)) = known else { return Ok(Place::default()) };
+    let value = store.get(space, PLACE_KEY)?;
+    // One of a later version is as none: then everything is asked for.
+    Ok(value.and_then(|value| Place::decode(&value).ok()).unwrap_or_default())
+}
+
+impl Replication {
+    /// Goes on as what the store was when the server ended, or as `asked` says, if that has changed since. `run_id`
+    /// names a store in memory. Returns the descriptor that becomes readable when the link has something.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn open(
+        &mut self,
+        data: &mut Dataset<'_>,
+        asked: Option<&(String, u16)>,
+        (run_id, now_ms): (&str, u64),
+    ) -> Result<Arc<OwnedFd>, Error> {
+        let store = data.store();
+        let identity = store.identity();
+        self.id = if identity == 0 {
+            run_id.to_owned()
+        } else {
+            format!("{identity:032x}{:08x}", (identity ^ identity >> 32) as u32)
+        };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(|error| Error::Descriptor(error.into()))?);
+        self.wake = Some(wake.clone());
+        if store.is_read_only() {
+            return Ok(wake);
+        }
+        self.place = place_of(store)?;
+        // A window of versions that is there was there for replicas, perhaps.
+        self.replicas_ms = Some(now_ms).filter(|_| store.retention() != Retention::Nothing);
+        let text = asked.map_or_else(String::new, |(host, port)| format!("{host} {port}"));
+        if text != self.place.asked {
+            match asked {
+                Some((host, port)) => self.order = Some(Order::Follow(host.clone(), *port)),
+                None if self.place.primary.is_some() => self.order = Some(Order::Promote),
+                None => {}
+            }
+            self.place.asked = text;
+            if self.order.is_none() {
+                self.note(store, &self.place)?;
+            }
+        } else if self.place.primary.is_some() {
+            let place = self.place.clone();
+            self.follow(data, place, now_ms)?;
+        }
+        self.settle(data, now_ms)?;
+        Ok(wake)
+    }
+
+    /// The name of the history that clients see: that of the primary, if there is one.
+    pub(crate) fn id(&self) -> &str {
+        match &self.following {
+            Some(following) if !following.place().source.is_empty() => &following.place().source,
+            _ => &self.id,
+        }
+    }
+
+    /// What it follows.
+    pub(crate) fn following(&self) -> Option<&Following> {
+        self.following.as_deref()
+    }
+
+    /// Versions are offsets where there are or were replicas; else the offset is 0, as Redis's is.
+    pub(crate) fn offset(&self, durable: u64) -> u64 {
+        match &self.following {
+            Some(following) => following.place().version,
+            None if self.replicas_ms.is_some() => durable,
+            None => 0,
+        }
+    }
+
+    /// Follow this primary from the end of the turn on. False if that is so already.
+    pub(crate) fn follow_later(&mut self, data: &mut Dataset<'_>, host: String, port: u16) -> bool {
+        let current = self.following.as_ref().map(|following| &following.primary);
+        let is_so = self.order.is_none()
+            && current.is_some_and(|(name, number)| *name == host && *number == port);
+        if !is_so {
+            self.order = Some(Order::Follow(host, port));
+            if data.access() == Access::Open {
+                data.set_access(Access::Replica);
+            }
+        }
+        !is_so
+    }
+
+    /// Be a primary from the end of the turn on: before, no client may write, so that a version is of one history only.
+    pub(crate) fn promote_later(&mut self) {
+        match &self.following {
+            Some(_) => self.order = Some(Order::Promote),
+            None => self.order = None,
+        }
+    }
+
+    /// The client is to be fed after the turn.
+    pub(crate) fn feed_later(&mut self, token: Token, held: Vec<Mark>) {
+        self.candidates.push(Candidate { token, held });
+    }
+
+    /// Does what REPLICAOF has asked for in the turn, durably, before it is replied to. No transaction may be open.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn settle(&mut self, data: &mut Dataset<'_>, now_ms: u64) -> Result<(), Error> {
+        match self.order.take() {
+            None => Ok(()),
+            Some(Order::Promote) => self.promote(data),
+            Some(Order::Follow(host, port)) => {
+                let place = match self.following.take() {
+                    Some(following) => following.place().clone(),
+                    // It holds a version of its own history.
+                    None => Place {
+                        source: self.id.clone(),
+                        version: data.store().visible(),
+                        content: Content::Whole,
+                        ..self.place.clone()
+                    },
+                };
+                let asked = self.place.asked.clone();
+                let place = Place { primary: Some((host, port)), asked, ..place };
+                self.note(data.store(), &place)?;
+                self.follow(data, place, now_ms)
+            }
+        }
+    }
+
+    fn own_space(store: &Store) -> Result<Keyspace, Error> {
+        store.keyspace(KEYSPACE)
+    }
+
+    fn note(&self, store: &Store, place: &Place) -> Result<(), Error> {
+        let space = Replication::own_space(store)?;
+        store.put(space, PLACE_KEY, &place.encode(), Durability::Strict).map(drop)
+    }
+
+    fn follow(&mut self, data: &mut Dataset<'_>, place: Place, now_ms: u64) -> Result<(), Error> {
+        let Some(wake) = &self.wake else { return Ok(()) };
+        let store = data.store();
+        let own = Replication::own_space(store)?;
+        let opened = (store, own, data.databases());
+        let shared = (wake, self.replicas.gap());
+        self.replicas_ms = Some(now_ms);
+        keep_window(store, self.retain_s)?;
+        let following =
+            Following::start(opened, place, shared, now_ms).map_err(Error::Descriptor)?;
+        data.set_access(following.access());
+        self.following = Some(Box::new(following));
+        Ok(())
+    }
+
+    fn promote(&mut self, data: &mut Dataset<'_>) -> Result<(), Error> {
+        let Some(following) = self.following.take() else {
+            return self.note(data.store(), &self.place);
+        };
+        let own = Replication::own_space(data.store())?;
+        let mut place = following.place().clone();
+        place.primary = None;
+        place.asked.clone_from(&self.place.asked);
+        if place.content == Content::Incomplete {
+            // Some of a full synchronisation, or of a change: neither is a state that the primary ever had.
+            clear_all(data, own)?;
+            place.content = Content::Own;
+        }
+        data.transaction()?.put(own, PLACE_KEY, &place.encode())?;
+        data.commit()?;
+        data.store().sync()?;
+        self.replicas.gap().close(data.store().visible());
+        data.set_access(Access::Open);
+        self.place = place;
+        Ok(())
+    }
+
+    /// Applies what the primary has sent. No transaction may be open.
+    ///
+    /// # Errors
+    /// The store is poisoned.
+    pub(crate) fn advance(
+        &mut self,
+        data: &mut Dataset<'_>,
+        greeting: &dyn Fn() -> Greeting,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        match &mut self.following {
+            Some(following) => following.advance(data, greeting, now_ms),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the next turn is to come at once.
+    pub(crate) fn has_more(&self) -> bool {
+        self.following.as_ref().is_some_and(|following| following.has_more())
+            || !self.candidates.is_empty()
+    }
+
+    /// Acknowledges what is durable, and begins to feed those that have asked for it: at the end of a turn, when
+    /// everything is durable and replied to. Returns connections that are to be ended.
+    pub(crate) fn end_turn(&mut self, store: &Store, clients: &Clients, now_ms: u64) -> Vec<Token> {
+        if let Some(following) = &mut self.following {
+            following.end_turn(now_ms);
+        }
+        let mut refused = Vec::new();
+        for Candidate { token, held } in std::mem::take(&mut self.candidates) {
+            let Some(connection) = clients.get(token) else { continue };
+            if connection.reply.waiting() > 0 {
+                self.candidates.push(Candidate { token, held });
+                continue;
+            }
+            let session = &connection.session;
+            let ip = session.peer.rsplit_once(':').map_or("", |(ip, _)| ip).to_owned();
+            let ip = session.replica_ip.clone().unwrap_or(ip);
+            let of = (token, ip, session.replica_port);
+            // From now on, so that the replica finds again what it has seen, whenever it is away.
+            self.replicas_ms = Some(now_ms);
+            let kept = keep_window(store, self.retain_s);
+            let begun = kept.and_then(|()| history::begin(store, &self.id, &held));
+            let begun = begun.is_ok_and(|beginning| {
+                let id = self.id.clone();
+                let added =
+                    self.replicas.add(store, &connection.socket, of, (id, beginning), now_ms);
+                added.is_ok()
+            });
+            if !begun {
+                refused.push(token);
+            }
+        }
+        refused
+    }
+
+    /// Seconds of the past that are kept for replicas that are away, of `retain_s` that are kept while there are replicas.
+    pub(crate) fn retain_s(&mut self, retain_s: u64, now_ms: u64) -> u64 {
+        self.retain_s = retain_s;
+        if self.replicas.iter().next().is_some() || self.following.is_some() {
+            self.replicas_ms = Some(now_ms);
+        }
+        let is_needed = self.replicas_ms.is_some_and(|last_ms| now_ms <= last_ms + retain_s * 1000);
+        if is_needed { retain_s } else { 0 }
+    }
+}

@@ -1,0 +1,272 @@
+//! What a replica is given: by a thread for each, which pulls changes by version and writes them to the socket.
+//!
+//! The thread holds one frame at a time, and what the store sorts in one pass. A replica that is slow, or does not read,
+//! so makes nothing wait and fills no buffer: what it has not taken yet stays where it is, in the store, which retains
+//! it as long as the connection lives.
+
+use std::net::{Shutdown, TcpStream};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use tembo_kv::{Direction, Error, Event, Snapshot, Store, Value};
+
+use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE, KEYSPACE};
+use crate::replication::history::Beginning;
+
+/// Bytes of entries after which a frame ends with the version, and after which it ends within one.
+const FRAME_SIZE: (usize, usize) = (64 << 10, 256 << 10);
+/// A replica hears of its primary at least so often.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long the thread waits before it looks whether it is to end.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Versions at which a store does not hold all that its own primary had.
+#[derive(Default)]
+pub(crate) struct Gap {
+    /// The first such version; 0: there is none.
+    from: AtomicU64,
+    /// The first version after them; 0: they have not ended.
+    to: AtomicU64,
+}
+
+impl Gap {
+    /// From this version on.
+    pub(crate) fn open(&self, version: u64) {
+        self.to.store(0, Ordering::SeqCst);
+        self.from.store(version, Ordering::SeqCst);
+    }
+
+    /// Up to this version, which is whole.
+    pub(crate) fn close(&self, version: u64) {
+        self.to.store(version, Ordering::SeqCst);
+    }
+
+    fn contains(&self, version: u64) -> bool {
+        let (from, to) = (self.from.load(Ordering::SeqCst), self.to.load(Ordering::SeqCst));
+        from != 0 && version >= from && (to == 0 || version < to)
+    }
+}
+
+/// The thread that feeds a replica, as the event loop sees it.
+pub(crate) struct Feed {
+    state: Arc<State>,
+    socket: TcpStream,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    /// All of the snapshot was sent, if there is one.
+    is_online: AtomicBool,
+}
+
+impl Feed {
+    /// Begins to feed. The socket does not block.
+    pub(crate) fn start(
+        store: &Store,
+        socket: &TcpStream,
+        (id, beginning): (String, Beginning),
+        gap: &Arc<Gap>,
+    ) -> std::io::Result<Feed> {
+        let state = Arc::new(State::default());
+        let mut feeder = Feeder {
+            store: store.clone(),
+            socket: socket.try_clone()?,
+            state: state.clone(),
+            gap: gap.clone(),
+            frame: Vec::new(),
+            sent_at: Instant::now(),
+        };
+        feeder.begin_frame();
+        let run = move || {
+            // The replica connects again, and is told then why it cannot go on.
+            let _ = feeder.run(&id, beginning);
+            let _ = feeder.socket.shutdown(Shutdown::Both);
+        };
+        let thread = Builder::new().name("replica".to_owned()).spawn(run)?;
+        Ok(Feed { state, socket: socket.try_clone()?, thread })
+    }
+
+    /// Whether the replica has been given all of the snapshot.
+    pub(crate) fn is_online(&self) -> bool {
+        self.state.is_online.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection; the thread ends soon.
+    pub(crate) fn stop(self) -> JoinHandle<()> {
+        self.state.stop.store(true, Ordering::Relaxed);
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.thread
+    }
+}
+
+/// Why a thread ends.
+enum End {
+    /// The connection has ended, or is to end.
+    Disconnected,
+    /// What the thread has met in the store: the replica gets no more of it.
+    Store,
+}
+
+impl From<Error> for End {
+    fn from(_: Error) -> End {
+        End::Store
+    }
+}
+
+struct Feeder {
+    store: Store,
+    socket: TcpStream,
+    state: Arc<State>,
+    gap: Arc<Gap>,
+    /// A frame, of which the header is empty yet.
+    frame: Vec<u8>,
+    sent_at: Instant,
+}
+
+impl Feeder {
+    fn run(&mut self, id: &str, beginning: Beginning) -> Result<(), End> {
+        let Beginning { mut changes, version, snapshot } = beginning;
+        // Nothing above the durable version leaves the process.
+        self.store.sync()?;
+        let how = if snapshot.is_some() { "FULL" } else { "CONTINUE" };
+        self.send(format!("+{how} {id} {version}\r\n").as_bytes())?;
+        if let Some(snapshot) = snapshot {
+            self.send_all(&snapshot)?;
+        }
+        self.state.is_online.store(true, Ordering::Relaxed);
+        let mut last = version;
+        let mut given = version;
+        loop {
+            match changes.next()? {
+                Some(change) => {
+                    if change.version > last && self.size() >= FRAME_SIZE.0 {
+                        self.end_whole(last)?;
+                        given = last;
+                    }
+                    last = change.version;
+                    if &*change.keyspace == KEYSPACE {
+                        continue;
+                    }
+                    let (action, key, value) = match &change.event {
+                        Event::Created => (Action::Create, &[][..], &[][..]),
+                        Event::Cleared => (Action::Clear, &[][..], &[][..]),
+                        Event::Put { key, value } => (Action::Put, &key[..], &value[..]),
+                        Event::Removed { key } => (Action::Remove, &key[..], &[][..]),
+                    };
+                    let keyspace = &*change.keyspace;
+                    self.add(Entry { action, keyspace, key, value }, change.version)?;
+                }
+                None => {
+                    let position = changes.position();
+                    let is_due = self.sent_at.elapsed() >= HEARTBEAT;
+                    if position > given || self.size() > 0 || is_due {
+                        self.end_whole(position)?;
+                        (given, last) = (position, position.max(last));
+                    }
+                    self.check()?;
+                    changes.wait(PATIENCE);
+                }
+            }
+        }
+    }
+
+    /// All keyspaces but the store's own record.
+    fn send_all(&mut self, snapshot: &Snapshot) -> Result<(), End> {
+        let version = snapshot.version();
+        for (name, space) in snapshot.keyspaces()? {
+            if name == KEYSPACE {
+                continue;
+            }
+            let made = Entry { action: Action::Create, keyspace: &name, key: &[], value: &[] };
+            made.push(&mut self.frame);
+            let (mut behind, mut bytes) = (Bound::Unbounded, Vec::new());
+            loop {
+                let mut last = None;
+                let (frame, action) = (&mut self.frame, Action::Put);
+                let from = behind.as_ref().map(|key: &Vec<u8>| &key[..]);
+                let range = (from, Bound::Unbounded);
+                // The store is not held while the socket is waited for.
+                let mut visit = |key: &[u8], value: Value<'_>| {
+                    bytes.clear();
+                    value.append_to(&mut bytes);
+                    Entry { action, keyspace: &name, key, value: &bytes }.push(frame);
+                    let is_full = frame.len() >= FRAME_SIZE.1;
+                    last = is_full.then(|| key.to_vec());
+                    !is_full
+                };
+                snapshot.range_with::<[u8]>(space, range, Direction::Forward, &mut visit)?;
+                let Some(key) = last else { break };
+                behind = Bound::Excluded(key);
+                self.end_frame(FrameKind::Part, version)?;
+            }
+        }
+        self.end_whole(version)
+    }
+
+    fn check(&self) -> Result<(), End> {
+        if self.state.stop.load(Ordering::Relaxed) { Err(End::Disconnected) } else { Ok(()) }
+    }
+
+    fn begin_frame(&mut self) {
+        self.frame.clear();
+        self.frame.shrink_to(2 * FRAME_SIZE.1);
+        self.frame.resize(HEADER_SIZE, 0);
+    }
+
+    /// Bytes of entries that wait.
+    fn size(&self) -> usize {
+        self.frame.len() - HEADER_SIZE
+    }
+
+    fn add(&mut self, entry: Entry<'_>, version: u64) -> Result<(), End> {
+        if self.size() > 0 && self.size() + entry.size() > FRAME_SIZE.1 {
+            self.end_frame(FrameKind::Part, version)?;
+        }
+        entry.push(&mut self.frame);
+        Ok(())
+    }
+
+    /// Sends what waits, with which everything up to the version was given.
+    fn end_whole(&mut self, version: u64) -> Result<(), End> {
+        let is_whole = !self.gap.contains(version);
+        self.end_frame(if is_whole { FrameKind::Whole } else { FrameKind::Incomplete }, version)
+    }
+
+    fn end_frame(&mut self, kind: FrameKind, version: u64) -> Result<(), End> {
+        let header = FrameHeader { kind, size: self.size() as u32, version };
+        let mut frame = std::mem::take(&mut self.frame);
+        frame[..HEADER_SIZE].copy_from_slice(&header.encode());
+        let sent = self.send(&frame);
+        self.frame = frame;
+        self.begin_frame();
+        self.sent_at = Instant::now();
+        sent
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> Result<(), End> {
+        while !bytes.is_empty() {
+            self.check()?;
+            match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let mut waits = [PollFd::new(&self.socket, PollFlags::OUT)];
+                    let patience =
+                        Timespec { tv_sec: 0, tv_nsec: i64::from(PATIENCE.subsec_nanos()) };
+                    // Whatever it says, the next attempt finds out.
+                    let _ = poll(&mut waits, Some(&patience));
+                }
+                Err(_) => return Err(End::Disconnected),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,423 @@
+//! A store that follows a primary: what the event loop does with what the link reads.
+//!
+//! Changes are applied in turns, as clients' writes are, but for this: each commit also notes which version of the
+//! primary it reaches (`Place`), so that a crash at any moment leaves a store that knows where it is. What
+//! belongs together in the primary is applied in one turn. If that is more than a turn takes, as a full
+//! synchronisation is, the store is *incomplete* for some turns, which is noted too, and clients are not served from it.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tembo_kv::{Error, Keyspace, Store};
+
+use crate::access::Access;
+use crate::dataset::Dataset;
+use crate::format::data_keyspace;
+use crate::replication::feed::Gap;
+use crate::replication::format::{
+    Action, Content, Entries, Entry, FrameKind, Malformed, PLACE_KEY, Place,
+};
+use crate::replication::history::Mark;
+use crate::replication::link::{Link, Message, Request};
+
+/// Bytes that are applied in one turn, if nothing is whole before.
+const APPLIED_MAX: usize = 8 << 20;
+/// Messages that are taken in one turn.
+const MESSAGES_MAX: usize = 8;
+/// After a failure of the store it is tried again so much later.
+const RETRY_MS: u64 = 1000;
+/// The primary hears at least so often how far the store is.
+const ACKNOWLEDGE_MS: u64 = 1000;
+
+/// How far the link is, as ROLE names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Not connected.
+    Connect,
+    /// Going through the greetings.
+    Connecting,
+    /// A full synchronisation is under way.
+    Sync,
+    /// Changes arrive as they happen.
+    Connected,
+}
+
+impl Stage {
+    /// The name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Stage::Connect => "connect",
+            Stage::Connecting => "connecting",
+            Stage::Sync => "sync",
+            Stage::Connected => "connected",
+        }
+    }
+}
+
+/// What the link needs to know of the server.
+pub(crate) struct Greeting {
+    pub(crate) password: Vec<u8>,
+    pub(crate) port: u16,
+    pub(crate) patience_ms: u64,
+}
+
+/// A store that follows a primary.
+pub(crate) struct Following {
+    /// Host and port of the primary.
+    pub(crate) primary: (String, u16),
+    pub(crate) stage: Stage,
+    /// When the primary was last heard of.
+    pub(crate) heard_ms: u64,
+    /// Since when the link is down.
+    pub(crate) down_ms: u64,
+    /// Why it was last lost.
+    pub(crate) lost: Option<String>,
+    /// Full synchronisations that have begun.
+    pub(crate) full_syncs: u64,
+    place: Place,
+    /// The history that the link gives.
+    upstream: String,
+    link: Link,
+    wake: Arc<OwnedFd>,
+    own: Keyspace,
+    spaces: HashMap<String, Target>,
+    /// Frames that are not applied: of something that is not whole yet.
+    waiting: VecDeque<Vec<u8>>,
+    waiting_size: usize,
+    /// What was applied in the place's version and after it is not whole.
+    is_torn: bool,
+    /// The version to be acknowledged when it is durable, and when one last was.
+    acknowledge: bool,
+    acknowledged_ms: u64,
+    /// Nothing is applied before.
+    retry_ms: u64,
+    more: bool,
+    gap: Arc<Gap>,
+}
+
+/// A keyspace, and the database whose values it holds.
+#[derive(Clone, Copy)]
+struct Target {
+    space: Keyspace,
+    db: Option<usize>,
+}
+
+impl Following {
+    /// Begins to follow.
+    pub(crate) fn start(
+        (store, own, databases): (&Store, Keyspace, usize),
+        place: Place,
+        (wake, gap): (&Arc<OwnedFd>, &Arc<Gap>),
+        now_ms: u64,
+    ) -> std::io::Result<Following> {
+        let primary = place.primary.clone().unwrap_or_default();
+        let target = |(name, space): (String, Keyspace)| {
+            let db = (0..databases).find(|&db| data_keyspace(db) == name);
+            (name, Target { space, db })
+        };
+        Ok(Following {
+            link: Link::start(primary.clone(), wake)?,
+            primary,
+            stage: Stage::Connect,
+            heard_ms: now_ms,
+            down_ms: now_ms,
+            lost: None,
+            full_syncs: 0,
+            is_torn: place.content == Content::Incomplete,
+            place,
+            upstream: String::new(),
+            wake: wake.clone(),
+            own,
+            spaces: store.keyspaces().into_iter().map(target).collect(),
+            waiting: VecDeque::new(),
+            waiting_size: 0,
+            acknowledge: false,
+            acknowledged_ms: 0,
+            retry_ms: 0,
+            more: true,
+            gap: gap.clone(),
+        })
+    }
+
+    /// Where the store stands.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether clients may be served from the store.
+    pub(crate) fn access(&self) -> Access {
+        if self.is_torn { Access::Loading } else { Access::Replica }
+    }
+
+    /// Whether the next turn is to come at once.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
+    }
+
+    /// Takes what the link has read, and applies it. No transaction may be open.
+    ///
+    /// # Errors
+    /// The store is poisoned.
+    pub(crate) fn advance(
+        &mut self,
+        data: &mut Dataset<'_>,
+        greeting: &dyn Fn() -> Greeting,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        self.more = false;
+        if now_ms < self.retry_ms {
+            return Ok(());
+        }
+        for _ in 0..MESSAGES_MAX {
+            let Some(message) = self.link.next() else { return Ok(()) };
+            match self.take(data, message, greeting, now_ms) {
+                Ok(()) => {}
+                Err(Fault::Store(Error::Poisoned)) => return Err(Error::Poisoned),
+                Err(fault) => {
+                    data.abandon();
+                    let reason = match fault {
+                        Fault::Store(error) => format!("the store: {error}"),
+                        Fault::Malformed => "the primary has sent what is no change".to_owned(),
+                    };
+                    return self.begin_again(reason, now_ms);
+                }
+            }
+        }
+        self.more = true;
+        Ok(())
+    }
+
+    /// A change was refused, most likely because the pool is full: the link is made anew, and goes on behind what was
+    /// committed.
+    fn begin_again(&mut self, reason: String, now_ms: u64) -> Result<(), Error> {
+        self.retry_ms = now_ms + RETRY_MS;
+        self.lose(reason, now_ms);
+        self.link = Link::start(self.primary.clone(), &self.wake).map_err(Error::Descriptor)?;
+        Ok(())
+    }
+
+    fn lose(&mut self, reason: String, now_ms: u64) {
+        self.waiting.clear();
+        self.waiting_size = 0;
+        self.link.reset();
+        if self.stage == Stage::Connected || self.lost.is_none() {
+            self.down_ms = now_ms;
+        }
+        self.stage = Stage::Connect;
+        self.lost = Some(reason);
+    }
+
+    fn take(
+        &mut self,
+        data: &mut Dataset<'_>,
+        message: Message,
+        greeting: &dyn Fn() -> Greeting,
+        now_ms: u64,
+    ) -> Result<(), Fault> {
+        match message {
+            Message::Ask => {
+                let Greeting { password, port, patience_ms } = greeting();
+                let patience = std::time::Duration::from_millis(patience_ms.max(1000));
+                let held = self.held();
+                self.link.answer(Request { held, password, port, patience });
+            }
+            Message::Connected => self.stage = Stage::Connecting,
+            Message::Lost(reason) => self.lose(reason, now_ms),
+            Message::Begin { is_full, mark } => {
+                self.heard_ms = now_ms;
+                self.upstream = mark.id;
+                if is_full {
+                    self.stage = Stage::Sync;
+                    self.full_syncs += 1;
+                    self.clear(data)?;
+                } else {
+                    self.connected();
+                    // The same content, by the name of another history perhaps.
+                    self.place.source.clone_from(&self.upstream);
+                    self.place.version = mark.version;
+                }
+            }
+            Message::Frame(kind, version, entries) => {
+                self.heard_ms = now_ms;
+                self.waiting_size += entries.len();
+                if !entries.is_empty() {
+                    self.waiting.push_back(entries);
+                }
+                match kind {
+                    FrameKind::Part if self.waiting_size < APPLIED_MAX && !self.is_torn => {}
+                    FrameKind::Part => self.apply_part(data)?,
+                    FrameKind::Whole => self.apply_whole(data, version, Content::Whole)?,
+                    FrameKind::Incomplete => {
+                        self.apply_whole(data, version, Content::Incomplete)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn connected(&mut self) {
+        self.stage = Stage::Connected;
+        self.lost = None;
+    }
+
+    /// The versions that the store holds. Of one that is not whole: the version behind which all changes make it so.
+    fn held(&self) -> Vec<Mark> {
+        if self.place.source.is_empty() {
+            return Vec::new();
+        }
+        vec![Mark { id: self.place.source.clone(), version: self.place.version }]
+    }
+
+    /// A full synchronisation begins: everything goes, and nothing can go on from here.
+    fn clear(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
+        self.tear(data);
+        self.place.source.clear();
+        self.place.version = 0;
+        clear_all(data, self.own)?;
+        self.commit(data)
+    }
+
+    /// From the next commit on the store is not whole.
+    fn tear(&mut self, data: &mut Dataset<'_>) {
+        if !self.is_torn {
+            self.is_torn = true;
+            self.gap.open(data.store().visible() + 1);
+        }
+        self.place.content = Content::Incomplete;
+        data.set_access(Access::Loading);
+    }
+
+    /// Applies something that is not whole: it is too large to wait for the rest in memory.
+    fn apply_part(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
+        self.tear(data);
+        self.apply(data)?;
+        self.commit(data)
+    }
+
+    /// Applies what waits; with it, everything up to a version of the primary.
+    fn apply_whole(
+        &mut self,
+        data: &mut Dataset<'_>,
+        version: u64,
+        content: Content,
+    ) -> Result<(), Fault> {
+        if content == Content::Incomplete {
+            self.tear(data);
+        }
+        let before = (self.place.content, self.place.source.is_empty());
+        let changes = !self.waiting.is_empty();
+        self.apply(data)?;
+        self.place.source.clone_from(&self.upstream);
+        (self.place.version, self.place.content) = (version, content);
+        // Where nothing has changed, the version before is as good to begin again at.
+        if changes || before != (content, false) {
+            self.commit(data)?;
+        }
+        if content == Content::Whole && self.is_torn {
+            self.is_torn = false;
+            self.gap.close(data.store().visible());
+            data.set_access(Access::Replica);
+        }
+        if self.stage == Stage::Sync {
+            self.connected();
+        }
+        self.acknowledge = true;
+        Ok(())
+    }
+
+    /// Applies what waits, in the turn's transaction.
+    fn apply(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
+        self.waiting_size = 0;
+        let frames = std::mem::take(&mut self.waiting);
+        for entries in &frames {
+            for entry in Entries(entries) {
+                let entry = entry?;
+                if entry.action == Action::Create && !self.spaces.contains_key(entry.keyspace) {
+                    let space = data.store().keyspace(entry.keyspace)?;
+                    let target = Target { space, db: None };
+                    self.spaces.insert(entry.keyspace.to_owned(), target);
+                }
+            }
+        }
+        for entries in &frames {
+            for entry in Entries(entries) {
+                self.apply_one(data, entry?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_one(&self, data: &mut Dataset<'_>, entry: Entry<'_>) -> Result<(), Fault> {
+        let Target { space, db } = *self.spaces.get(entry.keyspace).ok_or(Malformed)?;
+        let transaction = data.transaction()?;
+        match entry.action {
+            Action::Create => return Ok(()),
+            Action::Put => drop(transaction.put(space, entry.key, entry.value)?),
+            Action::Remove => drop(transaction.remove(space, entry.key)?),
+            Action::Clear => {
+                if transaction.count(space) != Some(0) {
+                    transaction.clear(space)?;
+                }
+                if let Some(db) = db {
+                    let keys = data.watches.keys(db);
+                    keys.iter().for_each(|key| data.watches.touch(db, key));
+                }
+                return Ok(());
+            }
+        }
+        if let Some(db) = db {
+            data.watches.touch(db, entry.key);
+            data.waiting.touch(db, entry.key);
+        }
+        Ok(())
+    }
+
+    /// Commits what was applied, and where the store is with it. Durable at the end of the turn.
+    fn commit(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
+        data.transaction()?.put(self.own, PLACE_KEY, &self.place.encode())?;
+        Ok(data.commit()?)
+    }
+
+    /// Acknowledges what is durable: at the end of a turn.
+    pub(crate) fn end_turn(&mut self, now_ms: u64) {
+        let is_due = now_ms >= self.acknowledged_ms + ACKNOWLEDGE_MS;
+        if (self.acknowledge || is_due) && matches!(self.stage, Stage::Connected | Stage::Sync) {
+            (self.acknowledge, self.acknowledged_ms) = (false, now_ms);
+            self.link.acknowledge(self.place.version);
+        }
+    }
+}
+
+/// Removes every key of every keyspace but the store's own record.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn clear_all(data: &mut Dataset<'_>, own: Keyspace) -> Result<(), Error> {
+    for (_, space) in data.store().keyspaces() {
+        let transaction = data.transaction()?;
+        if space != own && transaction.count(space) != Some(0) {
+            transaction.clear(space)?;
+        }
+    }
+    Ok(())
+}
+
+/// Why something was not applied.
+enum Fault {
+    Store(Error),
+    Malformed,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Store(error)
+    }
+}
+
+impl From<Malformed> for Fault {
+    fn from(_: Malformed) -> Fault {
+        Fault::Malformed
+    }
+}

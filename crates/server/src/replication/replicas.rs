@@ -1,0 +1,142 @@
+//! The replicas that a store feeds, and the clients that wait for their acknowledgements.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tembo_kv::Store;
+
+use std::net::TcpStream;
+
+use crate::replication::feed::{Feed, Gap};
+use crate::replication::history::Beginning;
+use crate::token::Token;
+
+/// A replica.
+pub(crate) struct Replica {
+    /// Its connection.
+    pub(crate) token: Token,
+    /// Where it listens, as it says.
+    pub(crate) ip: String,
+    pub(crate) port: u16,
+    /// Everything up to this version is durable there.
+    pub(crate) acknowledged: u64,
+    /// When it last said so.
+    pub(crate) acknowledged_ms: u64,
+    feed: Feed,
+}
+
+impl Replica {
+    /// Whether it has been given all that a full synchronisation gives.
+    pub(crate) fn is_online(&self) -> bool {
+        self.feed.is_online()
+    }
+}
+
+/// A client that waits.
+struct Awaited {
+    token: Token,
+    version: u64,
+    count: usize,
+}
+
+/// All replicas.
+#[derive(Default)]
+pub(crate) struct Replicas {
+    list: Vec<Replica>,
+    awaited: Vec<Awaited>,
+    /// Threads that are about to end.
+    ended: Vec<JoinHandle<()>>,
+    gap: Arc<Gap>,
+    /// Replicas that began anew, and that went on.
+    pub(crate) full_syncs: u64,
+    pub(crate) partial_syncs: u64,
+}
+
+impl Replicas {
+    /// Versions at which the store is not whole.
+    pub(crate) fn gap(&self) -> &Arc<Gap> {
+        &self.gap
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Replica> {
+        self.list.iter()
+    }
+
+    /// Begins to feed one, through a socket that does not block.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn add(
+        &mut self,
+        store: &Store,
+        socket: &TcpStream,
+        (token, ip, port): (Token, String, u16),
+        (id, beginning): (String, Beginning),
+        now_ms: u64,
+    ) -> std::io::Result<()> {
+        let is_full = beginning.snapshot.is_some();
+        let acknowledged = if is_full { 0 } else { beginning.version };
+        let feed = Feed::start(store, socket, (id, beginning), &self.gap)?;
+        *(if is_full { &mut self.full_syncs } else { &mut self.partial_syncs }) += 1;
+        self.ended.retain(|thread| !thread.is_finished());
+        self.list.push(Replica { token, ip, port, acknowledged, acknowledged_ms: now_ms, feed });
+        Ok(())
+    }
+
+    /// The connection has ended.
+    pub(crate) fn forget(&mut self, token: Token) {
+        if let Some(at) = self.list.iter().position(|replica| replica.token == token) {
+            self.ended.push(self.list.swap_remove(at).feed.stop());
+        }
+    }
+
+    /// A replica has acknowledged a version; returns the clients whose wait that ends.
+    pub(crate) fn acknowledge(&mut self, token: Token, version: u64, now_ms: u64) -> Vec<Token> {
+        let Some(replica) = self.list.iter_mut().find(|replica| replica.token == token) else {
+            return Vec::new();
+        };
+        replica.acknowledged = version;
+        replica.acknowledged_ms = now_ms;
+        let list = &self.list;
+        let is_met = |wait: &Awaited| count(list, wait.version) >= wait.count;
+        self.awaited.extract_if(.., |wait| is_met(wait)).map(|wait| wait.token).collect()
+    }
+
+    /// How many replicas hold the version durably.
+    pub(crate) fn count(&self, version: u64) -> usize {
+        count(&self.list, version)
+    }
+
+    /// A client waits until so many replicas hold the version.
+    pub(crate) fn await_version(&mut self, token: Token, version: u64, count: usize) {
+        self.awaited.retain(|wait| wait.token != token);
+        self.awaited.push(Awaited { token, version, count });
+    }
+
+    /// A client waits no longer.
+    pub(crate) fn end_wait(&mut self, token: Token) {
+        self.awaited.retain(|wait| wait.token != token);
+    }
+
+    /// Replicas that have not said anything since then.
+    pub(crate) fn silent_since(&self, ms: u64) -> Vec<Token> {
+        let silent = self.list.iter().filter(|replica| replica.acknowledged_ms < ms);
+        silent.map(|replica| replica.token).collect()
+    }
+}
+
+fn count(list: &[Replica], version: u64) -> usize {
+    list.iter().filter(|replica| replica.acknowledged >= version).count()
+}
+
+impl Drop for Replicas {
+    /// The threads have handles of the store, which is to be closed.
+    fn drop(&mut self) {
+        let stopped: Vec<_> = self.list.drain(..).map(|replica| replica.feed.stop()).collect();
+        for thread in self.ended.drain(..).chain(stopped) {
+            // One that has panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}

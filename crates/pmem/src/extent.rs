@@ -24,6 +24,15 @@ pub(crate) struct WrittenExtent {
     pub(crate) failed_syncs: u64,
 }
 
+/// Space that a thread has freed since its last fence: the first so many of its rooms and extents were there then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Freed {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) rooms: usize,
+    pub(crate) extents: usize,
+}
+
 /// Space in which a thread has written a record since its last fence, and which holds nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Room {

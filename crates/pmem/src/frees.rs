@@ -1,69 +1,130 @@
-//! When space was last freed: what may be overwritten in the pool file, and what not yet.
+//! When space was freed: what may be overwritten in the pool file, and what not yet.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-thread_local! {
-    /// How often the thread has freed space.
-    static FREED: Cell<u64> = const { Cell::new(0) };
-}
+use crate::Table;
+use crate::notes::NoteBook;
 
-/// Where the allocator of a region says that space is free. Clones are the same.
-#[derive(Clone, Debug, Default)]
+/// When space was last freed is known for pieces of this many bytes.
+const PIECE: u64 = 64 << 10;
+
+/// Where the allocator of a region says that space is free. Clones are the same. In domains without a log it does nothing.
+#[derive(Clone, Default)]
 pub struct Frees {
-    marks: Arc<Marks>,
-}
-
-#[derive(Debug, Default)]
-struct Marks {
-    /// Sequence of the group of the log that will be appended next.
-    next: AtomicU64,
-    /// The same when space was last freed.
-    freed: AtomicU64,
+    log: Option<(Arc<FreeMarks>, Arc<NoteBook>)>,
 }
 
 impl Frees {
-    /// Of a log whose groups before `next` are durable.
-    pub(crate) fn new(next: u64) -> Frees {
-        let marks = Marks { next: AtomicU64::new(next), freed: AtomicU64::new(next) };
-        Frees { marks: Arc::new(marks) }
+    /// Of a log, and of what threads have written and not fenced.
+    pub(crate) fn new(marks: Arc<FreeMarks>, book: Arc<NoteBook>) -> Frees {
+        Frees { log: Some((marks, book)) }
     }
 
-    /// Space is free that was not: to be called when its unlinking has been fenced, and before it is used again.
+    /// `len` bytes at `offset` are free that were not: to be called when their unlinking has been fenced, and before they
+    /// are used again.
     #[inline]
-    pub fn note(&self) {
-        FREED.set(FREED.get() + 1);
-        let next = self.marks.next.load(Ordering::Acquire);
-        if self.marks.freed.load(Ordering::Acquire) < next {
-            self.marks.freed.fetch_max(next, Ordering::AcqRel);
+    pub fn note(&self, offset: u64, len: u64) {
+        if let Some((marks, book)) = &self.log {
+            marks.mark(offset, len);
+            book.with(|note| note.forget(offset, len));
         }
     }
 
-    /// How often the calling thread has freed space. What it has written and not fenced may be among it, and another
-    /// thread's by now.
-    pub(crate) fn count_here() -> u64 {
-        FREED.get()
+    /// As [`note`](Frees::note), of space that may be anywhere, in which the calling thread has written nothing since its
+    /// last fence.
+    pub fn note_anywhere(&self) {
+        if let Some((marks, _)) = &self.log {
+            raise(&marks.anywhere, marks.next());
+        }
     }
 
-    /// Space is free again to which nothing on media has referred since it was taken: there was no unlinking.
+    /// `len` bytes at `offset` are free again to which nothing on media has referred since they were taken: there was no
+    /// unlinking.
     #[inline]
-    pub fn note_unused(&self) {
-        FREED.set(FREED.get() + 1);
+    pub fn note_unused(&self, offset: u64, len: u64) {
+        if let Some((_, book)) = &self.log {
+            book.with(|note| note.forget(offset, len));
+        }
+    }
+}
+
+/// Before which groups of the log the unlinking of free space was.
+pub(crate) struct FreeMarks {
+    /// Sequence of the group that will be appended next.
+    next: AtomicU64,
+    /// The same when space was last freed that may be anywhere.
+    anywhere: AtomicU64,
+    /// The same for each piece of the region; zero for never. `None` where there is no address space for it.
+    pieces: Option<Table<AtomicU64>>,
+}
+
+impl FreeMarks {
+    /// Of a log whose groups before `next` are durable, and of a region of at most `size_max` bytes.
+    pub(crate) fn new(next: u64, size_max: u64) -> FreeMarks {
+        FreeMarks {
+            next: AtomicU64::new(next),
+            anywhere: AtomicU64::new(next),
+            pieces: Table::new(size_max.div_ceil(PIECE) as usize).ok(),
+        }
     }
 
     /// Group `next` will be appended next.
     pub(crate) fn appended(&self, next: u64) {
-        self.marks.next.store(next, Ordering::Release);
+        self.next.store(next, Ordering::Release);
     }
 
     /// All that was fenced before the call is in groups before this one.
     pub(crate) fn next(&self) -> u64 {
-        self.marks.next.load(Ordering::Acquire)
+        self.next.load(Ordering::Acquire)
     }
 
-    /// All that was noted as free was unlinked by groups before this one.
-    pub(crate) fn freed(&self) -> u64 {
-        self.marks.freed.load(Ordering::Acquire)
+    /// What was noted as free of `len` bytes at `offset` was unlinked by groups before this one.
+    pub(crate) fn freed(&self, offset: u64, len: u64) -> u64 {
+        let anywhere = self.anywhere.load(Ordering::Acquire);
+        let pieces = pieces(offset, len).filter_map(|piece| self.piece(piece));
+        pieces.map(|piece| piece.load(Ordering::Acquire)).fold(anywhere, u64::max)
+    }
+
+    fn mark(&self, offset: u64, len: u64) {
+        let next = self.next();
+        for piece in pieces(offset, len) {
+            raise(self.piece(piece).unwrap_or(&self.anywhere), next);
+        }
+    }
+
+    fn piece(&self, piece: u64) -> Option<&AtomicU64> {
+        self.pieces.as_ref()?.get(piece as usize)
+    }
+}
+
+/// The pieces that `len` bytes at `offset` touch.
+fn pieces(offset: u64, len: u64) -> std::ops::Range<u64> {
+    offset / PIECE..offset.saturating_add(len).div_ceil(PIECE)
+}
+
+fn raise(mark: &AtomicU64, to: u64) {
+    if mark.load(Ordering::Acquire) < to {
+        mark.fetch_max(to, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_waits_for_its_own_unlinking_alone() {
+        let marks = FreeMarks::new(5, 8 * PIECE);
+        marks.appended(7);
+        marks.mark(2 * PIECE + 100, 64);
+        marks.appended(9);
+        marks.mark(4 * PIECE - 64, 128);
+        let found: Vec<u64> = (0..6).map(|piece| marks.freed(piece * PIECE + 64, 64)).collect();
+        assert_eq!(found, [5, 5, 7, 9, 9, 5]);
+        assert_eq!(marks.freed(PIECE, 2 * PIECE), 7);
+        // Behind the region there is nothing to tell pieces apart.
+        marks.mark(9 * PIECE, 64);
+        assert_eq!(marks.freed(0, 64), 9);
     }
 }

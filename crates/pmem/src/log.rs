@@ -37,11 +37,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::WatchedFile;
 use crate::format::LogHeader;
+use crate::frees::FreeMarks;
 use crate::header::Slots;
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::Holder;
 use crate::process::Process;
-use crate::{Error, Frees, Observer, SyncPolicy};
+use crate::{Error, Observer, SyncPolicy};
 
 use beside::Beside;
 pub(crate) use generation::{Old, Source, adopt, confirm, load};
@@ -153,7 +154,7 @@ pub(crate) struct RedoLog {
     wake: Condvar,
     checkpoint: Mutex<Checkpoint>,
     poisoned: AtomicBool,
-    frees: Frees,
+    frees: Arc<FreeMarks>,
     second_sync: SecondSync,
     /// The process that appends, and has the threads.
     process: Process,
@@ -184,6 +185,7 @@ impl RedoLog {
         let capacity_now = ring.capacity();
         let log_size = capacity(parts.log_size).max(capacity_now);
         let can_extend = end.position <= capacity_now && capacity_now < log_size;
+        let size_max = parts.mapping.reserved();
         let mut pages = PageTable::default();
         let private = parts.pending.iter().flat_map(|pending| pending.pages());
         private.for_each(|page| pages.touch(page * PAGE, end.sequence - 1));
@@ -238,7 +240,7 @@ impl RedoLog {
             wake: Condvar::new(),
             checkpoint: Mutex::new(Checkpoint { header, voids, from }),
             poisoned: AtomicBool::new(false),
-            frees: Frees::new(settled.sequence),
+            frees: Arc::new(FreeMarks::new(settled.sequence, size_max)),
             second_sync: SecondSync::default(),
             process: Process::current(),
             totals: Totals::default(),
@@ -295,7 +297,7 @@ impl RedoLog {
     }
 
     /// When space was freed.
-    pub(crate) fn frees(&self) -> &Frees {
+    pub(crate) fn frees(&self) -> &Arc<FreeMarks> {
         &self.frees
     }
 

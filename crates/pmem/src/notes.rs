@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::LINE;
-use crate::extent::{Room, WrittenExtent};
+use crate::extent::{Freed, Room, WrittenExtent};
 use crate::flush::line_count;
 
 /// Keeps room for threads, and gets it back when a thread ends.
@@ -32,12 +32,29 @@ pub(crate) struct Note {
     pub(crate) extents: Vec<WrittenExtent>,
     /// Where records were written whose lines are flushed.
     pub(crate) rooms: Vec<Room>,
-    /// How often the thread had freed space at the first of them.
-    pub(crate) rooms_since: u64,
+    /// What the thread has freed since the first of these.
+    pub(crate) freed: Vec<Freed>,
     /// Sections open.
     pub(crate) depth: u32,
     /// Bytes of the log that are kept for this thread.
     pub(crate) held: u64,
+}
+
+impl Note {
+    /// The space is free. What the thread has written in it and not fenced may be another thread's by now, and is not
+    /// written beside the log.
+    #[inline]
+    pub(crate) fn forget(&mut self, offset: u64, len: u64) {
+        let (rooms, extents) = (self.rooms.len(), self.extents.len());
+        if rooms + extents > 0 {
+            self.freed.push(Freed {
+                start: offset,
+                end: offset.saturating_add(len),
+                rooms,
+                extents,
+            });
+        }
+    }
 }
 
 /// Runs of lines, in the order in which they came, with repetitions.

@@ -110,6 +110,18 @@ impl Layout {
         if self.shares(size) { size } else { self.start(self.chunks_for(size)) }
     }
 
+    /// Bytes from the start of an object on that belong to no other: its size, and what is left of the chunk behind the
+    /// last that fits into it.
+    #[inline]
+    pub(crate) fn room(self, object: Object) -> u64 {
+        let size = object.size();
+        if !self.shares(size) {
+            return self.start(self.chunks_for(size));
+        }
+        let left = self.chunk_size() - (object.offset() & (self.chunk_size() - 1));
+        if left < 2 * size { left.max(size) } else { size }
+    }
+
     /// Where an object lies, if it can lie there at all, before the chunk `end`.
     pub(crate) fn place(self, object: Object, end: u32) -> Result<Place, Error> {
         let bits = object.to_bits();

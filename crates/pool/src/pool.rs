@@ -306,6 +306,12 @@ impl Pool {
         self.space.prefault();
     }
 
+    /// Bytes from the start of an object on that belong to no other: at least its size.
+    #[inline]
+    pub fn room(&self, object: Object) -> u64 {
+        self.space.layout().room(object)
+    }
+
     /// Gives an object's space back. The caller vouches that it is allocated, that its unlinking
     /// has been fenced, and that no reader can still hold it.
     #[inline]

@@ -33,16 +33,21 @@ impl Shared {
         lock(&self.allocator)
     }
 
-    /// Objects whose unlinking has been fenced are about to be free.
+    /// An object whose unlinking has been fenced is about to be free.
     #[inline]
-    pub(crate) fn note_free(&self) {
-        self.frees.note();
+    pub(crate) fn note_free(&self, object: Object) {
+        self.frees.note(object.offset(), self.layout.room(object));
     }
 
-    /// The same of objects that nothing on media has ever referred to.
+    /// The same of objects that may be anywhere.
+    pub(crate) fn note_free_anywhere(&self) {
+        self.frees.note_anywhere();
+    }
+
+    /// The same of an object that nothing on media has ever referred to.
     #[inline]
-    pub(crate) fn note_unused(&self) {
-        self.frees.note_unused();
+    pub(crate) fn note_unused(&self, object: Object) {
+        self.frees.note_unused(object.offset(), self.layout.room(object));
     }
 
     pub(crate) fn frontier(&self) -> u32 {

@@ -122,14 +122,14 @@ impl Space {
     /// has been fenced, and that no reader can still hold it.
     #[inline]
     pub(crate) fn free(&self, object: Object) {
-        self.shared.note_free();
+        self.shared.note_free(object);
         self.shared.lock().give(object);
     }
 
     /// Gives the space of an object back that nothing on media has referred to since it was allocated.
     #[inline]
     pub(crate) fn free_unused(&self, object: Object) {
-        self.shared.note_unused();
+        self.shared.note_unused(object);
         self.shared.lock().give(object);
     }
 
@@ -139,9 +139,11 @@ impl Space {
         if objects.peek().is_none() {
             return;
         }
-        self.shared.note_free();
         let mut allocator = self.shared.lock();
-        objects.for_each(|object| allocator.give(object));
+        objects.for_each(|object| {
+            self.shared.note_free(object);
+            allocator.give(object);
+        });
     }
 
     /// Allocates an object, lets `init` write and flush its content, and publishes it in `slot`,

@@ -180,7 +180,7 @@ impl Sweep {
                 refused += 1;
             }
         }
-        self.shared.note_free();
+        self.shared.note_free_anywhere();
         let layout = self.shared.layout;
         let (first, mut limit) = (layout.first(), self.limit);
         while limit > first {

@@ -98,7 +98,7 @@ fn put(
 fn write_record(roots: &Roots, record: Object, key: &[u8], value: &[&[u8]]) -> Result<(), Error> {
     with_record(roots.forest.records(), key, value, |parts| {
         // ORDER: the record is durable before the commit that makes its entry visible.
-        let (offset, room) = (record.offset(), record.size());
+        let (offset, room) = (record.offset(), roots.forest.pool().room(record));
         roots.forest.region().write_object("cdds.record.write", offset, parts, room)
     })
 }

@@ -15,7 +15,7 @@ use crate::report::Report;
 
 /// A log, the notes that lead to it, and its threads.
 pub(crate) struct Logged {
-    book: NoteBook,
+    book: Arc<NoteBook>,
     log: Arc<RedoLog>,
     threads: Mutex<Threads>,
 }
@@ -24,7 +24,7 @@ impl Logged {
     pub(crate) fn start(log: RedoLog) -> std::io::Result<Logged> {
         let log = Arc::new(log);
         let threads = Mutex::new(Threads::start(&log)?);
-        Ok(Logged { book: NoteBook::new(&log), log, threads })
+        Ok(Logged { book: Arc::new(NoteBook::new(&log)), log, threads })
     }
 
     #[inline]
@@ -67,25 +67,30 @@ impl Logged {
         if room == 0 && len < PAGE {
             return;
         }
-        let end = (offset + len.max(room)).min((offset + len).next_multiple_of(PAGE));
-        let room = Room { start: offset, end, needs: self.needs(room) };
+        let needs = self.needs(offset, room);
+        let end = offset + len.max(room);
+        // Pages behind the record are not written. The last one may be filled by the next record.
+        let filled = (offset + len).next_multiple_of(PAGE);
+        let rest = end / PAGE * PAGE;
         self.book.with(|note| {
-            if note.rooms.is_empty() {
-                note.rooms_since = Frees::count_here();
+            if filled >= rest {
+                note.rooms.push(Room { start: offset, end, needs });
+            } else {
+                note.rooms.push(Room { start: offset, end: filled, needs });
+                note.rooms.push(Room { start: rest, end, needs });
             }
-            note.rooms.push(room);
         });
     }
 
     /// Before which group the one is that freed a space in which a record is written.
-    fn needs(&self, room: u64) -> u64 {
+    fn needs(&self, offset: u64, room: u64) -> u64 {
         let frees = self.log.frees();
-        if room > 0 { frees.freed() } else { frees.next() }
+        if room > 0 { frees.freed(offset, room) } else { frees.next() }
     }
 
-    /// When space was freed.
-    pub(crate) fn frees(&self) -> &Frees {
-        self.log.frees()
+    /// Where the allocator says that space is free.
+    pub(crate) fn frees(&self) -> Frees {
+        Frees::new(self.log.frees().clone(), self.book.clone())
     }
 
     /// Writes a large record: whole pages beside the log, the rest through it.
@@ -103,7 +108,7 @@ impl Logged {
         // Behind the record the last page has nothing else, if it is the object's.
         let filled = len.next_multiple_of(PAGE);
         let whole = if filled <= room { filled } else { len / PAGE * PAGE };
-        self.log.bypass(&self.book, (offset, whole), parts, self.needs(room))?;
+        self.log.bypass(&self.book, (offset, whole), parts, self.needs(offset, room))?;
         if self.log.pool_is_simulated() {
             // SAFETY: the caller's promise.
             unsafe { copy_parts(at, parts) };

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::IntoBytes;
 
 use super::group::{GROUP_MAX, encode, group_size};
+use super::voids::Voids;
 use super::{RedoLog, State};
-use crate::extent::{Extent, WrittenExtent};
+use crate::extent::{Extent, Freed, Room, WrittenExtent};
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::NoteBook;
-use crate::{Frees, HEADER_SIZE, LINE};
+use crate::{HEADER_SIZE, LINE};
 
 /// A tail of this many bytes is written, though no sync was asked for.
 const WRITE_AT: usize = 1 << 20;
@@ -31,11 +32,12 @@ impl RedoLog {
             let mut lines = std::mem::take(&mut note.lines);
             note.flushed.drain_into(&mut lines);
             let mut rooms = std::mem::take(&mut note.rooms);
-            if note.rooms_since != Frees::count_here() {
-                // One of them may have been freed, and be in use by another thread.
-                rooms.clear();
+            let mut extents = std::mem::take(&mut note.extents);
+            if !note.freed.is_empty() {
+                drop_freed(&note.freed, &mut rooms, &mut extents);
+                note.freed.clear();
             }
-            (lines, std::mem::take(&mut note.extents), rooms)
+            (lines, extents, rooms)
         });
         if lines.is_empty() && extents.is_empty() {
             return;
@@ -151,6 +153,24 @@ fn pieces<'a>(
 fn piece<T>(all: &[T], index: usize) -> &[T] {
     let start = (index * GROUP_MAX).min(all.len());
     &all[start..all.len().min(start + GROUP_MAX)]
+}
+
+/// Takes out what was written in space that was freed later: it may be in use by another thread.
+fn drop_freed(freed: &[Freed], rooms: &mut Vec<Room>, extents: &mut Vec<WrittenExtent>) {
+    let (mut freed_rooms, mut freed_extents) = (Voids::default(), Voids::default());
+    for Freed { start, end, rooms, extents } in freed {
+        freed_rooms.paint(*start, *end, *rooms as u64);
+        freed_extents.paint(*start, *end, *extents as u64);
+    }
+    let is_kept = |freed: &Voids, (start, end): (u64, u64), number: usize| {
+        freed.newest(start, end).is_none_or(|count| count <= number as u64)
+    };
+    let mut numbers = 0..;
+    rooms.retain(|room| is_kept(&freed_rooms, (room.start, room.end), numbers.next().unwrap_or(0)));
+    let mut numbers = 0..;
+    extents.retain(|WrittenExtent { extent, .. }| {
+        is_kept(&freed_extents, (extent.offset, extent.end()), numbers.next().unwrap_or(0))
+    });
 }
 
 /// Copies a line while others may store to it: a state that the line has had.

@@ -15,6 +15,10 @@
 //!   calls it so. Else its checksum would fail on the new bytes, and replay would end before a group that is durable.
 //! - The log has no lines for the place that a checkpoint has still to write: these would come over the new bytes.
 //!
+//! The first is looked up for the space alone ([`Frees`](crate::Frees)): that other space was freed is no reason. What a
+//! thread has written in space that it then freed, and not fenced, does not become an extent: another thread may have
+//! the space, and its bytes have another checksum.
+//!
 //! A run of pages that does not meet them goes through the log, line by line. A large record has no room there: it
 //! waits until the conditions hold ([`bypass`](super::RedoLog::bypass)). A checkpoint has a header vouch before it
 //! writes the first line.

@@ -44,7 +44,7 @@ impl Region {
     /// Where the allocator of the region's space has to say that space is free.
     pub fn frees(&self) -> Frees {
         match &self.backend {
-            Backend::Logged(logged) => logged.frees().clone(),
+            Backend::Logged(logged) => logged.frees(),
             _ => Frees::default(),
         }
     }

@@ -362,9 +362,15 @@ impl Life {
         if linked.is_empty() {
             return Ok(());
         }
-        linked.into_iter().try_for_each(|link| self.put(link, 0))?;
+        linked.iter().try_for_each(|link| self.put(*link, 0))?;
         self.fence()?;
-        self.region()?.frees().note();
+        let frees = self.region()?.frees();
+        for link in linked {
+            match link {
+                LINK => frees.note(RECORD, RECORD_LEN.next_multiple_of(4096)),
+                _ => frees.note(OBJECTS, OBJECT_COUNT * OBJECT_ROOM),
+            }
+        }
         Ok(())
     }
 

@@ -52,8 +52,8 @@ pub(crate) fn record_for(
 pub(crate) fn write_block(forest: &Forest, block: Object, value: &[&[u8]]) -> Result<u64, Error> {
     let crc = value.iter().fold(0, |crc, part| crc32c(crc, part));
     // ORDER: the block is durable before an element that refers to it counts.
-    let written =
-        forest.region().write_object("nvtree.block.write", block.offset(), value, block.size());
+    let room = forest.pool().room(block);
+    let written = forest.region().write_object("nvtree.block.write", block.offset(), value, room);
     written.map_err(|error| Error::Pool(error.into()))?;
     Ok(block.to_bits() | u64::from(crc) << 48)
 }
@@ -67,7 +67,7 @@ pub(crate) fn write_record(
 ) -> Result<(), Error> {
     with_record(forest.records(), key, value, |parts| {
         // ORDER: the record is durable before an element that refers to it counts.
-        let (offset, room) = (record.offset(), record.size());
+        let (offset, room) = (record.offset(), forest.pool().room(record));
         forest.region().write_object("nvtree.record.write", offset, parts, room)
     })
 }

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | help`.
+//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | redis-suite | help`.
 
 // A command-line tool whose output is its purpose.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -6,6 +6,7 @@
 mod ci;
 mod dax;
 mod miri;
+mod suite;
 mod tidy;
 mod torture;
 
@@ -24,6 +25,9 @@ cargo xtask <command>
               `torture --brief`: a little of each
   dax         a pool on a true DAX mapping in a guest under qemu, killed at random (minutes);
               --rounds N, --seed N, --fs ext4|xfs, --eadr
+  redis-suite Redis's own tests, from a checkout of its sources, against the server; minutes.
+              --path CHECKOUT; --unit NAME for one of them (again for more); --redis PROGRAM to run them against
+              a Redis too; --server PROGRAM for another server than the release build; --page writes docs/redis-compatibility.md from the last runs of all units
   help        this text";
 
 fn main() -> ExitCode {
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         ["torture", "--brief"] => torture::run(&root(), None, true),
         ["torture", rounds] => torture::run(&root(), Some(rounds), false),
         ["dax", ref words @ ..] => dax::run(&root(), words),
+        ["redis-suite", ref words @ ..] => suite::run(&root(), words),
         ["help" | "--help" | "-h"] | [] => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

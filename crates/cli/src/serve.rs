@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// one that writes
     #[arg(long, conflicts_with_all = ["retain_seconds"])]
     read_only: bool,
+    /// Allow DEBUG, as tests need it: clients can stop the server for a while
+    #[arg(long)]
+    enable_debug_command: bool,
     #[command(flatten)]
     store: StoreArgs,
     /// Print the line that says that the server is ready as JSON
@@ -127,6 +130,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         timeout_s: args.timeout,
         retain_s: args.retain_seconds.min(u32::MAX.into()),
         backup_dir: args.backup_dir.clone(),
+        debug: args.enable_debug_command,
         pool: (args.store.domain != Domain::Volatile).then(|| args.pool.clone()),
         ..Config::default()
     })

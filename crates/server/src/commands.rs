@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod counter;
 mod dump;
+mod debug;
 mod expire;
 mod facts;
 mod generic;
@@ -50,6 +51,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     connection::COMMANDS,
     counter::COMMANDS,
     dump::COMMANDS,
+    debug::COMMANDS,
     expire::COMMANDS,
     generic::COMMANDS,
     hyperloglog::COMMANDS,

@@ -39,6 +39,8 @@ pub struct Config {
     pub replicaof: Option<(String, u16)>,
     /// The password of the primary; `None`: the same as `requirepass`.
     pub masterauth: Option<String>,
+    /// DEBUG is allowed, as tests need it.
+    pub debug: bool,
     /// Where the pool lies, for CONFIG GET dir and dbfilename.
     pub pool: Option<PathBuf>,
 }
@@ -59,6 +61,7 @@ impl Default for Config {
             backup_dir: None,
             replicaof: None,
             masterauth: None,
+            debug: false,
             pool: None,
         }
     }

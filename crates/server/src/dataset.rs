@@ -18,6 +18,7 @@ use crate::access::Access;
 use crate::clock::Clock;
 use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
+use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, OUT_OF_MEMORY, WRONG_TYPE};
 use crate::format::{self, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value};
 use crate::waiting::Waiting;
@@ -61,6 +62,10 @@ pub(crate) struct Dataset<'s> {
     written: Written,
     /// See [`Dataset::refuse`]: a size and the end of the refusal.
     refused: (usize, u64),
+    /// See [`EncodingLimits`].
+    pub(crate) encodings: EncodingLimits,
+    /// Keys that are due are removed before they are asked for.
+    pub(crate) expires_actively: bool,
     /// The error with which the next commit fails.
     #[cfg(test)]
     pub(crate) fault: Option<Error>,
@@ -96,6 +101,8 @@ impl<'s> Dataset<'s> {
             waiting: Waiting::new(databases),
             written: Written::default(),
             refused: (usize::MAX, 0),
+            encodings: EncodingLimits::default(),
+            expires_actively: true,
             #[cfg(test)]
             fault: None,
         }
@@ -698,6 +705,10 @@ impl<'s> Dataset<'s> {
     /// nothing may be changed, keys that have expired are only hidden.
     pub(crate) fn next_due_ms(&self) -> u64 {
         if self.access == Access::Open { self.expiry.next_due_ms() } else { u64::MAX }
+        if self.is_read_only || !self.expires_actively {
+            return u64::MAX;
+        }
+        self.expiry.next_due_ms()
     }
 
     /// Removes some of the keys that have expired, as long as `go_on` says so, and returns how many. Where it fails

@@ -27,6 +27,7 @@ mod connection;
 mod dataset;
 mod dispatch;
 mod dump;
+mod encoding;
 mod error;
 mod event_class;
 mod event_loop;

@@ -1,6 +1,9 @@
 //! The parameters of CONFIG GET and CONFIG SET.
 
+mod parameter;
+
 use crate::config::Config;
+use crate::encoding::EncodingLimits;
 use crate::event_class::Classes;
 use crate::glob;
 use crate::number::parse_integer;
@@ -71,6 +74,7 @@ const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("timeout", "0", Kind::Number(0, i32::MAX as i64)),
     ("unixsocket", "", Kind::Fixed),
 ];
+use crate::settings::parameter::{BULK_SIZE_MAX, Kind, PARAMETERS, find, resolved};
 
 /// Why CONFIG SET does not take the last protection away.
 const UNPROTECTED: &str =
@@ -119,6 +123,22 @@ pub(crate) struct Settings {
     pub(crate) notified: Classes,
     /// Most bytes of a HyperLogLog whose registers are not all laid out.
     pub(crate) hll_sparse_size_max: usize,
+    /// How large collections of the smaller encodings are.
+    pub(crate) encodings: EncodingLimits,
+    /// A command that takes as many microseconds is kept in the slow log; `None`: none is.
+    pub(crate) slow_us: Option<u64>,
+    /// Entries of the slow log.
+    pub(crate) slow_len_max: usize,
+    /// An event that takes as many milliseconds is kept; 0: none is.
+    pub(crate) latency_threshold_ms: u64,
+    /// Whether times are kept by command.
+    pub(crate) tracks_latency: bool,
+    /// The percentiles that INFO shows of them.
+    pub(crate) percentiles: Vec<f64>,
+    /// Most keys that are kept for clients which track them; 0: any number.
+    pub(crate) tracked_keys_max: usize,
+    /// DEBUG is allowed.
+    pub(crate) debug: bool,
 }
 
 impl Settings {
@@ -135,10 +155,19 @@ impl Settings {
             repl_retain_s: 0,
             repl_timeout_ms: 0,
             bulk_size_max: BULK_SIZE.0 as usize,
+            bulk_size_max: BULK_SIZE_MAX as usize,
             output_size_max: config.output_size_max,
             pubsub_output: OutputLimit::default(),
             notified: Classes::default(),
             hll_sparse_size_max: 0,
+            encodings: EncodingLimits::default(),
+            slow_us: None,
+            slow_len_max: 0,
+            latency_threshold_ms: 0,
+            tracks_latency: true,
+            percentiles: Vec::new(),
+            tracked_keys_max: 0,
+            debug: config.debug,
         };
         let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
         settings.put("bind", bind.join(" "));
@@ -153,6 +182,9 @@ impl Settings {
         let limit = config.output_size_max;
         let limits = format!("normal {limit} 0 0 slave 0 0 0 {PUBSUB_OUTPUT}");
         settings.put("client-output-buffer-limit", limits);
+        if config.debug {
+            settings.put("enable-debug-command", "yes".to_owned());
+        }
         if let Some(folder) = &config.backup_dir {
             settings.put("backup-dir", folder.display().to_string());
         }
@@ -174,9 +206,9 @@ impl Settings {
     ) -> impl Iterator<Item = (&'static str, &'a [u8])> + 'a {
         PARAMETERS
             .iter()
-            .zip(&self.values)
-            .filter(move |((name, ..), _)| glob::matches(pattern, name.as_bytes(), true))
-            .map(|((name, ..), value)| (*name, value.as_slice()))
+            .enumerate()
+            .filter(move |(_, (name, ..))| glob::matches(pattern, name.as_bytes(), true))
+            .map(|(at, (name, ..))| (*name, self.values[resolved(at)].as_slice()))
     }
 
     /// Sets all of the pairs or none; the error is the reply.
@@ -234,7 +266,16 @@ impl Settings {
         match PARAMETERS[index].2 {
             Kind::Fixed if value == self.values[index] => Ok(value.to_vec()),
             Kind::Fixed => Err("can't set immutable config".to_owned()),
-            Kind::Text => Ok(value.to_vec()),
+            Kind::Text | Kind::Alias => Ok(value.to_vec()),
+            Kind::Word(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(&text)) {
+                Some(word) => Ok(word.as_bytes().to_vec()),
+                None => {
+                    let words = words.join(", ");
+                    Err(format!("argument(s) must be one of the following: {words}"))
+                }
+            },
+            Kind::Percentiles => check_percentiles(&text),
+            Kind::SavePoints => check_save_points(&text),
             Kind::Events => match Classes::parse(&text) {
                 Some(classes) => Ok(classes.text().into_bytes()),
                 None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -306,16 +347,28 @@ impl Settings {
         self.repl_retain_s = self.number("repl-retain-seconds");
         self.repl_timeout_ms = self.number("repl-timeout").saturating_mul(1000);
         self.bulk_size_max = self.number("proto-max-bulk-len") as usize;
+        self.bulk_size_max = self.number("proto-max-bulk-len").min(BULK_SIZE_MAX as u64) as usize;
         self.notified =
             Classes::parse(&String::from_utf8_lossy(self.value("notify-keyspace-events")))
                 .unwrap_or_default();
         self.pubsub_output = pubsub_output(self.value("client-output-buffer-limit"));
         self.hll_sparse_size_max = self.number("hll-sparse-max-bytes") as usize;
+        let pair = |kind: &str| {
+            let of = |what: &str| self.number(&format!("{kind}-max-listpack-{what}"));
+            (of("entries"), of("value"))
+        };
+        let numbers = self.number("set-max-intset-entries");
+        self.encodings = EncodingLimits { hash: pair("hash"), numbers, sorted_set: pair("zset") };
+        let slow_us = parse_integer(self.value("slowlog-log-slower-than")).unwrap_or(-1);
+        self.slow_us = u64::try_from(slow_us).ok();
+        self.slow_len_max = self.number("slowlog-max-len") as usize;
+        self.latency_threshold_ms = self.number("latency-monitor-threshold");
+        self.tracks_latency = self.value("latency-tracking") == b"yes";
+        let percentiles = String::from_utf8_lossy(self.value("latency-tracking-info-percentiles"));
+        let percentiles = percentiles.split(' ').filter_map(|number| number.parse().ok());
+        self.percentiles = percentiles.collect();
+        self.tracked_keys_max = self.number("tracking-table-max-keys") as usize;
     }
-}
-
-fn find(name: &[u8]) -> Option<usize> {
-    PARAMETERS.iter().position(|(known, ..)| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 fn failed(name: &str, reason: &str) -> String {
@@ -358,6 +411,38 @@ fn check_output_limits(now: &str, wanted: &str) -> Result<Vec<u8>, String> {
         kept[at + 1..at + 4].clone_from_slice(&limit);
     }
     Ok(kept.join(" ").into_bytes())
+}
+
+/// Percentiles as they are to be kept.
+fn check_percentiles(text: &str) -> Result<Vec<u8>, String> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    for word in &words {
+        match word.parse::<f64>() {
+            Ok(number) if (0.0..=100.0).contains(&number) => {}
+            Ok(_) => {
+                return Err("latency-tracking-info-percentiles values should be between 0 and 100"
+                    .to_owned());
+            }
+            Err(_) => return Err("latency-tracking-info-percentiles values are invalid".to_owned()),
+        }
+    }
+    Ok(words.join(" ").into_bytes())
+}
+
+/// Save points as they are to be kept.
+fn check_save_points(text: &str) -> Result<Vec<u8>, String> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let (pairs, []) = words.as_chunks::<2>() else {
+        return Err("Invalid save parameters".to_owned());
+    };
+    for [seconds, changes] in pairs {
+        let (seconds, changes) =
+            (parse_integer(seconds.as_bytes()), parse_integer(changes.as_bytes()));
+        if seconds.is_none_or(|seconds| seconds < 1) || changes.is_none_or(|changes| changes < 0) {
+            return Err("Invalid save parameters".to_owned());
+        }
+    }
+    Ok(words.join(" ").into_bytes())
 }
 
 /// The limit of subscribers, from the value of `client-output-buffer-limit`.

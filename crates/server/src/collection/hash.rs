@@ -8,8 +8,6 @@ use crate::collection::opened::{Body, Collection, Family};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, entry_size, push_entry};
 
-/// Redis's bounds of its smaller encoding: fields, and bytes of a field or value.
-const NARROW_MAX: (u64, usize) = (128, 64);
 /// What stands before the value of a field that does not expire.
 const PLAIN: [u8; 1] = [0];
 
@@ -57,7 +55,8 @@ impl Hash<'_, '_> {
         let is_added = self.set_there(field, value)?;
         let longest = field.len().max(value.len());
         if !self.0.is_wide {
-            self.0.is_wide = longest > NARROW_MAX.1 || is_added && self.count() > NARROW_MAX.0;
+            let (entries, size) = self.0.encodings().hash;
+            self.0.is_wide = longest as u64 > size || is_added && self.count() > entries;
         }
         if let Some(bytes) = self.0.outgrown()? {
             let mut entries = Packed::trusted(&bytes);

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Value};
 
 use crate::dataset::{Dataset, Ends, VisitElement};
+use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, WRONG_TYPE};
 use crate::format::{ELEMENT_SIZE_MAX, Kind, Packed, Part, Spread, Type};
 use crate::random_place::random_place;
@@ -210,6 +211,11 @@ impl<'d, 's> Opened<'d, 's> {
             Body::Spread(spread) => spread.encode(self.kind),
         };
         self.data.put_value(self.place, of, &payload, self.expiry_ms)
+    }
+
+    /// See [`EncodingLimits`].
+    pub(super) fn encodings(&self) -> EncodingLimits {
+        self.data.encodings
     }
 
     /// The entries of a small collection, to be changed.

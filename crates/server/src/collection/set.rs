@@ -9,9 +9,6 @@ use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, push_entry};
 use crate::number::parse_integer;
 
-/// Redis's bound of its smaller encoding: members, which are numbers.
-const NARROW_MAX: u64 = 512;
-
 /// Sets, as a type of collection.
 pub(crate) enum Sets {}
 
@@ -47,7 +44,8 @@ impl Set<'_, '_> {
             return Ok(false);
         }
         if !self.0.is_wide {
-            self.0.is_wide = parse_integer(member).is_none() || self.count() > NARROW_MAX;
+            let numbers = self.0.encodings().numbers;
+            self.0.is_wide = parse_integer(member).is_none() || self.count() > numbers;
         }
         if let Some(bytes) = self.0.outgrown()? {
             for member in Packed::trusted(&bytes) {

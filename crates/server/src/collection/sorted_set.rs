@@ -11,8 +11,6 @@ use crate::collection::sorted_set::levels::member_of;
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, push_entry, score_from_order, score_order};
 
-/// Redis's bounds of its smaller encoding: members, and bytes of one.
-const NARROW_MAX: (u64, usize) = (128, 64);
 /// A member so near to an end is counted to, not looked for by levels.
 const NEAR_MAX: u64 = 64;
 
@@ -114,7 +112,8 @@ impl SortedSet<'_, '_> {
         }
         self.add_there(member, order)?;
         if !self.0.is_wide {
-            self.0.is_wide = member.len() > NARROW_MAX.1 || self.count() > NARROW_MAX.0;
+            let (entries, size) = self.0.encodings().sorted_set;
+            self.0.is_wide = member.len() as u64 > size || self.count() > entries;
         }
         if let Some(bytes) = self.0.outgrown()? {
             for (score, member, _) in pairs(&bytes) {

@@ -41,6 +41,7 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     let pairs: Vec<(&[u8], &[u8])> =
         (2..args.count()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
     context.shared.settings.set(&pairs)?;
+    context.data.encodings = context.shared.settings.encodings;
     reply.ok();
     Ok(())
 }

@@ -1,0 +1,191 @@
+//! DEBUG: what tests ask for. Only with `--enable-debug-command`: a client can stop the server for a while.
+
+use std::time::Duration;
+
+use crate::args::Args;
+use crate::command::{ADMIN, Command, Context};
+use crate::commands::argument::integer;
+use crate::commands::help::help_lines;
+use crate::failure::{Outcome, SYNTAX};
+use crate::reply::Reply;
+
+/// The family.
+pub(super) const COMMANDS: &[Command] = &[Command::new("debug", -2, ADMIN, debug)];
+
+/// Longest sleep, in seconds.
+const SLEEP_MAX_S: f64 = 600.0;
+
+type Run = fn(&mut Context<'_, '_>, Args<'_>, &mut Reply) -> Outcome;
+
+const SUBCOMMANDS: &[(&str, Run)] = &[
+    ("CHANGE-REPL-ID", nothing),
+    ("ERROR", error),
+    ("HELP", help),
+    ("HTSTATS", no_statistics),
+    ("HTSTATS-KEY", no_statistics),
+    ("JMAP", nothing),
+    ("LOG", nothing),
+    ("OBJECT", object),
+    ("PAUSE-CRON", nothing),
+    ("PROTOCOL", protocol),
+    ("QUICKLIST-PACKED-THRESHOLD", nothing),
+    ("RELOAD", nothing),
+    ("LOADAOF", nothing),
+    ("REPLYBUFFER", nothing),
+    ("SET-ACTIVE-EXPIRE", set_active_expire),
+    ("SET-DISABLE-DENY-SCRIPTS", nothing),
+    ("SLEEP", sleep),
+    ("STRINGMATCH-LEN", string_match),
+];
+
+fn debug(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if !context.shared.settings.debug {
+        return Err("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+                    you can run it from a local connection, otherwise you need to set this option in the \
+                    configuration file, and then restart the server."
+            .into());
+    }
+    match SUBCOMMANDS.iter().find(|(name, _)| args.is(1, name)) {
+        Some((_, run)) => run(context, args, reply),
+        None => {
+            let name = String::from_utf8_lossy(args.at(1)).into_owned();
+            Err(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP."
+            )
+            .into())
+        }
+    }
+}
+
+/// What has no meaning here is done by doing nothing: RELOAD, since what is stored is what is served.
+fn nothing(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.ok();
+    Ok(())
+}
+
+fn no_statistics(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.verbatim(b"There are no hash tables.\n");
+    Ok(())
+}
+
+fn error(_: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Outcome {
+    Err(String::from_utf8_lossy(args.at(2)).into_owned().into())
+}
+
+fn object(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let Some(value) = context.data.find(context.session.db, args.at(2))? else {
+        return Err("ERR no such key".into());
+    };
+    let (kind, size) = (value.of.kind.name(), value.payload.len());
+    reply.simple(&format!(
+        "Value at:0x0 refcount:1 encoding:{kind} serializedlength:{size} lru:0 lru_seconds_idle:0"
+    ));
+    Ok(())
+}
+
+fn set_active_expire(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    context.data.expires_actively = integer(args.at(2))? != 0;
+    reply.ok();
+    Ok(())
+}
+
+fn sleep(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let seconds: Option<f64> =
+        std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse().ok());
+    let seconds = seconds.filter(|seconds| (0.0..=SLEEP_MAX_S).contains(seconds));
+    std::thread::sleep(Duration::from_secs_f64(seconds.ok_or(SYNTAX)?));
+    reply.ok();
+    Ok(())
+}
+
+fn string_match(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.flag(crate::glob::matches(args.at(2), args.at(3), false));
+    Ok(())
+}
+
+/// A reply of each type of the protocol.
+fn protocol(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let resp3 = context.session.resp3;
+    let three = |reply: &mut Reply| (0..3).for_each(|number| reply.integer(number));
+    match args.at(2).to_ascii_lowercase().as_slice() {
+        b"string" => reply.bulk(b"Hello World"),
+        b"integer" => reply.integer(12345),
+        b"double" => reply.double(3.141),
+        b"null" => reply.null(),
+        b"array" => {
+            reply.array(3);
+            three(reply);
+        }
+        b"set" => {
+            reply.set(3);
+            three(reply);
+        }
+        b"map" => {
+            reply.map(3);
+            for number in 0..3 {
+                reply.integer(number);
+                if resp3 {
+                    reply.raw(if number == 1 { b"#t\r\n" } else { b"#f\r\n" });
+                } else {
+                    reply.flag(number == 1);
+                }
+            }
+        }
+        b"bignum" if resp3 => reply.raw(b"(1234567999999999999999999999999999999\r\n"),
+        b"bignum" => reply.bulk(b"1234567999999999999999999999999999999"),
+        b"true" if resp3 => reply.raw(b"#t\r\n"),
+        b"false" if resp3 => reply.raw(b"#f\r\n"),
+        b"true" => reply.integer(1),
+        b"false" => reply.integer(0),
+        b"verbatim" => reply.verbatim(b"This is a verbatim\nstring"),
+        b"attrib" => {
+            if resp3 {
+                reply.raw(b"|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n");
+            }
+            reply.bulk(b"Some real reply following the attribute");
+        }
+        b"push" if resp3 => {
+            reply.push_header(2);
+            reply.bulk(b"server-cpu-usage");
+            reply.integer(42);
+        }
+        b"push" => return Err("ERR RESP2 is not supported by this command".into()),
+        _ => {
+            return Err(
+                "ERR Wrong protocol type name. Please use one of the following: string|integer|\
+                        double|null|array|set|map|attrib|push|verbatim|true|false"
+                    .into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let lines = [
+        "ERROR <text>",
+        "    Reply with an error of that text.",
+        "OBJECT <key>",
+        "    Return the type and the stored size of a value.",
+        "PROTOCOL <type>",
+        "    Reply with a value of a type of the protocol.",
+        "RELOAD",
+        "    Nothing happens: what is stored is what is served.",
+        "SET-ACTIVE-EXPIRE <0|1>",
+        "    Whether keys that are due are removed before they are asked for.",
+        "SLEEP <seconds>",
+        "    Stop the server for so long.",
+    ];
+    help_lines(reply, "DEBUG", &lines);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SUBCOMMANDS;
+
+    #[test]
+    fn names_are_in_upper_case() {
+        assert!(SUBCOMMANDS.iter().all(|(name, _)| *name == name.to_ascii_uppercase()));
+    }
+}

@@ -1,0 +1,155 @@
+//! The parameters that CONFIG GET and CONFIG SET know, with the values that they take.
+
+/// Longest bulk, at most.
+pub(super) const BULK_SIZE_MAX: i64 = 512 << 20;
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Only the one it has: it reports a fact.
+    Fixed,
+    /// Any text.
+    Text,
+    /// `yes` or `no`.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A number between these.
+    Number(i64, i64),
+    /// A number of bytes between these, also with a unit.
+    Size(i64, i64),
+    /// Percentiles: numbers from 0 to 100.
+    Percentiles,
+    /// Pairs of seconds and changes. Any is kept: what is acknowledged is durable at once.
+    SavePoints,
+    /// Letters of classes of events.
+    Events,
+    /// For classes of clients, how many bytes may wait.
+    OutputLimits,
+    /// Another name of the parameter that is its default.
+    Alias,
+}
+
+/// Any number from 0 on.
+const ANY: Kind = Kind::Number(0, i64::MAX);
+/// Any number of bytes.
+const ANY_SIZE: Kind = Kind::Size(0, i64::MAX);
+/// Any number of 32 bits that is not negative.
+const SMALL: Kind = Kind::Number(0, i32::MAX as i64);
+
+/// The parameters that clients and their tools ask for, with their defaults. What of Redis's has no meaning here is taken
+/// and kept, where the server does not promise less by it.
+#[rustfmt::skip]
+pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
+    ("active-expire-effort", "1", Kind::Number(1, 10)),
+    ("activedefrag", "no", Kind::Fixed),
+    ("activerehashing", "no", Kind::Flag),
+    ("aof-use-rdb-preamble", "yes", Kind::Flag),
+    ("appenddirname", "appendonlydir", Kind::Fixed),
+    ("appendfilename", "appendonly.aof", Kind::Fixed),
+    ("appendfsync", "always", Kind::Fixed),
+    ("appendonly", "no", Kind::Fixed),
+    ("auto-aof-rewrite-min-size", "67108864", ANY_SIZE),
+    ("auto-aof-rewrite-percentage", "100", SMALL),
+    ("backup-dir", "", Kind::Fixed),
+    ("bind", "", Kind::Fixed),
+    ("busy-reply-threshold", "5000", ANY),
+    ("client-output-buffer-limit", "", Kind::OutputLimits),
+    ("client-query-buffer-limit", "1073741824", Kind::Fixed),
+    ("cluster-enabled", "no", Kind::Fixed),
+    ("daemonize", "no", Kind::Fixed),
+    ("databases", "16", Kind::Fixed),
+    ("dbfilename", "", Kind::Fixed),
+    ("dir", "", Kind::Fixed),
+    ("dynamic-hz", "yes", Kind::Flag),
+    ("enable-debug-command", "no", Kind::Fixed),
+    ("hash-max-listpack-entries", "512", ANY),
+    ("hash-max-listpack-value", "64", ANY),
+    ("hash-max-ziplist-entries", "hash-max-listpack-entries", Kind::Alias),
+    ("hash-max-ziplist-value", "hash-max-listpack-value", Kind::Alias),
+    ("hll-sparse-max-bytes", "3000", ANY_SIZE),
+    ("hz", "10", Kind::Number(1, 500)),
+    ("io-threads", "1", Kind::Fixed),
+    ("io-threads-do-reads", "no", Kind::Fixed),
+    ("latency-monitor-threshold", "0", ANY),
+    ("latency-tracking", "yes", Kind::Flag),
+    ("latency-tracking-info-percentiles", "50 99 99.9", Kind::Percentiles),
+    ("lazyfree-lazy-eviction", "no", Kind::Flag),
+    ("lazyfree-lazy-expire", "no", Kind::Flag),
+    ("lazyfree-lazy-server-del", "no", Kind::Flag),
+    ("lazyfree-lazy-user-del", "no", Kind::Flag),
+    ("lazyfree-lazy-user-flush", "no", Kind::Flag),
+    ("lfu-decay-time", "1", SMALL),
+    ("lfu-log-factor", "10", SMALL),
+    ("list-compress-depth", "0", SMALL),
+    ("list-max-listpack-size", "-2", Kind::Number(i32::MIN as i64, i32::MAX as i64)),
+    ("list-max-ziplist-size", "list-max-listpack-size", Kind::Alias),
+    ("logfile", "", Kind::Fixed),
+    ("loglevel", "notice", Kind::Word(&["debug", "verbose", "notice", "warning"])),
+    ("lua-time-limit", "busy-reply-threshold", Kind::Alias),
+    ("maxclients", "10000", Kind::Number(1, u32::MAX as i64)),
+    ("maxmemory", "0", Kind::Fixed),
+    ("maxmemory-clients", "0", Kind::Fixed),
+    ("maxmemory-policy", "noeviction", Kind::Fixed),
+    ("maxmemory-samples", "5", Kind::Number(1, i32::MAX as i64)),
+    ("min-replicas-max-lag", "10", SMALL),
+    ("no-appendfsync-on-rewrite", "no", Kind::Flag),
+    ("notify-keyspace-events", "", Kind::Events),
+    ("port", "6379", Kind::Fixed),
+    ("proto-max-bulk-len", "536870912", Kind::Size(1 << 20, i64::MAX)),
+    ("protected-mode", "yes", Kind::Flag),
+    ("rdb-key-save-delay", "0", Kind::Number(i32::MIN as i64, i32::MAX as i64)),
+    ("rdbchecksum", "yes", Kind::Fixed),
+    ("rdbcompression", "yes", Kind::Flag),
+    ("requirepass", "", Kind::Text),
+    ("retain-seconds", "0", Kind::Number(0, u32::MAX as i64)),
+    ("sanitize-dump-payload", "no", Kind::Word(&["no", "yes", "clients"])),
+    ("save", "", Kind::SavePoints),
+    ("set-max-intset-entries", "512", ANY),
+    ("shutdown-timeout", "10", SMALL),
+    ("slowlog-log-slower-than", "10000", Kind::Number(-1, i64::MAX)),
+    ("slowlog-max-len", "128", ANY),
+    ("stop-writes-on-bgsave-error", "yes", Kind::Flag),
+    ("stream-node-max-bytes", "4096", ANY_SIZE),
+    ("stream-node-max-entries", "100", ANY),
+    ("tcp-backlog", "511", Kind::Fixed),
+    ("tcp-keepalive", "300", SMALL),
+    ("timeout", "0", SMALL),
+    ("tracking-table-max-keys", "1000000", ANY),
+    ("unixsocket", "", Kind::Fixed),
+    ("zset-max-listpack-entries", "128", ANY),
+    ("zset-max-listpack-value", "64", ANY),
+    ("zset-max-ziplist-entries", "zset-max-listpack-entries", Kind::Alias),
+    ("zset-max-ziplist-value", "zset-max-listpack-value", Kind::Alias),
+];
+
+/// The place of the parameter of that name, in any case; of an alias, that of what it stands for.
+pub(super) fn find(name: &[u8]) -> Option<usize> {
+    let at =
+        PARAMETERS.iter().position(|(known, ..)| name.eq_ignore_ascii_case(known.as_bytes()))?;
+    Some(resolved(at))
+}
+
+/// The place where the value is kept.
+pub(super) fn resolved(at: usize) -> usize {
+    let (_, default, kind) = PARAMETERS[at];
+    let stands_for = |(name, ..): &(&str, &str, Kind)| *name == default;
+    match kind {
+        Kind::Alias => PARAMETERS.iter().position(stands_for).unwrap_or(at),
+        _ => at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_each_alias_stands_for_one_that_is_none() {
+        assert!(PARAMETERS.is_sorted_by_key(|(name, ..)| *name));
+        for (at, (name, _, kind)) in PARAMETERS.iter().enumerate() {
+            assert_ne!(PARAMETERS[resolved(at)].2, Kind::Alias, "{name}");
+            assert_eq!(*kind == Kind::Alias, resolved(at) != at, "{name}");
+        }
+    }
+}

@@ -53,6 +53,8 @@ pub(crate) const SESSION: u32 = 256;
 /// The command keeps a version in the pool.
 pub(crate) const SAVE: u32 = 512;
 
+/// The command does not write, but others could see what it does: CLIENT PAUSE WRITE holds it.
+pub(crate) const REPLICATED: u32 = 1 << 13;
 /// The command is allowed to a client that subscribes to something and speaks RESP2.
 pub(crate) const SUBSCRIBED: u32 = 1 << 12;
 /// Where the keys are depends on the arguments.
@@ -154,19 +156,20 @@ fn without_subcommand(_: &mut Context<'_, '_>, _: Args<'_>, _: &mut Reply) -> Ou
 /// All commands, by name.
 pub(crate) struct Table {
     families: &'static [&'static [Command]],
-    slots: Box<[Option<&'static Command>; SLOTS]>,
+    /// Each with its number; the subcommands have the next ones.
+    slots: Box<[Option<(&'static Command, usize)>; SLOTS]>,
 }
 
 impl Table {
     /// The commands of these families.
     pub(crate) fn new(families: &'static [&'static [Command]]) -> Table {
         let mut slots = Box::new([None; SLOTS]);
-        for command in families.iter().copied().flatten() {
+        for (command, number) in numbered(families) {
             let mut slot = hash(command.name.as_bytes());
             while slots[slot % SLOTS].is_some() {
                 slot += 1;
             }
-            slots[slot % SLOTS] = Some(command);
+            slots[slot % SLOTS] = Some((command, number));
         }
         Table { families, slots }
     }
@@ -174,20 +177,45 @@ impl Table {
     /// The command of that name, in any case.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        self.find_numbered(name).map(|(command, _)| command)
+    }
+
+    /// The same with its number; that of its first subcommand is the next one.
+    #[inline]
+    pub(crate) fn find_numbered(&self, name: &[u8]) -> Option<(&'static Command, usize)> {
         let mut slot = hash(name);
-        while let Some(command) = self.slots[slot % SLOTS] {
+        while let Some((command, number)) = self.slots[slot % SLOTS] {
             if command.name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(command);
+                return Some((command, number));
             }
             slot += 1;
         }
         None
     }
 
+    /// All commands and subcommands with their numbers.
+    pub(crate) fn all_numbered(&self) -> impl Iterator<Item = (&'static Command, usize)> + use<> {
+        numbered(self.families).flat_map(|(command, number)| {
+            std::iter::once((command, number)).chain(command.subcommands.iter().zip(number + 1..))
+        })
+    }
+
     /// All commands, family by family.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static Command> + use<> {
         self.families.iter().copied().flatten()
     }
+}
+
+/// All commands with their numbers.
+fn numbered(
+    families: &'static [&'static [Command]],
+) -> impl Iterator<Item = (&'static Command, usize)> {
+    let mut next = 0;
+    families.iter().copied().flatten().map(move |command| {
+        let number = next;
+        next += 1 + command.subcommands.len();
+        (command, number)
+    })
 }
 
 /// A hash that ignores the case of letters.

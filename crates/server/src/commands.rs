@@ -31,6 +31,7 @@ mod sample;
 mod scan;
 mod server;
 mod set;
+mod slowlog;
 mod snapshot;
 mod sorted_set;
 mod string;
@@ -67,6 +68,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     replication::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
+    slowlog::COMMANDS,
     sorted_set::COMMANDS,
     snapshot::COMMANDS,
     string_set::COMMANDS,

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::event_class::Classes;
 use crate::failure::Failure;
 use crate::latency::Stage;
+use crate::observed::Event;
 use crate::shared::Shared;
 
 /// Times that some keys are expired in a turn, whatever time is left.
@@ -24,7 +25,8 @@ pub(crate) fn expire(
     is_idle: bool,
     now: impl Fn() -> Instant,
 ) -> Result<(), Error> {
-    if data.next_due_ms() >= data.now_ms() {
+    let pauses = shared.pause.is_on(shared.clock.steady_ms);
+    if pauses || data.next_due_ms() >= data.now_ms() {
         return Ok(());
     }
     data.record_expired(shared.settings.notified.has(Classes::EXPIRED));
@@ -33,7 +35,16 @@ pub(crate) fn expire(
     let mut rounds = 0..EXPIRIES_MAX;
     let go_on = || rounds.next().is_some_and(|round| round == 0 || now() < until);
     let expired = data.expire(go_on);
-    shared.latency.record(Stage::Expiry, now().duration_since(began));
+    let took = now().duration_since(began);
+    shared.latency.record(Stage::Expiry, took);
+    let threshold_ms = shared.settings.latency_threshold_ms;
+    if threshold_ms > 0 && took.as_millis() as u64 >= threshold_ms {
+        shared.observed.events.add(
+            Event::ExpireCycle,
+            shared.clock.wall_s(),
+            took.as_millis() as u64,
+        );
+    }
     match expired {
         Ok(expired) => shared.stats.expired_keys += expired,
         Err(Failure::Store(StoreError::Poisoned)) => {

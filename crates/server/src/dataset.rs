@@ -2,6 +2,7 @@
 
 mod elements;
 mod expiry;
+mod lookup;
 mod pieces;
 mod spaces;
 
@@ -18,8 +19,9 @@ use crate::access::Access;
 use crate::clock::Clock;
 use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
+use crate::dataset::lookup::{Lookups, find_string};
 use crate::encoding::EncodingLimits;
-use crate::failure::{Failure, OUT_OF_MEMORY, WRONG_TYPE};
+use crate::failure::{Failure, OUT_OF_MEMORY};
 use crate::format::{self, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value};
 use crate::waiting::Waiting;
 use crate::watch::Watches;
@@ -64,6 +66,8 @@ pub(crate) struct Dataset<'s> {
     refused: (usize, u64),
     /// See [`EncodingLimits`].
     pub(crate) encodings: EncodingLimits,
+    /// Keys that were looked for.
+    pub(crate) lookups: Lookups,
     /// Keys that are due are removed before they are asked for.
     pub(crate) expires_actively: bool,
     /// The error with which the next commit fails.
@@ -102,6 +106,7 @@ impl<'s> Dataset<'s> {
             written: Written::default(),
             refused: (usize::MAX, 0),
             encodings: EncodingLimits::default(),
+            lookups: Lookups::default(),
             expires_actively: true,
             #[cfg(test)]
             fault: None,
@@ -249,8 +254,10 @@ impl<'s> Dataset<'s> {
     /// The value under `key`, whatever it is, unless it has expired.
     #[inline]
     pub(crate) fn find(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
-        let now_ms = self.now_ms();
-        Ok(self.get_raw(db, key)?.filter(|value| !value.is_expired(now_ms)))
+        self.begin()?;
+        let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
+        let transaction = transaction.ok_or(Error::WouldDeadlock)?;
+        lookup::find(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)
     }
 
     /// The string under `key`, unless it has expired.
@@ -262,7 +269,7 @@ impl<'s> Dataset<'s> {
         self.begin()?;
         let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
         let transaction = transaction.ok_or(Error::WouldDeadlock)?;
-        let found = find_string(transaction, self.spaces.data[db], key, now_ms)?;
+        let found = find_string(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)?;
         let Some(value) = found else { return Ok(None) };
         let Some((id, len)) = value.pieces()? else { return Ok(Some(value)) };
         self.assembled.clear();
@@ -280,7 +287,7 @@ impl<'s> Dataset<'s> {
         self.begin()?;
         let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
         let transaction = transaction.ok_or(Error::WouldDeadlock)?;
-        let found = find_string(transaction, self.spaces.data[db], key, now_ms)?;
+        let found = find_string(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)?;
         let Some(value) = found else { return Ok(None) };
         let Some(range) = part(value.string_len()?) else { return Ok(None) };
         let Some((id, _)) = value.pieces()? else { return Ok(value.payload.slice(range)) };
@@ -294,7 +301,7 @@ impl<'s> Dataset<'s> {
         self.begin()?;
         let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
         let transaction = transaction.ok_or(Error::WouldDeadlock)?;
-        let found = find_string(transaction, self.spaces.data[db], key, now_ms)?;
+        let found = find_string(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)?;
         Ok(found.map(|value| value.string_len()).transpose()?)
     }
 
@@ -786,25 +793,5 @@ impl<'s> Dataset<'s> {
     /// Tries again to expire keys, not before `at_ms`: the store had no room.
     pub(crate) fn postpone_expiry(&mut self, at_ms: u64) {
         self.expiry.postpone(at_ms);
-    }
-}
-
-/// The string under a key, unless it has expired.
-#[inline]
-fn find_string<'t>(
-    transaction: &'t Exclusive,
-    space: Keyspace,
-    key: &[u8],
-    now_ms: u64,
-) -> Result<Option<Value<'t>>, Failure> {
-    if key.len() > KEY_SIZE_MAX {
-        return Ok(None);
-    }
-    let Some(bytes) = transaction.get(space, key)? else { return Ok(None) };
-    let value = Value::decode(bytes)?;
-    match value.of.kind {
-        _ if value.is_expired(now_ms) => Ok(None),
-        Kind::String => Ok(Some(value)),
-        _ => Err(WRONG_TYPE.into()),
     }
 }

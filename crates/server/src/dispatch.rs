@@ -1,5 +1,7 @@
 //! From a parsed request to an executed command: lookup, arity, authentication, MULTI.
 
+use std::time::{Duration, Instant};
+
 use tembo_kv::Error;
 
 use crate::access::Access;
@@ -10,8 +12,17 @@ use crate::command::{
 };
 use crate::failure::{Failure, LOADING, READ_ONLY, READ_ONLY_REPLICA};
 use crate::monitor::show;
+    ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, NOT_QUEUED, READ, REPLICATED, SAVE,
+    SESSION, SUBSCRIBED, Table, WRITE,
+};
+use crate::failure::{Failure, OUT_OF_MEMORY, READ_ONLY};
+use crate::monitor::{is_secret, show};
+use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::reply::Reply;
+
+/// A command with its number in the table.
+type Found = (&'static Command, usize);
 
 /// Executes or queues one request and appends its reply. Errors are those of [`execute`].
 pub(crate) fn dispatch(
@@ -19,16 +30,23 @@ pub(crate) fn dispatch(
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Result<(), Error> {
-    let command = match find(context.table, args) {
-        Ok(command) => command,
+    let found = match find(context.table, args) {
+        Ok(found) => found,
         Err(_) if is_http(args.at(0)) => {
             context.session.closing = true;
             return Ok(());
         }
-        Err(failure) => return reject(context, args, &failure.text(), reply),
+        Err((number, failure)) => {
+            if let Some(number) = number {
+                context.shared.observed.times.reject(number);
+            }
+            return reject(context, args, &failure.text(), reply);
+        }
     };
-    if !context.session.authenticated && !command.has(NO_AUTH) {
-        return reject(context, args, b"NOAUTH Authentication required.", reply);
+    let (command, number) = found;
+    if let Some(text) = refusal(context, command) {
+        context.shared.observed.times.reject(number);
+        return reject(context, args, &text, reply);
     }
     if context.data.access() != Access::Open
         && let Some(text) = refusal(context.data.access(), command)
@@ -43,12 +61,22 @@ pub(crate) fn dispatch(
             command.full_name
         );
         return reject(context, args, text.as_bytes(), reply);
+    let writes = command.has(WRITE | REPLICATED)
+        || command.name == "exec"
+            && context.session.multi.as_ref().is_some_and(|multi| multi.writes);
+    if context.shared.pause.holds(context.shared.clock.steady_ms, writes) {
+        context.session.postponed = Some(Box::new(Kept::new(args)));
+        context.shared.paused.push(context.session.token);
+        return Ok(());
     }
     if let Some(multi) = &mut context.session.multi {
         if command.has(NO_MULTI) {
+            context.shared.observed.times.reject(number);
             return reject(context, args, b"ERR Command not allowed inside a transaction", reply);
         }
         if !command.has(NOT_QUEUED) {
+            multi.writes |= command.has(WRITE | REPLICATED);
+            multi.needs_room |= command.has(DENY_OOM);
             let kept = Kept::new(args);
             multi.size += kept.size();
             multi.queue.push(kept);
@@ -59,7 +87,31 @@ pub(crate) fn dispatch(
         }
     }
     context.session.last_command = Some(command.full_name);
-    execute(context, command, args, reply)
+    execute(context, found, args, reply)
+}
+
+/// Why the client may not have the command executed or queued, if it may not.
+#[inline]
+fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
+    if !context.session.authenticated && !command.has(NO_AUTH) {
+        return Some(b"NOAUTH Authentication required.".to_vec());
+    }
+    if context.data.is_read_only() && command.has(WRITE | SAVE) {
+        return Some(READ_ONLY.as_bytes().to_vec());
+    }
+    if context.shared.is_over_memory && command.has(DENY_OOM) {
+        return Some(OUT_OF_MEMORY.as_bytes().to_vec());
+    }
+    let session = &*context.session;
+    if session.subscriptions.is_any() && !session.resp3 && !command.has(SUBSCRIBED) {
+        let text = format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+             this context",
+            command.full_name
+        );
+        return Some(text.into_bytes());
+    }
+    None
 }
 
 /// Executes one request that MULTI has queued, as [`execute`] does.
@@ -69,8 +121,8 @@ pub(crate) fn execute_queued(
     reply: &mut Reply,
 ) -> Result<(), Error> {
     match find(context.table, args) {
-        Ok(command) => execute(context, command, args, reply),
-        Err(failure) => reject(context, args, &failure.text(), reply),
+        Ok(found) => execute(context, found, args, reply),
+        Err((_, failure)) => reject(context, args, &failure.text(), reply),
     }
 }
 
@@ -78,15 +130,17 @@ pub(crate) fn execute_queued(
 /// had written something, or that the store is poisoned: the turn cannot be committed.
 fn execute(
     context: &mut Context<'_, '_>,
-    command: &'static Command,
+    (command, number): Found,
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Result<(), Error> {
     context.shared.stats.commands += 1;
+    let began = context.shared.observed.mark;
     context.session.changed |= command.has(SESSION);
     let mark = reply.mark();
     let before = context.data.written().changes;
     let done = (command.run)(context, args, reply);
+    observe(context, (command, number), args, (began, done.is_err()));
     if context.shared.pubsub.is_monitored() && !command.has(ADMIN) {
         show(context, args);
     }
@@ -94,6 +148,7 @@ fn execute(
         return Ok(());
     };
     context.shared.stats.errors += 1;
+    context.shared.observed.count_error(&failure.text());
     reply.truncate(mark);
     reply.error(&failure.text());
     let cut_short = context.data.written().changes != before;
@@ -105,6 +160,62 @@ fn execute(
     }
 }
 
+/// Counts a command that has been executed, and how long it took. One that waits is counted when it goes on.
+#[inline]
+fn observe(
+    context: &mut Context<'_, '_>,
+    (command, number): Found,
+    args: Args<'_>,
+    (began, failed): (Instant, bool),
+) {
+    let shared = &mut *context.shared;
+    let lookups = std::mem::take(&mut context.data.lookups);
+    if command.has(READ) {
+        shared.stats.hits += lookups.hits;
+        shared.stats.misses += lookups.misses;
+    }
+    let now = Instant::now();
+    shared.observed.mark = now;
+    if context.session.waits_for.is_some() {
+        return;
+    }
+    let took = now.saturating_duration_since(began);
+    shared.observed.times.count(number, took, failed, shared.settings.tracks_latency);
+    let took_us = took.as_micros() as u64;
+    let threshold_us = shared.settings.latency_threshold_ms.saturating_mul(1000);
+    if shared.settings.slow_us.is_some_and(|slow_us| took_us >= slow_us)
+        || threshold_us > 0 && took_us >= threshold_us
+    {
+        note_slow(context, command, args, took);
+    }
+}
+
+/// Keeps a command that took long.
+#[cold]
+fn note_slow(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>, took: Duration) {
+    let (settings, observed) = (&context.shared.settings, &mut context.shared.observed);
+    let (took_us, at_s) = (took.as_micros() as u64, context.shared.clock.wall_s());
+    let threshold_ms = settings.latency_threshold_ms;
+    if threshold_ms > 0 && took_us >= threshold_ms.saturating_mul(1000) {
+        let event = if command.has(FAST) { Event::FastCommand } else { Event::Command };
+        observed.events.add(event, at_s, took_us / 1000);
+    }
+    // Of a transaction its commands are kept, not EXEC.
+    if settings.slow_us.is_some_and(|slow_us| took_us >= slow_us) && command.name != "exec" {
+        let shown = (0..args.count())
+            .map(|at| if is_secret(args, at) { b"(redacted)".as_slice() } else { args.at(at) });
+        let slow = SlowCommand {
+            id: 0,
+            at_s,
+            took_us,
+            args: shortened(shown, args.count()),
+            peer: context.session.peer.clone(),
+            name: context.session.name.clone(),
+        };
+        observed.slow.push(slow, settings.slow_len_max);
+    }
+}
+
 /// Replies with an error before the command ran. MULTI's transaction fails with it, and EXEC ends it.
 fn reject(
     context: &mut Context<'_, '_>,
@@ -113,6 +224,7 @@ fn reject(
     reply: &mut Reply,
 ) -> Result<(), Error> {
     context.shared.stats.errors += 1;
+    context.shared.observed.count_error(text);
     if args.is(0, "EXEC") {
         context.session.changed |= context.session.multi.take().is_some();
         context.unwatch_all();
@@ -140,22 +252,27 @@ fn refusal(access: Access, command: &Command) -> Option<&'static str> {
 }
 
 /// The command, if its name is known and the number of its arguments is right.
+/// The command, if its name is known and the number of its arguments is right. A failure has the number of the command,
+/// if it is known.
 #[inline]
-fn find(table: &Table, args: Args<'_>) -> Result<&'static Command, Failure> {
-    let Some(mut command) = table.find(args.at(0)) else {
-        return Err(unknown(args).into());
+fn find(table: &Table, args: Args<'_>) -> Result<Found, (Option<usize>, Failure)> {
+    let Some((mut command, mut number)) = table.find_numbered(args.at(0)) else {
+        return Err((None, unknown(args).into()));
     };
     if !command.subcommands.is_empty() && args.count() > 1 {
-        command = match command.subcommand(args.at(1)) {
-            Some(subcommand) => subcommand,
-            None => return Err(unknown_subcommand(command, args.at(1)).into()),
+        let name = args.at(1);
+        let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
+        let Some(at) = command.subcommands.iter().position(is_named) else {
+            return Err((Some(number), unknown_subcommand(command, name).into()));
         };
+        (command, number) = (&command.subcommands[at], number + 1 + at);
     }
     if !command.takes(args.count()) {
         let name = command.full_name;
-        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+        let text = format!("ERR wrong number of arguments for '{name}' command");
+        return Err((Some(number), text.into()));
     }
-    Ok(command)
+    Ok((command, number))
 }
 
 /// Whether this is an HTTP request: a page can make a browser send a form to this port, and nothing of that

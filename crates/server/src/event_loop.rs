@@ -178,7 +178,8 @@ impl<'s> EventLoop<'s> {
             return Duration::ZERO;
         }
         let wait_ms = self.turns.data.waiting.next_deadline_ms().unwrap_or(u64::MAX);
-        let until_tick_ms = self.tick_ms.min(wait_ms).saturating_sub(clock.steady_ms);
+        let pause_ms = self.turns.shared.pause.until_ms().unwrap_or(u64::MAX);
+        let until_tick_ms = self.tick_ms.min(wait_ms).min(pause_ms).saturating_sub(clock.steady_ms);
         Duration::from_millis(until_tick_ms.min(until_due_ms).clamp(1, TICK_MS))
     }
 
@@ -248,6 +249,9 @@ impl<'s> EventLoop<'s> {
         self.tick_ms = self.turns.clock().steady_ms + TICK_MS;
         self.turns.shared.stats.sample(self.turns.clock().steady_ms);
         self.turns.shared.take_report(self.turns.data.store());
+        if self.turns.shared.settings.maxmemory > 0 {
+            self.turns.shared.measure_memory();
+        }
         if !self.accepting {
             self.accept_again()?;
         }

@@ -483,14 +483,15 @@ fn the_disk_s_part_of_a_turn_has_a_time_of_its_own() {
         let took = Duration::from_micros(100);
         latency.record(Stage::Commit, took);
         latency.record(Stage::Commit, took);
-        client.write_all(b"LATENCY HISTOGRAM commit sync nosuch\r\n").unwrap();
+        client.write_all(b"LATENCY HISTOGRAM tembo.commit tembo.sync nosuch\r\n").unwrap();
         let text = replies(event_loop, &mut client, 10);
-        let expected = "*2\r\n$6\r\ncommit\r\n*4\r\n$5\r\ncalls\r\n:2\r\n$14\r\nhistogram_usec\r\n";
+        let expected =
+            "*2\r\n$12\r\ntembo.commit\r\n*4\r\n$5\r\ncalls\r\n:2\r\n$14\r\nhistogram_usec\r\n";
         assert_eq!(text, format!("{expected}*2\r\n:128\r\n:2\r\n"));
         client.write_all(b"INFO latencystats\r\n").unwrap();
         let text = replies(event_loop, &mut client, 8);
         assert!(text.contains("tembo_latency_usec_commit:p50=100,p99=100,p99.9=100,max=100\r\n"));
-        client.write_all(b"LATENCY RESET commit sync\r\n").unwrap();
+        client.write_all(b"LATENCY RESET tembo.commit tembo.sync\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut client, 1), ":1\r\n");
     });
 }

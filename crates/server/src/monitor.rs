@@ -24,9 +24,15 @@ pub(crate) fn show(context: &mut Context<'_, '_>, args: Args<'_>) {
 }
 
 /// Whether an argument is a user's name or password.
-fn is_secret(args: Args<'_>, at: usize) -> bool {
+pub(crate) fn is_secret(args: Args<'_>, at: usize) -> bool {
     let asked = |at: usize| at > 1 && args.is(at, "AUTH");
-    args.is(0, "AUTH") && at > 0
+    let redacted = args.is(0, "CONFIG") && at > 2 && args.is(1, "SET");
+    let password = |at: usize| {
+        args.is(at, "REQUIREPASS") || args.is(at, "MASTERAUTH") || args.is(at, "MASTERUSER")
+    };
+    redacted && at % 2 == 1 && password(at - 1)
+        || args.is(0, "AUTH") && at > 0
+        || args.is(0, "ACL") && args.is(1, "SETUSER") && at > 1
         || args.is(0, "HELLO") && (at > 0 && asked(at - 1) || at > 1 && asked(at - 2))
 }
 

@@ -14,6 +14,10 @@ pub(crate) struct Multi {
     pub(crate) queue: Vec<Kept>,
     /// Bytes of memory that they take.
     pub(crate) size: usize,
+    /// One of them writes, or is held by CLIENT PAUSE WRITE as one that does.
+    pub(crate) writes: bool,
+    /// One of them needs room.
+    pub(crate) needs_room: bool,
     /// A command could not be queued, so that EXEC will refuse.
     pub(crate) failed: bool,
 }
@@ -129,6 +133,8 @@ pub(crate) struct Session {
     pub(crate) may_wait: bool,
     /// A command waits for a key; those behind it are not executed.
     pub(crate) waits_for: Option<Box<Wait>>,
+    /// A command that CLIENT PAUSE holds; those behind it are not executed.
+    pub(crate) postponed: Option<Box<Kept>>,
     /// The command that is executed has waited for this key.
     pub(crate) served: Option<Vec<u8>>,
     /// Whether replies are sent.
@@ -179,6 +185,7 @@ impl Session {
             watched: HashMap::new(),
             may_wait: true,
             waits_for: None,
+            postponed: None,
             served: None,
             replies: Replies::On,
             no_evict: false,
@@ -195,6 +202,12 @@ impl Session {
         }
     }
 
+    /// Whether its next command cannot be executed: one waits for a key, or CLIENT PAUSE holds it.
+    #[inline]
+    pub(crate) fn has_to_wait(&self) -> bool {
+        self.waits_for.is_some() || self.postponed.is_some()
+    }
+
     /// The line of CLIENT LIST.
     pub(crate) fn describe(&self, now_ms: u64, waiting: usize) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -203,7 +216,7 @@ impl Session {
             (self.is_replica, 'S'),
             (self.subscriptions.is_any(), 'P'),
             (self.multi.is_some(), 'x'),
-            (self.waits_for.is_some(), 'b'),
+            (self.has_to_wait(), 'b'),
             (self.closing, 'c'),
             (self.no_evict, 'e'),
         ]

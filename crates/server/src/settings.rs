@@ -137,6 +137,8 @@ pub(crate) struct Settings {
     pub(crate) percentiles: Vec<f64>,
     /// Most keys that are kept for clients which track them; 0: any number.
     pub(crate) tracked_keys_max: usize,
+    /// Bytes of memory beyond which what needs room is refused; 0: none are refused.
+    pub(crate) maxmemory: u64,
     /// DEBUG is allowed.
     pub(crate) debug: bool,
 }
@@ -167,6 +169,7 @@ impl Settings {
             tracks_latency: true,
             percentiles: Vec::new(),
             tracked_keys_max: 0,
+            maxmemory: 0,
             debug: config.debug,
         };
         let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
@@ -367,6 +370,7 @@ impl Settings {
         let percentiles = String::from_utf8_lossy(self.value("latency-tracking-info-percentiles"));
         let percentiles = percentiles.split(' ').filter_map(|number| number.parse().ok());
         self.percentiles = percentiles.collect();
+        self.maxmemory = self.number("maxmemory");
         self.tracked_keys_max = self.number("tracking-table-max-keys") as usize;
     }
 }

@@ -9,6 +9,9 @@ use tembo_kv::{Report, Store};
 use crate::backup::Backups;
 use crate::clock::Clock;
 use crate::latency::Latency;
+use crate::memory::resident_bytes;
+use crate::observed::Observed;
+use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::replication::Replication;
 use crate::scan::Scans;
@@ -24,6 +27,14 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     /// How long turns take.
     pub(crate) latency: Latency,
+    /// Commands, their times and errors.
+    pub(crate) observed: Observed,
+    /// CLIENT PAUSE.
+    pub(crate) pause: Pause,
+    /// Clients with a command that it holds.
+    pub(crate) paused: Vec<Token>,
+    /// More memory is in use than `maxmemory` allows.
+    pub(crate) is_over_memory: bool,
     /// Backups.
     pub(crate) backups: Backups,
     /// Subscriptions.
@@ -66,6 +77,10 @@ impl Shared {
             settings,
             stats: Stats::default(),
             latency: Latency::default(),
+            observed: Observed::new(Instant::now()),
+            pause: Pause::default(),
+            paused: Vec::new(),
+            is_over_memory: false,
             backups,
             pubsub: PubSub::default(),
             replication: Replication::default(),
@@ -89,6 +104,12 @@ impl Shared {
     pub(crate) fn take_report(&mut self, store: &Store) {
         let (visible, durable) = (store.visible(), store.durable());
         self.report = Report { visible, durable, ..store.report() };
+    }
+
+    /// Compares the memory in use with `maxmemory`.
+    pub(crate) fn measure_memory(&mut self) {
+        let most = self.settings.maxmemory;
+        self.is_over_memory = most > 0 && resident_bytes().0 > most;
     }
 
     /// A random number, not fit for secrets.

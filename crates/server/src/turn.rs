@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tembo_kv::Error as StoreError;
 
+use crate::args::Kept;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
@@ -82,7 +83,23 @@ impl<'s> Turns<'s> {
 
     /// Whether no connection waits for the next turn.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && !self.ends_pause()
+    }
+
+    /// Whether clients are held that need not be any more.
+    fn ends_pause(&self) -> bool {
+        !self.shared.paused.is_empty() && !self.shared.pause.is_on(self.shared.clock.steady_ms)
+    }
+
+    /// The clients that a pause has held are executed again.
+    fn end_pause(&mut self) {
+        for token in std::mem::take(&mut self.shared.paused) {
+            if let Some(connection) = self.clients.get_mut(token)
+                && !std::mem::replace(&mut connection.queued, true)
+            {
+                self.queue.push_back(token);
+            }
+        }
     }
 
     /// The turn's clocks.
@@ -139,6 +156,9 @@ impl<'s> Turns<'s> {
         };
         for (db, key) in self.data.take_expired() {
             notify_expired(&mut self.shared, &mut self.clients, (db, &key));
+        }
+        if self.ends_pause() {
+            self.end_pause();
         }
         let changes = self.data.written().changes;
         let mut failure = None;
@@ -228,9 +248,16 @@ impl<'s> Turns<'s> {
         budget: &mut Budget,
     ) -> Result<(), StoreError> {
         connection.stopped = false;
+        self.shared.observed.mark = Instant::now();
+        if connection.session.postponed.is_some() {
+            if self.shared.pause.is_on(self.shared.clock.steady_ms) {
+                return Ok(());
+            }
+            self.execute_postponed(connection)?;
+        }
         loop {
             let session = &connection.session;
-            if session.closing || session.waits_for.is_some() || connection.reply.is_overflown() {
+            if session.closing || session.has_to_wait() || connection.reply.is_overflown() {
                 return Ok(());
             }
             let paused = connection.reply.waiting() > OUTPUT_PAUSE;
@@ -309,8 +336,21 @@ impl<'s> Turns<'s> {
     #[inline]
     fn execute_one(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
         connection.begin_turn();
+        self.dispatch_one(connection, None)
+    }
+
+    /// Executes a command that was kept, or else the one just parsed.
+    #[inline]
+    fn dispatch_one(
+        &mut self,
+        connection: &mut Connection,
+        kept: Option<&Kept>,
+    ) -> Result<(), StoreError> {
         let Connection { session, reply, parser, input, start, .. } = connection;
-        let args = parser.args(&input[*start..]);
+        let args = match kept {
+            Some(kept) => kept.args(),
+            None => parser.args(&input[*start..]),
+        };
         let mark = reply.mark();
         let mut context = Context {
             data: &mut self.data,
@@ -324,7 +364,7 @@ impl<'s> Turns<'s> {
             reply.truncate(mark);
         }
         self.shared.pubsub.deliver_own(session, reply, mark);
-        if session.waits_for.is_some() {
+        if session.has_to_wait() {
             // It will be replied to later.
         } else if session.replies == Replies::On {
             count_reply(connection);
@@ -332,6 +372,14 @@ impl<'s> Turns<'s> {
             session.replies = session.replies.after_command();
         }
         done
+    }
+
+    /// Executes the command that CLIENT PAUSE has held.
+    fn execute_postponed(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
+        let Some(kept) = connection.session.postponed.take() else { return Ok(()) };
+        connection.begin_turn();
+        let done = self.dispatch_one(connection, Some(&kept));
+        done.and_then(|()| self.serve_waiting())
     }
 
     /// Executes the commands that have waited for what the last command has made, and ends the waits that it has ended.
@@ -373,6 +421,7 @@ impl<'s> Turns<'s> {
         }
         let Some(wait) = connection.session.waits_for.take() else { return Ok(()) };
         connection.begin_turn();
+        self.shared.observed.mark = Instant::now();
         connection.session.served = Some(key.to_vec());
         let Connection { session, reply, .. } = connection;
         let mark = reply.mark();
@@ -508,6 +557,7 @@ impl<'s> Turns<'s> {
     /// Disconnects a client that was taken out.
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
         self.data.watches.remove_all(&mut connection.session);
+        self.shared.paused.retain(|held| *held != token);
         self.shared.pubsub.forget(&mut connection.session);
         if connection.session.is_replica {
             self.shared.replication.replicas.forget(token);

@@ -24,6 +24,8 @@ const SUBCOMMANDS: &[Command] = &[
     Command::sub("client|unblock", "unblock", -3, ADMIN, unblock),
     Command::sub("client|reply", "reply", 3, SESSION, replies),
     Command::sub("client|no-evict", "no-evict", 3, ADMIN, no_evict),
+    Command::sub("client|pause", "pause", -3, ADMIN, pause),
+    Command::sub("client|unpause", "unpause", 2, ADMIN, unpause),
     Command::sub("client|help", "help", 2, 0, help),
 ];
 
@@ -277,6 +279,29 @@ fn no_evict(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
     Ok(())
 }
 
+/// Holds the commands of all clients, or those that write, for so many milliseconds.
+fn pause(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let all = match args.count() {
+        3 => true,
+        4 if args.is(3, "ALL") => true,
+        4 if args.is(3, "WRITE") => false,
+        _ => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
+    };
+    let timeout_ms = crate::number::parse_integer(args.at(2))
+        .ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
+    let now_ms = context.shared.clock.steady_ms;
+    context.shared.pause.begin(now_ms, now_ms.saturating_add(timeout_ms), all);
+    reply.ok();
+    Ok(())
+}
+
+fn unpause(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    context.shared.pause.end();
+    reply.ok();
+    Ok(())
+}
+
 fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let lines = [
         "GETNAME",
@@ -292,6 +317,10 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "    Return information about client connections.",
         "NO-EVICT (ON|OFF)",
         "    Accepted: no client is ever evicted.",
+        "PAUSE <timeout> [WRITE|ALL]",
+        "    Hold all commands, or those that write, for <timeout> milliseconds.",
+        "UNPAUSE",
+        "    Hold no commands any more.",
         "REPLY (ON|OFF|SKIP)",
         "    Control the replies sent to the current connection.",
         "SETINFO <LIB-NAME|LIB-VER> <value>",

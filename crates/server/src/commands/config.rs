@@ -41,6 +41,7 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     let pairs: Vec<(&[u8], &[u8])> =
         (2..args.count()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
     context.shared.settings.set(&pairs)?;
+    context.shared.measure_memory();
     context.data.encodings = context.shared.settings.encodings;
     reply.ok();
     Ok(())
@@ -48,6 +49,7 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
 
 fn resetstat(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     context.shared.stats.reset();
+    context.shared.observed.reset();
     reply.ok();
     Ok(())
 }

@@ -3,7 +3,7 @@
 use tembo_kv::Error;
 
 use crate::args::Args;
-use crate::command::{ADMIN, Command, Context, DENY_OOM, FAST, READ, WRITE};
+use crate::command::{ADMIN, Command, Context, DENY_OOM, FAST, READ, REPLICATED, WRITE};
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::hyperloglog::{Corrupted, HyperLogLog, REGISTERS, Run, estimate, place};
@@ -13,7 +13,7 @@ use crate::reply::Reply;
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("pfadd", -2, WRITE | DENY_OOM | FAST, (1, 1, 1), pfadd),
-    Command::keyed("pfcount", -2, READ, (1, -1, 1), pfcount),
+    Command::keyed("pfcount", -2, READ | REPLICATED, (1, -1, 1), pfcount),
     Command::keyed("pfmerge", -2, WRITE | DENY_OOM, (1, -1, 1), pfmerge),
     Command::keyed("pfdebug", 3, WRITE | DENY_OOM | ADMIN, (2, 2, 1), pfdebug),
 ];

@@ -10,6 +10,8 @@ use crate::commands::connection::REDIS_VERSION;
 use crate::commands::replication;
 use crate::failure::{Failure, Outcome};
 use crate::latency::Stage;
+use crate::memory::resident_bytes;
+use crate::observed::Times;
 use crate::reply::Reply;
 use crate::session::Topic;
 
@@ -26,11 +28,16 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Stats", stats),
     ("Replication", replication),
     ("CPU", cpu),
+    ("Modules", nothing),
+    ("Commandstats", commandstats),
     ("Errorstats", errorstats),
     ("Latencystats", latencystats),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
 ];
+
+/// Sections that are shown only when they are asked for.
+const LONG: [&str; 2] = ["Commandstats", "Latencystats"];
 
 fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     // Within EXEC nothing may be committed: there the report of the last tick is shown.
@@ -38,12 +45,15 @@ fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         let store = context.data.commit_early()?;
         context.shared.take_report(store);
     }
-    let every =
-        |at: usize| args.is(at, "ALL") || args.is(at, "DEFAULT") || args.is(at, "EVERYTHING");
-    let all = args.count() == 1 || (1..args.count()).any(every);
+    let all = (1..args.count()).any(|at| args.is(at, "ALL") || args.is(at, "EVERYTHING"));
+    let default = args.count() == 1 || (1..args.count()).any(|at| args.is(at, "DEFAULT"));
     let mut text = String::new();
     for &(name, section) in SECTIONS {
-        if all || args.from(1).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes())) {
+        let is_default = default && !LONG.contains(&name);
+        if all
+            || is_default
+            || args.from(1).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes()))
+        {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -86,17 +96,15 @@ fn clients(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failu
     put(text, format_args!("connected_clients:{}", context.clients.count()));
     put(text, format_args!("cluster_connections:0"));
     put(text, format_args!("maxclients:{}", context.shared.settings.maxclients));
-    put(text, format_args!("blocked_clients:{}", context.data.waiting.count()));
+    put(
+        text,
+        format_args!(
+            "blocked_clients:{}",
+            context.data.waiting.count() + context.shared.paused.len()
+        ),
+    );
     put(text, format_args!("tracking_clients:0"));
     Ok(())
-}
-
-/// The process's resident bytes, as the system counts them, and those of them that are of files.
-fn resident_bytes() -> (u64, u64) {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut pages = text.split(' ').skip(1).map_while(|pages| pages.parse::<u64>().ok());
-    let mut bytes = || pages.next().unwrap_or(0) * rustix::param::page_size() as u64;
-    (bytes(), bytes())
 }
 
 fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
@@ -111,11 +119,16 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     put(text, format_args!("used_memory_peak:{resident}"));
     put(text, format_args!("used_memory_peak_human:{human}"));
     put(text, format_args!("used_memory_dataset:{}", report.used_bytes));
-    put(text, format_args!("maxmemory:0"));
-    put(text, format_args!("maxmemory_human:0B"));
+    let most = context.shared.settings.maxmemory;
+    let human = format!("{:.2}M", most as f64 / f64::from(1 << 20));
+    put(text, format_args!("maxmemory:{most}"));
+    put(text, format_args!("maxmemory_human:{}", if most == 0 { "0B" } else { &human }));
     put(text, format_args!("maxmemory_policy:noeviction"));
     put(text, format_args!("mem_fragmentation_ratio:1.00"));
     put(text, format_args!("mem_allocator:libc"));
+    put(text, format_args!("active_defrag_running:0"));
+    put(text, format_args!("lazyfree_pending_objects:0"));
+    put(text, format_args!("lazyfreed_objects:0"));
     // Private pages of the pool; the rest of the process's own: side-cars, inner nodes, clients.
     put(text, format_args!("tembo_memory_own:{own}"));
     put(text, format_args!("tembo_memory_private_pages:{}", report.private_bytes));
@@ -232,10 +245,38 @@ fn cpu(_: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
     };
     put(text, format_args!("used_cpu_sys:{:.6}", seconds(12)));
     put(text, format_args!("used_cpu_user:{:.6}", seconds(11)));
+    put(text, format_args!("used_cpu_sys_children:{:.6}", seconds(14)));
+    put(text, format_args!("used_cpu_user_children:{:.6}", seconds(13)));
     Ok(())
 }
 
-fn errorstats(_: &mut Context<'_, '_>, _: &mut String) -> Result<(), Failure> {
+fn nothing(_: &mut Context<'_, '_>, _: &mut String) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// How often commands were executed or refused.
+fn commandstats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    for (command, number) in context.table.all_numbered() {
+        let Some(times) = context.shared.observed.times.of(number) else { continue };
+        let Times { calls, rejected, failed, .. } = times;
+        let usec = times.total_ns / 1000;
+        let per_call = times.total_ns as f64 / 1000.0 / (*calls).max(1) as f64;
+        let name = command.full_name;
+        put(
+            text,
+            format_args!(
+                "cmdstat_{name}:calls={calls},usec={usec},usec_per_call={per_call:.2},\
+                 rejected_calls={rejected},failed_calls={failed}"
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn errorstats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure> {
+    for (code, count) in &context.shared.observed.errors {
+        put(text, format_args!("errorstat_{code}:count={count}"));
+    }
     Ok(())
 }
 
@@ -250,6 +291,18 @@ fn latencystats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), 
             text,
             format_args!("tembo_latency_usec_{name}:p50={p50},p99={p99},p99.9={p999},max={max}"),
         );
+    }
+    for (command, number) in context.table.all_numbered() {
+        let times = context.shared.observed.times.of(number);
+        let Some(histogram) = times.and_then(|times| times.histogram.as_deref()) else { continue };
+        let percentile = |&percent: &f64| {
+            let us = histogram.value_at_quantile(percent / 100.0) as f64 / 1000.0;
+            format!("p{percent}={us:.3}")
+        };
+        let shown: Vec<String> =
+            context.shared.settings.percentiles.iter().map(percentile).collect();
+        let (name, shown) = (command.full_name, shown.join(","));
+        put(text, format_args!("latency_percentiles_usec_{name}:{shown}"));
     }
     Ok(())
 }

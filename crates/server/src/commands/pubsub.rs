@@ -1,7 +1,7 @@
 //! Publish and subscribe: SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE and their opposites, PUBLISH, SPUBLISH, PUBSUB.
 
 use crate::args::Args;
-use crate::command::{Command, Context, FAST, SESSION, SUBSCRIBED};
+use crate::command::{Command, Context, FAST, REPLICATED, SESSION, SUBSCRIBED};
 use crate::commands::help::help_lines;
 use crate::failure::Outcome;
 use crate::pubsub::confirm;
@@ -16,8 +16,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("punsubscribe", -1, SESSION | SUBSCRIBED, punsubscribe),
     Command::new("ssubscribe", -2, SESSION | SUBSCRIBED, ssubscribe),
     Command::new("sunsubscribe", -1, SESSION | SUBSCRIBED, sunsubscribe),
-    Command::new("publish", 3, FAST, publish),
-    Command::new("spublish", 3, FAST, spublish),
+    Command::new("publish", 3, FAST | REPLICATED, publish),
+    Command::new("spublish", 3, FAST | REPLICATED, spublish),
     Command::container("pubsub", 0, SUBCOMMANDS),
 ];
 

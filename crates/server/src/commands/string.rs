@@ -31,11 +31,9 @@ fn get_one(context: &mut Context<'_, '_>, key: &[u8], reply: &mut Reply) -> Outc
     match context.data.get(context.session.db, key)? {
         Some(value) => {
             reply.bulk_value(value.payload);
-            context.shared.stats.hits += 1;
         }
         None => {
             reply.null();
-            context.shared.stats.misses += 1;
         }
     }
     Ok(())

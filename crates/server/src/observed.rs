@@ -1,0 +1,58 @@
+//! What the server notes about the commands that it executes: how often, how long, with which errors.
+
+mod command_times;
+mod latency_events;
+mod slow_log;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+pub(crate) use command_times::{CommandTimes, Times};
+pub(crate) use latency_events::{Event, LatencyEvents};
+pub(crate) use slow_log::{SlowCommand, SlowLog, shortened};
+
+/// Codes of errors that are counted one by one; those behind them are not counted.
+const CODES_MAX: usize = 128;
+
+/// What was noted.
+pub(crate) struct Observed {
+    /// By command.
+    pub(crate) times: CommandTimes,
+    /// Commands that took long.
+    pub(crate) slow: SlowLog,
+    /// Events that took long.
+    pub(crate) events: LatencyEvents,
+    /// Error replies by code.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// When the last command ended, or the execution of a client's commands began: there the next one begins.
+    pub(crate) mark: Instant,
+}
+
+impl Observed {
+    /// Nothing yet.
+    pub(crate) fn new(now: Instant) -> Observed {
+        Observed {
+            times: CommandTimes::default(),
+            slow: SlowLog::default(),
+            events: LatencyEvents::default(),
+            errors: BTreeMap::new(),
+            mark: now,
+        }
+    }
+
+    /// Counts an error reply by its first word.
+    #[cold]
+    pub(crate) fn count_error(&mut self, text: &[u8]) {
+        let code = text.split(|&byte| byte == b' ').next().unwrap_or_default();
+        let code = String::from_utf8_lossy(code).into_owned();
+        if self.errors.len() < CODES_MAX || self.errors.contains_key(&code) {
+            *self.errors.entry(code).or_default() += 1;
+        }
+    }
+
+    /// CONFIG RESETSTAT.
+    pub(crate) fn reset(&mut self) {
+        self.times = CommandTimes::default();
+        self.errors.clear();
+    }
+}

@@ -711,11 +711,8 @@ impl<'s> Dataset<'s> {
     /// When the next key is to be removed because it expires; `u64::MAX` if none is. May be too early, never too late. Where
     /// nothing may be changed, keys that have expired are only hidden.
     pub(crate) fn next_due_ms(&self) -> u64 {
-        if self.access == Access::Open { self.expiry.next_due_ms() } else { u64::MAX }
-        if self.is_read_only || !self.expires_actively {
-            return u64::MAX;
-        }
-        self.expiry.next_due_ms()
+        let removes = self.access == Access::Open && self.expires_actively;
+        if removes { self.expiry.next_due_ms() } else { u64::MAX }
     }
 
     /// Removes some of the keys that have expired, as long as `go_on` says so, and returns how many. Where it fails

@@ -7,15 +7,10 @@ use tembo_kv::Error;
 use crate::access::Access;
 use crate::args::{Args, Kept};
 use crate::command::{
-    ADMIN, Command, Context, NO_AUTH, NO_MULTI, NOT_QUEUED, READ, SAVE, SESSION, SUBSCRIBED, Table,
-    WRITE,
-};
-use crate::failure::{Failure, LOADING, READ_ONLY, READ_ONLY_REPLICA};
-use crate::monitor::show;
     ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, NOT_QUEUED, READ, REPLICATED, SAVE,
     SESSION, SUBSCRIBED, Table, WRITE,
 };
-use crate::failure::{Failure, OUT_OF_MEMORY, READ_ONLY};
+use crate::failure::{Failure, LOADING, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
 use crate::monitor::{is_secret, show};
 use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
@@ -48,19 +43,6 @@ pub(crate) fn dispatch(
         context.shared.observed.times.reject(number);
         return reject(context, args, &text, reply);
     }
-    if context.data.access() != Access::Open
-        && let Some(text) = refusal(context.data.access(), command)
-    {
-        return reject(context, args, text.as_bytes(), reply);
-    }
-    let session = &*context.session;
-    if session.subscriptions.is_any() && !session.resp3 && !command.has(SUBSCRIBED) {
-        let text = format!(
-            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
-             this context",
-            command.full_name
-        );
-        return reject(context, args, text.as_bytes(), reply);
     let writes = command.has(WRITE | REPLICATED)
         || command.name == "exec"
             && context.session.multi.as_ref().is_some_and(|multi| multi.writes);
@@ -96,8 +78,10 @@ fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
     if !context.session.authenticated && !command.has(NO_AUTH) {
         return Some(b"NOAUTH Authentication required.".to_vec());
     }
-    if context.data.is_read_only() && command.has(WRITE | SAVE) {
-        return Some(READ_ONLY.as_bytes().to_vec());
+    if context.data.access() != Access::Open
+        && let Some(text) = access_refusal(context.data.access(), command)
+    {
+        return Some(text.as_bytes().to_vec());
     }
     if context.shared.is_over_memory && command.has(DENY_OOM) {
         return Some(OUT_OF_MEMORY.as_bytes().to_vec());
@@ -112,6 +96,17 @@ fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
         return Some(text.into_bytes());
     }
     None
+}
+
+/// Why clients may not execute the command, if they may not.
+#[cold]
+fn access_refusal(access: Access, command: &Command) -> Option<&'static str> {
+    match access {
+        Access::ReadOnlyPool if command.has(WRITE | SAVE) => Some(READ_ONLY),
+        Access::Replica if command.has(WRITE) => Some(READ_ONLY_REPLICA),
+        Access::Loading if command.has(READ | WRITE | SAVE) => Some(LOADING),
+        _ => None,
+    }
 }
 
 /// Executes one request that MULTI has queued, as [`execute`] does.
@@ -238,17 +233,6 @@ fn reject(
     }
     reply.error(text);
     Ok(())
-}
-
-/// Why clients may not execute the command, if they may not.
-#[cold]
-fn refusal(access: Access, command: &Command) -> Option<&'static str> {
-    match access {
-        Access::ReadOnlyPool if command.has(WRITE | SAVE) => Some(READ_ONLY),
-        Access::Replica if command.has(WRITE) => Some(READ_ONLY_REPLICA),
-        Access::Loading if command.has(READ | WRITE | SAVE) => Some(LOADING),
-        _ => None,
-    }
 }
 
 /// The command, if its name is known and the number of its arguments is right.

@@ -8,72 +8,6 @@ use crate::event_class::Classes;
 use crate::glob;
 use crate::number::parse_integer;
 use crate::replication::Greeting;
-
-/// Longest bulk unless configured otherwise, and at most.
-const BULK_SIZE: (i64, i64) = (512 << 20, 512 << 20);
-
-/// What values a parameter takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Only the one it has: it reports a fact.
-    Fixed,
-    /// Any text.
-    Text,
-    /// `yes` or `no`.
-    Flag,
-    /// A number between these.
-    Number(i64, i64),
-    /// A number of bytes between these, also with a unit.
-    Size(i64, i64),
-    /// Letters of classes of events.
-    Events,
-    /// For classes of clients, how many bytes may wait.
-    OutputLimits,
-}
-
-/// The parameters that clients and their tools ask for, with their defaults.
-#[rustfmt::skip]
-const PARAMETERS: &[(&str, &str, Kind)] = &[
-    ("activerehashing", "no", Kind::Flag),
-    ("appendfsync", "always", Kind::Fixed),
-    ("appendonly", "no", Kind::Fixed),
-    ("backup-dir", "", Kind::Fixed),
-    ("bind", "", Kind::Fixed),
-    ("client-output-buffer-limit", "", Kind::OutputLimits),
-    ("client-query-buffer-limit", "1073741824", Kind::Fixed),
-    ("databases", "16", Kind::Fixed),
-    ("dbfilename", "", Kind::Fixed),
-    ("dir", "", Kind::Fixed),
-    ("hll-sparse-max-bytes", "3000", Kind::Size(0, i64::MAX)),
-    ("hz", "10", Kind::Number(1, 500)),
-    ("io-threads", "1", Kind::Fixed),
-    ("lazyfree-lazy-user-del", "no", Kind::Flag),
-    ("loglevel", "notice", Kind::Text),
-    ("lua-time-limit", "5000", Kind::Number(0, i64::MAX)),
-    ("masterauth", "", Kind::Text),
-    ("maxclients", "10000", Kind::Number(1, u32::MAX as i64)),
-    ("maxmemory", "0", Kind::Fixed),
-    ("maxmemory-policy", "noeviction", Kind::Fixed),
-    ("notify-keyspace-events", "", Kind::Events),
-    ("port", "6379", Kind::Fixed),
-    ("proto-max-bulk-len", "536870912", Kind::Size(1 << 20, BULK_SIZE.1)),
-    ("protected-mode", "yes", Kind::Flag),
-    ("repl-retain-seconds", "60", Kind::Number(0, u32::MAX as i64)),
-    ("repl-timeout", "60", Kind::Number(1, i32::MAX as i64)),
-    ("replica-announce-ip", "", Kind::Text),
-    ("replica-announce-port", "0", Kind::Number(0, 65535)),
-    ("replica-priority", "100", Kind::Number(0, i32::MAX as i64)),
-    ("replica-read-only", "yes", Kind::Fixed),
-    ("replica-serve-stale-data", "yes", Kind::Fixed),
-    ("requirepass", "", Kind::Text),
-    ("retain-seconds", "0", Kind::Number(0, u32::MAX as i64)),
-    ("save", "", Kind::Fixed),
-    ("slowlog-log-slower-than", "10000", Kind::Number(-1, i64::MAX)),
-    ("slowlog-max-len", "128", Kind::Number(0, i64::MAX)),
-    ("tcp-keepalive", "300", Kind::Number(0, i32::MAX as i64)),
-    ("timeout", "0", Kind::Number(0, i32::MAX as i64)),
-    ("unixsocket", "", Kind::Fixed),
-];
 use crate::settings::parameter::{BULK_SIZE_MAX, Kind, PARAMETERS, find, resolved};
 
 /// Why CONFIG SET does not take the last protection away.
@@ -156,7 +90,6 @@ impl Settings {
             retain_s: 0,
             repl_retain_s: 0,
             repl_timeout_ms: 0,
-            bulk_size_max: BULK_SIZE.0 as usize,
             bulk_size_max: BULK_SIZE_MAX as usize,
             output_size_max: config.output_size_max,
             pubsub_output: OutputLimit::default(),

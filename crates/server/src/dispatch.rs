@@ -35,7 +35,7 @@ pub(crate) fn dispatch(
             if let Some(number) = number {
                 context.shared.observed.times.reject(number);
             }
-            return reject(context, args, &failure.text(), reply);
+            return reject(context, args, failure.as_bytes(), reply);
         }
     };
     let (command, number) = found;
@@ -117,7 +117,7 @@ pub(crate) fn execute_queued(
 ) -> Result<(), Error> {
     match find(context.table, args) {
         Ok(found) => execute(context, found, args, reply),
-        Err((_, failure)) => reject(context, args, &failure.text(), reply),
+        Err((_, failure)) => reject(context, args, failure.as_bytes(), reply),
     }
 }
 
@@ -239,22 +239,22 @@ fn reject(
 /// The command, if its name is known and the number of its arguments is right. A failure has the number of the command,
 /// if it is known.
 #[inline]
-fn find(table: &Table, args: Args<'_>) -> Result<Found, (Option<usize>, Failure)> {
+fn find(table: &Table, args: Args<'_>) -> Result<Found, (Option<usize>, String)> {
     let Some((mut command, mut number)) = table.find_numbered(args.at(0)) else {
-        return Err((None, unknown(args).into()));
+        return Err((None, unknown(args)));
     };
     if !command.subcommands.is_empty() && args.count() > 1 {
         let name = args.at(1);
         let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
         let Some(at) = command.subcommands.iter().position(is_named) else {
-            return Err((Some(number), unknown_subcommand(command, name).into()));
+            return Err((Some(number), unknown_subcommand(command, name)));
         };
         (command, number) = (&command.subcommands[at], number + 1 + at);
     }
     if !command.takes(args.count()) {
         let name = command.full_name;
         let text = format!("ERR wrong number of arguments for '{name}' command");
-        return Err((Some(number), text.into()));
+        return Err((Some(number), text));
     }
     Ok((command, number))
 }

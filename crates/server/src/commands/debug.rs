@@ -110,7 +110,7 @@ fn protocol(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
     match args.at(2).to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.integer(12345),
-        b"double" => reply.double(3.141),
+        b"double" => reply.double(3141.0 / 1000.0),
         b"null" => reply.null(),
         b"array" => {
             reply.array(3);

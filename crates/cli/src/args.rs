@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{backup, check, completions, doctor, dump, exit, load, serve, snapshots, stat};
+use crate::{backup, check, completions, doctor, dump, exit, import, load, serve, snapshots, stat};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Dump(dump::Args),
     /// Read JSON lines into a pool, creating it if there is none
     Load(load::Args),
+    /// Bring what Redis has, an RDB file or a server that runs, into a server
+    Import(import::Args),
     /// Write what a pool holds, or what has changed since, into one file
     Backup(backup::Args),
     /// Make a pool of a backup and the incremental ones that follow it
@@ -46,6 +48,7 @@ impl Command {
             Command::Snapshots(args) => snapshots::run(&args),
             Command::Dump(args) => dump::run(&args),
             Command::Load(args) => load::run(&args),
+            Command::Import(args) => import::run(&args),
             Command::Backup(args) => backup::run(&args),
             Command::Restore(args) => backup::restore(&args),
             Command::Doctor(args) => doctor::run(&args),

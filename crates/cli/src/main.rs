@@ -9,6 +9,7 @@ mod doctor;
 mod dump;
 mod entries;
 mod exit;
+mod import;
 mod line;
 mod load;
 mod output;

@@ -82,6 +82,15 @@ impl Client {
         self.answer()
     }
 
+    /// Sends commands as they are to be on the wire, and waits for so many answers.
+    ///
+    /// # Errors
+    /// As of [`call`](Client::call).
+    pub fn pipeline(&mut self, commands: &[u8], count: usize) -> io::Result<Vec<Answer>> {
+        self.writer.write_all(commands)?;
+        (0..count).map(|_| self.answer()).collect()
+    }
+
     fn answer(&mut self) -> io::Result<Answer> {
         let mut line = String::new();
         self.reader.read_line(&mut line)?;

@@ -12,6 +12,6 @@ mod pack;
 mod reader;
 mod value;
 
-pub(crate) use checksum::{seal, unseal};
+pub(crate) use checksum::{crc64, seal, unseal};
 pub(crate) use reader::{Broken, Reader};
 pub(crate) use value::{Value, Writer};

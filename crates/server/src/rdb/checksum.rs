@@ -24,15 +24,15 @@ const TABLE: [u64; 256] = {
     table
 };
 
-/// Redis's checksum.
-fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
+/// Redis's checksum of what `before` is that of, and of these bytes behind it; of nothing it is 0.
+pub(crate) fn crc64(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
 }
 
 /// Appends version and checksum.
 pub(crate) fn seal(value: &mut Vec<u8>) {
     value.extend_from_slice(&VERSION.to_le_bytes());
-    let checksum = crc64(value);
+    let checksum = crc64(0, value);
     value.extend_from_slice(&checksum.to_le_bytes());
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn unseal(dump: &[u8]) -> Option<&[u8]> {
     let (version, checksum) = tail.split_first_chunk()?;
     let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
     let is_right = u16::from_le_bytes(*version) <= VERSION_MAX
-        && checksum == crc64(dump.get(..value.len() + version.len())?);
+        && checksum == crc64(0, dump.get(..value.len() + version.len())?);
     is_right.then_some(value)
 }
 
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_changed_byte_is_found() {
-        assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
         let mut dump = b"value".to_vec();
         seal(&mut dump);
         assert_eq!(unseal(&dump), Some(b"value".as_slice()));

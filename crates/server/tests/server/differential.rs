@@ -34,8 +34,18 @@ impl Redis {
         let address = free.local_addr().unwrap();
         drop(free);
         let port = address.port().to_string();
-        let arguments =
-            ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let arguments = [
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--enable-protected-configs",
+            "yes",
+        ];
         let mut command = Command::new("redis-server");
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Redis { child: command.spawn()?, address })

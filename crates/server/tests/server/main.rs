@@ -11,6 +11,7 @@ mod connections;
 mod differential;
 mod dump;
 mod expiry;
+mod import;
 mod introspection;
 mod large_strings;
 mod malformed;

@@ -190,7 +190,7 @@ impl<'s> Dataset<'s> {
                 let began = Instant::now();
                 let transaction = none.insert(self.store.exclusive()?);
                 self.waited += began.elapsed();
-                self.elements.look(transaction);
+                self.elements.forget();
                 transaction
             }
         };
@@ -496,6 +496,7 @@ impl<'s> Dataset<'s> {
         self.is_atomic = false;
         if changed.is_err() {
             self.begin()?.rollback_to_savepoint().map_err(Failure::Turn)?;
+            self.elements.forget();
             self.written = written;
             self.expiry.forget_due();
         }
@@ -506,8 +507,11 @@ impl<'s> Dataset<'s> {
     /// elements are.
     #[inline]
     fn before(&mut self, db: usize, key: &[u8]) -> Result<(Option<u64>, Option<Spread>), Failure> {
-        if self.expiry.due_ms(db) == u64::MAX && !self.elements.is_in_use(db) {
-            return Ok((None, None));
+        if self.expiry.due_ms(db) == u64::MAX {
+            let (transaction, elements) = self.begin_elements()?;
+            if !elements.is_in_use(transaction, db) {
+                return Ok((None, None));
+            }
         }
         Ok(match self.get_raw(db, key)? {
             Some(value) => (value.expiry_ms, value.elements()?),

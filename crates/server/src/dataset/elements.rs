@@ -24,28 +24,28 @@ type Stored = (Vec<u8>, Vec<u8>);
 /// The elements of all databases.
 pub(super) struct Elements {
     spaces: Vec<Keyspace>,
-    /// Per database: whether there may be any. While there are none, no change of a value looks for them.
-    in_use: Vec<bool>,
+    /// Per database: whether there may be any; `None`: the transaction has not asked. While there are none, no change
+    /// of a value looks for them.
+    in_use: Vec<Option<bool>>,
     key: Vec<u8>,
 }
 
 impl Elements {
     /// The elements in these keyspaces, one per database.
     pub(super) fn new(spaces: Vec<Keyspace>) -> Elements {
-        Elements { in_use: vec![true; spaces.len()], spaces, key: Vec::new() }
+        Elements { in_use: vec![None; spaces.len()], spaces, key: Vec::new() }
     }
 
-    /// Whether a collection of the database may have elements.
+    /// Whether a collection of the database may have elements. The store counts them once a transaction.
     #[inline]
-    pub(super) fn is_in_use(&self, db: usize) -> bool {
-        self.in_use[db]
+    pub(super) fn is_in_use(&mut self, transaction: &Exclusive, db: usize) -> bool {
+        let space = self.spaces[db];
+        *self.in_use[db].get_or_insert_with(|| transaction.count(space) != Some(0))
     }
 
-    /// Looks which databases have elements.
-    pub(super) fn look(&mut self, transaction: &Exclusive) {
-        for (space, in_use) in self.spaces.iter().zip(&mut self.in_use) {
-            *in_use = transaction.count(*space) != Some(0);
-        }
+    /// Another transaction begins, or this one has gone back.
+    pub(super) fn forget(&mut self) {
+        self.in_use.fill(None);
     }
 
     /// An id that no collection of the database has had.
@@ -53,7 +53,7 @@ impl Elements {
         let last = transaction.get(self.spaces[db], &ID_KEY)?.and_then(|value| value.array(0));
         let id = last.map_or(0, u64::from_be_bytes) + 1;
         transaction.put(self.spaces[db], &ID_KEY, &id.to_be_bytes())?;
-        self.in_use[db] = true;
+        self.in_use[db] = Some(true);
         Ok(id)
     }
 
@@ -197,7 +197,7 @@ impl Elements {
         if transaction.count(self.spaces[db]) != Some(0) {
             transaction.clear(self.spaces[db])?;
         }
-        self.in_use[db] = false;
+        self.in_use[db] = None;
         Ok(())
     }
 }

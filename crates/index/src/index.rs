@@ -237,10 +237,12 @@ impl VersionedIndex for Index {
         either!(self, index => index.apply(op, writer))
     }
 
+    #[inline(always)]
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
         either!(self, index => index.apply_at(place, op, writer))
     }
 
+    #[inline(always)]
     fn apply_single(
         &self,
         op: Op<'_>,

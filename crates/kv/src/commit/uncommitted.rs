@@ -138,6 +138,7 @@ impl Uncommitted {
     }
 
     /// Applies one change; true if the key was there before.
+    #[inline]
     pub(crate) fn apply(
         &mut self,
         shared: &Shared,
@@ -168,6 +169,7 @@ impl Uncommitted {
     }
 
     /// Makes a change that may be made; true if the index had an entry of the key before.
+    #[inline(always)]
     fn make(
         &mut self,
         shared: &Shared,

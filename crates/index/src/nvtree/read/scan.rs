@@ -99,7 +99,7 @@ fn scan_forward(
         Bound::Unbounded => Vec::new(),
     };
     // The low key of the leaf that comes next.
-    let mut high = Vec::new();
+    let mut high = Vec::with_capacity(64);
     let mut spot: Option<(Leaf<'_>, Moment)> = None;
     let mut prefetcher = Prefetcher::new(leaves);
     // Past the first leaf there is nothing below the range, but for what was merged with it.

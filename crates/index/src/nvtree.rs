@@ -249,6 +249,7 @@ impl VersionedIndex for NvTree {
         change::change(&self.leaves, op, How::Grouped, writer)
     }
 
+    #[inline(always)]
     fn apply_single(
         &self,
         op: Op<'_>,

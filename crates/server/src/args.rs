@@ -92,6 +92,12 @@ impl Kept {
         kept
     }
 
+    /// Arguments that were made.
+    pub(crate) fn of(owned: Vec<Vec<u8>>) -> Kept {
+        let spans = (0..owned.len()).map(|index| Span::Owned { index: index as u32 }).collect();
+        Kept { bytes: Vec::new(), spans, owned }
+    }
+
     /// The arguments.
     pub(crate) fn args(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.owned, &self.spans)

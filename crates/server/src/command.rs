@@ -69,6 +69,8 @@ pub(crate) const SET: u32 = 1 << 17;
 pub(crate) const LIST: u32 = 1 << 18;
 /// The command is about sorted sets.
 pub(crate) const SORTED_SET: u32 = 1 << 19;
+/// The command is about streams.
+pub(crate) const STREAM: u32 = 1 << 20;
 
 /// One command or subcommand.
 pub(crate) struct Command {

@@ -34,6 +34,7 @@ mod set;
 mod slowlog;
 mod snapshot;
 mod sorted_set;
+mod stream;
 mod string;
 mod string_set;
 mod transaction;
@@ -71,6 +72,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     slowlog::COMMANDS,
     sorted_set::COMMANDS,
     snapshot::COMMANDS,
+    stream::COMMANDS,
     string_set::COMMANDS,
     string::COMMANDS,
     transaction::COMMANDS,

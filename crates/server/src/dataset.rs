@@ -415,11 +415,9 @@ impl<'s> Dataset<'s> {
         self.written.changes += 1;
         self.written.bytes += payload.len() as u64;
         self.watches.touch(db, key);
-        if of.kind != Kind::String {
-            self.waiting.touch(db, key);
-        }
+        self.waiting.touch(db, key);
         if let Some(old) = old_spread
-            && !(of.is_spread && Spread::decode(payload.into())?.id == old.id)
+            && !(of.is_spread && Spread::id_of(payload)? == old.id)
         {
             self.remove_elements(db, old)?;
         }
@@ -452,6 +450,7 @@ impl<'s> Dataset<'s> {
         {
             self.remove_elements(db, spread)?;
         }
+        self.waiting.touch(db, key);
         if let Some(expiry_ms) = expiry_ms {
             let (transaction, expiry) = self.begin_both()?;
             expiry.forget(transaction, (db, key), expiry_ms)?;
@@ -656,6 +655,7 @@ impl<'s> Dataset<'s> {
         let (transaction, expiry) = self.begin_both()?;
         expiry.clear(transaction, db)?;
         touched.iter().for_each(|key| self.watches.touch(db, key));
+        self.waiting.touch_all(db);
         Ok(())
     }
 
@@ -769,6 +769,7 @@ impl<'s> Dataset<'s> {
                     None => drop(self.begin()?.remove(space, key)?),
                 }
                 self.watches.touch_expired(db, key);
+                self.waiting.touch(db, key);
                 if let Some(expired) = &mut self.expired {
                     expired.push((db, key.to_vec()));
                 }

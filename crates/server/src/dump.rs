@@ -66,6 +66,7 @@ pub(crate) fn read(
             })?;
             writer
         }
+        Kind::Stream => return Err("ERR a stream cannot be dumped".into()),
     };
     Ok(Some(writer.into_bytes()))
 }

@@ -10,6 +10,7 @@ mod kind;
 mod level;
 mod packed;
 mod spread;
+mod stream;
 mod unknown_layout;
 
 pub use element::{
@@ -20,6 +21,9 @@ pub use kind::{Kind, Type};
 pub use level::{LEVEL_MAX, level_of};
 pub use packed::{Packed, entry_size, push_entry};
 pub use spread::Spread;
+pub use stream::{
+    ConsumerRecord, GroupRecord, PendingRecord, STREAM_ID_SIZE, StreamHead, StreamId,
+};
 pub use unknown_layout::UnknownLayout;
 
 /// Bit 7 of the header.
@@ -127,6 +131,9 @@ impl<'a> Value<'a> {
 
     /// As [`spread`](Value::spread), with the number of elements in the place of a string's length.
     pub fn elements(&self) -> Result<Option<Spread>, UnknownLayout> {
+        if self.of.kind == Kind::Stream {
+            return Ok(Some(StreamHead::decode(self.payload)?.elements()));
+        }
         match self.pieces()? {
             Some((id, len)) => {
                 Ok(Some(Spread { id, count: len.div_ceil(PIECE_SIZE) as u64, first: 0 }))
@@ -138,6 +145,10 @@ impl<'a> Value<'a> {
     /// Where its elements are; `None`: it has none.
     #[inline]
     pub fn spread(&self) -> Result<Option<Spread>, UnknownLayout> {
+        if self.of.kind == Kind::Stream {
+            let StreamHead { id, count, .. } = StreamHead::decode(self.payload)?;
+            return Ok(Some(Spread { id, count, first: 0 }));
+        }
         if self.of.is_spread { Spread::decode(self.payload).map(Some) } else { Ok(None) }
     }
 
@@ -199,6 +210,8 @@ mod tests {
         for bytes in [
             b"".as_slice(),
             b"\x05",
+            b"\x55",
+            b"\x16",
             b"\x50",
             b"\x40",
             b"\x24",
@@ -207,7 +220,9 @@ mod tests {
         ] {
             assert!(Value::decode(bytes.into()).is_err());
         }
-        assert!(Value::decode(b"\x14short".as_slice().into()).unwrap().spread().is_err());
+        for short in [b"\x14short".as_slice(), b"\x15short"] {
+            assert!(Value::decode(short.into()).unwrap().spread().is_err());
+        }
         let too_long = Spread { id: 1, count: (PAYLOAD_SIZE_MAX + 1) as u64, first: 0 };
         for payload in [b"short".to_vec(), too_long.encode(Kind::String)] {
             let large = [Header::new(Type::LARGE_STRING, None).as_bytes(), &payload].concat();

@@ -75,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) maxmemory: u64,
     /// DEBUG is allowed.
     pub(crate) debug: bool,
+    /// Entries of a stream that an inexact trim removes together.
+    pub(crate) stream_block: u64,
 }
 
 impl Settings {
@@ -104,6 +106,7 @@ impl Settings {
             tracked_keys_max: 0,
             maxmemory: 0,
             debug: config.debug,
+            stream_block: 0,
         };
         let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
         settings.put("bind", bind.join(" "));
@@ -305,6 +308,7 @@ impl Settings {
         self.percentiles = percentiles.collect();
         self.maxmemory = self.number("maxmemory");
         self.tracked_keys_max = self.number("tracking-table-max-keys") as usize;
+        self.stream_block = self.number("stream-node-max-entries");
     }
 }
 

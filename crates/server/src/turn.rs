@@ -165,6 +165,10 @@ impl<'s> Turns<'s> {
         let pending = self.queue.len();
         let mut left = pending;
         self.end_due_waits();
+        // Keys that have expired are waited for.
+        if let Err(error) = self.serve_waiting() {
+            failure = Some(error);
+        }
         while let Some(token) = self.next_connection(&mut left) {
             let Some(mut connection) = self.clients.take(token) else { continue };
             if budget.is_spent(self.data.written().bytes) || failure.is_some() {
@@ -414,13 +418,18 @@ impl<'s> Turns<'s> {
         connection: &mut Connection,
         (db, key): (usize, &[u8]),
     ) -> Result<(), StoreError> {
-        let wanted = connection.session.waits_for.as_ref().map(|wait| wait.kind);
         let found = self.data.kind(db, key)?;
-        if wanted.is_none() || wanted != found {
+        let wants = |wait: &Wait| wait.needs_key || found == Some(wait.kind);
+        let Some(wait) = connection.session.waits_for.take_if(|wait| wants(wait)) else {
+            return Ok(());
+        };
+        connection.begin_turn();
+        if found != Some(wait.kind) {
+            connection.reply.error(b"UNBLOCKED the stream key no longer exists");
+            self.data.waiting.remove(token, &wait);
+            self.resume(token, connection);
             return Ok(());
         }
-        let Some(wait) = connection.session.waits_for.take() else { return Ok(()) };
-        connection.begin_turn();
         self.shared.observed.mark = Instant::now();
         connection.session.served = Some(key.to_vec());
         let Connection { session, reply, .. } = connection;

@@ -1,8 +1,7 @@
 //! Clients that wait for keys: BLPOP and its kin.
 //!
 //! A command that finds nothing leaves its [`Wait`] in the session, and no reply. The client's later commands stay in its
-//! input. Each change that puts a collection under a key that is waited for makes the key *ready*; after the command that did
-//! so, the turn executes the commands of those that wait for it again, the longest waiting first, until the collection
+//! input. Each change of a key that is waited for makes the key *ready*; after the command that did so, the turn executes the commands of those that wait for it again, the longest waiting first, until the collection
 //! is used up. So a waiting client is served in the turn, and the commit, of the change that it waited for.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -23,6 +22,8 @@ pub(crate) struct Wait {
     pub(crate) keys: Vec<Vec<u8>>,
     /// When it ends, by the server's clock; `None`: not by itself.
     pub(crate) deadline_ms: Option<u64>,
+    /// It ends with an error when a key is no longer of the kind.
+    pub(crate) needs_key: bool,
 }
 
 /// All clients that wait, by key.
@@ -75,7 +76,13 @@ impl Waiting {
         self.count -= 1;
     }
 
-    /// A collection was put under a key.
+    /// All keys of a database were removed.
+    pub(crate) fn touch_all(&mut self, db: usize) {
+        let keys: Vec<Vec<u8>> = self.databases[db].keys().cloned().collect();
+        keys.iter().for_each(|key| self.touch(db, key));
+    }
+
+    /// A value was put under a key, or was removed.
     #[inline]
     pub(crate) fn touch(&mut self, db: usize, key: &[u8]) {
         if self.count > 0 && self.databases[db].contains_key(key) {
@@ -125,7 +132,7 @@ mod tests {
     fn wait(keys: &[&str], deadline_ms: Option<u64>) -> Wait {
         let command = Kept::new(Args::new(b"x", &[], &[Span::Input { start: 0, size: 1 }]));
         let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-        Wait { command, kind: Kind::List, db: 0, keys, deadline_ms }
+        Wait { command, kind: Kind::List, db: 0, keys, deadline_ms, needs_key: false }
     }
 
     #[test]

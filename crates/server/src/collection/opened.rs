@@ -385,7 +385,7 @@ impl<'d, 's> Opened<'d, 's> {
 fn entries_of(kind: Kind) -> usize {
     match kind {
         Kind::Hash | Kind::SortedSet => 2,
-        Kind::String | Kind::List | Kind::Set => 1,
+        Kind::String | Kind::List | Kind::Set | Kind::Stream => 1,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::command::{
     ADMIN, BLOCKING, Command, Context, DENY_OOM, FAST, HASH, LIST, MOVABLE_KEYS, NO_AUTH, NO_MULTI,
-    READ, SET, SORTED_SET, Table, WRITE,
+    READ, SET, SORTED_SET, STREAM, Table, WRITE,
 };
 use crate::commands::facts::Facts;
 use crate::commands::help::help_lines;
@@ -50,6 +50,7 @@ const CATEGORIES: &[(u32, &str)] = &[
     (READ, "@read"),
     (SET, "@set"),
     (SORTED_SET, "@sortedset"),
+    (STREAM, "@stream"),
     (LIST, "@list"),
     (HASH, "@hash"),
     (ADMIN, "@admin"),
@@ -192,7 +193,14 @@ fn getkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         let last = if last < 0 { count as i32 + last } else { last };
         keys.extend((first as usize..=last as usize).step_by(step as usize));
     }
-    if command.has(MOVABLE_KEYS) {
+    if command.has(STREAM) && command.has(MOVABLE_KEYS) {
+        // The keys stand between STREAMS and as many ids.
+        let streams = (1..count).find(|at| args.is(at + 2, "STREAMS")).map(|at| at + 1);
+        match streams.filter(|&first| first < count && (count - first).is_multiple_of(2)) {
+            Some(first) => keys.extend(first..first + (count - first) / 2),
+            None => return Err("ERR Invalid arguments specified for command".into()),
+        }
+    } else if command.has(MOVABLE_KEYS) {
         // How many they are stands behind the destination or the timeout, if there is one.
         let at = if first > 0 || command.has(BLOCKING) { 2 } else { 1 };
         let most = count.saturating_sub(at + 1);

@@ -103,7 +103,7 @@ impl Transfer<'_> {
             return Ok(None);
         };
         let (of, expiry_ms, spread) = (value.of, value.expiry_ms, value.spread()?);
-        let payload = value.payload.to_vec();
+        let mut payload = value.payload.to_vec();
         if self.from == self.to {
             return Ok(Some(self.replace));
         }
@@ -119,9 +119,10 @@ impl Transfer<'_> {
             let keeps_elements = stays_in_database && !self.keep_source;
             match spread {
                 Some(spread) if !keeps_elements => {
-                    let copy = Spread { id: data.new_id(self.to.0)?, ..spread };
-                    data.copy_elements((self.from.0, spread.id), (self.to.0, copy.id))?;
-                    data.put_value(self.to, of, &copy.encode(of.kind), expiry_ms)?;
+                    let id = data.new_id(self.to.0)?;
+                    data.copy_elements((self.from.0, spread.id), (self.to.0, id))?;
+                    Spread::set_id(&mut payload, id);
+                    data.put_value(self.to, of, &payload, expiry_ms)?;
                 }
                 _ => data.put_value(self.to, of, &payload, expiry_ms)?,
             }
@@ -205,6 +206,7 @@ fn encoding(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         Some(value) if value.of.kind != Kind::String => {
             let encoding = match (value.of.kind, value.of.is_wide) {
                 (Kind::List, _) => "quicklist",
+                (Kind::Stream, _) => "stream",
                 (Kind::Set, false) => "intset",
                 (Kind::SortedSet, true) => "skiplist",
                 (_, false) => "listpack",

@@ -195,6 +195,7 @@ fn count_or_wait(
         db: session.db,
         keys: Vec::new(),
         deadline_ms: (wanted.timeout_ms > 0).then_some(deadline_ms),
+        needs_key: false,
     }));
     Ok(None)
 }

@@ -62,16 +62,31 @@ pub(super) fn wait(
     (timeout_ms, absent): (Option<u64>, Absent),
     reply: &mut Reply,
 ) {
+    if !wait_with(context, Kept::new(args), (kind, keys, false), timeout_ms) {
+        absent.reply(reply);
+    }
+}
+
+/// Has the client wait, to execute that command then; false: it may not wait. `needs_key`: the wait ends with an error when
+/// one of the keys is no longer of the kind.
+pub(super) fn wait_with(
+    context: &mut Context<'_, '_>,
+    command: Kept,
+    (kind, keys, needs_key): (Kind, &[&[u8]], bool),
+    timeout_ms: Option<u64>,
+) -> bool {
     let session = &mut *context.session;
     if session.executing || !session.may_wait {
-        return absent.reply(reply);
+        return false;
     }
     let deadline_ms = timeout_ms.map(|ms| context.shared.clock.steady_ms.saturating_add(ms));
     session.waits_for = Some(Box::new(Wait {
-        command: Kept::new(args),
+        command,
         kind,
         db: session.db,
         keys: keys.iter().map(|key| key.to_vec()).collect(),
         deadline_ms,
+        needs_key,
     }));
+    true
 }

@@ -14,6 +14,7 @@
 //! | 0, of a list | position, big-endian, its sign inverted | the element |
 //! | 0, of a sorted set | member | score, order-preserving |
 //! | 1, of a sorted set | score, order-preserving, and member | empty |
+//! | 0 to 5, of a stream | see [`StreamHead`](super::StreamHead) and its like | |
 //! | 1 + level, of a sorted set | as part 1, or nothing | how many members there are from it on to the next of its level, big-endian |
 //!
 //! The key [`ID_KEY`] holds the last id that was given, big-endian.
@@ -36,6 +37,16 @@ pub enum Part {
     Order,
     /// Members of that level, from 1 on, of a sorted set.
     Level(u8),
+    /// The groups of a stream.
+    Group,
+    /// The consumers of a stream by name.
+    ConsumerName,
+    /// The consumers of a stream by number.
+    Consumer,
+    /// The pending entries of a stream's groups.
+    Pending,
+    /// The pending entries of a stream's consumers.
+    Owned,
 }
 
 impl Part {
@@ -44,6 +55,11 @@ impl Part {
             Part::Main => 0,
             Part::Order => 1,
             Part::Level(level) => 1 + level,
+            Part::Group => 1,
+            Part::ConsumerName => 2,
+            Part::Consumer => 3,
+            Part::Pending => 4,
+            Part::Owned => 5,
         }
     }
 }

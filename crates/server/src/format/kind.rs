@@ -23,6 +23,8 @@ pub enum Kind {
     SortedSet = 3,
     /// Fields, each with a value.
     Hash = 4,
+    /// Entries with ids that rise, and groups of consumers.
+    Stream = 5,
 }
 
 impl Kind {
@@ -34,6 +36,7 @@ impl Kind {
             Kind::Set => "set",
             Kind::SortedSet => "zset",
             Kind::Hash => "hash",
+            Kind::Stream => "stream",
         }
     }
 
@@ -44,6 +47,7 @@ impl Kind {
             2 => Kind::Set,
             3 => Kind::SortedSet,
             4 => Kind::Hash,
+            5 => Kind::Stream,
             _ => return None,
         })
     }
@@ -67,6 +71,9 @@ impl Type {
     /// A large string, in pieces.
     pub const LARGE_STRING: Type = Type { kind: Kind::String, is_spread: true, is_wide: false };
 
+    /// A stream.
+    pub const STREAM: Type = Type { kind: Kind::Stream, is_spread: true, is_wide: false };
+
     pub(super) fn encode(self) -> u8 {
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         self.kind as u8 | flag(self.is_spread, IS_SPREAD) | flag(self.is_wide, IS_WIDE)
@@ -75,7 +82,11 @@ impl Type {
     pub(super) fn decode(header: u8) -> Option<Type> {
         let kind = Kind::decode(header)?;
         let (is_spread, is_wide) = (header & IS_SPREAD != 0, header & IS_WIDE != 0);
-        let is_known = header & RESERVED == 0 && (kind != Kind::String || !is_wide);
-        is_known.then_some(Type { kind, is_spread, is_wide })
+        let fits = match kind {
+            Kind::String => !is_wide,
+            Kind::Stream => is_spread && !is_wide,
+            _ => true,
+        };
+        (fits && header & RESERVED == 0).then_some(Type { kind, is_spread, is_wide })
     }
 }

@@ -35,6 +35,21 @@ impl Spread {
         bytes
     }
 
+    /// The id in the payload of any value that has elements.
+    ///
+    /// # Errors
+    /// The payload is too short.
+    pub fn id_of(payload: &[u8]) -> Result<u64, UnknownLayout> {
+        payload.first_chunk().map(|id| u64::from_be_bytes(*id)).ok_or(UnknownLayout)
+    }
+
+    /// Gives the payload of any value that has elements another id.
+    pub fn set_id(payload: &mut [u8], id: u64) {
+        if let Some(place) = payload.first_chunk_mut() {
+            *place = id.to_be_bytes();
+        }
+    }
+
     /// Takes a payload apart.
     ///
     /// # Errors

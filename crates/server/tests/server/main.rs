@@ -19,5 +19,7 @@ mod pubsub;
 mod replication;
 mod sorted_sets;
 mod space;
+mod stream_script;
+mod streams;
 mod turn;
 mod waiting;

@@ -1,18 +1,22 @@
 //! The server's commands under torture: whole turns, without sockets.
 
 mod model;
+mod stream;
 
 use tembo_kv::{Direction, IndexKind, Options, Progress, Snapshot, Store};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Geometry, Pool, PoolOptions};
 use tembo_server::Local;
-use tembo_server::format::{Value, data_keyspace, decode_expiry_entry, expiry_keyspace};
+use tembo_server::format::{
+    ID_KEY, Kind, Value, data_keyspace, decode_expiry_entry, elements_keyspace, expiry_keyspace,
+};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, stored};
 use crate::subject::{Script, Subject};
-use model::{Command, Database, Op, State};
+use model::{Command, Content, Database, Op, State};
+use stream::{Change, Elements, Stream};
 
 const SIZE: u64 = 256 << 10;
 
@@ -42,16 +46,31 @@ fn each(
     snapshot.range_with::<[u8]>(space, (from, to), Direction::Forward, &mut visit).map_err(text)
 }
 
-/// What a snapshot holds; the index of what expires must fit.
+/// What a snapshot holds; the index of what expires must fit, and the elements of streams.
 fn database(snapshot: &Snapshot) -> Result<Database, String> {
-    let (mut database, mut foreign) = (Database::new(), false);
-    each(snapshot, &data_keyspace(0), &mut |key, bytes| match Value::decode(bytes.into()) {
-        Ok(value) => {
-            database.insert(key.to_vec(), (value.payload.to_vec(), value.expiry_ms));
-        }
-        Err(_) => foreign = true,
+    let (mut elements, mut database) = (Elements::new(), Database::new());
+    each(snapshot, &elements_keyspace(0), &mut |key, value| {
+        elements.insert(key.to_vec(), value.to_vec());
     })?;
-    expect(!foreign, "a value that is not the server's")?;
+    elements.remove(&ID_KEY[..]);
+    let mut failed = Ok(());
+    each(snapshot, &data_keyspace(0), &mut |key, bytes| match Value::decode(bytes.into()) {
+        Ok(value) if value.of.kind == Kind::Stream => {
+            match Stream::read(&value.payload.to_vec(), &mut elements) {
+                Ok(stream) => {
+                    database.insert(key.to_vec(), (Content::Stream(stream), value.expiry_ms));
+                }
+                Err(what) => failed = Err(what),
+            }
+        }
+        Ok(value) => {
+            let content = Content::String(value.payload.to_vec());
+            database.insert(key.to_vec(), (content, value.expiry_ms));
+        }
+        Err(_) => failed = Err("a value that is not the server's".to_owned()),
+    })?;
+    failed?;
+    expect(elements.is_empty(), "elements of no value")?;
     let mut indexed = Vec::new();
     each(snapshot, &expiry_keyspace(0), &mut |entry, _| {
         indexed.extend(decode_expiry_entry(entry).map(|(due, key)| (due, key.to_vec())));
@@ -159,6 +178,13 @@ impl Subject for Served {
             vec![C::Exec(vec![C::Set(6, 7, Some(9)), C::Rename(6, 1), C::Increment(21)])],
             vec![C::Clear],
             vec![C::Save],
+            vec![
+                C::Stream(30, Change::CreateGroup),
+                C::Stream(30, Change::Add(None)),
+                C::Stream(30, Change::Read(1, 9)),
+            ],
+            vec![C::Stream(30, Change::Add(Some(1))), C::Stream(30, Change::Claim(2))],
+            vec![C::Stream(30, Change::DestroyGroup), C::Rename(30, 31), C::Delete(vec![31])],
         ];
         let mut ops: Vec<Op> = turns.into_iter().map(Op::Turn).collect();
         ops.extend([Op::Step, Op::Maintain]);
@@ -177,6 +203,11 @@ impl Subject for Served {
                 set(0..9, Some(500)),
                 Op::Maintain,
                 Op::Turn(vec![Command::Delete(vec![1, 2, 3])]),
+            ],
+            vec![
+                Op::Turn(vec![Command::Stream(30, Change::CreateGroup)]),
+                Op::Turn(vec![Command::Stream(30, Change::Add(None)); 3]),
+                Op::Turn(vec![Command::Stream(30, Change::Read(1, 2))]),
             ],
         ]
     }

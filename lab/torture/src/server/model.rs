@@ -4,8 +4,17 @@ use std::collections::BTreeMap;
 
 use tembo_sim::Random;
 
+use super::stream::{Change, Stream};
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Content {
+    String(Vec<u8>),
+    Stream(Stream),
+}
+
 /// Values and when they expire, in milliseconds.
-pub(crate) type Database = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+pub(crate) type Database = BTreeMap<Vec<u8>, (Content, Option<u64>)>;
 
 /// A command of the server.
 #[derive(Clone, Debug)]
@@ -23,6 +32,7 @@ pub(crate) enum Command {
     /// Names the database as it is before the turn; alone in its turn.
     Save,
     Exec(Vec<Command>),
+    Stream(u8, Change),
 }
 
 /// Something that is done to a server.
@@ -85,6 +95,9 @@ impl Command {
             Command::Rename(from, to) => words("RENAME", vec![key(*from), key(*to)]),
             Command::Clear => words("FLUSHDB", vec![]),
             Command::Save => words("SAVE", vec![]),
+            Command::Stream(n, change) => {
+                vec![change.request(key(*n), |turns| clock(serial.saturating_sub(turns)))]
+            }
             Command::Exec(commands) => {
                 let mut list = words("MULTI", vec![]);
                 list.extend(commands.iter().flat_map(|command| command.requests(serial)));
@@ -99,18 +112,23 @@ impl Command {
         match self {
             Command::Set(n, len, turns) => {
                 let expiry = turns.map(|turns| due(serial, turns));
-                database.insert(key(*n), (value(serial, *n, *len), expiry));
+                let content = Content::String(value(serial, *n, *len));
+                database.insert(key(*n), (content, expiry));
             }
             Command::Delete(keys) => keys.iter().for_each(|&n| drop(database.remove(&key(n)))),
             Command::Increment(n) => {
-                let entry = database.entry(key(*n)).or_insert((b"0".to_vec(), None));
-                let text = std::str::from_utf8(&entry.0).ok();
+                let zero = || (Content::String(b"0".to_vec()), None);
+                let entry = database.entry(key(*n)).or_insert_with(zero);
+                let Content::String(bytes) = &mut entry.0 else { return 1 };
+                let text = std::str::from_utf8(bytes).ok();
                 let Some(number) = text.and_then(|text| text.parse::<i64>().ok()) else { return 1 };
-                entry.0 = (number + 1).to_string().into_bytes();
+                *bytes = (number + 1).to_string().into_bytes();
             }
             Command::Append(n, len) => {
-                let entry = database.entry(key(*n)).or_default();
-                entry.0.extend(value(serial, *n, *len));
+                let nothing = || (Content::String(Vec::new()), None);
+                let entry = database.entry(key(*n)).or_insert_with(nothing);
+                let Content::String(bytes) = &mut entry.0 else { return 1 };
+                bytes.extend(value(serial, *n, *len));
             }
             Command::Expire(n, turns) => {
                 if let Some(entry) = database.get_mut(&key(*n)) {
@@ -128,6 +146,18 @@ impl Command {
             }
             Command::Clear => database.clear(),
             Command::Save => {}
+            Command::Stream(n, change) => {
+                let (mut stream, expiry) = match database.get(&key(*n)) {
+                    None => (None, None),
+                    Some((Content::Stream(stream), expiry)) => (Some(stream.clone()), *expiry),
+                    Some((Content::String(_), _)) => return 1,
+                };
+                let at = |turns| clock(serial.saturating_sub(turns));
+                let is_done = change.execute(&mut stream, at);
+                let content = stream.map(Content::Stream);
+                database.extend(content.map(|content| (key(*n), (content, expiry))));
+                return usize::from(!is_done);
+            }
             Command::Exec(commands) => {
                 return commands.iter().map(|command| command.execute(database, serial)).sum();
             }
@@ -164,6 +194,9 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
 
 fn random_command(random: &mut Random, nested: bool) -> Command {
     let n = random.below(12) as u8;
+    if random.below(3) == 0 {
+        return random_stream_command(random);
+    }
     match random.below(14) {
         0..=3 => Command::Set(n, [1, 8, 60, 150][random.below(4)], None),
         4..=5 => Command::Set(n, 9, Some(1 + random.below(6) as u64)),
@@ -179,4 +212,31 @@ fn random_command(random: &mut Random, nested: bool) -> Command {
         }
         _ => Command::Set(n, 20, None),
     }
+}
+
+fn random_stream_command(random: &mut Random) -> Command {
+    let (n, consumer) = (30 + random.below(2) as u8, random.below(3) as u8);
+    let turns = random.below(6) as u64;
+    let change = match random.below(20) {
+        0..=5 => Change::Add(None),
+        6 => Change::Add(Some(random.below(5) as u64)),
+        7 => Change::Remove(turns),
+        8 => Change::Trim(random.below(5) as u64),
+        9..=10 => Change::CreateGroup,
+        11..=13 => Change::Read(consumer, 1 + random.below(3) as u64),
+        14..=15 => Change::Acknowledge(turns),
+        16 => Change::Claim(consumer),
+        17 => Change::RemoveConsumer(consumer),
+        18 if random.below(2) == 0 => Change::DestroyGroup,
+        18 => return Command::Delete(vec![n]),
+        _ => {
+            return match random.below(4) {
+                0 => Command::Rename(30, 31),
+                1 => Command::Set(n, 20, None),
+                2 => Command::Append(n, 3),
+                _ => Command::Expire(n, 1 + random.below(5) as u64),
+            };
+        }
+    };
+    Command::Stream(n, change)
 }

@@ -10,6 +10,9 @@ use crate::object::GRANULE;
 use crate::relief::reserved_chunks;
 use crate::runs::Runs;
 
+/// Slots of a class that are asked for before they are taken: what a disk reads side by side.
+const SLOTS_ASKED: usize = 32;
+
 /// What the allocator lacks when it cannot serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
@@ -58,6 +61,8 @@ pub(crate) struct Allocator {
     pub(crate) objects: u64,
     /// Bytes that the objects take.
     pub(crate) bytes: u64,
+    /// The class that was given another chunk last, until that is looked at.
+    pub(crate) renewed: Option<u8>,
 }
 
 impl Allocator {
@@ -80,6 +85,7 @@ impl Allocator {
             freed: Vec::new(),
             objects: 0,
             bytes: 0,
+            renewed: None,
         }
     }
 
@@ -129,7 +135,28 @@ impl Allocator {
         };
         self.chunks[chunk as usize].listed = NONE;
         self.classes[usize::from(class)].current = chunk;
+        self.renewed = Some(class);
         Ok(())
+    }
+
+    /// Free slots that objects of the class will take next, each with its size, as far as no call has named them before.
+    pub(crate) fn next_slots(&mut self, class: u8) -> Vec<(u64, u64)> {
+        let (size, lists) = (size_of_class(class), &self.classes[usize::from(class)]);
+        let chunks = std::iter::once(lists.current).chain(lists.partial.iter().rev().copied());
+        let (mut count, mut slots) = (0, Vec::new());
+        for index in chunks {
+            let Some(chunk) = self.chunks.get_mut(index as usize) else { continue };
+            if !std::mem::replace(&mut chunk.is_asked, true) {
+                let start = self.layout.start(index);
+                let offset = |granule: &u16| start + u64::from(*granule) * GRANULE;
+                slots.extend(chunk.free.iter().rev().map(|granule| (offset(granule), size)));
+            }
+            count += chunk.free.len().max(1);
+            if count >= SLOTS_ASKED {
+                break;
+            }
+        }
+        slots
     }
 
     fn take_run(&mut self, class: u8, size: u64) -> Result<Object, Lack> {
@@ -229,6 +256,7 @@ impl Allocator {
         let chunk = &mut self.chunks[index as usize];
         if chunk.live > 0 {
             chunk.listed = lists.partial.len() as u32;
+            chunk.is_asked = false;
             lists.partial.push(index);
             return;
         }
@@ -314,5 +342,42 @@ impl Allocator {
         if count > 0 {
             self.release(start, count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Geometry;
+    use crate::class::class_for;
+
+    #[test]
+    fn a_slot_that_is_taken_again_was_asked_for_once_before() {
+        let layout = Layout::new(Geometry::default());
+        let (first, class) = (layout.first(), class_for(1280).unwrap());
+        let mut allocator = Allocator::new(layout, first, first + 100);
+        allocator.frontier = first + 100;
+        let objects: Vec<Object> = (0..40 * 51).map(|_| allocator.take(class).unwrap()).collect();
+        // A few slots of each chunk, more of some.
+        let freed = objects.iter().enumerate().filter(|(at, _)| at % 17 < at / 51 % 5);
+        let freed: Vec<Object> = freed.map(|(_, object)| *object).collect();
+        freed.iter().for_each(|object| allocator.give(*object));
+        let mut asked = Vec::new();
+        allocator.renewed = None;
+        for _ in 0..freed.len() {
+            let object = allocator.take(class).unwrap();
+            if let Some(class) = allocator.renewed.take() {
+                let slots = allocator.next_slots(class);
+                assert!(slots.len() < 2 * SLOTS_ASKED, "{} at once", slots.len());
+                asked.extend(slots.into_iter().map(|(offset, _)| offset));
+            } else if !asked.is_empty() {
+                // Not of the chunk that was in use all the time.
+                assert!(asked.contains(&object.offset()), "{object:?}");
+            }
+        }
+        let count = asked.len();
+        asked.sort_unstable();
+        asked.dedup();
+        assert_eq!(asked.len(), count, "none twice");
     }
 }

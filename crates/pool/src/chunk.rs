@@ -35,6 +35,8 @@ pub(crate) struct Chunk {
     pub(crate) listed: u32,
     pub(crate) class: u8,
     pub(crate) usage: Use,
+    /// Its free slots were asked for, by [`next_slots`](crate::allocator::Allocator::next_slots).
+    pub(crate) is_asked: bool,
 }
 
 impl Chunk {

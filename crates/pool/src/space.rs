@@ -98,6 +98,15 @@ impl Space {
                         // A new chunk, which objects of the class will fill from now on.
                         drop(allocator);
                         self.region.prefault(self.layout().start(top), self.layout().chunk_size());
+                    } else if let Some(class) = allocator.renewed.take()
+                        && self.region.reads_alone()
+                    {
+                        let slots = allocator.next_slots(class);
+                        drop(allocator);
+                        // The page of a slot has other objects too, and comes from the disk before it is stored to.
+                        slots
+                            .iter()
+                            .for_each(|(offset, size)| self.region.will_read(*offset, *size));
                     }
                     return Ok(object);
                 }

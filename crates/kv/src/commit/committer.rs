@@ -125,6 +125,9 @@ fn commit_batch(shared: &Shared, ledger: &mut Ledger, batch: &[Arc<Pending>]) {
     commit_made(shared, ledger, made);
 }
 
+/// Keys of a transaction that are asked for together, before the first of them is changed: what a disk reads side by side.
+const KEYS_ABREAST: usize = 64;
+
 /// A single write that is alone in its batch needs no commit word, if the index can make it in
 /// place; `None`: it cannot, or there is nothing to change, and still it gets a version.
 fn commit_alone(shared: &Shared, ledger: &mut Ledger, job: &Job) -> Result<Option<u64>, Error> {
@@ -151,9 +154,11 @@ fn validate(shared: &Shared, ledger: &mut Ledger, job: &Job) -> Result<(), Error
 /// Makes the changes of a valid transaction; if that fails, commits those before it first.
 fn make<'b>(shared: &Shared, ledger: &mut Ledger, pending: &'b Pending, made: &mut Vec<Made<'b>>) {
     let mut changes = Uncommitted::begin(shared);
-    let applied = pending.job.writes.each_last(|keyspace, op| {
+    let change = |keyspace, op: Op<'_>, keys: &[&[u8]]| {
+        changes.bring_near(shared, ledger, keyspace, keys);
         changes.apply(shared, ledger, (keyspace, Place::default()), op).map(drop)
-    });
+    };
+    let applied = pending.job.writes.each_last_in_groups(KEYS_ABREAST, change);
     match applied {
         Ok(()) => {
             changes.note_removed(ledger);

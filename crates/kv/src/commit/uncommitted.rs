@@ -156,6 +156,23 @@ impl Uncommitted {
         Ok(existed && was_seen)
     }
 
+    /// Says that these keys will soon be changed: where pages come from a disk one by one, theirs are asked for together.
+    pub(crate) fn bring_near(
+        &self,
+        shared: &Shared,
+        ledger: &Ledger,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+    ) {
+        if keys.len() < 2 || !shared.region().reads_alone() {
+            return;
+        }
+        let view = self.view(shared);
+        if let Ok(tree) = ledger.trees.tree(keyspace, view.version) {
+            tree.index().prefetch(keys, view, &mut Vec::new());
+        }
+    }
+
     /// Erases an entry that a tombstone covers. No reader sees that: so it is done beneath a prepared transaction that
     /// holds the key, too.
     pub(crate) fn erase(

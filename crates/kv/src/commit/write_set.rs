@@ -104,6 +104,25 @@ impl WriteSet {
         all.try_for_each(|&at| self.log[at].with_op(&mut each))
     }
 
+    /// As [`each_last`](WriteSet::each_last); with the first of each group come the keys of the group, of one keyspace.
+    pub(crate) fn each_last_in_groups(
+        &self,
+        group: usize,
+        mut each: impl FnMut(Keyspace, Op<'_>, &[&[u8]]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for last in self.last.values() {
+            let places: Vec<usize> = last.values().copied().collect();
+            for places in places.chunks(group.max(1)) {
+                let mut keys: Vec<&[u8]> = places.iter().map(|&at| &*self.log[at].key).collect();
+                for &at in places {
+                    self.log[at].with_op(|keyspace, op| each(keyspace, op, &keys))?;
+                    keys.clear();
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The write, if there is but one.
     pub(crate) fn only<T>(&self, with: impl FnOnce(Keyspace, Op<'_>) -> T) -> Option<T> {
         match &self.log[..] {
@@ -216,6 +235,21 @@ mod tests {
                 let expected: BTreeMap<Vec<u8>, _> =
                     map.iter().map(|(key, &value)| (key.to_vec(), value)).collect();
                 assert_eq!(last, expected, "{sequence}");
+                let (mut grouped, mut announced) = (BTreeMap::new(), Vec::new());
+                writes
+                    .each_last_in_groups(2, |_, op, keys| {
+                        announced.extend(keys.iter().map(|key| key.to_vec()));
+                        let (Op::Put { key, .. } | Op::Remove { key }) = op;
+                        assert_eq!(announced[grouped.len()], key);
+                        let value = match op {
+                            Op::Put { value, .. } => Some(value[0][0]),
+                            Op::Remove { .. } => None,
+                        };
+                        grouped.insert(key.to_vec(), value);
+                        Ok(())
+                    })
+                    .unwrap();
+                assert_eq!((grouped, announced.len()), (expected, last.len()), "{sequence}");
             }
             writes.truncate(0);
             assert_eq!((writes.bytes(), writes.len()), (0, 0), "{sequence}");

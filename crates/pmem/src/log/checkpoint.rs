@@ -15,6 +15,9 @@ use crate::{DiskFile, Error, LINE};
 /// Bytes after which a checkpoint waits for the disk: so many may stand before a sync of the log.
 const DRAIN_AFTER: u64 = 2 << 20;
 
+/// Pages that are asked for before they are written to: where pages come from the disk one by one, these come side by side.
+const PAGES_ASKED: usize = 64;
+
 impl RedoLog {
     /// Brings all groups that were appended before the call into the pool file, durably.
     ///
@@ -119,8 +122,14 @@ impl RedoLog {
         let failed = self.pool.failed();
         let mut runs = Runs::new(self.pool.as_ref(), "pool.checkpoint_write");
         let mut drained = 0;
-        for (line, at) in lines {
-            runs.put(*line, &bytes[*at..*at + LINE as usize])?;
+        let pages = || lines.chunk_by(|one, other| one.0 / PAGE == other.0 / PAGE);
+        let mut next = pages();
+        for (count, lines) in pages().enumerate() {
+            let wanted = if count == 0 { PAGES_ASKED } else { 1 };
+            next.by_ref().take(wanted).for_each(|lines| self.ask_for_page(lines));
+            for (line, at) in lines {
+                runs.put(*line, &bytes[*at..*at + LINE as usize])?;
+            }
             if runs.written() - drained >= DRAIN_AFTER {
                 self.pool.drain()?;
                 drained = runs.written();
@@ -130,6 +139,14 @@ impl RedoLog {
         // ORDER: the pool file is durable with all lines of the groups before the log is trimmed.
         self.pool.sync_since("pool.checkpoint_sync", failed)?;
         Ok(written)
+    }
+
+    /// A page of which these are the lines will soon be written: what else it has is asked for.
+    fn ask_for_page(&self, lines: &[(u64, usize)]) {
+        if (lines.len() as u64) < PAGE / LINE {
+            let start = lines[0].0 / PAGE * PAGE;
+            self.mapping.will_read(start, start + PAGE);
+        }
     }
 
     /// Frees the room of all groups before `through`.

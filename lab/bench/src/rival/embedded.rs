@@ -9,6 +9,9 @@ use tembo_pmem::memory_max;
 use super::opened::{Change, Client, Medium, Place, Rival, touch};
 use crate::Error;
 
+/// Keys of a commit that are asked for together.
+const KEYS_ABREAST: usize = 64;
+
 /// A store with one keyspace.
 pub(super) struct Embedded {
     store: Store,
@@ -78,11 +81,22 @@ impl Client for &Embedded {
 
     fn write(&mut self, changes: &[Change<'_>]) -> Result<(), Error> {
         let mut exclusive = self.store.exclusive()?;
-        for change in changes {
-            match *change {
-                Change::Put { key, value } => exclusive.put(self.keyspace, key, value)?,
-                Change::Remove { key } => exclusive.remove(self.keyspace, key)?,
-            };
+        for changes in changes.chunks(KEYS_ABREAST) {
+            let keys: Vec<&[u8]> = changes
+                .iter()
+                .map(|change| match *change {
+                    Change::Put { key, .. } | Change::Remove { key } => key,
+                })
+                .collect();
+            if keys.len() > 1 {
+                exclusive.prefetch(self.keyspace, &keys);
+            }
+            for change in changes {
+                match *change {
+                    Change::Put { key, value } => exclusive.put(self.keyspace, key, value)?,
+                    Change::Remove { key } => exclusive.remove(self.keyspace, key)?,
+                };
+            }
         }
         exclusive.commit(Durability::Strict)?;
         Ok(())

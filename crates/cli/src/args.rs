@@ -3,7 +3,9 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{backup, check, completions, doctor, dump, exit, import, load, serve, snapshots, stat};
+use crate::{
+    backup, check, compact, completions, doctor, dump, exit, import, load, serve, snapshots, stat,
+};
 
 /// A durable server that speaks Redis: an acknowledged write survives.
 #[derive(Debug, Parser)]
@@ -23,6 +25,8 @@ pub(crate) enum Command {
     Check(check::Args),
     /// List the named snapshots of a pool, or drop some
     Snapshots(snapshots::Args),
+    /// Make the file of a pool as small as what the pool holds
+    Compact(compact::Args),
     /// Write every key of a pool as JSON lines
     Dump(dump::Args),
     /// Read JSON lines into a pool, creating it if there is none
@@ -46,6 +50,7 @@ impl Command {
             Command::Stat(args) => stat::run(&args),
             Command::Check(args) => check::run(&args),
             Command::Snapshots(args) => snapshots::run(&args),
+            Command::Compact(args) => compact::run(&args),
             Command::Dump(args) => dump::run(&args),
             Command::Load(args) => load::run(&args),
             Command::Import(args) => import::run(&args),

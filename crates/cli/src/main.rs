@@ -4,6 +4,7 @@ mod args;
 mod backup;
 mod bytes;
 mod check;
+mod compact;
 mod completions;
 mod doctor;
 mod dump;

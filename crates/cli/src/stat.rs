@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tembo_kv::Progress;
+use tembo_kv::{Fragmentation, Progress};
 
 use crate::bytes::Bytes;
 use crate::entries;
@@ -39,11 +39,32 @@ struct Stat {
     beside: Vec<(String, String)>,
     pool_bytes: u64,
     used_bytes: u64,
+    /// How densely chunks are used.
+    space: Space,
     /// Every version from here on can be read.
     oldest: u64,
     /// What holds versions that are not visible any more.
     held_by: Vec<String>,
     recovery_us: u64,
+}
+
+/// How densely chunks are used; see [`Fragmentation`].
+#[derive(Default, Serialize)]
+struct Space {
+    used_chunk_bytes: u64,
+    free_chunk_bytes: u64,
+    longest_free_bytes: u64,
+    /// Size of the objects, how many, and the bytes of their chunks.
+    classes: Vec<(u64, u64, u64)>,
+}
+
+impl From<Fragmentation> for Space {
+    fn from(found: Fragmentation) -> Space {
+        let Fragmentation { used_chunk_bytes, free_chunk_bytes, longest_free_bytes, .. } = found;
+        let classes = found.classes.into_iter();
+        let classes = classes.map(|class| (class.object_size, class.objects, class.chunk_bytes));
+        Space { used_chunk_bytes, free_chunk_bytes, longest_free_bytes, classes: classes.collect() }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -71,6 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         beside: beside(&store)?,
         pool_bytes: report.pool_bytes,
         used_bytes: report.used_bytes,
+        space: store.fragmentation().map(Space::from).unwrap_or_default(),
         oldest: store.oldest(),
         held_by: report.horizon.holders.iter().map(ToString::to_string).collect(),
         recovery_us: report.recovery_us,
@@ -99,6 +121,18 @@ fn lines(stat: &Stat) -> Lines {
     }
     lines.add("size", Bytes(stat.pool_bytes));
     lines.add("used", Bytes(stat.used_bytes));
+    let space = &stat.space;
+    let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
+    let dense = share(stat.used_bytes, space.used_chunk_bytes);
+    let chunks = Bytes(space.used_chunk_bytes);
+    lines.add("chunks in use", format_args!("{chunks}, {dense:.0} % of it used"));
+    for &(size, objects, bytes) in &space.classes {
+        let (dense, chunks) = (share(size * objects, bytes), Bytes(bytes));
+        let what = format_args!("{objects} of {size} B in {chunks}, {dense:.0} % of it used");
+        lines.add("objects", what);
+    }
+    lines.add("free chunks between", Bytes(space.free_chunk_bytes));
+    lines.add("longest free run", Bytes(space.longest_free_bytes));
     lines.add("opened in", format_args!("{:.1} ms", stat.recovery_us as f64 / 1e3));
     lines
 }

@@ -45,6 +45,31 @@ fn what_is_dumped_can_be_loaded() {
     assert!(server.stop().success());
 }
 
+/// What is left of much takes a small file, and is all there.
+#[test]
+fn a_pool_is_compacted() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("1.pool");
+    fill(&pool);
+    let dump = || run(&["dump", text(&pool)]).stdout;
+    let stat = || json(&run(&["stat", text(&pool), "--json"]).stdout);
+    let (dumped, before) = (dump(), stat());
+    // Not nothing, as far as a reader knows that has swept nothing.
+    assert!(before["used_bytes"].as_u64().unwrap() > 1000, "{before}");
+    let compacted = run(&["compact", text(&pool), "--json"]);
+    assert!(compacted.status.success(), "{compacted:?}");
+    let compacted = json(&compacted.stdout);
+    let size = std::fs::metadata(&pool).unwrap().len();
+    assert_eq!(
+        (&compacted["bytes_before"], &compacted["bytes_after"]),
+        (&before["pool_bytes"], &size.into())
+    );
+    assert!(size <= 4 << 20, "{size}");
+    assert_eq!((dump(), &stat()["keys"]), (dumped, &before["keys"]));
+    let check = run(&["check", text(&pool)]);
+    assert!(check.status.success(), "{check:?}");
+}
+
 /// Loading over an expiry must leave none of it in the expiry index.
 #[test]
 fn loading_over_keys_replaces_them_whole() {

@@ -219,9 +219,17 @@ impl Forest {
         self.put_dead(dead);
     }
 
-    /// Sets which versions are retained: to be called before what is not needed is freed.
+    /// Sets which versions are retained: to be called before what is not needed is freed. Never again one that was
+    /// given up.
     pub fn set_retained(&self, retained: Arc<Retained>) {
         write(&self.horizon).retained = retained;
+    }
+
+    /// As [`Forest::set_retained`], also with older versions that nothing has retained in this life of the process: side-cars
+    /// without what only those need are made again. Nothing was changed or freed before.
+    pub fn set_retained_at_open(&self, retained: Arc<Retained>) {
+        self.set_retained(retained);
+        self.dead_epoch.fetch_add(1, Ordering::AcqRel);
     }
 }
 

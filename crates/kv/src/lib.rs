@@ -11,6 +11,7 @@ mod bounds;
 mod changes;
 mod check;
 mod commit;
+mod compact;
 mod counts;
 mod durability;
 mod entries;
@@ -77,6 +78,9 @@ pub use tembo_pmem as pmem;
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 #[doc(no_inline)]
 pub use tembo_pool as pool;
-pub use tembo_pool::{Account, Geometry, Kind, PoolCheck, PoolOptions, TenantCheck, TenantStat};
+pub use tembo_pool::{
+    Account, ClassUsage, Fragmentation, Geometry, Kind, PoolCheck, PoolOptions, TenantCheck,
+    TenantStat,
+};
 pub use tenant::kinds;
 pub use transaction::{Isolation, Savepoint, Transaction};

@@ -85,7 +85,8 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let held = HeldKeys::default();
     held.replace(prepared::load(&catalogue, view, &trees)?);
     let tombstones = Tombstones::new(tombstones(&catalogue, &versions.pins, view)?);
-    forest.set_retained(versions.pins.retained());
+    // The catalogue was read without the pins of its tombstones.
+    forest.set_retained_at_open(versions.pins.retained());
     region.sync()?;
     let published = Published::new(trees.known(), before);
     let window = Window::found(from, retention, before);

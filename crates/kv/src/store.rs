@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tembo_index::{IndexKind, Op, Value};
 use tembo_pmem::Error as RegionError;
-use tembo_pool::{Pool, TenantStat};
+use tembo_pool::{Fragmentation, Pool, TenantStat};
 
 use crate::check::{Check, check};
 use crate::commit::Uncommitted;
@@ -618,6 +618,11 @@ impl Store {
     /// How the store is. Never waits for a writer.
     pub fn report(&self) -> Report {
         report(&self.handle.shared)
+    }
+
+    /// How densely the chunks of the store's pool are used; `None` while recovery has still to find out. Looks at every chunk.
+    pub fn fragmentation(&self) -> Option<Fragmentation> {
+        self.handle.shared.pool().fragmentation()
     }
 
     /// Waits for recovery, then goes through everything that a retained version reaches, verifies it, and

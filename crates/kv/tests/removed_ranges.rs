@@ -512,3 +512,34 @@ fn a_removed_range_is_erased_beneath_a_prepared_transaction() {
         store.check().unwrap();
     }
 }
+
+/// What is pending at an open is read at its own versions too.
+#[test]
+fn ranges_that_wait_to_be_erased_are_sound_in_the_next_life() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("ranges-next-life-{}", index.name()));
+        let options = options(DomainRequest::Logged, index);
+        let store = Store::create(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        for number in 0..100 {
+            store.put(space, &key(number), b"v", Durability::Buffered).unwrap();
+        }
+        // Each changes the catalogue, in which only its own version needs what the next one ends.
+        for number in 0..80 {
+            let (from, to) = (key(number), key(number + 1));
+            store.remove_range(space, from..to, Durability::Buffered).unwrap();
+            store.save_snapshot("s").unwrap();
+        }
+        store.sync().unwrap();
+        drop(store);
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        for _ in 0..3 {
+            assert_eq!(store.check().unwrap().leaked, 0);
+            store.save_snapshot("t").unwrap();
+            assert_eq!(store.maintain(8).unwrap(), Progress::More);
+        }
+        idle(&store);
+        let check = store.check().unwrap();
+        assert_eq!((check.leaked, check.keyspaces[0].1.entry_count), (0, 20));
+    }
+}

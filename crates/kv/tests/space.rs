@@ -1,15 +1,21 @@
 //! Space: a full pool can be emptied, and what is given up comes back.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store};
 use tembo_pool::Object;
 
 #[path = "driver/directory.rs"]
 mod directory;
+#[path = "driver/random.rs"]
+mod random;
 #[path = "driver/wait.rs"]
 mod wait;
 
 use directory::Directory;
+use random::Random;
 use wait::wait_until;
 
 fn options(index: IndexKind, size: u64, size_max: u64) -> Options {
@@ -198,5 +204,199 @@ fn overwrites_hold_no_more_than_a_snapshot_and_one_value_that_was_ended() {
             assert!(used < 64 << 10, "{index:?}, {len}: {used} when cleared and saved");
             assert_eq!(store.check().unwrap().leaked, 0);
         }
+    }
+}
+
+/// A file in the `logged` domain, like most pools.
+fn file_options(index: IndexKind) -> Options {
+    options(index, 4 << 20, 1 << 30)
+}
+
+fn all(store: &Store, space: Keyspace) -> Vec<(Vec<u8>, Vec<u8>)> {
+    store.range::<[u8]>(space, ..).unwrap().map(Result::unwrap).collect()
+}
+
+fn file_size(directory: &Directory) -> u64 {
+    std::fs::metadata(directory.pool()).unwrap().len()
+}
+
+/// What is left of much stands scattered; compacted, it takes little, and the file is as small.
+#[test]
+fn a_pool_that_has_shrunk_gives_its_file_back() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("compacted-{}", index.name()));
+        let options = file_options(index);
+        let store = Store::create(&directory.pool(), &options).unwrap();
+        let spaces = ["a", "b", "empty"].map(|name| store.keyspace(name).unwrap());
+        let mut tx = store.exclusive().unwrap();
+        for i in 0..60_000 {
+            let len = (i * 7919 % 900) as usize;
+            tx.put(spaces[(i % 2) as usize], &key(i), &vec![i as u8; len]).unwrap();
+        }
+        tx.put(spaces[0], b"large", &vec![5; 300_000]).unwrap();
+        tx.commit(Durability::Strict).unwrap();
+        let mut tx = store.exclusive().unwrap();
+        for i in (0..60_000).filter(|i| i % 50 != 0) {
+            tx.remove(spaces[(i % 2) as usize], &key(i)).unwrap();
+        }
+        tx.commit(Durability::Strict).unwrap();
+        idle(&store);
+        let before = spaces.map(|space| all(&store, space));
+        let version = store.visible();
+        store.close().unwrap();
+        assert!(file_size(&directory) > 30 << 20);
+
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        store.compact().unwrap();
+        let used = store.report().used_bytes;
+        let spread = store.fragmentation().unwrap();
+        assert!(spread.live_bytes == used && used * 10 > spread.used_chunk_bytes * 4, "{spread:?}");
+        store.close().unwrap();
+        let size = file_size(&directory);
+        assert!(size < 6 << 20, "{index:?}: {used} bytes in a file of {size}");
+
+        // Opened again, it grows again.
+        for _ in 0..2 {
+            let store = Store::open(&directory.pool(), &options).unwrap();
+            let spaces = ["a", "b", "empty"].map(|name| store.keyspace(name).unwrap());
+            assert_eq!(spaces.map(|space| all(&store, space)), before);
+            assert!(store.visible() > version);
+            let check = store.check().unwrap();
+            assert_eq!((check.leaked, check.account.total), (0, store.report().pool_bytes));
+            for i in 0..20_000 {
+                store.put(spaces[2], &key(i), &[3; 400], Durability::Buffered).unwrap();
+            }
+            assert_eq!(all(&store, spaces[2]).len(), 20_000);
+            clear(&store, &spaces[2..]).unwrap();
+            store.check().unwrap();
+            store.close().unwrap();
+        }
+    }
+}
+
+/// What a crash can leave of a file that is cut: its end is there still, with whatever it held.
+#[test]
+fn a_file_that_was_not_cut_is_one_that_has_begun_to_grow() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("not-cut-{}", index.name()));
+        let options = file_options(index);
+        let store = Store::create(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        (0..20_000).for_each(|i| drop(store.put(space, &key(i), &[1; 900], Durability::Buffered)));
+        clear(&store, &[space]).unwrap();
+        store.put(space, b"k", b"v", Durability::Strict).unwrap();
+        store.compact().unwrap();
+        store.close().unwrap();
+        let size = file_size(&directory);
+        let file = std::fs::OpenOptions::new().append(true).open(directory.pool()).unwrap();
+        std::io::Write::write_all(&mut &file, &vec![0xa5; 8 << 20]).unwrap();
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        assert_eq!(store.report().pool_bytes, size);
+        (0..20_000).for_each(|i| drop(store.put(space, &key(i), &[2; 900], Durability::Buffered)));
+        assert_eq!(all(&store, space).len(), 20_001);
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+/// A snapshot sees after a compaction what it saw before.
+#[test]
+fn a_compaction_leaves_snapshots_what_they_see() {
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(index, 4 << 20, 64 << 20)).unwrap();
+        let space = store.keyspace("a").unwrap();
+        (0..2000).for_each(|i| drop(store.put(space, &key(i), &[1; 300], Durability::Buffered)));
+        store.save_snapshot("one").unwrap();
+        (0..1000).for_each(|i| drop(store.put(space, &key(i), &[2; 300], Durability::Buffered)));
+        (1500..2000).for_each(|i| drop(store.remove(space, &key(i), Durability::Buffered)));
+        let now = all(&store, space);
+        store.compact().unwrap();
+        assert_eq!(all(&store, space), now);
+        let then = store.snapshot_named("one").unwrap();
+        for i in 0..2000 {
+            assert_eq!(then.get(space, &key(i)).unwrap().unwrap().to_vec(), [1; 300]);
+        }
+        drop(then);
+        assert_eq!(store.check().unwrap().leaked, 0);
+        store.rollback_to("one").unwrap();
+        assert_eq!(all(&store, space).len(), 2000);
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+/// What others write while a store is compacted is there afterwards.
+#[test]
+fn a_compaction_loses_nothing_that_is_written_meanwhile() {
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(index, 4 << 20, 256 << 20)).unwrap();
+        let space = store.keyspace("a").unwrap();
+        (0..500).for_each(|i| drop(store.put(space, &key(i), &[0; 100], Durability::Buffered)));
+        let is_over = AtomicBool::new(false);
+        let written = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut count = 0_u64;
+                while !is_over.load(Ordering::Relaxed) || count < 500 {
+                    count += 1;
+                    let value = count.to_le_bytes();
+                    store.put(space, &key(count % 500), &value, Durability::Buffered).unwrap();
+                }
+                count
+            });
+            (0..20).for_each(|_| store.compact().unwrap());
+            is_over.store(true, Ordering::Relaxed);
+            writer.join().unwrap()
+        });
+        for count in written - 499..=written {
+            let found = store.get(space, &key(count % 500)).unwrap().unwrap();
+            assert_eq!(found.to_vec(), count.to_le_bytes(), "{index:?}: {count} of {written}");
+        }
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+/// Keys whose values are overwritten, removed and put again, in sizes that drift from 16 bytes to 64 KiB and back: what is
+/// used and how large the pool is depends on what lives, not on how long that goes on.
+#[test]
+fn churn_of_changing_sizes_is_bounded() {
+    const LIVE: u64 = 8 << 20;
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(index, 4 * LIVE, 1 << 30)).unwrap();
+        recover(&store);
+        let space = store.keyspace("a").unwrap();
+        let mut random = Random(0x5eed);
+        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut live, mut most_used, mut size_after) = (0_u64, 0, Vec::new());
+        for _ in 0..6 {
+            // So many doublings of 16 bytes, up to 64 KiB and back.
+            for step in (0..=12_u32).chain((0..12).rev()) {
+                for _ in 0..1500 {
+                    let len = (16 << step) + random.below(16 << step);
+                    let number = random.below(4000);
+                    if random.below(8) == 0 || live + len > LIVE {
+                        // What is largest is not what goes first.
+                        let number = sizes.range(number..).next().map(|(&number, _)| number);
+                        if let Some(number) = number {
+                            store.remove(space, &key(number), Durability::Buffered).unwrap();
+                            live -= sizes.remove(&number).unwrap();
+                        }
+                        continue;
+                    }
+                    let value = vec![step as u8; len as usize];
+                    store.put(space, &key(number), &value, Durability::Buffered).unwrap();
+                    live = live + len - sizes.insert(number, len).unwrap_or(0);
+                }
+                idle(&store);
+                most_used = most_used.max(store.report().used_bytes);
+            }
+            let spread = store.fragmentation().unwrap();
+            size_after.push(spread.used_chunk_bytes + spread.free_chunk_bytes);
+        }
+        assert!(most_used <= 2 * LIVE, "{index:?}: {most_used}");
+        assert!(size_after.iter().all(|&size| size <= 4 * LIVE), "{index:?}: {size_after:?}");
+        // It is not larger after many rounds than after some.
+        let [first, last] = [&size_after[..3], &size_after[3..]].map(|part| part.iter().max());
+        assert!(last <= first.map(|size| size * 5 / 4).as_ref(), "{index:?}: {size_after:?}");
+        assert_eq!(store.report().pool_bytes, 4 * LIVE, "{index:?}: the pool has grown");
+        assert_eq!(store.check().unwrap().leaked, 0);
     }
 }

@@ -46,6 +46,6 @@ pub trait Observer: Send + Sync {
     fn copied(&self, _offset: u64) {}
     /// A sync has succeeded.
     fn sync(&self);
-    /// The region has `size` bytes from here on, the last of them zero; that is durable.
-    fn grow(&self, size: u64);
+    /// The region has `size` bytes from here on; what was added is zero, what was cut off is lost. That is durable.
+    fn resize(&self, size: u64);
 }

@@ -56,6 +56,8 @@ pub(crate) struct Allocator {
     /// Below this chunk nothing is known, nothing is handed out, and what is freed waits.
     pub(crate) limit: u32,
     pub(crate) knowledge: Knowledge,
+    /// Space is taken from the lowest free run that has it, not from the one that fits best.
+    pub(crate) is_compacting: bool,
     /// Freed below the limit.
     pub(crate) freed: Vec<Object>,
     pub(crate) objects: u64,
@@ -82,6 +84,7 @@ impl Allocator {
             end,
             limit: if fresh { 0 } else { frontier },
             knowledge: if fresh { Knowledge::Whole } else { Knowledge::Owed },
+            is_compacting: false,
             freed: Vec::new(),
             objects: 0,
             bytes: 0,
@@ -184,7 +187,11 @@ impl Allocator {
             let missing = u32::try_from(missing).unwrap_or(u32::MAX);
             return Err(Lack::Size(self.end.saturating_add(missing)));
         }
-        if let Some(start) = self.runs.take(count) {
+        let run = match self.is_compacting {
+            true => self.runs.take_lowest(count),
+            false => self.runs.take(count),
+        };
+        if let Some(start) = run {
             return Ok(start);
         }
         let top = self.top();
@@ -201,7 +208,7 @@ impl Allocator {
     }
 
     /// Returns the empty current chunks of all classes; whether there were any.
-    fn trim(&mut self) -> bool {
+    pub(crate) fn trim(&mut self) -> bool {
         let mut any = false;
         for class in 0..self.classes.len() {
             let current = self.classes[class].current;
@@ -298,6 +305,17 @@ impl Allocator {
 }
 
 impl Allocator {
+    /// Takes no more from chunks that objects are in, until one of them is freed.
+    pub(crate) fn set_aside(&mut self) {
+        self.trim();
+        for class in &mut self.classes {
+            class.current = NONE;
+            for chunk in class.partial.drain(..) {
+                self.chunks[chunk as usize].listed = NONE;
+            }
+        }
+    }
+
     /// Sets all that is known aside: a sweep will find it out again.
     pub(crate) fn forget(&mut self) {
         self.limit = self.top();

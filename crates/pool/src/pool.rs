@@ -1,6 +1,7 @@
 //! The pool: a formatted region, its roots and its space.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tembo_pmem::thread::lock;
@@ -8,13 +9,14 @@ use tembo_pmem::{Region, RegionOptions, Section, Word};
 
 use crate::format::Superblock;
 use crate::log::Log;
+use crate::shrink;
 use crate::space::Space;
 use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
 use crate::{
-    Account, Census, Committed, Error, FeatureSet, Features, Geometry, Kind, KnownKind, Marker,
-    NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck, TenantEntry, TenantError,
-    TenantFeatures, TenantId, TenantStat, Usage,
+    Account, Census, Committed, Error, FeatureSet, Features, Fragmentation, Geometry, Kind,
+    KnownKind, Marker, NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck,
+    TenantEntry, TenantError, TenantFeatures, TenantId, TenantStat, Usage,
 };
 
 /// How a pool is created or opened.
@@ -96,6 +98,8 @@ pub struct Pool {
     registry: Arc<Registry>,
     /// Held while the format's version is raised.
     raising: Mutex<()>,
+    /// The file is cut when the pool is closed.
+    shrinks: AtomicBool,
 }
 
 impl Pool {
@@ -224,8 +228,8 @@ impl Pool {
     fn new(region: Region, found: Checked, kinds: Kinds) -> Result<Pool, Error> {
         let space = Space::new(region, &found);
         let log = Log::open(&space, found.log)?;
-        let (registry, raising) = Default::default();
-        Ok(Pool { space, log, found, kinds, registry, raising })
+        let (registry, raising, shrinks) = Default::default();
+        Ok(Pool { space, log, found, kinds, registry, raising, shrinks })
     }
 
     /// A clean stop: everything fenced is brought into the one file, which may then be copied.
@@ -234,7 +238,32 @@ impl Pool {
     /// # Errors
     /// Those of [`Region::close`]. The pool is closed in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
-        Ok(self.space.region.close()?)
+        let region = self.space.region;
+        if !self.shrinks.into_inner() {
+            return Ok(region.close()?);
+        }
+        let size = shrink::lower(&region, &self.space.shared)?.unwrap_or(region.size());
+        Ok(region.close_at(size)?)
+    }
+
+    /// The pool gives free space at its end back to the file system when it is [closed](Pool::close), if a sweep has
+    /// found out by then what is free.
+    pub fn shrink_when_closed(&self) {
+        self.shrinks.store(true, Ordering::Relaxed);
+    }
+
+    /// A pass of a compaction begins: from here on objects go to the lowest free chunks, and not to chunks that objects
+    /// are in, until one of those is freed. So what is written anew lies close together, and the end of the pool
+    /// becomes free.
+    pub fn begin_compaction(&self) {
+        let mut allocator = self.space.shared.lock();
+        allocator.is_compacting = true;
+        allocator.set_aside();
+    }
+
+    /// A compaction is over: objects go where they fit best.
+    pub fn end_compaction(&self) {
+        self.space.shared.lock().is_compacting = false;
     }
 
     /// The region below.
@@ -653,6 +682,11 @@ impl Pool {
             let _ = census.mark(self.log.object());
         }
         census
+    }
+
+    /// How densely its chunks are used; `None` while a sweep is owed or running. Looks at every chunk.
+    pub fn fragmentation(&self) -> Option<Fragmentation> {
+        Fragmentation::of(&self.space.shared.lock())
     }
 
     /// How full the pool is.

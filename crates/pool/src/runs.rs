@@ -28,6 +28,21 @@ impl Runs {
         Some(start)
     }
 
+    /// Takes `count` chunks from the lowest run that has them.
+    pub(crate) fn take_lowest(&mut self, count: u32) -> Option<u32> {
+        let (&start, &length) = self.by_start.iter().find(|&(_, &length)| length >= count)?;
+        self.remove(start, length);
+        if length > count {
+            self.put(start + count, length - count);
+        }
+        Some(start)
+    }
+
+    /// The longest run.
+    pub(crate) fn longest(&self) -> u32 {
+        self.by_count.last().map_or(0, |&(count, _)| count)
+    }
+
     /// Gives chunks back, joining them with the runs beside them. Returns the run they end up in.
     pub(crate) fn give(&mut self, mut start: u32, mut count: u32) -> (u32, u32) {
         if let Some((&before, &length)) = self.by_start.range(..start).next_back()
@@ -75,5 +90,8 @@ mod tests {
         assert_eq!(runs.take(1), Some(14));
         assert_eq!(runs.take(5), Some(20));
         assert_eq!((runs.total(), runs.take(1)), (0, None));
+        assert_eq!((runs.give(30, 3), runs.give(10, 9)), ((30, 3), (10, 9)));
+        assert_eq!((runs.longest(), runs.take(2), runs.take_lowest(2)), (9, Some(30), Some(10)));
+        assert_eq!((runs.take_lowest(8), runs.take_lowest(7), runs.longest()), (None, Some(12), 1));
     }
 }

@@ -34,7 +34,7 @@ pub enum Step {
     /// Everything fenced is as durable as promised.
     Sync,
     /// The region has this many bytes from here on.
-    Grow {
+    Resize {
         /// Bytes.
         size: u64,
     },
@@ -97,7 +97,7 @@ impl Event {
         match self.step {
             Step::Store(piece) => piece.name,
             Step::Flush { name, .. } | Step::Fence { name } => Some(name),
-            Step::Sync | Step::Grow { .. } | Step::Operation => None,
+            Step::Sync | Step::Resize { .. } | Step::Operation => None,
         }
     }
 

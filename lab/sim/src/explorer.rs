@@ -121,7 +121,7 @@ impl<'e, O: Oracle> Explorer<'e, O> {
                     let line = piece.line();
                     touched.entry(line).or_insert_with(|| hash(&content(&history.image, line)));
                 }
-                Step::Grow { size: grown } => size = size.max(grown as usize),
+                Step::Resize { size: grown } => size = size.max(grown as usize),
                 _ => {}
             }
         }

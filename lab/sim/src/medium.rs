@@ -127,9 +127,17 @@ impl<'b> Medium<'b> {
                     self.guarantee(at, count, changed);
                 }
             }
-            Step::Grow { size } => self.durable.resize(size as usize, 0),
+            Step::Resize { size } => self.resize(size as usize, changed),
             Step::Sync | Step::Operation => {}
         }
+    }
+
+    /// What is cut off is gone, whatever was on its way to it.
+    fn resize(&mut self, size: usize, changed: &mut Vec<u32>) {
+        let old = self.durable.len();
+        self.durable.resize(size, 0);
+        self.lines.retain(|&at, _| (at as usize) < size.div_ceil(LINE));
+        changed.extend((size.div_ceil(LINE) as u32)..(old.div_ceil(LINE) as u32));
     }
 
     /// The first `count` stores to a line are durable.

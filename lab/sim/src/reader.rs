@@ -145,7 +145,7 @@ impl Observer for Reader {
 
     fn sync(&self) {}
 
-    fn grow(&self, size: u64) {
+    fn resize(&self, size: u64) {
         self.found().size = Some(size);
     }
 }

@@ -88,6 +88,11 @@ impl Recorder {
         self.note(Step::Operation);
     }
 
+    /// The bytes as they stand now, if they were `image` at the beginning.
+    pub fn newest(&self, image: &[u8]) -> Vec<u8> {
+        newest(image, &self.log().events)
+    }
+
     /// The steps; the recorder has seen nothing from here on.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.log().events)
@@ -100,7 +105,7 @@ pub fn newest(image: &[u8], events: &[Event]) -> Vec<u8> {
     for event in events {
         match event.step {
             Step::Store(piece) => store(&mut bytes, &piece),
-            Step::Grow { size } => bytes.resize(size as usize, 0),
+            Step::Resize { size } => bytes.resize(size as usize, 0),
             _ => {}
         }
     }
@@ -141,7 +146,7 @@ impl Observer for Recorder {
         self.note(Step::Sync);
     }
 
-    fn grow(&self, size: u64) {
-        self.note(Step::Grow { size });
+    fn resize(&self, size: u64) {
+        self.note(Step::Resize { size });
     }
 }

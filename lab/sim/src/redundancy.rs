@@ -52,7 +52,7 @@ impl Redundancy {
                     done.count += 1;
                     done.idle += u64::from(!pending.remove(&event.thread));
                 }
-                Step::Sync | Step::Grow { .. } | Step::Operation => {}
+                Step::Sync | Step::Resize { .. } | Step::Operation => {}
             }
         }
         for (line, names) in dirty {

@@ -79,13 +79,22 @@ impl Subject for Kv {
         Ok(runner.state)
     }
 
+    fn close(&self, live: Store, op: &Op) -> Result<Option<Store>, String> {
+        if !matches!(op, Op::Cut) {
+            return Ok(Some(live));
+        }
+        runner::compact(&live, !live.prepared().is_empty())?;
+        live.close().map_err(text)?;
+        Ok(None)
+    }
+
     fn settle(&self, live: &mut Store) -> Result<(), String> {
         maintain(live)
     }
 
     fn check(&self, live: &mut Store, state: &State) -> Result<(), String> {
         let check = live.check().map_err(text)?;
-        expect_accounted(&check.account, SIZE)?;
+        expect_accounted(&check.account, live.report().pool_bytes)?;
         if check.leaked > 0 {
             return Err(format!("leaked: {check:?}"));
         }

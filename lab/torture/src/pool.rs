@@ -39,6 +39,8 @@ pub(crate) enum Op {
     Reserve(u64),
     /// Finds out what is free.
     Sweep,
+    /// Finds out what is free, closes the pool, gives its free end back, and opens it again.
+    Shrink,
     /// Adds the tenant of that number, with a root of so many bytes.
     Tenant(usize, u64),
     /// Sets the feature bits of a tenant that may be ignored.
@@ -305,11 +307,24 @@ impl Subject for Pools {
                 Err(error) => return Err(text(error)),
             },
             Op::Sweep => sweep(pool)?,
+            // Opened again.
+            Op::Shrink => {}
             Op::Tenant(..) | Op::TenantFeature(..) | Op::Feature(_) | Op::Old => {
                 change_format(pool, &mut next, op, serial)?;
             }
         }
         Ok(next)
+    }
+
+    fn close(&self, mut pool: Arc<Pool>, op: &Op) -> Result<Option<Arc<Pool>>, String> {
+        if !matches!(op, Op::Shrink) {
+            return Ok(Some(pool));
+        }
+        self.settle(&mut pool)?;
+        let pool = Arc::into_inner(pool).ok_or("the pool is in use")?;
+        pool.shrink_when_closed();
+        pool.close().map_err(text)?;
+        Ok(None)
     }
 
     fn settle(&self, pool: &mut Arc<Pool>) -> Result<(), String> {
@@ -398,6 +413,7 @@ impl Subject for Pools {
         let leads = vec![(vec![Op::Tenant(2, 1500)], Some("pool.tenant.publish"))];
         let ops = vec![Op::Tenant(1, 600), Op::Sweep, Op::Tenant(2, 64), put(1, 1500)];
         list.push(Script { leads, ..Script::new("unpublished-tenant", 1, ops) });
+        list.extend(shrinking());
         for start in 1..4 {
             // Opened after a growth of which only the region knows.
             let leads = vec![(vec![put(3, 60_000)], Some("pool.size.raise"))];
@@ -412,4 +428,25 @@ impl Subject for Pools {
         }
         list
     }
+}
+
+/// A pool that has grown gives its end back, grows again over what it held, and shrinks once more.
+fn shrinking() -> Vec<Script<Op>> {
+    let put = Op::Put;
+    let again = || vec![put(3, 60_000), Op::Drop(3), Op::Shrink];
+    let grown = || vec![put(3, 60_000), Op::Drop(3)];
+    let then = || vec![put(1, 9000), put(3, 50_000), Op::Sweep, put(2, 200)];
+    let mut list = vec![
+        Script::new("shrink", 2, [again(), then()].concat()),
+        Script::new("shrink-twice", 3, [again(), again(), then()].concat()),
+        // Nothing is free at the end.
+        Script::new("shrink-full", 3, [vec![put(3, 60_000), Op::Shrink], then()].concat()),
+    ];
+    // Opened after each state that an interrupted shrinking leaves.
+    for step in ["pool.shrink.frontier", "pool.shrink.size", "pool.shrink.fence"] {
+        let leads = vec![([grown(), vec![Op::Shrink]].concat(), Some(step))];
+        let ops = [then(), vec![Op::Drop(3), Op::Shrink], then()].concat();
+        list.push(Script { leads, ..Script::new(format!("interrupted-{step}"), 2, ops) });
+    }
+    list
 }

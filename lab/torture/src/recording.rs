@@ -141,6 +141,16 @@ impl<S: Subject> Recording<S> {
         ended("opening".to_owned(), &Some(before), &Some(state.clone()));
         for (index, op) in ops.iter().enumerate() {
             let serial = 1 + index as u64 * 8;
+            let closed = subject.close(live, op);
+            live = match closed.map_err(|what| format!("closing for {op:?}: {what}"))? {
+                Some(live) => live,
+                None => {
+                    let left = recorder.newest(&start.image);
+                    let opened =
+                        subject.open(self::region(subject, &left, Some(recorder.clone()))?)?;
+                    opened.ok_or("closed, and nothing is left")?
+                }
+            };
             let next = subject.run(&mut live, &state, op, serial);
             let next = next.map_err(|what| format!("operation {index}, {op:?}: {what}"))?;
             ended(format!("{op:?}"), &Some(state), &Some(next.clone()));

@@ -30,6 +30,7 @@ const TARGET: Target = Target { structure: Structure::Region, model: Model::Logg
 
 /// Syncs that come too late, and the step that they come behind.
 const LATE: &[(&str, &str)] = &[
+    ("close.header_sync", "close.truncate"),
     ("create.sync_before_link", "open.sync_dir"),
     ("grow.sync_before_size", "grow.size_sync"),
     ("log.sync_before_bypass", "log.sync"),

@@ -42,6 +42,12 @@ pub(crate) trait Subject: Sync {
         serial: u64,
     ) -> Result<Self::State, String>;
 
+    /// Closes it, if that is the first thing that `op` does: `None`, and it is opened again for the rest. Otherwise gives it
+    /// back.
+    fn close(&self, live: Self::Live, _op: &Self::Op) -> Result<Option<Self::Live>, String> {
+        Ok(Some(live))
+    }
+
     /// Ends recovery.
     fn settle(&self, live: &mut Self::Live) -> Result<(), String>;
 

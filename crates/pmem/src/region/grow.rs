@@ -26,7 +26,7 @@ impl Region {
             _ => self.grow_memory(size),
         }?;
         if let Some(observer) = &self.observer {
-            observer.grow(self.size());
+            observer.resize(self.size());
         }
         Ok(())
     }

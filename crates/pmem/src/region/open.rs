@@ -10,9 +10,9 @@ use super::{Parts, Region};
 use crate::backend::Backend;
 use crate::choice::choose;
 use crate::disk::WatchedFile;
-use crate::format::{FLAG_CLEAN, FLAG_LOG_NEEDED, MediaHeader};
+use crate::format::{FLAG_CLEAN, FLAG_LOG_NEEDED, HEADER_SIZE, MediaHeader};
 use crate::header::Slots;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, PAGE};
 use crate::pool_file::PoolFile;
 use crate::{DiskFile, Domain, Error, RegionOptions};
 
@@ -97,9 +97,43 @@ impl Region {
     /// # Errors
     /// As [`checkpoint`](Region::checkpoint). The region is gone in any case, as by a crash.
     pub fn close(self) -> Result<(), Error> {
+        let size = self.size();
+        self.close_with(size).map(drop)
+    }
+
+    /// As [`close`](Region::close), and cuts region and file to `size` bytes (rounded up to whole pages), if they have
+    /// more. What lies behind is lost. Interrupted, the region is cut, or as large as before, and the file may be longer than
+    /// the region: what an interrupted growth leaves.
+    ///
+    /// # Errors
+    /// As [`close`](Region::close).
+    pub fn close_at(self, size: u64) -> Result<(), Error> {
+        let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE).min(self.size());
+        if self.close_with(size)?
+            && let Some(file) = &self.file
+        {
+            let cut = || {
+                let disk = file.header().file().clone();
+                // ORDER: the smaller size is durable before the file is cut: a file that is shorter than its header says
+                // is damage.
+                if disk.len()? > size { disk.truncate("close.truncate", size) } else { Ok(()) }
+            };
+            cut().map_err(|e| Error::io("shrink", file.path(), e))?;
+        }
+        Ok(())
+    }
+
+    /// Closes a region that has `size` bytes from now on; whether it has a file that it may change.
+    fn close_with(&self, size: u64) -> Result<bool, Error> {
         self.check_process()?;
+        let cut = || {
+            if let Some(observer) = self.observer.as_ref().filter(|_| size < self.size()) {
+                observer.resize(size);
+            }
+        };
         let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else {
-            return Ok(());
+            cut();
+            return Ok(false);
         };
         if let Backend::Logged(logged) = &self.backend {
             logged.fence();
@@ -116,6 +150,9 @@ impl Region {
         slots.update("close.header_write", "close.header_sync", |header| {
             header.set(FLAG_CLEAN, true);
             header.set(FLAG_LOG_NEEDED, false);
-        })
+            header.size.set(size);
+        })?;
+        cut();
+        Ok(true)
     }
 }

@@ -57,7 +57,7 @@ impl Observer for Wear {
 
     fn sync(&self) {}
 
-    fn grow(&self, _: u64) {}
+    fn resize(&self, _: u64) {}
 }
 
 /// The B+-Tree stands for STX's, which the thesis measured.

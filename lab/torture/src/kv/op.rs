@@ -66,6 +66,10 @@ pub(crate) enum Op {
     Keep,
     /// Gives up the window.
     Forget,
+    /// Writes all anew, close together.
+    Compact,
+    /// The same, then closes the store, whose pool gives its free end back, and opens it again.
+    Cut,
     /// A step of background work.
     Step,
     /// The same, by another thread.

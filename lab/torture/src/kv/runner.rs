@@ -1,6 +1,6 @@
 //! An operation is done to a store, and what it returns is compared.
 
-use tembo_kv::{Durability, Progress, Retention, Store};
+use tembo_kv::{Durability, Error, Progress, Retention, Store};
 
 use super::model::{KEPT, State};
 use super::op::{Op, Span, Write, key, value};
@@ -42,6 +42,9 @@ impl Runner<'_> {
             }
             Op::Keep => drop(store.retain(Retention::Versions(KEPT)).map_err(text)?),
             Op::Forget => drop(store.retain(Retention::Nothing).map_err(text)?),
+            Op::Compact => compact(store, !self.state.prepared.is_empty())?,
+            // Opened again.
+            Op::Cut => {}
             Op::Step => drop(store.maintain(1).map_err(text)?),
             Op::StepElsewhere => std::thread::scope(|scope| {
                 let step = scope.spawn(|| store.maintain(1).map(drop).map_err(text));
@@ -147,6 +150,16 @@ impl Runner<'_> {
             tx.commit(Durability::Strict).map_err(text)?;
         }
         Ok(())
+    }
+}
+
+/// Compacts a store, which may not do if transactions are prepared.
+pub(crate) fn compact(store: &Store, is_held: bool) -> Result<(), String> {
+    match store.compact() {
+        // What is visible has no room twice.
+        Err(Error::Full(_)) => Ok(()),
+        compacted if is_held => expect(is_refusal(&compacted), "what is held is not compacted"),
+        compacted => compacted.map_err(text),
     }
 }
 

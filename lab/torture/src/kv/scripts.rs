@@ -109,9 +109,15 @@ pub(super) fn all() -> Vec<Script<Op>> {
         list.push(Script::new(format!("collected-{number}"), 1, ops));
     }
     list.extend(windows());
+    list.extend(compactions());
     list.extend(transactions());
     list.extend(prepared());
     list.extend(ranges());
+    // Each range changes the catalogue, in which only its own version needs what the next one ends.
+    let spans = [(8, 8), (11, 11), (7, 3), (2, 4), (10, 3), (3, 4)];
+    let mut ops: Vec<Op> = spans.iter().map(|&(a, b)| Op::RemoveRange(Span(a, b))).collect();
+    ops.push(Op::Save("s"));
+    list.push(Script::new("ranges-next-life", 1, ops));
     list.extend(applied());
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
@@ -120,6 +126,30 @@ pub(super) fn all() -> Vec<Script<Op>> {
         let ops = vec![Op::Abort(vec![(1, Some(9))]), Op::Put(2, 7), Op::Maintain];
         list.push(Script { leads, ..Script::new(format!("aborts-{count}"), 1, ops) });
     }
+    list
+}
+
+/// Compactions: of what is scattered, beside snapshots and windows, of a pool that is then cut, and after a crash in one.
+fn compactions() -> Vec<Script<Op>> {
+    let scattered = || {
+        let large = Op::Tx((0..12).map(|key| (key, Some(900))).collect());
+        let removed = Op::Tx((0..12).filter(|key| key % 4 != 1).map(|key| (key, None)).collect());
+        vec![large, removed, tx(0..3, 40)]
+    };
+    let after = || vec![Op::Put(3, 130), tx(2..9, 300), Op::Maintain, Op::Single(4)];
+    let mut list = Vec::new();
+    for start in [1, 2, 4, 6] {
+        let ops = [scattered(), vec![Op::Compact], after()].concat();
+        list.push(Script::new(format!("compacted-{start}"), start, ops));
+        let ops = [scattered(), vec![Op::Cut], after(), vec![Op::Cut, Op::Put(0, 9)]].concat();
+        list.push(Script::new(format!("cut-{start}"), start, ops));
+    }
+    let kept = [vec![Op::Keep], scattered(), vec![Op::Compact, Op::Forget, Op::Cut], after()];
+    list.push(Script::new("compacted-window", 1, kept.concat()));
+    // Opened in the middle of a compaction.
+    let leads = vec![([scattered(), vec![Op::Compact]].concat(), Some("kv.commit.word"))];
+    let ops = [vec![Op::Cut], after()].concat();
+    list.push(Script { leads, ..Script::new("compacting", 1, ops) });
     list
 }
 

@@ -45,6 +45,8 @@ pub(super) enum Op {
     Kill,
     /// Closes, and opens again.
     Close,
+    /// Closes and cuts off what the last growth added, and opens again.
+    Cut,
     /// Closes, loses the log, and opens again: a closed pool is one file.
     Copy,
     /// As `Kill`, and asks for a log of another size.
@@ -252,6 +254,7 @@ impl Life {
             Op::Grow => Ok(self.grow()),
             Op::Kill => self.kill(),
             Op::Close => self.close(),
+            Op::Cut => self.cut(),
             Op::Copy => {
                 if let Err(error) = self.finish() {
                     return Ok(Err(error));
@@ -452,6 +455,27 @@ impl Life {
             Ok(()) => self.open(),
             Err(error) => Ok(Err(error)),
         }
+    }
+
+    fn cut(&mut self) -> Result<Result<(), Error>, String> {
+        let Some(region) = self.region.take() else { return self.open() };
+        let before = self.promised();
+        let size = (region.size() - GROWTH).max(SIZE);
+        let lossy = if before.lossy == Lossy::Yes { Lossy::Maybe } else { before.lossy };
+        self.promise(Promise { size, lossy, ..before });
+        // What lies behind the end may be gone from the moment at which the closing begins.
+        self.model.cut(size);
+        self.past.states.push(self.model.digest());
+        if let Err(error) = region.close_at(size) {
+            return Ok(Err(error));
+        }
+        let file = self.disk.content(Path::new(POOL)).map_or(0, |bytes| bytes.len() as u64);
+        if file != size {
+            return Err(format!("a pool that was cut to {size} bytes has {file} in its file"));
+        }
+        self.promise(Promise { lossy: Lossy::No, ..self.promised() });
+        self.promise_all(true);
+        self.open()
     }
 
     fn litter(&mut self) -> Result<(), Error> {

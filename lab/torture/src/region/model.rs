@@ -71,6 +71,12 @@ impl Model {
         self.words.get(&offset).copied().unwrap_or(0)
     }
 
+    /// Forgets the words from an offset on.
+    pub(super) fn cut(&mut self, size: u64) {
+        let behind: Vec<u64> = self.words.range(size..).map(|(&offset, _)| offset).collect();
+        behind.into_iter().for_each(|offset| self.put(offset, 0));
+    }
+
     /// Stands for all words; zeroes do not count, so that growth does not change it.
     pub(super) fn digest(&self) -> u64 {
         self.digest

@@ -136,7 +136,7 @@ pub(super) fn named() -> Vec<Workload> {
 
 fn openings() -> Vec<Workload> {
     use Op::{
-        Checkpoint, Close, CloseResize, Copy, Group, Grow, Kill, Litter, Record, Resize, Sync,
+        Checkpoint, Close, CloseResize, Copy, Cut, Group, Grow, Kill, Litter, Record, Resize, Sync,
     };
     let deep = |name, start, ops: &[Op]| Workload { is_deep: true, ..workload(name, start, ops) };
     vec![
@@ -153,6 +153,12 @@ fn openings() -> Vec<Workload> {
         deep("resize-clean", Start::Killed, &[CloseResize(2 * SMALL), Group(2), Sync, Close]),
         deep("copy", Start::Killed, &[Copy, Group(2), Sync, Copy]),
         workload("grow", Start::Closed, &[Grow, Litter, Grow, Group(9), Sync, Kill, Litter, Grow]),
+        deep(
+            "cut",
+            Start::Closed,
+            &[Grow, Group(9), Grow, Sync, Group(9), Cut, Grow, Group(9), Cut],
+        ),
+        workload("cut-killed", Start::Killed, &[Grow, Group(9), Cut, Kill, Litter, Cut, Grow]),
         workload("records", Start::Closed, &[Record, Kill, Record, Record, Checkpoint, Record]),
     ]
 }
@@ -264,7 +270,8 @@ fn troubles() -> Vec<Workload> {
 
 /// Openings of which a step fails, or finds the disk full.
 fn troubles_of_openings() -> Vec<Workload> {
-    use Op::{Checkpoint, Group, Grow, Kill, Record, Resize, Sync, Unreserved};
+    use Op::{Checkpoint, Cut, Group, Grow, Kill, Record, Resize, Sync, Unreserved};
+    let cut = [Grow, Group(9), Sync, Cut, Group(3), Grow, Group(9), Sync];
     let with = |trouble, workload| Workload { trouble, ..workload };
     let deep =
         |workload| Workload { is_deep: true, ..with(Trouble::Once(Failure::Error), workload) };
@@ -281,6 +288,9 @@ fn troubles_of_openings() -> Vec<Workload> {
         deep(workload("lie-creation", Start::Nothing, &open)),
         Workload { is_deep: true, ..with(Trouble::OnceAt("log.trim_sync"), trim) },
         with(Trouble::OnceAt("grow.size_sync"), workload("lie-grow", Start::Closed, &[Grow, Grow])),
+        with(Trouble::Once(Failure::Error), workload("lie-cut", Start::Closed, &cut)),
+        with(Trouble::Dying, workload("dying-cut", Start::Closed, &cut)),
+        with(Trouble::Full, workload("full-cut", Start::Closed, &cut)),
         with(Trouble::Dying, workload("dying-open", Start::Killed, &open)),
         with(Trouble::Dying, workload("dying-resize", Start::Killed, &resize)),
         with(Trouble::Full, workload("full-resize", Start::Killed, &resize)),

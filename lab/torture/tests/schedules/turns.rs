@@ -75,8 +75,8 @@ impl Observer for Turns {
         self.recorder.sync();
     }
 
-    fn grow(&self, size: u64) {
-        self.recorder.grow(size);
+    fn resize(&self, size: u64) {
+        self.recorder.resize(size);
     }
 }
 

@@ -68,7 +68,7 @@ impl Observer for Watch {
 
     fn sync(&self) {}
 
-    fn grow(&self, _size: u64) {}
+    fn resize(&self, _size: u64) {}
 }
 
 struct Random(u64);

@@ -23,7 +23,7 @@ impl Observer for Silent {
     fn flush(&self, _name: &'static str, _offset: u64, _len: u64) {}
     fn fence(&self, _name: &'static str) {}
     fn sync(&self) {}
-    fn grow(&self, _size: u64) {}
+    fn resize(&self, _size: u64) {}
 }
 
 fn main() -> Result<(), Error> {

@@ -37,7 +37,7 @@ impl Observer for Meddler {
     fn flush(&self, _: &'static str, _: u64, _: u64) {}
     fn fence(&self, _: &'static str) {}
     fn sync(&self) {}
-    fn grow(&self, _: u64) {}
+    fn resize(&self, _: u64) {}
 
     fn copied(&self, offset: u64) {
         if offset == HEADER_SIZE && self.armed.swap(false, Ordering::SeqCst) {

@@ -24,7 +24,7 @@ impl Observer for Seen {
     }
     fn fence(&self, _: &'static str) {}
     fn sync(&self) {}
-    fn grow(&self, _: u64) {}
+    fn resize(&self, _: u64) {}
 }
 
 const AT: u64 = HEADER_SIZE + 3 * LINE;

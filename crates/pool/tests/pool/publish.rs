@@ -78,7 +78,7 @@ impl Observer for Trace {
         self.note(name);
     }
     fn sync(&self) {}
-    fn grow(&self, _: u64) {}
+    fn resize(&self, _: u64) {}
 }
 
 #[test]

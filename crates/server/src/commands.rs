@@ -14,6 +14,8 @@ mod dump;
 mod expire;
 mod facts;
 mod generic;
+mod geo;
+mod geo_search;
 mod hash;
 mod help;
 mod hyperloglog;
@@ -26,6 +28,7 @@ mod list_move;
 mod monitor;
 mod multi_pop;
 mod pubsub;
+mod removal;
 mod replication;
 mod sample;
 mod scan;
@@ -33,6 +36,7 @@ mod server;
 mod set;
 mod slowlog;
 mod snapshot;
+mod sort;
 mod sorted_set;
 mod stream;
 mod string;
@@ -56,6 +60,8 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     debug::COMMANDS,
     expire::COMMANDS,
     generic::COMMANDS,
+    geo::COMMANDS,
+    geo_search::COMMANDS,
     hyperloglog::COMMANDS,
     info::COMMANDS,
     hash::COMMANDS,
@@ -70,6 +76,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     server::COMMANDS,
     set::COMMANDS,
     slowlog::COMMANDS,
+    sort::COMMANDS,
     sorted_set::COMMANDS,
     snapshot::COMMANDS,
     stream::COMMANDS,

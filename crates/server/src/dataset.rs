@@ -1,14 +1,17 @@
 //! The databases as commands see them: one transaction a turn, expiry, watches.
 
+mod added;
 mod elements;
 mod expiry;
 mod lookup;
 mod pieces;
 mod spaces;
+mod written;
 
 pub(crate) use elements::{Ends, VisitElement};
 pub(crate) use pieces::LARGE_STRING_SIZE;
 pub(crate) use spaces::Spaces;
+pub(crate) use written::Written;
 
 use std::ops::{Bound, Range};
 use std::time::{Duration, Instant};
@@ -17,6 +20,7 @@ use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Stor
 
 use crate::access::Access;
 use crate::clock::Clock;
+use crate::dataset::added::Added;
 use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
 use crate::dataset::lookup::{Lookups, find_string};
@@ -56,6 +60,8 @@ pub(crate) struct Dataset<'s> {
     waited: Duration,
     /// Keys that have expired and were removed, if they are to be published.
     expired: Option<Vec<(usize, Vec<u8>)>>,
+    /// Keys that were added, if they are to be published.
+    pub(crate) added: Added,
     /// The watches of all clients.
     pub(crate) watches: Watches,
     /// The clients that wait for keys.
@@ -75,15 +81,6 @@ pub(crate) struct Dataset<'s> {
     pub(crate) fault: Option<Error>,
 }
 
-/// How much was written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Written {
-    /// Puts and removes.
-    pub(crate) changes: u64,
-    /// Bytes of the values.
-    pub(crate) bytes: u64,
-}
-
 impl<'s> Dataset<'s> {
     /// The databases of a store.
     pub(crate) fn new(store: &'s Store, spaces: &'s Spaces) -> Dataset<'s> {
@@ -101,6 +98,7 @@ impl<'s> Dataset<'s> {
             is_atomic: false,
             waited: Duration::ZERO,
             expired: None,
+            added: Added::default(),
             watches: Watches::new(databases),
             waiting: Waiting::new(databases),
             written: Written::default(),
@@ -411,7 +409,10 @@ impl<'s> Dataset<'s> {
             let (transaction, expiry) = self.begin_both()?;
             expiry.forget(transaction, (db, key), stale_ms)?;
         }
-        put?;
+        let existed = put?;
+        if !existed || old_ms.is_some_and(|old_ms| old_ms < self.now_ms()) {
+            self.added.record((db, key));
+        }
         self.written.changes += 1;
         self.written.bytes += payload.len() as u64;
         self.watches.touch(db, key);

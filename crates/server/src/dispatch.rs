@@ -10,8 +10,11 @@ use crate::command::{
     ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, NOT_QUEUED, READ, REPLICATED, SAVE,
     SESSION, SUBSCRIBED, Table, WRITE,
 };
+use crate::event_class::Classes;
 use crate::failure::{Failure, LOADING, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
+use crate::miss::{missing_keys, notify_misses};
 use crate::monitor::{is_secret, show};
+use crate::notify::notify_added;
 use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::reply::Reply;
@@ -134,14 +137,28 @@ fn execute(
     context.session.changed |= command.has(SESSION);
     let mark = reply.mark();
     let before = context.data.written().changes;
+    let notified = context.shared.settings.notified;
+    context.data.added.begin(notified.has(Classes::NEW));
+    let mut missing = Vec::new();
+    if notified.has(Classes::MISS) {
+        missing = missing_keys(context, command, args);
+        if command.has(WRITE) {
+            // What the command does to other keys comes later.
+            notify_misses(context, &missing);
+            missing.clear();
+        }
+    }
     let done = (command.run)(context, args, reply);
     observe(context, (command, number), args, (began, done.is_err()));
     if context.shared.pubsub.is_monitored() && !command.has(ADMIN) {
         show(context, args);
     }
     let Err(failure) = done else {
+        notify_added(context);
+        notify_misses(context, &missing);
         return Ok(());
     };
+    context.data.added.take();
     context.shared.stats.errors += 1;
     context.shared.observed.count_error(&failure.text());
     reply.truncate(mark);

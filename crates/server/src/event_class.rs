@@ -75,6 +75,10 @@ impl Classes {
                 .filter(|&&(letter, class)| shown(class) && !new_is_hidden(letter))
                 .map(|(letter, _)| *letter),
         );
+        // Redis 7.0 forgets the letter there, and with it, when its configuration is rewritten, the class.
+        if new_is_hidden('n') && self.has(Classes::NEW) {
+            text.push('n');
+        }
         text
     }
 
@@ -97,6 +101,7 @@ mod tests {
             ("AKE", "AKE"),
             ("Kg$lshzxetd", "AK"),
             ("mnE", "nEm"),
+            ("KEAnm", "AKEmn"),
             ("Ex", "xE"),
             ("$lK", "$lK"),
         ] {

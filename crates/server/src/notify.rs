@@ -9,6 +9,7 @@ use crate::shared::Shared;
 #[inline]
 pub(crate) fn notify(context: &mut Context<'_, '_>, class: Classes, event: &str, key: &[u8]) {
     if context.shared.settings.notified.has(class) {
+        notify_added(context);
         publish_event(context.shared, context.clients, (context.session.db, key), event);
     }
 }
@@ -22,7 +23,32 @@ pub(crate) fn notify_in(
     key: (usize, &[u8]),
 ) {
     if context.shared.settings.notified.has(class) {
+        notify_added(context);
         publish_event(context.shared, context.clients, key, event);
+    }
+}
+
+/// Elements were removed from a collection by such an event; if none is left, its key is removed as well.
+#[inline]
+pub(crate) fn notify_removed(
+    context: &mut Context<'_, '_>,
+    (class, event): (Classes, &str),
+    key: &[u8],
+    left: u64,
+) {
+    notify(context, class, event, key);
+    if left == 0 {
+        notify(context, Classes::GENERIC, "del", key);
+    }
+}
+
+/// Publishes the keys that were added and not yet published. They come before what else happens to them.
+#[inline]
+pub(crate) fn notify_added(context: &mut Context<'_, '_>) {
+    if context.data.added.is_any() {
+        for (db, key) in context.data.added.take() {
+            publish_event(context.shared, context.clients, (db, &key), "new");
+        }
     }
 }
 

@@ -241,7 +241,11 @@ impl Reply {
 
     /// A double: in RESP2 a bulk string.
     pub(crate) fn double(&mut self, number: f64) {
-        let text = double_text(number);
+        self.double_as(&double_text(number));
+    }
+
+    /// A double whose text this is.
+    pub(crate) fn double_as(&mut self, text: &str) {
         if self.resp3 {
             self.push(b",");
             self.push(text.as_bytes());

@@ -17,6 +17,18 @@ pub(crate) enum End {
     Right,
 }
 
+impl End {
+    /// The event of elements that are added there.
+    pub(crate) fn push_event(self) -> &'static str {
+        if self == End::Left { "lpush" } else { "rpush" }
+    }
+
+    /// The event of elements that are taken from there.
+    pub(crate) fn pop_event(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
+    }
+}
+
 /// Lists, as a type of collection.
 pub(crate) enum Lists {}
 

@@ -94,6 +94,7 @@ fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
             notify(context, Classes::GENERIC, "del", key);
         }
     } else {
+        context.data.added.record((db, key));
         dump::put(context.data, (db, key), &value, expiry_ms)?;
         notify(context, Classes::GENERIC, "restore", key);
     }

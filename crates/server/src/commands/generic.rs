@@ -110,6 +110,7 @@ impl Transfer<'_> {
         if !self.replace && context.data.contains(self.to.0, self.to.1)? {
             return Ok(Some(false));
         }
+        context.data.added.record(self.to);
         if self.keep_source && spread.is_none() {
             context.data.put_value(self.to, of, &payload, expiry_ms)?;
             return Ok(Some(true));

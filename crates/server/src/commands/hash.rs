@@ -6,8 +6,10 @@ use crate::command::{Command, Context, DENY_OOM, FAST, HASH, READ, WRITE};
 use crate::commands::argument::{integer, wrong_arity};
 use crate::commands::sample::{Population, reply_random};
 use crate::commands::scan::scan_collection;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::float::Float;
+use crate::notify::{notify, notify_removed};
 use crate::number::{Decimal, parse_integer};
 use crate::reply::Reply;
 
@@ -42,12 +44,14 @@ fn set_all(context: &mut Context<'_, '_>, args: Args<'_>, name: &str) -> Result<
     }
     let place = (context.session.db, args.at(1));
     let change = (args.count() / 2 - 1, args.from(2).map(<[u8]>::len).sum());
-    Hash::change(context.data, place, change, |hash| {
+    let added = Hash::change(context.data, place, change, |hash| {
         let pairs = (2..args.count()).step_by(2);
         pairs
             .into_iter()
             .try_fold(0, |added, at| Ok(added + i64::from(hash.set(args.at(at), args.at(at + 1))?)))
-    })
+    })?;
+    notify(context, Classes::HASH, "hset", place.1);
+    Ok(added)
 }
 
 fn hset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -67,6 +71,9 @@ fn hsetnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     let is_set = Hash::change(context.data, place, (1, size), |hash| {
         if hash.get(field)?.is_some() { Ok(false) } else { hash.set(field, value) }
     })?;
+    if is_set {
+        notify(context, Classes::HASH, "hset", place.1);
+    }
     reply.flag(is_set);
     Ok(())
 }
@@ -146,9 +153,16 @@ fn hstrlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 
 fn hdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let place = (context.session.db, args.at(1));
-    let removed = Hash::change(context.data, place, (args.count() - 2, 0), |hash| {
-        args.from(2).try_fold(0, |removed, field| Ok(removed + i64::from(hash.remove(field)?)))
+    let (removed, left) = Hash::change(context.data, place, (args.count() - 2, 0), |hash| {
+        let mut removed = 0;
+        for field in args.from(2) {
+            removed += i64::from(hash.remove(field)?);
+        }
+        Ok((removed, hash.count()))
     })?;
+    if removed > 0 {
+        notify_removed(context, (Classes::HASH, "hdel"), place.1, left);
+    }
     reply.integer(removed);
     Ok(())
 }
@@ -165,6 +179,7 @@ fn hincrby(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         hash.set(field, Decimal::signed(sum).as_bytes())?;
         Ok(sum)
     })?;
+    notify(context, Classes::HASH, "hincrby", place.1);
     reply.integer(sum);
     Ok(())
 }
@@ -184,6 +199,7 @@ fn hincrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply
         hash.set(field, sum.as_bytes())?;
         Ok(sum)
     })?;
+    notify(context, Classes::HASH, "hincrbyfloat", place.1);
     reply.bulk(sum.as_bytes());
     Ok(())
 }

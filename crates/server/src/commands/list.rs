@@ -6,7 +6,9 @@ use crate::args::Args;
 use crate::collection::{End, List};
 use crate::command::{Command, Context, DENY_OOM, FAST, LIST, READ, WRITE};
 use crate::commands::argument::{integer, positive, wrong_arity};
+use crate::event_class::Classes;
 use crate::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
+use crate::notify::{notify, notify_removed};
 use crate::reply::Reply;
 
 /// The family.
@@ -46,6 +48,9 @@ fn push(
         args.from(2).try_for_each(|element| list.push(end, element))?;
         Ok(list.count())
     })?;
+    if count > 0 {
+        notify(context, Classes::LIST, end.push_event(), place.1);
+    }
     reply.integer(count as i64);
     Ok(())
 }
@@ -101,9 +106,10 @@ pub(super) fn pop_some(
     end: End,
     count: u64,
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    List::change(context.data, place, (count as usize, 0), |list| {
+    let (popped, left) = List::change(context.data, place, (count as usize, 0), |list| {
         if count == 1 {
-            return Ok(list.pop(end)?.into_iter().collect());
+            let popped: Vec<_> = list.pop(end)?.into_iter().collect();
+            return Ok((popped, list.count()));
         }
         let all = list.count();
         let range = if end == End::Left { 0..count } else { all - count..all };
@@ -114,8 +120,12 @@ pub(super) fn pop_some(
             elements.reverse();
             list.drop_ends(0, count)?;
         }
-        Ok(elements)
-    })
+        Ok((elements, list.count()))
+    })?;
+    if count > 0 {
+        notify_removed(context, (Classes::LIST, end.pop_event()), place.1, left);
+    }
+    Ok(popped)
 }
 
 fn lpop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -160,6 +170,7 @@ fn lset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     }
     let index = index_in(integer(args.at(2))?, count).ok_or("ERR index out of range")?;
     List::change(context.data, place, (1, element.len()), |list| list.set(index, element))?;
+    notify(context, Classes::LIST, "lset", place.1);
     reply.ok();
     Ok(())
 }
@@ -186,6 +197,7 @@ fn linsert(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
     let index = if is_before { found } else { found + 1 };
     let moved = index.min(count - index) as usize + 2;
     List::change(context.data, place, (moved, element.len()), |list| list.insert(index, element))?;
+    notify(context, Classes::LIST, "linsert", place.1);
     reply.integer(count as i64 + 1);
     Ok(())
 }
@@ -224,6 +236,10 @@ fn ltrim(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
             list.drop_ends(left, right)
         })?;
     }
+    if count > 0 {
+        let left = range.end - range.start;
+        notify_removed(context, (Classes::LIST, "ltrim"), place.1, left);
+    }
     reply.ok();
     Ok(())
 }
@@ -245,6 +261,8 @@ fn lrem(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     indices.sort_unstable();
     if !indices.is_empty() {
         List::change(context.data, place, (count as usize, 0), |list| list.remove(&indices))?;
+        let left = count - indices.len() as u64;
+        notify_removed(context, (Classes::LIST, "lrem"), place.1, left);
     }
     reply.integer(indices.len() as i64);
     Ok(())

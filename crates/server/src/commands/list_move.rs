@@ -7,8 +7,10 @@ use crate::command::{BLOCKING, Command, Context, DENY_OOM, FAST, LIST, MOVABLE_K
 use crate::commands::list::pop_some;
 use crate::commands::multi_pop::{MultiPop, first_with_elements};
 use crate::commands::wait::{Absent, timeout, wait};
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
+use crate::notify::{notify, notify_removed};
 use crate::reply::Reply;
 
 /// The family.
@@ -46,20 +48,23 @@ fn transfer(
         return Ok(false);
     }
     List::open(context.data, (db, to))?;
-    let moved = context.data.atomically(0, |data| {
+    let (moved, left) = context.data.atomically(0, |data| {
         let mut list = List::open(data, (db, from))?;
         let element = list.pop(source)?.unwrap_or_default();
         if from == to {
             list.push(target, &element)?;
-            list.save()?;
-        } else {
-            list.save()?;
+        }
+        let left = list.count();
+        list.save()?;
+        if from != to {
             let mut list = List::open(data, (db, to))?;
             list.push(target, &element)?;
             list.save()?;
         }
-        Ok(element)
+        Ok((element, left))
     })?;
+    notify(context, Classes::LIST, target.push_event(), to);
+    notify_removed(context, (Classes::LIST, source.pop_event()), from, left);
     reply.bulk(&moved);
     Ok(true)
 }

@@ -7,9 +7,12 @@ use crate::args::Args;
 use crate::collection::{Set, Sets};
 use crate::command::{Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SET, WRITE};
 use crate::commands::argument::{integer, key_count, positive};
+use crate::commands::removal::remove;
 use crate::commands::sample::{Population, distinct, reply_random};
 use crate::commands::scan::scan_collection;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::notify::{notify, notify_removed};
 use crate::reply::Reply;
 
 /// The family.
@@ -43,15 +46,25 @@ fn sadd(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     let added = Set::change(context.data, place, change, |set| {
         args.from(2).try_fold(0, |added, member| Ok(added + i64::from(set.add(member)?)))
     })?;
+    if added > 0 {
+        notify(context, Classes::SET, "sadd", place.1);
+    }
     reply.integer(added);
     Ok(())
 }
 
 fn srem(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let place = (context.session.db, args.at(1));
-    let removed = Set::change(context.data, place, (args.count() - 2, 0), |set| {
-        args.from(2).try_fold(0, |removed, member| Ok(removed + i64::from(set.remove(member)?)))
+    let (removed, left) = Set::change(context.data, place, (args.count() - 2, 0), |set| {
+        let mut removed = 0;
+        for member in args.from(2) {
+            removed += i64::from(set.remove(member)?);
+        }
+        Ok((removed, set.count()))
     })?;
+    if removed > 0 {
+        notify_removed(context, (Classes::SET, "srem"), place.1, left);
+    }
     reply.integer(removed);
     Ok(())
 }
@@ -68,14 +81,20 @@ fn smove(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         reply.flag(Set::open(context.data, from)?.contains(member)?);
         return Ok(());
     }
-    context.data.atomically(member.len(), |data| {
+    let (left, is_added) = context.data.atomically(member.len(), |data| {
         let mut source = Set::open(data, from)?;
         source.remove(member)?;
+        let left = source.count();
         source.save()?;
         let mut target = Set::open(data, to)?;
-        target.add(member)?;
-        target.save()
+        let is_added = target.add(member)?;
+        target.save()?;
+        Ok((left, is_added))
     })?;
+    notify_removed(context, (Classes::SET, "srem"), from.1, left);
+    if is_added {
+        notify(context, Classes::SET, "sadd", to.1);
+    }
     reply.flag(true);
     Ok(())
 }
@@ -134,6 +153,9 @@ fn spop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         Set::change(context.data, place, (popped.len(), 0), |set| {
             popped.iter().try_for_each(|member| set.remove(member).map(drop))
         })?;
+    }
+    if !popped.is_empty() {
+        notify_removed(context, (Classes::SET, "spop"), place.1, u64::from(!is_all));
     }
     match popped.first() {
         _ if args.count() == 3 => {
@@ -269,10 +291,14 @@ fn store_join(
     context: &mut Context<'_, '_>,
     args: Args<'_>,
     reply: &mut Reply,
-    kind: Join,
+    (kind, event): (Join, &str),
 ) -> Outcome {
     let members = join(context, args.from(2), kind, usize::MAX)?;
     let place = (context.session.db, args.at(1));
+    if members.is_empty() {
+        reply.integer(0);
+        return remove(context, place.1);
+    }
     let size = members.iter().map(Vec::len).sum();
     context.data.atomically(size, |data| {
         let mut set = Set::replace(data, place);
@@ -281,20 +307,21 @@ fn store_join(
         }
         set.save()
     })?;
+    notify(context, Classes::SET, event, place.1);
     reply.integer(members.len() as i64);
     Ok(())
 }
 
 fn sinterstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    store_join(context, args, reply, Join::Intersection)
+    store_join(context, args, reply, (Join::Intersection, "sinterstore"))
 }
 
 fn sunionstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    store_join(context, args, reply, Join::Union)
+    store_join(context, args, reply, (Join::Union, "sunionstore"))
 }
 
 fn sdiffstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    store_join(context, args, reply, Join::Difference)
+    store_join(context, args, reply, (Join::Difference, "sdiffstore"))
 }
 
 fn sintercard(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

@@ -21,6 +21,9 @@ use tembo_kv::Direction;
 
 use shown::reply_score;
 
+pub(super) use add::{AddOptions, add_members};
+pub(super) use range::store;
+
 const READS: u32 = SORTED_SET | READ;
 const WRITES: u32 = SORTED_SET | WRITE;
 const GROWS: u32 = SORTED_SET | WRITE | DENY_OOM;

@@ -75,7 +75,9 @@ fn with(
 
 /// A command on any collection.
 pub fn command(random: &mut Random) -> Vec<String> {
-    match random.below(10) {
+    match random.below(12) {
+        10 => geo(random),
+        11 => sort(random),
         0..2 => hash(random),
         2..4 => set(random),
         4..6 => list(random),
@@ -244,6 +246,140 @@ fn sorted_set(random: &mut Random) -> Vec<String> {
         4 => command.extend(words(&["AGGREGATE", random.pick(&["MIN", "MAX", "SUM", "x"])])),
         5 => command.extend(words(&["COUNT", random.pick(&["1", "3", "0"])])),
         _ => {}
+    }
+    command
+}
+
+/// A number of degrees, up to so many.
+fn degrees(random: &mut Random, most: usize) -> String {
+    match random.below(40) {
+        0 => random.pick(&["x", "1e3", "-190", "", "inf"]).to_owned(),
+        1 => random.pick(&["0", "-85.05112878", "85.05112878", "180", "-180", "84.9"]).to_owned(),
+        _ => {
+            let parts = random.below(2 * most * 100_000);
+            (parts as f64 / 100_000.0 - most as f64).to_string()
+        }
+    }
+}
+
+fn length(random: &mut Random) -> [String; 2] {
+    let number = match random.below(12) {
+        0 => random.pick(&["0", "-1", "x", "1e30"]).to_owned(),
+        _ => random.pick(&["1", "100", "5000.5", "2000", "20000", "300000"]).to_owned(),
+    };
+    [number, random.pick(&["km", "KM", "m", "mi", "ft", "km", "km", "yd"]).to_owned()]
+}
+
+/// Places; two sorted sets hold them.
+fn geo(random: &mut Random) -> Vec<String> {
+    let key = random.pick(&["geo1", "geo2", "geo1", "geo2", "geo1", "z1", "h1"]).to_owned();
+    let name = |random: &mut Random| format!("p{}", random.below(40));
+    let mut command = match random.below(12) {
+        0..4 => {
+            let mut command = words(&["GEOADD", &key]);
+            if random.below(4) == 0 {
+                command.push(random.pick(&["NX", "XX", "CH", "GT"]).to_owned());
+            }
+            for _ in 0..=random.below(10) {
+                let place = [degrees(random, 180), degrees(random, 85), name(random)];
+                command.extend(place);
+            }
+            return command;
+        }
+        4 => return with(random, &["GEOPOS", &key], 4, name),
+        5 => return with(random, &["GEOHASH", &key], 4, name),
+        6 => {
+            let mut command = words(&["GEODIST", &key, &name(random), &name(random)]);
+            command.extend(length(random).into_iter().skip(1).take(random.below(2)));
+            return command;
+        }
+        7 => words(&[
+            random.pick(&["GEORADIUS", "GEORADIUS_RO"]),
+            &key,
+            &degrees(random, 180),
+            &degrees(random, 85),
+        ]),
+        8 => words(&[
+            random.pick(&["GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO"]),
+            &key,
+            &name(random),
+        ]),
+        9 => words(&["GEOSEARCHSTORE", "geo3", &key]),
+        _ => words(&["GEOSEARCH", &key]),
+    };
+    if command[0].starts_with("GEOSEARCH") {
+        if random.below(2) == 0 {
+            command.extend(words(&["FROMMEMBER", &name(random)]));
+        } else {
+            command.extend(["FROMLONLAT".into(), degrees(random, 180), degrees(random, 85)]);
+        }
+        if random.below(2) == 0 {
+            command.push("BYRADIUS".into());
+        } else {
+            command.extend(["BYBOX".into(), length(random)[0].clone()]);
+        }
+    }
+    command.extend(length(random));
+    let most = random.below(5);
+    for _ in 0..most {
+        match random.below(9) {
+            0 => command.push("WITHDIST".into()),
+            1 => command.push("WITHHASH".into()),
+            2 => command.push("WITHCOORD".into()),
+            3 => command.push(random.pick(&["ASC", "desc"]).to_owned()),
+            4 => command.extend(words(&["COUNT", random.pick(&["1", "3", "5", "0", "x"])])),
+            5 => command.extend(words(&["COUNT", "2", "ANY"])),
+            6 => command.push(random.pick(&["STOREDIST", "ANY", "BOGUS"]).to_owned()),
+            7 => command.extend(words(&[random.pick(&["STORE", "STOREDIST"]), "geo3"])),
+            _ => {}
+        }
+    }
+    command
+}
+
+/// SORT, of numbers and texts, by and with what is under other keys.
+fn sort(random: &mut Random) -> Vec<String> {
+    let of = random.pick(&["l", "s", "z", "n", "n", "n"]);
+    let key = if of == "n" { "numbers".to_owned() } else { key(random, of) };
+    match random.below(10) {
+        0 | 1 => {
+            return with(random, &["RPUSH", "numbers"], 8, |random| random.below(40).to_string());
+        }
+        2 => return words(&["LTRIM", "numbers", "0", "20"]),
+        3 => {
+            let key = format!("w_{}", random.below(40));
+            return words(&["SET", &key, &random.below(100).to_string()]);
+        }
+        4 => {
+            let key = format!("h_{}", random.below(40));
+            return words(&["HSET", &key, "w", &random.below(100).to_string(), "->", "arrow"]);
+        }
+        _ => {}
+    }
+    let mut command = words(&[random.pick(&["SORT", "SORT", "SORT_RO"]), &key]);
+    // Elements of one weight have an order only where their own text decides, which it does among numbers.
+    let is_alphabetic = random.below(2) == 0;
+    for _ in 0..random.below(5) {
+        match random.below(9) {
+            0 => command.push("DESC".into()),
+            1 | 2 if is_alphabetic => command.push("ALPHA".into()),
+            1 | 2 => command.extend(words(&["BY", random.pick(&["w_*", "h_*->w"])])),
+            3 => command.push("asc".into()),
+            4 => {
+                let range = [
+                    random.pick(&["0", "2", "-1", "100", "x"]),
+                    random.pick(&["3", "-1", "0", "100"]),
+                ];
+                command.extend(words(&["LIMIT", range[0], range[1]]));
+            }
+            // A set has no order of its own.
+            5 if of != "s" && !is_alphabetic => command.extend(words(&["BY", "nosort"])),
+            6 => {
+                command.extend(words(&["GET", random.pick(&["w_*", "h_*->w", "#", "w_1", "h_*"])]))
+            }
+            7 => command.extend(words(&["STORE", random.pick(&["sorted", "l3"])])),
+            _ => command.push("BOGUS".into()),
+        }
     }
     command
 }

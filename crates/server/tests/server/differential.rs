@@ -47,6 +47,8 @@ impl Redis {
             "yes",
         ];
         let mut command = Command::new("redis-server");
+        // SORT compares texts as the locale says.
+        command.env("LC_ALL", "C");
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Redis { child: command.spawn()?, address })
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::client::{Client, Random, Running, encode, wait_until};
+use crate::collection_script;
 use crate::differential::Redis;
 
 /// A client that publishes and changes keys, and three that subscribe.
@@ -213,4 +214,49 @@ fn commands_are_shown_as_redis_shows_them() {
         lines
     };
     assert_eq!(shown(redis.address), shown(tembo.address));
+}
+
+/// Executes a command, and gathers what a subscriber of all events is sent.
+fn events(client: &mut Client, subscriber: &mut Client, command: &[String]) -> Vec<String> {
+    let args: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
+    let is_error = client.call_args(&args).starts_with('-');
+    client.call("PUBLISH end end");
+    let mut events = Vec::new();
+    loop {
+        let reply = subscriber.reply();
+        if reply.ends_with("$3\r\nend\r\n") {
+            // It looks for the keys of a set in any order.
+            if command[0].starts_with("SORT") {
+                events.sort_unstable();
+            }
+            return events;
+        }
+        // Of a command that fails, Redis publishes the misses of keys that it read before it found out.
+        if !(is_error && reply.contains("keymiss")) {
+            events.push(reply);
+        }
+    }
+}
+
+#[test]
+fn events_of_collections_are_those_of_redis_in_their_order() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let mut pairs = [redis.address, tembo.address].map(|address| {
+        let (mut client, mut subscriber) = (Client::connect(address), Client::connect(address));
+        client.call("CONFIG SET notify-keyspace-events KEAnm");
+        subscriber.call("SUBSCRIBE end");
+        subscriber.call("PSUBSCRIBE __key*__:*");
+        (client, subscriber)
+    });
+    let mut random = Random(0x9e37_79b9);
+    let mut history = Vec::new();
+    for step in 0..6000 {
+        let command = collection_script::command(&mut random);
+        let [theirs, ours] =
+            pairs.each_mut().map(|pair| events(&mut pair.0, &mut pair.1, &command));
+        history.push(format!("{command:?}"));
+        let from = history.len().saturating_sub(12);
+        assert_eq!(theirs, ours, "step {step}\n{}", history[from..].join("\n"));
+    }
 }

@@ -3,8 +3,10 @@
 use crate::args::Args;
 use crate::collection::SortedSet;
 use crate::command::Context;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::float::parse_double;
+use crate::notify::{notify, notify_removed};
 use crate::reply::Reply;
 
 use super::shown::reply_score;
@@ -14,19 +16,22 @@ const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";
 
 /// Which members and scores are changed.
 #[derive(Clone, Copy, Default)]
-struct Options {
-    only_new: bool,
-    only_old: bool,
+pub(in crate::commands) struct AddOptions {
+    /// NX.
+    pub(in crate::commands) only_new: bool,
+    /// XX.
+    pub(in crate::commands) only_old: bool,
     only_greater: bool,
     only_less: bool,
-    counts_changed: bool,
+    /// CH.
+    pub(in crate::commands) counts_changed: bool,
     adds_up: bool,
 }
 
-impl Options {
+impl AddOptions {
     /// The options from the second argument on, and where the scores begin.
-    fn parse(args: Args<'_>, adds_up: bool) -> Result<(Options, usize), Failure> {
-        let (mut options, mut at) = (Options { adds_up, ..Options::default() }, 2);
+    fn parse(args: Args<'_>, adds_up: bool) -> Result<(AddOptions, usize), Failure> {
+        let (mut options, mut at) = (AddOptions { adds_up, ..AddOptions::default() }, 2);
         while at < args.count() {
             let option = match args.at(at).to_ascii_uppercase().as_slice() {
                 b"NX" => &mut options.only_new,
@@ -82,16 +87,27 @@ struct Done {
 }
 
 fn add(context: &mut Context<'_, '_>, args: Args<'_>, adds_up: bool, reply: &mut Reply) -> Outcome {
-    let (options, first) = Options::parse(args, adds_up)?;
+    let (options, first) = AddOptions::parse(args, adds_up)?;
     let mut scores = Vec::with_capacity((args.count() - first) / 2);
     for at in (first..args.count()).step_by(2) {
         scores.push((parse_double(args.at(at)).ok_or(NOT_A_FLOAT)?, args.at(at + 1)));
     }
-    let place = (context.session.db, args.at(1));
+    add_members(context, args.at(1), options, &scores, reply)
+}
+
+/// Adds members and changes scores, and replies how many, or with the score.
+pub(in crate::commands) fn add_members(
+    context: &mut Context<'_, '_>,
+    key: &[u8],
+    options: AddOptions,
+    scores: &[(f64, &[u8])],
+    reply: &mut Reply,
+) -> Outcome {
+    let place = (context.session.db, key);
     let change = (scores.len(), scores.iter().map(|(_, member)| member.len()).sum());
     let done = SortedSet::change(context.data, place, change, |set| {
         let mut done = Done::default();
-        for (given, member) in &scores {
+        for (given, member) in scores {
             let old = set.score(member)?;
             let Some(score) = options.score(old, *given)? else { continue };
             set.set(member, old, score)?;
@@ -103,6 +119,10 @@ fn add(context: &mut Context<'_, '_>, args: Args<'_>, adds_up: bool, reply: &mut
         }
         Ok(done)
     })?;
+    if done.added + done.changed > 0 {
+        let event = if options.adds_up { "zincr" } else { "zadd" };
+        notify(context, Classes::SORTED_SET, event, place.1);
+    }
     if options.adds_up {
         reply_score(done.score, reply);
     } else {
@@ -121,9 +141,16 @@ pub(super) fn zincrby(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut
 
 pub(super) fn zrem(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let place = (context.session.db, args.at(1));
-    let removed = SortedSet::change(context.data, place, (args.count() - 2, 0), |set| {
-        args.from(2).try_fold(0, |removed, member| Ok(removed + i64::from(set.remove(member)?)))
+    let (removed, left) = SortedSet::change(context.data, place, (args.count() - 2, 0), |set| {
+        let mut removed = 0;
+        for member in args.from(2) {
+            removed += i64::from(set.remove(member)?);
+        }
+        Ok((removed, set.count()))
     })?;
+    if removed > 0 {
+        notify_removed(context, (Classes::SORTED_SET, "zrem"), place.1, left);
+    }
     reply.integer(removed);
     Ok(())
 }

@@ -199,7 +199,7 @@ fn store_join(
 ) -> Outcome {
     let found = Query::parse(context, args, (join, Use::Store, name))?.find(join);
     reply.integer(found.len() as i64);
-    store(context, args.at(1), &found)
+    store(context, args.at(1), &found, name)
 }
 
 pub(super) fn zunion(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

@@ -6,8 +6,10 @@ use crate::command::Context;
 use crate::commands::argument::positive;
 use crate::commands::multi_pop::{MultiPop, first_with_elements};
 use crate::commands::wait::{Absent, timeout, wait};
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
+use crate::notify::notify_removed;
 use crate::reply::Reply;
 use tembo_kv::Direction;
 
@@ -29,11 +31,13 @@ fn pop(
     }
     if is_all {
         context.data.remove(place.0, place.1)?;
-        return Ok(popped);
+    } else {
+        SortedSet::change(context.data, place, (popped.len(), 0), |set| {
+            popped.iter().try_for_each(|(member, _)| set.remove(member).map(drop))
+        })?;
     }
-    SortedSet::change(context.data, place, (popped.len(), 0), |set| {
-        popped.iter().try_for_each(|(member, _)| set.remove(member).map(drop))
-    })?;
+    let event = if direction == Direction::Forward { "zpopmin" } else { "zpopmax" };
+    notify_removed(context, (Classes::SORTED_SET, event), key, u64::from(!is_all));
     Ok(popped)
 }
 

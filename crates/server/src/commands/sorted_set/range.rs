@@ -4,7 +4,10 @@ use crate::args::Args;
 use crate::collection::SortedSet;
 use crate::command::Context;
 use crate::commands::argument::integer;
+use crate::commands::removal;
+use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::notify::{notify, notify_removed};
 use crate::reply::Reply;
 use tembo_kv::Direction;
 
@@ -154,26 +157,28 @@ pub(super) fn zrangestore(
     let query = Query::parse(args, Form { key: 2, stores: true, ..OPEN })?;
     let found = query.find(context)?;
     reply.integer(found.len() as i64);
-    store(context, args.at(1), &found)
+    store(context, args.at(1), &found, "zrangestore")
 }
 
 /// Puts a sorted set of these members under a key, in the place of what is there.
-pub(super) fn store(
+pub(in crate::commands) fn store(
     context: &mut Context<'_, '_>,
     key: &[u8],
     members: &[(Vec<u8>, f64)],
+    event: &str,
 ) -> Outcome {
     let place = (context.session.db, key);
     if members.is_empty() {
-        context.data.remove(place.0, place.1)?;
-        return Ok(());
+        return removal::remove(context, key);
     }
     let size = members.iter().map(|(member, _)| member.len() + 8).sum();
     context.data.atomically(size, |data| {
         let mut set = SortedSet::replace(data, place);
         members.iter().try_for_each(|(member, score)| set.set(member, None, *score))?;
         set.save()
-    })
+    })?;
+    notify(context, Classes::SORTED_SET, event, key);
+    Ok(())
 }
 
 /// How many members a range has.
@@ -201,7 +206,12 @@ pub(super) fn zlexcount(
 }
 
 /// Removes the members of a range.
-fn remove(context: &mut Context<'_, '_>, args: Args<'_>, by: By, reply: &mut Reply) -> Outcome {
+fn remove(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    (by, event): (By, &str),
+    reply: &mut Reply,
+) -> Outcome {
     let ends = Ends::parse(by, args.at(2), args.at(3))?;
     let place = (context.session.db, args.at(1));
     let mut set = SortedSet::open(context.data, place)?;
@@ -213,13 +223,16 @@ fn remove(context: &mut Context<'_, '_>, args: Args<'_>, by: By, reply: &mut Rep
     if found.is_empty() {
         return Ok(());
     }
-    if found.len() as u64 == set.count() {
+    let left = set.count() - found.len() as u64;
+    if left == 0 {
         context.data.remove(place.0, place.1)?;
-        return Ok(());
+    } else {
+        SortedSet::change(context.data, place, (found.len(), 0), |set| {
+            found.iter().try_for_each(|(member, _)| set.remove(member).map(drop))
+        })?;
     }
-    SortedSet::change(context.data, place, (found.len(), 0), |set| {
-        found.iter().try_for_each(|(member, _)| set.remove(member).map(drop))
-    })
+    notify_removed(context, (Classes::SORTED_SET, event), place.1, left);
+    Ok(())
 }
 
 pub(super) fn zremrangebyrank(
@@ -227,7 +240,7 @@ pub(super) fn zremrangebyrank(
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Outcome {
-    remove(context, args, By::Rank, reply)
+    remove(context, args, (By::Rank, "zremrangebyrank"), reply)
 }
 
 pub(super) fn zremrangebyscore(
@@ -235,7 +248,7 @@ pub(super) fn zremrangebyscore(
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Outcome {
-    remove(context, args, By::Score, reply)
+    remove(context, args, (By::Score, "zremrangebyscore"), reply)
 }
 
 pub(super) fn zremrangebylex(
@@ -243,5 +256,5 @@ pub(super) fn zremrangebylex(
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Outcome {
-    remove(context, args, By::Lex, reply)
+    remove(context, args, (By::Lex, "zremrangebylex"), reply)
 }

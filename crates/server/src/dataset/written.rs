@@ -1,0 +1,10 @@
+//! Counts of changes.
+
+/// How much was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    /// Puts and removes.
+    pub(crate) changes: u64,
+    /// Bytes of the values.
+    pub(crate) bytes: u64,
+}

@@ -55,7 +55,8 @@ pub(super) fn parse(printed: &str) -> Vec<Outcome> {
         };
         let test = match verdict {
             Verdict::Passed => rest.rsplit_once(" (").map_or(rest, |(name, _)| name),
-            Verdict::Failed => rest.rsplit_once(" in tests/").map_or(rest, |(name, _)| name),
+            // What has no file is about the unit.
+            Verdict::Failed => rest.rsplit_once(" in tests/").map_or("", |(name, _)| name),
             Verdict::Ignored | Verdict::Ended => rest,
         };
         outcomes.push(Outcome { verdict, test: one_line(test), detail: String::new() });

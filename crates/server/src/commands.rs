@@ -11,8 +11,10 @@ mod connection;
 mod counter;
 mod debug;
 mod dump;
+mod eval;
 mod expire;
 mod facts;
+mod function;
 mod generic;
 mod geo;
 mod geo_search;
@@ -32,6 +34,8 @@ mod removal;
 mod replication;
 mod sample;
 mod scan;
+mod script;
+mod script_run;
 mod server;
 mod set;
 mod slowlog;
@@ -58,7 +62,9 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     counter::COMMANDS,
     dump::COMMANDS,
     debug::COMMANDS,
+    eval::COMMANDS,
     expire::COMMANDS,
+    function::COMMANDS,
     generic::COMMANDS,
     geo::COMMANDS,
     geo_search::COMMANDS,
@@ -73,6 +79,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     monitor::COMMANDS,
     pubsub::COMMANDS,
     replication::COMMANDS,
+    script::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
     slowlog::COMMANDS,

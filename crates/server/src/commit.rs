@@ -70,7 +70,9 @@ pub(crate) fn commit(
     mut began: Instant,
 ) -> Result<(), StoreError> {
     let has_written = data.has_written();
-    if let Err(error) = data.commit() {
+    let committed = data.commit();
+    shared.scripts.libraries.end_turn(committed.is_ok());
+    if let Err(error) = committed {
         data.abandon();
         return Err(error);
     }

@@ -44,7 +44,7 @@ const COUNTED_MAX: u64 = 256;
 /// The databases, through the transaction of the turn.
 pub(crate) struct Dataset<'s> {
     store: &'s Store,
-    spaces: &'s Spaces,
+    pub(crate) spaces: &'s Spaces,
     access: Access,
     transaction: Option<Exclusive>,
     clock: Clock,

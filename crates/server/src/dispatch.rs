@@ -20,7 +20,7 @@ use crate::parse::COMMAND_SIZE_MAX;
 use crate::reply::Reply;
 
 /// A command with its number in the table.
-type Found = (&'static Command, usize);
+pub(crate) type Found = (&'static Command, usize);
 
 /// Executes or queues one request and appends its reply. Errors are those of [`execute`].
 pub(crate) fn dispatch(
@@ -124,9 +124,20 @@ pub(crate) fn execute_queued(
     }
 }
 
+/// The command or subcommand of these words, whatever their number; none if it is not known.
+pub(crate) fn lookup(table: &Table, args: Args<'_>) -> Option<Found> {
+    let (command, number) = table.find_numbered(args.at(0))?;
+    if command.subcommands.is_empty() || args.count() < 2 {
+        return Some((command, number));
+    }
+    let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(args.at(1));
+    let at = command.subcommands.iter().position(is_named)?;
+    Some((&command.subcommands[at], number + 1 + at))
+}
+
 /// Executes one command and appends its reply. An error means that the command was cut short after it
 /// had written something, or that the store is poisoned: the turn cannot be committed.
-fn execute(
+pub(crate) fn execute(
     context: &mut Context<'_, '_>,
     (command, number): Found,
     args: Args<'_>,

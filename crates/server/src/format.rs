@@ -52,6 +52,9 @@ pub fn elements_keyspace(db: usize) -> String {
     format!("db{db}.elements")
 }
 
+/// The name of the keyspace that holds the libraries of functions: under a library's name its code.
+pub const LIBRARIES_KEYSPACE: &str = "functions";
+
 /// A value's bytes before the payload.
 pub struct Header {
     bytes: [u8; 1 + EXPIRY_SIZE],

@@ -64,6 +64,8 @@ impl Local {
     pub fn turn(&mut self, now_ms: u64, requests: &[Vec<Vec<u8>>]) -> Result<Vec<u8>, Error> {
         let steady_ms = self.shared.clock.steady_ms.max(now_ms);
         self.shared.clock = Clock { wall_us: now_ms.saturating_mul(1000), steady_ms };
+        // If the turn before changed them, it was not committed.
+        self.shared.scripts.libraries.end_turn(false);
         let mut data = Dataset::new(&self.store, &self.spaces);
         data.set_clock(self.shared.clock);
         // A clock that stands still: so many keys expire, whatever the machine is at.

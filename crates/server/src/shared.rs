@@ -15,6 +15,7 @@ use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::replication::Replication;
 use crate::scan::Scans;
+use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::token::Token;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) pubsub: PubSub,
     /// Primary and replicas.
     pub(crate) replication: Replication,
+    /// Scripts and functions.
+    pub(crate) scripts: Scripts,
     /// Positions of scans under way.
     pub(crate) scans: Scans,
     /// The store's report at the last tick.
@@ -84,6 +87,7 @@ impl Shared {
             backups,
             pubsub: PubSub::default(),
             replication: Replication::default(),
+            scripts: Scripts::default(),
             scans: Scans::new(seed()),
             report: Report::default(),
             clock,

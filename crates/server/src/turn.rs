@@ -198,6 +198,7 @@ impl<'s> Turns<'s> {
         let committed = match failure {
             Some(error) => {
                 self.data.abandon();
+                self.shared.scripts.libraries.end_turn(false);
                 Err(error)
             }
             None => commit(&mut self.data, &mut self.shared, executed),

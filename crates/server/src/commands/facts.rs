@@ -1,6 +1,9 @@
 //! What Redis 7.0 says about its commands, beside what the server acts on: group, flags, categories, tips and where
 //! the keys are. Clients choose by it how to route a command.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use crate::reply::Reply;
 
 /// A line a command, sorted by name; its columns are those of [`Facts`]. From Redis's replies to COMMAND and COMMAND DOCS.
@@ -108,5 +111,30 @@ fn describe_keys(spec: &'static str, reply: &mut Reply) {
                 Err(_) => reply.bulk(value.as_bytes()),
             }
         }
+    }
+}
+
+/// What scripts have to know about a command.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ForScripts {
+    /// A script cannot call it.
+    pub(super) is_refused: bool,
+}
+
+impl ForScripts {
+    /// Of the command of that full name; none if Redis does not have it.
+    pub(super) fn of(name: &str) -> Option<ForScripts> {
+        static BY_NAME: OnceLock<HashMap<&'static str, ForScripts>> = OnceLock::new();
+        let by_name = BY_NAME.get_or_init(|| {
+            let of_line = |line: &'static str| {
+                let mut columns = line.split('\t');
+                let name = columns.next()?;
+                let flags = columns.nth(2)?;
+                let has = |flag: &str| flags.split(',').any(|other| other == flag);
+                Some((name, ForScripts { is_refused: has("noscript") }))
+            };
+            LINES.lines().filter_map(of_line).collect()
+        });
+        by_name.get(name).copied()
     }
 }

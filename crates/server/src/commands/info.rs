@@ -119,6 +119,18 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     put(text, format_args!("used_memory_peak:{resident}"));
     put(text, format_args!("used_memory_peak_human:{human}"));
     put(text, format_args!("used_memory_dataset:{}", report.used_bytes));
+    let scripts = &context.shared.scripts;
+    let (of_scripts, of_functions) = (scripts.memory(), scripts.libraries.memory());
+    let human = |bytes: usize| format!("{:.2}K", bytes as f64 / 1024.0);
+    put(text, format_args!("used_memory_lua:{of_scripts}"));
+    put(text, format_args!("used_memory_vm_eval:{of_scripts}"));
+    put(text, format_args!("used_memory_lua_human:{}", human(of_scripts)));
+    put(text, format_args!("used_memory_scripts_eval:{}", scripts.sizes()));
+    put(text, format_args!("number_of_cached_scripts:{}", scripts.count()));
+    put(text, format_args!("number_of_functions:{}", scripts.libraries.counts().1));
+    put(text, format_args!("number_of_libraries:{}", scripts.libraries.counts().0));
+    put(text, format_args!("used_memory_vm_functions:{of_functions}"));
+    put(text, format_args!("used_memory_vm_total:{}", of_scripts + of_functions));
     let most = context.shared.settings.maxmemory;
     let human = format!("{:.2}M", most as f64 / f64::from(1 << 20));
     put(text, format_args!("maxmemory:{most}"));

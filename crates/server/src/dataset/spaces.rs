@@ -10,6 +10,8 @@ pub(crate) struct Spaces {
     pub(super) data: Vec<Keyspace>,
     pub(super) elements: Vec<Keyspace>,
     pub(super) expiry: Vec<Keyspace>,
+    /// The libraries of functions; none in a pool that is only read and that no server with functions has written.
+    pub(crate) libraries: Option<Keyspace>,
 }
 
 impl Spaces {
@@ -29,6 +31,10 @@ impl Spaces {
             data: open(format::data_keyspace)?,
             elements: open(format::elements_keyspace)?,
             expiry: open(format::expiry_keyspace)?,
+            libraries: match store.keyspace(format::LIBRARIES_KEYSPACE) {
+                Err(Error::ReadOnly) => None,
+                opened => Some(opened?),
+            },
         })
     }
 }

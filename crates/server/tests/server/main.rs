@@ -17,6 +17,7 @@ mod large_strings;
 mod malformed;
 mod pubsub;
 mod replication;
+mod scripts;
 mod sorted_sets;
 mod space;
 mod stream_script;

@@ -108,7 +108,8 @@ impl Span {
 
     pub(crate) fn contains(self, key: &[u8]) -> bool {
         let (from, to) = self.bounds();
-        (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)).contains(key)
+        let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        RangeBounds::<[u8]>::contains(&bounds, key)
     }
 }
 

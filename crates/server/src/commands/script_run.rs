@@ -1,0 +1,286 @@
+//! Executes a script: its commands, its reply, its errors.
+
+use std::time::Instant;
+
+use mlua::Function;
+use tembo_kv::Error as StoreError;
+
+use crate::access::Access;
+use crate::args::{Args, Span};
+use crate::command::{ADMIN, Command, Context, DENY_OOM, REPLICATED, SAVE, WRITE};
+use crate::commands::facts::{Facts, ForScripts};
+use crate::dispatch::{execute, lookup};
+use crate::failure::{Failure, LOADING, OUT_OF_MEMORY, Outcome, READ_ONLY, READ_ONLY_REPLICA};
+use crate::lua::{Engine, Host, Interruption, Outcome as Ended, Returned, ScriptFlags};
+use crate::reply::Reply;
+use crate::scripts::{Running, failure};
+
+/// A script to be executed.
+pub(super) struct Call<'a> {
+    /// The state of Lua.
+    pub(super) engine: &'a Engine,
+    /// Its function.
+    pub(super) function: &'a Function,
+    /// What it says of itself; `None`: nothing.
+    pub(super) flags: Option<ScriptFlags>,
+    /// Its SHA-1 or its name.
+    pub(super) name: &'a str,
+    /// EVAL or its like executes it, not FCALL.
+    pub(super) is_eval: bool,
+    /// The command is one that only reads.
+    pub(super) is_read_only: bool,
+}
+
+/// Whether there is a command of these words.
+pub(super) fn is_command(words: &[Vec<u8>]) -> bool {
+    let lower = |word: &[u8]| String::from_utf8_lossy(word).to_ascii_lowercase();
+    let Some(name) = words.first().map(|word| lower(word)) else { return false };
+    match words.get(1).map(|word| format!("{name}|{}", lower(word))) {
+        Some(full_name) if Facts::of(&full_name).is_some() => true,
+        _ => Facts::of(&name).is_some(),
+    }
+}
+
+/// The number of keys among the words from the fourth on.
+pub(super) fn check_keys(count: i64, args: Args<'_>) -> Result<usize, Failure> {
+    let most = args.count() as i64 - 3;
+    match usize::try_from(count) {
+        Ok(keys) if count <= most => Ok(keys),
+        Ok(_) => Err("ERR Number of keys can't be greater than number of args".into()),
+        Err(_) if count > most => {
+            Err("ERR Number of keys can't be greater than number of args".into())
+        }
+        Err(_) => Err("ERR Number of keys can't be negative".into()),
+    }
+}
+
+/// Executes a script with the keys and arguments of the command, and appends its reply.
+pub(super) fn run(
+    context: &mut Context<'_, '_>,
+    call: &Call<'_>,
+    (args, keys): (Args<'_>, usize),
+    reply: &mut Reply,
+) -> Outcome {
+    if context.shared.scripts.running.is_some() {
+        return Err("ERR a script is running already".into());
+    }
+    if context.data.access() == Access::Loading {
+        return Err(LOADING.into());
+    }
+    let says_no_writes = call.flags.is_some_and(ScriptFlags::no_writes);
+    if call.flags.is_some() && !says_no_writes {
+        if context.data.access() != Access::Open {
+            return Err("READONLY Can not run script with write flag on readonly replica".into());
+        }
+        if call.is_read_only {
+            return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+        }
+    }
+    let allows_oom = call.flags.is_some_and(ScriptFlags::allow_oom);
+    if context.shared.is_over_memory && call.flags.is_some() && !says_no_writes && !allows_oom {
+        return Err(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > \
+                    'maxmemory'"
+                .into(),
+        );
+    }
+    let words: Vec<&[u8]> = args.from(3).collect();
+    let (keys, rest) = words.split_at(keys.min(words.len()));
+    context.shared.scripts.running = Some(Running {
+        name: call.name.to_owned(),
+        is_eval: call.is_eval,
+        has_written: false,
+        is_killed: false,
+        command: args.from(0).map(<[u8]>::to_vec).collect(),
+        began: Instant::now(),
+    });
+    let session = &mut *context.session;
+    let saved = (session.db, session.resp3, session.may_wait, session.can_wait, session.executing);
+    (session.may_wait, session.can_wait, session.executing) = (false, false, true);
+    let is_read_only = call.is_read_only || says_no_writes;
+    let mut host =
+        Caller { context, is_read_only, allows_oom, failed: None, replied: Reply::new(usize::MAX) };
+    let ended = call.engine.run(call.function, [keys, rest], call.is_eval, &mut host);
+    let failed = host.failed.take();
+    let session = &mut *context.session;
+    (session.db, session.resp3, session.may_wait, session.can_wait, session.executing) = saved;
+    context.shared.scripts.running = None;
+    if let Some(error) = failed {
+        return Err(Failure::Turn(error));
+    }
+    match ended.map_err(failure)? {
+        Ended::Returned(returned) => append(reply, context.session.resp3, &returned),
+        Ended::Failed(mut text, place) => {
+            if let Some((source, line)) = place {
+                let name = call.name;
+                text.extend(format!(" script: {name}, on {source}:{line}.").into_bytes());
+            }
+            // Not as a failure: what the script has written stays.
+            context.shared.stats.errors += 1;
+            reply.error(&text);
+        }
+    }
+    Ok(())
+}
+
+/// The server, as the script calls it.
+struct Caller<'c, 'a, 's> {
+    context: &'c mut Context<'a, 's>,
+    is_read_only: bool,
+    allows_oom: bool,
+    /// The turn cannot be committed.
+    failed: Option<StoreError>,
+    replied: Reply,
+}
+
+impl Caller<'_, '_, '_> {
+    fn check(&mut self, command: &Command, args: Args<'_>) -> Result<(), String> {
+        if !command.takes(args.count()) {
+            return Err("ERR Wrong number of args calling Redis command from script".to_owned());
+        }
+        let facts = ForScripts::of(command.full_name);
+        let is_own = facts.is_none();
+        let facts = facts.unwrap_or_default();
+        let is_kept = is_own && (command.has(ADMIN | SAVE) || command.name.starts_with("tembo"));
+        if facts.is_refused || is_kept {
+            return Err("ERR This Redis command is not allowed from script".to_owned());
+        }
+        let writes = command.has(WRITE | SAVE);
+        if self.is_read_only && (writes || command.has(REPLICATED)) {
+            return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
+        }
+        match self.context.data.access() {
+            Access::ReadOnlyPool if writes => return Err(READ_ONLY.to_owned()),
+            Access::Replica if writes => return Err(READ_ONLY_REPLICA.to_owned()),
+            _ => {}
+        }
+        let running = self.context.shared.scripts.running.as_ref();
+        let has_written = running.is_some_and(|running| running.has_written);
+        if self.context.shared.is_over_memory
+            && command.has(DENY_OOM)
+            && !has_written
+            && !self.allows_oom
+        {
+            return Err(OUT_OF_MEMORY.to_owned());
+        }
+        if writes && let Some(running) = &mut self.context.shared.scripts.running {
+            running.has_written = true;
+        }
+        Ok(())
+    }
+}
+
+impl Host for Caller<'_, '_, '_> {
+    fn call(
+        &mut self,
+        words: Vec<Vec<u8>>,
+        resp3: bool,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let spans: Vec<Span> =
+            (0..words.len()).map(|index| Span::Owned { index: index as u32 }).collect();
+        let args = Args::new(&[], &words, &spans);
+        if let Some(error) = &self.failed {
+            return Err(format!("ERR {error}"));
+        }
+        let Some(found) = lookup(self.context.table, args) else {
+            return Err("ERR Unknown Redis command called from script".to_owned());
+        };
+        self.check(found.0, args)?;
+        self.context.session.resp3 = resp3;
+        self.replied.set_resp3(resp3);
+        let done = execute(self.context, found, args, &mut self.replied);
+        bytes.extend_from_slice(self.replied.unsent());
+        self.replied.truncate(0);
+        done.map_err(|error| {
+            let text = format!("ERR {error}");
+            self.failed = Some(error);
+            text
+        })
+    }
+
+    fn tick(&mut self) -> Interruption {
+        if self.failed.is_some() {
+            return Interruption::End("ERR the turn has failed...");
+        }
+        Interruption::No
+    }
+}
+
+/// Appends what a script has returned.
+fn append(reply: &mut Reply, resp3: bool, returned: &Returned) {
+    let each = |reply: &mut Reply, values: &[Returned]| {
+        values.iter().for_each(|value| append(reply, resp3, value));
+    };
+    match returned {
+        Returned::Null => reply.null(),
+        Returned::Integer(number) => reply.integer(*number),
+        Returned::Bulk(text) => reply.bulk(text),
+        Returned::Simple(text) => line(reply, b'+', text),
+        Returned::Error(text) => reply.error(text),
+        Returned::Flag(flag) if resp3 => reply.raw(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
+        Returned::Flag(flag) => reply.flag(*flag),
+        Returned::Double(number) => reply.double(*number),
+        Returned::BigNumber(digits) if resp3 => line(reply, b'(', digits),
+        Returned::BigNumber(digits) => reply.bulk(digits),
+        Returned::Verbatim(format, text) if resp3 => {
+            let mut format = format.clone();
+            format.resize(3, b' ');
+            reply.raw(format!("={}\r\n", text.len() + 4).as_bytes());
+            [&format[..], b":", text, b"\r\n"].into_iter().for_each(|part| reply.raw(part));
+        }
+        Returned::Verbatim(_, text) => reply.bulk(text),
+        Returned::Array(values) => {
+            reply.array(values.len());
+            each(reply, values);
+        }
+        Returned::Set(values) => {
+            reply.set(values.len());
+            each(reply, values);
+        }
+        Returned::Map(pairs) => {
+            reply.map(pairs.len());
+            for (key, value) in pairs {
+                append(reply, resp3, key);
+                append(reply, resp3, value);
+            }
+        }
+    }
+}
+
+/// A line of a kind, its line ends replaced by spaces.
+fn line(reply: &mut Reply, kind: u8, text: &[u8]) {
+    let mut line = vec![kind];
+    line.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+    line.extend_from_slice(b"\r\n");
+    reply.raw(&line);
+}
+
+/// Ends the script that runs.
+pub(super) fn kill(context: &mut Context<'_, '_>, by_script_kill: bool) -> Outcome {
+    let Some(running) = &mut context.shared.scripts.running else {
+        return Err("NOTBUSY No scripts in execution right now.".into());
+    };
+    if running.has_written {
+        return Err(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. \
+                    You can either wait the script termination or kill the server in a hard way \
+                    using the SHUTDOWN NOSAVE command."
+                .into(),
+        );
+    }
+    if running.is_eval != by_script_kill {
+        return Err(busy(running.is_eval).into());
+    }
+    running.is_killed = true;
+    Ok(())
+}
+
+/// The reply of commands that are not executed while a script runs.
+pub(super) fn busy(is_eval: bool) -> &'static str {
+    if is_eval {
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+    } else {
+        "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+    }
+}

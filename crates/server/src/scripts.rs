@@ -1,0 +1,118 @@
+//! Scripts that clients have sent: the state of Lua that they run in, those that EVALSHA finds, the one that runs.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use mlua::Function;
+
+use crate::failure::Failure;
+use crate::libraries::Libraries;
+use crate::lua::{Engine, Refused, ScriptFlags, of_script, sha1_hex};
+
+/// A script that EVALSHA finds.
+#[derive(Clone)]
+pub(crate) struct Script {
+    /// What is executed.
+    pub(crate) function: Function,
+    /// What it says of itself; `None`: nothing, so that it may do what scripts before Redis 7 may.
+    pub(crate) flags: Option<ScriptFlags>,
+}
+
+/// The script that runs.
+pub(crate) struct Running {
+    /// The SHA-1 of a script, the name of a function.
+    pub(crate) name: String,
+    /// Whether EVAL or its like runs it, not FCALL.
+    pub(crate) is_eval: bool,
+    /// It has executed a command that writes.
+    pub(crate) has_written: bool,
+    /// SCRIPT KILL or FUNCTION KILL has ended it.
+    pub(crate) is_killed: bool,
+    /// The command that runs it.
+    pub(crate) command: Vec<Vec<u8>>,
+    /// When it began, by the system's clock that never goes back.
+    pub(crate) began: std::time::Instant,
+}
+
+/// All scripts. They are kept in memory only, as in Redis; libraries of functions are in the store.
+#[derive(Default)]
+pub(crate) struct Scripts {
+    engine: Option<Rc<Engine>>,
+    by_sha: HashMap<String, Script>,
+    sizes: usize,
+    /// The libraries of functions.
+    pub(crate) libraries: Libraries,
+    /// The script that runs.
+    pub(crate) running: Option<Running>,
+}
+
+impl Scripts {
+    /// The state that scripts run in. `is_command` says whether there is a command of these words.
+    pub(crate) fn engine(
+        &mut self,
+        is_command: fn(&[Vec<u8>]) -> bool,
+    ) -> Result<Rc<Engine>, Failure> {
+        if let Some(engine) = &self.engine {
+            return Ok(engine.clone());
+        }
+        let engine = Rc::new(Engine::new(is_command).map_err(failure)?);
+        self.engine = Some(engine.clone());
+        Ok(engine)
+    }
+
+    /// The script with that SHA-1 in lower case.
+    pub(crate) fn find(&self, sha: &str) -> Option<Script> {
+        self.by_sha.get(sha).cloned()
+    }
+
+    /// Compiles a script, unless it is known, and returns its SHA-1 with it.
+    pub(crate) fn add(
+        &mut self,
+        code: &[u8],
+        is_command: fn(&[Vec<u8>]) -> bool,
+    ) -> Result<(String, Script), Failure> {
+        let sha = sha1_hex(code);
+        if let Some(script) = self.find(&sha) {
+            return Ok((sha, script));
+        }
+        let (flags, skipped) =
+            of_script(code).map_err(|text| Failure::from(format!("ERR {text}")))?;
+        let engine = self.engine(is_command)?;
+        let compiled = engine.compile(&code[skipped..], "user_script");
+        let function = compiled.map_err(|Refused(text)| {
+            let what = b"ERR Error compiling script (new function): ".as_slice();
+            Failure::Reply([what, &text].concat().into())
+        })?;
+        let script = Script { function, flags };
+        self.by_sha.insert(sha.clone(), script.clone());
+        self.sizes += sha.len() + code.len();
+        Ok((sha, script))
+    }
+
+    /// Forgets all scripts, and the state with them.
+    pub(crate) fn flush(&mut self) {
+        self.by_sha.clear();
+        self.sizes = 0;
+        self.engine = None;
+    }
+
+    /// How many scripts EVALSHA finds.
+    pub(crate) fn count(&self) -> usize {
+        self.by_sha.len()
+    }
+
+    /// Bytes that the scripts' sources and names take.
+    pub(crate) fn sizes(&self) -> usize {
+        self.sizes
+    }
+
+    /// Bytes of the state that scripts run in.
+    pub(crate) fn memory(&self) -> usize {
+        self.engine.as_ref().map_or(0, |engine| engine.memory())
+    }
+}
+
+/// The failure of a command by an error of Lua itself.
+pub(crate) fn failure(error: mlua::Error) -> Failure {
+    Failure::from(format!("ERR {error}"))
+}

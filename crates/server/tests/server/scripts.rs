@@ -1,0 +1,107 @@
+//! Scripts and functions.
+
+use tembo_server::Config;
+
+use crate::client::{Client, Running};
+use crate::differential::Redis;
+
+/// Scripts and commands, one behind the other: `!` before a command, `F!` before a library of functions.
+const SCRIPTS: &str = include_str!("scripts.txt");
+
+/// The words of what stands in [`SCRIPTS`].
+fn words(item: &str) -> Vec<&[u8]> {
+    if let Some(command) = item.strip_prefix('!') {
+        return command.split(' ').map(str::as_bytes).collect();
+    }
+    if let Some(library) = item.strip_prefix("F!") {
+        return vec![b"FUNCTION", b"LOAD", b"REPLACE", library.as_bytes()];
+    }
+    vec![b"EVAL", item.as_bytes(), b"2", b"k1", b"k2", b"a1", b"2"]
+}
+
+#[test]
+fn scripts_are_replied_to_as_by_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    for hello in ["HELLO 2", "HELLO 3"] {
+        let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+        theirs.call(hello);
+        ours.call(hello);
+        for item in SCRIPTS.split("\n====\n").map(|item| item.trim_matches('\n')) {
+            let words = words(item);
+            assert_eq!(theirs.call_args(&words), ours.call_args(&words), "{hello}: {item}");
+        }
+    }
+}
+
+#[test]
+fn a_known_script_is_found_by_its_sha1_until_it_is_forgotten() {
+    let server = Running::start();
+    let mut client = server.client();
+    let sha = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    assert_eq!(client.call("SCRIPT LOAD return(1)").len(), 40 + 7);
+    assert!(client.call(&format!("EVALSHA {sha} 0")).starts_with("-NOSCRIPT"));
+    assert_eq!(client.call_args(&[b"EVAL", b"return 1", b"0"]), ":1\r\n");
+    assert_eq!(client.call(&format!("EVALSHA {} 0", sha.to_uppercase())), ":1\r\n");
+    assert_eq!(client.call(&format!("SCRIPT EXISTS {sha} x")), "*2\r\n:1\r\n:0\r\n");
+    assert!(client.call("INFO memory").contains("number_of_cached_scripts:2\r\n"));
+    assert_eq!(client.call("SCRIPT FLUSH"), "+OK\r\n");
+    assert!(client.call(&format!("EVALSHA {sha} 0")).starts_with("-NOSCRIPT"));
+}
+
+#[test]
+fn a_script_is_part_of_a_transaction_and_of_its_watches() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.call("WATCH key");
+    other.call_args(&[b"EVAL", b"return redis.call('SET', KEYS[1], 1)", b"1", b"key"]);
+    client.call("MULTI");
+    client.call("PING");
+    assert_eq!(client.call("EXEC"), "*-1\r\n");
+    client.call("MULTI");
+    client.call("INCR key");
+    client.call_args(&[b"EVAL", b"return redis.call('INCRBY', KEYS[1], 5)", b"1", b"key"]);
+    assert_eq!(client.call("EXEC"), "*2\r\n:2\r\n:7\r\n");
+}
+
+#[test]
+fn a_client_that_waits_is_served_by_a_script() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.send(b"BLPOP list 0\r\n");
+    crate::client::wait_until(
+        "the client waits",
+        || other.call("INFO clients"),
+        |info| info.contains("blocked_clients:1\r\n"),
+    );
+    // What is pushed and popped again in the script serves no client, and BLPOP itself does not wait.
+    let script = b"redis.call('LPUSH', 'list', 'a') redis.call('LPOP', 'list')
+        redis.call('RPUSH', 'list', 'b') return redis.pcall('BLPOP', 'list', 0)";
+    assert!(other.call_args(&[b"EVAL", script, b"0"]).starts_with("-ERR This Redis command"));
+    assert_eq!(client.reply(), "*2\r\n$4\r\nlist\r\n$1\r\nb\r\n");
+}
+
+#[test]
+fn functions_are_there_after_a_restart() {
+    const LIBRARY: &[u8] =
+        b"#!lua name=lib\nredis.register_function('answer', function() return 42 end)";
+    const OTHER: &[u8] =
+        b"#!lua name=other\nredis.register_function('answer', function() return 1 end)";
+    let server = Running::start();
+    let mut client = server.client();
+    assert_eq!(client.call_args(&[b"FUNCTION", b"LOAD", LIBRARY]), "$3\r\nlib\r\n");
+    let (store, ended) = server.stop();
+    ended.unwrap();
+    let server = Running::over(store, Config::default());
+    let mut client = server.client();
+    assert_eq!(client.call("FCALL answer 0"), ":42\r\n");
+    let refused = "-ERR Function answer already exists\r\n";
+    assert_eq!(client.call_args(&[b"FUNCTION", b"LOAD", OTHER]), refused);
+    assert_eq!(client.call("FUNCTION DELETE lib"), "+OK\r\n");
+    let (store, ended) = server.stop();
+    ended.unwrap();
+    let server = Running::over(store, Config::default());
+    let mut client = server.client();
+    assert_eq!(client.call("FCALL answer 0"), "-ERR Function not found\r\n");
+    assert_eq!(client.call("FUNCTION LIST"), "*0\r\n");
+}

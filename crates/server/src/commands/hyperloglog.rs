@@ -2,6 +2,7 @@
 
 use tembo_kv::Error;
 
+use crate::access::Access;
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, DENY_OOM, FAST, READ, REPLICATED, WRITE};
 use crate::event_class::Classes;
@@ -74,7 +75,7 @@ fn pfcount(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
     raise_all(&mut registers, &log)?;
     let estimate = estimate(&registers);
     log.keep(estimate);
-    if !context.data.is_read_only() {
+    if context.data.access() == Access::Open {
         match context.data.put(context.session.db, args.at(1), log.as_bytes(), expiry_ms) {
             // The count is right all the same; it is made again the next time.
             Err(Failure::Store(Error::Full { .. })) => {}

@@ -15,6 +15,11 @@ pub(crate) struct ProgramArgs {
 }
 
 impl ProgramArgs {
+    /// As if `tembo` had been given.
+    pub(crate) fn of(tembo: Option<PathBuf>) -> ProgramArgs {
+        ProgramArgs { tembo }
+    }
+
     /// Where it stands, or would stand.
     pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
         match &self.tembo {

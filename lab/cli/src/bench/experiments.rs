@@ -41,8 +41,10 @@ pub(super) struct Named {
     /// experiments is kept
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
-    #[command(flatten)]
-    program: ProgramArgs,
+    /// The binary `tembo` that serves; the one beside this program unless given
+    // Not flattened: then clap would not see that the experiments are named.
+    #[arg(long, value_name = "FILE")]
+    tembo: Option<PathBuf>,
 }
 
 /// All experiments, a line each.
@@ -98,7 +100,7 @@ fn measured(args: &Named, chosen: &[Experiment]) -> anyhow::Result<Report> {
         memory: args.memory.clone(),
         disk: args.disk.clone(),
         lab: std::env::current_exe().context("finding this program")?,
-        tembo: args.program.path()?,
+        tembo: ProgramArgs::of(args.tembo.clone()).path()?,
         quick: args.quick,
         rounds: args.rounds,
         seed: args.seed,

@@ -113,6 +113,11 @@ pub(super) fn all() -> Vec<Script<Op>> {
     list.extend(transactions());
     list.extend(prepared());
     list.extend(ranges());
+    // Each range changes the catalogue, in which only its own version needs what the next one ends.
+    let spans = [(8, 8), (11, 11), (7, 3), (2, 4), (10, 3), (3, 4)];
+    let mut ops: Vec<Op> = spans.iter().map(|&(a, b)| Op::RemoveRange(Span(a, b))).collect();
+    ops.push(Op::Save("s"));
+    list.push(Script::new("ranges-next-life", 1, ops));
     list.extend(applied());
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
@@ -139,6 +144,8 @@ fn compactions() -> Vec<Script<Op>> {
         let ops = [scattered(), vec![Op::Cut], after(), vec![Op::Cut, Op::Put(0, 9)]].concat();
         list.push(Script::new(format!("cut-{start}"), start, ops));
     }
+    let kept = [vec![Op::Keep], scattered(), vec![Op::Compact, Op::Forget, Op::Cut], after()];
+    list.push(Script::new("compacted-window", 1, kept.concat()));
     // Opened in the middle of a compaction.
     let leads = vec![([scattered(), vec![Op::Compact]].concat(), Some("kv.commit.word"))];
     let ops = [vec![Op::Cut], after()].concat();

@@ -113,11 +113,7 @@ pub(super) fn all() -> Vec<Script<Op>> {
     list.extend(transactions());
     list.extend(prepared());
     list.extend(ranges());
-    // Each range changes the catalogue, in which only its own version needs what the next one ends.
-    let spans = [(8, 8), (11, 11), (7, 3), (2, 4), (10, 3), (3, 4)];
-    let mut ops: Vec<Op> = spans.iter().map(|&(a, b)| Op::RemoveRange(Span(a, b))).collect();
-    ops.push(Op::Save("s"));
-    list.push(Script::new("ranges-next-life", 1, ops));
+    list.push(ranges_in_the_next_life());
     list.extend(applied());
     // The table of dead intervals is nearly full when the process ends.
     for count in [62, 64, 66] {
@@ -151,6 +147,14 @@ fn compactions() -> Vec<Script<Op>> {
     let ops = [vec![Op::Cut], after()].concat();
     list.push(Script { leads, ..Script::new("compacting", 1, ops) });
     list
+}
+
+/// Each range changes the catalogue, in which only its own version needs what the next one ends.
+fn ranges_in_the_next_life() -> Script<Op> {
+    let spans = [(8, 8), (11, 11), (7, 3), (2, 4), (10, 3), (3, 4)];
+    let mut ops: Vec<Op> = spans.iter().map(|&(a, b)| Op::RemoveRange(Span(a, b))).collect();
+    ops.push(Op::Save("s"));
+    Script::new("ranges-next-life", 1, ops)
 }
 
 /// Windows that move, become others or are given up, and rollbacks inside of them.

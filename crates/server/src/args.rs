@@ -52,6 +52,11 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// The arguments from `index` on, as those of a request.
+    pub(crate) fn skip(&self, index: usize) -> Args<'a> {
+        Args { spans: self.spans.get(index..).unwrap_or_default(), ..*self }
+    }
+
     /// The arguments from `index` on.
     pub(crate) fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let args = *self;

@@ -45,6 +45,7 @@ mod sorted_set;
 mod stream;
 mod string;
 mod string_set;
+mod tracking;
 mod transaction;
 mod wait;
 

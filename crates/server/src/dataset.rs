@@ -655,8 +655,8 @@ impl<'s> Dataset<'s> {
         elements.clear(transaction, db)?;
         let (transaction, expiry) = self.begin_both()?;
         expiry.clear(transaction, db)?;
-        touched.iter().for_each(|key| self.watches.touch(db, key));
         self.waiting.touch_all(db);
+        self.watches.clear(db, &touched);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use crate::command::{
 };
 use crate::event_class::Classes;
 use crate::failure::{Failure, LOADING, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
+use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
 use crate::monitor::{is_secret, show};
 use crate::notify::notify_added;
@@ -164,6 +165,9 @@ pub(crate) fn execute(
     if context.shared.pubsub.is_monitored() && !command.has(ADMIN) {
         show(context, args);
     }
+    if context.session.tracked.is_some() {
+        note_read(context, command, args);
+    }
     let Err(failure) = done else {
         notify_added(context);
         notify_misses(context, &missing);
@@ -210,6 +214,28 @@ fn observe(
         || threshold_us > 0 && took_us >= threshold_us
     {
         note_slow(context, command, args, took);
+    }
+}
+
+/// Notes the keys of a command that reads, for a client that tracks them.
+#[cold]
+fn note_read(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>) {
+    let Some(tracked) = &mut context.session.tracked else { return };
+    let is_tracked = match tracked.caching {
+        Some(caching) => caching,
+        None => !tracked.opt_in,
+    };
+    if !context.session.executing
+        && !command.full_name.starts_with("client|")
+        && command.name != "exec"
+    {
+        tracked.caching = None;
+    }
+    if tracked.broadcast || !is_tracked || !command.has(READ) {
+        return;
+    }
+    for at in key_positions(command, command.keys, args).unwrap_or_default() {
+        context.shared.tracking.note(context.session.token, args.at(at));
     }
 }
 

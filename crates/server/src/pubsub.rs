@@ -177,6 +177,11 @@ impl PubSub {
         std::mem::take(&mut self.touched)
     }
 
+    /// The client's replies got something in this turn, and it executed nothing before.
+    pub(crate) fn touch(&mut self, token: Token) {
+        self.touched.push(token);
+    }
+
     /// Bytes of messages since the last call.
     #[inline]
     pub(crate) fn take_bytes(&mut self) -> usize {

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::args::Kept;
 use crate::key_search::KeySearch;
 use crate::token::Token;
+use crate::tracking::Tracked;
 use crate::waiting::Wait;
 
 /// The commands queued since MULTI.
@@ -133,6 +134,8 @@ pub(crate) struct Session {
     pub(crate) may_wait: bool,
     /// A command waits for a key; those behind it are not executed.
     pub(crate) waits_for: Option<Box<Wait>>,
+    /// CLIENT TRACKING.
+    pub(crate) tracked: Option<Box<Tracked>>,
     /// A command that CLIENT PAUSE holds; those behind it are not executed.
     pub(crate) postponed: Option<Box<Kept>>,
     /// The command that is executed has waited for this key.
@@ -185,6 +188,7 @@ impl Session {
             watched: HashMap::new(),
             may_wait: true,
             waits_for: None,
+            tracked: None,
             postponed: None,
             served: None,
             replies: Replies::On,
@@ -208,6 +212,14 @@ impl Session {
         self.waits_for.is_some() || self.postponed.is_some()
     }
 
+    /// The client that gets the messages of CLIENT TRACKING: 0 this one, -1 none.
+    pub(crate) fn redirect(&self) -> i64 {
+        match &self.tracked {
+            Some(tracked) => tracked.redirect.map_or(0, |(id, _)| id as i64),
+            None => -1,
+        }
+    }
+
     /// The line of CLIENT LIST.
     pub(crate) fn describe(&self, now_ms: u64, waiting: usize) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -217,6 +229,9 @@ impl Session {
             (self.subscriptions.is_any(), 'P'),
             (self.multi.is_some(), 'x'),
             (self.has_to_wait(), 'b'),
+            (self.tracked.is_some(), 't'),
+            (self.tracked.as_ref().is_some_and(|tracked| tracked.is_broken), 'R'),
+            (self.tracked.as_ref().is_some_and(|tracked| tracked.broadcast), 'B'),
             (self.closing, 'c'),
             (self.no_evict, 'e'),
         ]
@@ -228,7 +243,7 @@ impl Session {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
              multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem={} \
-             tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             tot-mem=0 events=r cmd={} user=default redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             self.local,
@@ -244,6 +259,7 @@ impl Session {
             self.multi.as_ref().map_or(0, |multi| multi.size),
             waiting,
             self.last_command.unwrap_or("NULL"),
+            self.redirect(),
             if self.resp3 { 3 } else { 2 },
             text(&self.lib_name),
             text(&self.lib_version),

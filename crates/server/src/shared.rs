@@ -19,6 +19,7 @@ use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::token::Token;
+use crate::tracking::Tracking;
 
 /// What all commands share beside the data.
 pub(crate) struct Shared {
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) latency: Latency,
     /// Commands, their times and errors.
     pub(crate) observed: Observed,
+    /// CLIENT TRACKING.
+    pub(crate) tracking: Tracking,
     /// CLIENT PAUSE.
     pub(crate) pause: Pause,
     /// Clients with a command that it holds.
@@ -81,6 +84,7 @@ impl Shared {
             stats: Stats::default(),
             latency: Latency::default(),
             observed: Observed::new(Instant::now()),
+            tracking: Tracking::default(),
             pause: Pause::default(),
             paused: Vec::new(),
             is_over_memory: false,

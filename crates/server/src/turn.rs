@@ -15,12 +15,14 @@ use crate::dataset::Dataset;
 use crate::dispatch::{dispatch, execute_queued};
 use crate::error::Error;
 use crate::failure::{POISONED, store_text};
+use crate::invalidate::{Changed, forget_keys, invalidate};
 use crate::latency::Stage;
 use crate::notify::notify_expired;
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
 use crate::prefetch::prefetch;
-use crate::session::Replies;
+use crate::reply::Reply;
+use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::token::Token;
 use crate::waiting::Wait;
@@ -156,6 +158,10 @@ impl<'s> Turns<'s> {
         };
         for (db, key) in self.data.take_expired() {
             notify_expired(&mut self.shared, &mut self.clients, (db, &key));
+        }
+        if self.shared.tracking.is_on() {
+            let (keys, _) = self.data.watches.take_changed();
+            invalidate(&mut self.shared, &mut self.clients, None, Changed::Keys(keys));
         }
         if self.ends_pause() {
             self.end_pause();
@@ -369,6 +375,9 @@ impl<'s> Turns<'s> {
             reply.truncate(mark);
         }
         self.shared.pubsub.deliver_own(session, reply, mark);
+        if self.shared.tracking.is_on() {
+            invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
+        }
         if session.has_to_wait() {
             // It will be replied to later.
         } else if session.replies == Replies::On {
@@ -444,6 +453,9 @@ impl<'s> Turns<'s> {
         };
         let done = execute_queued(&mut context, wait.command.args(), reply);
         self.shared.pubsub.deliver_own(session, reply, mark);
+        if self.shared.tracking.is_on() {
+            invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
+        }
         connection.session.served = None;
         if connection.session.waits_for.is_some() {
             connection.session.waits_for = Some(wait);
@@ -519,6 +531,10 @@ impl<'s> Turns<'s> {
         }
         served.clear();
         self.served = served;
+        if committed.is_err() && self.shared.tracking.is_on() {
+            // What was said about keys went with the replies.
+            invalidate(&mut self.shared, &mut self.clients, None, Changed::All);
+        }
         self.shared.stats.failed_turns += u64::from(committed.is_err());
         match committed {
             Err(StoreError::Poisoned) => Err(Error::Poisoned),
@@ -568,6 +584,10 @@ impl<'s> Turns<'s> {
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
         self.data.watches.remove_all(&mut connection.session);
         self.shared.paused.retain(|held| *held != token);
+        if let Some(tracked) = connection.session.tracked.take() {
+            self.shared.tracking.remove(token, &tracked.prefixes);
+            self.data.watches.record_changes(self.shared.tracking.is_on());
+        }
         self.shared.pubsub.forget(&mut connection.session);
         if connection.session.is_replica {
             self.shared.replication.replicas.forget(token);
@@ -584,6 +604,25 @@ impl Budget {
     fn is_spent(&self, written: u64) -> bool {
         self.commands == 0 || self.replied == 0 || written >= self.written
     }
+}
+
+/// Has clients told of what the command that was executed last has changed.
+#[cold]
+fn invalidate_changed(
+    data: &mut Dataset<'_>,
+    shared: &mut Shared,
+    clients: &mut Clients,
+    session: &mut Session,
+    reply: &mut Reply,
+) {
+    let (keys, is_cleared) = data.watches.take_changed();
+    if is_cleared {
+        invalidate(shared, clients, Some((&mut *session, &mut *reply)), Changed::All);
+    }
+    if !keys.is_empty() {
+        invalidate(shared, clients, Some((&mut *session, &mut *reply)), Changed::Keys(keys));
+    }
+    forget_keys(shared, clients, session, reply);
 }
 
 #[inline]

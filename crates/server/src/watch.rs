@@ -15,15 +15,20 @@ struct Watcher {
 pub(crate) struct Watches {
     databases: Vec<HashMap<Vec<u8>, Vec<Watcher>>>,
     dirty: HashSet<u64>,
-    /// Watches in force. Most of the time there are none, and a write looks at this alone.
+    /// Watches in force, and one more if changes are recorded. Most of the time there are none, and a write looks at this
+    /// alone.
     count: usize,
+    /// The keys that have changed, of any database, if clients track keys.
+    changed: Option<Vec<Vec<u8>>>,
+    /// A database was cleared meanwhile.
+    is_cleared: bool,
 }
 
 impl Watches {
     /// No watches, in so many databases.
     pub(crate) fn new(databases: usize) -> Watches {
         let databases = (0..databases).map(|_| HashMap::new()).collect();
-        Watches { databases, dirty: HashSet::new(), count: 0 }
+        Watches { databases, dirty: HashSet::new(), count: 0, changed: None, is_cleared: false }
     }
 
     /// The client watches the key.
@@ -68,11 +73,34 @@ impl Watches {
     }
 
     fn mark(&mut self, db: usize, key: &[u8], only_present: bool) {
+        if let Some(changed) = &mut self.changed {
+            changed.push(key.to_vec());
+        }
         for watcher in self.databases[db].get(key).into_iter().flatten() {
             if !(only_present && watcher.absent) {
                 self.dirty.insert(watcher.client);
             }
         }
+    }
+
+    /// Begins to record which keys change, or ends it.
+    pub(crate) fn record_changes(&mut self, is_wanted: bool) {
+        if is_wanted != self.changed.is_some() {
+            self.changed = is_wanted.then(Vec::new);
+            self.count = if is_wanted { self.count + 1 } else { self.count - 1 };
+        }
+    }
+
+    /// A database was cleared; these of the watched keys were in it.
+    pub(crate) fn clear(&mut self, db: usize, removed: &[Vec<u8>]) {
+        removed.iter().for_each(|key| self.touch(db, key));
+        self.is_cleared |= self.changed.is_some();
+    }
+
+    /// The keys that have changed since the last call, and whether a database was cleared.
+    pub(crate) fn take_changed(&mut self) -> (Vec<Vec<u8>>, bool) {
+        let changed = self.changed.as_mut().map(std::mem::take).unwrap_or_default();
+        (changed, std::mem::take(&mut self.is_cleared))
     }
 
     /// Whether a key that the client watches was touched.

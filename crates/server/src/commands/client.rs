@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, SESSION};
 use crate::commands::argument::integer;
 use crate::commands::help::help_lines;
+use crate::commands::tracking;
 use crate::connection::Connection;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::reply::Reply;
@@ -24,6 +25,10 @@ const SUBCOMMANDS: &[Command] = &[
     Command::sub("client|unblock", "unblock", -3, ADMIN, unblock),
     Command::sub("client|reply", "reply", 3, SESSION, replies),
     Command::sub("client|no-evict", "no-evict", 3, ADMIN, no_evict),
+    Command::sub("client|tracking", "tracking", -3, SESSION, tracking::tracking),
+    Command::sub("client|caching", "caching", 3, SESSION, tracking::caching),
+    Command::sub("client|getredir", "getredir", 2, 0, tracking::getredir),
+    Command::sub("client|trackinginfo", "trackinginfo", 2, 0, tracking::info),
     Command::sub("client|pause", "pause", -3, ADMIN, pause),
     Command::sub("client|unpause", "unpause", 2, ADMIN, unpause),
     Command::sub("client|help", "help", 2, 0, help),
@@ -319,6 +324,14 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "    Accepted: no client is ever evicted.",
         "PAUSE <timeout> [WRITE|ALL]",
         "    Hold all commands, or those that write, for <timeout> milliseconds.",
+        "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]",
+        "    Be told when keys that were read, or that have a prefix, change.",
+        "CACHING (YES|NO)",
+        "    Whether the keys of the next command are tracked, with OPTIN or OPTOUT.",
+        "GETREDIR",
+        "    Return the client that gets the messages of this one.",
+        "TRACKINGINFO",
+        "    Return what this client tracks.",
         "UNPAUSE",
         "    Hold no commands any more.",
         "REPLY (ON|OFF|SKIP)",

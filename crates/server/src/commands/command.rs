@@ -9,7 +9,7 @@ use crate::commands::facts::Facts;
 use crate::commands::help::help_lines;
 use crate::failure::{Outcome, SYNTAX};
 use crate::glob;
-use crate::number::parse_integer;
+use crate::key_positions::key_positions;
 use crate::reply::Reply;
 
 /// The family.
@@ -188,29 +188,9 @@ fn getkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
     }
     let facts = Facts::of(command.full_name);
     let (first, last, step) = facts.map_or(command.keys, |facts| facts.keys());
-    let mut keys = Vec::new();
-    if first > 0 && step > 0 {
-        let last = if last < 0 { count as i32 + last } else { last };
-        keys.extend((first as usize..=last as usize).step_by(step as usize));
-    }
-    if command.has(STREAM) && command.has(MOVABLE_KEYS) {
-        // The keys stand between STREAMS and as many ids.
-        let streams = (1..count).find(|at| args.is(at + 2, "STREAMS")).map(|at| at + 1);
-        match streams.filter(|&first| first < count && (count - first).is_multiple_of(2)) {
-            Some(first) => keys.extend(first..first + (count - first) / 2),
-            None => return Err("ERR Invalid arguments specified for command".into()),
-        }
-    } else if command.has(MOVABLE_KEYS) {
-        // How many they are stands behind the destination or the timeout, if there is one.
-        let at = if first > 0 || command.has(BLOCKING) { 2 } else { 1 };
-        let most = count.saturating_sub(at + 1);
-        match parse_integer(args.at(at + 2)).and_then(|number| usize::try_from(number).ok()) {
-            Some(number) if (1..=most).contains(&number) => {
-                keys.extend(at + 1..=at + number);
-            }
-            _ => return Err("ERR Invalid arguments specified for command".into()),
-        }
-    }
+    let request = args.skip(2);
+    let keys = key_positions(command, (first, last, step), request)
+        .ok_or("ERR Invalid arguments specified for command")?;
     if keys.is_empty() {
         return Err("ERR The command has no key arguments".into());
     }

@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Context, FAST, NO_AUTH, NOT_QUEUED, SESSION, SUBSCRIBED};
 use crate::commands::argument::database;
 use crate::commands::client;
+use crate::commands::tracking;
 use crate::failure::{Outcome, SYNTAX};
 use crate::number::parse_integer;
 use crate::reply::Reply;
@@ -143,6 +144,7 @@ fn select(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 fn reset(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     context.unwatch_all();
     context.shared.pubsub.forget(context.session);
+    tracking::forget(context);
     reply.set_limit(context.shared.settings.output_size_max);
     let session = &mut *context.session;
     session.multi = None;

@@ -103,7 +103,7 @@ fn clients(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failu
             context.data.waiting.count() + context.shared.paused.len()
         ),
     );
-    put(text, format_args!("tracking_clients:0"));
+    put(text, format_args!("tracking_clients:{}", context.shared.tracking.counts()[0]));
     Ok(())
 }
 
@@ -236,6 +236,10 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
         format_args!("client_output_buffer_limit_disconnections:{}", stats.output_limit_closes),
     );
     put(text, format_args!("total_error_replies:{}", stats.errors));
+    let [_, keys, items, prefixes] = context.shared.tracking.counts();
+    put(text, format_args!("tracking_total_keys:{keys}"));
+    put(text, format_args!("tracking_total_items:{items}"));
+    put(text, format_args!("tracking_total_prefixes:{prefixes}"));
     put(text, format_args!("tembo_turns:{}", stats.turns));
     put(text, format_args!("tembo_failed_turns:{}", stats.failed_turns));
     Ok(())

@@ -22,5 +22,6 @@ mod sorted_sets;
 mod space;
 mod stream_script;
 mod streams;
+mod tracking;
 mod turn;
 mod waiting;

@@ -1,6 +1,6 @@
-//! CLIENT TRACKING: which clients keep which keys in a cache of their own, and are told when those change.
+//! CLIENT TRACKING: which clients keep which keys in a cache of their own, and get a message when those change.
 //!
-//! A key that a client has read is noted until it changes; with BCAST a client names prefixes of keys, and is told of all of
+//! A key that a client has read is noted until it changes; with BCAST a client names prefixes of keys, and gets messages for all of
 //! them. The messages leave with the turn that makes the change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_told_of_once_until_it_is_read_again() {
+    fn a_key_is_reported_once_until_it_is_read_again() {
         let mut tracking = Tracking::default();
         assert!(!tracking.is_on());
         tracking.add(token(1), &BTreeSet::new());

@@ -5,7 +5,7 @@ use crate::client::{Running, wait_until};
 const INVALID: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n";
 
 #[test]
-fn a_client_is_told_once_of_a_key_that_it_has_read() {
+fn a_client_gets_one_message_for_a_key_that_it_has_read() {
     let server = Running::start();
     let (mut client, mut other) = (server.client(), server.client());
     client.call("HELLO 3");
@@ -30,7 +30,7 @@ fn a_client_is_told_once_of_a_key_that_it_has_read() {
 }
 
 #[test]
-fn a_client_is_told_of_all_keys_with_its_prefix_and_another_gets_the_messages() {
+fn messages_for_all_keys_with_a_prefix_go_to_another_client() {
     let server = Running::start();
     let (mut client, mut other) = (server.client(), server.client());
     let id = other.call("CLIENT ID").trim_start_matches(':').trim_end().to_owned();

@@ -1,5 +1,7 @@
 //! What a command is, and how it is found by its name.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::args::Args;
 use crate::clients::Clients;
 use crate::dataset::Dataset;
@@ -20,6 +22,8 @@ pub(crate) struct Context<'a, 's> {
     pub(crate) shared: &'a mut Shared,
     /// All commands.
     pub(crate) table: &'a Table,
+    /// Is set when the server is to stop.
+    pub(crate) shutdown: &'a AtomicBool,
 }
 
 impl Context<'_, '_> {

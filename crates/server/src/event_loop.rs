@@ -41,6 +41,8 @@ const MAINTENANCE_STEPS: (usize, usize) = (2, 64);
 /// All state of a running server.
 pub(crate) struct EventLoop<'s> {
     turns: Turns<'s>,
+    /// Is set when the server is to stop.
+    shutdown: &'s AtomicBool,
     output_stall_ms: u64,
     ready: Vec<Ready>,
     listeners: &'s [TcpListener],
@@ -63,6 +65,7 @@ impl<'s> EventLoop<'s> {
         listeners: &'s [TcpListener],
         address: SocketAddr,
         backups: Backups,
+        shutdown: &'s AtomicBool,
     ) -> Result<EventLoop<'s>, Error> {
         let poll = Poll::new().map_err(|source| Error::io("epoll", source))?;
         let settings = Settings::new(config, address.port());
@@ -72,7 +75,8 @@ impl<'s> EventLoop<'s> {
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
         let table = Table::new(FAMILIES);
         let mut event_loop = EventLoop {
-            turns: Turns::new(poll, Dataset::new(store, spaces), shared, table),
+            turns: Turns::new(poll, Dataset::new(store, spaces), shared, table, shutdown),
+            shutdown,
             output_stall_ms: config.output_stall_s.saturating_mul(1000),
             ready: Vec::new(),
             listeners,
@@ -91,8 +95,8 @@ impl<'s> EventLoop<'s> {
     }
 
     /// Runs turns until it is time to stop.
-    pub(crate) fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
-        while !shutdown.load(Ordering::Relaxed) && !self.turns.shared.shutdown {
+    pub(crate) fn run(&mut self) -> Result<(), Error> {
+        while !self.shutdown.load(Ordering::Relaxed) && !self.turns.shared.shutdown {
             self.step()?;
         }
         Ok(())

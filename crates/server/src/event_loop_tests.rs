@@ -26,7 +26,9 @@ fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr
     let address = listener.local_addr().unwrap();
     let listeners = [listener];
     let backups = Backups::new(None).0;
-    let event_loop = EventLoop::new(&store, &spaces, &config, &listeners, address, backups);
+    let shutdown = AtomicBool::new(false);
+    let event_loop =
+        EventLoop::new(&store, &spaces, &config, &listeners, address, backups, &shutdown);
     test(&mut event_loop.unwrap(), address);
 }
 
@@ -533,4 +535,41 @@ fn keys_of_a_large_database_are_searched_beside_other_clients() {
         searcher.write_all(b"PING\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut searcher, 1), "+PONG\r\n");
     });
+}
+
+#[test]
+fn scripts_that_do_not_end_are_ended_when_the_server_is_to_stop() {
+    for script in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do redis.pcall('GET', 'other') end",
+        "coroutine.wrap(function() while true do end end)()",
+        "while true do pcall(function() while true do
+            coroutine.wrap(function() while true do end end)() end end) end",
+    ] {
+        with_loop(|event_loop, address| {
+            let [mut client] = clients(event_loop, address);
+            let script = format!("redis.call('SET', 'key', 'value') {script}");
+            let request = format!(
+                "*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\nGET key\r\n",
+                script.len()
+            );
+            client.write_all(request.as_bytes()).unwrap();
+            arrived(event_loop, request.len());
+            let shutdown = event_loop.shutdown;
+            std::thread::scope(|scope| {
+                // Most likely the script runs by then. If it does not, it ends all the same.
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(50));
+                    shutdown.store(true, Ordering::Relaxed);
+                });
+                event_loop.step().unwrap();
+            });
+            event_loop.run().unwrap();
+            let expected = "-ERR Script ended because the server stops...\r\n$5\r\nvalue\r\n";
+            let mut reply = vec![0; expected.len()];
+            client.read_exact(&mut reply).unwrap();
+            assert_eq!(String::from_utf8_lossy(&reply), expected, "{script}");
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! The server's turns without sockets, for one client in the same process. For programs that need the
 //! commands in the process itself, and for simulations, which own the clock and the requests.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use tembo_kv::Store;
@@ -84,6 +85,7 @@ impl Local {
                 clients: &mut self.clients,
                 shared: &mut self.shared,
                 table: &self.table,
+                shutdown: &AtomicBool::new(false),
             };
             let mark = reply.mark();
             dispatch(&mut context, Args::new(&[], request, &spans), &mut reply)?;

@@ -63,7 +63,8 @@ impl Server {
     }
 
     /// Serves until `shutdown` is set, a client sends SHUTDOWN, or an error makes it impossible to go
-    /// on. `shutdown` is looked at ten times a second, and when a signal interrupts the thread.
+    /// on. `shutdown` is looked at ten times a second, and when a signal interrupts the thread;
+    /// a script that runs then ends with an error, and what it has written stays.
     ///
     /// A reply is sent only after everything that it shows is as durable as the store's policy promises.
     pub fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
@@ -76,7 +77,7 @@ impl Server {
                 spawned.map_err(|source| Error::io("starting a thread", source))?;
             }
             // The event loop owns the backups' sender: when it ends, the worker ends.
-            EventLoop::new(store, spaces, config, listeners, *address, backups)?.run(shutdown)
+            EventLoop::new(store, spaces, config, listeners, *address, backups, shutdown)?.run()
         })
     }
 

@@ -1,6 +1,7 @@
 //! A turn: all pending commands of all clients, one commit, one sync, then all replies.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use tembo_kv::Error as StoreError;
@@ -60,6 +61,8 @@ pub(crate) struct Turns<'s> {
     /// What all commands share beside the data.
     pub(crate) shared: Shared,
     table: Table,
+    /// Is set when the server is to stop.
+    shutdown: &'s AtomicBool,
     /// Connections to be executed in the next turn.
     queue: VecDeque<Token>,
     /// Those of them that have been read from and are executed next.
@@ -69,14 +72,21 @@ pub(crate) struct Turns<'s> {
 }
 
 impl<'s> Turns<'s> {
-    /// No clients.
-    pub(crate) fn new(poll: Poll, data: Dataset<'s>, shared: Shared, table: Table) -> Turns<'s> {
+    /// No clients. `shutdown` is set when the server is to stop.
+    pub(crate) fn new(
+        poll: Poll,
+        data: Dataset<'s>,
+        shared: Shared,
+        table: Table,
+        shutdown: &'s AtomicBool,
+    ) -> Turns<'s> {
         Turns {
             poll,
             clients: Clients::default(),
             data,
             shared,
             table,
+            shutdown,
             queue: VecDeque::new(),
             batch: VecDeque::new(),
             served: Vec::new(),
@@ -369,6 +379,7 @@ impl<'s> Turns<'s> {
             clients: &mut self.clients,
             shared: &mut self.shared,
             table: &self.table,
+            shutdown: self.shutdown,
         };
         let done = dispatch(&mut context, args, reply);
         if session.replies != Replies::On {
@@ -450,6 +461,7 @@ impl<'s> Turns<'s> {
             clients: &mut self.clients,
             shared: &mut self.shared,
             table: &self.table,
+            shutdown: self.shutdown,
         };
         let done = execute_queued(&mut context, wait.command.args(), reply);
         self.shared.pubsub.deliver_own(session, reply, mark);
@@ -509,6 +521,7 @@ impl<'s> Turns<'s> {
             clients: &mut self.clients,
             shared: &mut self.shared,
             table: &self.table,
+            shutdown: self.shutdown,
         };
         // The command only counts, and writes nothing.
         let _ = execute_queued(&mut context, wait.command.args(), reply);

@@ -1,5 +1,6 @@
 //! Executes a script: its commands, its reply, its errors.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use mlua::Function;
@@ -202,6 +203,9 @@ impl Host for Caller<'_, '_, '_> {
     fn tick(&mut self) -> Interruption {
         if self.failed.is_some() {
             return Interruption::End("ERR the turn has failed...");
+        }
+        if self.context.shutdown.load(Ordering::Relaxed) {
+            return Interruption::End("ERR Script ended because the server stops...");
         }
         Interruption::No
     }

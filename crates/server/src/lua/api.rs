@@ -23,6 +23,8 @@ const REPL: [(&str, i64); 5] = [("NONE", 0), ("AOF", 1), ("SLAVE", 2), ("REPLICA
 pub(super) struct State {
     /// A script is executed.
     pub(super) is_running: Cell<bool>,
+    /// With what text the server has ended the script.
+    pub(super) ended: RefCell<Option<Vec<u8>>>,
     /// The script has chosen RESP3.
     pub(super) resp3: Cell<bool>,
     /// The functions that the library which is loaded has registered; `None`: no library is loaded.
@@ -34,6 +36,7 @@ impl State {
     pub(super) fn new() -> State {
         State {
             is_running: Cell::new(false),
+            ended: RefCell::new(None),
             resp3: Cell::new(false),
             registered: RefCell::new(None),
             random: Cell::new(RANDOM_SEED),

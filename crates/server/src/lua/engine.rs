@@ -72,6 +72,7 @@ pub(crate) struct Engine {
     redis: Table,
     run: Function,
     load: Function,
+    unload: Function,
     scripts: std::cell::Cell<u64>,
 }
 
@@ -110,6 +111,7 @@ impl Engine {
             redis: sandbox.raw_get("redis")?,
             run: sandbox.raw_get("run")?,
             load: sandbox.raw_get("load")?,
+            unload: sandbox.raw_get("unload")?,
             scripts: std::cell::Cell::new(0),
             lua,
         };
@@ -124,17 +126,15 @@ impl Engine {
 
     fn set_hook(&self, instructions: u32) -> mlua::Result<()> {
         let triggers = HookTriggers::new().every_nth_instruction(instructions);
-        self.lua.set_global_hook(triggers, |lua, _| {
+        let state = self.state.clone();
+        self.lua.set_global_hook(triggers, move |lua, _| {
             let tick: Value = lua.named_registry_value(TICK)?;
-            if let Value::Function(tick) = tick {
-                // At every instruction from now on, so that no `pcall` keeps the script alive.
-                let end = |text: &[u8]| Err(raised_reply(text));
-                if let Some(text) = tick.call::<Option<mlua::LuaString>>(())? {
-                    let triggers = HookTriggers::new().every_nth_instruction(1);
-                    let bytes = text.as_bytes().to_vec();
-                    lua.set_global_hook(triggers, move |_, _| Err(raised_reply(&bytes[..])))?;
-                    return end(&text.as_bytes());
-                }
+            if let Value::Function(tick) = tick
+                && let Some(text) = tick.call::<Option<mlua::LuaString>>(())?
+            {
+                let text: Rc<[u8]> = Rc::from(&*text.as_bytes());
+                *state.ended.borrow_mut() = Some(text.to_vec());
+                return Err(end(lua, text));
             }
             Ok(VmState::Continue)
         })
@@ -171,7 +171,12 @@ impl Engine {
         let loaded = self.load.call::<(bool, Value)>(function);
         self.lua.unset_named_registry_value(TICK)?;
         self.set_hook(INSTRUCTIONS)?;
+        self.unload.call::<()>(())?;
+        let ended = self.state.ended.take();
         let registered = self.state.registered.borrow_mut().take().unwrap_or_default();
+        if let Some(text) = ended {
+            return Err(with(b"Error registering functions: ", &text));
+        }
         match loaded? {
             (true, _) => Ok(registered),
             (false, raised) => {
@@ -228,15 +233,19 @@ impl Engine {
         });
         self.lua.unset_named_registry_value(TICK)?;
         self.state.is_running.set(false);
+        let text = self.state.ended.take();
+        if text.is_some() {
+            // The hook still ends everything.
+            self.set_hook(INSTRUCTIONS)?;
+        }
         self.clean()?;
+        if let Some(text) = text {
+            return Ok(Outcome::Failed(text, None));
+        }
         Ok(match ended? {
             (true, value) => Outcome::Returned(reply::returned(&value, self.state.resp3.get(), 0)?),
             (false, raised) => {
                 let (text, place) = failure(&raised)?;
-                if text.ends_with(b"...") {
-                    // It was ended, and the hook still ends everything.
-                    self.set_hook(INSTRUCTIONS)?;
-                }
                 Outcome::Failed(text, place)
             }
         })
@@ -280,6 +289,15 @@ impl Engine {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The error that ends the script. From now on each instruction of it raises the error, in each of its coroutines, so that
+/// no `pcall` keeps it alive.
+fn end(lua: &Lua, text: Rc<[u8]>) -> mlua::Error {
+    let again = text.clone();
+    let triggers = HookTriggers::new().every_nth_instruction(1);
+    let set = lua.set_global_hook(triggers, move |lua, _| Err(end(lua, again.clone())));
+    set.map_or_else(|error| error, |()| raised_reply(&*text))
 }
 
 /// The error that the handler has made: its text, and its place.

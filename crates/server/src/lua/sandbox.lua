@@ -222,9 +222,11 @@ return {
   load = function(script)
     globals_meta.__index = library
     inner_of[shown_globals] = library
-    local ok, raised = raw_xpcall(script, handler)
+    return raw_xpcall(script, handler)
+  end,
+  -- Called after `load`, however it ended.
+  unload = function()
     globals_meta.__index = globals
     inner_of[shown_globals] = globals
-    return ok, raised
   end,
 }

@@ -105,3 +105,14 @@ fn functions_are_there_after_a_restart() {
     assert_eq!(client.call("FCALL answer 0"), "-ERR Function not found\r\n");
     assert_eq!(client.call("FUNCTION LIST"), "*0\r\n");
 }
+
+#[test]
+fn scripts_run_as_before_after_a_library_whose_loading_did_not_end() {
+    let server = Running::start();
+    let mut client = server.client();
+    let library = b"#!lua name=lib\nwhile true do end";
+    let reply = client.call_args(&[b"FUNCTION", b"LOAD", library]);
+    assert!(reply.contains("FUNCTION LOAD timeout"), "{reply}");
+    let script = b"return redis.call('PING')";
+    assert_eq!(client.call_args(&[b"EVAL", script, b"0"]), "+PONG\r\n");
+}

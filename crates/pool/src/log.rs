@@ -36,10 +36,11 @@
 //! back if it aborts and swept if it is interrupted before its commit; what it frees is given back after its commit.
 //!
 //! A lane's residue must not become true again: a torn operation can leave a second entry without a first, and the next operation of the lane
-//! could write that first one. So a lane begins in each process with a new number.
+//! could write that first one. So a lane begins in each process with a new number, durable before an entry carries it: two processes
+//! never use the same.
 //!
 //! Fences: undo one for each [`undo`](Operation::undo), and two for the commit; redo three, four if it allocates; both together four, plus one for each `undo`; intents one more, when
-//! they are [done](Committed::done). An abort two, if anything was noted.
+//! they are [done](Committed::done). An abort two, if anything was noted. The first operation that a lane has in a process: one more.
 
 mod entry;
 mod lanes;

@@ -633,6 +633,7 @@ impl Pool {
         let changing = self.registry.try_change();
         let _unchanged = changing.ok_or_else(|| busy("(one that is being added or opened)"))?;
         let _still = self.log.try_still().ok_or_else(|| busy("(the pool's log)"))?;
+        self.log.check(self.region())?;
         let live = self.registry.all(self.tenants()?, driver)?;
         let mut still = Vec::with_capacity(live.len());
         for Live { entry, tenant } in &live {

@@ -123,7 +123,8 @@ impl<'c, S: Subject> Campaign<'c, S> {
             Recording::of(self.subject, &start, &script.ops, script.first, self.cache)
         });
         let Some(recording) = self.recorded(&script.name, recording) else { return };
-        if let Some(what) = self.explore(&script.name, &recording, 0, way) {
+        let keep = if script.recovers_each { 1 } else { self.keep };
+        if let Some(what) = self.explore(&script.name, &recording, (0, keep), way) {
             let shrunk = self.shrink(script);
             self.violated(&script.name, what + &shrunk);
         }
@@ -147,18 +148,18 @@ impl<'c, S: Subject> Campaign<'c, S> {
         }
     }
 
-    /// Explores a recording, then the recoveries from some of its images; what was wrong with it.
+    /// Explores a recording, then the recoveries from one image in `keep`; what was wrong with it.
     fn explore(
         &self,
         name: &str,
         recording: &Recording<S>,
-        depth: usize,
+        (depth, keep): (usize, u64),
         way: &[u64],
     ) -> Option<String> {
         let kept: Mutex<Vec<Kept>> = Mutex::default();
         let keeps = |read: u64| match way.first() {
             Some(&wanted) => read == wanted,
-            None => read.is_multiple_of(self.keep),
+            None => read.is_multiple_of(keep),
         };
         let judged = |read: u64, image: Option<&[u8]>, shown: u64| {
             let is_new = self.seen.insert(read) || way.first() == Some(&read);
@@ -211,7 +212,7 @@ impl<'c, S: Subject> Campaign<'c, S> {
         ops.extend(self.subject.recovery());
         let again = quietly(|| Recording::of(self.subject, &start, &ops, 0, self.cache));
         let Some(again) = self.recorded(&name, again) else { return };
-        if let Some(what) = self.explore(&name, &again, depth + 1, way) {
+        if let Some(what) = self.explore(&name, &again, (depth + 1, self.keep), way) {
             self.violated(&name, what);
         }
     }

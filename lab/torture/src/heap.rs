@@ -227,7 +227,8 @@ impl Subject for Heaps {
     }
 
     fn recovery(&self) -> Vec<Op> {
-        vec![Op::Sweep]
+        // The log is used again over what an interrupted operation has left in its lane.
+        vec![Op::Label, Op::Sweep]
     }
 
     fn random_op(&self, random: &mut Random) -> Op {
@@ -272,6 +273,13 @@ impl Subject for Heaps {
             Script::new("aborted-elsewhere", 2, vec![Op::Abort(0), Op::PushElsewhere(true)]),
             Script::new("cleared", 3, vec![Op::Clear, Op::Push(true), Op::Clear]),
         ];
+        // The first operation of a process: a crash leaves its entries without the lane's new number, and the next
+        // process must not take that number.
+        let first = [Op::Remove(0), Op::Push(true), Op::Swap(0, 1), Op::Both(0, 1), Op::Clear];
+        for (number, op) in first.into_iter().enumerate() {
+            let script = Script::new(format!("residue-{number}"), 3, vec![op]);
+            list.push(Script { recovers_each: true, ..script });
+        }
         // Opened after operations that were under way, in each state of theirs.
         let interrupted = [
             (Op::Push(true), "pool.log.state"),

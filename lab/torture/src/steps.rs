@@ -189,6 +189,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "pool.frontier.flush", kind: StepKind::Flush, room: "pool" },
     Step { name: "pool.frontier.raise", kind: StepKind::CommitAfter, room: "pool" },
     Step { name: "pool.log.abort.fence", kind: StepKind::Fence, room: "pool" },
+    Step { name: "pool.log.begin.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.log.commit.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.log.content.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.log.done.fence", kind: StepKind::Fence, room: "pool" },

@@ -84,11 +84,13 @@ pub(crate) struct Script<Op> {
     pub(crate) ops: Vec<Op>,
     /// From this operation on; 0 is the opening or making.
     pub(crate) first: usize,
+    /// Each image is recovered under observation, not a sample.
+    pub(crate) recovers_each: bool,
 }
 
 impl<Op> Script<Op> {
     /// Without leads, the opening explored too.
     pub(crate) fn new(name: impl Into<String>, start: usize, ops: Vec<Op>) -> Script<Op> {
-        Script { name: name.into(), start, leads: Vec::new(), ops, first: 0 }
+        Script { name: name.into(), start, leads: Vec::new(), ops, first: 0, recovers_each: false }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use tembo_pmem::Region;
 use tembo_pmem::thread::lock;
 
-use super::shape::Shape;
+use super::entry::Found;
+use super::shape::{Shape, State};
 use crate::format::{LOW_LOG, Superblock, seal_low};
 use crate::space::Space;
 use crate::{Error, Object};
@@ -72,6 +73,22 @@ impl Log {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// No lane that is free holds entries of a number that it never had: they would be true once it has the number.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: one does.
+    pub(crate) fn check(&self, region: &Region) -> Result<(), Error> {
+        let Some(made) = self.made() else { return Ok(()) };
+        for lane in lock(&made.free).iter() {
+            let number = made.shape.state(region, lane.index)?.number + 1;
+            let next = State { number, is_committed: false };
+            if !Found::read(region, &made.shape, lane.index, next)?.is_empty {
+                return Err(Error::Damaged { field: "entries of a lane of the log", word: number });
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn made(&self) -> Option<&Made> {

@@ -234,8 +234,10 @@ impl<'p> Operation<'p> {
         let (region, lane) = (self.region(), self.lane);
         let number = lane.number + u64::from(!lane.is_fresh);
         if self.used == 0 && !lane.is_fresh {
-            // With the fence of the first entry, which is true only then.
             advance(region, &self.made.shape, lane.index, State { number, is_committed: false })?;
+            // ORDER: the number is durable before entries carry it: the next process takes another one, and what is left
+            // of these can never be true in it.
+            region.fence("pool.log.begin.fence");
         }
         let head = entry_head(kind, words, lane.index, number, self.chain);
         let places = &self.made.shape.entries(region, lane.index)?[self.used..];

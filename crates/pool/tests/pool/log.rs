@@ -174,8 +174,8 @@ fn fences_and_lines_are_as_stated() {
         }
         operation.commit().unwrap().done().unwrap();
     };
-    // The lane's state once more, the first time in a process.
-    assert_eq!(spent(|| undo(1)), (3, 4));
+    // The lane's new number, durable before the first entry: once in a process.
+    assert_eq!(spent(|| undo(1)), (4, 4));
     assert_eq!(spent(|| undo(1)), (3, 3));
     assert_eq!(spent(|| undo(2)), (4, 5));
     let redo = || {

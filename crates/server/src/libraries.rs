@@ -122,7 +122,7 @@ fn metadata(code: &[u8]) -> Result<Metadata, String> {
         return Err(BAD_NAME.to_owned());
     }
     let engine = &words[0][2..];
-    if engine != b"lua" {
+    if !engine.eq_ignore_ascii_case(b"lua") {
         return Err(format!("Engine '{}' not found", shown(engine)));
     }
     Ok(Metadata { name, size })

@@ -54,6 +54,8 @@ impl RedoLog {
                 state.can_extend = to < self.log_size;
                 if self.background {
                     state.blank = state.blank.or(Some(from));
+                    // The next append may be long in coming.
+                    self.check_extent(&mut state);
                 }
             }
             Err(Refused::Room) => state.can_extend = false,

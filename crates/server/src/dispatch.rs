@@ -131,7 +131,12 @@ pub(crate) fn lookup(table: &Table, args: Args<'_>) -> Option<Found> {
     if command.subcommands.is_empty() || args.count() < 2 {
         return Some((command, number));
     }
-    let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(args.at(1));
+    subcommand((command, number), args.at(1))
+}
+
+/// The subcommand of that name, with its number: they come behind their command in the table.
+fn subcommand((command, number): Found, name: &[u8]) -> Option<Found> {
+    let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
     let at = command.subcommands.iter().position(is_named)?;
     Some((&command.subcommands[at], number + 1 + at))
 }
@@ -289,7 +294,6 @@ fn reject(
     Ok(())
 }
 
-/// The command, if its name is known and the number of its arguments is right.
 /// The command, if its name is known and the number of its arguments is right. A failure has the number of the command,
 /// if it is known.
 #[inline]
@@ -299,11 +303,10 @@ fn find(table: &Table, args: Args<'_>) -> Result<Found, (Option<usize>, String)>
     };
     if !command.subcommands.is_empty() && args.count() > 1 {
         let name = args.at(1);
-        let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
-        let Some(at) = command.subcommands.iter().position(is_named) else {
+        let Some(found) = subcommand((command, number), name) else {
             return Err((Some(number), unknown_subcommand(command, name)));
         };
-        (command, number) = (&command.subcommands[at], number + 1 + at);
+        (command, number) = found;
     }
     if !command.takes(args.count()) {
         let name = command.full_name;

@@ -4,14 +4,12 @@
 use crate::Object;
 use crate::chunk::{Chunk, NONE, Use};
 use crate::class::{CLASS_LAST, size_of_class};
+use crate::class_lists::{ClassLists, is_thin};
 use crate::frontier::first_step;
 use crate::geometry::Layout;
 use crate::object::GRANULE;
 use crate::relief::reserved_chunks;
 use crate::runs::Runs;
-
-/// Slots of a class that are asked for before they are taken: what a disk reads side by side.
-const SLOTS_ASKED: usize = 32;
 
 /// What the allocator lacks when it cannot serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +31,11 @@ pub(crate) enum Knowledge {
     Sweeping,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Class {
-    /// The chunk from which slots are taken.
-    pub(crate) current: u32,
-    /// Other chunks that have room.
-    pub(crate) partial: Vec<u32>,
-}
-
 pub(crate) struct Allocator {
     pub(crate) layout: Layout,
     /// State of the chunks before `top`.
     pub(crate) chunks: Vec<Chunk>,
-    pub(crate) classes: Vec<Class>,
+    pub(crate) classes: Vec<ClassLists>,
     pub(crate) runs: Runs,
     /// The durable frontier, as a chunk.
     pub(crate) frontier: u32,
@@ -58,6 +48,8 @@ pub(crate) struct Allocator {
     pub(crate) knowledge: Knowledge,
     /// Space is taken from the lowest free run that has it, not from the one that fits best.
     pub(crate) is_compacting: bool,
+    /// Pages come from a disk one by one: chunks are [gathered](crate::class_lists).
+    pub(crate) gathers: bool,
     /// Freed below the limit.
     pub(crate) freed: Vec<Object>,
     pub(crate) objects: u64,
@@ -70,14 +62,13 @@ pub(crate) struct Allocator {
 impl Allocator {
     /// `frontier` and `end` are chunks. What lies below the frontier is unknown.
     pub(crate) fn new(layout: Layout, frontier: u32, end: u32) -> Allocator {
-        let class = Class { current: NONE, partial: Vec::new() };
         let mut chunks = Vec::new();
         chunks.resize_with(frontier as usize, || Chunk::unused(Use::Unknown));
         let fresh = frontier == layout.first();
         Allocator {
             layout,
             chunks,
-            classes: vec![class; usize::from(CLASS_LAST) + 1],
+            classes: vec![ClassLists::new(); usize::from(CLASS_LAST) + 1],
             runs: Runs::default(),
             frontier,
             step: first_step(layout),
@@ -85,6 +76,7 @@ impl Allocator {
             limit: if fresh { 0 } else { frontier },
             knowledge: if fresh { Knowledge::Whole } else { Knowledge::Owed },
             is_compacting: false,
+            gathers: false,
             freed: Vec::new(),
             objects: 0,
             bytes: 0,
@@ -127,39 +119,41 @@ impl Allocator {
     /// Gives a class a current chunk that has room.
     #[cold]
     fn renew(&mut self, class: u8) -> Result<(), Lack> {
-        let chunk = match self.classes[usize::from(class)].partial.pop() {
+        let lists = &mut self.classes[usize::from(class)];
+        let chunk = match lists.take(&mut self.chunks) {
             Some(chunk) => chunk,
-            None => {
-                let chunk = self.acquire(1)?;
-                let fresh = &mut self.chunks[chunk as usize];
-                (fresh.usage, fresh.class) = (Use::Shared, class);
-                chunk
-            }
+            None => match self.acquire(1) {
+                Ok(chunk) => {
+                    let fresh = &mut self.chunks[chunk as usize];
+                    (fresh.usage, fresh.class) = (Use::Shared, class);
+                    chunk
+                }
+                Err(lack @ Lack::Size(_)) => {
+                    let lists = &mut self.classes[usize::from(class)];
+                    lists.take_thin(&mut self.chunks).ok_or(lack)?
+                }
+                Err(lack) => return Err(lack),
+            },
         };
-        self.chunks[chunk as usize].listed = NONE;
-        self.classes[usize::from(class)].current = chunk;
+        let lists = &mut self.classes[usize::from(class)];
+        let full = std::mem::replace(&mut lists.current, chunk);
+        if let Some(full) = self.chunks.get_mut(full as usize) {
+            full.is_asked = false;
+        }
         self.renewed = Some(class);
         Ok(())
     }
 
     /// Free slots that objects of the class will take next, each with its size, as far as no call has named them before.
     pub(crate) fn next_slots(&mut self, class: u8) -> Vec<(u64, u64)> {
-        let (size, lists) = (size_of_class(class), &self.classes[usize::from(class)]);
-        let chunks = std::iter::once(lists.current).chain(lists.partial.iter().rev().copied());
-        let (mut count, mut slots) = (0, Vec::new());
-        for index in chunks {
-            let Some(chunk) = self.chunks.get_mut(index as usize) else { continue };
-            if !std::mem::replace(&mut chunk.is_asked, true) {
-                let start = self.layout.start(index);
-                let offset = |granule: &u16| start + u64::from(*granule) * GRANULE;
-                slots.extend(chunk.free.iter().rev().map(|granule| (offset(granule), size)));
-            }
-            count += chunk.free.len().max(1);
-            if count >= SLOTS_ASKED {
-                break;
-            }
-        }
-        slots
+        let size = size_of_class(class);
+        let chunks = self.classes[usize::from(class)].fill_queue(&mut self.chunks);
+        let slots = chunks.into_iter().flat_map(|index| {
+            let start = self.layout.start(index);
+            let free = self.chunks[index as usize].free.iter().rev();
+            free.map(move |granule| (start + u64::from(*granule) * GRANULE, size))
+        });
+        slots.collect()
     }
 
     fn take_run(&mut self, class: u8, size: u64) -> Result<Object, Lack> {
@@ -239,7 +233,7 @@ impl Allocator {
                 }
                 self.objects -= 1;
                 self.bytes -= object.size();
-                if chunk.listed == NONE || chunk.live == 0 {
+                if chunk.listed == NONE || chunk.live == 0 || chunk.is_thin {
                     self.relist(index, object.class());
                 }
             }
@@ -257,24 +251,23 @@ impl Allocator {
     #[inline]
     fn relist(&mut self, index: u32, class: u8) {
         let lists = &mut self.classes[usize::from(class)];
-        if lists.current == index {
-            return;
-        }
         let chunk = &mut self.chunks[index as usize];
-        if chunk.live > 0 {
-            chunk.listed = lists.partial.len() as u32;
-            chunk.is_asked = false;
-            lists.partial.push(index);
+        if lists.current == index || chunk.is_asked {
             return;
         }
-        if chunk.listed != NONE {
-            let position = chunk.listed as usize;
-            lists.partial.swap_remove(position);
-            if let Some(&moved) = lists.partial.get(position) {
-                self.chunks[moved as usize].listed = position as u32;
-            }
+        let (is_listed, is_empty) = (chunk.listed != NONE, chunk.live == 0);
+        let stays_thin = self.gathers && is_thin(chunk, self.layout.slots(size_of_class(class)));
+        if is_listed && !is_empty && stays_thin {
+            return;
         }
-        self.release(index, 1);
+        if is_listed {
+            lists.remove(&mut self.chunks, index);
+        }
+        if is_empty {
+            self.release(index, 1);
+        } else {
+            lists.add(&mut self.chunks[index as usize], index, stays_thin);
+        }
     }
 
     /// Returns chunks that hold nothing. Free space at the end lowers the top.
@@ -308,21 +301,13 @@ impl Allocator {
     /// Takes no more from chunks that objects are in, until one of them is freed.
     pub(crate) fn set_aside(&mut self) {
         self.trim();
-        for class in &mut self.classes {
-            class.current = NONE;
-            for chunk in class.partial.drain(..) {
-                self.chunks[chunk as usize].listed = NONE;
-            }
-        }
+        self.classes.iter_mut().for_each(|class| class.clear(&mut self.chunks));
     }
 
     /// Sets all that is known aside: a sweep will find it out again.
     pub(crate) fn forget(&mut self) {
         self.limit = self.top();
-        for class in &mut self.classes {
-            class.current = NONE;
-            class.partial = Vec::new();
-        }
+        self.classes.iter_mut().for_each(|class| class.clear(&mut self.chunks));
         self.runs = Runs::default();
         (self.objects, self.bytes) = (0, 0);
     }
@@ -345,9 +330,10 @@ impl Allocator {
                     run = (index, 1);
                 }
                 Use::Shared if !chunk.free.is_empty() || chunk.bump + step <= granules => {
-                    let partial = &mut self.classes[usize::from(chunk.class)].partial;
-                    chunk.listed = partial.len() as u32;
-                    partial.push(index);
+                    let is_thin = self.gathers
+                        && chunk.bump + step > granules
+                        && is_thin(&chunk, self.layout.slots(size));
+                    self.classes[usize::from(chunk.class)].add(&mut chunk, index, is_thin);
                 }
                 _ => {}
             }
@@ -368,6 +354,48 @@ mod tests {
     use super::*;
     use crate::Geometry;
     use crate::class::class_for;
+    use crate::class_lists::SLOTS_ASKED;
+
+    #[test]
+    fn gathered_chunks_give_many_slots_each_and_are_three_quarters_full() {
+        let layout = Layout::new(Geometry::default());
+        let (first, class) = (layout.first(), class_for(1280).unwrap());
+        let mut allocator = Allocator::new(layout, first, first + 1000);
+        (allocator.frontier, allocator.gathers) = (first + 1000, true);
+        let (chunks, slots) = (100, layout.slots(1280) as usize);
+        let mut live: Vec<Object> =
+            (0..chunks * slots).map(|_| allocator.take(class).unwrap()).collect();
+        let mut state = 7_u64;
+        let (mut renewals, rounds) = (0, 100_000);
+        for _ in 0..rounds {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let at = (state >> 33) as usize % live.len();
+            let old = std::mem::replace(&mut live[at], allocator.take(class).unwrap());
+            allocator.give(old);
+            if let Some(class) = allocator.renewed.take() {
+                renewals += 1;
+                let _ = allocator.next_slots(class);
+            }
+        }
+        let used = (allocator.top() - first) as usize;
+        assert!(used <= chunks * 4 / 3 + 4, "{used} chunks for what fills {chunks}");
+        // A quarter of a chunk: 12 slots.
+        assert!(renewals * 12 <= rounds, "{renewals} chunks for {rounds} slots");
+        // All is found again, and a pool that cannot grow takes from thin chunks what there is.
+        let mut numbers: Vec<u64> = live.iter().map(|object| object.offset()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), live.len());
+        (allocator.frontier, allocator.end) = (allocator.top(), allocator.top());
+        while let Ok(object) = allocator.take(class) {
+            live.push(object);
+        }
+        let shared = allocator.chunks.iter().filter(|chunk| chunk.usage == Use::Shared);
+        assert!(shared.into_iter().all(|chunk| chunk.live as usize == slots));
+        live.into_iter().for_each(|object| allocator.give(object));
+        allocator.trim();
+        assert!(allocator.objects == 0 && allocator.bytes == 0);
+    }
 
     #[test]
     fn a_slot_that_is_taken_again_was_asked_for_once_before() {

@@ -35,8 +35,10 @@ pub(crate) struct Chunk {
     pub(crate) listed: u32,
     pub(crate) class: u8,
     pub(crate) usage: Use,
-    /// Its free slots were asked for, by [`next_slots`](crate::allocator::Allocator::next_slots).
+    /// Its free slots were asked for: it is the current chunk of its class, or in the queue of the next ones.
     pub(crate) is_asked: bool,
+    /// It is listed among those that have little room.
+    pub(crate) is_thin: bool,
 }
 
 impl Chunk {

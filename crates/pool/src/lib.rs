@@ -22,6 +22,7 @@ mod allocator;
 mod census;
 mod chunk;
 mod class;
+mod class_lists;
 mod error;
 mod format;
 mod fragmentation;

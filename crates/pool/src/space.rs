@@ -20,6 +20,9 @@ const OWN_LINES: u64 = 1 + SMALL_STEPS;
 /// Less than one in so many chunks is little.
 const SHORT: u32 = 32;
 
+/// Slots with no more than so many bytes between them are read in one piece.
+const GAP: u64 = 8 << 10;
+
 /// The region of a pool, and what is free in it.
 pub(crate) struct Space {
     pub(crate) region: Region,
@@ -34,7 +37,8 @@ impl Space {
         let size_max = region.report().size_max;
         let layout = Layout::new(found.geometry);
         let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
-        let allocator = Allocator::new(layout, frontier, end);
+        let mut allocator = Allocator::new(layout, frontier, end);
+        allocator.gathers = region.reads_alone();
         Space {
             shared: Arc::new(Shared::new(allocator, region.frees())),
             region,
@@ -101,12 +105,10 @@ impl Space {
                     } else if let Some(class) = allocator.renewed.take()
                         && self.region.reads_alone()
                     {
+                        allocator.gathers = true;
                         let slots = allocator.next_slots(class);
                         drop(allocator);
-                        // The page of a slot has other objects too, and comes from the disk before it is stored to.
-                        slots
-                            .iter()
-                            .for_each(|(offset, size)| self.region.will_read(*offset, *size));
+                        self.ask_for(slots);
                     }
                     return Ok(object);
                 }
@@ -124,6 +126,17 @@ impl Space {
                     allocator = self.shared.lock();
                 }
             }
+        }
+    }
+
+    /// Asks the disk for the pages of some slots, which have other objects too, and come from there before a slot is stored
+    /// to. Slots that lie near each other are read in one piece.
+    fn ask_for(&self, mut slots: Vec<(u64, u64)>) {
+        slots.sort_unstable();
+        let near = |one: &(u64, u64), next: &(u64, u64)| next.0 <= one.0 + one.1 + GAP;
+        for run in slots.chunk_by(near) {
+            let (start, (last, size)) = (run[0].0, run[run.len() - 1]);
+            self.region.will_read(start, last + size - start);
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     pub(crate) stopped: bool,
     /// Commands of its input whose keys were prefetched.
     pub(crate) prefetched: Cell<usize>,
+    /// This turn's replies have a message in them, which another client has caused.
+    pub(crate) has_message: bool,
     /// Where this turn's replies begin, and how many commands they answer; `None` between turns.
     pub(crate) turn: Option<(usize, u32)>,
     /// The readiness asked of the poll: readable, writable.
@@ -70,6 +72,7 @@ impl Connection {
             readable: false,
             stopped: false,
             prefetched: Cell::new(0),
+            has_message: false,
             turn: None,
             interest: (true, false),
             over_soft_ms: None,
@@ -83,6 +86,13 @@ impl Connection {
         if self.turn.is_none() {
             self.turn = Some((self.reply.mark(), 0));
         }
+    }
+
+    /// The turn's replies so far may leave, and are not replaced any more.
+    pub(crate) fn end_turn(&mut self) {
+        self.session.changed = false;
+        self.has_message = false;
+        self.turn = None;
     }
 
     /// Reads what the socket has, up to a bound.

@@ -14,7 +14,7 @@ use crate::event_class::Classes;
 use crate::failure::{Failure, LOADING, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
 use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
-use crate::monitor::{is_secret, show};
+use crate::monitor::{is_secret, is_shown_first, show};
 use crate::notify::notify_added;
 use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
@@ -50,7 +50,10 @@ pub(crate) fn dispatch(
     let writes = command.has(WRITE | REPLICATED)
         || command.name == "exec"
             && context.session.multi.as_ref().is_some_and(|multi| multi.writes);
-    if context.shared.pause.holds(context.shared.clock.steady_ms, writes) {
+    let (pause, now_ms) = (context.shared.pause, context.shared.clock.steady_ms);
+    if pause.holds(now_ms, writes)
+        && (pause.holds(now_ms, false) || context.shared.scripts.may_write(args))
+    {
         context.session.postponed = Some(Box::new(Kept::new(args)));
         context.shared.paused.push(context.session.token);
         return Ok(());
@@ -61,7 +64,8 @@ pub(crate) fn dispatch(
             return reject(context, args, b"ERR Command not allowed inside a transaction", reply);
         }
         if !command.has(NOT_QUEUED) {
-            multi.writes |= command.has(WRITE | REPLICATED);
+            multi.writes |=
+                command.has(WRITE | REPLICATED) && context.shared.scripts.may_write(args);
             multi.needs_room |= command.has(DENY_OOM);
             let kept = Kept::new(args);
             multi.size += kept.size();
@@ -165,9 +169,14 @@ pub(crate) fn execute(
             missing.clear();
         }
     }
+    let is_monitored = context.shared.pubsub.is_monitored() && !command.has(ADMIN);
+    let is_shown_first = is_monitored && is_shown_first(command);
+    if is_shown_first {
+        show(context, args);
+    }
     let done = (command.run)(context, args, reply);
     observe(context, (command, number), args, (began, done.is_err()));
-    if context.shared.pubsub.is_monitored() && !command.has(ADMIN) {
+    if is_monitored && !is_shown_first {
         show(context, args);
     }
     if context.session.tracked.is_some() {
@@ -271,7 +280,7 @@ fn note_slow(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>, t
 }
 
 /// Replies with an error before the command ran. MULTI's transaction fails with it, and EXEC ends it.
-fn reject(
+pub(crate) fn reject(
     context: &mut Context<'_, '_>,
     args: Args<'_>,
     text: &[u8],

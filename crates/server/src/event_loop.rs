@@ -1,13 +1,12 @@
 //! The event loop: waits for sockets, accepts clients, runs turns and periodic work.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
 use tembo_kv::{Progress, Store};
 
 use crate::backup::Backups;
@@ -16,21 +15,19 @@ use crate::command::Table;
 use crate::commands::FAMILIES;
 use crate::commit::expire;
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::dataset::{Dataset, Spaces};
+use crate::door::Door;
 use crate::error::Error;
 use crate::poll::{Poll, Ready};
 use crate::retention::Moments;
-use crate::session::Session;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::token::Token;
 use crate::turn::Turns;
+use crate::welcome::{LISTENER, welcome};
 
 /// Time between two ticks.
 const TICK_MS: u64 = 100;
-/// Tokens from this one on are listeners.
-const LISTENER: u64 = u64::MAX - 1024;
 /// The token of the link to the primary.
 const LINK: u64 = LISTENER - 1;
 /// Connections accepted at once.
@@ -48,7 +45,6 @@ pub(crate) struct EventLoop<'s> {
     listeners: &'s [TcpListener],
     config: &'s Config,
     accepting: bool,
-    clients_seen: u64,
     tick_ms: u64,
     second_ms: u64,
     maintaining: bool,
@@ -73,6 +69,16 @@ impl<'s> EventLoop<'s> {
         let mut shared = Shared::new(settings, backups, address.port(), clock);
         shared.take_report(store);
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
+        let shared_sockets = || {
+            let copies = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
+            Ok(Door {
+                poll: poll.share()?,
+                listeners: copies,
+                output_size_max: config.output_size_max,
+            })
+        };
+        let door: std::io::Result<Door> = shared_sockets();
+        shared.door = Some(door.map_err(|source| Error::io("copying a socket", source))?);
         let table = Table::new(FAMILIES);
         let mut event_loop = EventLoop {
             turns: Turns::new(poll, Dataset::new(store, spaces), shared, table, shutdown),
@@ -82,7 +88,6 @@ impl<'s> EventLoop<'s> {
             listeners,
             config,
             accepting: false,
-            clients_seen: 0,
             tick_ms: 0,
             second_ms: 0,
             maintaining: true,
@@ -226,27 +231,9 @@ impl<'s> EventLoop<'s> {
         Ok(())
     }
 
-    fn welcome(&mut self, mut socket: TcpStream, peer: SocketAddr) {
-        self.turns.shared.stats.connections += 1;
-        if socket.set_nonblocking(true).is_err() {
-            return;
-        }
-        if self.turns.clients.count() >= self.turns.shared.settings.maxclients {
-            self.turns.shared.stats.rejected += 1;
-            let _ = socket.write(b"-ERR max number of clients reached\r\n");
-            return;
-        }
-        let _ = socket.set_nodelay(true);
-        // If this fails, a client that has vanished is noticed later.
-        let _ = keep_alive(&socket, self.turns.shared.settings.keepalive_s);
-        let local = socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
-        self.clients_seen += 1;
-        let mut session =
-            Session::new(self.clients_seen, peer.to_string(), local, self.turns.clock().steady_ms);
-        session.can_wait = true;
-        session.authenticated = self.turns.shared.settings.requirepass.is_empty();
-        let connection = Connection::new(socket, session, self.config.output_size_max);
-        self.turns.add(connection);
+    fn welcome(&mut self, socket: TcpStream, peer: SocketAddr) {
+        let Turns { clients, shared, poll, .. } = &mut self.turns;
+        welcome((socket, peer), (clients, shared, poll), self.config.output_size_max);
     }
 
     fn tick(&mut self) -> Result<(), Error> {
@@ -319,21 +306,6 @@ impl<'s> EventLoop<'s> {
             self.disconnect(token);
         }
     }
-}
-
-/// Has the system ask a client that is silent for `idle_s` seconds whether it is there; 0: never. The
-/// intervals are those of Redis: three questions, a third of the time apart.
-fn keep_alive(socket: &TcpStream, idle_s: u64) -> std::io::Result<()> {
-    if idle_s == 0 {
-        return Ok(());
-    }
-    // The largest value that the system takes.
-    let idle_s = idle_s.min(32_767);
-    sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, Duration::from_secs(idle_s))?;
-    sockopt::set_tcp_keepintvl(socket, Duration::from_secs((idle_s / 3).max(1)))?;
-    sockopt::set_tcp_keepcnt(socket, 3)?;
-    Ok(())
 }
 
 #[cfg(test)]

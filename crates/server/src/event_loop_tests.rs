@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
+use rustix::net::sockopt;
 use tembo_kv::{Error as StoreError, IndexKind, Options};
 
 use super::*;
@@ -572,4 +573,70 @@ fn scripts_that_do_not_end_are_ended_when_the_server_is_to_stop() {
             assert_eq!(String::from_utf8_lossy(&reply), expected, "{script}");
         });
     }
+}
+
+/// Has a turn execute what `first` sends, then a script that does not end, which `other` ends in a thread of its own.
+fn beside_a_script(
+    event_loop: &mut EventLoop<'_>,
+    (first, request): (&mut TcpStream, &str),
+    (client, script): (&mut TcpStream, &str),
+    other: impl FnOnce(&mut TcpStream) + Send,
+) {
+    event_loop.turns.shared.settings.busy_reply_ms = 1;
+    first.write_all(request.as_bytes()).unwrap();
+    arrived(event_loop, request.len());
+    let script = words(&["EVAL", script, "0"]);
+    client.write_all(script.as_bytes()).unwrap();
+    arrived(event_loop, request.len() + script.len());
+    std::thread::scope(|scope| {
+        scope.spawn(|| other(first));
+        event_loop.step().unwrap();
+    });
+}
+
+/// Reads so many bytes.
+fn read(client: &mut TcpStream, size: usize) -> String {
+    let mut bytes = vec![0; size];
+    client.read_exact(&mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn replies_to_others_of_its_turn_do_not_wait_for_a_script_that_does_not_end() {
+    for (request, expected) in [("SET key value\r\n", "+OK\r\n"), ("GET key\r\n", "$-1\r\n")] {
+        with_loop(|event_loop, address| {
+            let [mut first, mut client] = clients(event_loop, address);
+            let script = (&mut client, "while true do end");
+            beside_a_script(event_loop, (&mut first, request), script, |first| {
+                assert_eq!(read(first, expected.len()), expected);
+                first.write_all(b"PING\r\nSCRIPT KILL\r\n").unwrap();
+                let refusal = "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or \
+                    SHUTDOWN NOSAVE.\r\n+OK\r\n";
+                assert_eq!(read(first, refusal.len()), refusal);
+            });
+            let killed = replies(event_loop, &mut client, 1);
+            assert!(killed.starts_with("-ERR Script killed by user with SCRIPT KILL..."));
+            first.write_all(b"PING\r\n").unwrap();
+            assert_eq!(replies(event_loop, &mut first, 1), "+PONG\r\n");
+        });
+    }
+}
+
+#[test]
+fn what_a_script_has_published_waits_for_its_commit() {
+    with_loop(|event_loop, address| {
+        let [mut subscriber, mut client] = clients(event_loop, address);
+        subscriber.write_all(b"SUBSCRIBE channel\r\n").unwrap();
+        replies(event_loop, &mut subscriber, 6);
+        let script = "redis.call('SET', 'key', 'value') redis.call('PUBLISH', 'channel', 'text')
+            while true do end";
+        beside_a_script(event_loop, (&mut subscriber, "PING\r\n"), (&mut client, script), |_| {
+            let mut other = connect(address);
+            other.write_all(b"PING\r\nSCRIPT KILL\r\nSHUTDOWN NOSAVE\r\n").unwrap();
+            let text = last_words(&mut other);
+            assert!(text.starts_with("-BUSY") && text.contains("-UNKILLABLE"), "{text}");
+        });
+        // What the script has written is lost.
+        assert!(replies(event_loop, &mut subscriber, 1).starts_with('-'));
+    });
 }

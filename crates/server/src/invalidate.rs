@@ -143,6 +143,7 @@ fn with(
         connection.begin_turn();
         shared.pubsub.touch(token);
     }
+    connection.has_message = true;
     act(&mut connection.session, &mut connection.reply);
     true
 }

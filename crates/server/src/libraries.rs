@@ -85,11 +85,11 @@ impl Libraries {
         })
     }
 
-    /// The function of that name.
+    /// The function of that name, in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<(Rc<Engine>, Registered)> {
         let (engine, libraries) = self.loaded.as_ref()?;
         let mut functions = libraries.values().flat_map(|library| &library.functions);
-        let function = functions.find(|function| function.name == name)?;
+        let function = functions.find(|function| function.is_named(name))?;
         Some((engine.clone(), function.clone()))
     }
 }
@@ -160,10 +160,8 @@ pub(crate) fn add(
 /// A function of the library that another one than that of its name has too.
 pub(crate) fn collision(libraries: &ByName, name: &[u8], library: &Library) -> Option<String> {
     let others = libraries.iter().filter(|(other, _)| *other != name);
-    let taken: Vec<&[u8]> = others
-        .flat_map(|(_, library)| &library.functions)
-        .map(|function| function.name.as_slice())
-        .collect();
-    let functions = library.functions.iter().map(|function| function.name.as_slice());
-    functions.into_iter().find(|function| taken.contains(function)).map(shown)
+    let taken: Vec<&Registered> = others.flat_map(|(_, library)| &library.functions).collect();
+    let is_taken = |name: &[u8]| taken.iter().any(|function| function.is_named(name));
+    let mut functions = library.functions.iter().map(|function| function.name.as_slice());
+    functions.find(|name| is_taken(name)).map(shown)
 }

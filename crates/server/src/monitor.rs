@@ -3,24 +3,30 @@
 use std::fmt::Write;
 
 use crate::args::Args;
-use crate::command::Context;
+use crate::command::{Command, Context};
 
 /// Shows an executed command to all clients that monitor.
 #[cold]
 pub(crate) fn show(context: &mut Context<'_, '_>, args: Args<'_>) {
     let now_us = context.shared.clock.wall_us;
+    let by_script = context.shared.scripts.running.is_some() && context.session.executing;
     let mut line = format!(
         "{}.{:06} [{} {}]",
         now_us / 1_000_000,
         now_us % 1_000_000,
         context.session.db,
-        context.session.peer
+        if by_script { "lua" } else { &context.session.peer }
     );
     for at in 0..args.count() {
         line.push(' ');
         quote(&mut line, if is_secret(args, at) { b"(redacted)" } else { args.at(at) });
     }
     context.shared.pubsub.show(context.clients, line.as_bytes());
+}
+
+/// Whether a command is shown before it is executed, so that those that it executes itself come behind it.
+pub(crate) fn is_shown_first(command: &Command) -> bool {
+    matches!(command.name, "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "fcall" | "fcall_ro")
 }
 
 /// Whether an argument is a user's name or password.

@@ -31,6 +31,11 @@ impl Poll {
         Ok(Poll { epoll, events: Vec::with_capacity(1024) })
     }
 
+    /// The same sockets, waited for by another one.
+    pub(crate) fn share(&self) -> std::io::Result<Poll> {
+        Ok(Poll { epoll: self.epoll.try_clone()?, events: Vec::with_capacity(64) })
+    }
+
     /// Waits for the socket to become readable from now on.
     pub(crate) fn add(&self, socket: impl AsFd, token: u64) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(token);

@@ -9,11 +9,10 @@ mod topics;
 use std::collections::BTreeSet;
 
 use crate::clients::Clients;
-use crate::pubsub::message::Message;
-pub(crate) use crate::pubsub::message::confirm;
+use crate::pubsub::message::{Message, confirm};
 use crate::pubsub::topics::Topics;
 use crate::reply::Reply;
-use crate::session::{Session, Topic};
+use crate::session::{Replies, Session, Topic};
 use crate::token::Token;
 
 /// All subscriptions, and the clients that MONITOR.
@@ -51,6 +50,23 @@ impl PubSub {
     pub(crate) fn unsubscribe(&mut self, session: &mut Session, topic: Topic, name: &[u8]) {
         if session.subscriptions.of(topic).remove(name) {
             self.topics(topic).remove(name, session.token);
+        }
+    }
+
+    /// Confirms a change of the client's subscriptions: its kind, the name if there is one, how many are left. It is sent
+    /// even if the client wants no replies.
+    pub(crate) fn confirm(
+        &mut self,
+        session: &Session,
+        reply: &mut Reply,
+        (kind, name): (&str, Option<&[u8]>),
+        topic: Topic,
+    ) {
+        let count = session.subscriptions.count_with(topic);
+        if session.replies == Replies::On {
+            confirm(reply, kind, name, count);
+        } else {
+            self.own.push(Message::confirmation(kind, name, count));
         }
     }
 
@@ -146,6 +162,7 @@ impl PubSub {
                 connection.begin_turn();
                 self.touched.push(token);
             }
+            connection.has_message = true;
             let bytes = message.bytes(connection.session.resp3);
             connection.reply.raw(bytes);
             self.bytes += bytes.len();

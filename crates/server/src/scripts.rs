@@ -1,10 +1,12 @@
 //! Scripts that clients have sent: the state of Lua that they run in, those that EVALSHA finds, the one that runs.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use mlua::Function;
 
+use crate::args::Args;
 use crate::failure::Failure;
 use crate::libraries::Libraries;
 use crate::lua::{Engine, Refused, ScriptFlags, of_script, sha1_hex};
@@ -16,6 +18,8 @@ pub(crate) struct Script {
     pub(crate) function: Function,
     /// What it says of itself; `None`: nothing, so that it may do what scripts before Redis 7 may.
     pub(crate) flags: Option<ScriptFlags>,
+    /// Whether it has run, and its last run was short.
+    pub(crate) was_short: Rc<Cell<bool>>,
 }
 
 /// The script that runs.
@@ -83,10 +87,25 @@ impl Scripts {
             let what = b"ERR Error compiling script (new function): ".as_slice();
             Failure::Reply([what, &text].concat().into())
         })?;
-        let script = Script { function, flags };
+        let script = Script { function, flags, was_short: Rc::default() };
         self.by_sha.insert(sha.clone(), script.clone());
         self.sizes += sha.len() + code.len();
         Ok((sha, script))
+    }
+
+    /// Whether a command that can write may do so: false for a script that says that it only reads.
+    pub(crate) fn may_write(&self, args: Args<'_>) -> bool {
+        let flags = if args.is(0, "FCALL") {
+            self.libraries.find(args.at(1)).map(|(_, function)| function.flags)
+        } else if args.is(0, "EVALSHA") {
+            let sha = String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
+            self.find(&sha).and_then(|script| script.flags)
+        } else if args.is(0, "EVAL") {
+            of_script(args.at(1)).ok().and_then(|(flags, _)| flags)
+        } else {
+            None
+        };
+        !flags.is_some_and(ScriptFlags::no_writes)
     }
 
     /// Forgets all scripts, and the state with them.

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) repl_retain_s: u64,
     /// Milliseconds after which a silent primary or replica is lost.
     pub(crate) repl_timeout_ms: u64,
+    /// Milliseconds that a script runs before other clients are refused; 0: they wait.
+    pub(crate) busy_reply_ms: u64,
     /// Longest bulk.
     pub(crate) bulk_size_max: usize,
     /// Most bytes that wait for a client that does not subscribe.
@@ -92,6 +94,7 @@ impl Settings {
             retain_s: 0,
             repl_retain_s: 0,
             repl_timeout_ms: 0,
+            busy_reply_ms: 0,
             bulk_size_max: BULK_SIZE_MAX as usize,
             output_size_max: config.output_size_max,
             pubsub_output: OutputLimit::default(),
@@ -306,6 +309,7 @@ impl Settings {
         let percentiles = String::from_utf8_lossy(self.value("latency-tracking-info-percentiles"));
         let percentiles = percentiles.split(' ').filter_map(|number| number.parse().ok());
         self.percentiles = percentiles.collect();
+        self.busy_reply_ms = self.number("busy-reply-threshold");
         self.maxmemory = self.number("maxmemory");
         self.tracked_keys_max = self.number("tracking-table-max-keys") as usize;
         self.stream_block = self.number("stream-node-max-entries");

@@ -8,6 +8,7 @@ use tembo_kv::{Report, Store};
 
 use crate::backup::Backups;
 use crate::clock::Clock;
+use crate::door::Door;
 use crate::latency::Latency;
 use crate::memory::resident_bytes;
 use crate::observed::Observed;
@@ -45,6 +46,10 @@ pub(crate) struct Shared {
     pub(crate) pubsub: PubSub,
     /// Primary and replicas.
     pub(crate) replication: Replication,
+    /// Where clients come in while a script runs; none in a process without sockets.
+    pub(crate) door: Option<Door>,
+    /// Clients taken in so far.
+    pub(crate) clients_seen: u64,
     /// Scripts and functions.
     pub(crate) scripts: Scripts,
     /// Positions of scans under way.
@@ -91,6 +96,8 @@ impl Shared {
             backups,
             pubsub: PubSub::default(),
             replication: Replication::default(),
+            door: None,
+            clients_seen: 0,
             scripts: Scripts::default(),
             scans: Scans::new(seed()),
             report: Report::default(),

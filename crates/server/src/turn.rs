@@ -145,18 +145,6 @@ impl<'s> Turns<'s> {
         }
     }
 
-    /// Takes in a client.
-    pub(crate) fn add(&mut self, connection: Connection) {
-        let token = self.clients.insert(Box::new(connection));
-        if let Some(connection) = self.clients.take(token) {
-            if self.poll.add(&connection.socket, token.to_bits()).is_ok() {
-                self.clients.give_back(token, connection);
-            } else {
-                self.clients.discard(token);
-            }
-        }
-    }
-
     /// Executes what is pending, makes it durable and sends the replies.
     pub(crate) fn run(&mut self) -> Result<(), Error> {
         let began = Instant::now();
@@ -535,11 +523,10 @@ impl<'s> Turns<'s> {
         served.append(&mut self.shared.pubsub.take_touched());
         for &token in &served {
             let Some(mut connection) = self.clients.take(token) else { continue };
-            let turn = connection.turn.take();
-            if let (Err(error), Some((mark, count))) = (&committed, turn) {
+            if let (Err(error), Some((mark, count))) = (&committed, connection.turn) {
                 replace_replies(&mut connection, mark, count, error);
             }
-            connection.session.changed = false;
+            connection.end_turn();
             self.send(token, connection);
         }
         served.clear();

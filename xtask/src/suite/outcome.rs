@@ -71,7 +71,7 @@ fn of_line(line: &str) -> Option<(Verdict, &str)> {
         "ok" => Some((Verdict::Passed, rest)),
         "err" => Some((Verdict::Failed, rest)),
         "ignore" => Some((Verdict::Ignored, rest)),
-        "exception" | "timeout" => Some((Verdict::Ended, rest)),
+        "exception" | "TIMEOUT" => Some((Verdict::Ended, rest)),
         _ => None,
     }
 }

@@ -47,7 +47,7 @@ fn execute(
     let count = parse_integer(args.at(2)).ok_or(Failure::from(NOT_AN_INTEGER))?;
     let keys = check_keys(count, args)?;
     let scripts = &mut context.shared.scripts;
-    let (sha, Script { function, flags }) = if by_sha {
+    let (sha, Script { function, flags, was_short }) = if by_sha {
         let sha = String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
         let script = scripts.find(&sha).ok_or(Failure::from(NO_SCRIPT))?;
         (sha, script)
@@ -62,6 +62,7 @@ fn execute(
         name: &sha,
         is_eval: true,
         is_read_only,
+        was_short: &was_short,
     };
     run(context, &call, (args, keys), reply)
 }

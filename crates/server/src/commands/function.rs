@@ -256,6 +256,7 @@ fn execute(
         name: &name,
         is_eval: false,
         is_read_only,
+        was_short: &function.was_short,
     };
     run(context, &call, (args, keys), reply)
 }

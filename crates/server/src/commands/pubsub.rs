@@ -4,7 +4,6 @@ use crate::args::Args;
 use crate::command::{Command, Context, FAST, REPLICATED, SESSION, SUBSCRIBED};
 use crate::commands::help::help_lines;
 use crate::failure::Outcome;
-use crate::pubsub::confirm;
 use crate::reply::Reply;
 use crate::session::Topic;
 
@@ -50,7 +49,7 @@ fn add(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply, topic: 
     };
     for name in args.from(1) {
         context.shared.pubsub.subscribe(context.session, topic, name);
-        confirm(reply, kind, Some(name), context.session.subscriptions.count_with(topic));
+        context.shared.pubsub.confirm(context.session, reply, (kind, Some(name)), topic);
     }
     reply.set_limit(context.shared.settings.pubsub_output.hard);
     Ok(())
@@ -86,10 +85,10 @@ fn remove(
     };
     for name in &names {
         context.shared.pubsub.unsubscribe(context.session, topic, name);
-        confirm(reply, kind, Some(name), context.session.subscriptions.count_with(topic));
+        context.shared.pubsub.confirm(context.session, reply, (kind, Some(name)), topic);
     }
     if names.is_empty() {
-        confirm(reply, kind, None, context.session.subscriptions.count_with(topic));
+        context.shared.pubsub.confirm(context.session, reply, (kind, None), topic);
     }
     if !context.session.subscriptions.is_any() {
         reply.set_limit(context.shared.settings.output_size_max);

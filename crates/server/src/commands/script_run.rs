@@ -1,5 +1,6 @@
 //! Executes a script: its commands, its reply, its errors.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use tembo_kv::Error as StoreError;
 
 use crate::access::Access;
 use crate::args::{Args, Span};
+use crate::busy::{commit_earlier, reply_to_earlier, serve};
 use crate::command::{ADMIN, Command, Context, DENY_OOM, REPLICATED, SAVE, WRITE};
 use crate::commands::facts::{Facts, ForScripts};
 use crate::dispatch::{execute, lookup};
@@ -30,6 +32,8 @@ pub(super) struct Call<'a> {
     pub(super) is_eval: bool,
     /// The command is one that only reads.
     pub(super) is_read_only: bool,
+    /// Whether its last run was over before other clients were refused.
+    pub(super) was_short: &'a Cell<bool>,
 }
 
 /// Whether there is a command of these words.
@@ -55,13 +59,8 @@ pub(super) fn check_keys(count: i64, args: Args<'_>) -> Result<usize, Failure> {
     }
 }
 
-/// Executes a script with the keys and arguments of the command, and appends its reply.
-pub(super) fn run(
-    context: &mut Context<'_, '_>,
-    call: &Call<'_>,
-    (args, keys): (Args<'_>, usize),
-    reply: &mut Reply,
-) -> Outcome {
+/// Refuses a script that may not run now.
+fn check_call(context: &Context<'_, '_>, call: &Call<'_>) -> Outcome {
     if context.shared.scripts.running.is_some() {
         return Err("ERR a script is running already".into());
     }
@@ -85,24 +84,39 @@ pub(super) fn run(
                 .into(),
         );
     }
+    Ok(())
+}
+
+/// Executes a script with the keys and arguments of the command, and appends its reply.
+pub(super) fn run(
+    context: &mut Context<'_, '_>,
+    call: &Call<'_>,
+    (args, keys): (Args<'_>, usize),
+    reply: &mut Reply,
+) -> Outcome {
+    check_call(context, call)?;
+    if !call.was_short.get() && !context.session.executing {
+        commit_earlier(context).map_err(Failure::Turn)?;
+    }
+    let replies_wait = context.data.has_written();
     let words: Vec<&[u8]> = args.from(3).collect();
     let (keys, rest) = words.split_at(keys.min(words.len()));
-    context.shared.scripts.running = Some(Running {
-        name: call.name.to_owned(),
-        is_eval: call.is_eval,
-        has_written: false,
-        is_killed: false,
-        command: args.from(0).map(<[u8]>::to_vec).collect(),
-        began: Instant::now(),
-    });
+    context.shared.scripts.running = Some(running(call, args));
     let session = &mut *context.session;
     let saved = (session.db, session.resp3, session.may_wait, session.can_wait, session.executing);
     (session.may_wait, session.can_wait, session.executing) = (false, false, true);
-    let is_read_only = call.is_read_only || says_no_writes;
-    let mut host =
-        Caller { context, is_read_only, allows_oom, failed: None, replied: Reply::new(usize::MAX) };
+    let mut host = Caller {
+        context,
+        is_read_only: call.is_read_only || call.flags.is_some_and(ScriptFlags::no_writes),
+        allows_oom: call.flags.is_some_and(ScriptFlags::allow_oom),
+        is_busy: false,
+        replies_wait,
+        failed: None,
+        replied: Reply::new(usize::MAX),
+    };
     let ended = call.engine.run(call.function, [keys, rest], call.is_eval, &mut host);
     let failed = host.failed.take();
+    call.was_short.set(!host.is_busy);
     let session = &mut *context.session;
     (session.db, session.resp3, session.may_wait, session.can_wait, session.executing) = saved;
     context.shared.scripts.running = None;
@@ -124,11 +138,27 @@ pub(super) fn run(
     Ok(())
 }
 
+/// The script that begins now, and the words of its command.
+fn running(call: &Call<'_>, args: Args<'_>) -> Running {
+    Running {
+        name: call.name.to_owned(),
+        is_eval: call.is_eval,
+        has_written: false,
+        is_killed: false,
+        command: args.from(0).map(<[u8]>::to_vec).collect(),
+        began: Instant::now(),
+    }
+}
+
 /// The server, as the script calls it.
 struct Caller<'c, 'a, 's> {
     context: &'c mut Context<'a, 's>,
     is_read_only: bool,
     allows_oom: bool,
+    /// Others have been served while the script runs.
+    is_busy: bool,
+    /// The turn had written before the script began: earlier replies wait for the commit.
+    replies_wait: bool,
     /// The turn cannot be committed.
     failed: Option<StoreError>,
     replied: Reply,
@@ -207,7 +237,40 @@ impl Host for Caller<'_, '_, '_> {
         if self.context.shutdown.load(Ordering::Relaxed) {
             return Interruption::End("ERR Script ended because the server stops...");
         }
+        let threshold_ms = self.context.shared.settings.busy_reply_ms;
+        let running = self.context.shared.scripts.running.as_ref();
+        let Some(running) = running else { return Interruption::No };
+        if threshold_ms == 0 || running.began.elapsed().as_millis() < u128::from(threshold_ms) {
+            return Interruption::No;
+        }
+        if let Err(error) = self.serve_others() {
+            self.failed = Some(error);
+        }
+        if self.context.shared.shutdown {
+            // What the script has written is not kept.
+            self.failed.get_or_insert(StoreError::WouldDeadlock);
+        }
+        let running = self.context.shared.scripts.running.as_ref();
+        if running.is_some_and(|running| running.is_killed) {
+            return Interruption::End("ERR Script killed by user with SCRIPT KILL...");
+        }
+        if self.failed.is_some() {
+            return Interruption::End("ERR the turn has failed...");
+        }
         Interruption::No
+    }
+}
+
+impl Caller<'_, '_, '_> {
+    /// Serves the other clients, while the script waits.
+    fn serve_others(&mut self) -> Result<(), StoreError> {
+        let running = self.context.shared.scripts.running.as_ref();
+        let is_eval = running.is_none_or(|running| running.is_eval);
+        let is_first = !std::mem::replace(&mut self.is_busy, true);
+        if is_first && !self.replies_wait {
+            reply_to_earlier(self.context);
+        }
+        serve(self.context, is_first, busy(is_eval))
     }
 }
 

@@ -327,7 +327,7 @@ fn register(lua: &Lua, state: &Rc<State>) -> mlua::Result<Function> {
             ));
         };
         let function = registered::read(lua, &args)?;
-        if functions.iter().any(|other| other.name == function.name) {
+        if functions.iter().any(|other| other.is_named(&function.name)) {
             return Err(raised_reply("ERR Function already exists in the library"));
         }
         functions.push(function);

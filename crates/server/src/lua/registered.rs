@@ -1,5 +1,8 @@
 //! Functions that a library registers while it is loaded.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 
 use crate::lua::raised::reply;
@@ -16,6 +19,15 @@ pub(crate) struct Registered {
     pub(crate) flags: ScriptFlags,
     /// The function.
     pub(crate) function: Function,
+    /// Whether it has run, and its last run was short.
+    pub(crate) was_short: Rc<Cell<bool>>,
+}
+
+impl Registered {
+    /// Whether this is its name. The case of letters does not count.
+    pub(crate) fn is_named(&self, name: &[u8]) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
 }
 
 /// Whether libraries and functions can have this name.
@@ -59,7 +71,7 @@ pub(super) fn read(lua: &Lua, args: &MultiValue) -> Result<Registered> {
                 return Err(reply(text));
             };
             let (function, flags) = (function.clone(), ScriptFlags::default());
-            Registered { name, description: None, flags, function }
+            Registered { name, description: None, flags, function, was_short: Rc::default() }
         }
         _ => return Err(reply("ERR wrong number of arguments to redis.register_function")),
     };
@@ -114,7 +126,7 @@ fn read_table(lua: &Lua, table: &Table) -> Result<Registered> {
     let Some(function) = function else {
         return Err(reply("ERR redis.register_function must get a callback argument"));
     };
-    Ok(Registered { name, description, flags, function })
+    Ok(Registered { name, description, flags, function, was_short: Rc::default() })
 }
 
 fn read_flags(lua: &Lua, table: &Table) -> Result<ScriptFlags> {

@@ -13,15 +13,26 @@ pub(super) struct Message {
 impl Message {
     /// A message of that kind.
     pub(super) fn new(kind: &str, parts: &[&[u8]]) -> Message {
-        let encode = |resp3| {
-            let mut reply = Reply::new(usize::MAX);
-            reply.set_resp3(resp3);
+        Message::encoded(|reply| {
             reply.push_header(parts.len() + 1);
             reply.bulk(kind.as_bytes());
             parts.iter().for_each(|part| reply.bulk(part));
+        })
+    }
+
+    /// What [`confirm`] appends.
+    pub(super) fn confirmation(kind: &str, name: Option<&[u8]>, count: usize) -> Message {
+        Message::encoded(|reply| confirm(reply, kind, name, count))
+    }
+
+    fn encoded(encode: impl Fn(&mut Reply)) -> Message {
+        let encoded = |resp3| {
+            let mut reply = Reply::new(usize::MAX);
+            reply.set_resp3(resp3);
+            encode(&mut reply);
             reply.unsent().to_vec()
         };
-        Message { resp2: encode(false), resp3: encode(true) }
+        Message { resp2: encoded(false), resp3: encoded(true) }
     }
 
     /// A line of text.
@@ -35,7 +46,7 @@ impl Message {
 }
 
 /// Confirms a change of a client's subscriptions: its kind, the name if there is one, how many are left.
-pub(crate) fn confirm(reply: &mut Reply, kind: &str, name: Option<&[u8]>, count: usize) {
+pub(super) fn confirm(reply: &mut Reply, kind: &str, name: Option<&[u8]>, count: usize) {
     reply.push_header(3);
     reply.bulk(kind.as_bytes());
     match name {

@@ -182,14 +182,41 @@ fn a_subscriber_that_does_not_read_is_disconnected() {
 }
 
 #[test]
+fn subscriptions_are_confirmed_to_a_client_that_wants_no_replies() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    for hello in ["HELLO 2", "HELLO 3"] {
+        let sent = |address: SocketAddr| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            client.call(hello);
+            let mut sent = Vec::new();
+            for silence in ["CLIENT REPLY OFF", "CLIENT REPLY SKIP"] {
+                client.send(format!("{silence}\r\nSUBSCRIBE a b\r\n").as_bytes());
+                sent.extend([client.reply(), client.reply()]);
+                client.send(b"CLIENT REPLY OFF\r\nPSUBSCRIBE p*\r\nSUBSCRIBE\r\nPING\r\n");
+                sent.push(client.reply());
+                other.call("PUBLISH a text");
+                client.send(b"UNSUBSCRIBE a\r\nUNSUBSCRIBE b\r\nPUNSUBSCRIBE\r\nSUNSUBSCRIBE\r\n");
+                sent.extend((0..5).map(|_| client.reply()));
+                client.send(b"CLIENT REPLY ON\r\n");
+                sent.push(client.reply());
+            }
+            sent
+        };
+        assert_eq!(sent(redis.address), sent(tembo.address), "{hello}");
+    }
+}
+
+#[test]
 fn commands_are_shown_as_redis_shows_them() {
     let Some(redis) = Redis::start() else { return };
     let tembo = Running::start();
     let shown = |address: SocketAddr| {
         let (mut monitor, mut client) = (Client::connect(address), Client::connect(address));
         assert_eq!(monitor.call("MONITOR"), "+OK\r\n");
-        let commands: [&[&[u8]]; 12] = [
+        let commands: [&[&[u8]]; 13] = [
             &[b"SELECT", b"3"],
+            &[b"EVAL", b"redis.call('SELECT', 2) redis.call('set', KEYS[1], 1)", b"1", b"k"],
             &[b"set", b"a", b"q\"\\\n\r\t\x07\x08\x01\xff x"],
             &[b"MULTI"],
             &[b"INCR", b"n"],
@@ -209,7 +236,8 @@ fn commands_are_shown_as_redis_shows_them() {
             let (time, rest) = line.split_once(" [").unwrap();
             assert!(time.starts_with('+') && time.rsplit_once('.').unwrap().1.len() == 6);
             let (client, args) = rest.split_once("] ").unwrap();
-            lines.push(format!("{} {args}", client.split(' ').next().unwrap()));
+            let (db, peer) = client.split_once(' ').unwrap();
+            lines.push(format!("{db} {} {args}", if peer == "lua" { peer } else { "client" }));
         }
         lines
     };

@@ -2,7 +2,7 @@
 
 use tembo_server::Config;
 
-use crate::client::{Client, Running};
+use crate::client::{Client, Running, encode, wait_until};
 use crate::differential::Redis;
 
 /// Scripts and commands, one behind the other: `!` before a command, `F!` before a library of functions.
@@ -69,7 +69,7 @@ fn a_client_that_waits_is_served_by_a_script() {
     let server = Running::start();
     let (mut client, mut other) = (server.client(), server.client());
     client.send(b"BLPOP list 0\r\n");
-    crate::client::wait_until(
+    wait_until(
         "the client waits",
         || other.call("INFO clients"),
         |info| info.contains("blocked_clients:1\r\n"),
@@ -115,4 +115,71 @@ fn scripts_run_as_before_after_a_library_whose_loading_did_not_end() {
     assert!(reply.contains("FUNCTION LOAD timeout"), "{reply}");
     let script = b"return redis.call('PING')";
     assert_eq!(client.call_args(&[b"EVAL", script, b"0"]), "+PONG\r\n");
+}
+
+/// Sends a script that does not end by itself, and waits until another client is refused.
+fn busy(server: &Running, script: &[u8]) -> (Client, Client) {
+    let (mut client, mut other) = (server.client(), server.client());
+    other.call("CONFIG SET busy-reply-threshold 1");
+    client.send(&encode(&[b"EVAL", script, b"0"]));
+    wait_until("the script runs", || other.call("GET key"), |reply| reply.starts_with("-BUSY"));
+    (client, other)
+}
+
+const KILLED: &str = "-ERR Script killed by user with SCRIPT KILL...";
+
+#[test]
+fn a_script_that_does_not_end_is_killed_by_another_client() {
+    let server = Running::start();
+    for script in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "local f = coroutine.wrap(function() while true do end end) f()",
+    ] {
+        let (mut client, mut other) = busy(&server, script.as_bytes());
+        // One that has just come.
+        let mut third = server.client();
+        assert!(third.call("PING").starts_with("-BUSY Redis is busy running a script"));
+        assert!(third.call("FUNCTION KILL").starts_with("-BUSY"));
+        assert_eq!(other.call("MULTI"), "+OK\r\n");
+        assert!(other.call("PING").starts_with("-BUSY"));
+        assert_eq!(third.call("SCRIPT KILL"), "+OK\r\n");
+        assert!(client.reply().starts_with(KILLED), "{script}");
+        assert!(other.call("EXEC").starts_with("-EXECABORT"));
+        assert_eq!(third.call("PING"), "+PONG\r\n");
+        assert!(third.call("SCRIPT KILL").starts_with("-NOTBUSY"));
+        // The state is as it was.
+        assert_eq!(client.call_args(&[b"EVAL", b"return 7", b"0"]), ":7\r\n");
+    }
+}
+
+#[test]
+fn a_script_that_has_written_ends_with_the_server_alone_and_leaves_nothing() {
+    let server = Running::start();
+    let script = b"redis.call('SET', 'key', 'value') while true do end";
+    let (_client, mut other) = busy(&server, script);
+    assert!(other.call("SCRIPT KILL").starts_with("-UNKILLABLE"));
+    assert!(other.call("SHUTDOWN").starts_with("-BUSY"));
+    other.send(&encode(&[b"SHUTDOWN", b"NOSAVE"]));
+    assert!(other.is_closed());
+    let (store, ended) = server.stop();
+    ended.unwrap();
+    let server = Running::over(store, Config::default());
+    assert_eq!(server.client().call("EXISTS key"), ":0\r\n");
+}
+
+#[test]
+fn a_script_that_only_reads_is_not_held_by_a_pause_of_writes() {
+    let server = Running::start();
+    let mut client = server.client();
+    let library = b"#!lua name=l\nredis.register_function{function_name='Reads', \
+        callback=function() return 1 end, flags={'no-writes'}}";
+    client.call_args(&[b"FUNCTION", b"LOAD", library]);
+    client.call("CLIENT PAUSE 3600000 WRITE");
+    let reads = b"#!lua flags=no-writes\nreturn 1";
+    assert_eq!(client.call_args(&[b"EVAL", reads, b"0"]), ":1\r\n");
+    assert_eq!(client.call("FCALL reads 0"), ":1\r\n");
+    client.call("MULTI");
+    client.call_args(&[b"EVAL", reads, b"0"]);
+    assert_eq!(client.call("EXEC"), "*1\r\n:1\r\n");
 }

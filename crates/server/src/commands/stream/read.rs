@@ -48,7 +48,7 @@ enum From {
 }
 
 impl<'a> Request<'a> {
-    fn parse(args: Args<'a>, for_group: bool) -> Result<Request<'a>, Failure> {
+    fn parse(args: Args<'a>, (for_group, by_script): (bool, bool)) -> Result<Request<'a>, Failure> {
         let mut request = Request {
             block_ms: None,
             limit: usize::MAX,
@@ -62,6 +62,11 @@ impl<'a> Request<'a> {
         while at < args.count() && request.ids_at == 0 {
             let left = args.count() - 1 - at;
             if left > 0 && args.is(at, "BLOCK") {
+                if by_script {
+                    let name = String::from_utf8_lossy(args.at(0));
+                    let text = "command is not allowed with BLOCK option from scripts";
+                    return Err(format!("ERR {name} {text}").into());
+                }
                 at += 1;
                 request.block_ms = Some(parse_block(args.at(at))?);
             } else if left > 0 && args.is(at, "COUNT") {
@@ -170,6 +175,11 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Whether a script executes the command. Others are served while it runs, but not with commands that can wait.
+fn by_script(context: &Context<'_, '_>) -> bool {
+    context.shared.scripts.running.is_some()
+}
+
 fn only_for_group(option: &str) -> Failure {
     format!("ERR The {option} option is only supported by XREADGROUP. You called XREAD instead.")
         .into()
@@ -249,7 +259,7 @@ fn show_behind(
 }
 
 pub(super) fn xread(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let mut request = Request::parse(args, false)?;
+    let mut request = Request::parse(args, (false, by_script(context)))?;
     let resolved = request.resolve(context)?;
     let (db, resp3) = (context.session.db, context.session.resp3);
     let has_waited = context.session.served.is_some();
@@ -359,7 +369,7 @@ pub(super) fn xreadgroup(
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Outcome {
-    let mut request = Request::parse(args, true)?;
+    let mut request = Request::parse(args, (true, by_script(context)))?;
     let has_waited = context.session.served.is_some();
     if let Some(served) = &context.session.served {
         // What the other streams are like does not matter.

@@ -1,0 +1,268 @@
+//! The bytes of a file, in pieces.
+//!
+//! A piece that is missing, or shorter than its place, is zero from there on. No piece reaches beyond the size of the
+//! file, and an inode says how many of its pieces are there: so whether a file has holes is known without a search, and what
+//! is cut off a file without holes is counted without one.
+
+use tembo_kv::{Direction, Value};
+
+use crate::Error;
+use crate::access::{Reads, Writes};
+use crate::bounds::FILE_SIZE_MAX;
+use crate::inode::Inode;
+use crate::records::Records;
+
+/// Up to so many pieces are removed one by one; more as a range, which the background erases.
+const SINGLY_MAX: u64 = 1024;
+
+/// The end of what begins at an offset.
+///
+/// # Errors
+/// [`Error::FileTooBig`].
+pub(crate) fn checked_end(offset: u64, len: u64) -> Result<u64, Error> {
+    let end = offset.saturating_add(len);
+    if end > FILE_SIZE_MAX { Err(Error::FileTooBig { size: end }) } else { Ok(end) }
+}
+
+/// Reads from an offset on; how many bytes.
+pub(crate) fn read<A: Reads>(
+    records: &mut Records<A>,
+    inode: &Inode,
+    offset: u64,
+    to: &mut [u8],
+) -> Result<usize, Error> {
+    let left = inode.size.saturating_sub(offset);
+    let len = usize::try_from(left).map_or(to.len(), |left| left.min(to.len()));
+    let to = &mut to[..len];
+    to.fill(0);
+    if len == 0 {
+        return Ok(0);
+    }
+    let size = records.layout.piece_size as u64;
+    let end = offset + len as u64;
+    let pieces = (offset / size, (end - 1) / size);
+    records.pieces(inode.number, pieces, Direction::Forward, &mut |piece, value| {
+        copy_part(piece * size, value, offset, to);
+        true
+    })?;
+    Ok(len)
+}
+
+/// Copies what a piece, which begins at `start`, has of the bytes from `offset` on.
+fn copy_part(start: u64, piece: Value<'_>, offset: u64, to: &mut [u8]) {
+    let from = start.max(offset);
+    let end = (start + piece.len() as u64).min(offset + to.len() as u64);
+    if from >= end {
+        return;
+    }
+    let of_piece = (from - start) as usize..(end - start) as usize;
+    let of_buffer = (from - offset) as usize..(end - offset) as usize;
+    if let (Some(piece), Some(to)) = (piece.slice(of_piece), to.get_mut(of_buffer)) {
+        piece.copy_to(to);
+    }
+}
+
+/// Writes bytes at an offset. The inode has to be put afterwards.
+pub(crate) fn write<A: Writes>(
+    records: &mut Records<A>,
+    inode: &mut Inode,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    let end = checked_end(offset, bytes.len() as u64)?;
+    let piece_size = records.layout.piece_size;
+    let (count, is_dense) = (inode.piece_count(piece_size), inode.is_dense(piece_size));
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset + done as u64;
+        let (piece, start) = (at / piece_size as u64, (at % piece_size as u64) as usize);
+        let part = &bytes[done..bytes.len().min(done + piece_size - start)];
+        done += part.len();
+        let may_be_there = piece < count;
+        let was_there = if start == 0 && part.len() == piece_size {
+            let was_there = may_be_there && (is_dense || records.has_piece(inode.number, piece)?);
+            records.put_piece(inode.number, piece, part)?;
+            was_there
+        } else {
+            let old = if may_be_there { records.piece(inode.number, piece)? } else { None };
+            let was_there = old.is_some();
+            let mut new = old.unwrap_or_default();
+            new.resize(new.len().max(start + part.len()), 0);
+            new[start..start + part.len()].copy_from_slice(part);
+            records.put_piece(inode.number, piece, &new)?;
+            was_there
+        };
+        inode.pieces += u64::from(!was_there);
+    }
+    if !bytes.is_empty() {
+        inode.size = inode.size.max(end);
+    }
+    Ok(())
+}
+
+/// Sets the size. The inode has to be put afterwards.
+pub(crate) fn resize<A: Writes>(
+    records: &mut Records<A>,
+    inode: &mut Inode,
+    size: u64,
+) -> Result<(), Error> {
+    checked_end(size, 0)?;
+    if size < inode.size {
+        let piece_size = records.layout.piece_size as u64;
+        drop_pieces(records, inode, size.div_ceil(piece_size), u64::MAX)?;
+        let rest = (size % piece_size) as usize;
+        let last = size / piece_size;
+        if rest > 0
+            && let Some(mut piece) = records.piece(inode.number, last)?
+            && piece.len() > rest
+        {
+            piece.truncate(rest);
+            records.put_piece(inode.number, last, &piece)?;
+        }
+    }
+    inode.size = size;
+    Ok(())
+}
+
+/// Removes the pieces from one up to another, without that; the size stays. The inode has to be put afterwards.
+pub(crate) fn drop_pieces<A: Writes>(
+    records: &mut Records<A>,
+    inode: &mut Inode,
+    from: u64,
+    to: u64,
+) -> Result<(), Error> {
+    let piece_size = records.layout.piece_size;
+    let count = inode.piece_count(piece_size);
+    let to = to.min(count);
+    if from >= to || inode.pieces == 0 {
+        return Ok(());
+    }
+    let known = match (inode.is_dense(piece_size), from == 0 && to == count) {
+        (true, _) => Some(to - from),
+        (false, true) => Some(inode.pieces),
+        (false, false) => None,
+    };
+    let removed = if known.unwrap_or(inode.pieces) <= SINGLY_MAX {
+        let mut pieces = Vec::new();
+        records.pieces(inode.number, (from, to - 1), Direction::Forward, &mut |piece, _| {
+            pieces.push(piece);
+            true
+        })?;
+        for &piece in &pieces {
+            records.remove_piece(inode.number, piece)?;
+        }
+        pieces.len() as u64
+    } else {
+        let mut found = 0;
+        if known.is_none() {
+            records.pieces(inode.number, (from, to - 1), Direction::Forward, &mut |_, _| {
+                found += 1;
+                true
+            })?;
+        }
+        records.remove_pieces(inode.number, from, to - 1)?;
+        known.unwrap_or(found)
+    };
+    inode.pieces = inode
+        .pieces
+        .checked_sub(removed)
+        .ok_or(Error::Damaged { inode: inode.number, what: "it has more pieces than it says" })?;
+    Ok(())
+}
+
+/// Makes the bytes from one offset up to another zero; whole pieces are removed. Nothing behind the size is changed. The
+/// inode has to be put afterwards.
+pub(crate) fn zero<A: Writes>(
+    records: &mut Records<A>,
+    inode: &mut Inode,
+    from: u64,
+    to: u64,
+) -> Result<(), Error> {
+    let piece_size = records.layout.piece_size as u64;
+    let to = to.min(inode.size);
+    if from >= to {
+        return Ok(());
+    }
+    let (first, start) = (from / piece_size, (from % piece_size) as usize);
+    let (last, stop) = (to / piece_size, (to % piece_size) as usize);
+    // What lies behind the size is zero.
+    let stop_is_end = to == inode.size;
+    if first == last && !(start == 0 && stop_is_end) {
+        return zero_part(records, inode.number, first, start, stop);
+    }
+    if start > 0 {
+        zero_part(records, inode.number, first, start, piece_size as usize)?;
+    }
+    let whole_to = if stop_is_end { to.div_ceil(piece_size) } else { last };
+    drop_pieces(records, inode, from.div_ceil(piece_size), whole_to)?;
+    if stop > 0 && !stop_is_end {
+        zero_part(records, inode.number, last, 0, stop)?;
+    }
+    Ok(())
+}
+
+/// Makes a part of a piece zero, if it is there.
+fn zero_part<A: Writes>(
+    records: &mut Records<A>,
+    inode: u64,
+    piece: u64,
+    start: usize,
+    stop: usize,
+) -> Result<(), Error> {
+    let Some(mut bytes) = records.piece(inode, piece)? else { return Ok(()) };
+    if start >= bytes.len() {
+        return Ok(());
+    }
+    if stop >= bytes.len() {
+        bytes.truncate(start);
+    } else {
+        bytes[start..stop].fill(0);
+    }
+    records.put_piece(inode, piece, &bytes)
+}
+
+/// The first byte at or behind an offset that lies in a piece that is there; `None`: there is none.
+pub(crate) fn seek_data<A: Reads>(
+    records: &mut Records<A>,
+    inode: &Inode,
+    offset: u64,
+) -> Result<Option<u64>, Error> {
+    let piece_size = records.layout.piece_size as u64;
+    if offset >= inode.size {
+        return Ok(None);
+    }
+    let (mut found, last) = (None, (inode.size - 1) / piece_size);
+    records.pieces(
+        inode.number,
+        (offset / piece_size, last),
+        Direction::Forward,
+        &mut |piece, _| {
+            found = Some(offset.max(piece * piece_size));
+            false
+        },
+    )?;
+    Ok(found)
+}
+
+/// The first byte at or behind an offset that lies in no piece: the size at the latest. `None`: the offset is behind that.
+pub(crate) fn seek_hole<A: Reads>(
+    records: &mut Records<A>,
+    inode: &Inode,
+    offset: u64,
+) -> Result<Option<u64>, Error> {
+    let piece_size = records.layout.piece_size as u64;
+    if offset >= inode.size {
+        return Ok(None);
+    }
+    if inode.is_dense(records.layout.piece_size) {
+        return Ok(Some(inode.size));
+    }
+    let mut next = offset / piece_size;
+    let last = (inode.size - 1) / piece_size;
+    records.pieces(inode.number, (next, last), Direction::Forward, &mut |piece, _| {
+        let goes_on = piece == next;
+        next += u64::from(goes_on);
+        goes_on
+    })?;
+    Ok(Some(offset.max(next.saturating_mul(piece_size)).min(inode.size)))
+}

@@ -1,0 +1,162 @@
+//! What can go wrong in a file system.
+
+/// Errors of a file system. But for [`Error::Store`] and [`Error::Damaged`], nothing has changed after one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such inode (any more). `ENOENT`; of an open file `ESTALE`.
+    #[error("there is no inode {inode}")]
+    NoSuchInode {
+        /// Its number.
+        inode: u64,
+    },
+    /// The directory has no such entry. `ENOENT`.
+    #[error("directory {directory} has no entry \"{}\"", name.escape_ascii())]
+    NoSuchName {
+        /// Inode number of the directory.
+        directory: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// The directory has an entry of that name. `EEXIST`.
+    #[error("directory {directory} has an entry \"{}\" already", name.escape_ascii())]
+    NameExists {
+        /// Inode number of the directory.
+        directory: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// `ENOTDIR`.
+    #[error("inode {inode} is not a directory")]
+    NotADirectory {
+        /// Its number.
+        inode: u64,
+    },
+    /// `EISDIR`.
+    #[error("inode {inode} is a directory")]
+    IsADirectory {
+        /// Its number.
+        inode: u64,
+    },
+    /// `ENOTEMPTY`.
+    #[error("directory {inode} is not empty")]
+    NotEmpty {
+        /// Its number.
+        inode: u64,
+    },
+    /// It is empty, `.` or `..`, or has a slash or a zero byte. `EINVAL`.
+    #[error("\"{}\" is no name of a directory entry", name.escape_ascii())]
+    InvalidName {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// A name or the target of a symbolic link. `ENAMETOOLONG`.
+    #[error("a name of {len} bytes is longer than {max}")]
+    NameTooLong {
+        /// Its length, in bytes.
+        len: usize,
+        /// The longest one.
+        max: usize,
+    },
+    /// What is asked for does not fit to the inode, or to another part of what is asked for. `EINVAL`.
+    #[error("inode {inode}: {what}")]
+    Invalid {
+        /// Its number.
+        inode: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// `EPERM`.
+    #[error("inode {inode}: {what}")]
+    NotPermitted {
+        /// Its number.
+        inode: u64,
+        /// What is not.
+        what: &'static str,
+    },
+    /// `EMLINK`.
+    #[error("inode {inode} has as many links as there may be")]
+    TooManyLinks {
+        /// Its number.
+        inode: u64,
+    },
+    /// `EFBIG`.
+    #[error("a file of {size} bytes is larger than a file may be")]
+    FileTooBig {
+        /// The size asked for, in bytes.
+        size: u64,
+    },
+    /// No byte of the wanted kind is at or behind the offset. `ENXIO`.
+    #[error("inode {inode} has nothing of that kind at or behind byte {offset}")]
+    NothingThere {
+        /// Its number.
+        inode: u64,
+        /// Where it was looked for.
+        offset: u64,
+    },
+    /// `ENODATA`.
+    #[error("inode {inode} has no attribute \"{}\"", name.escape_ascii())]
+    NoSuchAttribute {
+        /// Its number.
+        inode: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// `EEXIST`.
+    #[error("inode {inode} has an attribute \"{}\" already", name.escape_ascii())]
+    AttributeExists {
+        /// Its number.
+        inode: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// The value of an extended attribute is too long. `E2BIG`.
+    #[error("an attribute of {size} bytes is longer than {max}")]
+    AttributeTooLong {
+        /// Its length, in bytes.
+        size: usize,
+        /// The longest one.
+        max: usize,
+    },
+    /// The file system may not take so much. `EDQUOT`.
+    #[error(
+        "{used} bytes are to be written, and {limit} are left of what the file system may have"
+    )]
+    OverLimit {
+        /// Bytes that are to be written, in whole pieces.
+        used: u64,
+        /// Bytes that are left.
+        limit: u64,
+    },
+    /// The store holds no file system: make one with [`Fs::format`](crate::Fs::format).
+    #[error("the store holds no file system")]
+    NoFileSystem,
+    /// A release that is newer has made it. Nothing was changed.
+    #[error("the file system has format version {found}, this release knows {known}")]
+    NewerVersion {
+        /// The version found.
+        found: u32,
+        /// The newest one known.
+        known: u32,
+    },
+    /// The size of a piece is a power of two from 512 to 65,536 bytes.
+    #[error("pieces of {size} bytes: a power of two from 512 to 65536 is needed")]
+    PieceSize {
+        /// The size asked for, in bytes.
+        size: usize,
+    },
+    /// A change of the transaction has failed in its middle: it can only be dropped.
+    #[error("an earlier change of the transaction has failed: drop it, and begin it again")]
+    Broken,
+    /// What is on media contradicts itself. Only this inode is affected. `EIO`.
+    #[error("inode {inode} is damaged: {what}; restore it from a backup or a snapshot")]
+    Damaged {
+        /// Its number.
+        inode: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Of the store below.
+    #[error(transparent)]
+    Store(#[from] tembo_kv::Error),
+}

@@ -1,0 +1,315 @@
+//! A file system of a store, open.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tembo_kv::{Durability, Exclusive, Snapshot, Store};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::bounds::{PIECE_SIZE_MAX, PIECE_SIZE_MIN, ROOT};
+use crate::diff::{self, Difference};
+use crate::format::{DATA_SPACE, MAGIC, SUPERBLOCK_TAG, Superblock, TREE_SPACE, VERSION};
+use crate::inode::{FileKind, Inode, Time};
+use crate::names::New;
+use crate::open_files::{OpenFiles, Unlinking};
+use crate::records::{Changing, Layout};
+use crate::tree::{Tree, TreeMut};
+use crate::{Error, names};
+
+/// Orphans that one commit removes.
+const ORPHANS: usize = 64;
+
+/// How a file system is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Bytes of a piece of a file: a power of two from 512 to 65,536. A change writes each piece that it touches whole.
+    pub piece_size: usize,
+    /// Permissions and owner of the root.
+    pub root: New,
+}
+
+impl Default for Format {
+    /// Pieces of 4 KiB; a root that user 0 owns, and others read.
+    fn default() -> Format {
+        let root =
+            New { kind: FileKind::Directory, permissions: 0o755, user: 0, group: 0, device: 0 };
+        Format { piece_size: 4096, root }
+    }
+}
+
+/// What a file system takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// In use: by everything that is in the pool.
+    pub used: u64,
+    /// That may be in use: the limit, or the size of the pool.
+    pub total: u64,
+}
+
+/// A file system of a store, open. A clone is another handle of it.
+///
+/// A store has one, and a process opens it once: which files are open, and which inode numbers are drawn, is known in one
+/// place.
+#[derive(Clone)]
+pub struct Fs(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    layout: Layout,
+    open: OpenFiles,
+    /// The inode number that the next file gets.
+    next: AtomicU64,
+    /// Bytes that the pool may have in use; `u64::MAX`: any number.
+    limit: AtomicU64,
+}
+
+impl Fs {
+    /// Makes a file system in a store that has none, with an empty root.
+    ///
+    /// Durability point: when it returns. Interrupted, there is none, and it can be made again.
+    ///
+    /// # Errors
+    /// [`Error::PieceSize`]; [`Error::NameExists`] if there is one.
+    pub fn format(store: &Store, format: &Format, now: Time) -> Result<Fs, Error> {
+        let (size, bounds) = (format.piece_size, PIECE_SIZE_MIN..=PIECE_SIZE_MAX);
+        if !size.is_power_of_two() || !bounds.contains(&size) {
+            return Err(Error::PieceSize { size });
+        }
+        let layout = Layout {
+            tree: store.keyspace(TREE_SPACE)?,
+            data: store.keyspace(DATA_SPACE)?,
+            piece_size: size,
+        };
+        let mut writer = store.exclusive()?;
+        if writer.get(layout.tree, &[SUPERBLOCK_TAG])?.is_some() {
+            return Err(Error::NameExists { directory: 0, name: TREE_SPACE.into() });
+        }
+        let superblock = Superblock {
+            magic: MAGIC.into(),
+            version: VERSION.into(),
+            piece_size: (size as u32).into(),
+            reserved: [0.into(); 2],
+        };
+        writer.put(layout.tree, &[SUPERBLOCK_TAG], superblock.as_bytes())?;
+        let fs = Fs::of(store, layout, ROOT);
+        let new = New { kind: FileKind::Directory, ..format.root };
+        let root = names::new_inode(&fs.changing(now, Unlinking::Keep), None, &new);
+        let root = Inode { parent: ROOT, ..root };
+        Tree::new(&mut writer, layout).records().put_inode(&root)?;
+        writer.commit(Durability::Strict)?;
+        Ok(fs)
+    }
+
+    /// Opens the file system of a store, and removes what was unlinked and open at the last stop or crash.
+    ///
+    /// # Errors
+    /// [`Error::NoFileSystem`], [`Error::NewerVersion`], [`Error::Damaged`].
+    pub fn open(store: &Store) -> Result<Fs, Error> {
+        let space = |wanted: &str| {
+            let found = store.keyspaces().into_iter().find(|(name, _)| name == wanted);
+            found.map(|(_, space)| space).ok_or(Error::NoFileSystem)
+        };
+        let (tree, data) = (space(TREE_SPACE)?, space(DATA_SPACE)?);
+        let superblock = store.get(tree, &[SUPERBLOCK_TAG])?.ok_or(Error::NoFileSystem)?;
+        let damaged = Error::Damaged { inode: 0, what: "the superblock" };
+        let Ok(superblock) = Superblock::read_from_bytes(&superblock) else { return Err(damaged) };
+        let (version, piece_size) =
+            (superblock.version.get(), superblock.piece_size.get() as usize);
+        if superblock.magic.get() != MAGIC {
+            return Err(damaged);
+        }
+        if version != VERSION {
+            return Err(Error::NewerVersion { found: version, known: VERSION });
+        }
+        if !piece_size.is_power_of_two() || !(PIECE_SIZE_MIN..=PIECE_SIZE_MAX).contains(&piece_size)
+        {
+            return Err(damaged);
+        }
+        let layout = Layout { tree, data, piece_size };
+        let last = Tree::new(store.snapshot()?, layout).last_inode()?;
+        let fs = Fs::of(store, layout, last.max(ROOT).saturating_add(1));
+        if !store.is_read_only() {
+            fs.remove_orphans()?;
+        }
+        Ok(fs)
+    }
+
+    /// As [`open`](Fs::open), or [`format`](Fs::format) if there is none.
+    ///
+    /// # Errors
+    /// As of these.
+    pub fn open_or_format(store: &Store, format: &Format, now: Time) -> Result<Fs, Error> {
+        match Fs::open(store) {
+            Err(Error::NoFileSystem) => Fs::format(store, format, now),
+            opened => opened,
+        }
+    }
+
+    fn of(store: &Store, layout: Layout, next: u64) -> Fs {
+        let (open, limit) = (OpenFiles::default(), AtomicU64::new(u64::MAX));
+        Fs(Arc::new(Inner { store: store.clone(), layout, open, next: next.into(), limit }))
+    }
+
+    /// The store, whose snapshots, rollback and backups are those of the file system.
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// The size of a piece of a file, in bytes.
+    pub fn piece_size(&self) -> usize {
+        self.0.layout.piece_size
+    }
+
+    /// Bytes that the pool may have in use: beyond that what adds pieces is refused ([`Error::OverLimit`]). Not kept on media.
+    pub fn set_limit(&self, bytes: u64) {
+        self.0.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What is in use, of how much. Never waits.
+    pub fn usage(&self) -> Usage {
+        let report = self.0.store.report();
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        let total = if limit == u64::MAX { report.pool_bytes } else { limit };
+        Usage { used: report.used_bytes, total: total.max(report.used_bytes) }
+    }
+
+    /// The file system as it is now, for as long as the handle lives, beside any writer.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn snapshot(&self) -> Result<Tree<Snapshot>, Error> {
+        Ok(self.tree(self.0.store.snapshot()?))
+    }
+
+    /// The file system in another snapshot of its store.
+    pub fn tree(&self, snapshot: Snapshot) -> Tree<Snapshot> {
+        Tree::new(snapshot, self.0.layout)
+    }
+
+    fn changing<'t>(&'t self, now: Time, unlinking: Unlinking<'t>) -> Changing<'t> {
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        let left =
+            (limit != u64::MAX).then(|| limit.saturating_sub(self.0.store.report().used_bytes));
+        Changing {
+            now,
+            next: &self.0.next,
+            generation: self.0.store.visible(),
+            unlinking,
+            left,
+            orphans: BTreeSet::new(),
+            is_broken: false,
+        }
+    }
+
+    /// Does some changes as one commit: all or, if `work` fails, nothing. One thread at a time writes; all that is changed
+    /// gets the time `now`. `work` must not call other functions of this file system that change it.
+    ///
+    /// Durability point: with [`Durability::Strict`] when it returns, else at the next [`sync`](Fs::sync).
+    ///
+    /// # Errors
+    /// Those of `work` and of a commit: nothing has changed.
+    pub fn write<T>(
+        &self,
+        now: Time,
+        durability: Durability,
+        work: impl FnOnce(&mut TreeMut<'_, &mut Exclusive>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut writer = self.0.store.exclusive()?;
+        let changing = self.changing(now, Unlinking::unless_open(&self.0.open));
+        let mut tree = TreeMut::new(&mut writer, self.0.layout, changing);
+        let done = work(&mut tree)?;
+        tree.check_whole()?;
+        // What is removed is not opened before the commit is visible.
+        let changing = tree.into_changing();
+        writer.commit(Durability::Buffered)?;
+        drop(changing);
+        if durability == Durability::Strict {
+            self.sync()?;
+        }
+        Ok(done)
+    }
+
+    /// For transactions: what a change needs, and the layout.
+    pub(crate) fn begin_change(&self, now: Time) -> (Changing<'_>, Layout) {
+        (self.changing(now, Unlinking::Keep), self.0.layout)
+    }
+
+    /// All that was written is as durable as the store's policy promises.
+    ///
+    /// # Errors
+    /// Those of a sync.
+    pub fn sync(&self) -> Result<(), Error> {
+        Ok(self.0.store.sync()?)
+    }
+
+    /// Opens an inode: it stays while it is open, even if it loses its last name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchInode`].
+    pub fn open_inode(&self, number: u64) -> Result<Inode, Error> {
+        let mut open = self.0.open.lock();
+        let inode = self.snapshot()?.inode(number)?;
+        *open.entry(number).or_default() += 1;
+        Ok(inode)
+    }
+
+    /// Closes an inode that was opened as often as this. What has no name is removed with the last.
+    ///
+    /// # Errors
+    /// Those of a commit: then the next open of the file system removes it.
+    pub fn close_inode(&self, number: u64) -> Result<(), Error> {
+        let mut open = self.0.open.lock();
+        match open.get_mut(&number) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                return Ok(());
+            }
+            _ => drop(open.remove(&number)),
+        }
+        drop(open);
+        match self.snapshot()?.inode(number) {
+            Ok(inode) if inode.links == 0 => self.remove_unopened(&[number]),
+            Ok(_) | Err(Error::NoSuchInode { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes those of these inodes that have no name and are not open.
+    pub(crate) fn remove_unopened(&self, numbers: &[u64]) -> Result<(), Error> {
+        for some in numbers.chunks(ORPHANS) {
+            let mut writer = self.0.store.exclusive()?;
+            let mut unlinking = Unlinking::unless_open(&self.0.open);
+            let changing = self.changing(Time::default(), Unlinking::Keep);
+            let mut tree = TreeMut::new(&mut writer, self.0.layout, changing);
+            for &number in some.iter().filter(|&&number| !unlinking.keeps(number)) {
+                tree.remove_orphan(number)?;
+            }
+            writer.commit(Durability::Buffered)?;
+            drop(unlinking);
+        }
+        Ok(())
+    }
+
+    fn remove_orphans(&self) -> Result<(), Error> {
+        let orphans = self.snapshot()?.orphans()?;
+        self.remove_unopened(&orphans)
+    }
+
+    /// Takes back everything after a named snapshot of the store, in constant time. Synced when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: there is no such snapshot, or a later version is being read.
+    pub fn rollback_to(&self, name: &str) -> Result<(), Error> {
+        self.0.store.rollback_to(name)?;
+        self.remove_orphans()
+    }
+
+    /// What is different in two snapshots of the store, by path.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn differences(&self, from: &Snapshot, to: &Snapshot) -> Result<Vec<Difference>, Error> {
+        diff::differences(self.0.layout, from, to)
+    }
+}

@@ -1,0 +1,397 @@
+//! Directories: entries that are made, moved and removed, and what becomes of what they name.
+
+use crate::Error;
+use crate::access::{Reads, Writes};
+use crate::bounds::{LINKS_MAX, NAME_LEN_MAX, ROOT};
+use crate::data::drop_pieces;
+use crate::inode::{FileKind, Inode};
+use crate::records::{Changing, Named, Records};
+
+/// The permission bit that a directory hands on its group by.
+const SET_GROUP: u16 = 0o2000;
+
+/// What a new inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct New {
+    /// What it is to be.
+    pub kind: FileKind,
+    /// The lower twelve bits of `st_mode`.
+    pub permissions: u16,
+    /// Number of the owner.
+    pub user: u32,
+    /// Number of the owner's group; a directory with the set-group bit gives its own instead.
+    pub group: u32,
+    /// Of a device: which. Else 0.
+    pub device: u64,
+}
+
+/// What a rename does where the new name is taken, or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rename {
+    /// What had the name loses it.
+    #[default]
+    Replace,
+    /// That is an error.
+    NoReplace,
+    /// The two change names: both have to be there.
+    Exchange,
+}
+
+/// # Errors
+/// [`Error::InvalidName`], [`Error::NameTooLong`].
+pub(crate) fn check_name(name: &[u8]) -> Result<(), Error> {
+    if name.len() > NAME_LEN_MAX {
+        return Err(Error::NameTooLong { len: name.len(), max: NAME_LEN_MAX });
+    }
+    let is_bad = |&byte: &u8| byte == 0 || byte == b'/';
+    if matches!(name, b"" | b"." | b"..") || name.iter().any(is_bad) {
+        return Err(Error::InvalidName { name: name.to_vec() });
+    }
+    Ok(())
+}
+
+/// A directory that entries can be made in.
+fn directory<A: Reads>(records: &mut Records<A>, number: u64) -> Result<Inode, Error> {
+    let directory = records.inode(number)?.directory()?;
+    if directory.links == 0 { Err(Error::NoSuchInode { inode: number }) } else { Ok(directory) }
+}
+
+/// What a name stands for.
+///
+/// # Errors
+/// [`Error::NoSuchName`].
+pub(crate) fn named<A: Reads>(
+    records: &mut Records<A>,
+    directory: u64,
+    name: &[u8],
+) -> Result<Named, Error> {
+    let missing = || Error::NoSuchName { directory, name: name.to_vec() };
+    records.named(directory, name)?.ok_or_else(missing)
+}
+
+fn is_free<A: Reads>(records: &mut Records<A>, directory: u64, name: &[u8]) -> Result<(), Error> {
+    match records.named(directory, name)? {
+        None => Ok(()),
+        Some(_) => Err(Error::NameExists { directory, name: name.to_vec() }),
+    }
+}
+
+/// Makes an inode without a name, which is not put.
+pub(crate) fn new_inode(changing: &Changing<'_>, parent: Option<&Inode>, new: &New) -> Inode {
+    let of_group = parent.filter(|parent| parent.permissions & SET_GROUP != 0);
+    let (is_directory, now) = (new.kind == FileKind::Directory, changing.now);
+    let handed_on = if is_directory && of_group.is_some() { SET_GROUP } else { 0 };
+    Inode {
+        number: changing.draw_number(),
+        kind: new.kind,
+        permissions: new.permissions & 0o7777 | handed_on,
+        user: new.user,
+        group: of_group.map_or(new.group, |parent| parent.group),
+        links: if is_directory { 2 } else { 1 },
+        size: 0,
+        pieces: 0,
+        parent: if is_directory { parent.map_or(0, |parent| parent.number) } else { 0 },
+        device: if new.kind.is_device() { new.device } else { 0 },
+        generation: changing.generation,
+        accessed: now,
+        modified: now,
+        changed: now,
+        born: now,
+        attributes: 0,
+        edits: 0,
+        next_cookie: if is_directory { FIRST_COOKIE } else { 0 },
+    }
+}
+
+/// Lower ones are those of `.` and `..`.
+const FIRST_COOKIE: u64 = 3;
+
+/// Makes an inode under a name; `fill` puts what it holds.
+pub(crate) fn create<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    (parent, name): (u64, &[u8]),
+    new: &New,
+    fill: impl FnOnce(&mut Records<A>, &mut Inode) -> Result<(), Error>,
+) -> Result<Inode, Error> {
+    check_name(name)?;
+    let directory = directory(records, parent)?;
+    is_free(records, parent, name)?;
+    if new.kind == FileKind::Directory && directory.links >= LINKS_MAX {
+        return Err(Error::TooManyLinks { inode: parent });
+    }
+    changing.is_broken = true;
+    let mut inode = new_inode(changing, Some(&directory), new);
+    fill(records, &mut inode)?;
+    records.put_inode(&inode)?;
+    add_entry(records, changing, directory, name, &inode)?;
+    changing.is_broken = false;
+    Ok(inode)
+}
+
+/// Puts an entry behind the others.
+fn add_entry<A: Writes>(
+    records: &mut Records<A>,
+    changing: &Changing<'_>,
+    mut directory: Inode,
+    name: &[u8],
+    child: &Inode,
+) -> Result<(), Error> {
+    let cookie = directory.next_cookie;
+    directory.next_cookie += 1;
+    directory.size += 1;
+    directory.links += u32::from(child.is_directory());
+    (directory.modified, directory.changed) = (changing.now, changing.now);
+    let named = Named { inode: child.number, kind: child.kind, cookie };
+    records.put_entry(directory.number, name, named)?;
+    records.put_inode(&directory)
+}
+
+fn remove_entry<A: Writes>(
+    records: &mut Records<A>,
+    changing: &Changing<'_>,
+    mut directory: Inode,
+    name: &[u8],
+    named: Named,
+) -> Result<(), Error> {
+    let damaged =
+        Error::Damaged { inode: directory.number, what: "it has more entries than it says" };
+    let Some(size) = directory.size.checked_sub(1) else { return Err(damaged) };
+    directory.size = size;
+    directory.links = directory.links.saturating_sub(u32::from(named.kind == FileKind::Directory));
+    (directory.modified, directory.changed) = (changing.now, changing.now);
+    records.remove_entry(directory.number, name, named.cookie)?;
+    records.put_inode(&directory)
+}
+
+/// An inode has lost a name. With the last one it goes, or becomes an orphan.
+fn lose_name<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    mut inode: Inode,
+) -> Result<(), Error> {
+    inode.links = if inode.is_directory() { 0 } else { inode.links.saturating_sub(1) };
+    inode.changed = changing.now;
+    if inode.links > 0 {
+        return records.put_inode(&inode);
+    }
+    if !changing.unlinking.keeps(inode.number) {
+        return remove(records, inode);
+    }
+    changing.orphans.insert(inode.number);
+    records.put_orphan(inode.number)?;
+    records.put_inode(&inode)
+}
+
+/// Removes an inode with all that it has.
+pub(crate) fn remove<A: Writes>(records: &mut Records<A>, mut inode: Inode) -> Result<(), Error> {
+    if !inode.is_directory() {
+        drop_pieces(records, &mut inode, 0, u64::MAX)?;
+    }
+    if inode.attributes > 0 {
+        for name in records.attributes(inode.number)? {
+            records.remove_attribute(inode.number, &name)?;
+        }
+    }
+    records.remove_inode(inode.number)
+}
+
+pub(crate) fn link<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    number: u64,
+    (parent, name): (u64, &[u8]),
+) -> Result<Inode, Error> {
+    check_name(name)?;
+    let mut inode = records.inode(number)?;
+    if inode.is_directory() {
+        return Err(Error::NotPermitted { inode: number, what: "a directory has one name" });
+    }
+    if inode.links >= LINKS_MAX {
+        return Err(Error::TooManyLinks { inode: number });
+    }
+    let directory = directory(records, parent)?;
+    is_free(records, parent, name)?;
+    changing.is_broken = true;
+    if inode.links == 0 {
+        changing.orphans.remove(&number);
+        records.remove_orphan(number)?;
+    }
+    inode.links += 1;
+    inode.changed = changing.now;
+    records.put_inode(&inode)?;
+    add_entry(records, changing, directory, name, &inode)?;
+    changing.is_broken = false;
+    Ok(inode)
+}
+
+/// Removes a name of a file, or with `wants_directory` an empty directory.
+pub(crate) fn unlink<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    (parent, name): (u64, &[u8]),
+    wants_directory: bool,
+) -> Result<(), Error> {
+    check_name(name)?;
+    let directory = records.inode(parent)?.directory()?;
+    let named = named(records, parent, name)?;
+    let inode = records.inode(named.inode)?;
+    match (inode.is_directory(), wants_directory) {
+        (true, false) => return Err(Error::IsADirectory { inode: inode.number }),
+        (false, true) => return Err(Error::NotADirectory { inode: inode.number }),
+        _ => {}
+    }
+    if inode.is_directory() && inode.size > 0 {
+        return Err(Error::NotEmpty { inode: inode.number });
+    }
+    changing.is_broken = true;
+    remove_entry(records, changing, directory, name, named)?;
+    lose_name(records, changing, inode)?;
+    changing.is_broken = false;
+    Ok(())
+}
+
+/// That a directory is not moved below itself. What lies above its new place is put again, so that of two transactions
+/// that move directories below each other one fails.
+fn above<A: Reads>(
+    records: &mut Records<A>,
+    moved: &Inode,
+    parent: u64,
+) -> Result<Vec<u64>, Error> {
+    let (mut above, mut at) = (Vec::new(), parent);
+    if !moved.is_directory() {
+        return Ok(above);
+    }
+    loop {
+        if at == moved.number {
+            return Err(Error::Invalid { inode: moved.number, what: "it cannot lie below itself" });
+        }
+        above.push(at);
+        if at == ROOT {
+            return Ok(above);
+        }
+        if above.len() > DEPTH_MAX {
+            return Err(Error::Damaged { inode: at, what: "it lies too deep" });
+        }
+        at = records.inode(at)?.parent;
+    }
+}
+
+/// No directory lies deeper.
+const DEPTH_MAX: usize = 1 << 20;
+
+pub(crate) fn rename<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    from: (u64, &[u8]),
+    to: (u64, &[u8]),
+    how: Rename,
+) -> Result<(), Error> {
+    check_name(from.1)?;
+    check_name(to.1)?;
+    records.inode(from.0)?.directory()?;
+    directory(records, to.0)?;
+    let source = named(records, from.0, from.1)?;
+    let target = records.named(to.0, to.1)?;
+    let moved = records.inode(source.inode)?;
+    match (how, target) {
+        (Rename::NoReplace, Some(_)) => {
+            Err(Error::NameExists { directory: to.0, name: to.1.to_vec() })
+        }
+        (Rename::Exchange, None) => Err(Error::NoSuchName { directory: to.0, name: to.1.to_vec() }),
+        // Two names of one file stay.
+        (_, Some(target)) if target.inode == source.inode => Ok(()),
+        (Rename::Exchange, Some(target)) => {
+            exchange(records, changing, (from, source, moved), (to, target))
+        }
+        (_, target) => replace(records, changing, (from, source, moved), (to, target)),
+    }
+}
+
+type Place<'n> = (u64, &'n [u8]);
+
+fn replace<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    (from, source, mut moved): (Place<'_>, Named, Inode),
+    (to, target): (Place<'_>, Option<Named>),
+) -> Result<(), Error> {
+    let above = if from.0 == to.0 { Vec::new() } else { above(records, &moved, to.0)? };
+    let replaced = target.map(|target| records.inode(target.inode)).transpose()?;
+    match &replaced {
+        Some(other) if other.is_directory() && !moved.is_directory() => {
+            return Err(Error::IsADirectory { inode: other.number });
+        }
+        Some(other) if !other.is_directory() && moved.is_directory() => {
+            return Err(Error::NotADirectory { inode: other.number });
+        }
+        Some(other) if other.is_directory() && other.size > 0 => {
+            return Err(Error::NotEmpty { inode: other.number });
+        }
+        _ => {}
+    }
+    changing.is_broken = true;
+    touch(records, &above)?;
+    if let (Some(target), Some(replaced)) = (target, replaced) {
+        let directory = records.inode(to.0)?;
+        remove_entry(records, changing, directory, to.1, target)?;
+        lose_name(records, changing, replaced)?;
+    }
+    let directory = records.inode(from.0)?;
+    remove_entry(records, changing, directory, from.1, source)?;
+    let directory = records.inode(to.0)?;
+    add_entry(records, changing, directory, to.1, &moved)?;
+    if moved.is_directory() {
+        moved.parent = to.0;
+    }
+    moved.changed = changing.now;
+    records.put_inode(&moved)?;
+    changing.is_broken = false;
+    Ok(())
+}
+
+/// Puts directories again as they are: another transaction that changes them conflicts.
+fn touch<A: Writes>(records: &mut Records<A>, directories: &[u64]) -> Result<(), Error> {
+    for &number in directories {
+        let inode = records.inode(number)?;
+        records.put_inode(&inode)?;
+    }
+    Ok(())
+}
+
+fn exchange<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    (from, source, mut moved): (Place<'_>, Named, Inode),
+    (to, target): (Place<'_>, Named),
+) -> Result<(), Error> {
+    let mut other = records.inode(target.inode)?;
+    let mut touched = Vec::new();
+    if from.0 != to.0 {
+        touched = above(records, &moved, to.0)?;
+        touched.extend(above(records, &other, from.0)?);
+    }
+    changing.is_broken = true;
+    touch(records, &touched)?;
+    let (first, second) = (source.cookie, target.cookie);
+    records.put_entry(from.0, from.1, Named { cookie: first, ..target })?;
+    records.put_entry(to.0, to.1, Named { cookie: second, ..source })?;
+    for (place, comes, goes) in [(from.0, &other, &moved), (to.0, &moved, &other)] {
+        let mut directory = records.inode(place)?;
+        directory.links += u32::from(comes.is_directory());
+        directory.links = directory.links.saturating_sub(u32::from(goes.is_directory()));
+        (directory.modified, directory.changed) = (changing.now, changing.now);
+        records.put_inode(&directory)?;
+    }
+    // Each of them may be the directory of the other, and has changed above.
+    for (inode, parent) in [(&mut moved, to.0), (&mut other, from.0)] {
+        *inode = records.inode(inode.number)?;
+        if inode.is_directory() {
+            inode.parent = parent;
+        }
+        inode.changed = changing.now;
+        records.put_inode(inode)?;
+    }
+    changing.is_broken = false;
+    Ok(())
+}

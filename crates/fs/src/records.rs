@@ -1,0 +1,367 @@
+//! Inodes, names, pieces and attributes, as the store has them.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tembo_kv::{Direction, Keyspace, Value};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Error;
+use crate::access::{Bounds, Reads, With, Writes};
+use crate::format::{
+    CookieRecord, InodeRecord, NameRecord, attribute_key, cookie_key, inode_key, name_key,
+    number_in, orphan_key, piece_in, piece_key,
+};
+use crate::inode::{FileKind, Inode, Time};
+use crate::open_files::Unlinking;
+
+/// The keyspaces of a file system, and the size of its pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) tree: Keyspace,
+    pub(crate) data: Keyspace,
+    /// In bytes.
+    pub(crate) piece_size: usize,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Inode number of what it names.
+    pub inode: u64,
+    /// What that is.
+    pub kind: FileKind,
+    /// Where it stands: a listing goes on behind it. It stays as long as the entry.
+    pub cookie: u64,
+    /// Any bytes but `/` and 0.
+    pub name: Vec<u8>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) inode: u64,
+    pub(crate) kind: FileKind,
+    pub(crate) cookie: u64,
+}
+
+/// What a change needs beside a handle of the store.
+pub(crate) struct Changing<'t> {
+    pub(crate) now: Time,
+    /// The inode number that the next file gets.
+    pub(crate) next: &'t AtomicU64,
+    /// The version that is visible.
+    pub(crate) generation: u64,
+    pub(crate) unlinking: Unlinking<'t>,
+    /// Bytes of pieces that may be added; `None`: any number.
+    pub(crate) left: Option<u64>,
+    /// What lost its last name and was kept.
+    pub(crate) orphans: BTreeSet<u64>,
+    /// A change was begun and has not come to its end.
+    pub(crate) is_broken: bool,
+}
+
+/// A handle of the store, and what lies where.
+pub(crate) struct Records<A> {
+    access: A,
+    pub(crate) layout: Layout,
+}
+
+/// From a key on, all that begins as it does.
+pub(crate) fn beginning(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut end = key.to_vec();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    (key.to_vec(), end)
+}
+
+fn between<'b>((from, to): &'b (Vec<u8>, Vec<u8>)) -> Bounds<'b> {
+    (Bound::Included(from), Bound::Excluded(to))
+}
+
+impl<A: Reads> Records<A> {
+    pub(crate) fn new(access: A, layout: Layout) -> Records<A> {
+        Records { access, layout }
+    }
+
+    fn value<T>(
+        &mut self,
+        key: &[u8],
+        mut with: impl FnMut(Value<'_>) -> T,
+    ) -> Result<Option<T>, Error> {
+        let mut found = None;
+        let with: &mut With<'_> = &mut |value| found = value.map(&mut with);
+        self.access.get_at(self.layout.tree, key, with)?;
+        Ok(found)
+    }
+
+    /// The inode of that number; `None`: there is none.
+    pub(crate) fn find(&mut self, number: u64) -> Result<Option<Inode>, Error> {
+        let record = self.value(&inode_key(number), |value| {
+            value.with(|bytes| InodeRecord::read_from_bytes(bytes).ok())
+        })?;
+        match record {
+            None => Ok(None),
+            Some(Some(record)) => Inode::of_record(number, &record).map(Some),
+            Some(None) => Err(Error::Damaged { inode: number, what: "it has another length" }),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::NoSuchInode`].
+    pub(crate) fn inode(&mut self, number: u64) -> Result<Inode, Error> {
+        self.find(number)?.ok_or(Error::NoSuchInode { inode: number })
+    }
+
+    /// What a name of a directory stands for.
+    pub(crate) fn named(&mut self, directory: u64, name: &[u8]) -> Result<Option<Named>, Error> {
+        let named = self.value(&name_key(directory, name), |value| value.with(named))?;
+        match named {
+            Some(None) => Err(Error::Damaged { inode: directory, what: "one of its entries" }),
+            found => Ok(found.flatten()),
+        }
+    }
+
+    /// The entries of a directory behind a cookie, in the order of cookies, until `visit` returns false.
+    pub(crate) fn entries(
+        &mut self,
+        directory: u64,
+        after: u64,
+        visit: &mut dyn FnMut(Entry) -> bool,
+    ) -> Result<(), Error> {
+        let (from, to) = (cookie_key(directory, after), cookie_key(directory, u64::MAX));
+        let bounds = (Bound::Excluded(&*from), Bound::Included(&*to));
+        let mut is_sound = true;
+        let entry = &mut |key: &[u8], value: Value<'_>| match value.with(|bytes| entry(key, bytes))
+        {
+            Some(entry) => visit(entry),
+            None => {
+                is_sound = false;
+                false
+            }
+        };
+        self.access.visit(self.layout.tree, bounds, Direction::Forward, entry)?;
+        if is_sound { Ok(()) } else { Err(Error::Damaged { inode: directory, what: "an entry" }) }
+    }
+
+    /// Visits pieces of a file from one up to and including another.
+    pub(crate) fn pieces(
+        &mut self,
+        inode: u64,
+        (first, last): (u64, u64),
+        direction: Direction,
+        visit: &mut dyn FnMut(u64, Value<'_>) -> bool,
+    ) -> Result<(), Error> {
+        if first > last {
+            return Ok(());
+        }
+        let (from, to) = (piece_key(inode, first), piece_key(inode, last));
+        let (bounds, piece_size) =
+            ((Bound::Included(&from[..]), Bound::Included(&to[..])), self.layout.piece_size);
+        let mut is_sound = true;
+        let piece = &mut |key: &[u8], value: Value<'_>| match piece_in(key) {
+            Some((_, piece)) if value.len() <= piece_size => visit(piece, value),
+            _ => {
+                is_sound = false;
+                false
+            }
+        };
+        self.access.visit(self.layout.data, bounds, direction, piece)?;
+        if is_sound { Ok(()) } else { Err(Error::Damaged { inode, what: "a piece is too long" }) }
+    }
+
+    /// A piece of a file, copied.
+    pub(crate) fn piece(&mut self, inode: u64, piece: u64) -> Result<Option<Vec<u8>>, Error> {
+        let mut found = None;
+        let with: &mut With<'_> = &mut |value| found = value.map(|value| value.to_vec());
+        self.access.get_at(self.layout.data, &piece_key(inode, piece), with)?;
+        Ok(found)
+    }
+
+    /// Whether a piece of a file is there.
+    pub(crate) fn has_piece(&mut self, inode: u64, piece: u64) -> Result<bool, Error> {
+        let mut found = false;
+        let with: &mut With<'_> = &mut |value| found = value.is_some();
+        self.access.get_at(self.layout.data, &piece_key(inode, piece), with)?;
+        Ok(found)
+    }
+
+    /// The value of an attribute.
+    pub(crate) fn attribute(&mut self, inode: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.value(&attribute_key(inode, name), |value| value.to_vec())
+    }
+
+    /// The names of the attributes of an inode.
+    pub(crate) fn attributes(&mut self, inode: u64) -> Result<Vec<Vec<u8>>, Error> {
+        let mut names = Vec::new();
+        self.tagged(&attribute_key(inode, b""), &mut |key, _| {
+            names.extend(key.get(9..).map(<[u8]>::to_vec));
+            true
+        })?;
+        Ok(names)
+    }
+
+    /// Inodes without a name.
+    pub(crate) fn orphans(&mut self) -> Result<Vec<u64>, Error> {
+        let mut numbers = Vec::new();
+        self.tagged(&orphan_key(0)[..1], &mut |key, _| {
+            numbers.extend(number_in(key));
+            true
+        })?;
+        Ok(numbers)
+    }
+
+    /// Visits all keys of the tree that begin with these bytes.
+    pub(crate) fn tagged(
+        &mut self,
+        begin: &[u8],
+        visit: &mut dyn FnMut(&[u8], Value<'_>) -> bool,
+    ) -> Result<(), Error> {
+        let range = beginning(begin);
+        Ok(self.access.visit(self.layout.tree, between(&range), Direction::Forward, visit)?)
+    }
+
+    /// Visits all pieces of all files.
+    pub(crate) fn all_pieces(
+        &mut self,
+        visit: &mut dyn FnMut(&[u8], Value<'_>) -> bool,
+    ) -> Result<(), Error> {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        Ok(self.access.visit(self.layout.data, all, Direction::Forward, visit)?)
+    }
+
+    /// The greatest inode number that is in use.
+    pub(crate) fn last_inode(&mut self) -> Result<u64, Error> {
+        let (range, mut last) = (beginning(&inode_key(0)[..1]), 0);
+        self.access.visit(
+            self.layout.tree,
+            between(&range),
+            Direction::Backward,
+            &mut |key, _| {
+                last = number_in(key).unwrap_or(0);
+                false
+            },
+        )?;
+        Ok(last)
+    }
+}
+
+impl<A: Writes> Records<A> {
+    pub(crate) fn put_inode(&mut self, inode: &Inode) -> Result<(), Error> {
+        let record = inode.to_record();
+        Ok(self.access.set(self.layout.tree, &inode_key(inode.number), record.as_bytes())?)
+    }
+
+    pub(crate) fn remove_inode(&mut self, number: u64) -> Result<(), Error> {
+        Ok(self.access.unset(self.layout.tree, &inode_key(number))?)
+    }
+
+    /// Puts an entry, which may be there.
+    pub(crate) fn put_entry(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        named: Named,
+    ) -> Result<(), Error> {
+        let kind = named.kind as u8;
+        let (inode, reserved) = (named.inode.into(), [0; 7]);
+        let record = NameRecord { inode, cookie: named.cookie.into(), kind, reserved };
+        self.access.set(self.layout.tree, &name_key(directory, name), record.as_bytes())?;
+        let record = CookieRecord { inode, kind, reserved };
+        let value = [record.as_bytes(), name].concat();
+        Ok(self.access.set(self.layout.tree, &cookie_key(directory, named.cookie), &value)?)
+    }
+
+    pub(crate) fn remove_entry(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        cookie: u64,
+    ) -> Result<(), Error> {
+        self.access.unset(self.layout.tree, &name_key(directory, name))?;
+        Ok(self.access.unset(self.layout.tree, &cookie_key(directory, cookie))?)
+    }
+
+    pub(crate) fn put_orphan(&mut self, inode: u64) -> Result<(), Error> {
+        Ok(self.access.set(self.layout.tree, &orphan_key(inode), &[])?)
+    }
+
+    pub(crate) fn remove_orphan(&mut self, inode: u64) -> Result<(), Error> {
+        Ok(self.access.unset(self.layout.tree, &orphan_key(inode))?)
+    }
+
+    pub(crate) fn put_attribute(
+        &mut self,
+        inode: u64,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), Error> {
+        Ok(self.access.set(self.layout.tree, &attribute_key(inode, name), value)?)
+    }
+
+    pub(crate) fn remove_attribute(&mut self, inode: u64, name: &[u8]) -> Result<(), Error> {
+        Ok(self.access.unset(self.layout.tree, &attribute_key(inode, name))?)
+    }
+
+    pub(crate) fn put_piece(&mut self, inode: u64, piece: u64, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.access.set(self.layout.data, &piece_key(inode, piece), bytes)?)
+    }
+
+    pub(crate) fn remove_piece(&mut self, inode: u64, piece: u64) -> Result<(), Error> {
+        Ok(self.access.unset(self.layout.data, &piece_key(inode, piece))?)
+    }
+
+    /// Removes all pieces from one up to and including another, whatever their number.
+    pub(crate) fn remove_pieces(&mut self, inode: u64, first: u64, last: u64) -> Result<(), Error> {
+        let (from, to) = (piece_key(inode, first), piece_key(inode, last));
+        let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        Ok(self.access.unset_range(self.layout.data, bounds)?)
+    }
+}
+
+/// What the value of a name says.
+pub(crate) fn named(bytes: &[u8]) -> Option<Named> {
+    let record = NameRecord::read_from_bytes(bytes).ok()?;
+    let (inode, cookie) = (record.inode.get(), record.cookie.get());
+    Some(Named { inode, kind: FileKind::of_code(record.kind)?, cookie })
+}
+
+/// What the key and the value of a cookie say.
+pub(crate) fn entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
+    let (record, name) = CookieRecord::read_from_prefix(bytes).ok()?;
+    let cookie = u64::from_be_bytes(key.get(9..)?.try_into().ok()?);
+    let (inode, kind) = (record.inode.get(), FileKind::of_code(record.kind)?);
+    Some(Entry { inode, kind, cookie, name: name.to_vec() })
+}
+
+impl Changing<'_> {
+    /// The number of a file that is made. Relaxed: a number is drawn once, and orders nothing.
+    pub(crate) fn draw_number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// That what is written from one offset up to another keeps the limit, if all pieces that need not be there are not.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`].
+    pub(crate) fn check_left(
+        &self,
+        inode: &Inode,
+        (from, to): (u64, u64),
+        piece_size: usize,
+    ) -> Result<(), Error> {
+        let size = piece_size as u64;
+        let is_dense = inode.is_dense(piece_size);
+        let first = if is_dense { inode.pieces.max(from / size) } else { from / size };
+        let used = to.div_ceil(size).saturating_sub(first).saturating_mul(size);
+        match self.left {
+            Some(limit) if used > 0 && used > limit => Err(Error::OverLimit { used, limit }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,17 +1,22 @@
 //! `tembo serve`: the server.
 
-use std::net::{IpAddr, SocketAddr};
+mod address;
+mod file;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
 use serde::Serialize;
-use tembo_server::{Config, Server};
+use tembo_server::{Config, DATABASES_MAX, Server};
 
 use crate::exit::{Exit, refuse};
 use crate::output::print_line;
 use crate::store::{Domain, StoreArgs};
 use crate::{password, signals};
+
+use address::Addresses;
 
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
@@ -19,12 +24,24 @@ pub(crate) struct Args {
     /// The pool, created if there is none
     #[arg(long, default_value = "./tembo.pool")]
     pool: PathBuf,
-    /// The address to listen at
-    #[arg(long, default_value = "127.0.0.1")]
-    bind: IpAddr,
+    /// A configuration file in Redis's syntax. What this command line says goes before it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The addresses to listen at, separated by commas; one that begins with - is left out where the machine does not have it
+    #[arg(long, default_value = "127.0.0.1", allow_hyphen_values = true, value_parser = Addresses::parse)]
+    bind: Addresses,
     /// The port to listen at; 0 for any that is free
     #[arg(long, default_value_t = 6379)]
     port: u16,
+    /// Listen at no TCP port
+    #[arg(long)]
+    no_tcp: bool,
+    /// The path of a Unix socket to listen at
+    #[arg(long, value_name = "PATH")]
+    unixsocket: Option<PathBuf>,
+    /// The permissions of that path, such as 770
+    #[arg(long, value_name = "OCTAL", value_parser = address::permissions)]
+    unixsocketperm: Option<u32>,
     /// A file with the password that clients must give (or set TEMBO_REQUIREPASS)
     #[arg(long, value_name = "FILE")]
     requirepass_file: Option<PathBuf>,
@@ -67,7 +84,9 @@ pub(crate) struct Args {
 /// What is said when clients may come.
 #[derive(Serialize)]
 struct Ready {
-    address: SocketAddr,
+    /// The first TCP port that is listened at.
+    address: Option<SocketAddr>,
+    unixsocket: Option<String>,
     pool: Option<String>,
     domain: String,
     index: &'static str,
@@ -83,7 +102,20 @@ struct Ready {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let start = Instant::now();
-    let config = config(args)?;
+    match &args.config {
+        Some(path) => {
+            let (args, chosen) = file::read(path)?;
+            serve(&args, chosen, start)
+        }
+        None => serve(args, file::Chosen::default(), start),
+    }
+}
+
+/// Serves with the options of the command line and of the configuration file.
+fn serve(args: &Args, chosen: file::Chosen, start: Instant) -> anyhow::Result<Exit> {
+    let config = config(args, chosen)?;
+    // Before a pool is made.
+    Server::check(&config)?;
     // Before the store is opened, so that a signal finds its handler while recovery runs.
     let stop = signals::stopped().context("watching signals")?;
 
@@ -109,21 +141,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn config(args: &Args) -> anyhow::Result<Config> {
-    let requirepass = password::read(args.requirepass_file.as_deref())?;
-    if !args.bind.is_loopback() && requirepass.is_none() && !args.unprotected {
+fn config(args: &Args, chosen: file::Chosen) -> anyhow::Result<Config> {
+    let requirepass = password::read(args.requirepass_file.as_deref())?.or(chosen.requirepass);
+    if !args.bind.is_loopback() && !args.no_tcp && requirepass.is_none() && !args.unprotected {
         let what = format!("{} is open to the network, and there is no password", args.bind);
         return refuse(Exit::Unprotected, what);
     }
     let masterauth = match &args.masterauth_file {
         Some(file) => password::read(Some(file))?,
-        None => None,
+        None => chosen.masterauth,
     };
     Ok(Config {
         replicaof: args.replicaof.as_deref().map(primary).transpose()?,
         masterauth,
-        bind: vec![args.bind],
+        bind: args.bind.required.clone(),
+        bind_optional: args.bind.optional.clone(),
         port: args.port,
+        tcp: !args.no_tcp,
+        unixsocket: args.unixsocket.clone(),
+        unixsocketperm: args.unixsocketperm,
+        databases: chosen.databases.unwrap_or(DATABASES_MAX),
+        file: chosen.file,
+        directives: chosen.directives,
         requirepass,
         protected: !args.unprotected,
         maxclients: args.maxclients,
@@ -150,7 +189,8 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
     let report = server.store().report();
     let pool = (args.store.domain != Domain::Volatile).then(|| args.pool.display().to_string());
     Ready {
-        address: server.local_addr(),
+        address: Some(server.local_addr()).filter(|address| address.port() > 0),
+        unixsocket: args.unixsocket.as_ref().map(|path| path.display().to_string()),
         pool,
         domain: report.domain,
         index: report.index.name(),
@@ -164,11 +204,18 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
 }
 
 impl Ready {
+    /// Where the server listens.
+    fn places(&self) -> String {
+        let address = self.address.map(|address| address.to_string());
+        let places: Vec<String> = address.into_iter().chain(self.unixsocket.clone()).collect();
+        places.join(", ")
+    }
+
     fn line(&self) -> String {
         format!(
             "tembo {} ready at {} | pool {}{} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
             self.program,
-            self.address,
+            self.places(),
             self.pool.as_deref().unwrap_or("none"),
             if self.read_only { " (read only)" } else { "" },
             self.domain,

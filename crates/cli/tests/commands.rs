@@ -4,6 +4,8 @@
 
 #[path = "commands/backup.rs"]
 mod backup;
+#[path = "commands/config_file.rs"]
+mod config_file;
 #[path = "commands/golden.rs"]
 mod golden;
 #[path = "commands/online.rs"]

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use crate::config_file::Directive;
 use crate::error::Error;
 
 /// Databases a server has at most: SELECT 0–15.
@@ -13,8 +14,16 @@ pub const DATABASES_MAX: usize = 16;
 pub struct Config {
     /// Addresses to listen at.
     pub bind: Vec<IpAddr>,
+    /// Addresses to listen at too, where the machine has them.
+    pub bind_optional: Vec<IpAddr>,
     /// The port; 0 takes any that is free.
     pub port: u16,
+    /// Listen at the port; false: only at other places.
+    pub tcp: bool,
+    /// The path of a Unix socket to listen at.
+    pub unixsocket: Option<PathBuf>,
+    /// The permissions of that path; `None`: as the process's mask leaves them.
+    pub unixsocketperm: Option<u32>,
     /// The password that clients have to give.
     pub requirepass: Option<String>,
     /// Refuse to listen beyond loopback without a password.
@@ -43,13 +52,21 @@ pub struct Config {
     pub debug: bool,
     /// Where the pool lies, for CONFIG GET dir and dbfilename.
     pub pool: Option<PathBuf>,
+    /// The configuration file, for CONFIG REWRITE.
+    pub file: Option<PathBuf>,
+    /// Directives of it that CONFIG SET knows too.
+    pub directives: Vec<Directive>,
 }
 
 impl Default for Config {
     fn default() -> Config {
         Config {
             bind: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            bind_optional: Vec::new(),
             port: 6379,
+            tcp: true,
+            unixsocket: None,
+            unixsocketperm: None,
             requirepass: None,
             protected: true,
             maxclients: 10_000,
@@ -63,15 +80,28 @@ impl Default for Config {
             masterauth: None,
             debug: false,
             pool: None,
+            file: None,
+            directives: Vec::new(),
         }
     }
 }
 
 impl Config {
+    /// An address beyond loopback that is listened at, if there is one.
+    pub(crate) fn exposed(&self) -> Option<IpAddr> {
+        let mut all = self.bind.iter().chain(&self.bind_optional);
+        all.find(|address| self.tcp && !address.is_loopback()).copied()
+    }
+
     /// Refuses parameters that are not valid or are dangerous.
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        if self.bind.is_empty() {
+        if self.bind.is_empty() && self.bind_optional.is_empty() {
             return Err(Error::Config("no address to listen at".to_owned()));
+        }
+        if !self.tcp && self.unixsocket.is_none() {
+            return Err(Error::Config(
+                "neither a TCP port nor a Unix socket to listen at".to_owned(),
+            ));
         }
         if !(1..=DATABASES_MAX).contains(&self.databases) {
             return Err(Error::Config(format!("databases must be between 1 and {DATABASES_MAX}")));
@@ -84,8 +114,8 @@ impl Config {
             return Err(Error::Config(what));
         }
         let open = self.requirepass.as_ref().is_none_or(String::is_empty);
-        match self.bind.iter().find(|address| !address.is_loopback()) {
-            Some(&address) if open && self.protected => {
+        match self.exposed() {
+            Some(address) if open && self.protected => {
                 Err(Error::Unprotected { address: SocketAddr::new(address, self.port) })
             }
             _ => Ok(()),

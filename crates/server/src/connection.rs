@@ -1,7 +1,7 @@
 //! One client's socket: bytes in, parsed; replies out.
 
 use std::cell::Cell;
-use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ pub(crate) enum Read {
 /// One client.
 pub(crate) struct Connection {
     /// Its socket.
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: OwnedFd,
     /// Its state.
     pub(crate) session: Session,
     /// Its replies.
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A client that has just connected; its output is limited.
-    pub(crate) fn new(socket: TcpStream, session: Session, output_limit: usize) -> Connection {
+    pub(crate) fn new(socket: OwnedFd, session: Session, output_limit: usize) -> Connection {
         Connection {
             socket,
             session,
@@ -198,7 +198,7 @@ impl Connection {
 
 /// Reads into a long bulk that lacks `lacking` bytes; what comes behind it goes to `input`.
 fn read_bulk(
-    socket: &TcpStream,
+    socket: &OwnedFd,
     bulk: &mut Vec<u8>,
     lacking: usize,
     input: &mut Vec<u8>,

@@ -1,7 +1,6 @@
 //! Where clients come in, for the time in which the event loop cannot look: a script runs that takes long.
 
-use std::net::TcpListener;
-
+use crate::listener::Listener;
 use crate::poll::Poll;
 
 /// The sockets of the event loop.
@@ -9,7 +8,7 @@ pub(crate) struct Door {
     /// The same sockets as the event loop's.
     pub(crate) poll: Poll,
     /// The same listeners.
-    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) listeners: Vec<Listener>,
     /// Most bytes that wait for a client.
     pub(crate) output_size_max: usize,
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why the server could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,34 @@ pub enum Error {
     Unprotected {
         /// The address.
         address: SocketAddr,
+    },
+    /// The Unix socket cannot be listened at.
+    #[error("cannot listen at the Unix socket {}: {source}", path.display())]
+    UnixSocket {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A configuration file cannot be read.
+    #[error("{}: {source}", file.display())]
+    ConfigFile {
+        /// Its path.
+        file: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A directive of a configuration file cannot be obeyed.
+    #[error("{}:{line}: {name}: {reason}", file.display())]
+    Directive {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1 on.
+        line: usize,
+        /// The directive.
+        name: String,
+        /// Why not, and what to do.
+        reason: String,
     },
     /// A parameter is not valid.
     #[error("{0}")]

@@ -1,7 +1,7 @@
 //! The event loop: waits for sockets, accepts clients, runs turns and periodic work.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::dataset::{Dataset, Spaces};
 use crate::door::Door;
 use crate::error::Error;
+use crate::listener::{Arrived, Listener};
 use crate::poll::{Poll, Ready};
 use crate::retention::Moments;
 use crate::settings::Settings;
@@ -42,7 +43,7 @@ pub(crate) struct EventLoop<'s> {
     shutdown: &'s AtomicBool,
     output_stall_ms: u64,
     ready: Vec<Ready>,
-    listeners: &'s [TcpListener],
+    listeners: &'s [Listener],
     config: &'s Config,
     accepting: bool,
     tick_ms: u64,
@@ -58,7 +59,7 @@ impl<'s> EventLoop<'s> {
         store: &'s Store,
         spaces: &'s Spaces,
         config: &'s Config,
-        listeners: &'s [TcpListener],
+        listeners: &'s [Listener],
         address: SocketAddr,
         backups: Backups,
         shutdown: &'s AtomicBool,
@@ -67,10 +68,11 @@ impl<'s> EventLoop<'s> {
         let settings = Settings::new(config, address.port());
         let clock = Clock::read(Instant::now());
         let mut shared = Shared::new(settings, backups, address.port(), clock);
+        shared.config_file.clone_from(&config.file);
         shared.take_report(store);
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
         let shared_sockets = || {
-            let copies = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
+            let copies = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
             Ok(Door {
                 poll: poll.share()?,
                 listeners: copies,
@@ -206,7 +208,7 @@ impl<'s> EventLoop<'s> {
         let Some(listener) = self.listeners.get(index) else { return };
         for _ in 0..ACCEPTS_MAX {
             match listener.accept() {
-                Ok((socket, peer)) => self.welcome(socket, peer),
+                Ok(arrived) => self.welcome(arrived),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -231,9 +233,9 @@ impl<'s> EventLoop<'s> {
         Ok(())
     }
 
-    fn welcome(&mut self, socket: TcpStream, peer: SocketAddr) {
+    fn welcome(&mut self, arrived: Arrived) {
         let Turns { clients, shared, poll, .. } = &mut self.turns;
-        welcome((socket, peer), (clients, shared, poll), self.config.output_size_max);
+        welcome(arrived, (clients, shared, poll), self.config.output_size_max);
     }
 
     fn tick(&mut self) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //! the server.
 
 use std::io::{Read as _, Write as _};
-use std::net::Ipv4Addr;
+use std::net::TcpStream;
 use std::time::Instant;
 
 use rustix::net::sockopt;
@@ -10,6 +10,8 @@ use tembo_kv::{Error as StoreError, IndexKind, Options};
 
 use super::*;
 use crate::latency::Stage;
+use crate::listener::Inherited;
+use rustix::net::RecvFlags;
 
 /// Many times what anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,10 +24,10 @@ fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
 fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
     let config = Config::default();
     let spaces = Spaces::open(&store, config.databases).unwrap();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    let listeners = [listener];
+    let inherited = Inherited::default();
+    let anywhere = Config { port: 0, ..config.clone() };
+    let (listeners, address) = Listener::open_all(&anywhere, inherited).unwrap();
+    let address = address.unwrap();
     let backups = Backups::new(None).0;
     let shutdown = AtomicBool::new(false);
     let event_loop =
@@ -59,7 +61,10 @@ fn arrived(event_loop: &mut EventLoop<'_>, size: usize) {
     let (mut bytes, began) = (vec![0; size], Instant::now());
     loop {
         let connections = event_loop.turns.clients.iter_mut();
-        let counts = connections.map(|(_, one)| one.socket.peek(&mut bytes).unwrap_or(0));
+        let counts = connections.map(|(_, one)| {
+            rustix::net::recv(&one.socket, &mut bytes[..], RecvFlags::PEEK)
+                .map_or(0, |(_, count)| count)
+        });
         let count: usize = counts.sum();
         if count == size {
             return;

@@ -1,6 +1,6 @@
 //! The server as its owner sees it: bind, run, give the store back.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -12,6 +12,8 @@ use crate::config::Config;
 use crate::dataset::Spaces;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
+use crate::listener::{Inherited, Listener, remove_paths};
+use crate::settings::Settings;
 
 /// Descriptors needed beside those of the clients.
 const DESCRIPTORS_RESERVED: u64 = 64;
@@ -21,38 +23,40 @@ pub struct Server {
     store: Store,
     spaces: Spaces,
     config: Config,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     address: SocketAddr,
 }
 
 impl Server {
-    /// Opens the databases in `store` and listens. Clients are answered from [`Server::run`] on.
-    pub fn bind(store: Store, mut config: Config) -> Result<Server, Error> {
+    /// Finds what is wrong with a configuration, as far as it can be said before a store is opened.
+    ///
+    /// # Errors
+    /// A parameter that is not valid, or is dangerous.
+    pub fn check(config: &Config) -> Result<(), Error> {
         config.validate()?;
+        Settings::check_directives(config)
+    }
+
+    /// Opens the databases in `store` and listens. Clients are answered from [`Server::run`] on.
+    pub fn bind(store: Store, config: Config) -> Result<Server, Error> {
+        Server::bind_inherited(store, config, Inherited::default())
+    }
+
+    /// As [`Server::bind`], but where there are sockets that another process has opened, the server listens at these alone.
+    pub fn bind_inherited(
+        store: Store,
+        mut config: Config,
+        inherited: Inherited,
+    ) -> Result<Server, Error> {
+        Server::check(&config)?;
         let spaces = Spaces::open(&store, config.databases)?;
-        let mut listeners: Vec<TcpListener> = Vec::new();
-        let mut first: Option<SocketAddr> = None;
-        for &ip in &config.bind {
-            // Port 0 means any, but the same one at every address.
-            let port = first.map_or(config.port, |first| first.port());
-            let address = SocketAddr::new(ip, port);
-            let bound = TcpListener::bind(address).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                let local = listener.local_addr()?;
-                Ok((listener, local))
-            });
-            let (listener, local) = bound.map_err(|source| Error::Bind { address, source })?;
-            first.get_or_insert(local);
-            listeners.push(listener);
-        }
-        let Some(address) = first else {
-            return Err(Error::Config("no address to listen at".to_owned()));
-        };
+        let (listeners, address) = Listener::open_all(&config, inherited)?;
+        let address = address.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
         config.maxclients = raise_descriptor_limit(config.maxclients);
         Ok(Server { store, spaces, config, listeners, address })
     }
 
-    /// The first address listened at.
+    /// The first address with a TCP port that is listened at; port 0: there is none.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -77,7 +81,11 @@ impl Server {
                 spawned.map_err(|source| Error::io("starting a thread", source))?;
             }
             // The event loop owns the backups' sender: when it ends, the worker ends.
-            EventLoop::new(store, spaces, config, listeners, *address, backups, shutdown)?.run()
+            let mut event_loop =
+                EventLoop::new(store, spaces, config, listeners, *address, backups, shutdown)?;
+            let served = event_loop.run();
+            remove_paths(config, listeners);
+            served
         })
     }
 

@@ -1,6 +1,7 @@
 //! The state of one client: what it has said about itself, its database, MULTI, WATCH.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 
 use crate::args::Kept;
 use crate::key_search::KeySearch;
@@ -117,6 +118,8 @@ pub(crate) struct Session {
     pub(crate) lib_version: Vec<u8>,
     /// The client's address.
     pub(crate) peer: String,
+    /// Its IP address; none if it came through a Unix socket.
+    pub(crate) ip: Option<IpAddr>,
     /// The server's address of the connection.
     pub(crate) local: String,
     /// When it connected, by the server's clock.
@@ -180,6 +183,7 @@ impl Session {
             lib_name: Vec::new(),
             lib_version: Vec::new(),
             peer,
+            ip: None,
             local,
             since_ms: now_ms,
             active_ms: now_ms,
@@ -233,6 +237,7 @@ impl Session {
             (self.tracked.as_ref().is_some_and(|tracked| tracked.is_broken), 'R'),
             (self.tracked.as_ref().is_some_and(|tracked| tracked.broadcast), 'B'),
             (self.closing, 'c'),
+            (self.ip.is_none() && !self.peer.is_empty(), 'U'),
             (self.no_evict, 'e'),
         ]
         .iter()

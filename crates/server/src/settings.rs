@@ -1,13 +1,17 @@
 //! The parameters of CONFIG GET and CONFIG SET.
 
 mod parameter;
+mod rewrite;
 
 use crate::config::Config;
+use crate::config_file::Directive;
 use crate::encoding::EncodingLimits;
+use crate::error::Error;
 use crate::event_class::Classes;
 use crate::glob;
 use crate::number::parse_integer;
 use crate::replication::Greeting;
+pub use crate::settings::parameter::Parameter;
 use crate::settings::parameter::{BULK_SIZE_MAX, Kind, PARAMETERS, find, resolved};
 
 /// Why CONFIG SET does not take the last protection away.
@@ -31,8 +35,12 @@ const PUBSUB_OUTPUT: &str = "pubsub 33554432 8388608 60";
 /// The parameters with their values; those that the server acts on also as numbers.
 pub(crate) struct Settings {
     values: Vec<Vec<u8>>,
+    /// What they were when the server started.
+    started: Vec<Vec<u8>>,
     /// The server listens beyond loopback.
     is_exposed: bool,
+    /// Protected mode.
+    protected: bool,
     /// The password; none if empty.
     pub(crate) requirepass: Vec<u8>,
     /// Most clients at a time.
@@ -86,7 +94,9 @@ impl Settings {
     pub(crate) fn new(config: &Config, port: u16) -> Settings {
         let mut settings = Settings {
             values: PARAMETERS.iter().map(|(_, value, _)| value.as_bytes().to_vec()).collect(),
-            is_exposed: config.bind.iter().any(|address| !address.is_loopback()),
+            started: Vec::new(),
+            is_exposed: config.exposed().is_some(),
+            protected: true,
             keepalive_s: 0,
             requirepass: Vec::new(),
             maxclients: config.maxclients,
@@ -111,7 +121,13 @@ impl Settings {
             debug: config.debug,
             stream_block: 0,
         };
-        let bind: Vec<String> = config.bind.iter().map(ToString::to_string).collect();
+        let optional = config.bind_optional.iter().map(|address| format!("-{address}"));
+        let bind = config.bind.iter().map(ToString::to_string).chain(optional);
+        let bind: Vec<String> = bind.collect();
+        if let Some(path) = &config.unixsocket {
+            settings.put("unixsocket", path.display().to_string());
+        }
+        settings.put("unixsocketperm", format!("{:o}", config.unixsocketperm.unwrap_or(0)));
         settings.put("bind", bind.join(" "));
         settings.put("port", port.to_string());
         settings.put("databases", config.databases.to_string());
@@ -137,8 +153,58 @@ impl Settings {
             settings.put("dir", part(pool.parent().map(std::path::Path::as_os_str)));
             settings.put("dbfilename", part(pool.file_name()));
         }
-        settings.mirror();
+        // Those of the configuration file were checked when the server was bound.
+        let _ = settings.obey(&config.directives);
+        settings.started.clone_from(&settings.values);
         settings
+    }
+
+    /// Takes over what a configuration file says, in its order.
+    ///
+    /// # Errors
+    /// The first directive that cannot be obeyed.
+    fn obey(&mut self, directives: &[Directive]) -> Result<(), Error> {
+        let mut save: Option<Vec<u8>> = None;
+        for directive in directives {
+            let Some(index) = find(directive.name.as_bytes()) else {
+                return Err(directive.wrong("it is not known"));
+            };
+            let mut value = directive.value();
+            if PARAMETERS[index].2 == Kind::SavePoints {
+                // Each line adds to those before; an empty one takes them away.
+                let before = save.take().filter(|_| !value.is_empty());
+                value = before.into_iter().chain([value]).collect::<Vec<_>>().join(&b' ');
+                save = Some(value.clone());
+            }
+            self.values[index] =
+                self.check(index, &value).map_err(|reason| directive.wrong(reason))?;
+        }
+        self.mirror();
+        Ok(())
+    }
+
+    /// Whether the server can obey the directives of a configuration file.
+    ///
+    /// # Errors
+    /// The first that it cannot.
+    pub(crate) fn check_directives(config: &Config) -> Result<(), Error> {
+        let plain = Config { directives: Vec::new(), ..config.clone() };
+        Settings::new(&plain, 0).obey(&config.directives)
+    }
+
+    /// The text of the configuration file as it is to be, from what it is: with the parameters that have changed, and
+    /// these lines for users in place of those that are there, if there are any.
+    pub(crate) fn rewritten(&self, text: &[u8], users: Option<&[Vec<u8>]>) -> Vec<u8> {
+        let is_current = |index: usize, value: &[u8]| {
+            self.check(index, value).is_ok_and(|value| value == self.values[index])
+        };
+        let values: Vec<rewrite::Value<'_>> = self
+            .values
+            .iter()
+            .zip(&self.started)
+            .map(|(value, started)| rewrite::Value { value, is_changed: value != started })
+            .collect();
+        rewrite::rewrite(text, &values, users, &is_current)
     }
 
     /// The parameters whose name matches the pattern.
@@ -183,6 +249,11 @@ impl Settings {
         }
         self.mirror();
         Ok(())
+    }
+
+    /// Whether clients beyond loopback are refused: protected mode is on, and the default user needs no password.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.protected && self.requirepass.is_empty()
     }
 
     /// Whether protected mode is on, and yet everything that reaches the server may read and write.
@@ -282,6 +353,7 @@ impl Settings {
     /// Takes over what the server acts on.
     fn mirror(&mut self) {
         self.requirepass = self.value("requirepass").to_vec();
+        self.protected = self.value("protected-mode") == b"yes";
         self.keepalive_s = self.number("tcp-keepalive");
         self.maxclients = self.number("maxclients") as usize;
         self.timeout_ms = self.number("timeout").saturating_mul(1000);

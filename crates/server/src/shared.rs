@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use tembo_kv::{Report, Store};
@@ -26,6 +27,8 @@ use crate::tracking::Tracking;
 pub(crate) struct Shared {
     /// CONFIG.
     pub(crate) settings: Settings,
+    /// The configuration file.
+    pub(crate) config_file: Option<PathBuf>,
     /// Counters.
     pub(crate) stats: Stats,
     /// How long turns take.
@@ -86,6 +89,7 @@ impl Shared {
         let run_id = format!("{:016x}{:016x}{:08x}", seed(), seed(), seed() as u32);
         Shared {
             settings,
+            config_file: None,
             stats: Stats::default(),
             latency: Latency::default(),
             observed: Observed::new(Instant::now()),

@@ -1,13 +1,13 @@
 //! A client that has connected is taken in.
 
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::net::{SendFlags, sockopt};
 
 use crate::clients::Clients;
 use crate::connection::Connection;
+use crate::listener::Arrived;
 use crate::poll::Poll;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -15,31 +15,40 @@ use crate::shared::Shared;
 /// Tokens from this one on are listeners.
 pub(crate) const LISTENER: u64 = u64::MAX - 1024;
 
+/// What a client beyond loopback is answered while every client could read and write.
+const PROTECTED: &[u8] =
+    b"-DENIED Tembo is running in protected mode, and no password is set for the default user: connections are only \
+    accepted from the same machine. Set a password (requirepass, or ACL SETUSER default), or turn protected mode off \
+    (CONFIG SET protected-mode no) from there.\r\n";
+
 /// Takes in a client, or refuses it if there are too many. At most `output_size_max` bytes may wait for it.
 pub(crate) fn welcome(
-    (mut socket, peer): (TcpStream, SocketAddr),
+    arrived: Arrived,
     (clients, shared, poll): (&mut Clients, &mut Shared, &Poll),
     output_size_max: usize,
 ) {
     shared.stats.connections += 1;
-    if socket.set_nonblocking(true).is_err() {
-        return;
-    }
     if clients.count() >= shared.settings.maxclients {
         shared.stats.rejected += 1;
-        let _ = socket.write(b"-ERR max number of clients reached\r\n");
+        refuse(&arrived, b"-ERR max number of clients reached\r\n");
         return;
     }
-    let _ = socket.set_nodelay(true);
+    if shared.settings.is_protected() && !arrived.is_local() {
+        shared.stats.rejected += 1;
+        refuse(&arrived, PROTECTED);
+        return;
+    }
     // If this fails, a client that has vanished is noticed later.
-    let _ = keep_alive(&socket, shared.settings.keepalive_s);
-    let local = socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
+    if arrived.ip.is_some() {
+        let _ = keep_alive(&arrived.socket, shared.settings.keepalive_s);
+    }
     shared.clients_seen += 1;
     let now_ms = shared.clock.steady_ms;
-    let mut session = Session::new(shared.clients_seen, peer.to_string(), local, now_ms);
+    let mut session = Session::new(shared.clients_seen, arrived.peer, arrived.local, now_ms);
+    session.ip = arrived.ip;
     session.can_wait = true;
     session.authenticated = shared.settings.requirepass.is_empty();
-    let token = clients.insert(Box::new(Connection::new(socket, session, output_size_max)));
+    let token = clients.insert(Box::new(Connection::new(arrived.socket, session, output_size_max)));
     if let Some(connection) = clients.take(token) {
         if poll.add(&connection.socket, token.to_bits()).is_ok() {
             clients.give_back(token, connection);
@@ -49,9 +58,14 @@ pub(crate) fn welcome(
     }
 }
 
+/// Sends an error to a client that is not taken in. It may have gone already.
+fn refuse(arrived: &Arrived, text: &[u8]) {
+    let _ = rustix::net::send(&arrived.socket, text, SendFlags::NOSIGNAL);
+}
+
 /// Has the system ask a client that is silent for `idle_s` seconds whether it is there; 0: never. The
 /// intervals are those of Redis: three questions, a third of the time apart.
-fn keep_alive(socket: &TcpStream, idle_s: u64) -> std::io::Result<()> {
+fn keep_alive(socket: &OwnedFd, idle_s: u64) -> std::io::Result<()> {
     if idle_s == 0 {
         return Ok(());
     }

@@ -35,9 +35,12 @@ pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
 
 fn of_server(error: &server::Error) -> Option<Exit> {
     match error {
-        server::Error::Bind { source, .. } | server::Error::Io { source, .. } => of_io(source),
+        server::Error::Bind { source, .. }
+        | server::Error::UnixSocket { source, .. }
+        | server::Error::ConfigFile { source, .. }
+        | server::Error::Io { source, .. } => of_io(source),
         server::Error::Unprotected { .. } => Some(Exit::Unprotected),
-        server::Error::Config(_) => Some(Exit::Usage),
+        server::Error::Config(_) | server::Error::Directive { .. } => Some(Exit::Usage),
         server::Error::NotServed { .. } => Some(Exit::ReadOnly),
         server::Error::Poisoned => Some(Exit::Poisoned),
         server::Error::Store(error) => of_kv(error),

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context};
 use crate::commands::help::help_lines;
+use crate::config_file::replace_file;
 use crate::failure::Outcome;
 use crate::reply::Reply;
 
@@ -54,8 +55,17 @@ fn resetstat(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> O
     Ok(())
 }
 
-fn rewrite(_: &mut Context<'_, '_>, _: Args<'_>, _: &mut Reply) -> Outcome {
-    Err("ERR The server is running without a config file".into())
+/// Writes what CONFIG SET has changed into the configuration file. Durable when it returns.
+fn rewrite(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let Some(file) = context.shared.config_file.clone() else {
+        return Err("ERR The server is running without a config file".into());
+    };
+    let failed = |error| format!("ERR Rewriting config file: {error}");
+    let text = std::fs::read(&file).map_err(failed)?;
+    let text = context.shared.settings.rewritten(&text, None);
+    replace_file(&file, &text).map_err(failed)?;
+    reply.ok();
+    Ok(())
 }
 
 fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {

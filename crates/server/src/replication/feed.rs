@@ -4,8 +4,8 @@
 //! so makes nothing wait and fills no buffer: what it has not taken yet stays where it is, in the store, which retains
 //! it as long as the connection lives.
 
-use std::net::{Shutdown, TcpStream};
 use std::ops::Bound;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, Shutdown, shutdown};
 use tembo_kv::{Direction, Error, Event, Snapshot, Store, Value};
 
 use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE, KEYSPACE};
@@ -56,7 +56,7 @@ impl Gap {
 /// The thread that feeds a replica, as the event loop sees it.
 pub(crate) struct Feed {
     state: Arc<State>,
-    socket: TcpStream,
+    socket: OwnedFd,
     thread: JoinHandle<()>,
 }
 
@@ -71,7 +71,7 @@ impl Feed {
     /// Begins to feed. The socket does not block.
     pub(crate) fn start(
         store: &Store,
-        socket: &TcpStream,
+        socket: &OwnedFd,
         (id, beginning): (String, Beginning),
         gap: &Arc<Gap>,
     ) -> std::io::Result<Feed> {
@@ -88,7 +88,7 @@ impl Feed {
         let run = move || {
             // The replica connects again, and is told then why it cannot go on.
             let _ = feeder.run(&id, beginning);
-            let _ = feeder.socket.shutdown(Shutdown::Both);
+            let _ = shutdown(&feeder.socket, Shutdown::Both);
         };
         let thread = Builder::new().name("replica".to_owned()).spawn(run)?;
         Ok(Feed { state, socket: socket.try_clone()?, thread })
@@ -102,7 +102,7 @@ impl Feed {
     /// Ends the connection; the thread ends soon.
     pub(crate) fn stop(self) -> JoinHandle<()> {
         self.state.stop.store(true, Ordering::Relaxed);
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = shutdown(&self.socket, Shutdown::Both);
         self.thread
     }
 }
@@ -123,7 +123,7 @@ impl From<Error> for End {
 
 struct Feeder {
     store: Store,
-    socket: TcpStream,
+    socket: OwnedFd,
     state: Arc<State>,
     gap: Arc<Gap>,
     /// A frame, of which the header is empty yet.

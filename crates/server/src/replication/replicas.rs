@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use tembo_kv::Store;
 
-use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 
 use crate::replication::feed::{Feed, Gap};
 use crate::replication::history::Beginning;
@@ -70,7 +70,7 @@ impl Replicas {
     pub(crate) fn add(
         &mut self,
         store: &Store,
-        socket: &TcpStream,
+        socket: &OwnedFd,
         (token, ip, port): (Token, String, u16),
         (id, beginning): (String, Beginning),
         now_ms: u64,

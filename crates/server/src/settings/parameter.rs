@@ -41,6 +41,7 @@ const SMALL: Kind = Kind::Number(0, i32::MAX as i64);
 /// and kept, where the server does not promise less by it.
 #[rustfmt::skip]
 pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
+    ("acllog-max-len", "128", ANY),
     ("active-expire-effort", "1", Kind::Number(1, 10)),
     ("activedefrag", "no", Kind::Fixed),
     ("activerehashing", "no", Kind::Flag),
@@ -129,11 +130,29 @@ pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("timeout", "0", SMALL),
     ("tracking-table-max-keys", "1000000", ANY),
     ("unixsocket", "", Kind::Fixed),
+    ("unixsocketperm", "0", Kind::Fixed),
     ("zset-max-listpack-entries", "128", ANY),
     ("zset-max-listpack-value", "64", ANY),
     ("zset-max-ziplist-entries", "zset-max-listpack-entries", Kind::Alias),
     ("zset-max-ziplist-value", "zset-max-listpack-value", Kind::Alias),
 ];
+
+/// A parameter of CONFIG SET, as a configuration file may name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// A value can be chosen.
+    Settable,
+    /// It always has this value, or one that follows from what the server is started with.
+    Fixed(&'static str),
+}
+
+impl Parameter {
+    /// The parameter of that name, in any case.
+    pub fn of(name: &str) -> Option<Parameter> {
+        let (_, value, kind) = PARAMETERS[find(name.as_bytes())?];
+        Some(if kind == Kind::Fixed { Parameter::Fixed(value) } else { Parameter::Settable })
+    }
+}
 
 /// The place of the parameter of that name, in any case; of an alias, that of what it stands for.
 pub(super) fn find(name: &[u8]) -> Option<usize> {

@@ -31,7 +31,10 @@ impl Running {
     }
 
     pub fn over(store: Store, config: Config) -> Running {
-        let mut server = Server::bind(store, Config { port: 0, ..config }).unwrap();
+        Running::of(Server::bind(store, Config { port: 0, ..config }).unwrap())
+    }
+
+    pub fn of(mut server: Server) -> Running {
         let address = server.local_addr();
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();

@@ -24,4 +24,5 @@ mod stream_script;
 mod streams;
 mod tracking;
 mod turn;
+mod unix_socket;
 mod waiting;

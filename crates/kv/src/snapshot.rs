@@ -1,5 +1,6 @@
 //! The store as it was at one version.
 
+use std::collections::BTreeSet;
 use std::ops::RangeBounds;
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,7 @@ use crate::error::InKeyspace;
 use crate::media::KeyspaceEntry;
 use crate::opened::Handle;
 use crate::prepared::list;
-use crate::tombstones::{Tombstone, TombstoneList, masked_get, masked_range};
+use crate::tombstones::{Tombstone, TombstoneList, masked_difference, masked_get, masked_range};
 use crate::trees::{Current, open_tree};
 use crate::version::PinKind;
 use crate::{Error, Keyspace, Prepared};
@@ -175,6 +176,46 @@ impl Snapshot {
         let range = Range { from, to, direction };
         let (index, name) = self.tree(keyspace)?;
         masked_range(&self.tombstones, index, range, self.view(), visit).in_keyspace(name)
+    }
+
+    /// The keys of a range that differ between an earlier snapshot of the same store and this one, in order: put, or removed.
+    /// A key may be among them that was put with the value that it had. Nothing but these two versions need be retained.
+    ///
+    /// Of the NV-Tree it passes over leaves in which nothing is that new. Takes memory for the keys.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]: this one has no such keyspace; damage.
+    pub fn changed_keys<K: AsRef<[u8]> + ?Sized>(
+        &self,
+        since: &Snapshot,
+        keyspace: Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let (from, to) = bounds(&range);
+        let range = Range { from, to, direction: Direction::Forward };
+        let (index, name) = self.tree(keyspace)?;
+        let before = match since.tree(keyspace) {
+            Ok((before, _)) if before.object() == index.object() => {
+                let versions = (since.version, self.view());
+                return masked_difference(&self.tombstones, index, range, versions)
+                    .in_keyspace(name);
+            }
+            Ok(before) => Some(before),
+            Err(Error::NoSuchKeyspace { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        // The keyspace was made, or cleared, in between.
+        let mut keys = BTreeSet::new();
+        let mut visit = |key: &[u8], _: Value<'_>| {
+            keys.insert(key.to_vec());
+            true
+        };
+        masked_range(&self.tombstones, index, range, self.view(), &mut visit).in_keyspace(name)?;
+        if let Some((before, name)) = before {
+            masked_range(&since.tombstones, before, range, since.view(), &mut visit)
+                .in_keyspace(name)?;
+        }
+        Ok(keys)
     }
 
     /// The transactions that were prepared and not decided in this version, by id: a rollback to it prepares them

@@ -1,5 +1,6 @@
 //! Reads of an index beneath tombstones.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use tembo_index::{Direction, Index, Range, Value, VersionedIndex, View, Visit};
@@ -65,6 +66,37 @@ pub(crate) fn masked_changed(
     }
     let removed = covering(list, index, key, now.version).filter(|&version| version > since);
     Ok(changed.or(removed))
+}
+
+/// The keys of a range that differ between version `since` and a later one, both of which are pinned; also keys that were
+/// put with the value that they had.
+pub(crate) fn masked_difference(
+    list: &[Tombstone],
+    index: &Index,
+    range: Range<'_>,
+    (since, view): (u64, View<'_>),
+) -> Result<BTreeSet<Vec<u8>>, Error> {
+    let mut keys = BTreeSet::new();
+    index.range_changed(range, since, view, &mut |key| {
+        keys.insert(key.to_vec());
+        true
+    })?;
+    let Some(asked) = KeyRange::new(range.from, range.to) else { return Ok(keys) };
+    let cell = index.object().to_bits();
+    let is_met = |one: &Tombstone| {
+        one.is_of(cell, view.version) && one.version > since && one.range.overlaps(&asked)
+    };
+    // What such a tombstone covers may still have its entries.
+    if list.iter().any(is_met) {
+        let before = View { version: since, ..view };
+        masked_range(list, index, range, before, &mut |key, _| {
+            if covering(list, index, key, view.version).is_some_and(|version| version > since) {
+                keys.insert(key.to_vec());
+            }
+            true
+        })?;
+    }
+    Ok(keys)
 }
 
 /// Visits what of a range no tombstone covers.

@@ -1,0 +1,338 @@
+//! The devices of a store.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tembo_kv::{Direction, Durability, Snapshot, Store};
+
+use crate::bounds::{NAME_SIZE_MAX, len_max};
+use crate::format::{BLOCKS, DEVICES, NEXT_NUMBER, NUMBER_MAX, ORIGIN_PREFIX, block_key, block_of};
+use crate::image::{Image, shape_in};
+use crate::shape::{Origin, Shape, Spaces, check_block_size};
+use crate::shared::Shared;
+use crate::transaction::Committed;
+use crate::{Device, DeviceSnapshot, Error, Isolation, Transaction};
+
+/// How a device is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Bytes in a block: a power of two from 512 to 65,536. A write to a part of a block writes all of it.
+    pub block_size: usize,
+    /// Bytes in the device at first. Those that were never written are zero and take no space.
+    pub len: u64,
+    /// Whether a write beyond the end makes it longer; else such a write is [`Error::OutOfRange`].
+    pub grows: bool,
+}
+
+impl Default for DeviceOptions {
+    /// Blocks of 4 KiB; empty; grows.
+    fn default() -> DeviceOptions {
+        DeviceOptions { block_size: 4096, len: 0, grows: true }
+    }
+}
+
+/// What a check of the devices has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCheck {
+    /// Devices.
+    pub devices: u64,
+    /// Their blocks, those of what they were cloned from not counted.
+    pub blocks: u64,
+    /// Blocks that belong to no device, or lie behind its end: there should be none.
+    pub stray: u64,
+}
+
+/// All devices of a store. A clone is another handle of the same.
+///
+/// A store has one of it: what changes the length of a device, or removes one, waits for its writes by latches that are
+/// in memory, and that only clones share.
+#[derive(Clone)]
+pub struct Array {
+    shared: Arc<Shared>,
+}
+
+/// # Errors
+/// [`Error::DeviceName`].
+fn check_name(name: &str) -> Result<(), Error> {
+    match (1..=NAME_SIZE_MAX).contains(&name.len()) {
+        true => Ok(()),
+        false => Err(Error::DeviceName { size: name.len() }),
+    }
+}
+
+impl Array {
+    /// The devices of a store.
+    ///
+    /// # Errors
+    /// Those of a commit; damage.
+    pub fn open(store: &Store) -> Result<Array, Error> {
+        let spaces = Spaces { devices: store.keyspace(DEVICES)?, blocks: store.keyspace(BLOCKS)? };
+        let (store, latches) = (store.clone(), crate::latch::Latches::default());
+        let shared = Shared { store, spaces, latches, log_max: AtomicU64::new(u64::MAX) };
+        let array = Array { shared: Arc::new(shared) };
+        if !array.store().is_read_only() {
+            array.drop_unused_origins()?;
+        }
+        Ok(array)
+    }
+
+    /// The store, for its snapshots, their names, its window of versions, and syncs.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// Bytes that one transaction may log from now on; unlimited at first. Beyond that a write is [`Error::LogFull`].
+    pub fn set_log_max(&self, bytes: u64) {
+        self.shared.log_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Makes a device.
+    ///
+    /// Durability point: when it returns.
+    ///
+    /// # Errors
+    /// [`Error::DeviceExists`], [`Error::DeviceName`], [`Error::BlockSize`], [`Error::OutOfRange`], [`Error::TooManyDevices`];
+    /// those of a commit: nothing has changed.
+    pub fn create(&self, name: &str, options: DeviceOptions) -> Result<Device, Error> {
+        let DeviceOptions { block_size, len, grows } = options;
+        check_block_size(block_size)?;
+        let size = len_max(block_size);
+        if len > size {
+            return Err(Error::OutOfRange { name: name.into(), offset: 0, len, size });
+        }
+        self.make(name, Shape { number: 0, block_size, grows, len, origins: Vec::new() }, &[])
+    }
+
+    /// Makes a device of that shape, but for the number; it keeps a version.
+    fn make(&self, name: &str, mut shape: Shape, keeps: &[&Snapshot]) -> Result<Device, Error> {
+        check_name(name)?;
+        let Shared { store, spaces, .. } = &*self.shared;
+        let mut writer = store.exclusive()?;
+        if writer.get(spaces.devices, name.as_bytes())?.is_some() {
+            return Err(Error::DeviceExists { name: name.into() });
+        }
+        let next = writer.get(spaces.devices, NEXT_NUMBER)?;
+        let number = next.map_or(Some(0), |next| next.array(0).map(u32::from_le_bytes));
+        let number = number.ok_or(Error::Damaged { what: "the number of the next device" })?;
+        if number > NUMBER_MAX {
+            return Err(Error::TooManyDevices { count: number });
+        }
+        shape.number = number;
+        // The names are durable before the clone is, and without a clone the next opening drops them.
+        let named = store.snapshots();
+        for snapshot in keeps {
+            let origin = format!("{ORIGIN_PREFIX}{}", snapshot.version());
+            if !named.iter().any(|(name, _)| *name == origin) {
+                store.name_snapshot(&origin, snapshot)?;
+            }
+        }
+        writer.put(spaces.devices, NEXT_NUMBER, &(number + 1).to_le_bytes())?;
+        writer.put(spaces.devices, name.as_bytes(), &shape.encode())?;
+        writer.commit(Durability::Strict)?;
+        Ok(Device::new(&self.shared, name, &shape))
+    }
+
+    /// The device of that name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`]; damage.
+    pub fn device(&self, name: &str) -> Result<Device, Error> {
+        check_name(name)?;
+        let snapshot = self.store().snapshot()?;
+        match shape_in(&snapshot, self.shared.spaces, name)? {
+            Some(shape) => Ok(Device::new(&self.shared, name, &shape)),
+            None => Err(Error::NoSuchDevice { name: name.into() }),
+        }
+    }
+
+    /// The device of that name, made if there is none.
+    ///
+    /// # Errors
+    /// As of [`create`](Array::create).
+    pub fn open_or_create(&self, name: &str, options: DeviceOptions) -> Result<Device, Error> {
+        match self.device(name) {
+            Err(error) if Device::is_absent(&error) => match self.create(name, options) {
+                // Another thread was first.
+                Err(Error::DeviceExists { .. }) => self.device(name),
+                created => created,
+            },
+            found => found,
+        }
+    }
+
+    /// The names of the devices, in order.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn devices(&self) -> Result<Vec<String>, Error> {
+        Ok(self.shapes()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn shapes(&self) -> Result<Vec<(String, Shape)>, Error> {
+        let (mut shapes, mut failed) = (Vec::new(), Ok(()));
+        let snapshot = self.store().snapshot()?;
+        let range = (Bound::Excluded(NEXT_NUMBER), Bound::Unbounded);
+        snapshot.range_with::<[u8]>(
+            self.shared.spaces.devices,
+            range,
+            Direction::Forward,
+            &mut |name, value| {
+                match Shape::decode(&value) {
+                    Ok(shape) => shapes.push((String::from_utf8_lossy(name).into_owned(), shape)),
+                    Err(error) => failed = Err(error),
+                }
+                failed.is_ok()
+            },
+        )?;
+        failed.map(|()| shapes)
+    }
+
+    /// Removes a device, in time independent of its length. Snapshots of it stay readable, and so do its clones.
+    ///
+    /// Durability point: when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::NoSuchDevice`], [`Error::OtherStore`]; those of a commit: nothing has changed.
+    pub fn remove(&self, device: &Device) -> Result<(), Error> {
+        if !device.is_of(&self.shared) {
+            return Err(Error::OtherStore);
+        }
+        let Shared { store, spaces, .. } = &*self.shared;
+        let held = device.latch().hold(true);
+        let pending = device.latch().pending();
+        if pending > 0 {
+            return Err(Error::Busy { name: device.name().into(), pending });
+        }
+        let mut writer = store.exclusive()?;
+        device.image(store.snapshot()?)?;
+        let (from, to) = (block_key(device.number(), 0), block_key(device.number(), u64::MAX));
+        writer.remove(spaces.devices, device.name().as_bytes())?;
+        writer.remove_range::<[u8]>(
+            spaces.blocks,
+            (Bound::Included(&from[..]), Bound::Included(&to[..])),
+        )?;
+        writer.commit(Durability::Strict)?;
+        drop(held);
+        self.drop_unused_origins()
+    }
+
+    /// Makes a device that begins as a snapshot of another one, in constant time and space: what it does not write it reads there.
+    /// The version is kept, as by a [name](Store::name_snapshot), until the last clone of it is removed; a store
+    /// has at most 64 names, so clones of one snapshot take one between them.
+    ///
+    /// A backup of the store has no past, and so only what a clone has written itself.
+    ///
+    /// Durability point: when it returns.
+    ///
+    /// # Errors
+    /// As of [`create`](Array::create); [`tembo_kv::Error::SnapshotName`]: there are 64 names.
+    pub fn clone_device(&self, of: &DeviceSnapshot, name: &str) -> Result<Device, Error> {
+        let Image { shape, .. } = of.image();
+        let nearest =
+            Origin { number: shape.number, version: of.version(), blocks: shape.blocks() };
+        let origins = std::iter::once(nearest).chain(shape.origins.iter().copied()).collect();
+        let mut shape = Shape { origins, ..shape.clone() };
+        shape.cut(shape.len);
+        let origins = of.image().origins();
+        let keeps: Vec<_> = std::iter::once(of.store_snapshot()).chain(origins).collect();
+        self.make(name, shape, &keeps)
+    }
+
+    /// Drops the names of versions that no clone reads.
+    fn drop_unused_origins(&self) -> Result<(), Error> {
+        let store = self.store();
+        let is_ours = |(name, _): &(String, u64)| name.starts_with(ORIGIN_PREFIX);
+        if !store.snapshots().iter().any(is_ours) {
+            return Ok(());
+        }
+        // No clone is made meanwhile.
+        let writer = store.exclusive()?;
+        let shapes = self.shapes()?;
+        let used: BTreeSet<u64> = shapes
+            .iter()
+            .flat_map(|(_, shape)| shape.origins.iter().map(|origin| origin.version))
+            .collect();
+        let unused: Vec<_> = store.snapshots().into_iter().filter(is_ours).collect();
+        for (name, _) in unused.iter().filter(|(_, version)| !used.contains(version)) {
+            store.drop_snapshot(name)?;
+        }
+        drop(writer);
+        Ok(())
+    }
+
+    /// Begins a transaction. Any number may be pending, over any devices of the store that there are now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn transaction(&self, isolation: Isolation) -> Result<Transaction, Error> {
+        Transaction::begin(&self.shared, isolation)
+    }
+
+    /// Writes `data` at `offset`, whole or not at all, whatever its size (`AtomicWrite`). It does not conflict with others: of two
+    /// that write a byte the later wins. A whole block within the device costs one fence.
+    ///
+    /// Durability point: as `durability` says, capped by the store's sync policy.
+    ///
+    /// # Errors
+    /// As of [`Transaction::write`] and [`Transaction::commit`]: nothing has changed.
+    pub fn write(
+        &self,
+        device: &Device,
+        offset: u64,
+        data: &[u8],
+        durability: Durability,
+    ) -> Result<Committed, Error> {
+        if !device.is_of(&self.shared) {
+            return Err(Error::OtherStore);
+        }
+        let size = device.block_size();
+        if data.len() == size && offset.is_multiple_of(size as u64) {
+            let Shared { store, spaces, .. } = &*self.shared;
+            let _held = device.latch().hold(false);
+            let shape = device.image(store.snapshot()?)?.shape;
+            let block = offset / size as u64;
+            if block < shape.len / size as u64 {
+                let key = block_key(shape.number, block);
+                store.put(spaces.blocks, &key, data, durability)?;
+                return Ok(Committed::new(&self.shared, store.visible()));
+            }
+        }
+        self.transaction(Isolation::None)?.write_and_commit(device, offset, data, durability)
+    }
+
+    /// Goes through all records and blocks that are visible. [`Store::check`] is for what lies below.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn check(&self) -> Result<DeviceCheck, Error> {
+        let shapes = self.shapes()?;
+        let mut check = DeviceCheck { devices: shapes.len() as u64, ..DeviceCheck::default() };
+        let mut is_damaged = false;
+        let snapshot = self.store().snapshot()?;
+        snapshot.range_with::<[u8]>(
+            self.shared.spaces.blocks,
+            ..,
+            Direction::Forward,
+            &mut |key, value| {
+                let of = block_of(key).and_then(|(number, block)| {
+                    let (_, shape) = shapes.iter().find(|(_, shape)| shape.number == number)?;
+                    (block < shape.blocks()).then_some(shape)
+                });
+                match of {
+                    Some(shape) => {
+                        check.blocks += 1;
+                        is_damaged |= !value.is_empty() && value.len() != shape.block_size;
+                    }
+                    None => check.stray += 1,
+                }
+                true
+            },
+        )?;
+        match is_damaged {
+            true => Err(Error::Damaged { what: "a block of a device" }),
+            false => Ok(check),
+        }
+    }
+}

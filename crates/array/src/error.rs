@@ -1,0 +1,129 @@
+//! What can go wrong with a device.
+
+use tembo_kv as kv;
+
+use crate::bounds::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, NAME_SIZE_MAX};
+
+/// Errors of devices and their transactions. The thesis defines none: each of these says what has changed, which is
+/// nothing unless it says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Of the store below: damage, no room, a failed sync.
+    #[error(transparent)]
+    Store(kv::Error),
+    /// Choose a power of two between the bounds.
+    #[error(
+        "blocks of {size} bytes: a power of two from {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} is needed"
+    )]
+    BlockSize {
+        /// The size asked for, in bytes.
+        size: usize,
+    },
+    /// A name has 1 to [`NAME_SIZE_MAX`] bytes.
+    #[error("the name of a device has 1 to {NAME_SIZE_MAX} bytes, not {size}")]
+    DeviceName {
+        /// Its length, in bytes.
+        size: usize,
+    },
+    /// Open that one, or use another name.
+    #[error("there is a device {name:?} already")]
+    DeviceExists {
+        /// Its name.
+        name: String,
+    },
+    /// There is none of that name, or the handle is of one that was removed. [`Array::devices`](crate::Array::devices) lists
+    /// those that there are.
+    #[error("there is no device {name:?}")]
+    NoSuchDevice {
+        /// Its name.
+        name: String,
+    },
+    /// The store has had as many devices as it can.
+    #[error("the store has had {count} devices, and can have no more")]
+    TooManyDevices {
+        /// How many.
+        count: u32,
+    },
+    /// What was asked for lies behind the end of a device that does not grow, or no device can be so long.
+    #[error(
+        "{len} bytes at {offset} are out of the range of device {name:?}, which has {size} bytes"
+    )]
+    OutOfRange {
+        /// The name of the device.
+        name: String,
+        /// Where the access begins, in bytes.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+        /// The bytes that the device has, or that it can have.
+        size: u64,
+    },
+    /// Another transaction has committed a change of the same block, or of the length, first. The transaction is over; begin
+    /// it again.
+    #[error(
+        "block {block} of device {name:?} was changed by a transaction that committed first; begin this one again"
+    )]
+    Conflict {
+        /// The name of the device.
+        name: String,
+        /// The first such block; that of the end, if it is the length.
+        block: u64,
+    },
+    /// The transaction has written more than [`Array::set_log_max`](crate::Array::set_log_max) allows: commit it, go back to a
+    /// savepoint, or drop it.
+    #[error("the log of the transaction has {bytes} bytes of {max}: commit in smaller parts")]
+    LogFull {
+        /// Bytes that it would have.
+        bytes: u64,
+        /// Bytes that it may have.
+        max: u64,
+    },
+    /// The device is in use by transactions that are pending: end them first.
+    #[error("device {name:?} is in use by {pending} transactions: commit or drop them first")]
+    Busy {
+        /// Its name.
+        name: String,
+        /// How many transactions have written to it.
+        pending: usize,
+    },
+    /// A write of the transaction has failed after a part of it was logged: go back to a savepoint before it, or drop the
+    /// transaction.
+    #[error(
+        "an earlier write of the transaction failed half-way: go back to a savepoint, or begin again"
+    )]
+    BadState,
+    /// The transaction has gone back behind the savepoint, or it is another's.
+    #[error(
+        "the transaction has no such savepoint any more: go back to an earlier one, or begin again"
+    )]
+    NoSuchSavepoint,
+    /// Devices or transactions of different stores cannot be used together.
+    #[error("the device or the transaction is of another store")]
+    OtherStore,
+    /// Two versions of different devices have no difference.
+    #[error("the snapshots are of different devices, or the second is older than the first")]
+    NotComparable,
+    /// What the device was cloned from is not retained any more: the store was restored from a backup, which has no past.
+    #[error(
+        "version {version}, of which device {name:?} is a clone, is not retained: restore the device from a copy"
+    )]
+    OriginLost {
+        /// The name of the clone.
+        name: String,
+        /// The version.
+        version: u64,
+    },
+    /// What stands in the store is no device.
+    #[error("damaged: {what}")]
+    Damaged {
+        /// What is damaged.
+        what: &'static str,
+    },
+}
+
+impl From<kv::Error> for Error {
+    fn from(error: kv::Error) -> Error {
+        Error::Store(error)
+    }
+}

@@ -1,0 +1,102 @@
+//! What stands in the store: records of devices, keys of blocks. `docs/formats/array.md`.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The keyspace of the records of devices, by name.
+pub(crate) const DEVICES: &str = "tembo-array";
+
+/// The keyspace of the blocks of all devices.
+pub(crate) const BLOCKS: &str = "tembo-array-blocks";
+
+/// The key, among names, of the number that the next device gets. No device has an empty name.
+pub(crate) const NEXT_NUMBER: &[u8] = b"";
+
+/// What the names of snapshots begin with that keep what clones read.
+pub(crate) const ORIGIN_PREFIX: &str = "tembo-array@";
+
+/// Bits of the number of a block, in a key; those above are the number of the device.
+const BLOCK_BITS: u32 = 40;
+
+/// Devices that a store can ever have had.
+pub(crate) const NUMBER_MAX: u32 = (1 << (64 - BLOCK_BITS)) - 1;
+
+/// Blocks that a device can have.
+pub(crate) const BLOCK_COUNT_MAX: u64 = 1 << BLOCK_BITS;
+
+/// The device does not get longer by a write.
+pub(crate) const FLAG_FIXED: u32 = 1;
+
+/// What the value under a device's name begins with. As many [`OriginRecord`]s as it says follow.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct DeviceRecord {
+    /// The number of the device, in the keys of its blocks.
+    pub(crate) number: U32,
+    /// Bytes in a block.
+    pub(crate) block_size: U32,
+    pub(crate) flags: U32,
+    pub(crate) origin_count: U32,
+    /// Bytes in the device.
+    pub(crate) len: U64,
+    pub(crate) reserved: U64,
+}
+
+/// What a clone reads where it has no block of its own: the nearest first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct OriginRecord {
+    /// The number of the device whose blocks they are.
+    pub(crate) number: U32,
+    pub(crate) reserved: U32,
+    /// The version at which they are read.
+    pub(crate) version: U64,
+    /// Bytes from the begin on of which they may be; a multiple of the size of a block.
+    pub(crate) len: U64,
+}
+
+const _: () = assert!(size_of::<DeviceRecord>() == 32 && size_of::<OriginRecord>() == 24);
+
+/// The key of a block.
+pub(crate) fn block_key(number: u32, block: u64) -> [u8; 8] {
+    (u64::from(number) << BLOCK_BITS | block & (BLOCK_COUNT_MAX - 1)).to_be_bytes()
+}
+
+/// The number of a device and of its block, from a key.
+pub(crate) fn block_of(key: &[u8]) -> Option<(u32, u64)> {
+    let key = u64::from_be_bytes(key.try_into().ok()?);
+    Some(((key >> BLOCK_BITS) as u32, key & (BLOCK_COUNT_MAX - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_devices_and_blocks() {
+        let all = [(0, 0), (0, 1), (0, BLOCK_COUNT_MAX - 1), (1, 0), (NUMBER_MAX, 0)];
+        let keys = all.map(|(number, block)| block_key(number, block));
+        assert!(keys.is_sorted());
+        assert_eq!(keys.map(|key| block_of(&key)), all.map(Some));
+        assert_eq!(block_of(b"short"), None);
+    }
+
+    #[test]
+    fn a_record_is_laid_out_as_documented() {
+        let record = DeviceRecord {
+            number: 7.into(),
+            block_size: 4096.into(),
+            flags: FLAG_FIXED.into(),
+            origin_count: 0.into(),
+            len: 0x0102.into(),
+            reserved: 0.into(),
+        };
+        let mut bytes = [0; 32];
+        (bytes[0], bytes[5], bytes[8], bytes[16], bytes[17]) = (7, 0x10, 1, 2, 1);
+        assert_eq!(record.as_bytes(), bytes);
+    }
+}

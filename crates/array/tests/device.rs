@@ -1,0 +1,134 @@
+//! Devices: errors, completions, sizes, what a file keeps.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use tembo_array::{Array, DeviceOptions, Error, Isolation, Transaction};
+use tembo_kv::{Durability, Options, Store};
+
+fn array() -> Array {
+    Array::open(&Store::volatile(&Options::new().size(16 << 20)).unwrap()).unwrap()
+}
+
+fn fixed(len: u64) -> DeviceOptions {
+    DeviceOptions { len, grows: false, ..DeviceOptions::default() }
+}
+
+#[test]
+fn what_is_out_of_range_of_a_fixed_device_is_refused() {
+    let array = array();
+    let device = array.create("d", fixed(8192)).unwrap();
+    let mut tx = array.transaction(Isolation::None).unwrap();
+    let refused = tx.write(&device, 8000, &[1; 193]);
+    assert!(matches!(refused, Err(Error::OutOfRange { offset: 8000, len: 193, size: 8192, .. })));
+    tx.write(&device, 8000, &[1; 192]).unwrap();
+    let committed = tx.commit(Durability::Strict).unwrap();
+    assert!(committed.is_durable());
+    assert_eq!(device.len().unwrap(), 8192);
+}
+
+#[test]
+fn a_full_log_refuses_and_the_transaction_goes_on() {
+    let array = array();
+    array.set_log_max(5000);
+    let device = array.create("d", DeviceOptions::default()).unwrap();
+    let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+    tx.write(&device, 0, &[1; 4096]).unwrap();
+    let point = tx.savepoint();
+    tx.write(&device, 4096, &[2; 904]).unwrap();
+    let refused = tx.write(&device, 0, &[3]);
+    assert!(matches!(refused, Err(Error::LogFull { bytes: 5001, max: 5000 })));
+    tx.rollback_to(point).unwrap();
+    tx.write(&device, 1, &[3]).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    let mut bytes = [0; 3];
+    assert_eq!(device.read_at(0, &mut bytes).unwrap(), 3);
+    assert_eq!(bytes, [1, 3, 1]);
+    assert_eq!(device.len().unwrap(), 4096);
+}
+
+#[test]
+fn a_device_in_use_is_not_removed_and_a_removed_one_not_found() {
+    let array = array();
+    let device = array.create("d", DeviceOptions::default()).unwrap();
+    assert!(matches!(array.create("d", fixed(1)), Err(Error::DeviceExists { .. })));
+    let mut tx = array.transaction(Isolation::None).unwrap();
+    tx.write(&device, 0, b"x").unwrap();
+    assert!(matches!(array.remove(&device), Err(Error::Busy { pending: 1, .. })));
+    drop(tx);
+    array.remove(&device).unwrap();
+    let second = array.create("d", DeviceOptions::default()).unwrap();
+    let write = |device| array.write(device, 0, b"y", Durability::Strict).map(drop);
+    assert!(matches!(write(&device), Err(Error::NoSuchDevice { .. })));
+    write(&second).unwrap();
+}
+
+#[test]
+fn transactions_over_several_devices_commit_together_or_not_at_all() {
+    let array = array();
+    let names = ["a", "b", "c"];
+    let devices = names.map(|name| array.create(name, DeviceOptions::default()).unwrap());
+    let begin = |index: usize| {
+        let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+        tx.write(&devices[index], 0, b"all").unwrap();
+        tx
+    };
+    let all = vec![begin(0), begin(1), begin(2)];
+    array.write(&devices[1], 0, b"first", Durability::Strict).unwrap();
+    let refused = Transaction::commit_all(all, Durability::Strict);
+    // The length has changed too.
+    assert!(matches!(refused, Err(Error::Conflict { block: 1, .. })));
+    assert_eq!(devices.each_ref().map(|device| device.len().unwrap()), [0, 5, 0]);
+    Transaction::commit_all(vec![begin(0), begin(1), begin(2)], Durability::Strict).unwrap();
+    assert_eq!(devices.each_ref().map(|device| device.len().unwrap()), [3, 5, 3]);
+    let twice = Transaction::commit_all(vec![begin(0), begin(0)], Durability::Strict);
+    assert!(matches!(twice, Err(Error::Busy { .. })));
+}
+
+#[test]
+fn the_two_completions_are_apart() {
+    let path = std::env::temp_dir().join(format!("tembo-array-{}", std::process::id()));
+    let _ = std::fs::create_dir_all(&path);
+    let pool = path.join("completions.pool");
+    let store = Store::create(&pool, &Options::new().size(8 << 20)).unwrap();
+    let array = Array::open(&store).unwrap();
+    let device = array.create("d", DeviceOptions::default()).unwrap();
+    let visible = array.write(&device, 0, b"soon", Durability::Buffered).unwrap();
+    let mut bytes = [0; 4];
+    device.read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"soon");
+    visible.wait().unwrap();
+    assert!(visible.is_durable());
+    let monday = device.snapshot().unwrap();
+    let copy = array.clone_device(&monday, "copy").unwrap();
+    drop((monday, copy, visible, device, array));
+    store.close().unwrap();
+    // A clone finds what it was made of after a restart.
+    let store = Store::open(&pool, &Options::new()).unwrap();
+    let array = Array::open(&store).unwrap();
+    array.write(&array.device("d").unwrap(), 0, b"late", Durability::Strict).unwrap();
+    array.device("copy").unwrap().read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"soon");
+    array.remove(&array.device("copy").unwrap()).unwrap();
+    assert_eq!(store.snapshots(), []);
+    drop((array, store));
+    let _ = std::fs::remove_dir_all(&path);
+}
+
+#[test]
+fn a_block_of_4096_bytes_takes_4096_bytes() {
+    let options = Options::new().size(64 << 20).background(false);
+    let store = Store::volatile(&options).unwrap();
+    let array = Array::open(&store).unwrap();
+    let device = array.create("d", DeviceOptions::default()).unwrap();
+    let used = || store.check().unwrap().account.object_bytes;
+    let mut tx = array.transaction(Isolation::None).unwrap();
+    tx.write(&device, 0, &vec![7; 4 << 20]).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    let before = used();
+    let mut tx = array.transaction(Isolation::None).unwrap();
+    tx.write(&device, 4 << 20, &vec![8; 8 << 20]).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    let bytes = (used() - before) as f64 / f64::from(8 << 20);
+    // Beside the blocks there are the leaves that name them.
+    assert!(bytes < 1.02, "{bytes} bytes a byte");
+}

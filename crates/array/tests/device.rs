@@ -1,6 +1,6 @@
 //! Devices: errors, completions, sizes, what a file keeps.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use tembo_array::{Array, DeviceOptions, Error, Isolation, Transaction};
 use tembo_kv::{Durability, Options, Store};

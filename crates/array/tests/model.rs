@@ -1,6 +1,6 @@
 //! Devices do what a plain vector of bytes does: random scripts, one transaction at a time and several beside each other.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Which keys differ between two snapshots: of a model, over both indexes.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

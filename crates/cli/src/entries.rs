@@ -6,8 +6,8 @@ use anyhow::Context;
 use serde::Serialize;
 use tembo_index::Visit;
 use tembo_kv::{Direction, Durability, Keyspace, Snapshot, Store};
-use tembo_server::DATABASES_MAX;
 use tembo_server::format::{self, Header, Kind, PIECE_SIZE, Part, Value, element_prefix};
+use tembo_server::{DATABASES_MAX, check_collections};
 
 use crate::exit::{Exit, refuse};
 use crate::line::Entry;
@@ -112,7 +112,7 @@ fn in_pieces(
     Ok(bytes)
 }
 
-/// What a walk over the server's keys found.
+/// What reading all of the server's keys found.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Audit {
     pub(crate) keys: u64,
@@ -135,7 +135,7 @@ impl Audit {
     }
 }
 
-/// Walks every key: each value is one, and the expiry index and the values agree.
+/// Reads every key: each value is one, the expiry index and the values agree, and collections are whole.
 pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
     let mut audit = Audit::default();
     let snapshot = store.snapshot()?;
@@ -170,6 +170,7 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
             audit.fault(format!("db{db}: {expiring} keys expire, {indexed} are in the index"));
         }
         audit.expiring += expiring;
+        check_collections(&snapshot, db, &mut |what| audit.fault(format!("db{db}: {what}")))?;
     }
     Ok(audit)
 }

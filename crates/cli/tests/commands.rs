@@ -6,6 +6,8 @@
 mod backup;
 #[path = "commands/config_file.rs"]
 mod config_file;
+#[path = "commands/damaged_collections.rs"]
+mod damaged_collections;
 #[path = "commands/golden.rs"]
 mod golden;
 #[path = "commands/online.rs"]

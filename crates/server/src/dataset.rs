@@ -1,10 +1,12 @@
 //! The databases as commands see them: one transaction a turn, expiry, watches.
 
 mod added;
+mod capacity;
 mod elements;
 mod expiry;
 mod lookup;
 mod pieces;
+
 mod spaces;
 mod written;
 
@@ -21,6 +23,7 @@ use tembo_kv::{Direction, Durability, Error, Exclusive, KeyCount, Keyspace, Stor
 use crate::access::Access;
 use crate::clock::Clock;
 use crate::dataset::added::Added;
+use crate::dataset::capacity::Capacity;
 use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
 use crate::dataset::lookup::{Lookups, find_string};
@@ -30,11 +33,8 @@ use crate::format::{self, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value}
 use crate::waiting::Waiting;
 use crate::watch::Watches;
 
-/// How long changes of several keys are refused after there was no room for as many.
-const REFUSAL_MS: u64 = 100;
-/// Elements of a collection that are held in memory together while it is copied.
-const COPIED_AT_ONCE: usize = 256;
-
+/// Changes of more bytes are made behind a savepoint, whatever room there is.
+const SMALL_MAX: usize = 16 << 10;
 /// Keys that are looked for side by side, and expired, before the time is looked at.
 const EXPIRED_AT_ONCE: usize = 32;
 
@@ -68,8 +68,7 @@ pub(crate) struct Dataset<'s> {
     pub(crate) waiting: Waiting,
     /// Counters that only rise.
     written: Written,
-    /// See [`Dataset::refuse`]: a size and the end of the refusal.
-    refused: (usize, u64),
+    capacity: Capacity,
     /// See [`EncodingLimits`].
     pub(crate) encodings: EncodingLimits,
     /// Keys that were looked for.
@@ -102,7 +101,7 @@ impl<'s> Dataset<'s> {
             watches: Watches::new(databases),
             waiting: Waiting::new(databases),
             written: Written::default(),
-            refused: (usize::MAX, 0),
+            capacity: Capacity::new(),
             encodings: EncodingLimits::default(),
             lookups: Lookups::default(),
             expires_actively: true,
@@ -470,14 +469,34 @@ impl<'s> Dataset<'s> {
         size: usize,
         change: impl FnOnce(&mut Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        if self.is_refused(size) {
+        if self.capacity.is_refused(size, self.clock.steady_ms) {
             return Err(OUT_OF_MEMORY.into());
         }
         let changed = self.all_or_nothing(change);
         if let Err(Failure::Store(Error::Full { .. })) = changed {
-            self.refuse(size);
+            self.capacity.refuse(size, self.clock.steady_ms);
         }
         changed
+    }
+
+    /// As [`atomically`](Dataset::atomically), for changes that nothing but the pool can make fail once the first is made.
+    /// Where there is room in plenty they need no savepoint; if one fails all the same, the turn does.
+    pub(crate) fn in_steps<T>(
+        &mut self,
+        size: usize,
+        change: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let (before, store) = (self.written, self.store);
+        let is_small = size <= SMALL_MAX && !self.is_atomic;
+        if !is_small || !self.capacity.is_plenty(before, || store.report()) {
+            return self.atomically(size, change);
+        }
+        match change(self) {
+            Err(Failure::Store(error)) if self.written.changes > before.changes => {
+                Err(Failure::Turn(error))
+            }
+            changed => changed,
+        }
     }
 
     /// Makes several changes; if one fails, none of them has happened.
@@ -583,21 +602,11 @@ impl<'s> Dataset<'s> {
         from: (usize, u64),
         to: (usize, u64),
     ) -> Result<(), Failure> {
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let (transaction, elements) = self.begin_elements()?;
-            let read = elements.read(transaction, from, last.as_deref(), COPIED_AT_ONCE)?;
-            for one in &read {
-                elements.put_read(transaction, to, one)?;
-            }
-            self.written.changes += read.len() as u64;
-            self.written.bytes +=
-                read.iter().map(|one| (one.0.len() + one.1.len()) as u64).sum::<u64>();
-            match read.into_iter().next_back() {
-                Some((key, _)) => last = Some(key),
-                None => return Ok(()),
-            }
-        }
+        let (transaction, elements) = self.begin_elements()?;
+        let copied = elements.copy(transaction, from, to)?;
+        self.written.changes += copied.changes;
+        self.written.bytes += copied.bytes;
+        Ok(())
     }
 
     /// Removes so many elements of a part of a collection, which lie from one on, up to another one.
@@ -621,19 +630,6 @@ impl<'s> Dataset<'s> {
         elements.remove_all(transaction, (db, spread.id), spread.count)?;
         self.written.changes += 1;
         Ok(())
-    }
-
-    /// The pool had no room for changes of `size` bytes. Changes of half that size or more are refused for
-    /// [`REFUSAL_MS`], because each attempt that is taken back leaves a dead interval, of which the store
-    /// holds few until the background work has erased them.
-    pub(crate) fn refuse(&mut self, size: usize) {
-        self.refused = (size / 2, self.clock.steady_ms + REFUSAL_MS);
-    }
-
-    /// Whether changes of `size` bytes are refused at the moment.
-    pub(crate) fn is_refused(&self, size: usize) -> bool {
-        let (size_min, until_ms) = self.refused;
-        size >= size_min && self.clock.steady_ms < until_ms
     }
 
     /// Removes every key of the database.

@@ -173,7 +173,7 @@ impl<'d, 's> Opened<'d, 's> {
         if in_one_step {
             return change(opened);
         }
-        data.atomically(size, |data| change(Opened::open(data, place, kind)?))
+        data.in_steps(size, |data| change(Opened::open(data, place, kind)?))
     }
 
     /// An empty collection that replaces what is under a key when it is saved.

@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use tembo_kv::{Direction, Error, Exclusive, Keyspace, Value};
 
+use crate::dataset::written::Written;
 use crate::format::{ELEMENT_PREFIX_SIZE, ID_KEY, Part, element_prefix};
 
 /// A collection of at most so many elements is removed element by element: a range that was removed makes reads slower
@@ -11,6 +12,8 @@ use crate::format::{ELEMENT_PREFIX_SIZE, ID_KEY, Part, element_prefix};
 const SINGLY_MAX: u64 = 512;
 /// The parts of a collection come before the part of this number.
 const PARTS_END: u8 = u8::MAX;
+/// Elements of a collection that are held in memory together while it is copied.
+const COPIED_AT_ONCE: usize = 256;
 
 /// Both ends of a range of elements of one part, without the prefix of their keys.
 pub(crate) type Ends<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -123,8 +126,31 @@ impl Elements {
         })
     }
 
+    /// Copies all elements of a collection, of a database and id, to another id; how much that writes.
+    pub(super) fn copy(
+        &mut self,
+        transaction: &mut Exclusive,
+        from: (usize, u64),
+        to: (usize, u64),
+    ) -> Result<Written, Error> {
+        let mut copied = Written::default();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let read = self.read(transaction, from, last.as_deref(), COPIED_AT_ONCE)?;
+            for one in &read {
+                self.put_read(transaction, to, one)?;
+                copied.bytes += (one.0.len() + one.1.len()) as u64;
+            }
+            copied.changes += read.len() as u64;
+            match read.into_iter().next_back() {
+                Some((key, _)) => last = Some(key),
+                None => return Ok(copied),
+            }
+        }
+    }
+
     /// All elements of a collection as they are in the store, from behind one on, at most `limit`.
-    pub(super) fn read(
+    fn read(
         &self,
         transaction: &Exclusive,
         (db, id): (usize, u64),
@@ -144,7 +170,7 @@ impl Elements {
     }
 
     /// Puts an element that was read under the key it has in another collection.
-    pub(super) fn put_read(
+    fn put_read(
         &mut self,
         transaction: &mut Exclusive,
         (db, id): (usize, u64),

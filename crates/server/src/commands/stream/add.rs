@@ -168,7 +168,7 @@ pub(super) fn xadd(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Re
     let trimmed = if found.is_some() && options.trim.is_none() {
         add(context.data)?
     } else {
-        context.data.atomically(size, add)?
+        context.data.in_steps(size, add)?
     };
     show_id(id, reply);
     notify(context, Classes::STREAM, "xadd", place.1);
@@ -185,7 +185,7 @@ pub(super) fn xtrim(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut R
     if let Some((trim, how)) = options.trim
         && Stream::open(context.data, place)?.is_some()
     {
-        trimmed = context.data.atomically(0, |data| {
+        trimmed = context.data.in_steps(0, |data| {
             let Some(mut stream) = Stream::open(data, place)? else { return Ok(0) };
             let trimmed = stream.trim(trim, how)?;
             stream.save()?;
@@ -206,7 +206,7 @@ pub(super) fn xdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Re
         return Ok(());
     }
     let ids = args.from(2).map(|text| id::strict(text, 0)).collect::<Result<Vec<_>, _>>()?;
-    let removed = context.data.atomically(0, |data| {
+    let removed = context.data.in_steps(0, |data| {
         let Some(mut stream) = Stream::open(data, place)? else { return Ok(0) };
         let removed = stream.remove(&ids)?;
         stream.save()?;

@@ -144,7 +144,7 @@ pub(super) fn xclaim(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut 
     need_group(context, args)?;
     let (place, now_ms) = ((context.session.db, args.at(1)), context.data.now_ms());
     let (ids, claim, last) = parse(args, now_ms)?;
-    let claimed = context.data.atomically(0, |data| {
+    let claimed = context.data.in_steps(0, |data| {
         let mut claimed = Claimed::new();
         let Some(mut stream) = Stream::open(data, place)? else { return Ok(claimed) };
         let stream = &mut stream;
@@ -253,7 +253,7 @@ pub(super) fn xautoclaim(
     let (consumer, delivered_ms) = (args.at(3), now_ms);
     let (deliveries, force) = (None, false);
     let claim = Claim { consumer, idle_min_ms, now_ms, delivered_ms, deliveries, force, only_ids };
-    let (claimed, next, removed) = context.data.atomically(0, |data| {
+    let (claimed, next, removed) = context.data.in_steps(0, |data| {
         let mut claimed = Claimed::new();
         let Some(mut stream) = Stream::open(data, place)? else {
             return Ok((claimed, None, Vec::new()));

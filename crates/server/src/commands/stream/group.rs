@@ -61,7 +61,7 @@ fn change<'s, T>(
     name: &[u8],
     change: impl FnOnce(&mut Stream<'_, 's>, &mut Group) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    context.data.atomically(0, |data: &mut Dataset<'s>| {
+    context.data.in_steps(0, |data: &mut Dataset<'s>| {
         let mut stream = Stream::open(data, place)?.ok_or(NO_STREAM)?;
         let group = Group::find(&mut stream, name)?;
         let mut group = group.ok_or_else(|| no_group_of(place.1, name))?;
@@ -219,7 +219,7 @@ pub(super) fn xack(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Re
     }
     let ids = args.from(3).map(|text| id::strict(text, 0)).collect::<Result<Vec<_>, _>>()?;
     let mut acknowledged = 0;
-    context.data.atomically(0, |data| {
+    context.data.in_steps(0, |data| {
         let Some(mut stream) = Stream::open(data, place)? else { return Ok(()) };
         let Some(mut group) = Group::find(&mut stream, args.at(2))? else { return Ok(()) };
         for &id in &ids {

@@ -381,13 +381,18 @@ pub(super) fn xreadgroup(
     }
     let resolved = request.resolve(context)?;
     let (db, resp3) = (context.session.db, context.session.resp3);
-    let found = context.data.atomically(0, |data| {
+    let deliver_all = |data: &mut Dataset<'_>| {
         let mut found = Found::new(resp3);
         for (&key, &from) in request.keys.iter().zip(&resolved) {
             deliver(data, ((db, key), from), &request, (has_waited, resp3), &mut found)?;
         }
         Ok(found)
-    })?;
+    };
+    let found = if request.keys.len() == 1 {
+        context.data.in_steps(0, deliver_all)?
+    } else {
+        context.data.atomically(0, deliver_all)?
+    };
     if !found.show(context, reply) && !request.wait(context, args, &resolved) {
         reply.null_array();
     }

@@ -1,0 +1,80 @@
+//! Whether the pool has room for changes, as far as commands must know beforehand.
+
+use tembo_kv::Report;
+
+use crate::dataset::written::Written;
+
+/// How long changes of several keys are refused after there was no room for as many.
+const REFUSAL_MS: u64 = 100;
+/// Of the free bytes, this share is written before the pool is asked again.
+const SHARE: u64 = 16;
+/// A share of fewer bytes is not plenty.
+const PLENTY_MIN: u64 = 1 << 20;
+/// Where there is not plenty, the pool is asked again after so many bytes.
+const TIGHT: u64 = 64 << 10;
+/// Bytes that a change takes beside its value, at most.
+const CHANGE_SIZE: u64 = 512;
+
+/// What is known of the pool's room.
+pub(super) struct Capacity {
+    /// A size from which on changes are refused, and until when.
+    refused: (usize, u64),
+    /// There is plenty, or there is not, until so much was written.
+    known: (bool, u64),
+}
+
+impl Capacity {
+    /// Nothing is known.
+    pub(super) fn new() -> Capacity {
+        Capacity { refused: (usize::MAX, 0), known: (false, 0) }
+    }
+
+    /// There was no room for changes of `size` bytes. Those of half that size or more are refused for [`REFUSAL_MS`]: each
+    /// that is taken back leaves a dead interval, of which the store holds few until the background work has erased them.
+    pub(super) fn refuse(&mut self, size: usize, steady_ms: u64) {
+        self.refused = (size / 2, steady_ms + REFUSAL_MS);
+        self.known = (false, 0);
+    }
+
+    /// Whether changes of `size` bytes are refused at the moment.
+    pub(super) fn is_refused(&self, size: usize, steady_ms: u64) -> bool {
+        let (size_min, until_ms) = self.refused;
+        size >= size_min && steady_ms < until_ms
+    }
+
+    /// Whether there is so much room that small changes find it; `report` is what the store says.
+    #[inline]
+    pub(super) fn is_plenty(&mut self, written: Written, report: impl FnOnce() -> Report) -> bool {
+        let (is_plenty, until) = self.known;
+        let cost = written.bytes + CHANGE_SIZE * written.changes;
+        if cost < until {
+            return is_plenty;
+        }
+        let Report { recovering, pool_bytes, used_bytes, .. } = report();
+        let share = pool_bytes.saturating_sub(used_bytes) / SHARE;
+        let is_plenty = !recovering && share >= PLENTY_MIN;
+        self.known = (is_plenty, cost + if is_plenty { share } else { TIGHT });
+        is_plenty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_asked_again_when_a_share_was_written() {
+        let with = |used_bytes| Report { pool_bytes: 64 << 20, used_bytes, ..Report::default() };
+        let written = |bytes| Written { changes: 0, bytes };
+        let mut capacity = Capacity::new();
+        assert!(capacity.is_plenty(written(0), || with(0)));
+        assert!(capacity.is_plenty(written((4 << 20) - 1), || unreachable!()));
+        assert!(!capacity.is_plenty(written(4 << 20), || with(60 << 20)));
+        assert!(!capacity.is_plenty(written((4 << 20) + 1), || unreachable!()));
+        assert!(capacity.is_plenty(written(5 << 20), || with(0)));
+        capacity.refuse(1000, 5);
+        assert!(!capacity.is_plenty(written(5 << 20), || with(60 << 20)));
+        assert_eq!((capacity.is_refused(500, 104), capacity.is_refused(499, 104)), (true, false));
+        assert!(!capacity.is_refused(500, 105));
+    }
+}

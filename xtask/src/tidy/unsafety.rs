@@ -49,7 +49,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 /// A function pointer's type, an attribute's marker, or the name of a lint.
 fn is_other_than_code(source: &Source, index: usize) -> bool {
-    source.matches(index, &["unsafe", "fn", "("]) || source.matches(index, &["unsafe", "("])
+    source.matches(index, &["unsafe", "fn", "("])
+        || source.matches(index, &["unsafe", "extern", "\"C\"", "fn", "("])
+        || source.matches(index, &["unsafe", "("])
 }
 
 fn is_explained(source: &Source, line: usize) -> bool {
@@ -83,7 +85,7 @@ let x = Ok(unsafe { 1 });
 /// # Safety
 /// The caller keeps `p` alive.
 unsafe fn f(p: *const u8) {}
-fn g(h: unsafe fn(u8)) {}
+fn g(h: unsafe fn(u8), i: unsafe extern \"C\" fn(u8)) {}
 // SAFETY: nothing in it is shared.
 let y =
     unsafe { 2 };
@@ -95,7 +97,7 @@ let a = unsafe { 1 };
 let b = unsafe { 1 };
 unsafe impl Send for T {}
 
-unsafe fn f() {}
+unsafe extern \"C\" fn f() {}
 ";
 
     #[test]

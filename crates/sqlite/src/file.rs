@@ -1,0 +1,305 @@
+//! The functions of an open file, as SQLite calls them.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::code::{
+    CHARACTERISTICS, Code, FCNTL_COMMIT_PHASETWO, FCNTL_HAS_MOVED, FCNTL_OVERWRITE, FCNTL_PRAGMA,
+    FCNTL_SIZE_HINT, FCNTL_SYNC, FCNTL_VFSNAME, LOCK_NONE, OK,
+};
+use crate::ffi::{Api, IoMethods, SqliteFile};
+use crate::journal::{self, Journal};
+use crate::main_file::MainFile;
+use crate::pragma;
+
+/// What SQLite has open.
+pub(crate) enum Kind {
+    Main(Arc<Mutex<MainFile>>),
+    Journal(Arc<Mutex<Journal>>),
+}
+
+/// What is ours of an open file.
+pub(crate) struct File {
+    pub(crate) kind: Kind,
+    pub(crate) api: Api,
+}
+
+/// Bytes in a sector, as SQLite is told: no page is smaller than what is written whole.
+const SECTOR_SIZE: c_int = 4096;
+
+static METHODS: IoMethods = IoMethods {
+    version: 1,
+    close,
+    read,
+    write,
+    truncate,
+    sync,
+    file_size,
+    lock,
+    unlock,
+    check_reserved_lock,
+    file_control,
+    sector_size,
+    device_characteristics,
+};
+
+/// Runs `work`, from which no panic gets into SQLite.
+pub(crate) fn guard(work: impl FnOnce() -> Result<(), Code>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => OK,
+        Ok(Err(Code(code))) => code,
+        Err(_) => Code::IOERR.0,
+    }
+}
+
+/// Gives SQLite an open file.
+///
+/// # Safety
+/// `to` is what SQLite has passed to `xOpen`.
+pub(crate) unsafe fn give(to: *mut SqliteFile, file: File) {
+    let file = Box::into_raw(Box::new(file)).cast();
+    // SAFETY: the caller's promise; SQLite has set aside as many bytes as the VFS says.
+    unsafe { to.write(SqliteFile { methods: &METHODS, file }) };
+}
+
+/// The file that was given.
+///
+/// # Safety
+/// `file` is open, and stays so for `'f`.
+unsafe fn file<'f>(file: *mut SqliteFile) -> &'f File {
+    // SAFETY: `give` has put it there, and `close` has not been called.
+    unsafe { &*(*file).file.cast::<File>() }
+}
+
+/// The bytes that SQLite names by address and length.
+///
+/// # Safety
+/// `len` bytes at `at` may be written, by no other, for `'b`.
+unsafe fn bytes_mut<'b>(at: *mut c_void, len: c_int) -> &'b mut [u8] {
+    match usize::try_from(len) {
+        // SAFETY: the caller's promise.
+        Ok(len) if len > 0 => unsafe { std::slice::from_raw_parts_mut(at.cast(), len) },
+        _ => &mut [],
+    }
+}
+
+fn unsigned(number: i64) -> Result<u64, Code> {
+    u64::try_from(number).map_err(|_| Code::IOERR)
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn close(of: *mut SqliteFile) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite closes an open file, once.
+        let file = unsafe { Box::from_raw((*of).file.cast::<File>()) };
+        // SAFETY: as above.
+        unsafe { (*of).file = std::ptr::null_mut() };
+        if let Kind::Main(main) = &file.kind {
+            main.lock().unlock(LOCK_NONE);
+            journal::leave(main);
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn read(of: *mut SqliteFile, to: *mut c_void, len: c_int, at: i64) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file, and a buffer of that length that is its own.
+        let (file, to) = unsafe { (file(of), bytes_mut(to, len)) };
+        let at = unsigned(at)?;
+        let done = match &file.kind {
+            Kind::Main(main) => main.lock().read(at, to)?,
+            Kind::Journal(journal) => journal.lock().read(at, to),
+        };
+        if done == to.len() {
+            return Ok(());
+        }
+        to[done..].fill(0);
+        Err(Code::IOERR_SHORT_READ)
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn write(of: *mut SqliteFile, from: *const c_void, len: c_int, at: i64) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file, and so many bytes to be read; they are not changed.
+        let (file, from) = unsafe { (file(of), &*bytes_mut(from.cast_mut(), len)) };
+        let at = unsigned(at)?;
+        match &file.kind {
+            Kind::Main(main) => main.lock().write(at, from),
+            Kind::Journal(journal) => journal.lock().write(at, from),
+        }
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn truncate(of: *mut SqliteFile, len: i64) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        let file = unsafe { file(of) };
+        let len = unsigned(len)?;
+        match &file.kind {
+            Kind::Main(main) => main.lock().truncate(len),
+            Kind::Journal(journal) => {
+                journal.lock().truncate(len);
+                Ok(())
+            }
+        }
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn sync(of: *mut SqliteFile, _flags: c_int) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        if let Kind::Main(main) = unsafe { &file(of).kind } {
+            main.lock().sync();
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn file_size(of: *mut SqliteFile, size: *mut i64) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        let len = match unsafe { &file(of).kind } {
+            Kind::Main(main) => main.lock().len()?,
+            Kind::Journal(journal) => journal.lock().len(),
+        };
+        // SAFETY: SQLite passes a place for the answer.
+        unsafe { *size = i64::try_from(len).unwrap_or(i64::MAX) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn lock(of: *mut SqliteFile, level: c_int) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        match unsafe { &file(of).kind } {
+            Kind::Main(main) => main.lock().lock(level),
+            Kind::Journal(_) => Ok(()),
+        }
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn unlock(of: *mut SqliteFile, level: c_int) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        if let Kind::Main(main) = unsafe { &file(of).kind } {
+            main.lock().unlock(level);
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn check_reserved_lock(of: *mut SqliteFile, answer: *mut c_int) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        let is_reserved = match unsafe { &file(of).kind } {
+            Kind::Main(main) => main.lock().has_writer(),
+            Kind::Journal(_) => false,
+        };
+        // SAFETY: SQLite passes a place for the answer.
+        unsafe { *answer = c_int::from(is_reserved) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn sector_size(_of: *mut SqliteFile) -> c_int {
+    SECTOR_SIZE
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn device_characteristics(_of: *mut SqliteFile) -> c_int {
+    CHARACTERISTICS
+}
+
+/// # Safety
+/// SQLite calls it, with what the function of that name is given.
+unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c_void) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        let File { kind, api } = unsafe { file(of) };
+        let Kind::Main(main) = kind else { return Err(Code::NOTFOUND) };
+        match what {
+            FCNTL_COMMIT_PHASETWO => main.lock().commit(),
+            FCNTL_SYNC => {
+                // SAFETY: with this number SQLite passes the name of the super-journal, or null.
+                if let Some(name) = unsafe { text(with.cast()) }.filter(|name| !name.is_empty()) {
+                    journal::join(&name, main);
+                }
+                Ok(())
+            }
+            FCNTL_SIZE_HINT | FCNTL_OVERWRITE => Ok(()),
+            FCNTL_HAS_MOVED => {
+                // SAFETY: with this number SQLite passes a place for the answer.
+                unsafe { *with.cast::<c_int>() = 0 };
+                Ok(())
+            }
+            FCNTL_VFSNAME => {
+                // SAFETY: with this number SQLite passes a place for a text.
+                unsafe { *with.cast::<*mut c_char>() = allocated(api, "tembo")? };
+                Ok(())
+            }
+            FCNTL_PRAGMA => {
+                // SAFETY: with this number SQLite passes three texts: the answer's place, the name, the value or null.
+                let words = unsafe { &mut *with.cast::<[*mut c_char; 3]>() };
+                // SAFETY: as above.
+                let (name, value) = unsafe { (text(words[1]), text(words[2])) };
+                let name = name.ok_or(Code::NOTFOUND)?;
+                let answer = pragma::answer(&mut main.lock(), &name, value.as_deref())?;
+                words[0] = allocated(api, &answer)?;
+                Ok(())
+            }
+            _ => Err(Code::NOTFOUND),
+        }
+    })
+}
+
+/// A text of SQLite's, copied; `None`: there is none.
+///
+/// # Safety
+/// `text` is null or ends with a zero.
+pub(crate) unsafe fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// A text in memory of SQLite's, which frees it.
+fn allocated(api: &Api, text: &str) -> Result<*mut c_char, Code> {
+    let len = c_int::try_from(text.len() + 1).map_err(|_| Code::FULL)?;
+    // SAFETY: it is SQLite's own function.
+    let to = unsafe { (api.malloc)(len) }.cast::<u8>();
+    if to.is_null() {
+        return Err(Code::FULL);
+    }
+    // SAFETY: there are `len` bytes at `to`, which nothing else knows.
+    unsafe {
+        to.copy_from_nonoverlapping(text.as_ptr(), text.len());
+        *to.add(text.len()) = 0;
+    }
+    Ok(to.cast())
+}

@@ -1,0 +1,25 @@
+//! SQLite's databases in a Tembo pool: a VFS, named `tembo`, that needs no journal.
+//!
+//! The library is a loadable extension, for programs as they are: Debian's `sqlite3`, Python, anything that loads extensions.
+//!
+//! ```text
+//! $ sqlite3
+//! sqlite> .load ./libtembo_sqlite
+//! sqlite> .open file:app.pool?vfs=tembo
+//! ```
+//! A program in Rust passes [`sqlite3_tembosqlite_init`] to `sqlite3_auto_extension`. `docs/sqlite.md` says what a
+//! database is then, and what differs from an ordinary file.
+
+#![allow(unsafe_code)]
+
+mod code;
+mod entry;
+mod ffi;
+mod file;
+mod journal;
+mod main_file;
+mod pool;
+mod pragma;
+mod vfs;
+
+pub use entry::sqlite3_tembosqlite_init;

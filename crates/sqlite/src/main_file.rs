@@ -1,0 +1,215 @@
+//! A database as one connection has it open: its locks are its transaction.
+//!
+//! SHARED takes a snapshot, which is read until the lock is given up. RESERVED is of one connection at a time; from its first
+//! write on, the connection has a transaction of the device, whose writes no other sees. COMMIT_PHASETWO, which SQLite sends in
+//! every journal mode when a transaction is complete, commits it; giving up the lock without that drops it. So a reader never waits for
+//! the writer, nor the writer for readers, and no journal is ever needed after a crash.
+
+use std::sync::Arc;
+
+use tembo_array::{DeviceSnapshot, Isolation, Transaction};
+use tembo_kv::Durability;
+
+use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
+use crate::pool::Database;
+
+/// An open database.
+pub(crate) struct MainFile {
+    database: Arc<Database>,
+    /// One that shows a version of the past, and is not written.
+    past: Option<DeviceSnapshot>,
+    lock: i32,
+    snapshot: Option<DeviceSnapshot>,
+    tx: Option<Transaction>,
+    /// SQLite has asked for a sync in this transaction.
+    is_synced: bool,
+    /// The super-journal with whose removal the transaction commits.
+    super_journal: Option<String>,
+    /// What the program believes the journal mode to be.
+    pub(crate) says_wal: bool,
+}
+
+impl MainFile {
+    pub(crate) fn new(database: Arc<Database>, past: Option<DeviceSnapshot>) -> MainFile {
+        MainFile {
+            database,
+            past,
+            lock: LOCK_NONE,
+            snapshot: None,
+            tx: None,
+            is_synced: false,
+            super_journal: None,
+            says_wal: false,
+        }
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// Whether it shows a version of the past.
+    pub(crate) fn is_past(&self) -> bool {
+        self.past.is_some()
+    }
+
+    /// The version that it reads.
+    pub(crate) fn version(&self) -> Result<u64, Code> {
+        match self.past.as_ref().or(self.snapshot.as_ref()) {
+            Some(snapshot) => Ok(snapshot.version()),
+            None => Ok(self.database.store()?.visible()),
+        }
+    }
+
+    /// Reads; how many bytes: fewer at the end.
+    pub(crate) fn read(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, Code> {
+        if let Some(tx) = &mut self.tx {
+            return Ok(tx.read(self.database.device()?, offset, to)?);
+        }
+        match self.past.as_ref().or(self.snapshot.as_ref()) {
+            Some(snapshot) => Ok(snapshot.read_at(offset, to)?),
+            None => Ok(self.database.device()?.read_at(offset, to)?),
+        }
+    }
+
+    pub(crate) fn len(&self) -> Result<u64, Code> {
+        if let Some(tx) = &self.tx {
+            return Ok(tx.len(self.database.device()?)?);
+        }
+        match self.past.as_ref().or(self.snapshot.as_ref()) {
+            Some(snapshot) => Ok(snapshot.len()),
+            None => Ok(self.database.device()?.len()?),
+        }
+    }
+
+    /// The transaction of the connection that writes.
+    fn writing(&mut self) -> Result<&mut Transaction, Code> {
+        if self.lock < LOCK_RESERVED || self.past.is_some() {
+            return Err(Code::READONLY);
+        }
+        match &mut self.tx {
+            Some(tx) => Ok(tx),
+            none => {
+                let array = self.database.array()?;
+                Ok(none.insert(array.transaction(Isolation::FirstCommitter)?))
+            }
+        }
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
+        let database = self.database.clone();
+        Ok(self.writing()?.write(database.device()?, offset, bytes)?)
+    }
+
+    pub(crate) fn truncate(&mut self, len: u64) -> Result<(), Code> {
+        let database = self.database.clone();
+        if self.len()? == len {
+            return Ok(());
+        }
+        Ok(self.writing()?.set_len(database.device()?, len)?)
+    }
+
+    /// What is committed is to be durable.
+    pub(crate) fn sync(&mut self) {
+        self.is_synced = true;
+    }
+
+    pub(crate) fn has_writer(&self) -> bool {
+        self.database.has_writer()
+    }
+
+    /// # Errors
+    /// [`Code::BUSY`]: another connection writes. [`Code::BUSY_SNAPSHOT`]: another one has written since this one has
+    /// begun to read.
+    pub(crate) fn lock(&mut self, level: i32) -> Result<(), Code> {
+        if level <= self.lock {
+            return Ok(());
+        }
+        if self.past.is_some() {
+            if level > LOCK_SHARED {
+                return Err(Code::READONLY);
+            }
+            self.lock = level;
+            return Ok(());
+        }
+        if self.snapshot.is_none() {
+            self.snapshot = Some(self.database.device()?.snapshot()?);
+        }
+        if level >= LOCK_RESERVED && self.lock < LOCK_RESERVED {
+            if self.database.store()?.is_read_only() {
+                return Err(Code::READONLY);
+            }
+            if !self.database.begin_writing() {
+                return Err(Code::BUSY);
+            }
+            if self.version()? < self.database.last() {
+                self.database.end_writing();
+                return Err(Code::BUSY_SNAPSHOT);
+            }
+        }
+        self.lock = level;
+        Ok(())
+    }
+
+    /// Gives up locks; a transaction that was not committed is dropped.
+    pub(crate) fn unlock(&mut self, level: i32) {
+        if level >= self.lock {
+            return;
+        }
+        if self.lock >= LOCK_RESERVED && level < LOCK_RESERVED {
+            self.tx = None;
+            self.super_journal = None;
+            self.is_synced = false;
+            self.database.end_writing();
+        }
+        if level == LOCK_NONE {
+            self.snapshot = None;
+        }
+        self.lock = level;
+    }
+
+    /// The transaction is to commit with others, when this super-journal is removed.
+    pub(crate) fn join(&mut self, super_journal: &str) {
+        self.super_journal = Some(super_journal.to_owned());
+    }
+
+    pub(crate) fn is_in(&self, super_journal: &str) -> bool {
+        self.super_journal.as_deref() == Some(super_journal)
+    }
+
+    /// Gives its transaction to the one commit of several databases, and how durable it is to be.
+    pub(crate) fn give(&mut self) -> (Option<Transaction>, Durability) {
+        let durability = self.durability();
+        (self.tx.take(), durability)
+    }
+
+    fn durability(&self) -> Durability {
+        if self.is_synced { Durability::Strict } else { Durability::Buffered }
+    }
+
+    /// What it gave is committed.
+    pub(crate) fn was_committed(&mut self, version: u64) -> Result<(), Code> {
+        self.database.committed(version);
+        self.is_synced = false;
+        self.super_journal = None;
+        // It goes on reading, under the lock that it still has, what it has written.
+        self.snapshot = Some(self.database.device()?.snapshot()?);
+        Ok(())
+    }
+
+    /// Commits: the transaction is complete.
+    ///
+    /// Durability point: strict, if SQLite has asked for a sync (`PRAGMA synchronous` is not OFF).
+    pub(crate) fn commit(&mut self) -> Result<(), Code> {
+        let (tx, durability) = self.give();
+        let Some(tx) = tx else { return Ok(()) };
+        let version = tx.commit(durability)?.version();
+        self.was_committed(version)
+    }
+}
+
+impl Drop for MainFile {
+    fn drop(&mut self) {
+        self.unlock(LOCK_NONE);
+        self.past = None;
+    }
+}

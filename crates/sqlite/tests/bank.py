@@ -1,0 +1,252 @@
+"""A bank in SQL over the VFS `tembo`, in an unmodified Python: several writers and readers in one process.
+
+    bank.py LIBRARY run POOL       transfers money until it is killed; says what is committed
+    bank.py LIBRARY check POOL     says what is there
+    bank.py LIBRARY features POOL  what a database can do
+"""
+
+import os
+import random
+import sqlite3
+import sys
+import threading
+
+ACCOUNTS, EACH = 40, 1000
+LIBRARY, MODE, POOL = sys.argv[1:4]
+
+loader = sqlite3.connect(":memory:")
+loader.enable_load_extension(True)
+loader.load_extension(LIBRARY)
+
+
+def connect(pool=POOL, more="", patience=60):
+    uri = f"file:{pool}?vfs=tembo{more}"
+    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+
+
+def one(connection, sql):
+    return connection.execute(sql).fetchone()[0]
+
+
+def refused(connection, sql, what):
+    try:
+        connection.execute(sql)
+    except sqlite3.Error as error:
+        assert what in str(error), error
+        return
+    raise AssertionError(f"{sql} was not refused")
+
+
+def make(connection):
+    connection.execute("begin immediate")
+    connection.execute("create table if not exists account(id integer primary key, sum integer)")
+    connection.execute("create table if not exists log(writer integer, n integer, primary key(writer, n))")
+    if one(connection, "select count(*) from account") == 0:
+        connection.executemany("insert into account values(?, ?)", [(i, EACH) for i in range(ACCOUNTS)])
+    connection.execute("commit")
+
+
+def transfer(connection, writer, n):
+    a, b = random.sample(range(ACCOUNTS), 2)
+    connection.execute("begin immediate")
+    connection.execute("update account set sum = sum - 3 where id = ?", (a,))
+    connection.execute("update account set sum = sum + 3 where id = ?", (b,))
+    connection.execute("insert into log values(?, ?)", (writer, n))
+    connection.execute("commit")
+
+
+def write(writer, print_lock, count=1 << 60):
+    connection = connect()
+    n = one(connection, f"select coalesce(max(n), -1) + 1 from log where writer = {writer}")
+    for n in range(n, n + count):
+        transfer(connection, writer, n)
+        with print_lock:
+            print(writer, n, flush=True)
+    connection.close()
+
+
+def read(stop):
+    connection = connect()
+    while not stop.is_set():
+        assert one(connection, "select sum(sum) from account") == ACCOUNTS * EACH
+    connection.close()
+
+
+def start(*jobs):
+    threads = [threading.Thread(target=job, args=arguments) for job, *arguments in jobs]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def run():
+    make(connect())
+    lock = threading.Lock()
+    start((write, 0, lock), (write, 1, lock), (read, threading.Event()))
+
+
+def check():
+    connection = connect()
+    print(one(connection, "pragma integrity_check"))
+    print(one(connection, "select sum(sum) from account"))
+    for writer in range(2):
+        log = f"from log where writer = {writer}"
+        last = one(connection, f"select coalesce(max(n), -1) {log}")
+        assert one(connection, f"select count(*) {log}") == last + 1, "a commit is missing before another"
+        print(last)
+    connection.close()
+
+
+def readers_do_not_wait():
+    reader, writer = connect(), connect()
+    reader.execute("begin")
+    total = one(reader, "select sum(sum) from account")
+    writer.execute("update account set sum = sum + 1")
+    assert one(reader, "select sum(sum) from account") == total
+    refused(reader, "update account set sum = 0", "locked")
+    reader.execute("commit")
+    assert one(reader, "select sum(sum) from account") == total + ACCOUNTS
+    writer.execute("update account set sum = sum - 1")
+    writer.execute("begin immediate")
+    refused(connect(patience=0), "update account set sum = 0", "locked")
+    assert one(reader, "select sum(sum) from account") == total
+    writer.execute("rollback")
+    writer.close()
+    reader.close()
+
+
+def spills_roll_back_and_commit():
+    writer, reader = connect(), connect()
+    writer.execute("pragma cache_size = 10")
+    writer.execute("create table big(x)")
+    rows = [(os.urandom(3000),) for _ in range(600)]
+    for end, left in [("rollback", 0), ("commit", 600)]:
+        writer.execute("begin")
+        writer.executemany("insert into big values(?)", rows)
+        assert one(writer, "select count(*) from big") == 600
+        assert one(reader, "select count(*) from big") == 0
+        writer.execute("savepoint s")
+        writer.execute("delete from big")
+        writer.execute("rollback to s")
+        writer.execute(end)
+        assert one(reader, "select count(*) from big") == left
+    refused(writer, "insert into account select id + 30, 1 from account order by id desc", "UNIQUE")
+    assert one(writer, "select count(*) from account") == ACCOUNTS
+    writer.execute("drop table big")
+    writer.execute("vacuum")
+    assert one(reader, "pragma integrity_check") == "ok"
+    writer.close()
+    reader.close()
+
+
+def every_mode_commits_and_rolls_back():
+    reader = connect()
+    for mode in ["delete", "truncate", "persist", "memory", "wal"]:
+        for sync in ["off", "normal", "full", "extra"]:
+            writer = connect()
+            assert one(writer, f"pragma journal_mode = {mode}") == mode
+            writer.execute(f"pragma synchronous = {sync}")
+            writer.execute("begin")
+            writer.execute("update account set sum = sum + 1 where id = 3")
+            writer.execute("update account set sum = sum - 1 where id = 4")
+            writer.execute("commit")
+            writer.execute("begin")
+            writer.execute("update account set sum = 7")
+            writer.execute("rollback")
+            for connection in [writer, reader]:
+                assert one(connection, "select sum(sum) from account") == ACCOUNTS * EACH, (mode, sync)
+            writer.close()
+    writer = connect()
+    writer.execute("pragma locking_mode = exclusive")
+    writer.execute("update account set sum = sum + 5 where id = 0")
+    writer.execute("update account set sum = sum - 5 where id = 1")
+    writer.execute("begin")
+    writer.execute("update account set sum = 0")
+    writer.execute("rollback")
+    for connection in [writer, reader]:
+        assert one(connection, "select sum(sum) from account") == ACCOUNTS * EACH
+    refused(connect(patience=0), "update account set sum = 0", "locked")
+    writer.close()
+    reader.close()
+
+
+def attached_files_of_a_pool_commit_together():
+    for name in ["second", "third"]:
+        made = connect(f"{POOL}/{name}")
+        made.execute("create table t(x unique)")
+        made.close()
+    all = connect()
+    all.execute(f"attach 'file:{POOL}/second?vfs=tembo' as second")
+    all.execute(f"attach 'file:{POOL}/third?vfs=tembo' as third")
+    version = int(one(all, "pragma tembo_version"))
+    for end, left in [("commit", 1), ("rollback", 1)]:
+        all.execute("begin")
+        all.execute("update account set sum = sum")
+        all.execute(f"insert into second.t values('{end}')")
+        all.execute(f"insert into third.t values('{end}')")
+        all.execute(end)
+        for name in ["second", "third"]:
+            assert one(all, f"select count(*) from {name}.t") == left
+    # One commit, whatever the number of files.
+    assert int(one(all, "pragma tembo_version")) == version + 1
+    all.close()
+
+
+def the_past_is_read():
+    now = connect()
+    now.execute("create table then_(x)")
+    now.execute("insert into then_ values('before')")
+    assert int(one(now, "pragma tembo_snapshot = monday")) > 0
+    now.execute("update then_ set x = 'after'")
+    monday = connect(more="&snapshot=monday")
+    assert one(monday, "select x from then_") == "before"
+    refused(monday, "delete from then_", "readonly")
+    monday.close()
+    assert "monday|" in one(now, "pragma tembo_snapshots")
+    assert one(now, "pragma tembo_drop_snapshot = monday") == "1"
+    now.close()
+
+
+def ordinary_files_come_in_and_out():
+    folder = os.path.dirname(POOL)
+    plain, imported, exported = (os.path.join(folder, name) for name in ["plain.db", "in.pool", "out.db"])
+    # With a WAL that nothing has checkpointed.
+    source = sqlite3.connect(plain, isolation_level=None)
+    source.execute("pragma journal_mode = wal")
+    source.execute("create table z(a)")
+    source.executemany("insert into z values(?)", [(i,) for i in range(500)])
+    reader = sqlite3.connect(f"file:{plain}", uri=True, isolation_level=None)
+    reader.execute(f"vacuum into 'file:{imported}?vfs=tembo'")
+    inside = connect(imported)
+    inside.execute("insert into z values(500)")
+    assert one(inside, "select count(*) from z") == 501
+    assert one(inside, "pragma integrity_check") == "ok"
+    inside.execute(f"vacuum into 'file:{exported}?vfs=unix'")
+    assert one(sqlite3.connect(exported), "select count(*) from z") == 501
+    inside.close()
+    try:
+        connect(plain).execute("select 1 from z")
+    except sqlite3.DatabaseError:
+        return
+    raise AssertionError("an ordinary file was opened as a pool")
+
+
+def features():
+    make(connect())
+    readers_do_not_wait()
+    spills_roll_back_and_commit()
+    every_mode_commits_and_rolls_back()
+    attached_files_of_a_pool_commit_together()
+    the_past_is_read()
+    ordinary_files_come_in_and_out()
+    lock, stop = threading.Lock(), threading.Event()
+    readers = start((read, stop), (read, stop))
+    for thread in start((write, 0, lock, 60), (write, 1, lock, 60)):
+        thread.join()
+    stop.set()
+    for thread in readers:
+        thread.join()
+    print("done")
+
+
+{"run": run, "check": check, "features": features}[MODE]()

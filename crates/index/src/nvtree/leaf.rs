@@ -22,7 +22,7 @@ use super::format::{
 use super::inner::{LeafId, Lows};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{common, has_key, head, read_key, read_record};
+use crate::record::{common, has_key, head, read_key, read_record, read_unverified};
 use crate::{Error, Forest, Value};
 
 /// A leaf of a forest, which need not be one: every read is checked.
@@ -262,6 +262,25 @@ impl<'f> Leaf<'f> {
             (None, Some(record)) => has_key(self.forest, record, placed.key),
             (None, None) => damaged(self.offset(), "a record of a long key"),
         }
+    }
+
+    /// The value of an element, if it is of that key, for a reader: a writer may move the element while it is
+    /// read. A record is looked at once for both.
+    #[inline(always)]
+    pub(crate) fn value_of_key(
+        &self,
+        element: &Element,
+        placed: &Placed<'_>,
+    ) -> Result<Option<Value<'f>>, Error> {
+        if let (None, Some(record)) = (placed.shape.key_len(), element.record())
+            && element.key == placed.word
+            && element.shape.same_key(placed.shape)
+            && !self.forest.verified.is_owed(record)
+        {
+            let (key, value) = read_unverified(self.forest, record)?;
+            return Ok(key.eq_bytes(placed.key).then_some(Value::in_pool(value)));
+        }
+        if self.is_of(element, placed)? { self.value(element).map(Some) } else { Ok(None) }
     }
 
     /// The value of an element, for a reader: a writer may move the element while it is read.

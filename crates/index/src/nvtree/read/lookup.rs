@@ -95,9 +95,9 @@ fn newest<'f>(
         let (number, at) = place_of(slot);
         let line = lines.get(number);
         if let Some(element) = line.and_then(|line| read_of(line, at, placed.word, placed.shape))
-            && leaf.is_of(&element, &placed)?
+            && let Some(value) = leaf.value_of_key(&element, &placed)?
         {
-            return leaf.value(&element).map(Some);
+            return Ok(Some(value));
         }
     }
     Ok(None)

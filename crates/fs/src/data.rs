@@ -12,9 +12,6 @@ use crate::bounds::FILE_SIZE_MAX;
 use crate::inode::Inode;
 use crate::records::Records;
 
-/// Up to so many pieces are removed one by one; more as a range, which the background erases.
-const SINGLY_MAX: u64 = 1024;
-
 /// The end of what begins at an offset.
 ///
 /// # Errors
@@ -142,7 +139,7 @@ pub(crate) fn drop_pieces<A: Writes>(
         (false, true) => Some(inode.pieces),
         (false, false) => None,
     };
-    let removed = if known.unwrap_or(inode.pieces) <= SINGLY_MAX {
+    let removed = if known.unwrap_or(inode.pieces) <= records.layout.singly_max {
         let mut pieces = Vec::new();
         records.pieces(inode.number, (from, to - 1), Direction::Forward, &mut |piece, _| {
             pieces.push(piece);

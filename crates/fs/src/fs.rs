@@ -17,6 +17,9 @@ use crate::records::{Changing, Layout};
 use crate::tree::{Tree, TreeMut};
 use crate::{Error, names};
 
+/// Of a file, up to so many pieces are removed one by one unless another number is given.
+const SINGLY_MAX: u64 = 1024;
+
 /// Orphans that one commit removes.
 const ORPHANS: usize = 64;
 
@@ -62,6 +65,7 @@ struct Inner {
     next: AtomicU64,
     /// Bytes that the pool may have in use; `u64::MAX`: any number.
     limit: AtomicU64,
+    singly_max: AtomicU64,
 }
 
 impl Fs {
@@ -80,6 +84,7 @@ impl Fs {
             tree: store.keyspace(TREE_SPACE)?,
             data: store.keyspace(DATA_SPACE)?,
             piece_size: size,
+            singly_max: SINGLY_MAX,
         };
         let mut writer = store.exclusive()?;
         if writer.get(layout.tree, &[SUPERBLOCK_TAG])?.is_some() {
@@ -126,7 +131,7 @@ impl Fs {
         {
             return Err(damaged);
         }
-        let layout = Layout { tree, data, piece_size };
+        let layout = Layout { tree, data, piece_size, singly_max: SINGLY_MAX };
         let last = Tree::new(store.snapshot()?, layout).last_inode()?;
         let fs = Fs::of(store, layout, last.max(ROOT).saturating_add(1));
         if !store.is_read_only() {
@@ -148,7 +153,8 @@ impl Fs {
 
     fn of(store: &Store, layout: Layout, next: u64) -> Fs {
         let (open, limit) = (OpenFiles::default(), AtomicU64::new(u64::MAX));
-        Fs(Arc::new(Inner { store: store.clone(), layout, open, next: next.into(), limit }))
+        let (store, singly_max) = (store.clone(), SINGLY_MAX.into());
+        Fs(Arc::new(Inner { store, layout, open, next: next.into(), limit, singly_max }))
     }
 
     /// The store, whose snapshots, rollback and backups are those of the file system.
@@ -164,6 +170,16 @@ impl Fs {
     /// Bytes that the pool may have in use: beyond that what adds pieces is refused ([`Error::OverLimit`]). Not kept on media.
     pub fn set_limit(&self, bytes: u64) {
         self.0.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Of a file, up to so many pieces are removed one by one; more as a range, in constant time, which the background then
+    /// erases. 1024 unless given.
+    pub fn set_singly_max(&self, pieces: u64) {
+        self.0.singly_max.store(pieces, Ordering::Relaxed);
+    }
+
+    fn layout(&self) -> Layout {
+        Layout { singly_max: self.0.singly_max.load(Ordering::Relaxed), ..self.0.layout }
     }
 
     /// What is in use, of how much. Never waits.
@@ -217,7 +233,7 @@ impl Fs {
     ) -> Result<T, Error> {
         let mut writer = self.0.store.exclusive()?;
         let changing = self.changing(now, Unlinking::unless_open(&self.0.open));
-        let mut tree = TreeMut::new(&mut writer, self.0.layout, changing);
+        let mut tree = TreeMut::new(&mut writer, self.layout(), changing);
         let done = work(&mut tree)?;
         tree.check_whole()?;
         // What is removed is not opened before the commit is visible.
@@ -232,7 +248,7 @@ impl Fs {
 
     /// For transactions: what a change needs, and the layout.
     pub(crate) fn begin_change(&self, now: Time) -> (Changing<'_>, Layout) {
-        (self.changing(now, Unlinking::Keep), self.0.layout)
+        (self.changing(now, Unlinking::Keep), self.layout())
     }
 
     /// All that was written is as durable as the store's policy promises.
@@ -281,7 +297,7 @@ impl Fs {
             let mut writer = self.0.store.exclusive()?;
             let mut unlinking = Unlinking::unless_open(&self.0.open);
             let changing = self.changing(Time::default(), Unlinking::Keep);
-            let mut tree = TreeMut::new(&mut writer, self.0.layout, changing);
+            let mut tree = TreeMut::new(&mut writer, self.layout(), changing);
             for &number in some.iter().filter(|&&number| !unlinking.keeps(number)) {
                 tree.remove_orphan(number)?;
             }

@@ -204,13 +204,13 @@ pub(crate) fn link<A: Writes>(
 ) -> Result<Inode, Error> {
     check_name(name)?;
     let mut inode = records.inode(number)?;
+    let directory = directory(records, parent)?;
     if inode.is_directory() {
         return Err(Error::NotPermitted { inode: number, what: "a directory has one name" });
     }
     if inode.links >= LINKS_MAX {
         return Err(Error::TooManyLinks { inode: number });
     }
-    let directory = directory(records, parent)?;
     is_free(records, parent, name)?;
     changing.is_broken = true;
     if inode.links == 0 {

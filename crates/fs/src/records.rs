@@ -23,6 +23,8 @@ pub(crate) struct Layout {
     pub(crate) data: Keyspace,
     /// In bytes.
     pub(crate) piece_size: usize,
+    /// Of a file, up to so many pieces are removed one by one; more as a range.
+    pub(crate) singly_max: u64,
 }
 
 /// An entry of a directory.

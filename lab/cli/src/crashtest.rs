@@ -73,6 +73,8 @@ enum Structure {
     Stores,
     /// The server's commands
     Server,
+    /// The file system
+    Fs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -109,6 +111,7 @@ impl From<Structure> for torture::Structure {
             Structure::Shared => torture::Structure::Shared,
             Structure::Stores => torture::Structure::Stores,
             Structure::Server => torture::Structure::Server,
+            Structure::Fs => torture::Structure::Fs,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 11] = [
+    pub const ALL: [Structure; 12] = [
         Structure::Region,
         Structure::Pool,
         Structure::Heap,
@@ -18,6 +18,7 @@ impl Structure {
         Structure::Shared,
         Structure::Stores,
         Structure::Server,
+        Structure::Fs,
     ];
 
     /// Its name on the command line.
@@ -34,6 +35,7 @@ impl Structure {
             Structure::Shared => "shared",
             Structure::Stores => "stores",
             Structure::Server => "server",
+            Structure::Fs => "fs",
         }
     }
 

@@ -9,6 +9,7 @@ use tembo_sim::{Random, Redundancy};
 
 use crate::campaign::Campaign;
 use crate::command;
+use crate::fs::Files;
 use crate::heap::Heaps;
 use crate::kv::{Kv, Replicated};
 use crate::pool::Pools;
@@ -27,6 +28,7 @@ use crate::{
 const CDDS: Tree = Tree { kind: IndexKind::Cdds, keys: Keys::Short };
 const NVTREE: Tree = Tree { kind: IndexKind::Nvtree, keys: Keys::Short };
 const KV: Kv = Kv(IndexKind::Nvtree);
+const FILES: Files = Files(IndexKind::Nvtree);
 const KV_CDDS: Kv = Kv(IndexKind::Cdds);
 
 /// The whole stack is only looked at.
@@ -51,6 +53,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         Structure::Shared => explore_one(&Shared, target, effort, mutation, 4099),
         Structure::Stores => explore_one(&TwoStores, target, effort, mutation, 4099),
         Structure::Server => explore_one(&Served, target, effort, mutation, 4099),
+        Structure::Fs => explore_one(&FILES, target, effort, mutation, 4099),
         Structure::Region => Err("the region is explored on a disk: logged".to_owned()),
     };
     explored.unwrap_or_else(|what| failed(target, what))
@@ -72,6 +75,7 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
         Structure::Shared => sequence(&Shared, target, ops),
         Structure::Stores => sequence(&TwoStores, target, ops),
         Structure::Server => sequence(&Served, target, ops),
+        Structure::Fs => sequence(&FILES, target, ops),
         Structure::Region => Ok(()),
     }
 }
@@ -81,7 +85,9 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let first = match structure {
         Structure::Region => return region::mutations(),
         // The steps of what lies below are broken there.
-        Structure::Shared | Structure::Stores | Structure::Server => return Vec::new(),
+        Structure::Shared | Structure::Stores | Structure::Server | Structure::Fs => {
+            return Vec::new();
+        }
         Structure::Kv | Structure::KvCdds | Structure::Replica => "kv",
         Structure::Heap => "pool",
         Structure::Pool | Structure::Cdds | Structure::Nvtree => structure.name(),

@@ -7,6 +7,7 @@ pub mod bank;
 mod campaign;
 mod command;
 mod explore;
+mod fs;
 pub mod fuzz;
 mod heap;
 pub mod history;

@@ -25,6 +25,8 @@ pub enum Structure {
     Stores,
     /// The server's commands, as they change the store.
     Server,
+    /// The file system: calls, transactions, files without a name.
+    Fs,
 }
 
 /// What the medium may do at a crash.

@@ -52,6 +52,12 @@ fn a_store_and_a_heap_in_one_pool_survive() {
 }
 
 #[test]
+fn the_file_system_survives() {
+    survives(Structure::Fs, Model::Flush, 10_000);
+    survives(Structure::Fs, Model::Eadr, 4_000);
+}
+
+#[test]
 fn two_stores_in_one_pool_survive() {
     survives(Structure::Stores, Model::Flush, 5_000);
     survives(Structure::Stores, Model::Eadr, 4_000);
@@ -205,6 +211,7 @@ mod sequences {
                 Structure::Shared,
                 Structure::Stores,
                 Structure::Server,
+                Structure::Fs,
             ]),
             ops in prop::collection::vec(any::<u32>(), 1..12),
         ) {

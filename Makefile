@@ -28,6 +28,7 @@ fmt:
 bench: build
 	scripts/setup.sh </dev/null
 	python3 scripts/bench/redis.py --tembo $(TARGET)/release/tembo
+	python3 scripts/bench/commands.py --tembo $(TARGET)/release/tembo
 	python3 scripts/bench/restart.py --tembo $(TARGET)/release/tembo
 
 # The documents' experiments and today's rivals: a page in target/bench. QUICK=--quick for a short one.
@@ -37,5 +38,6 @@ experiments:
 	$(TARGET)/release/tembo-lab bench all $(QUICK) --out target/bench
 
 # The kill test, 200 rounds in each domain, and the long crash test.
-torture:
+torture: build
 	cargo xtask torture
+	scripts/queues.sh $(TARGET)/release/tembo </dev/null

@@ -1,0 +1,64 @@
+"""A job queue of Celery against a running server, in parts that a script runs one after another and kills.
+
+    queue_celery.py add COUNT       adds jobs, numbered from 0
+    queue_celery.py work            works on jobs until it is killed; each leaves its number in a set
+    queue_celery.py finish COUNT    works on what is left; ends when all are done, fails if one is missing
+
+The port comes from TEMBO_PORT.
+"""
+
+import os
+import sys
+import threading
+import time
+
+import celery
+import redis
+
+PORT = int(os.environ["TEMBO_PORT"])
+PATIENCE_S = 120
+
+app = celery.Celery("queue", broker=f"redis://127.0.0.1:{PORT}/0")
+app.conf.update(
+    # A job is acknowledged when it is done, and given to another worker if that does not happen.
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=1,
+    broker_transport_options={"visibility_timeout": 2, "unacked_restore_limit": 10000},
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    worker_hijack_root_logger=False,
+)
+store = redis.Redis(port=PORT)
+
+
+@app.task(name="job")
+def job(number):
+    time.sleep(0.003)
+    store.sadd("done", number)
+
+
+def work():
+    app.worker_main(["worker", "--pool", "solo", "--loglevel", "CRITICAL", "--without-gossip", "--without-mingle", "--without-heartbeat"])
+
+
+def finish(count):
+    end = time.monotonic() + PATIENCE_S
+    threading.Thread(target=work, daemon=True).start()
+    while store.scard("done") < count:
+        if time.monotonic() > end:
+            print(f"only {store.scard('done')} of {count} jobs are done", file=sys.stderr, flush=True)
+            os._exit(1)
+        time.sleep(0.05)
+    print(f"all {count} jobs are done", flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "add":
+        for each in range(int(sys.argv[2])):
+            job.delay(each)
+    elif sys.argv[1] == "work":
+        work()
+    else:
+        finish(int(sys.argv[2]))

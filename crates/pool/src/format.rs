@@ -161,6 +161,8 @@ pub(crate) const ENTRY_UNDO: u64 = 1;
 pub(crate) const ENTRY_REDO: u64 = 2;
 pub(crate) const ENTRY_INTENT: u64 = 3;
 pub(crate) const ENTRY_SEAL: u64 = 4;
+pub(crate) const ENTRY_EXTENT: u64 = 5;
+pub(crate) const ENTRY_CONTENT: u64 = 6;
 
 /// The first word of an entry: its kind, the number of words that follow it, and in the upper half the CRC-32C of the checksum
 /// before it, the lane, the lane's number, and the entry.

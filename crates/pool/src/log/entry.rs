@@ -3,7 +3,9 @@
 use tembo_pmem::{Region, Word};
 
 use super::shape::{Shape, State};
-use crate::format::{ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head};
+use crate::format::{
+    ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head,
+};
 use crate::{Error, TenantId};
 
 /// Work that is still to be done after a commit. Its tenant does it, again and again until it is
@@ -60,6 +62,12 @@ impl Found {
                 ENTRY_UNDO => found.undo.extend(pairs),
                 ENTRY_REDO => found.redo.extend(pairs),
                 ENTRY_SEAL => found.is_sealed = true,
+                // What an extent or an object holds that was not written to its end makes the entry void.
+                ENTRY_EXTENT if count == 3 => match extent(region, words) {
+                    Some(pairs) => found.redo.extend(pairs),
+                    None => break,
+                },
+                ENTRY_CONTENT if words.as_chunks::<3>().0.iter().all(|c| is_whole(region, c)) => {}
                 ENTRY_INTENT if count > 0 => found.intents.push(Intent {
                     tenant: TenantId((words[0] >> 32) as u8),
                     code: words[0] as u32,
@@ -72,4 +80,21 @@ impl Found {
         }
         Ok(found)
     }
+}
+
+/// Whether a range of the region has the checksum that an entry says it has: offset, bytes, CRC-32C.
+fn is_whole(region: &Region, &[offset, len, crc]: &[u64; 3]) -> bool {
+    let bytes = region.media_bytes(offset, len);
+    bytes.is_ok_and(|bytes| u64::from(bytes.crc32c(0)) == crc)
+}
+
+/// The offsets and words that an extent holds, if it is whole.
+fn extent(region: &Region, words: &[u64]) -> Option<Vec<(u64, u64)>> {
+    let place: &[u64; 3] = words.try_into().ok()?;
+    if !is_whole(region, place) {
+        return None;
+    }
+    let words = region.words(place[0], (place[1] / 8) as usize).ok()?;
+    let pairs = words.as_chunks::<2>().0;
+    Some(pairs.iter().map(|[offset, word]| (offset.load(), word.load())).collect())
 }

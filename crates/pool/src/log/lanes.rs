@@ -6,7 +6,7 @@ use tembo_pmem::Region;
 use tembo_pmem::thread::lock;
 
 use super::entry::Found;
-use super::shape::{Shape, State};
+use super::shape::{Shape, State, advance};
 use crate::format::{LOW_LOG, Superblock, seal_low};
 use crate::space::Space;
 use crate::{Error, Object};
@@ -24,6 +24,8 @@ pub(super) struct Made {
     pub(super) shape: Shape,
     /// Lanes that no operation has, each with its number, and whether this process has used it.
     free: Mutex<Vec<Lane>>,
+    /// Lanes whose words are where they belong, and whose entries are true still.
+    applied: Mutex<Vec<Lane>>,
     /// Lanes with intents that no handle has.
     pub(super) unfinished: Mutex<Vec<usize>>,
 }
@@ -55,7 +57,8 @@ impl Log {
             let number = shape.state(region, index)?.number;
             free.push(Lane { index, number, is_fresh: false });
         }
-        let made = Made { shape, free: Mutex::new(free), unfinished: Mutex::new(unfinished) };
+        let (free, unfinished) = (Mutex::new(free), Mutex::new(unfinished));
+        let made = Made { shape, free, applied: Mutex::default(), unfinished };
         // Made once, under the lock.
         let _ = self.made.set(made);
         Ok(())
@@ -136,6 +139,27 @@ impl Made {
     pub(super) fn give_back(&self, lane: Lane, is_used: bool, number: u64) {
         let is_fresh = lane.is_fresh || is_used;
         lock(&self.free).push(Lane { number, is_fresh, ..lane });
+    }
+
+    /// Keeps a lane whose words are where they belong until an operation makes its entries void, if enough lanes are
+    /// left; whether it does.
+    pub(super) fn keep_applied(&self, index: usize, number: u64) -> bool {
+        let is_kept = lock(&self.free).len() >= self.shape.lanes / 2;
+        if is_kept {
+            lock(&self.applied).push(Lane { index, number, is_fresh: true });
+        }
+        is_kept
+    }
+
+    /// Makes the entries of such lanes void: durable with the next fence, behind which they are [free](Made::give).
+    pub(super) fn void_applied(&self, region: &Region) -> Result<Vec<(usize, u64)>, Error> {
+        let applied = std::mem::take(&mut *lock(&self.applied));
+        let void = |lane: Lane| {
+            let number = lane.number + 1;
+            advance(region, &self.shape, lane.index, State { number, is_committed: false })?;
+            Ok((lane.index, number))
+        };
+        applied.into_iter().map(void).collect()
     }
 
     pub(super) fn give(&self, index: usize, number: u64) {

@@ -7,9 +7,14 @@ use super::entry::{Found, Intent};
 use super::lanes::{Lane, Log, Made};
 use super::recover::store;
 use super::shape::{State, advance};
-use crate::format::{ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head};
+use crate::format::{
+    ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head,
+};
 use crate::space::Space;
 use crate::{Error, Object, TenantId};
+
+/// Contents whose checksums an entry has at most: the smallest lane has room for them, an extent and a seal.
+const CONTENTS_MAX: usize = 8;
 
 /// A change of several words that is whole or not at all, whatever interrupts it. Dropped, it is taken back.
 ///
@@ -45,7 +50,7 @@ impl Log {
         let made = self.made().ok_or(Error::Damaged { field: "log", word: 0 })?;
         // An entry has three words at least, and may begin in a line that was flushed before. What is changed may be
         // restored.
-        let own = made.shape.words() as u64 * 2 / 3 + 4;
+        let own = made.shape.words() as u64 * 2 / 3 + 4 + made.shape.lanes as u64;
         let _section = space.reserve(bytes, lines * 2 + own)?;
         let lane = made.take()?;
         Ok(Operation {
@@ -129,8 +134,11 @@ impl<'p> Operation<'p> {
         let from = self.used;
         self.append(ENTRY_UNDO, &flat(&new))?;
         self.flush(from)?;
-        // ORDER: the old words are durable before the new ones are stored.
+        let voided = self.made.void_applied(region)?;
+        // ORDER: the old words are durable before the new ones are stored, and what was committed before is not
+        // stored again.
         region.fence("pool.log.undo.fence");
+        voided.into_iter().for_each(|(index, number)| self.made.give(index, number));
         self.undo.extend(new);
         Ok(())
     }
@@ -192,12 +200,14 @@ impl<'p> Operation<'p> {
             self.append(ENTRY_SEAL, &[])?;
         }
         self.flush(from)?;
-        self.is_over = true;
         let number = lane.number + u64::from(!lane.is_fresh);
         let mut next = number;
         if is_noted {
+            let voided = self.made.void_applied(region)?;
+            self.is_over = true;
             // ORDER: what the operation has changed in place, and what it notes, are durable before it commits.
             region.fence("pool.log.commit.fence");
+            voided.into_iter().for_each(|(index, number)| self.made.give(index, number));
             if !redo.is_empty() {
                 store(region, &redo)?;
             }
@@ -207,12 +217,79 @@ impl<'p> Operation<'p> {
             // changes what they name.
             region.fence("pool.log.state.fence");
         }
+        self.is_over = true;
         self.space.free_all(std::mem::take(&mut self.freed));
         if !is_committed {
             self.made.give_back(lane, is_noted, next);
         }
         let intents = std::mem::take(&mut self.intents);
         Ok(Committed { space: self.space, made: self.made, lane: lane.index, number, intents })
+    }
+
+    /// Commits an operation that has noted nothing: these words, each at an offset that is aligned and above the superblock, are stored
+    /// where they belong. What lies in `contents` (offset, bytes, CRC-32C) was written and flushed before by the calling thread, and
+    /// is durable if the words are. However many words there are: what no lane holds goes to an extent of its own, for which the
+    /// operation was begun with 16 bytes for each word.
+    ///
+    /// Two fences; three, if the operation frees something or needs an extent. The words, and the contents, are changed later by operations
+    /// only: the entries of this one are void when the next operation of the pool has noted something.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`], [`Error::TooLarge`]: nothing has changed. Of the region, if it is damaged.
+    pub fn commit_words(
+        mut self,
+        words: &[(u64, u64)],
+        contents: &[[u64; 3]],
+    ) -> Result<(), Error> {
+        debug_assert!(self.undo.is_empty() && self.redo.is_empty() && self.intents.is_empty());
+        if words.is_empty() {
+            return self.commit()?.done();
+        }
+        let (region, lane) = (self.region(), self.lane);
+        if !contents.is_empty() && contents.len() <= CONTENTS_MAX {
+            self.append(ENTRY_CONTENT, contents.as_flattened())?;
+        } else if !contents.is_empty() {
+            // ORDER: contents that no entry has the checksums of are durable before the seal can be.
+            region.fence("pool.log.contents.fence");
+        }
+        let flat = flat(words);
+        let extent = if self.used + flat.len() + 2 > self.made.shape.words() {
+            Some(self.append_extent(&flat)?)
+        } else {
+            self.append(ENTRY_REDO, &flat)?;
+            None
+        };
+        self.append(ENTRY_SEAL, &[])?;
+        self.flush(0)?;
+        let voided = self.made.void_applied(region)?;
+        self.is_over = true;
+        // ORDER: the entries and the contents are durable before the words are stored, and what was committed before
+        // is not stored again.
+        region.fence("pool.log.seal.fence");
+        voided.into_iter().for_each(|(index, number)| self.made.give(index, number));
+        store(region, words)?;
+        let number = lane.number + u64::from(!lane.is_fresh);
+        let has_freed = !self.freed.is_empty() || extent.is_some();
+        if has_freed || !self.made.keep_applied(lane.index, number) {
+            let next = State { number: number + 1, is_committed: false };
+            advance(region, &self.made.shape, lane.index, next)?;
+            // ORDER: the entries are void before what they name is given to others.
+            region.fence("pool.log.void.fence");
+            self.space.free_all(std::mem::take(&mut self.freed).into_iter().chain(extent));
+            self.made.give(lane.index, next.number);
+        }
+        Ok(())
+    }
+
+    /// Writes words to an object of their own, and an entry that has their checksum.
+    fn append_extent(&mut self, words: &[u64]) -> Result<Object, Error> {
+        let object = self.alloc(words.len() as u64 * 8)?;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // ORDER: the extent is true by its checksum, and durable with the entry that has it.
+        self.region().write("pool.log.extent", object.offset(), &[&bytes])?;
+        let crc = u64::from(crc32c::crc32c(&bytes));
+        self.append(ENTRY_EXTENT, &[object.offset(), bytes.len() as u64, crc])?;
+        Ok(object)
     }
 
     /// Takes everything back: the words are as they were, and fenced.

@@ -27,7 +27,7 @@ pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Erro
         if found.is_empty {
             continue;
         }
-        let _section = section(region, shape)?;
+        let _section = section(region, shape, found.redo.len() as u64)?;
         let mut next = State { number: state.number + 1, is_committed: false };
         if found.is_sealed {
             store(region, &found.redo)?;
@@ -47,8 +47,8 @@ pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Erro
 }
 
 /// Room for all lines that the entries of a lane can name, and its state.
-fn section<'r>(region: &'r Region, shape: &Shape) -> Result<Section<'r>, Error> {
-    Ok(region.reserve(shape.words() as u64 / 2 + 1)?)
+fn section<'r>(region: &'r Region, shape: &Shape, redo: u64) -> Result<Section<'r>, Error> {
+    Ok(region.reserve(redo.max(shape.words() as u64 / 2) + 1)?)
 }
 
 /// Stores words where they belong, and fences them.

@@ -280,3 +280,51 @@ fn threads_have_a_lane_each() {
     });
     assert_eq!(values(&pool, root), [200, 200, 200, 0]);
 }
+
+#[test]
+fn words_are_committed_with_two_fences_and_are_there_after_a_crash() {
+    let (pool, id, root) = made();
+    let at = |index: u64| root.offset() + 8 * index;
+    let commit = |value: u64| {
+        let operation = pool.operation(id, 0, 1).unwrap();
+        operation.commit_words(&[(at(0), value), (at(1), value + 1)], &[]).unwrap();
+    };
+    (1..20).for_each(commit);
+    assert_eq!(spent(|| commit(20)).0, 2);
+    assert_eq!(values(&pool, root), [20, 21, 0, 0]);
+    let again = after_a_crash(&pool);
+    assert_eq!(values(&again, root), [20, 21, 0, 0]);
+    // What is changed by an operation of another kind is not changed back.
+    let mut operation = pool.operation(id, 0, 1).unwrap();
+    operation.set(&words(&pool, root)[0], 7).unwrap();
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(values(&after_a_crash(&pool), root), [7, 21, 0, 0]);
+    assert_eq!(pool.check().unwrap().account.leaked, 0);
+}
+
+#[test]
+fn more_words_than_a_lane_holds_are_committed_whole() {
+    let (pool, id, root) = made();
+    let words: Vec<(u64, u64)> =
+        (0..500).map(|n| (root.offset() + 8 * (n % 4), n)).collect();
+    let operation = pool.operation(id, 16 * 500, 300).unwrap();
+    operation.commit_words(&words, &[]).unwrap();
+    assert_eq!(values(&after_a_crash(&pool), root), [496, 497, 498, 499]);
+    assert_eq!(pool.check().unwrap().account.leaked, 0, "the extent is given back");
+}
+
+#[test]
+fn contents_whose_checksum_an_entry_has_need_no_fence_of_their_own() {
+    let (pool, id, root) = made();
+    let commit = || {
+        let mut operation = pool.operation(id, 64, 2).unwrap();
+        let object = operation.alloc(64).unwrap();
+        pool.region().write("test.content", object.offset(), &[&[7; 64]]).unwrap();
+        let crc = u64::from(tembo_pmem::crc32c(0, &[7; 64]));
+        let contents = [[object.offset(), 64, crc]];
+        operation.commit_words(&[(root.offset(), 1)], &contents).unwrap();
+        pool.free(object);
+    };
+    (0..5).for_each(|_| commit());
+    assert_eq!(spent(commit).0, 2);
+}

@@ -1,0 +1,293 @@
+//! `#[derive(Persist)]`: see `tembo_heap::Persist`.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::{Data, DeriveInput, Error, Fields, GenericParam, Lifetime, LitInt, LitStr, Type};
+
+/// Makes a struct or an enum one that may live in a heap. A lifetime parameter is the heap's brand. Each field of a struct gets a
+/// constant of its name in upper case (of a tuple struct `F0`, `F1`, …).
+///
+/// - `#[persist(name = "…")]`: the name by which heaps know the type; else its path. Give one before a type is moved.
+/// - `#[persist(version = 2)]`: the version of its layout; else 0.
+#[proc_macro_derive(Persist, attributes(persist))]
+pub fn persist(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = syn::parse_macro_input!(input as DeriveInput);
+    derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// What the attribute says.
+struct Settings {
+    name: Option<String>,
+    version: u32,
+}
+
+fn settings(input: &DeriveInput) -> Result<Settings, Error> {
+    let mut settings = Settings { name: None, version: 0 };
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("persist")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("name") {
+                settings.name = Some(meta.value()?.parse::<LitStr>()?.value());
+            } else if meta.path.is_ident("version") {
+                settings.version = meta.value()?.parse::<LitInt>()?.base10_parse()?;
+            } else {
+                return Err(meta.error("only `name` and `version` are known"));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(settings)
+}
+
+fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
+    let settings = settings(input)?;
+    let (ident, brand) = (&input.ident, brand(input)?);
+    let mut generics = input.generics.clone();
+    if input.generics.lifetimes().next().is_none() {
+        generics.params.insert(0, syn::parse_quote!(#brand));
+    }
+    for parameter in &mut generics.params {
+        if let GenericParam::Type(parameter) = parameter {
+            parameter.bounds.push(syn::parse_quote!(::tembo_heap::Persist<#brand>));
+        }
+    }
+    let (impl_generics, _, where_clause) = generics.split_for_impl();
+    let (_, type_generics, _) = input.generics.split_for_impl();
+    let body = match &input.data {
+        Data::Struct(data) => of_struct(&data.fields, &brand),
+        Data::Enum(data) => of_enum(data, &brand),
+        Data::Union(_) => {
+            return Err(Error::new_spanned(ident, "a union cannot live in a heap"));
+        }
+    };
+    let Body { words, layout, shape, write, read, pointers, fields } = body;
+    let parameters: Vec<&Ident> = input.generics.type_params().map(|param| &param.ident).collect();
+    let version = settings.version;
+    let path = match settings.name {
+        Some(name) => quote!(#name),
+        None => quote!(::core::concat!(::core::module_path!(), "::", ::core::stringify!(#ident))),
+    };
+    let name = if parameters.is_empty() {
+        quote!(::std::string::String::from(#path))
+    } else {
+        quote!({
+            let names = [#(<#parameters as ::tembo_heap::Persist<#brand>>::name()),*];
+            ::std::format!("{}<{}>", #path, names.join(", "))
+        })
+    };
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics ::tembo_heap::Persist<#brand> for #ident #type_generics #where_clause {
+            const WORDS: u64 = #words;
+            const NAME: u64 = {
+                let hash = ::tembo_heap::hash(0, #path);
+                #(let hash = ::tembo_heap::mix(hash, <#parameters as ::tembo_heap::Persist<#brand>>::NAME);)*
+                hash
+            };
+            const LAYOUT: u64 = #layout;
+            const VERSION: u32 = #version;
+
+            fn name() -> ::std::string::String {
+                #name
+            }
+
+            fn shape() -> ::tembo_heap::Shape {
+                #shape
+            }
+
+            fn write(&self, to: &mut ::tembo_heap::Writer<'_, #brand>) {
+                #write
+            }
+
+            fn read(
+                from: &mut ::tembo_heap::Reader<'_, #brand>,
+            ) -> ::core::result::Result<Self, ::tembo_heap::Error> {
+                #read
+            }
+
+            fn pointers(words: &[u64], each: &mut dyn ::core::ops::FnMut(u64)) {
+                #pointers
+            }
+        }
+
+        #[automatically_derived]
+        impl #impl_generics #ident #type_generics #where_clause {
+            #fields
+        }
+    })
+}
+
+/// The lifetime that is the heap's brand.
+fn brand(input: &DeriveInput) -> Result<Lifetime, Error> {
+    let mut lifetimes = input.generics.lifetimes();
+    let first = lifetimes.next().map(|parameter| parameter.lifetime.clone());
+    if let Some(second) = lifetimes.next() {
+        let what = "a type in a heap has one lifetime, the brand of its heap: it can hold no reference";
+        return Err(Error::new_spanned(second, what));
+    }
+    Ok(first.unwrap_or_else(|| Lifetime::new("'__heap", Span::call_site())))
+}
+
+/// The parts of an implementation.
+struct Body {
+    words: TokenStream,
+    layout: TokenStream,
+    shape: TokenStream,
+    write: TokenStream,
+    read: TokenStream,
+    pointers: TokenStream,
+    fields: TokenStream,
+}
+
+fn types(fields: &Fields) -> Vec<&Type> {
+    fields.iter().map(|field| &field.ty).collect()
+}
+
+/// The names of fields, for a person.
+fn names(fields: &Fields) -> Vec<String> {
+    let name = |(at, field): (usize, &syn::Field)| match &field.ident {
+        Some(ident) => ident.to_string().trim_start_matches("r#").to_owned(),
+        None => at.to_string(),
+    };
+    fields.iter().enumerate().map(name).collect()
+}
+
+fn sum(types: &[&Type], brand: &Lifetime) -> TokenStream {
+    quote!(0 #(+ <#types as ::tembo_heap::Persist<#brand>>::WORDS)*)
+}
+
+fn layout(seed: &str, fields: &Fields, brand: &Lifetime) -> TokenStream {
+    let (types, names) = (types(fields), names(fields));
+    quote!({
+        let hash = ::tembo_heap::hash(0, #seed);
+        #(
+            let hash = ::tembo_heap::mix(::tembo_heap::mix(hash, ::tembo_heap::hash(0, #names)), <#types as ::tembo_heap::Persist<#brand>>::LAYOUT);
+        )*
+        hash
+    })
+}
+
+fn shape(fields: &Fields, brand: &Lifetime) -> TokenStream {
+    let (types, names) = (types(fields), names(fields));
+    quote!(::tembo_heap::Shape::Fields(::std::vec![#(
+        (::std::string::String::from(#names), <#types as ::tembo_heap::Persist<#brand>>::shape())
+    ),*]))
+}
+
+/// The pointers of fields, one behind another in `words`.
+fn pointers(fields: &Fields, brand: &Lifetime) -> TokenStream {
+    let types = types(fields);
+    quote! {
+        let rest = words;
+        #(
+            let (first, rest) = rest.split_at(<#types as ::tembo_heap::Persist<#brand>>::WORDS as usize);
+            <#types as ::tembo_heap::Persist<#brand>>::pointers(first, each);
+        )*
+        let _ = (rest, each);
+    }
+}
+
+fn of_struct(fields: &Fields, brand: &Lifetime) -> Body {
+    let all = types(fields);
+    let members: Vec<syn::Member> = fields.members().collect();
+    let constants = fields.iter().enumerate().map(|(at, field)| {
+        let name = match &field.ident {
+            Some(ident) => {
+                let upper = ident.to_string().trim_start_matches("r#").to_uppercase();
+                Ident::new(&upper, ident.span())
+            }
+            None => format_ident!("F{at}"),
+        };
+        let (before, of, vis) = (sum(&all[..at], brand), &field.ty, &field.vis);
+        let doc = format!("The field `{name}`.");
+        quote! {
+            #[doc = #doc]
+            #[allow(dead_code)]
+            #vis const #name: ::tembo_heap::Field<Self, #of> = ::tembo_heap::Field::at(#before);
+        }
+    });
+    Body {
+        words: sum(&all, brand),
+        layout: layout("struct", fields, brand),
+        shape: shape(fields, brand),
+        write: quote! {
+            #(::tembo_heap::Persist::<#brand>::write(&self.#members, to);)*
+            let _ = to;
+        },
+        read: quote!(::core::result::Result::Ok(Self {
+            #(#members: ::tembo_heap::Persist::<#brand>::read(from)?),*
+        })),
+        pointers: pointers(fields, brand),
+        fields: quote!(#(#constants)*),
+    }
+}
+
+fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
+    let variants: Vec<&syn::Variant> = data.variants.iter().collect();
+    let sums: Vec<TokenStream> =
+        variants.iter().map(|variant| sum(&types(&variant.fields), brand)).collect();
+    let words = quote!({
+        let mut most: u64 = 0;
+        #(
+            let words: u64 = #sums;
+            if words > most {
+                most = words;
+            }
+        )*
+        most + 1
+    });
+    let names: Vec<String> = variants.iter().map(|variant| variant.ident.to_string()).collect();
+    let layouts = variants.iter().map(|v| layout(&v.ident.to_string(), &v.fields, brand));
+    let shapes = variants.iter().map(|variant| shape(&variant.fields, brand));
+    let write = variants.iter().enumerate().map(|(number, variant)| {
+        let (ident, number) = (&variant.ident, number as u64);
+        let members: Vec<syn::Member> = variant.fields.members().collect();
+        let bound: Vec<Ident> = (0..members.len()).map(|at| format_ident!("field_{at}")).collect();
+        quote!(Self::#ident { #(#members: #bound),* } => {
+            to.word(#number);
+            #(::tembo_heap::Persist::<#brand>::write(#bound, to);)*
+        })
+    });
+    let read = variants.iter().enumerate().map(|(number, variant)| {
+        let (ident, number) = (&variant.ident, number as u64);
+        let members = variant.fields.members();
+        quote!(#number => Self::#ident {
+            #(#members: ::tembo_heap::Persist::<#brand>::read(from)?),*
+        })
+    });
+    let pointers = variants.iter().enumerate().map(|(number, variant)| {
+        let (number, of) = (number as u64, pointers(&variant.fields, brand));
+        quote!(::core::option::Option::Some((#number, words)) => { #of })
+    });
+    Body {
+        words,
+        layout: quote!({
+            let hash = ::tembo_heap::hash(0, "enum");
+            #(let hash = ::tembo_heap::mix(hash, #layouts);)*
+            hash
+        }),
+        shape: quote!(::tembo_heap::Shape::Variants(::std::vec![#(
+            (::std::string::String::from(#names), #shapes)
+        ),*])),
+        write: quote! {
+            let start = to.at();
+            match self { #(#write)* }
+            to.fill(start, <Self as ::tembo_heap::Persist<#brand>>::WORDS);
+        },
+        read: quote! {
+            let start = from.at();
+            let value = match from.word()? {
+                #(#read,)*
+                _ => return ::core::result::Result::Err(from.no_variant()),
+            };
+            from.go_to(start, <Self as ::tembo_heap::Persist<#brand>>::WORDS);
+            ::core::result::Result::Ok(value)
+        },
+        pointers: quote! {
+            match words.split_first().map(|(first, rest)| (*first, rest)) {
+                #(#pointers)*
+                _ => {}
+            }
+        },
+        fields: quote!(),
+    }
+}

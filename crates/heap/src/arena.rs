@@ -1,0 +1,173 @@
+//! What all parts of an open heap share: the pool, the types, the counts in memory, and what waits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tembo_pmem::Word;
+use tembo_pmem::thread::lock;
+use tembo_pool::{Object, Pool, TenantEntry};
+
+use crate::Error;
+use crate::format::{CHUNK_BEFORE, CHUNK_SLOTS, CHUNK_WORDS, MAGIC, ROOT_DOOMED, ROOT_ORPHANS};
+use crate::format::{ROOT_TYPES, Root};
+use crate::handles::{Handles, Released};
+use crate::ownership::Ownership;
+use crate::types::Types;
+
+/// How long a transaction waits before it begins when a sweep wants to.
+const GAP: Duration = Duration::from_millis(1);
+
+/// An open heap.
+pub(crate) struct Arena {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) entry: TenantEntry,
+    pub(crate) types: Types,
+    pub(crate) handles: Handles,
+    pub(crate) ownership: Ownership,
+    /// Commits come one after another.
+    pub(crate) ledger: Mutex<Ledger>,
+    /// Objects to which nothing refers any more, since a pointer of the program was dropped.
+    dropped: Mutex<Vec<u64>>,
+    /// Transactions are inside, side by side; one that runs alone, a sweep or a check keeps them out.
+    gate: RwLock<()>,
+    is_wanted: AtomicBool,
+}
+
+/// What commits know of the root.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// The chunks of the dead-on-open list, the oldest first.
+    pub(crate) chunks: Vec<u64>,
+    /// Their free places.
+    pub(crate) free: Vec<u32>,
+}
+
+impl Arena {
+    /// What the root of a tenant names.
+    pub(crate) fn open(pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arena, Error> {
+        let root = pool.region().get::<Root>(entry.root.offset())?;
+        if root.magic.load() != MAGIC {
+            return Err(Error::Damaged { what: "the root", offset: entry.root.offset() });
+        }
+        let arena = Arena {
+            pool: pool.clone(),
+            entry: entry.clone(),
+            types: Types::default(),
+            handles: Handles::new(),
+            ownership: Ownership::new(),
+            ledger: Mutex::default(),
+            dropped: Mutex::default(),
+            gate: RwLock::new(()),
+            is_wanted: AtomicBool::new(false),
+        };
+        let types = Types::read(pool, arena.root_word(ROOT_TYPES)?)?;
+        let (ledger, orphans) = arena.read_orphans()?;
+        for (bits, slot) in orphans {
+            arena.handles.set_slot(bits, Some(slot));
+            arena.drop_later(bits);
+        }
+        Ok(Arena { types, ledger: Mutex::new(ledger), ..arena })
+    }
+
+    /// The dead-on-open list: its chunks, and what an earlier process has left in it.
+    fn read_orphans(&self) -> Result<(Ledger, Vec<(u64, u32)>), Error> {
+        let (mut ledger, mut bits) = (Ledger::default(), self.root_word(ROOT_ORPHANS)?);
+        while bits != 0 && !ledger.chunks.contains(&bits) {
+            ledger.chunks.push(bits);
+            bits = self.word(bits, CHUNK_BEFORE)?;
+        }
+        ledger.chunks.reverse();
+        let mut orphans = Vec::new();
+        for (number, &chunk) in ledger.chunks.iter().enumerate() {
+            let words = self.words(chunk, 1, CHUNK_WORDS - 1)?;
+            for (index, word) in words.iter().enumerate() {
+                let slot = (number * CHUNK_SLOTS + index) as u32;
+                match word.load() {
+                    0 => ledger.free.push(slot),
+                    bits => orphans.push((bits, slot)),
+                }
+            }
+        }
+        Ok((ledger, orphans))
+    }
+
+    /// Words of an object, from its head on.
+    pub(crate) fn words(&self, bits: u64, first: usize, count: usize) -> Result<&[Word], Error> {
+        let object = Object::from_bits(bits);
+        let end = (first.saturating_add(count) as u64).saturating_mul(8);
+        if end > object.size() {
+            return Err(Error::Damaged { what: "the end of an object", offset: object.offset() });
+        }
+        self.pool.valid(object)?;
+        Ok(self.pool.region().words(object.offset() + 8 * first as u64, count)?)
+    }
+
+    pub(crate) fn word(&self, bits: u64, index: usize) -> Result<u64, Error> {
+        Ok(self.words(bits, index, 1)?[0].load())
+    }
+
+    /// The root's bits: its words are read and changed as those of an object.
+    pub(crate) fn root(&self) -> u64 {
+        self.entry.root.to_bits()
+    }
+
+    pub(crate) fn root_word(&self, index: usize) -> Result<u64, Error> {
+        self.word(self.root(), index)
+    }
+
+    /// Whether objects wait to be destroyed.
+    pub(crate) fn has_dead(&self) -> Result<bool, Error> {
+        Ok(!lock(&self.dropped).is_empty() || self.root_word(ROOT_DOOMED)? != 0)
+    }
+
+    /// Space for an object, which nothing on media refers to.
+    pub(crate) fn take(&self, words: u64) -> Result<Object, Error> {
+        let size = words.saturating_mul(8);
+        let _section = self.pool.reserve(size, 0)?;
+        Ok(self.pool.alloc(size)?)
+    }
+
+    /// A pointer of the program is dropped.
+    pub(crate) fn release(&self, bits: u64) {
+        match self.handles.release(bits) {
+            Released::Nothing => {}
+            Released::Orphan => self.drop_later(bits),
+            Released::Void => self.pool.free_unused(Object::from_bits(bits)),
+        }
+    }
+
+    pub(crate) fn drop_later(&self, bits: u64) {
+        lock(&self.dropped).push(bits);
+    }
+
+    pub(crate) fn take_dropped(&self) -> Vec<u64> {
+        std::mem::take(&mut *lock(&self.dropped))
+    }
+
+    /// The transactions that have ended come before, and none begins while this lives.
+    pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The same, if no transaction is under way.
+    pub(crate) fn try_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        match self.gate.try_write() {
+            Ok(guard) => Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// A transaction begins, beside others.
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        if self.is_wanted.swap(false, Ordering::Relaxed) {
+            std::thread::sleep(GAP);
+        }
+        self.gate.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn make_way(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+}

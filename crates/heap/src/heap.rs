@@ -1,0 +1,374 @@
+//! A heap, open.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
+
+use tembo_pmem::thread::lock;
+use tembo_pool::{Pool, PoolCheck, PoolOptions};
+
+use crate::Error;
+use crate::arena::Arena;
+use crate::persist::Persist;
+use crate::pointer::Ptr;
+use crate::tenant;
+use crate::transaction::{Company, Transaction};
+use crate::types::TypeEntry;
+
+/// The name of the heap that a file of its own holds.
+const NAME: &str = "heap";
+
+/// After so many conflicts a transaction runs alone.
+const CONFLICTS_MAX: u32 = 12;
+
+thread_local! {
+    /// The heaps of which a transaction is under way on this thread.
+    static UNDER_WAY: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A heap in use. The lifetime is its brand: each use has its own, so that pointers of one heap are no pointers of another, and none
+/// outlives the use.
+///
+/// ```
+/// # use tembo_heap::{Error, HeapFile, Persist, Ptr};
+/// #[derive(Persist)]
+/// struct Node<'h> {
+///     value: u64,
+///     next: Option<Ptr<'h, Node<'h>>>,
+/// }
+/// let file = HeapFile::volatile(&Default::default())?;
+/// file.enter(|heap| {
+///     let first = heap.atomic(|tx| {
+///         let first = tx.alloc(Node { value: 1, next: None })?;
+///         tx.set_root(&first)?;
+///         Ok::<_, Error>(first)
+///     })?;
+///     heap.atomic(|tx| {
+///         let next = tx.alloc(Node { value: 2, next: None })?;
+///         tx.set(&first, Node::NEXT, Some(next))
+///     })
+/// })?;
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Heap<'h> {
+    arena: &'h Arena,
+    _brand: PhantomData<fn(&'h ()) -> &'h ()>,
+}
+
+impl Heap<'_> {
+    /// Opens the heap in a file, or creates it, and lets `body` use it; then it is closed.
+    ///
+    /// # Errors
+    /// Those of [`HeapFile::open_or_create`], of `body`, and of [`HeapFile::close`].
+    pub fn open<R, E: From<Error>>(
+        path: &Path,
+        body: impl for<'h> FnOnce(Heap<'h>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let file = HeapFile::open_or_create(path, &PoolOptions::default())?;
+        let result = file.enter(body)?;
+        file.close()?;
+        Ok(result)
+    }
+}
+
+impl<'h> Heap<'h> {
+    /// Does all of `body`, or nothing: an error or a panic takes everything back. It sees one state of the heap, and others see none of it before all of it.
+    /// After a [conflict](Error::Conflict) it is called again, so what it changes outside of the heap is the caller's to keep right.
+    ///
+    /// When it returns it is fenced, and as durable as the pool's sync policy promises. Two fences if it
+    /// changes something and frees nothing; none if it only reads.
+    ///
+    /// # Errors
+    /// What `body` says; [`Error::Aborted`], [`Error::Nested`]; [`Error::Pool`] of the commit: nothing has changed.
+    pub fn atomic<R, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut Transaction<'h>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut conflicts = 0;
+        let mut has_swept = false;
+        loop {
+            let company =
+                if conflicts < CONFLICTS_MAX { Company::Others } else { Company::Alone };
+            match self.attempt(company, &mut body) {
+                Attempt::Done(result) => return result,
+                Attempt::Conflict => {
+                    back_off(conflicts);
+                    conflicts += 1;
+                }
+                Attempt::Full(result) => {
+                    // What an earlier process has left may be free.
+                    let is_owed = self.arena.pool.usage().recovering;
+                    if has_swept || !is_owed || !tenant::sweep(self.arena)? {
+                        return result;
+                    }
+                    has_swept = true;
+                }
+            }
+        }
+    }
+
+    /// As [`atomic`](Heap::atomic), alone: nothing is noted of what it reads, and `body` is called once. (TX, beside C-TX.)
+    ///
+    /// # Errors
+    /// As [`atomic`](Heap::atomic).
+    pub fn exclusive<R, E: From<Error>>(
+        &self,
+        body: impl FnOnce(&mut Transaction<'h>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut body = Some(body);
+        let once = &mut |tx: &mut Transaction<'h>| match body.take() {
+            Some(body) => body(tx),
+            None => Err(Error::Aborted.into()),
+        };
+        match self.attempt(Company::Alone, once) {
+            Attempt::Done(result) | Attempt::Full(result) => result,
+            Attempt::Conflict => Err(Error::Conflict.into()),
+        }
+    }
+
+    fn attempt<R, E: From<Error>>(
+        &self,
+        company: Company,
+        body: &mut dyn FnMut(&mut Transaction<'h>) -> Result<R, E>,
+    ) -> Attempt<R, E> {
+        let Some(_under_way) = UnderWay::begin(self.arena) else {
+            return Attempt::Done(Err(Error::Nested.into()));
+        };
+        let (_beside, _alone) = match company {
+            Company::Others => (Some(self.arena.enter()), None),
+            Company::Alone => (None, Some(self.arena.alone())),
+        };
+        let mut tx = Transaction::begin(self.arena, company);
+        let result = body(&mut tx);
+        if tx.has_conflict() {
+            return Attempt::Conflict;
+        }
+        let value = match result {
+            Err(error) if tx.is_full() => return Attempt::Full(Err(error)),
+            Err(error) => return Attempt::Done(Err(error)),
+            Ok(value) => value,
+        };
+        match tx.commit() {
+            Ok(false) => Attempt::Done(Ok(value)),
+            Ok(true) => match self.arena.pool.region().sync() {
+                Ok(()) => Attempt::Done(Ok(value)),
+                Err(error) => Attempt::Done(Err(Error::from(error).into())),
+            },
+            Err(Error::Conflict) => Attempt::Conflict,
+            Err(error @ Error::Pool(tembo_pool::Error::PoolFull { .. })) => {
+                Attempt::Full(Err(error.into()))
+            }
+            Err(error) => Attempt::Done(Err(error.into())),
+        }
+    }
+
+    /// The root; `None` before there is one.
+    ///
+    /// # Errors
+    /// As [`Transaction::root`].
+    pub fn root<T: Persist<'h>>(&self) -> Result<Option<Ptr<'h, T>>, Error> {
+        self.atomic(|tx| tx.root())
+    }
+
+    /// The root, which is made first if there is none.
+    ///
+    /// # Errors
+    /// As [`Transaction::root`], and those of `make`.
+    pub fn root_or<T: Persist<'h>, E: From<Error>>(
+        &self,
+        mut make: impl FnMut(&mut Transaction<'h>) -> Result<T, E>,
+    ) -> Result<Ptr<'h, T>, E> {
+        self.atomic(|tx| {
+            if let Some(root) = tx.root()? {
+                return Ok(root);
+            }
+            let value = make(tx)?;
+            let root = tx.alloc(value)?;
+            tx.set_root(&root)?;
+            Ok(root)
+        })
+    }
+
+    /// Destroys all that nothing refers to. A commit does a part of that behind itself.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn settle(&self) -> Result<(), Error> {
+        settle(self.arena)
+    }
+
+    /// Finds out what is free in the pool, after an opening, while no transaction is under way; whether it did.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]; damage.
+    pub fn sweep(&self) -> Result<bool, Error> {
+        let _under_way = UnderWay::begin(self.arena).ok_or(Error::Nested)?;
+        tenant::sweep(self.arena)
+    }
+
+    /// The pool below.
+    pub fn pool(&self) -> &'h Arc<Pool> {
+        &self.arena.pool
+    }
+}
+
+impl<'h, T> Ptr<'h, T> {
+    /// The heap of the object.
+    pub fn heap(&self) -> Heap<'h> {
+        Heap { arena: self.anchor().arena(), _brand: PhantomData }
+    }
+}
+
+enum Attempt<R, E> {
+    Done(Result<R, E>),
+    Conflict,
+    Full(Result<R, E>),
+}
+
+/// A transaction on this thread.
+struct UnderWay(usize);
+
+impl UnderWay {
+    /// `None`: there is one.
+    fn begin(arena: &Arena) -> Option<UnderWay> {
+        let address = std::ptr::from_ref(arena).addr();
+        UNDER_WAY.with_borrow_mut(|all| {
+            if all.contains(&address) {
+                return None;
+            }
+            all.push(address);
+            Some(UnderWay(address))
+        })
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.with_borrow_mut(|all| all.retain(|address| *address != self.0));
+    }
+}
+
+/// Waits longer after each conflict.
+fn back_off(conflicts: u32) {
+    for _ in 0..1 << conflicts.min(10) {
+        std::hint::spin_loop();
+    }
+    if conflicts > 2 {
+        std::thread::yield_now();
+    }
+}
+
+fn settle(arena: &Arena) -> Result<(), Error> {
+    crate::upkeep::all(arena, &mut lock(&arena.ledger))?;
+    Ok(arena.pool.region().sync()?)
+}
+
+/// A heap that a program holds for as long as it wants, by itself or beside other tenants of a pool. It is used by
+/// [`enter`](HeapFile::enter).
+#[derive(Clone)]
+pub struct HeapFile {
+    arena: Arc<Arena>,
+}
+
+impl HeapFile {
+    /// Creates a heap in a new file.
+    ///
+    /// # Errors
+    /// Those of [`Pool::create`].
+    pub fn create(path: &Path, options: &PoolOptions) -> Result<HeapFile, Error> {
+        let options = with_kinds(options);
+        let pool = Pool::create_with(path, &options, |pool| tenant::add(pool, NAME).map(drop))?;
+        HeapFile::first(&Arc::new(pool))
+    }
+
+    /// Opens the heap in a file.
+    ///
+    /// # Errors
+    /// Those of [`Pool::open`]; the pool has no heap.
+    pub fn open(path: &Path, options: &PoolOptions) -> Result<HeapFile, Error> {
+        HeapFile::first(&Arc::new(Pool::open(path, &with_kinds(options))?))
+    }
+
+    /// Opens the heap in a file, or creates it if there is no such file.
+    ///
+    /// # Errors
+    /// Those of [`open`](HeapFile::open) and [`create`](HeapFile::create).
+    pub fn open_or_create(path: &Path, options: &PoolOptions) -> Result<HeapFile, Error> {
+        if path.exists() { HeapFile::open(path, options) } else { HeapFile::create(path, options) }
+    }
+
+    /// A heap in memory, which ends with it.
+    ///
+    /// # Errors
+    /// Those of [`Pool::volatile`].
+    pub fn volatile(options: &PoolOptions) -> Result<HeapFile, Error> {
+        let pool = Pool::volatile(&with_kinds(options))?;
+        HeapFile::add_to(&Arc::new(pool), NAME)
+    }
+
+    /// Adds a heap to a pool, beside what it holds. The pool was opened with [`kinds`](crate::kinds).
+    ///
+    /// # Errors
+    /// Those of [`Pool::add_tenant`].
+    pub fn add_to(pool: &Arc<Pool>, name: &str) -> Result<HeapFile, Error> {
+        let entry = tenant::add(pool, name)?;
+        Ok(HeapFile { arena: tenant::open(pool, &entry)? })
+    }
+
+    /// The heap of that name in a pool.
+    ///
+    /// # Errors
+    /// [`tembo_pool::Error::NoSuchTenant`]; damage.
+    pub fn of(pool: &Arc<Pool>, name: &str) -> Result<HeapFile, Error> {
+        Ok(HeapFile { arena: tenant::open(pool, &pool.tenant(name)?)? })
+    }
+
+    fn first(pool: &Arc<Pool>) -> Result<HeapFile, Error> {
+        let missing = tembo_pool::Error::NoSuchTenant { name: NAME.to_owned() };
+        let entry = pool.tenants()?.into_iter().find(tenant::is_heap).ok_or(missing)?;
+        Ok(HeapFile { arena: tenant::open(pool, &entry)? })
+    }
+
+    /// Uses the heap. What lies in it is known to `body` only: a pointer that is to be found again is linked to the root.
+    pub fn enter<R>(&self, body: impl for<'h> FnOnce(Heap<'h>) -> R) -> R {
+        body(Heap { arena: &self.arena, _brand: PhantomData })
+    }
+
+    /// Verifies the heap, and accounts for every byte of its pool.
+    ///
+    /// # Errors
+    /// The first damage found; [`tembo_pool::Error::TenantBusy`].
+    pub fn check(&self) -> Result<PoolCheck, Error> {
+        Ok(self.arena.pool.check()?)
+    }
+
+    /// The types that the heap holds.
+    pub fn types(&self) -> Vec<Arc<TypeEntry>> {
+        self.arena.types.all()
+    }
+
+    /// The pool below.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.arena.pool
+    }
+
+    /// A clean stop, if this is the last handle of the heap and of its pool: otherwise only a sync.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn close(self) -> Result<(), Error> {
+        settle(&self.arena)?;
+        let pool = self.arena.pool.clone();
+        drop(self.arena);
+        match Arc::try_unwrap(pool) {
+            Ok(pool) => Ok(pool.close()?),
+            Err(pool) => Ok(pool.region().sync()?),
+        }
+    }
+}
+
+fn with_kinds(options: &PoolOptions) -> PoolOptions {
+    PoolOptions { kinds: tenant::kinds(options.kinds.clone()), ..options.clone() }
+}

@@ -1,0 +1,56 @@
+//! NV-heaps: plain Rust structs that survive, and a compiler that refuses the pointers that would not.
+//!
+//! A heap holds objects: structs and enums with `#[derive(Persist)]`, which refer to each other by [`Ptr`] and [`Weak`]. They are
+//! reached from a typed root, changed by [transactions](Heap::atomic), and freed when nothing refers to them. After a crash at any
+//! instruction each transaction has happened or has not. (Coburn, *NV-heaps*, ASPLOS 2011; PhD thesis 2012, chapters 4 and 5.)
+//!
+//! ```text
+//!   Heap<'h>        one use of a heap; 'h is its brand
+//!     │ atomic(|tx| …)
+//!   Transaction<'h> reads and changes; redo in memory                    transaction.rs, change.rs
+//!     │ commit
+//!   settlement      counts, orphans, the doomed: what follows            settlement.rs, upkeep.rs
+//!     │ one operation of the pool's log
+//!   pool
+//! ```
+//!
+//! The two invariants of NV-heaps are compile errors: what is in memory only is not [`Persist`], and a pointer into one heap has
+//! another brand than a pointer into another. The crate has no `unsafe`: values are copied to and from the words of the
+//! region, which checks every place, and a pointer is followed only to an object of its type.
+#![forbid(unsafe_code)]
+
+// The derive macro names the crate, in the crate too.
+#[allow(unused_extern_crates)]
+extern crate self as tembo_heap;
+
+mod arena;
+mod change;
+mod error;
+mod field;
+mod format;
+mod handles;
+mod heap;
+mod mark;
+mod ownership;
+mod persist;
+mod pointer;
+mod settlement;
+mod shape;
+mod slice;
+mod tenant;
+mod transaction;
+mod types;
+mod upkeep;
+
+pub use error::Error;
+pub use field::{Field, Place};
+pub use heap::{Heap, HeapFile};
+pub use persist::{Object, Persist, Reader, Writer};
+pub use pointer::{Ptr, Weak};
+pub use shape::{Shape, hash, mix};
+pub use slice::{Bytes, Slice};
+pub use tembo_heap_derive::Persist;
+pub use tembo_pool::PoolOptions;
+pub use tenant::kinds;
+pub use transaction::Transaction;
+pub use types::{TypeEntry, TypeInfo};

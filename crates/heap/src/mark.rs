@@ -1,0 +1,163 @@
+//! All objects of a heap, from its root: for a sweep, a check and the tools.
+
+use rustc_hash::FxHashMap;
+use tembo_pool::{Marker, Object, TenantCheck, TenantError};
+
+use crate::Error;
+use crate::arena::Arena;
+use crate::format::{
+    BODY, CHUNK_BEFORE, CHUNK_WORDS, HEAD, PROXY, PROXY_TARGET, ROOT_DOOMED, ROOT_ORPHANS,
+    ROOT_ROOT, TYPE_PROXY, kind_of, low_of,
+};
+
+/// An object of a heap.
+pub(crate) struct Found {
+    pub(crate) bits: u64,
+    pub(crate) kind: u16,
+    /// How many pointers of the heap refer to it, as it says; of one that waits to be destroyed 0.
+    pub(crate) count: u64,
+    /// How many were found.
+    pub(crate) references: u64,
+    pub(crate) is_doomed: bool,
+}
+
+/// Everything that a heap has on media. Nothing changes it meanwhile.
+pub(crate) struct Content {
+    /// The root, types, chunks of the dead-on-open list.
+    pub(crate) own: Vec<u64>,
+    /// Objects, each once.
+    pub(crate) objects: Vec<Found>,
+}
+
+impl Content {
+    pub(crate) fn of(arena: &Arena) -> Result<Content, Error> {
+        let mut own = vec![arena.root()];
+        own.extend(arena.types.all().iter().map(|entry| entry.object.to_bits()));
+        let mut gray: Vec<u64> = Vec::new();
+        let mut chunk = arena.root_word(ROOT_ORPHANS)?;
+        while chunk != 0 && own.len() < 1 << 24 {
+            own.push(chunk);
+            let slots = arena.words(chunk, CHUNK_BEFORE + 1, CHUNK_WORDS - 1)?;
+            gray.extend(slots.iter().map(|word| word.load()).filter(|bits| *bits != 0));
+            chunk = arena.word(chunk, CHUNK_BEFORE)?;
+        }
+        let mut found: FxHashMap<u64, Found> = FxHashMap::default();
+        let mut doomed = arena.root_word(ROOT_DOOMED)?;
+        while doomed != 0 {
+            let word = arena.word(doomed, HEAD)?;
+            let object = Found { bits: doomed, kind: kind_of(word), count: 0, references: 0, is_doomed: true };
+            if found.insert(doomed, object).is_some() {
+                return Err(damaged("the chain of the doomed", doomed));
+            }
+            gray.push(doomed);
+            doomed = low_of(word);
+        }
+        let root = arena.root_word(ROOT_ROOT)?;
+        let mut seen: FxHashMap<u64, ()> = FxHashMap::default();
+        if root != 0 {
+            meet(arena, &mut found, root)?.references += 1;
+            gray.push(root);
+        }
+        while let Some(bits) = gray.pop() {
+            if seen.insert(bits, ()).is_some() {
+                continue;
+            }
+            let kind = meet(arena, &mut found, bits)?.kind;
+            for child in children(arena, bits, kind)? {
+                meet(arena, &mut found, child)?.references += 1;
+                gray.push(child);
+            }
+            let proxy = if kind == TYPE_PROXY { 0 } else { arena.word(bits, PROXY)? };
+            if proxy != 0 {
+                meet(arena, &mut found, proxy)?;
+                gray.push(proxy);
+            }
+        }
+        let mut objects: Vec<Found> = found.into_values().collect();
+        objects.sort_unstable_by_key(|found| found.bits);
+        Ok(Content { own, objects })
+    }
+
+    /// Counts are right, proxies and their objects know each other.
+    pub(crate) fn check(&self, arena: &Arena) -> Result<(), Error> {
+        for found in &self.objects {
+            if found.count != found.references {
+                return Err(damaged("a count", found.bits));
+            }
+            if found.kind == TYPE_PROXY {
+                let target = arena.word(found.bits, PROXY_TARGET)?;
+                if target != 0 && arena.word(target, PROXY)? != found.bits {
+                    return Err(damaged("a proxy", found.bits));
+                }
+            } else {
+                let proxy = arena.word(found.bits, PROXY)?;
+                if proxy != 0 && arena.word(proxy, PROXY_TARGET)? != found.bits {
+                    return Err(damaged("an object's proxy", found.bits));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All objects' bits, with those that only the program knows.
+    pub(crate) fn all(&self, arena: &Arena) -> Vec<u64> {
+        let objects = self.objects.iter().map(|found| found.bits);
+        self.own.iter().copied().chain(objects).chain(arena.handles.void()).collect()
+    }
+
+    pub(crate) fn mark(
+        &self,
+        arena: &Arena,
+        marker: &mut dyn Marker,
+    ) -> Result<TenantCheck, TenantError> {
+        let mut check = TenantCheck::default();
+        for bits in self.all(arena) {
+            if !marker.mark(Object::from_bits(bits))? {
+                return Err(Box::new(damaged("an object that is there twice", bits)));
+            }
+            check.objects += 1;
+        }
+        check.pending = self.objects.iter().filter(|found| found.is_doomed).count() as u64;
+        let types = arena.types.all().len() as u64;
+        let values = self.objects.iter().filter(|found| found.kind != TYPE_PROXY).count();
+        check.counts = vec![("objects".into(), values as u64), ("types".into(), types)];
+        Ok(check)
+    }
+}
+
+fn damaged(what: &'static str, bits: u64) -> Error {
+    Error::Damaged { what, offset: Object::from_bits(bits).offset() }
+}
+
+fn meet<'f>(
+    arena: &Arena,
+    found: &'f mut FxHashMap<u64, Found>,
+    bits: u64,
+) -> Result<&'f mut Found, Error> {
+    let word = arena.word(bits, HEAD)?;
+    let kind = kind_of(word);
+    let Some(words) = arena.types.words(kind) else { return Err(damaged("a type", bits)) };
+    if words.saturating_mul(8) > Object::from_bits(bits).size() {
+        return Err(damaged("the size of an object", bits));
+    }
+    let new = Found { bits, kind, count: low_of(word), references: 0, is_doomed: false };
+    Ok(found.entry(bits).or_insert(new))
+}
+
+/// What an object refers to.
+fn children(arena: &Arena, bits: u64, kind: u16) -> Result<Vec<u64>, Error> {
+    let size = (Object::from_bits(bits).size() / 8) as usize;
+    let words = arena.words(bits, 0, size)?;
+    let mut found = Vec::new();
+    if let Some(entry) = arena.types.entry(kind) {
+        let is_slice = entry.shape.words() == 1 && entry.words == 1;
+        if is_slice && words[BODY].load() > size as u64 {
+            if let crate::Shape::Slice(_) = entry.shape {
+                return Err(damaged("the length of a slice", bits));
+            }
+        }
+        let word = |at: u64| words.get(at as usize).map_or(0, |word| word.load());
+        entry.shape.pointers(BODY as u64, &word, &mut |_, child| found.push(child));
+    }
+    Ok(found)
+}

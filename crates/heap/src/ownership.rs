@@ -1,0 +1,66 @@
+//! Ownership records: which transaction changes an object, and when it was changed last. In memory only.
+//!
+//! A record stands for the objects whose offsets hash to it. It holds a version, or, while a transaction owns it, that transaction's
+//! number. A transaction owns the records of what it changes from its first change on (writes conflict at once), and notes the
+//! versions of what it reads, which are compared when it commits, and whenever it meets a version that is newer than its
+//! beginning: so it never sees two states at a time. (NV-heaps §4.3.5; the clock is that of TL2, Dice et al. 2006.)
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Records in the table.
+const RECORDS: usize = 1 << 12;
+
+const OWNED: u64 = 1;
+
+/// The table.
+pub(crate) struct Ownership {
+    records: Box<[AtomicU64]>,
+    /// The version of the last commit.
+    clock: AtomicU64,
+}
+
+impl Ownership {
+    pub(crate) fn new() -> Ownership {
+        let records = (0..RECORDS).map(|_| AtomicU64::new(0)).collect();
+        Ownership { records, clock: AtomicU64::new(0) }
+    }
+
+    /// The record of an object.
+    pub(crate) fn index(bits: u64) -> usize {
+        (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % RECORDS
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    /// The version of a record that no transaction owns.
+    pub(crate) fn version(&self, index: usize) -> Option<u64> {
+        let word = self.records[index].load(Ordering::SeqCst);
+        (word & OWNED == 0).then_some(word >> 1)
+    }
+
+    /// Whether a record still has that version, after what was read under it.
+    pub(crate) fn is_still(&self, index: usize, version: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.version(index) == Some(version)
+    }
+
+    /// Takes a record of that version.
+    pub(crate) fn take(&self, index: usize, version: u64) -> bool {
+        let record = &self.records[index];
+        record
+            .compare_exchange(version << 1, OWNED, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    /// Gives a record back with a version.
+    pub(crate) fn give(&self, index: usize, version: u64) {
+        self.records[index].store(version << 1, Ordering::SeqCst);
+    }
+
+    /// The version of a commit.
+    pub(crate) fn next(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}

@@ -1,0 +1,367 @@
+//! What follows from a change before it is made: counts, objects that die, objects that only the program holds.
+//!
+//! ```text
+//!                 counts of the heap     pointers of the program
+//! linked          > 0                    any                      stays
+//! orphan          0                      > 0                      gets a place in the dead-on-open list
+//! dead            0                      0                        gets into the chain of the doomed; weak pointers give none
+//! ```
+//!
+//! All of it is in the same operation of the pool's log as the change. The doomed are destroyed by steps of their own,
+//! each a bounded operation, however deep or long the structure is: a step takes the first of the chain, lowers the counts of what
+//! it refers to, which may get into the chain for that, and frees it. An interrupted step has not happened; the chain is
+//! on media. So destruction needs no descriptor but the log's lane. (NV-heaps §4.3.3 needs two descriptors and a recursion.)
+
+use rustc_hash::FxHashMap;
+use tembo_pool::Object;
+
+use crate::Error;
+use crate::arena::{Arena, Ledger};
+use crate::change::Change;
+use crate::format::{
+    BODY, CHUNK_BEFORE, CHUNK_SLOTS, CHUNK_WORDS, HEAD, PROXY, PROXY_TARGET, ROOT_DOOMED,
+    ROOT_ORPHANS, TYPE_PROXY, head, kind_of, low_of,
+};
+use crate::shape::Shape;
+
+/// Pointers of one object that a step of destruction looks at.
+const POINTERS_MAX: usize = 16;
+
+/// Words that a step stores, about: fewer than a lane of the log holds.
+const WORDS_MAX: usize = 16;
+
+/// A change, and what follows from it.
+pub(crate) struct Settlement<'a> {
+    pub(crate) arena: &'a Arena,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) change: &'a mut Change,
+    /// Objects that are free when the change is made.
+    freed: Vec<Object>,
+    /// Objects that got into the chain of the doomed.
+    doomed: Vec<u64>,
+    /// Objects that get a place in the dead-on-open list, or lose theirs.
+    slots: Vec<(u64, Option<u32>)>,
+    /// Places that were taken, and that are given back.
+    taken: Vec<u32>,
+    given: Vec<u32>,
+    chunk: Option<u64>,
+    /// New objects that are not needed.
+    unmade: Vec<u64>,
+}
+
+impl<'a> Settlement<'a> {
+    pub(crate) fn new(
+        arena: &'a Arena,
+        ledger: &'a mut Ledger,
+        change: &'a mut Change,
+    ) -> Settlement<'a> {
+        let (freed, doomed, slots) = Default::default();
+        let (taken, given, unmade) = Default::default();
+        let chunk = None;
+        Settlement { arena, ledger, change, freed, doomed, slots, taken, given, chunk, unmade }
+    }
+
+    fn get(&self, bits: u64, index: usize) -> Result<u64, Error> {
+        self.change.get(self.arena, bits, index)
+    }
+
+    /// Changes the counts by what the transaction has added and removed.
+    pub(crate) fn count(&mut self, deltas: &FxHashMap<u64, i64>) -> Result<(), Error> {
+        let mut zero: Vec<u64> = Vec::new();
+        for (&bits, &delta) in deltas {
+            let (_, count) = self.add(bits, delta)?;
+            if count == 0 {
+                zero.push(bits);
+            } else if delta > 0 {
+                self.clear_slot(bits);
+            }
+        }
+        zero.extend(self.change.fresh().map(|(bits, _)| bits));
+        while let Some(bits) = zero.pop() {
+            if self.unmade.contains(&bits) {
+                continue;
+            }
+            if !self.change.is_fresh(bits) {
+                self.let_go(bits)?;
+                continue;
+            }
+            let word = self.get(bits, HEAD)?;
+            if low_of(word) == 0 && self.arena.handles.doom(bits) {
+                self.drop_fresh(bits, kind_of(word), &mut zero)?;
+            } else if low_of(word) == 0 {
+                self.take_slot(bits)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to a count; the type, and the count.
+    fn add(&mut self, bits: u64, delta: i64) -> Result<(u16, u64), Error> {
+        let word = self.get(bits, HEAD)?;
+        let count = low_of(word).checked_add_signed(delta);
+        let damaged = Error::Damaged { what: "a count", offset: Object::from_bits(bits).offset() };
+        let count = count.ok_or(damaged)?;
+        if delta != 0 {
+            self.change.set(bits, HEAD, head(kind_of(word), count));
+        }
+        Ok((kind_of(word), count))
+    }
+
+    /// A new object that nothing refers to: as if it had not been made.
+    fn drop_fresh(&mut self, bits: u64, kind: u16, zero: &mut Vec<u64>) -> Result<(), Error> {
+        for (_, child) in self.pointers(bits, kind)? {
+            let (_, count) = self.add(child, -1)?;
+            if count == 0 {
+                zero.push(child);
+            }
+        }
+        self.end_weak(bits, kind)?;
+        self.change.unmake(bits);
+        self.unmade.push(bits);
+        Ok(())
+    }
+
+    /// An object of the heap: if its count is 0 it is an orphan, or doomed.
+    fn let_go(&mut self, bits: u64) -> Result<(), Error> {
+        let word = self.get(bits, HEAD)?;
+        if low_of(word) != 0 || self.doomed.contains(&bits) {
+            return Ok(());
+        }
+        if !self.arena.handles.doom(bits) {
+            return self.take_slot(bits);
+        }
+        self.doomed.push(bits);
+        self.clear_slot(bits);
+        self.end_weak(bits, kind_of(word))?;
+        let root = self.arena.root();
+        let next = self.get(root, ROOT_DOOMED)?;
+        self.change.set(bits, HEAD, head(kind_of(word), next));
+        self.change.set(root, ROOT_DOOMED, bits);
+        Ok(())
+    }
+
+    /// Weak pointers to the object give none from here on; a proxy is its object's no more.
+    fn end_weak(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
+        if kind == TYPE_PROXY {
+            let target = self.get(bits, PROXY_TARGET)?;
+            if target != 0 {
+                self.change.set(target, PROXY, 0);
+                self.change.set(bits, PROXY_TARGET, 0);
+            }
+        } else {
+            let proxy = self.get(bits, PROXY)?;
+            if proxy != 0 {
+                self.change.set(proxy, PROXY_TARGET, 0);
+                self.change.set(bits, PROXY, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last pointer of the program to an orphan was dropped.
+    pub(crate) fn drop_orphan(&mut self, bits: u64) -> Result<(), Error> {
+        match self.arena.handles.slot(bits) {
+            Some(_) => self.let_go(bits),
+            None => Ok(()),
+        }
+    }
+
+    fn place(&self, slot: u32) -> (u64, usize) {
+        let (chunk, index) = (slot as usize / CHUNK_SLOTS, slot as usize % CHUNK_SLOTS);
+        (self.ledger.chunks.get(chunk).copied().unwrap_or_default(), index + 1)
+    }
+
+    fn take_slot(&mut self, bits: u64) -> Result<(), Error> {
+        let has = self.slots.iter().any(|(other, slot)| *other == bits && slot.is_some());
+        if has || self.arena.handles.slot(bits).is_some() {
+            return Ok(());
+        }
+        if self.ledger.free.is_empty() {
+            self.add_chunk()?;
+        }
+        let slot = self.ledger.free.pop().unwrap_or_default();
+        self.taken.push(slot);
+        let (chunk, index) = self.place(slot);
+        self.change.set(chunk, index, bits);
+        self.slots.push((bits, Some(slot)));
+        Ok(())
+    }
+
+    fn clear_slot(&mut self, bits: u64) {
+        let Some(slot) = self.arena.handles.slot(bits) else { return };
+        let (chunk, index) = self.place(slot);
+        self.change.set(chunk, index, 0);
+        self.given.push(slot);
+        self.slots.push((bits, None));
+    }
+
+    fn add_chunk(&mut self) -> Result<(), Error> {
+        let chunk = self.arena.take(CHUNK_WORDS as u64)?.to_bits();
+        let root = self.arena.root();
+        let mut words = vec![0; CHUNK_WORDS];
+        words[CHUNK_BEFORE] = self.get(root, ROOT_ORPHANS)?;
+        self.change.make(chunk, words);
+        self.change.set(root, ROOT_ORPHANS, chunk);
+        let first = (self.ledger.chunks.len() * CHUNK_SLOTS) as u32;
+        self.ledger.chunks.push(chunk);
+        self.ledger.free.extend((first..first + CHUNK_SLOTS as u32).rev());
+        self.chunk = Some(chunk);
+        Ok(())
+    }
+
+    /// The pointers of an object, each with its place.
+    fn pointers(&self, bits: u64, kind: u16) -> Result<Vec<(u64, u64)>, Error> {
+        let mut found = Vec::new();
+        let word = |index: u64| self.get(bits, index as usize).unwrap_or_default();
+        self.arena.types.pointers(kind, &word, &mut |at, child| found.push((at, child)));
+        Ok(found)
+    }
+
+    /// Destroys what waits for it, as much as one operation holds; whether anything did.
+    pub(crate) fn destroy(&mut self) -> Result<bool, Error> {
+        let root = self.arena.root();
+        let mut has_done = false;
+        loop {
+            let bits = self.get(root, ROOT_DOOMED)?;
+            if bits == 0 || self.change.len() >= WORDS_MAX {
+                return Ok(has_done);
+            }
+            has_done = true;
+            let word = self.get(bits, HEAD)?;
+            let is_done = self.take_apart(bits, kind_of(word))?;
+            if is_done {
+                // What it referred to has come before it in the chain.
+                self.unchain(bits, low_of(word))?;
+                self.change.forget(bits, BODY + POINTERS_MAX);
+                self.freed.push(Object::from_bits(bits));
+            }
+        }
+    }
+
+    /// Takes an object out of the chain, that is there behind what came in since it was the first.
+    fn unchain(&mut self, bits: u64, next: u64) -> Result<(), Error> {
+        let root = self.arena.root();
+        let mut at = self.get(root, ROOT_DOOMED)?;
+        if at == bits {
+            self.change.set(root, ROOT_DOOMED, next);
+            return Ok(());
+        }
+        loop {
+            let word = self.get(at, HEAD)?;
+            if low_of(word) == bits {
+                self.change.set(at, HEAD, head(kind_of(word), next));
+                return Ok(());
+            }
+            at = low_of(word);
+            if at == 0 {
+                return Err(Error::Damaged { what: "the chain of the doomed", offset: 0 });
+            }
+        }
+    }
+
+    /// Lowers the counts of what an object refers to, and takes the pointers out unless that is all of them; whether it is.
+    fn take_apart(&mut self, bits: u64, kind: u16) -> Result<bool, Error> {
+        if let Some(Shape::Slice(shape)) = self.arena.types.entry(kind).map(|e| e.shape.clone()) {
+            return self.take_slice_apart(bits, &shape);
+        }
+        let pointers = self.pointers(bits, kind)?;
+        let is_all = pointers.len() <= POINTERS_MAX;
+        for (at, child) in pointers.into_iter().take(POINTERS_MAX) {
+            self.lower(child)?;
+            if !is_all {
+                self.change.set(bits, at as usize, 0);
+            }
+        }
+        Ok(is_all)
+    }
+
+    /// A slice loses elements at its end.
+    fn take_slice_apart(&mut self, bits: u64, shape: &Shape) -> Result<bool, Error> {
+        let (len, words) = (self.get(bits, BODY)?, shape.words().max(1));
+        if !shape.has_pointers() {
+            return Ok(true);
+        }
+        let first = len.saturating_sub(POINTERS_MAX as u64);
+        let mut found = Vec::new();
+        for index in first..len {
+            let word = |at: u64| self.get(bits, at as usize).unwrap_or_default();
+            let at = BODY as u64 + 1 + index * words;
+            shape.pointers(at, &word, &mut |_, child| found.push(child));
+        }
+        found.into_iter().try_for_each(|child| self.lower(child))?;
+        if first > 0 {
+            self.change.set(bits, BODY, first);
+        }
+        Ok(first == 0)
+    }
+
+    fn lower(&mut self, bits: u64) -> Result<(), Error> {
+        let (_, count) = self.add(bits, -1)?;
+        if count == 0 { self.let_go(bits) } else { Ok(()) }
+    }
+
+    /// Makes the change: durable in the sense of the next sync, or not made at all.
+    ///
+    /// # Errors
+    /// Those of the pool: nothing has changed then.
+    pub(crate) fn make(mut self) -> Result<(), Error> {
+        let made = self.store();
+        self.end(made.is_ok());
+        made
+    }
+
+    /// The change is not made.
+    pub(crate) fn give_up(self) {
+        self.end(false);
+    }
+
+    fn end(mut self, is_made: bool) {
+        for bits in self.doomed {
+            self.arena.handles.end_doom(bits, is_made);
+        }
+        if !is_made {
+            if let Some(chunk) = self.chunk {
+                self.ledger.chunks.pop();
+                let first = (self.ledger.chunks.len() * CHUNK_SLOTS) as u32;
+                self.taken.retain(|slot| *slot < first);
+                self.ledger.free.retain(|slot| *slot < first);
+                self.arena.pool.free_unused(Object::from_bits(chunk));
+            }
+            self.ledger.free.append(&mut self.taken);
+            return;
+        }
+        self.ledger.free.append(&mut self.given);
+        for (bits, slot) in self.slots {
+            if self.arena.handles.set_slot(bits, slot) {
+                self.arena.drop_later(bits);
+            }
+        }
+    }
+
+    /// Writes the new objects and commits.
+    fn store(&mut self) -> Result<(), Error> {
+        let words = self.change.sorted();
+        if words.is_empty() {
+            return Ok(());
+        }
+        let (pool, id) = (&self.arena.pool, self.arena.entry.id);
+        let lines: u64 = self.change.fresh().map(|(_, words)| words.len() as u64 / 8 + 2).sum();
+        let extent = words.len() as u64 * 16;
+        let lines = lines + words.len() as u64 + extent / 64 + 1;
+        let bytes = if extent > 256 { extent } else { 0 };
+        let mut operation = pool.operation(id, bytes, lines / 2 + 1)?;
+        let mut contents = Vec::new();
+        for (bits, words) in self.change.fresh() {
+            let offset = Object::from_bits(bits).offset();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            // ORDER: a new object is durable, by its checksum, before the words that refer to it.
+            pool.region().write("heap.object.write", offset, &[&bytes])?;
+            let crc = tembo_pmem::crc32c(0, &bytes);
+            contents.push([offset, bytes.len() as u64, crc.into()]);
+        }
+        for object in std::mem::take(&mut self.freed) {
+            operation.free(object);
+        }
+        Ok(operation.commit_words(&words, &contents)?)
+    }
+}

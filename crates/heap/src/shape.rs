@@ -1,0 +1,196 @@
+//! How the fields of a type are laid out: what destruction, marking and tools know of a type without its program.
+
+/// The layout of a value, in words of eight bytes. It is stored with each type, so that a heap can be marked, checked and shown
+/// by programs that do not have the type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A value of so many words that holds no pointer.
+    Plain {
+        /// Its name.
+        name: String,
+        /// Its words.
+        words: u64,
+    },
+    /// A counted pointer to an object of the type of that name.
+    Pointer(String),
+    /// A weak pointer: a counted pointer to the object's proxy.
+    Weak(String),
+    /// Fields, one behind another.
+    Fields(Vec<(String, Shape)>),
+    /// A word with the variant's number, then the fields of the variant; as many words as the largest needs.
+    Variants(Vec<(String, Shape)>),
+    /// So many, one behind another.
+    Array(u64, Box<Shape>),
+    /// A word with their number, then as many; only as a whole object.
+    Slice(Box<Shape>),
+    /// A word with their number, then as many bytes; only as a whole object.
+    Bytes,
+}
+
+impl Shape {
+    /// Words of a value. Of a slice or of bytes those of the number.
+    pub fn words(&self) -> u64 {
+        match self {
+            Shape::Plain { words, .. } => *words,
+            Shape::Pointer(_) | Shape::Weak(_) | Shape::Slice(_) | Shape::Bytes => 1,
+            Shape::Fields(fields) => sum(fields.iter().map(|(_, shape)| shape.words())),
+            Shape::Variants(all) => all.iter().map(|(_, s)| s.words()).max().unwrap_or(0) + 1,
+            Shape::Array(count, shape) => count.saturating_mul(shape.words()),
+        }
+    }
+
+    /// Calls `each` with the place, from `from` on, of each pointer in a value; those of zero are left out. `word` reads a word.
+    pub(crate) fn pointers(
+        &self,
+        from: u64,
+        word: &dyn Fn(u64) -> u64,
+        each: &mut dyn FnMut(u64, u64),
+    ) {
+        match self {
+            Shape::Plain { .. } | Shape::Bytes => {}
+            Shape::Pointer(_) | Shape::Weak(_) => match word(from) {
+                0 => {}
+                bits => each(from, bits),
+            },
+            Shape::Fields(fields) => {
+                let mut at = from;
+                for (_, shape) in fields {
+                    shape.pointers(at, word, each);
+                    at += shape.words();
+                }
+            }
+            Shape::Variants(all) => {
+                if let Some((_, shape)) = all.get(word(from) as usize) {
+                    shape.pointers(from + 1, word, each);
+                }
+            }
+            Shape::Array(count, shape) => repeat(*count, shape, from, word, each),
+            Shape::Slice(shape) => repeat(word(from), shape, from + 1, word, each),
+        }
+    }
+
+    /// Whether a value can hold a pointer.
+    pub(crate) fn has_pointers(&self) -> bool {
+        match self {
+            Shape::Plain { .. } | Shape::Bytes => false,
+            Shape::Pointer(_) | Shape::Weak(_) => true,
+            Shape::Fields(all) | Shape::Variants(all) => all.iter().any(|(_, s)| s.has_pointers()),
+            Shape::Array(_, shape) | Shape::Slice(shape) => shape.has_pointers(),
+        }
+    }
+
+    /// The bytes that are stored.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Shape::Plain { name, words } => {
+                to.push(b'w');
+                text(name, to);
+                to.extend(words.to_le_bytes());
+            }
+            Shape::Pointer(name) => {
+                to.push(b'*');
+                text(name, to);
+            }
+            Shape::Weak(name) => {
+                to.push(b'~');
+                text(name, to);
+            }
+            Shape::Fields(all) | Shape::Variants(all) => {
+                to.push(if matches!(self, Shape::Fields(_)) { b'{' } else { b'|' });
+                to.extend((all.len() as u64).to_le_bytes());
+                for (name, shape) in all {
+                    text(name, to);
+                    shape.encode(to);
+                }
+            }
+            Shape::Array(count, shape) => {
+                to.push(b'a');
+                to.extend(count.to_le_bytes());
+                shape.encode(to);
+            }
+            Shape::Slice(shape) => {
+                to.push(b'[');
+                shape.encode(to);
+            }
+            Shape::Bytes => to.push(b'b'),
+        }
+    }
+
+    /// What was stored; `None`: it is damaged.
+    pub(crate) fn decode(from: &mut &[u8], depth: usize) -> Option<Shape> {
+        let (&first, rest) = from.split_first()?;
+        *from = rest;
+        let depth = depth.checked_sub(1)?;
+        let boxed = |from: &mut &[u8]| Some(Box::new(Shape::decode(from, depth)?));
+        Some(match first {
+            b'w' => Shape::Plain { name: text_of(from)?, words: number(from)? },
+            b'*' => Shape::Pointer(text_of(from)?),
+            b'~' => Shape::Weak(text_of(from)?),
+            b'{' | b'|' => {
+                let count = number(from)?;
+                let mut all = Vec::new();
+                for _ in 0..count {
+                    all.push((text_of(from)?, Shape::decode(from, depth)?));
+                }
+                if first == b'{' { Shape::Fields(all) } else { Shape::Variants(all) }
+            }
+            b'a' => Shape::Array(number(from)?, boxed(from)?),
+            b'[' => Shape::Slice(boxed(from)?),
+            b'b' => Shape::Bytes,
+            _ => return None,
+        })
+    }
+}
+
+fn sum(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0, u64::saturating_add)
+}
+
+fn repeat(
+    count: u64,
+    shape: &Shape,
+    from: u64,
+    word: &dyn Fn(u64) -> u64,
+    each: &mut dyn FnMut(u64, u64),
+) {
+    if shape.has_pointers() {
+        let words = shape.words();
+        for index in 0..count {
+            shape.pointers(from.saturating_add(index.saturating_mul(words)), word, each);
+        }
+    }
+}
+
+fn text(text: &str, to: &mut Vec<u8>) {
+    to.extend((text.len() as u64).to_le_bytes());
+    to.extend(text.as_bytes());
+}
+
+fn number(from: &mut &[u8]) -> Option<u64> {
+    let (first, rest) = from.split_first_chunk::<8>()?;
+    *from = rest;
+    Some(u64::from_le_bytes(*first))
+}
+
+fn text_of(from: &mut &[u8]) -> Option<String> {
+    let len = usize::try_from(number(from)?).ok()?;
+    let (text, rest) = from.split_at_checked(len)?;
+    *from = rest;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// A hash for names and layouts, which does not change between programs: FNV-1a, 64 bits.
+pub const fn hash(seed: u64, text: &str) -> u64 {
+    let (bytes, mut hash, mut at) = (text.as_bytes(), seed ^ 0xcbf2_9ce4_8422_2325, 0);
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
+}
+
+/// Mixes a hash into another; the order matters.
+pub const fn mix(one: u64, two: u64) -> u64 {
+    let mixed = (one.rotate_left(5) ^ two).wrapping_mul(0x517c_c1b7_2722_0a95);
+    mixed ^ mixed >> 29
+}

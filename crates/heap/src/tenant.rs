@@ -1,0 +1,138 @@
+//! A heap as a tenant of its pool.
+
+use std::any::Any;
+use std::sync::{Arc, RwLockWriteGuard};
+
+use tembo_pool::{
+    Kind, Kinds, KnownKind, Marker, Marking, NewTenant, Object, Pool, Still, Tenant, TenantCheck,
+    TenantEntry, TenantError, TenantFeatures, TenantKind, TenantStat,
+};
+
+use tembo_pmem::thread::lock;
+
+use crate::Error;
+use crate::arena::Arena;
+use crate::format::{MAGIC, Root, VERSION};
+use crate::mark::Content;
+
+/// The kind of heaps.
+const KIND: Kind = Kind::new("heap");
+
+const FEATURES: TenantFeatures = TenantFeatures { may: 0, must: 0, read_only: 0 };
+
+/// The kinds of tenants that a pool with heaps is opened with, beside `others`.
+pub fn kinds(others: Kinds) -> Kinds {
+    others.with(Arc::new(HeapKind))
+}
+
+struct HeapKind;
+
+impl TenantKind for HeapKind {
+    fn known(&self) -> KnownKind {
+        KnownKind { kind: KIND, version: VERSION, features: FEATURES }
+    }
+
+    fn open(&self, pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<dyn Tenant>, TenantError> {
+        Ok(open(pool, entry)?)
+    }
+}
+
+/// Adds an empty heap to a pool. Durable at the next sync.
+pub(crate) fn add(pool: &Pool, name: &str) -> Result<TenantEntry, Error> {
+    let size = size_of::<Root>() as u64;
+    let _section = pool.reserve(size, 2)?;
+    let new = NewTenant { kind: KIND, name, version: VERSION, features: FEATURES };
+    pool.add_tenant::<Error>(&new, size, |region, root| {
+        let mut words = [[0; 8]; size_of::<Root>() / 8];
+        words[0] = MAGIC.to_le_bytes();
+        // ORDER: the empty root is durable before the table of tenants names it: the pool fences it.
+        region.write("heap.root.write", root.offset(), &[words.as_flattened()])?;
+        Ok(())
+    })
+}
+
+/// The heap of a pool's tenant.
+pub(crate) fn open(pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<Arena>, Error> {
+    pool.open_tenant::<Arena, Error>(entry, || Ok(Arc::new(Arena::open(pool, entry)?)))
+}
+
+/// Whether a tenant is a heap.
+pub(crate) fn is_heap(entry: &TenantEntry) -> bool {
+    entry.kind == KIND
+}
+
+impl Tenant for Arena {
+    fn quiesce(&self) -> Option<Box<dyn Still + '_>> {
+        Some(Box::new(Stopped { arena: self, _alone: self.try_alone()? }))
+    }
+
+    fn make_way(&self) {
+        Arena::make_way(self);
+    }
+
+    fn settle(&self) -> Result<(), TenantError> {
+        let Some(_alone) = self.try_alone() else { return Ok(()) };
+        if self.pool.region().is_read_only() {
+            return Ok(());
+        }
+        Ok(crate::upkeep::all(self, &mut lock(&self.ledger))?)
+    }
+
+    fn stat(&self) -> TenantStat {
+        let TenantEntry { name, kind, .. } = self.entry.clone();
+        TenantStat { name, kind, objects: None, bytes: None, under_way: String::new() }
+    }
+}
+
+struct Stopped<'a> {
+    arena: &'a Arena,
+    _alone: RwLockWriteGuard<'a, ()>,
+}
+
+impl Still for Stopped<'_> {
+    fn begin(&mut self, tenant: Arc<dyn Tenant>) -> Result<Box<dyn Marking>, TenantError> {
+        let tenant: Arc<dyn Any + Send + Sync> = tenant;
+        drop(tenant);
+        // It has no versions: what is reachable now is noted now.
+        let content = Content::of(self.arena)?;
+        Ok(Box::new(Noted(content.all(self.arena))))
+    }
+
+    fn check(&mut self, marker: &mut dyn Marker) -> Result<TenantCheck, TenantError> {
+        let content = Content::of(self.arena)?;
+        content.check(self.arena)?;
+        content.mark(self.arena, marker)
+    }
+}
+
+struct Noted(Vec<u64>);
+
+impl Marking for Noted {
+    fn mark(&mut self, marker: &mut dyn Marker) -> Result<(), TenantError> {
+        for bits in &self.0 {
+            marker.mark(Object::from_bits(*bits))?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds out what is free in the pool of a heap, which nothing else changes meanwhile; whether it did: another tenant may be at it.
+pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
+    let _tenants = arena.pool.open_tenants()?;
+    let _alone = arena.alone();
+    let mut sweep = match arena.pool.begin_sweep_by(arena.entry.id) {
+        Err(tembo_pool::Error::SweepRunning | tembo_pool::Error::TenantBusy { .. }) => {
+            return Ok(false);
+        }
+        begun => begun?,
+    };
+    for bits in Content::of(arena)?.all(arena) {
+        sweep.mark(Object::from_bits(bits))?;
+    }
+    sweep.mark_others(&|| true)?;
+    while !sweep.settle_others()? {
+        std::thread::yield_now();
+    }
+    sweep.finish([])?;
+    Ok(true)
+}

@@ -1,0 +1,624 @@
+//! A transaction: what it reads, what it would change.
+//!
+//! It keeps what it changes in memory (redo), so that it costs two fences however many objects it changes, and a rollback nothing:
+//! an error, a panic or a conflict drops it. Its commit is one operation of the pool's log, with all that follows
+//! ([`settlement`](crate::settlement)).
+
+use rustc_hash::FxHashMap;
+use tembo_pmem::thread::lock;
+
+use crate::arena::Arena;
+use crate::change::Change;
+use crate::field::{Field, Place};
+use crate::format::{BODY, HEAD, PROXY, PROXY_TARGET, PROXY_WORDS, ROOT_ROOT, TYPE_PROXY};
+use crate::format::{ROOT_TYPES, head, kind_of};
+use crate::ownership::Ownership;
+use crate::persist::{Object, Persist, Reader, Writer};
+use crate::pointer::{Anchor, Ptr, Weak};
+use crate::settlement::Settlement;
+use crate::slice::{Bytes, Slice};
+use crate::types::TypeInfo;
+use crate::Error;
+
+/// How a transaction stands to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Others run beside it (C-TX).
+    Others,
+    /// It runs alone (TX): nothing is noted of what it reads.
+    Alone,
+}
+
+/// What a closure of [`Heap::atomic`](crate::Heap::atomic) works with. All of it happens, or nothing.
+pub struct Transaction<'h> {
+    arena: &'h Arena,
+    company: Company,
+    change: Change,
+    /// How many pointers more of the heap refer to each object.
+    deltas: FxHashMap<u64, i64>,
+    /// Objects that it has made.
+    made: Vec<u64>,
+    /// The version of the heap that it sees.
+    start: u64,
+    /// Versions of records that it has read.
+    read: FxHashMap<usize, u64>,
+    /// Records that it owns, each with its version before.
+    owned: FxHashMap<usize, u64>,
+    /// Numbers of types, by identity.
+    numbers: FxHashMap<u64, u16>,
+    /// It cannot commit.
+    is_broken: bool,
+    has_conflict: bool,
+    is_full: bool,
+    scratch: Vec<u64>,
+}
+
+impl<'h> Transaction<'h> {
+    pub(crate) fn begin(arena: &'h Arena, company: Company) -> Transaction<'h> {
+        Transaction {
+            arena,
+            company,
+            change: Change::default(),
+            deltas: FxHashMap::default(),
+            made: Vec::new(),
+            start: arena.ownership.now(),
+            read: FxHashMap::default(),
+            owned: FxHashMap::default(),
+            numbers: FxHashMap::default(),
+            is_broken: false,
+            has_conflict: false,
+            is_full: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Makes an object of a value. Nothing refers to it but the pointer that is returned: link it, or it is freed when the last
+    /// pointer is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: full. [`Error::WrongLayout`], [`Error::NotCommitted`].
+    pub fn alloc<T: Persist<'h>>(&mut self, value: T) -> Result<Ptr<'h, T>, Error> {
+        let info = <T as Object<'h>>::info();
+        let mut words = Vec::with_capacity(BODY + T::WORDS as usize);
+        words.extend([0, 0]);
+        value.write(&mut Writer::new(&mut words));
+        let number = self.register(&info)?;
+        T::pointers(&words[BODY..], &mut |bits| self.count(bits, 1));
+        self.check_counted(&words[BODY..], T::pointers)?;
+        Ok(Ptr::of(self.make(number, words)?))
+    }
+
+    /// Makes a slice of empty cells.
+    ///
+    /// # Errors
+    /// As [`alloc`](Transaction::alloc).
+    pub fn alloc_slice<T: Persist<'h>>(&mut self, len: u64) -> Result<Ptr<'h, Slice<T>>, Error> {
+        let number = self.register(&Slice::<T>::info())?;
+        let count = len.saturating_mul(T::WORDS).saturating_add(BODY as u64 + 1);
+        self.check_size(count)?;
+        let mut words = vec![0; count as usize];
+        words[BODY] = len;
+        Ok(Ptr::of(self.make(number, words)?))
+    }
+
+    /// Makes an object of bytes.
+    ///
+    /// # Errors
+    /// As [`alloc`](Transaction::alloc).
+    pub fn alloc_bytes(&mut self, bytes: &[u8]) -> Result<Ptr<'h, Bytes>, Error> {
+        let number = self.register(&Bytes::info())?;
+        self.check_size(bytes.len() as u64 / 8)?;
+        let mut words = vec![0, 0, bytes.len() as u64];
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            words.push(u64::from_le_bytes(word));
+        }
+        Ok(Ptr::of(self.make(number, words)?))
+    }
+
+    fn check_size(&self, words: u64) -> Result<(), Error> {
+        let (size, max) = (words.saturating_mul(8), tembo_pool::OBJECT_SIZE_MAX);
+        if size > max {
+            return Err(tembo_pool::Error::TooLarge { size, max }.into());
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, number: u16, mut words: Vec<u64>) -> Result<Anchor<'h>, Error> {
+        let taken = self.arena.take(words.len() as u64);
+        self.is_full |= matches!(taken, Err(Error::Pool(tembo_pool::Error::PoolFull { .. })));
+        let object = taken?;
+        let bits = object.to_bits();
+        words[HEAD] = head(number, 0);
+        self.arena.handles.make(bits);
+        self.change.make(bits, words);
+        self.made.push(bits);
+        Ok(Anchor::counted(self.arena, bits))
+    }
+
+    /// The value of an object.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::WrongType`], [`Error::NotCommitted`], [`Error::Damaged`].
+    pub fn read<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<T, Error> {
+        self.check_type(object)?;
+        self.load(object.anchor().bits(), BODY as u64)
+    }
+
+    /// Gives an object another value.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn write<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>, value: T) -> Result<(), Error> {
+        self.check_type(object)?;
+        self.store(object.anchor().bits(), BODY as u64, &value)
+    }
+
+    /// The value of a field.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn get<T: Persist<'h>, F: Persist<'h>>(
+        &mut self,
+        object: &Ptr<'h, T>,
+        field: Field<T, F>,
+    ) -> Result<F, Error> {
+        self.check_type(object)?;
+        self.load(object.anchor().bits(), BODY as u64 + field.word())
+    }
+
+    /// Gives a field another value.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn set<T: Persist<'h>, F: Persist<'h>>(
+        &mut self,
+        object: &Ptr<'h, T>,
+        field: Field<T, F>,
+        value: F,
+    ) -> Result<(), Error> {
+        self.check_type(object)?;
+        self.store(object.anchor().bits(), BODY as u64 + field.word(), &value)
+    }
+
+    /// The value at a place.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn at<F: Persist<'h>>(&mut self, place: &Place<'h, F>) -> Result<F, Error> {
+        let (bits, at) = place.parts();
+        self.check_whole(bits)?;
+        self.load(bits, BODY as u64 + at)
+    }
+
+    /// Gives a place another value.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn put<F: Persist<'h>>(&mut self, place: &Place<'h, F>, value: F) -> Result<(), Error> {
+        let (bits, at) = place.parts();
+        self.check_whole(bits)?;
+        self.store(bits, BODY as u64 + at, &value)
+    }
+
+    /// Cells of a slice.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn slice_len<T: Persist<'h>>(&mut self, slice: &Ptr<'h, Slice<T>>) -> Result<u64, Error> {
+        self.check_type(slice)?;
+        self.load(slice.anchor().bits(), BODY as u64)
+    }
+
+    /// The value in a cell of a slice, which is not empty.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read); [`Error::NoSuchElement`]; [`Error::Damaged`] if the cell is empty and zeroes are no `T`.
+    pub fn cell<T: Persist<'h>>(
+        &mut self,
+        slice: &Ptr<'h, Slice<T>>,
+        index: u64,
+    ) -> Result<T, Error> {
+        let at = self.cell_at(slice, index)?;
+        self.load(slice.anchor().bits(), at)
+    }
+
+    /// Puts a value into a cell.
+    ///
+    /// # Errors
+    /// As [`cell`](Transaction::cell).
+    pub fn set_cell<T: Persist<'h>>(
+        &mut self,
+        slice: &Ptr<'h, Slice<T>>,
+        index: u64,
+        value: T,
+    ) -> Result<(), Error> {
+        let at = self.cell_at(slice, index)?;
+        self.store(slice.anchor().bits(), at, &value)
+    }
+
+    /// Empties a cell.
+    ///
+    /// # Errors
+    /// As [`cell`](Transaction::cell).
+    pub fn clear_cell<T: Persist<'h>>(
+        &mut self,
+        slice: &Ptr<'h, Slice<T>>,
+        index: u64,
+    ) -> Result<(), Error> {
+        let at = self.cell_at(slice, index)?;
+        let words = vec![0; T::WORDS as usize];
+        self.store_words(slice.anchor().bits(), at, &words, T::pointers)
+    }
+
+    fn cell_at<T: Persist<'h>>(
+        &mut self,
+        slice: &Ptr<'h, Slice<T>>,
+        index: u64,
+    ) -> Result<u64, Error> {
+        let len = self.slice_len(slice)?;
+        if index >= len {
+            return Err(Error::NoSuchElement { index, len });
+        }
+        Ok(BODY as u64 + 1 + index * T::WORDS)
+    }
+
+    /// A copy of the bytes.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn bytes(&mut self, object: &Ptr<'h, Bytes>) -> Result<Vec<u8>, Error> {
+        self.check_type(object)?;
+        let bits = object.anchor().bits();
+        let len: u64 = self.load(bits, BODY as u64)?;
+        let mut words = Vec::new();
+        let version = self.look(bits)?;
+        let count = usize::try_from(len.div_ceil(8)).unwrap_or(usize::MAX);
+        self.arena.words(bits, 0, 1)?;
+        if len > tembo_pool::Object::from_bits(bits).size() {
+            return Err(Error::Damaged { what: "the length of bytes", offset: object.offset() });
+        }
+        self.change.read(self.arena, bits, BODY + 1, count, &mut words)?;
+        self.look_again(bits, version)?;
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(len as usize);
+        Ok(bytes)
+    }
+
+    /// A weak pointer to an object.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read); [`Error::Pool`]: full.
+    pub fn downgrade<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<Weak<'h, T>, Error> {
+        self.check_type(object)?;
+        let bits = object.anchor().bits();
+        self.own(bits)?;
+        let proxy = self.change.get(self.arena, bits, PROXY)?;
+        if proxy != 0 {
+            if !self.arena.handles.acquire(proxy) {
+                return self.conflict();
+            }
+            return Ok(Weak::of(Anchor::counted(self.arena, proxy)));
+        }
+        let mut words = vec![0; PROXY_WORDS];
+        words[PROXY_TARGET] = bits;
+        let proxy = self.make(TYPE_PROXY, words)?;
+        self.change.set(bits, PROXY, proxy.bits());
+        Ok(Weak::of(proxy))
+    }
+
+    /// The object of a weak pointer, if it is there still. What is answered here is not validated at the commit.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`], [`Error::NotCommitted`], [`Error::Damaged`].
+    pub fn upgrade<T: Object<'h>>(
+        &mut self,
+        weak: &Weak<'h, T>,
+    ) -> Result<Option<Ptr<'h, T>>, Error> {
+        let proxy = weak.anchor().bits();
+        self.check_whole(proxy)?;
+        if kind_of(self.change.get(self.arena, proxy, HEAD)?) != TYPE_PROXY {
+            return Err(Error::Damaged { what: "a weak pointer", offset: proxy });
+        }
+        let target = self.change.get(self.arena, proxy, PROXY_TARGET)?;
+        if target == 0 || !self.arena.handles.acquire(target) {
+            return Ok(None);
+        }
+        let object: Ptr<'h, T> = Ptr::of(Anchor::counted(self.arena, target));
+        if self.change.get(self.arena, proxy, PROXY_TARGET)? != target {
+            return Ok(None);
+        }
+        self.check_type(&object)?;
+        Ok(Some(object))
+    }
+
+    /// The root of the heap; `None` before there is one.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`]: it is of another type than `T`; [`Error::WrongLayout`].
+    pub fn root<T: Persist<'h>>(&mut self) -> Result<Option<Ptr<'h, T>>, Error> {
+        let root = self.arena.root();
+        let version = self.look(root)?;
+        let bits = self.change.get(self.arena, root, ROOT_ROOT)?;
+        if bits == 0 {
+            self.look_again(root, version)?;
+            return Ok(None);
+        }
+        if !self.arena.handles.acquire(bits) {
+            return self.conflict();
+        }
+        let object = Ptr::of(Anchor::counted(self.arena, bits));
+        self.look_again(root, version)?;
+        self.check_type(&object)?;
+        Ok(Some(object))
+    }
+
+    /// Makes an object the root of the heap, in the place of the one before.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn set_root<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<(), Error> {
+        self.check_type(object)?;
+        let (root, bits) = (self.arena.root(), object.anchor().bits());
+        self.own(root)?;
+        let before = self.change.get(self.arena, root, ROOT_ROOT)?;
+        self.count(bits, 1);
+        if before != 0 {
+            self.count(before, -1);
+        }
+        self.change.set(root, ROOT_ROOT, bits);
+        Ok(())
+    }
+
+    /// A part of the transaction: there is one transaction, however deep they are nested, and if a part fails all of it does.
+    ///
+    /// # Errors
+    /// What the part gives.
+    pub fn atomic<R, E: From<Error>>(
+        &mut self,
+        part: impl FnOnce(&mut Transaction<'h>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let was_broken = std::mem::replace(&mut self.is_broken, true);
+        let result = part(self)?;
+        self.is_broken = was_broken;
+        Ok(result)
+    }
+
+    fn conflict<R>(&mut self) -> Result<R, Error> {
+        self.has_conflict = true;
+        Err(Error::Conflict)
+    }
+
+    pub(crate) fn has_conflict(&self) -> bool {
+        self.has_conflict
+    }
+
+    /// Whether the pool had no room for an object.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    fn count(&mut self, bits: u64, by: i64) {
+        *self.deltas.entry(bits).or_default() += by;
+    }
+
+    /// The number of a type, which the heap gets to know.
+    fn register(&mut self, info: &TypeInfo) -> Result<u16, Error> {
+        if let Some(number) = self.number(info)? {
+            return Ok(number);
+        }
+        let arena = self.arena;
+        let mut ledger = lock(&arena.ledger);
+        if let Some(number) = arena.types.number(info)? {
+            return Ok(number);
+        }
+        let (words, number) = arena.types.next(info, arena.root_word(ROOT_TYPES)?)?;
+        let object = arena.take(words.len() as u64)?;
+        let mut change = Change::default();
+        change.make(object.to_bits(), words);
+        change.set(arena.root(), ROOT_TYPES, object.to_bits());
+        if let Err(error) = Settlement::new(arena, &mut ledger, &mut change).make() {
+            arena.pool.free_unused(object);
+            return Err(error);
+        }
+        arena.types.add(info, number, object);
+        Ok(number)
+    }
+
+    fn number(&mut self, info: &TypeInfo) -> Result<Option<u16>, Error> {
+        if let Some(&number) = self.numbers.get(&info.identity()) {
+            return Ok(Some(number));
+        }
+        let number = self.arena.types.number(info)?;
+        if let Some(number) = number {
+            self.numbers.insert(info.identity(), number);
+        }
+        Ok(number)
+    }
+
+    /// The object is one of the heap, or of this transaction.
+    fn check_whole(&self, bits: u64) -> Result<(), Error> {
+        let is_whole = self.arena.handles.is_whole(bits, self.change.is_fresh(bits));
+        if is_whole { Ok(()) } else { Err(Error::NotCommitted) }
+    }
+
+    fn check_type<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<(), Error> {
+        let bits = object.anchor().bits();
+        self.check_whole(bits)?;
+        let found = kind_of(self.change.get(self.arena, bits, HEAD)?);
+        if self.number(&T::info())? == Some(found) {
+            return Ok(());
+        }
+        let found = self.arena.types.name(found);
+        Err(Error::WrongType { expected: T::object_name(), found })
+    }
+
+    fn load<F: Persist<'h>>(&mut self, bits: u64, at: u64) -> Result<F, Error> {
+        let version = self.look(bits)?;
+        let mut words = std::mem::take(&mut self.scratch);
+        words.clear();
+        let count = F::WORDS as usize;
+        let read = self.change.read(self.arena, bits, at as usize, count, &mut words);
+        let value = read.and_then(|()| F::read(&mut Reader::new(&words, self.arena)));
+        self.scratch = words;
+        self.look_again(bits, version)?;
+        if matches!(value, Err(Error::Conflict)) {
+            return self.conflict();
+        }
+        value
+    }
+
+    fn store<F: Persist<'h>>(&mut self, bits: u64, at: u64, value: &F) -> Result<(), Error> {
+        let mut words = Vec::with_capacity(F::WORDS as usize);
+        value.write(&mut Writer::new(&mut words));
+        self.store_words(bits, at, &words, F::pointers)
+    }
+
+    fn store_words(
+        &mut self,
+        bits: u64,
+        at: u64,
+        words: &[u64],
+        pointers: fn(&[u64], &mut dyn FnMut(u64)),
+    ) -> Result<(), Error> {
+        self.own(bits)?;
+        self.check_counted(words, pointers)?;
+        let mut old = Vec::with_capacity(words.len());
+        self.change.read(self.arena, bits, at as usize, words.len(), &mut old)?;
+        pointers(words, &mut |bits| self.count(bits, 1));
+        pointers(&old, &mut |bits| self.count(bits, -1));
+        for (index, (word, old)) in words.iter().zip(&old).enumerate() {
+            if word != old {
+                self.change.set(bits, at as usize + index, *word);
+            }
+        }
+        Ok(())
+    }
+
+    /// The pointers in these words may be stored.
+    fn check_counted(
+        &self,
+        words: &[u64],
+        pointers: fn(&[u64], &mut dyn FnMut(u64)),
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        pointers(words, &mut |bits| {
+            if result.is_ok() {
+                result = self.check_whole(bits);
+            }
+        });
+        result
+    }
+
+    /// Before words of an object are read: the version that they have.
+    fn look(&mut self, bits: u64) -> Result<Option<u64>, Error> {
+        let index = Ownership::index(bits);
+        let is_own = self.company == Company::Alone || self.owned.contains_key(&index);
+        if is_own || self.change.is_fresh(bits) {
+            return Ok(None);
+        }
+        let Some(version) = self.arena.ownership.version(index) else { return self.conflict() };
+        if version > self.start {
+            self.extend()?;
+        }
+        Ok(Some(version))
+    }
+
+    /// After they were read.
+    fn look_again(&mut self, bits: u64, version: Option<u64>) -> Result<(), Error> {
+        let Some(version) = version else { return Ok(()) };
+        let index = Ownership::index(bits);
+        let is_first = *self.read.entry(index).or_insert(version) == version;
+        if !is_first || !self.arena.ownership.is_still(index, version) {
+            return self.conflict();
+        }
+        Ok(())
+    }
+
+    /// The transaction sees a newer version of the heap, in which all that it has read is the same.
+    fn extend(&mut self) -> Result<(), Error> {
+        let now = self.arena.ownership.now();
+        self.validate()?;
+        self.start = now;
+        Ok(())
+    }
+
+    fn validate(&mut self) -> Result<(), Error> {
+        let is_valid = self.read.iter().all(|(index, version)| match self.owned.get(index) {
+            Some(before) => before == version,
+            None => self.arena.ownership.version(*index) == Some(*version),
+        });
+        if is_valid { Ok(()) } else { self.conflict() }
+    }
+
+    /// Owns an object that it will change.
+    fn own(&mut self, bits: u64) -> Result<(), Error> {
+        self.check_whole(bits)?;
+        let index = Ownership::index(bits);
+        if self.company == Company::Alone
+            || self.change.is_fresh(bits)
+            || self.owned.contains_key(&index)
+        {
+            return Ok(());
+        }
+        let Some(version) = self.arena.ownership.version(index) else { return self.conflict() };
+        if version > self.start {
+            self.extend()?;
+        }
+        let is_first = self.read.get(&index).is_none_or(|read| *read == version);
+        if !is_first || !self.arena.ownership.take(index, version) {
+            return self.conflict();
+        }
+        self.owned.insert(index, version);
+        Ok(())
+    }
+
+    /// Commits: fenced when it returns. Whether anything was changed.
+    pub(crate) fn commit(mut self) -> Result<bool, Error> {
+        if self.is_broken {
+            return Err(Error::Aborted);
+        }
+        if self.has_conflict {
+            return Err(Error::Conflict);
+        }
+        if self.change.is_empty() && self.deltas.is_empty() {
+            // Whatever it has read was valid together.
+            return Ok(false);
+        }
+        let arena = self.arena;
+        let mut ledger = lock(&arena.ledger);
+        self.validate()?;
+        let mut settlement = Settlement::new(arena, &mut ledger, &mut self.change);
+        if let Err(error) = settlement.count(&self.deltas) {
+            settlement.give_up();
+            return Err(error);
+        }
+        settlement.make()?;
+        let version = arena.ownership.next();
+        for (index, _) in self.owned.drain() {
+            arena.ownership.give(index, version);
+        }
+        for bits in std::mem::take(&mut self.made) {
+            if arena.handles.settle(bits, self.change.is_fresh(bits)) {
+                arena.pool.free_unused(tembo_pool::Object::from_bits(bits));
+            }
+        }
+        // The transaction has committed; what could not be destroyed is left to the next one.
+        let _ = crate::upkeep::some(arena, &mut ledger);
+        Ok(true)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        for (index, version) in self.owned.drain() {
+            self.arena.ownership.give(index, version);
+        }
+        for bits in std::mem::take(&mut self.made) {
+            if self.arena.handles.settle(bits, false) {
+                self.arena.pool.free_unused(tembo_pool::Object::from_bits(bits));
+            }
+        }
+    }
+}

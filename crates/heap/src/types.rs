@@ -1,0 +1,218 @@
+//! The types that a heap holds: read at the opening, and added to.
+
+use std::sync::{Arc, RwLock, RwLockReadGuard};
+
+use rustc_hash::FxHashMap;
+use tembo_pmem::MediaBytes;
+use tembo_pool::{Object, Pool};
+
+use crate::Error;
+use crate::format::{
+    BODY, KIND_BEFORE, KIND_LAYOUT, KIND_NAME_HASH, KIND_NUMBER, KIND_SIZES, KIND_TEXT, KIND_WORDS,
+    PROXY_WORDS, TYPE_FIRST, TYPE_PROXY, TYPES_MAX,
+};
+use crate::shape::{Shape, mix};
+
+/// How deep a shape can be nested.
+const DEPTH_MAX: usize = 64;
+
+/// What a program says of a type.
+#[derive(Clone, Copy)]
+pub struct TypeInfo {
+    /// The hash of its name.
+    pub name_hash: u64,
+    /// The version of its layout.
+    pub version: u32,
+    /// The hash of its layout.
+    pub layout: u64,
+    /// Words of its fields.
+    pub words: u64,
+    /// Its name.
+    pub name: fn() -> String,
+    /// Its layout.
+    pub shape: fn() -> Shape,
+}
+
+impl TypeInfo {
+    pub(crate) fn identity(&self) -> u64 {
+        mix(self.name_hash, self.version.into())
+    }
+}
+
+/// A type that a heap holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeEntry {
+    /// Its name.
+    pub name: String,
+    /// The version of its layout.
+    pub version: u32,
+    /// How its fields are laid out.
+    pub shape: Shape,
+    pub(crate) number: u16,
+    pub(crate) name_hash: u64,
+    pub(crate) layout: u64,
+    pub(crate) words: u64,
+    pub(crate) object: Object,
+}
+
+/// All of them, by number from [`TYPE_FIRST`] on.
+#[derive(Default)]
+pub(crate) struct Types {
+    all: RwLock<(Vec<Arc<TypeEntry>>, FxHashMap<u64, u16>)>,
+}
+
+type Guard<'t> = RwLockReadGuard<'t, (Vec<Arc<TypeEntry>>, FxHashMap<u64, u16>)>;
+
+impl Types {
+    /// Reads the chain that begins with an object.
+    pub(crate) fn read(pool: &Pool, newest: u64) -> Result<Types, Error> {
+        let (mut found, mut bits) = (Vec::new(), newest);
+        while bits != 0 && found.len() <= TYPES_MAX {
+            let (entry, before) = read_one(pool, Object::from_bits(bits))?;
+            found.push(Arc::new(entry));
+            bits = before;
+        }
+        found.reverse();
+        let mut numbers = FxHashMap::default();
+        for (index, entry) in found.iter().enumerate() {
+            if usize::from(entry.number) != index + usize::from(TYPE_FIRST) {
+                return Err(damaged("the number of a type", entry.object));
+            }
+            numbers.insert(mix(entry.name_hash, entry.version.into()), entry.number);
+        }
+        Ok(Types { all: RwLock::new((found, numbers)) })
+    }
+
+    fn get(&self) -> Guard<'_> {
+        self.all.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The number of a type; `None`: the heap does not have it.
+    pub(crate) fn number(&self, info: &TypeInfo) -> Result<Option<u16>, Error> {
+        let all = self.get();
+        let Some(&number) = all.1.get(&info.identity()) else { return Ok(None) };
+        let entry = &all.0[usize::from(number - TYPE_FIRST)];
+        if entry.layout != info.layout || entry.words != info.words {
+            return Err(Error::WrongLayout { name: entry.name.clone() });
+        }
+        Ok(Some(number))
+    }
+
+    /// The type of that number.
+    pub(crate) fn entry(&self, number: u16) -> Option<Arc<TypeEntry>> {
+        let index = number.checked_sub(TYPE_FIRST)?;
+        self.get().0.get(usize::from(index)).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<TypeEntry>> {
+        self.get().0.clone()
+    }
+
+    /// A name for a person.
+    pub(crate) fn name(&self, number: u16) -> String {
+        match self.entry(number) {
+            Some(entry) if entry.version == 0 => entry.name.clone(),
+            Some(entry) => format!("{} version {}", entry.name, entry.version),
+            None if number == TYPE_PROXY => "(proxy)".to_owned(),
+            None => format!("(type {number})"),
+        }
+    }
+
+    /// The content of the object that says what the next type is, and its number.
+    pub(crate) fn next(&self, info: &TypeInfo, before: u64) -> Result<(Vec<u64>, u16), Error> {
+        let count = self.get().0.len();
+        if count >= TYPES_MAX {
+            return Err(Error::TooManyTypes { max: TYPES_MAX });
+        }
+        let number = TYPE_FIRST + count as u16;
+        let (name, mut shape) = ((info.name)(), Vec::new());
+        (info.shape)().encode(&mut shape);
+        let sizes = name.len() as u64 | (shape.len() as u64) << 32;
+        let mut words = vec![0; KIND_TEXT];
+        words[KIND_BEFORE] = before;
+        words[KIND_NUMBER] = u64::from(number) | u64::from(info.version) << 32;
+        words[KIND_NAME_HASH] = info.name_hash;
+        words[KIND_LAYOUT] = info.layout;
+        words[KIND_WORDS] = info.words;
+        words[KIND_SIZES] = sizes;
+        let text: Vec<u8> = name.into_bytes().into_iter().chain(shape).collect();
+        for chunk in text.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            words.push(u64::from_le_bytes(word));
+        }
+        Ok((words, number))
+    }
+
+    /// The type is on media.
+    pub(crate) fn add(&self, info: &TypeInfo, number: u16, object: Object) {
+        let mut all = self.all.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.1.insert(info.identity(), number);
+        all.0.push(Arc::new(TypeEntry {
+            name: (info.name)(),
+            version: info.version,
+            shape: (info.shape)(),
+            number,
+            name_hash: info.name_hash,
+            layout: info.layout,
+            words: info.words,
+            object,
+        }));
+    }
+
+    /// Calls `each` with the place of each pointer of an object, counted from its head.
+    pub(crate) fn pointers(
+        &self,
+        number: u16,
+        word: &dyn Fn(u64) -> u64,
+        each: &mut dyn FnMut(u64, u64),
+    ) {
+        if let Some(entry) = self.entry(number) {
+            entry.shape.pointers(BODY as u64, word, each);
+        }
+    }
+
+    /// Words of an object without what a slice or bytes hold, head included; `None`: there is no such type.
+    pub(crate) fn words(&self, number: u16) -> Option<u64> {
+        if number == TYPE_PROXY {
+            return Some(PROXY_WORDS as u64);
+        }
+        Some(self.entry(number)?.words.saturating_add(BODY as u64))
+    }
+}
+
+fn damaged(what: &'static str, object: Object) -> Error {
+    Error::Damaged { what, offset: object.offset() }
+}
+
+fn read_one(pool: &Pool, object: Object) -> Result<(TypeEntry, u64), Error> {
+    pool.valid(object)?;
+    let words = pool.region().words(object.offset(), KIND_TEXT)?;
+    let word = |index: usize| words[index].load();
+    let (name, shape) = (word(KIND_SIZES) as u32, (word(KIND_SIZES) >> 32) as u32);
+    let at = object.offset() + 8 * KIND_TEXT as u64;
+    if 8 * KIND_TEXT as u64 + u64::from(name) + u64::from(shape) > object.size() {
+        return Err(damaged("the size of a type", object));
+    }
+    let text = pool.region().media_bytes(at, u64::from(name) + u64::from(shape));
+    let text = text.as_ref().map(MediaBytes::to_vec).unwrap_or_default();
+    let (name, mut shape) = text.split_at_checked(name as usize).unwrap_or((&[], &[]));
+    let name = String::from_utf8(name.to_vec());
+    let name = name.map_err(|_| damaged("the name of a type", object))?;
+    let shape = Shape::decode(&mut shape, DEPTH_MAX);
+    let shape = shape.ok_or_else(|| damaged("the shape of a type", object))?;
+    let entry = TypeEntry {
+        version: (word(KIND_NUMBER) >> 32) as u32,
+        number: word(KIND_NUMBER) as u16,
+        name_hash: word(KIND_NAME_HASH),
+        layout: word(KIND_LAYOUT),
+        words: word(KIND_WORDS),
+        name,
+        shape,
+        object,
+    };
+    if entry.shape.words() != entry.words {
+        return Err(damaged("a type", object));
+    }
+    Ok((entry, word(KIND_BEFORE)))
+}

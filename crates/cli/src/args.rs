@@ -4,7 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::{
-    backup, check, compact, completions, doctor, dump, exit, import, load, serve, snapshots, stat,
+    backup, check, compact, completions, doctor, dump, exit, heap, import, load, serve, snapshots,
+    stat,
 };
 
 /// A durable server that speaks Redis: an acknowledged write survives.
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Backup(backup::Args),
     /// Make a pool of a backup and the incremental ones that follow it
     Restore(backup::RestoreArgs),
+    /// Look at the heap of a pool
+    Heap(heap::Args),
     /// Say what this machine offers, and what durability costs here
     Doctor(doctor::Args),
     /// Print the completions of a shell
@@ -56,6 +59,7 @@ impl Command {
             Command::Import(args) => import::run(&args),
             Command::Backup(args) => backup::run(&args),
             Command::Restore(args) => backup::restore(&args),
+            Command::Heap(args) => heap::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Completions(args) => completions::run(&args, Cli::command()),
         }

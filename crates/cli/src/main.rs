@@ -10,6 +10,7 @@ mod doctor;
 mod dump;
 mod entries;
 mod exit;
+mod heap;
 mod import;
 mod line;
 mod load;

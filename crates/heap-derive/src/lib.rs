@@ -15,6 +15,15 @@ pub fn persist(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
+/// The crate of the heap as the program names it: by itself, or as a part of `tembo`.
+fn heap_path() -> TokenStream {
+    let folder = std::env::var_os("CARGO_MANIFEST_DIR").map(std::path::PathBuf::from);
+    let manifest =
+        folder.and_then(|folder| std::fs::read_to_string(folder.join("Cargo.toml")).ok());
+    let is_part = manifest.is_some_and(|text| !text.contains("tembo-heap"));
+    if is_part { quote!(::tembo::heap) } else { quote!(::tembo_heap) }
+}
+
 /// What the attribute says.
 struct Settings {
     name: Option<String>,
@@ -47,7 +56,7 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
     }
     for parameter in &mut generics.params {
         if let GenericParam::Type(parameter) = parameter {
-            parameter.bounds.push(syn::parse_quote!(::tembo_heap::Persist<#brand>));
+            parameter.bounds.push(syn::parse_quote!(__heap::Persist<#brand>));
         }
     }
     let (impl_generics, _, where_clause) = generics.split_for_impl();
@@ -70,17 +79,19 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
         quote!(::std::string::String::from(#path))
     } else {
         quote!({
-            let names = [#(<#parameters as ::tembo_heap::Persist<#brand>>::name()),*];
+            let names = [#(<#parameters as __heap::Persist<#brand>>::name()),*];
             ::std::format!("{}<{}>", #path, names.join(", "))
         })
     };
-    Ok(quote! {
+    let heap = heap_path();
+    Ok(quote! { const _: () = {
+        use #heap as __heap;
         #[automatically_derived]
-        impl #impl_generics ::tembo_heap::Persist<#brand> for #ident #type_generics #where_clause {
+        impl #impl_generics __heap::Persist<#brand> for #ident #type_generics #where_clause {
             const WORDS: u64 = #words;
             const NAME: u64 = {
-                let hash = ::tembo_heap::hash(0, #path);
-                #(let hash = ::tembo_heap::mix(hash, <#parameters as ::tembo_heap::Persist<#brand>>::NAME);)*
+                let hash = __heap::hash(0, #path);
+                #(let hash = __heap::mix(hash, <#parameters as __heap::Persist<#brand>>::NAME);)*
                 hash
             };
             const LAYOUT: u64 = #layout;
@@ -90,17 +101,17 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
                 #name
             }
 
-            fn shape() -> ::tembo_heap::Shape {
+            fn shape() -> __heap::Shape {
                 #shape
             }
 
-            fn write(&self, to: &mut ::tembo_heap::Writer<'_, #brand>) {
+            fn write(&self, to: &mut __heap::Writer<'_, #brand>) {
                 #write
             }
 
             fn read(
-                from: &mut ::tembo_heap::Reader<'_, #brand>,
-            ) -> ::core::result::Result<Self, ::tembo_heap::Error> {
+                from: &mut __heap::Reader<'_, #brand>,
+            ) -> ::core::result::Result<Self, __heap::Error> {
                 #read
             }
 
@@ -113,7 +124,7 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
         impl #impl_generics #ident #type_generics #where_clause {
             #fields
         }
-    })
+    }; })
 }
 
 /// The lifetime that is the heap's brand.
@@ -121,7 +132,8 @@ fn brand(input: &DeriveInput) -> Result<Lifetime, Error> {
     let mut lifetimes = input.generics.lifetimes();
     let first = lifetimes.next().map(|parameter| parameter.lifetime.clone());
     if let Some(second) = lifetimes.next() {
-        let what = "a type in a heap has one lifetime, the brand of its heap: it can hold no reference";
+        let what =
+            "a type in a heap has one lifetime, the brand of its heap: it can hold no reference";
         return Err(Error::new_spanned(second, what));
     }
     Ok(first.unwrap_or_else(|| Lifetime::new("'__heap", Span::call_site())))
@@ -152,15 +164,15 @@ fn names(fields: &Fields) -> Vec<String> {
 }
 
 fn sum(types: &[&Type], brand: &Lifetime) -> TokenStream {
-    quote!(0 #(+ <#types as ::tembo_heap::Persist<#brand>>::WORDS)*)
+    quote!(0 #(+ <#types as __heap::Persist<#brand>>::WORDS)*)
 }
 
 fn layout(seed: &str, fields: &Fields, brand: &Lifetime) -> TokenStream {
     let (types, names) = (types(fields), names(fields));
     quote!({
-        let hash = ::tembo_heap::hash(0, #seed);
+        let hash = __heap::hash(0, #seed);
         #(
-            let hash = ::tembo_heap::mix(::tembo_heap::mix(hash, ::tembo_heap::hash(0, #names)), <#types as ::tembo_heap::Persist<#brand>>::LAYOUT);
+            let hash = __heap::mix(__heap::mix(hash, __heap::hash(0, #names)), <#types as __heap::Persist<#brand>>::LAYOUT);
         )*
         hash
     })
@@ -168,8 +180,8 @@ fn layout(seed: &str, fields: &Fields, brand: &Lifetime) -> TokenStream {
 
 fn shape(fields: &Fields, brand: &Lifetime) -> TokenStream {
     let (types, names) = (types(fields), names(fields));
-    quote!(::tembo_heap::Shape::Fields(::std::vec![#(
-        (::std::string::String::from(#names), <#types as ::tembo_heap::Persist<#brand>>::shape())
+    quote!(__heap::Shape::Fields(::std::vec![#(
+        (::std::string::String::from(#names), <#types as __heap::Persist<#brand>>::shape())
     ),*]))
 }
 
@@ -179,8 +191,8 @@ fn pointers(fields: &Fields, brand: &Lifetime) -> TokenStream {
     quote! {
         let rest = words;
         #(
-            let (first, rest) = rest.split_at(<#types as ::tembo_heap::Persist<#brand>>::WORDS as usize);
-            <#types as ::tembo_heap::Persist<#brand>>::pointers(first, each);
+            let (first, rest) = rest.split_at(<#types as __heap::Persist<#brand>>::WORDS as usize);
+            <#types as __heap::Persist<#brand>>::pointers(first, each);
         )*
         let _ = (rest, each);
     }
@@ -202,7 +214,7 @@ fn of_struct(fields: &Fields, brand: &Lifetime) -> Body {
         quote! {
             #[doc = #doc]
             #[allow(dead_code)]
-            #vis const #name: ::tembo_heap::Field<Self, #of> = ::tembo_heap::Field::at(#before);
+            #vis const #name: __heap::Field<Self, #of> = __heap::Field::at(#before);
         }
     });
     Body {
@@ -210,11 +222,11 @@ fn of_struct(fields: &Fields, brand: &Lifetime) -> Body {
         layout: layout("struct", fields, brand),
         shape: shape(fields, brand),
         write: quote! {
-            #(::tembo_heap::Persist::<#brand>::write(&self.#members, to);)*
+            #(__heap::Persist::<#brand>::write(&self.#members, to);)*
             let _ = to;
         },
         read: quote!(::core::result::Result::Ok(Self {
-            #(#members: ::tembo_heap::Persist::<#brand>::read(from)?),*
+            #(#members: __heap::Persist::<#brand>::read(from)?),*
         })),
         pointers: pointers(fields, brand),
         fields: quote!(#(#constants)*),
@@ -244,14 +256,14 @@ fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
         let bound: Vec<Ident> = (0..members.len()).map(|at| format_ident!("field_{at}")).collect();
         quote!(Self::#ident { #(#members: #bound),* } => {
             to.word(#number);
-            #(::tembo_heap::Persist::<#brand>::write(#bound, to);)*
+            #(__heap::Persist::<#brand>::write(#bound, to);)*
         })
     });
     let read = variants.iter().enumerate().map(|(number, variant)| {
         let (ident, number) = (&variant.ident, number as u64);
         let members = variant.fields.members();
         quote!(#number => Self::#ident {
-            #(#members: ::tembo_heap::Persist::<#brand>::read(from)?),*
+            #(#members: __heap::Persist::<#brand>::read(from)?),*
         })
     });
     let pointers = variants.iter().enumerate().map(|(number, variant)| {
@@ -261,17 +273,17 @@ fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
     Body {
         words,
         layout: quote!({
-            let hash = ::tembo_heap::hash(0, "enum");
-            #(let hash = ::tembo_heap::mix(hash, #layouts);)*
+            let hash = __heap::hash(0, "enum");
+            #(let hash = __heap::mix(hash, #layouts);)*
             hash
         }),
-        shape: quote!(::tembo_heap::Shape::Variants(::std::vec![#(
+        shape: quote!(__heap::Shape::Variants(::std::vec![#(
             (::std::string::String::from(#names), #shapes)
         ),*])),
         write: quote! {
             let start = to.at();
             match self { #(#write)* }
-            to.fill(start, <Self as ::tembo_heap::Persist<#brand>>::WORDS);
+            to.fill(start, <Self as __heap::Persist<#brand>>::WORDS);
         },
         read: quote! {
             let start = from.at();
@@ -279,7 +291,7 @@ fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
                 #(#read,)*
                 _ => return ::core::result::Result::Err(from.no_variant()),
             };
-            from.go_to(start, <Self as ::tembo_heap::Persist<#brand>>::WORDS);
+            from.go_to(start, <Self as __heap::Persist<#brand>>::WORDS);
             ::core::result::Result::Ok(value)
         },
         pointers: quote! {

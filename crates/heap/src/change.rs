@@ -79,10 +79,10 @@ impl Change {
     }
 
     /// The words of an object need not be stored: it is freed.
-    pub(crate) fn forget(&mut self, bits: u64, count: usize) {
-        for index in 0..count {
-            self.words.remove(&at(bits, index));
-        }
+    pub(crate) fn forget(&mut self, bits: u64) {
+        let object = Object::from_bits(bits);
+        let inside = object.offset()..object.offset() + object.size();
+        self.words.retain(|offset, _| !inside.contains(offset));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

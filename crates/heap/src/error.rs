@@ -26,7 +26,9 @@ pub enum Error {
         found: String,
     },
     /// The heap holds objects of a type of this name that are laid out differently. Give the type a version and migrate.
-    #[error("the type {name} has another layout than the heap holds; give it a new version, and migrate")]
+    #[error(
+        "the type {name} has another layout than the heap holds; give it a new version, and migrate"
+    )]
     WrongLayout {
         /// The name of the type.
         name: String,
@@ -42,7 +44,7 @@ pub enum Error {
         /// How many there are.
         len: u64,
     },
-    /// The heap has a root already.
+    /// The heap has no root yet.
     #[error("the heap has no root")]
     NoRoot,
     /// What the heap holds contradicts itself.

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use crate::arena::Arena;
 use crate::pointer::{Anchor, Ptr};
 
 /// A field of type `F` in an object of type `T`. `#[derive(Persist)]` makes a constant for each field of a struct, in upper case.
@@ -46,6 +47,10 @@ pub struct Place<'h, F> {
 impl<'h, F> Place<'h, F> {
     pub(crate) fn of(anchor: Anchor<'h>, at: u64) -> Place<'h, F> {
         Place { anchor, at, _field: PhantomData }
+    }
+
+    pub(crate) fn arena(&self) -> &'h Arena {
+        self.anchor.arena()
     }
 
     pub(crate) fn parts(&self) -> (u64, u64) {

@@ -10,8 +10,10 @@ use tembo_pool::{Pool, PoolCheck, PoolOptions};
 
 use crate::Error;
 use crate::arena::Arena;
+use crate::field::Place;
 use crate::persist::Persist;
 use crate::pointer::Ptr;
+use crate::report::{self, ObjectReport, TypeReport};
 use crate::tenant;
 use crate::transaction::{Company, Transaction};
 use crate::types::TypeEntry;
@@ -89,8 +91,7 @@ impl<'h> Heap<'h> {
         let mut conflicts = 0;
         let mut has_swept = false;
         loop {
-            let company =
-                if conflicts < CONFLICTS_MAX { Company::Others } else { Company::Alone };
+            let company = if conflicts < CONFLICTS_MAX { Company::Others } else { Company::Alone };
             match self.attempt(company, &mut body) {
                 Attempt::Done(result) => return result,
                 Attempt::Conflict => {
@@ -211,6 +212,13 @@ impl<'h> Heap<'h> {
     /// The pool below.
     pub fn pool(&self) -> &'h Arc<Pool> {
         &self.arena.pool
+    }
+}
+
+impl<'h, F> Place<'h, F> {
+    /// The heap of the object.
+    pub fn heap(&self) -> Heap<'h> {
+        Heap { arena: self.arena(), _brand: PhantomData }
     }
 }
 
@@ -342,6 +350,32 @@ impl HeapFile {
     /// The first damage found; [`tembo_pool::Error::TenantBusy`].
     pub fn check(&self) -> Result<PoolCheck, Error> {
         Ok(self.arena.pool.check()?)
+    }
+
+    /// The heap's name in its pool.
+    pub fn name(&self) -> String {
+        self.arena.entry.name.clone()
+    }
+
+    /// What the heap holds of each type. No transaction may be under way: it waits for that.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn report(&self) -> Result<Vec<TypeReport>, Error> {
+        let _alone = self.arena.alone();
+        report::types(&self.arena)
+    }
+
+    /// Passes each object to `each`. No transaction may be under way: it waits for that.
+    ///
+    /// # Errors
+    /// Damage; what `each` says.
+    pub fn objects<E: From<Error>>(
+        &self,
+        each: &mut dyn FnMut(ObjectReport) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _alone = self.arena.alone();
+        report::objects(&self.arena, each)
     }
 
     /// The types that the heap holds.

@@ -45,7 +45,13 @@ impl Content {
         let mut doomed = arena.root_word(ROOT_DOOMED)?;
         while doomed != 0 {
             let word = arena.word(doomed, HEAD)?;
-            let object = Found { bits: doomed, kind: kind_of(word), count: 0, references: 0, is_doomed: true };
+            let object = Found {
+                bits: doomed,
+                kind: kind_of(word),
+                count: 0,
+                references: 0,
+                is_doomed: true,
+            };
             if found.insert(doomed, object).is_some() {
                 return Err(damaged("the chain of the doomed", doomed));
             }

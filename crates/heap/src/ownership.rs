@@ -49,9 +49,7 @@ impl Ownership {
     /// Takes a record of that version.
     pub(crate) fn take(&self, index: usize, version: u64) -> bool {
         let record = &self.records[index];
-        record
-            .compare_exchange(version << 1, OWNED, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
+        record.compare_exchange(version << 1, OWNED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Gives a record back with a version.

@@ -232,7 +232,7 @@ impl<'a> Settlement<'a> {
             if is_done {
                 // What it referred to has come before it in the chain.
                 self.unchain(bits, low_of(word))?;
-                self.change.forget(bits, BODY + POINTERS_MAX);
+                self.change.forget(bits);
                 self.freed.push(Object::from_bits(bits));
             }
         }

@@ -40,6 +40,13 @@ impl Object<'_> for Bytes {
 
     fn info() -> TypeInfo {
         let name = Self::object_name;
-        TypeInfo { name_hash: Self::OBJECT, version: 0, layout: 0, words: 1, name, shape: || Shape::Bytes }
+        TypeInfo {
+            name_hash: Self::OBJECT,
+            version: 0,
+            layout: 0,
+            words: 1,
+            name,
+            shape: || Shape::Bytes,
+        }
     }
 }

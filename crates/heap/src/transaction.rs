@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 use tembo_pmem::thread::lock;
 
+use crate::Error;
 use crate::arena::Arena;
 use crate::change::Change;
 use crate::field::{Field, Place};
@@ -18,7 +19,6 @@ use crate::pointer::{Anchor, Ptr, Weak};
 use crate::settlement::Settlement;
 use crate::slice::{Bytes, Slice};
 use crate::types::TypeInfo;
-use crate::Error;
 
 /// How a transaction stands to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,9 +197,17 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// As [`read`](Transaction::read).
     pub fn put<F: Persist<'h>>(&mut self, place: &Place<'h, F>, value: F) -> Result<(), Error> {
+        self.put_ref(place, &value)
+    }
+
+    pub(crate) fn put_ref<F: Persist<'h>>(
+        &mut self,
+        place: &Place<'h, F>,
+        value: &F,
+    ) -> Result<(), Error> {
         let (bits, at) = place.parts();
         self.check_whole(bits)?;
-        self.store(bits, BODY as u64 + at, &value)
+        self.store(bits, BODY as u64 + at, value)
     }
 
     /// Cells of a slice.

@@ -57,6 +57,7 @@
 //! | what happened since | [`Changes`] |
 //! | a part of a large value: a file, a database of pages | [`LargeValue`], through one of these |
 //! | several stores in one file | [`Pool`] |
+//! | structs and pointers instead of keys | [`heap`] |
 //!
 //! Each of them owns what it needs, and all but [`Exclusive`] are `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
 //! last handle is dropped.
@@ -65,6 +66,8 @@
 //! Each commit says how durable it is when it returns: [`Durability`]. The store's [sync policy](SyncPolicy) caps that.
 //! A keyspace, a named snapshot and a rollback are durable when the call returns.
 
+/// Plain Rust structs that survive.
+pub use tembo_heap as heap;
 #[doc(no_inline)]
 pub use tembo_kv::{pmem, pool};
 

@@ -56,6 +56,8 @@ enum Structure {
     /// Superblock, roots, allocator, sweep
     Pool,
     /// The log of the pool, by a heap of toys
+    Log,
+    /// The heap: allocation, counts, destruction, transactions
     Heap,
     /// The B-Tree
     Cdds,
@@ -102,6 +104,7 @@ impl From<Structure> for torture::Structure {
         match structure {
             Structure::Region => torture::Structure::Region,
             Structure::Pool => torture::Structure::Pool,
+            Structure::Log => torture::Structure::Log,
             Structure::Heap => torture::Structure::Heap,
             Structure::Cdds => torture::Structure::Cdds,
             Structure::Nvtree => torture::Structure::Nvtree,

@@ -9,6 +9,7 @@ impl Structure {
     pub const ALL: [Structure; 12] = [
         Structure::Region,
         Structure::Pool,
+        Structure::Log,
         Structure::Heap,
         Structure::Cdds,
         Structure::Nvtree,
@@ -26,6 +27,7 @@ impl Structure {
         match self {
             Structure::Region => "region",
             Structure::Pool => "pool",
+            Structure::Log => "log",
             Structure::Heap => "heap",
             Structure::Cdds => "cdds",
             Structure::Nvtree => "nvtree",

@@ -20,6 +20,7 @@ use crate::shared::Shared;
 use crate::stack;
 use crate::stores::TwoStores;
 use crate::subject::Subject;
+use crate::toys::Toys;
 use crate::tree::{Keys, Tree};
 use crate::{
     Effort, Model, Mutation, Outcome, STEPS, Step, StepKind, Structure, Target, Twist, Violation,
@@ -44,6 +45,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
             Some(_) => Err(NOT_BROKEN_HERE.to_owned()),
         },
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
+        Structure::Log => explore_one(&Toys, target, effort, mutation, 61),
         Structure::Heap => explore_one(&Heaps, target, effort, mutation, 61),
         Structure::Cdds => explore_tree(&CDDS, target, effort, mutation),
         Structure::Nvtree => explore_tree(&NVTREE, target, effort, mutation),
@@ -66,6 +68,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
 pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
     match target.structure {
         Structure::Pool => sequence(&Pools, target, ops),
+        Structure::Log => sequence(&Toys, target, ops),
         Structure::Heap => sequence(&Heaps, target, ops),
         Structure::Cdds => sequence(&CDDS, target, ops),
         Structure::Nvtree => sequence(&NVTREE, target, ops),
@@ -89,7 +92,8 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
             return Vec::new();
         }
         Structure::Kv | Structure::KvCdds | Structure::Replica => "kv",
-        Structure::Heap => "pool",
+        Structure::Log => "pool",
+        Structure::Heap => "heap",
         Structure::Pool | Structure::Cdds | Structure::Nvtree => structure.name(),
     };
     let twists = |step: &Step| -> &'static [Twist] {
@@ -108,9 +112,14 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         ["kv.limit.", "kv.commit.", "kv.dead."].iter().any(|prefix| step.name.starts_with(prefix))
     };
     let needs_replica = |step: &Step| step.name.starts_with("kv.dead.forget.");
+    // And those of its words and new objects by the heap.
+    let is_of_words = |step: &Step| WORDS.contains(&step.name);
     let is_of = |step: &&Step| {
+        if is_of_words(step) {
+            return structure == Structure::Heap;
+        }
         step.name.split('.').next() == Some(first)
-            && is_of_log(step) == (structure == Structure::Heap)
+            && is_of_log(step) == (structure == Structure::Log)
             && needs_roots(step) == (structure == Structure::KvCdds)
             && (structure != Structure::Replica || is_of_replica(step))
             && (structure == Structure::Replica || !needs_replica(step))
@@ -149,6 +158,7 @@ pub fn prove(
         }
         Structure::Kv if target.model == Model::Logged => Err(NOT_BROKEN_HERE.to_owned()),
         Structure::Pool => prove_one(&Pools, target, effort, mutations, each),
+        Structure::Log => prove_one(&Toys, target, effort, mutations, each),
         Structure::Heap => prove_one(&Heaps, target, effort, mutations, each),
         Structure::Cdds => prove_one(&CDDS, target, effort, mutations, each),
         Structure::Nvtree => prove_one(&NVTREE, target, effort, mutations, each),
@@ -169,6 +179,7 @@ pub fn prove(
 pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, String> {
     match target.structure {
         Structure::Pool => Ok(Proof::new(&Pools, target, effort)?.redundancy()),
+        Structure::Log => Ok(Proof::new(&Toys, target, effort)?.redundancy()),
         Structure::Heap => Ok(Proof::new(&Heaps, target, effort)?.redundancy()),
         Structure::Cdds => Ok(Proof::new(&CDDS, target, effort)?.redundancy()),
         Structure::Nvtree => Ok(Proof::new(&NVTREE, target, effort)?.redundancy()),
@@ -198,6 +209,10 @@ fn explore_one<S: Subject>(
         Some(mutation) => Ok(Proof::new(subject, target, effort)?.explore(mutation, effort)),
     }
 }
+
+/// The steps of the pool's log that only a heap takes.
+const WORDS: [&str; 4] =
+    ["pool.log.contents.fence", "pool.log.extent", "pool.log.seal.fence", "pool.log.void.fence"];
 
 /// What the names of workloads begin with that have the longest keys.
 const LONGEST: &str = "longest.";

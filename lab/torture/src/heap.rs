@@ -1,176 +1,135 @@
-//! A toy heap under torture: a doubly linked list of nodes that share counted values. It stands for structures without
-//! versions, and uses the pool's log in all three ways.
+//! A heap under torture: a doubly linked list of items that share counted values, with weak links back.
 
-mod list;
-mod tenant;
+mod content;
 
-use std::sync::Arc;
-
+use tembo_heap::{Error, Heap, HeapFile};
 use tembo_pmem::Region;
-use tembo_pool::{Geometry, Pool};
+use tembo_pool::{Geometry, Kinds, Pool};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, formatted_of};
 use crate::subject::{Script, Subject};
 
-pub(crate) use list::{Content, List};
-pub(crate) use tenant::{add, beside, kinds, open};
+use content::{Content, WIDE};
 
-const SIZE: u64 = 64 << 10;
-const SIZE_MAX: u64 = 128 << 10;
+const SIZE: u64 = 96 << 10;
+const SIZE_MAX: u64 = 160 << 10;
+const NAME: &str = "heap";
 
-/// The toy heap, alone in its pool.
+/// The heap, alone in its pool.
 pub(crate) struct Heaps;
 
 /// Something that is done to a heap.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// A node more, at the front or at the back: words changed in place.
-    Push(bool),
+    /// An item more, at the front.
+    Push,
     /// The same, by another thread.
-    PushElsewhere(bool),
-    /// A node less: words stored by the commit.
+    PushElsewhere,
+    /// An item less.
     Remove(usize),
-    /// A node gets the value of another: counts change both ways.
+    /// An item gets the value of another.
     Share(usize, usize),
-    /// Two nodes change places.
+    /// Two items change names.
     Swap(usize, usize),
-    /// Two nodes change places, in place, and one gets another value by the commit.
-    Both(usize, usize),
-    /// All nodes are unlinked at once, and taken apart afterwards: an intent.
+    /// All items are unlinked at once.
     Clear,
-    /// The label is stored after the commit: an intent.
+    /// Two words of one object.
     Label,
-    /// The label is stored by the commit, by another thread.
+    /// The same, by another thread.
     LabelElsewhere,
-    /// Several changes that are taken back.
+    /// More words than a lane of the log holds.
+    Wide,
+    /// More new objects than an entry has checksums of.
+    Many,
+    /// Those are unlinked.
+    Few,
+    /// An item is made in one transaction, and linked in another.
+    Orphan,
+    /// An item is made, and dropped.
+    Dropped,
+    /// Changes that are taken back.
     Abort(usize),
-    /// Two operations beside each other that are taken back.
-    Nested,
-    /// An operation that does nothing.
+    /// A transaction that does nothing.
     Nothing,
     /// Finds out what is free.
     Sweep,
 }
 
-/// A heap, open.
-pub(crate) struct Live {
-    pub(crate) pool: Arc<Pool>,
-    pub(crate) list: Arc<List>,
+fn elsewhere<R: Send>(run: impl FnOnce() -> R + Send) -> Result<R, String> {
+    std::thread::scope(|scope| scope.spawn(run).join().map_err(|_| "a panic".to_owned()))
 }
 
-impl Live {
-    pub(crate) fn of(pool: Arc<Pool>) -> Result<Live, String> {
-        let list = open(&pool)?;
-        Ok(Live { pool, list })
+/// What an operation comes to: that it was done, or that there was no room.
+fn done(made: Result<(), Error>) -> Result<bool, String> {
+    match made {
+        Ok(()) => Ok(true),
+        Err(Error::Pool(tembo_pool::Error::PoolFull { .. })) => Ok(false),
+        Err(error) => Err(text(error)),
     }
 }
 
-/// Does `op` to a list that holds `state`.
-pub(crate) fn run(
-    list: &Arc<List>,
-    state: &Content,
-    op: &Op,
-    serial: u64,
-) -> Result<Content, String> {
-    let mut next = state.clone();
-    let at = |index: usize| (!state.nodes.is_empty()).then(|| index % state.nodes.len().max(1));
-    let there = |one: usize, two: usize| Some((at(one)?, at(two)?));
-    let is_done = match *op {
-        Op::Push(is_front) => list.push(is_front, serial)?,
-        Op::PushElsewhere(is_front) => elsewhere(|| list.push(is_front, serial))?,
-        Op::Remove(index) => at(index).map_or(Ok(false), |index| list.remove(index))?,
-        Op::Share(to, from) => there(to, from).map_or(Ok(false), |(a, b)| list.share(a, b))?,
-        Op::Swap(one, two) => there(one, two).map_or(Ok(false), |(a, b)| list.swap(a, b))?,
-        Op::Both(one, two) => {
-            there(one, two).map_or(Ok(false), |(a, b)| list.swap_and_set(a, b, serial))?
-        }
-        Op::Clear => list.clear()?,
-        Op::Label => list.label_later(serial)?,
-        Op::LabelElsewhere => elsewhere(|| list.label(serial))?,
-        Op::Abort(index) => list.abort(index).map(|()| false)?,
-        Op::Nested => list.nested().map(|()| false)?,
-        Op::Nothing => list.nothing().map(|()| false)?,
-        Op::Sweep => list.sweep().map(|()| false)?,
+fn act(heap: Heap<'_>, op: &Op, state: &Content, serial: u64) -> Result<bool, String> {
+    let len = state.items.len();
+    let at = |index: usize| index % len.max(1);
+    let made = match *op {
+        Op::Push => content::push(heap, serial),
+        Op::PushElsewhere => elsewhere(|| content::push(heap, serial))?,
+        Op::Remove(_) | Op::Share(..) | Op::Swap(..) if len == 0 => return Ok(false),
+        Op::Remove(index) => content::remove(heap, at(index)),
+        Op::Share(to, from) => content::share(heap, at(to), at(from)),
+        Op::Swap(one, two) => content::swap(heap, at(one), at(two)),
+        Op::Clear => content::clear(heap),
+        Op::Label => content::label(heap, serial),
+        Op::LabelElsewhere => elsewhere(|| content::label(heap, serial))?,
+        Op::Wide => content::wide(heap, serial),
+        Op::Many => content::many(heap, serial),
+        Op::Few => content::few(heap),
+        Op::Orphan => content::orphan(heap, serial),
+        Op::Dropped => content::dropped(heap, serial),
+        Op::Abort(index) => content::abort(heap, at(index)),
+        Op::Nothing => heap.atomic(|_| Ok(())),
+        Op::Sweep => heap.sweep().map(drop),
     };
-    if is_done {
-        next.apply(op, serial);
-    }
-    Ok(next)
-}
-
-fn elsewhere(run: impl Fn() -> Result<bool, String> + Sync) -> Result<bool, String> {
-    std::thread::scope(|scope| scope.spawn(&run).join().map_err(|_| "a panic".to_owned()))?
-}
-
-/// Any operation.
-pub(crate) fn random_op(random: &mut Random) -> Op {
-    let (one, two) = (random.below(5), random.below(5));
-    match random.below(16) {
-        0..=2 => Op::Push(one % 2 == 0),
-        3 => Op::PushElsewhere(one % 2 == 0),
-        4..=5 => Op::Remove(one),
-        6..=7 => Op::Share(one, two),
-        8 => Op::Swap(one, two),
-        9 => Op::Both(one, two),
-        10 => Op::Clear,
-        11 => Op::Label,
-        12 => Op::LabelElsewhere,
-        13 => Op::Abort(one),
-        14 => Op::Nested,
-        _ => Op::Sweep,
-    }
+    done(made)
 }
 
 impl Content {
     /// What an operation that was done makes of it.
     fn apply(&mut self, op: &Op, serial: u64) {
-        let len = self.nodes.len().max(1);
+        let len = self.items.len().max(1);
         match *op {
-            Op::Push(is_front) | Op::PushElsewhere(is_front) => {
-                let at = if is_front { 0 } else { self.nodes.len() };
-                self.nodes.insert(at, (serial, self.values.len()));
+            Op::Push | Op::PushElsewhere | Op::Orphan => {
+                self.items.insert(0, (serial, self.values.len()));
                 self.values.push(serial);
             }
-            Op::Remove(index) => drop(self.nodes.remove(index % len)),
-            Op::Share(to, from) => self.nodes[to % len].1 = self.nodes[from % len].1,
-            Op::Swap(one, two) => self.swap_names(one % len, two % len),
-            Op::Both(one, two) => {
-                self.swap_names(one % len, two % len);
-                self.values[self.nodes[one % len].1] = serial;
+            Op::Remove(index) => drop(self.items.remove(index % len)),
+            Op::Share(to, from) => self.items[to % len].1 = self.items[from % len].1,
+            Op::Swap(one, two) => {
+                let (one, two) = (one % len, two % len);
+                let names = (self.items[one].0, self.items[two].0);
+                (self.items[two].0, self.items[one].0) = names;
             }
-            Op::Clear => self.nodes.clear(),
+            Op::Clear => self.items.clear(),
             Op::Label | Op::LabelElsewhere => self.label = serial,
-            Op::Abort(_) | Op::Nested | Op::Nothing | Op::Sweep => {}
+            Op::Wide => self.wide = serial,
+            Op::Many => self.many = serial,
+            Op::Few => self.many = 0,
+            Op::Dropped | Op::Abort(_) | Op::Nothing | Op::Sweep => {}
         }
         self.number();
     }
+}
 
-    /// Numbers the values as they come first.
-    fn number(&mut self) {
-        let mut order: Vec<usize> = Vec::new();
-        for (_, value) in &mut self.nodes {
-            let known = order.iter().position(|other| other == value);
-            let number = known.unwrap_or(order.len());
-            if number == order.len() {
-                order.push(*value);
-            }
-            *value = number;
-        }
-        self.values = order.into_iter().map(|old| self.values[old]).collect();
-    }
-
-    fn swap_names(&mut self, one: usize, two: usize) {
-        let (first, second) = (self.nodes[one].0, self.nodes[two].0);
-        (self.nodes[one].0, self.nodes[two].0) = (second, first);
-    }
+fn kinds() -> Kinds {
+    tembo_heap::kinds(Kinds::default())
 }
 
 impl Subject for Heaps {
     type Op = Op;
     type State = Content;
-    type Live = Live;
+    type Live = HeapFile;
 
     fn size(&self) -> (u64, u64) {
         (SIZE, SIZE_MAX)
@@ -180,123 +139,148 @@ impl Subject for Heaps {
         Content::default()
     }
 
-    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<Live, String> {
+    fn make(&self, region: Region, made: &mut dyn FnMut()) -> Result<HeapFile, String> {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
-        let pool = Arc::new(Pool::from_region_of(region, kinds()).map_err(text)?);
-        add(&pool)?;
+        let pool = Pool::from_region_of(region, kinds()).map_err(text)?;
+        let file = HeapFile::add_to(&pool.into(), NAME).map_err(text)?;
         made();
-        Live::of(pool)
+        Ok(file)
     }
 
-    fn open(&self, region: Region) -> Result<Option<Live>, String> {
+    fn open(&self, region: Region) -> Result<Option<HeapFile>, String> {
         let Some(pool) = formatted_of(region, kinds())? else { return Ok(None) };
         if pool.tenants().map_err(text)?.is_empty() {
             return Ok(None);
         }
-        Live::of(Arc::new(pool)).map(Some)
+        HeapFile::of(&pool.into(), NAME).map(Some).map_err(text)
     }
 
-    fn show(&self, live: &mut Live) -> Result<Content, String> {
-        live.list.content()
+    fn show(&self, live: &mut HeapFile) -> Result<Content, String> {
+        live.enter(content::show)
     }
 
     fn run(
         &self,
-        live: &mut Live,
+        live: &mut HeapFile,
         state: &Content,
         op: &Op,
         serial: u64,
     ) -> Result<Content, String> {
-        run(&live.list, state, op, serial)
+        let mut next = state.clone();
+        if live.enter(|heap| act(heap, op, state, serial))? {
+            next.apply(op, serial);
+        }
+        Ok(next)
     }
 
-    fn settle(&self, live: &mut Live) -> Result<(), String> {
-        if live.pool.usage().recovering { live.list.sweep() } else { Ok(()) }
+    fn settle(&self, live: &mut HeapFile) -> Result<(), String> {
+        live.enter(|heap| {
+            heap.settle()?;
+            if heap.pool().usage().recovering { heap.sweep().map(drop) } else { Ok(()) }
+        })
+        .map_err(text)
     }
 
-    fn check(&self, live: &mut Live, state: &Content) -> Result<(), String> {
-        let check = live.pool.check().map_err(text)?;
-        expect_accounted(&check.account, live.pool.region().size())?;
+    fn check(&self, live: &mut HeapFile, state: &Content) -> Result<(), String> {
+        live.enter(|heap| heap.settle()).map_err(text)?;
+        let check = live.check().map_err(text)?;
+        expect_accounted(&check.account, live.pool().region().size())?;
         let lost = (check.account.leaked, check.account.dangling);
         expect(lost == (0, 0) && !check.account.recovering, "leaked or dangling objects")?;
-        // The root, each node, and each value once.
-        let objects = 1 + state.nodes.len() as u64 + state.values.len() as u64;
         let found = &check.tenants[0].1;
-        expect(found.objects == objects, "objects are not counted right")?;
-        expect(check.account.objects - objects <= 1, "beside them there is only the log")
+        let root = u64::from(live.enter(content::has_root)?);
+        let many = if state.many == 0 { 0 } else { 1 + content::MANY };
+        let objects = root + many + (state.items.len() + state.values.len()) as u64;
+        expect(found.counts[0].1 == objects, "objects are not counted right")?;
+        expect(found.pending == 0, "objects that were not destroyed")?;
+        expect(check.account.objects - found.objects <= 1, "beside them there is only the log")
     }
 
     fn recovery(&self) -> Vec<Op> {
-        // The log is used again over what an interrupted operation has left in its lane.
-        vec![Op::Label, Op::Sweep]
+        vec![Op::LabelElsewhere, Op::Sweep]
     }
 
     fn random_op(&self, random: &mut Random) -> Op {
-        random_op(random)
+        let (one, two) = (random.below(5), random.below(5));
+        match random.below(20) {
+            0..=3 => Op::Push,
+            4 => Op::PushElsewhere,
+            5..=6 => Op::Remove(one),
+            7..=8 => Op::Share(one, two),
+            9 => Op::Swap(one, two),
+            10 => Op::Clear,
+            11 => Op::Label,
+            12 => Op::LabelElsewhere,
+            13 => Op::Wide,
+            14 => Op::Many,
+            15 => Op::Few,
+            16 => Op::Orphan,
+            17 => Op::Dropped,
+            18 => Op::Abort(one),
+            _ => Op::Sweep,
+        }
     }
 
     fn alphabet(&self) -> Vec<Op> {
         vec![
-            Op::Push(true),
-            Op::Push(false),
-            Op::PushElsewhere(false),
+            Op::Push,
+            Op::PushElsewhere,
             Op::Remove(0),
             Op::Remove(1),
             Op::Share(0, 1),
             Op::Swap(0, 1),
-            Op::Both(0, 1),
             Op::Clear,
             Op::Label,
             Op::LabelElsewhere,
+            Op::Wide,
+            Op::Many,
+            Op::Orphan,
+            Op::Dropped,
             Op::Abort(0),
-            Op::Nested,
             Op::Sweep,
         ]
     }
 
     fn starts(&self) -> Vec<Vec<Op>> {
-        let push = Op::Push;
         vec![
             vec![],
             vec![Op::Sweep],
-            vec![push(false), push(false), push(true)],
-            vec![push(false), push(false), push(true), push(false), Op::Share(0, 2), Op::Remove(1)],
+            vec![Op::Push, Op::Push, Op::Push],
+            vec![Op::Push, Op::Push, Op::PushElsewhere, Op::Push, Op::Share(0, 2), Op::Remove(1)],
         ]
     }
 
     fn scripts(&self) -> Vec<Script<Op>> {
         let mut list = vec![
-            Script::new("making", 0, vec![Op::Push(true), Op::Label]),
-            // The log is made by one thread and used by another.
-            Script::new("made-elsewhere", 1, vec![Op::Nothing, Op::LabelElsewhere]),
-            Script::new("done-elsewhere", 2, vec![Op::Label, Op::LabelElsewhere, Op::Clear]),
-            Script::new("aborted-elsewhere", 2, vec![Op::Abort(0), Op::PushElsewhere(true)]),
-            Script::new("cleared", 3, vec![Op::Clear, Op::Push(true), Op::Clear]),
+            Script::new("making", 0, vec![Op::Push, Op::Nothing, Op::Label]),
+            Script::new("elsewhere", 2, vec![Op::Remove(0), Op::LabelElsewhere, Op::Label]),
+            Script::new("cleared", 3, vec![Op::Clear, Op::PushElsewhere, Op::Clear, Op::Label]),
+            Script::new(
+                "many",
+                2,
+                vec![Op::Many, Op::LabelElsewhere, Op::Many, Op::Few, Op::Label],
+            ),
+            Script::new("wide", 2, vec![Op::Wide, Op::LabelElsewhere, Op::Wide]),
+            Script::new("orphans", 2, vec![Op::Orphan, Op::Dropped, Op::Sweep]),
         ];
-        // The first operation of a process: a crash leaves its entries without the lane's new number, and the next
-        // process must not take that number.
-        let first = [Op::Remove(0), Op::Push(true), Op::Swap(0, 1), Op::Both(0, 1), Op::Clear];
-        for (number, op) in first.into_iter().enumerate() {
-            let script = Script::new(format!("residue-{number}"), 3, vec![op]);
-            list.push(Script { recovers_each: true, ..script });
-        }
-        // Opened after operations that were under way, in each state of theirs.
+        // Opened after transactions that were under way, in each state of theirs.
         let interrupted = [
-            (Op::Push(true), "pool.log.state"),
-            (Op::Remove(1), "pool.log.state"),
-            (Op::Both(0, 1), "pool.log.state"),
-            (Op::Clear, "pool.log.state"),
-            (Op::Clear, "pool.log.done.fence"),
-            (Op::Label, "pool.log.done.fence"),
-            (Op::Nested, "torture.heap.nested"),
-            (Op::Push(true), "pool.log.publish"),
+            (Op::Push, "pool.log.seal.fence"),
+            (Op::Push, "pool.log.words.fence"),
+            (Op::Clear, "pool.log.seal.fence"),
+            (Op::Clear, "pool.log.words.fence"),
+            (Op::Clear, "pool.log.void.fence"),
+            (Op::Orphan, "pool.log.seal.fence"),
+            (Op::Many, "pool.log.words.fence"),
+            (Op::Wide, "pool.log.void.fence"),
         ];
         for (number, (op, step)) in interrupted.into_iter().enumerate() {
             let leads = vec![(vec![op], Some(step))];
-            let ops = vec![Op::LabelElsewhere, Op::PushElsewhere(true), Op::Clear, Op::Sweep];
-            let start = if step == "pool.log.publish" { 1 } else { 3 };
-            list.push(Script { leads, ..Script::new(format!("interrupted-{number}"), start, ops) });
+            let ops = vec![Op::LabelElsewhere, Op::PushElsewhere, Op::Clear, Op::Sweep];
+            list.push(Script { leads, ..Script::new(format!("interrupted-{number}"), 3, ops) });
         }
         list
     }
 }
+
+const _: () = assert!(WIDE > 23, "more than a lane holds");

@@ -29,6 +29,7 @@ mod stores;
 mod subject;
 mod target;
 pub mod threads;
+mod toys;
 mod tree;
 mod workload;
 

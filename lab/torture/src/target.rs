@@ -8,6 +8,8 @@ pub enum Structure {
     /// The pool: superblock, roots, allocator, growth, sweep.
     Pool,
     /// The pool's log, by a heap of toys that uses it in all ways.
+    Log,
+    /// The heap: allocation, counts, destruction, transactions.
     Heap,
     /// The CDDS B-Tree.
     Cdds,

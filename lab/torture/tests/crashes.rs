@@ -40,7 +40,13 @@ fn the_pool_survives() {
 }
 
 #[test]
-fn the_toy_heap_survives() {
+fn the_pools_log_survives() {
+    survives(Structure::Log, Model::Flush, 40_000);
+    survives(Structure::Log, Model::Eadr, 10_000);
+}
+
+#[test]
+fn the_heap_survives() {
     survives(Structure::Heap, Model::Flush, 40_000);
     survives(Structure::Heap, Model::Eadr, 10_000);
 }
@@ -135,6 +141,11 @@ fn no_step_of_the_pool_can_be_missed() {
 
 #[test]
 fn no_step_of_the_pools_log_can_be_missed() {
+    misses_every_step(Structure::Log);
+}
+
+#[test]
+fn no_step_of_the_heap_can_be_missed() {
     misses_every_step(Structure::Heap);
 }
 
@@ -202,6 +213,7 @@ mod sequences {
         fn of_any_operations_survive(
             structure in prop::sample::select(vec![
                 Structure::Pool,
+                Structure::Log,
                 Structure::Heap,
                 Structure::Cdds,
                 Structure::Nvtree,

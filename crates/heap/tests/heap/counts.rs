@@ -114,12 +114,31 @@ fn a_slice_of_pointers_is_destroyed_from_its_end() {
                 let node = tx.alloc(Node { value, next: None })?;
                 tx.set_cell(&slice, value, Some(node))?;
             }
-            assert!(matches!(tx.cell(&slice, 100), Err(Error::NoSuchElement { index: 100, len: 100 })));
+            assert!(matches!(
+                tx.cell(&slice, 100),
+                Err(Error::NoSuchElement { index: 100, len: 100 })
+            ));
             tx.alloc((slice, 1_u64))
         });
         let made = made.unwrap();
         assert_eq!(objects(&file), 102);
         drop(made);
+    });
+    assert_eq!(objects(&file), 0);
+}
+
+#[test]
+fn neighbours_that_die_together_are_destroyed_whole() {
+    let file = volatile();
+    file.enter(|heap| {
+        for value in 0..10 {
+            let pair = heap.atomic(|tx| {
+                let inner = tx.alloc(value)?;
+                tx.alloc((inner, 0_u64))
+            });
+            drop::<Ptr<'_, (Ptr<'_, u64>, u64)>>(pair.unwrap());
+            heap.settle().unwrap();
+        }
     });
     assert_eq!(objects(&file), 0);
 }

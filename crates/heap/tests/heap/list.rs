@@ -32,9 +32,7 @@ fn copy_mux<'x, 'y, 'h>(
     flag: bool,
 ) -> Result<Option<Ptr<'h, DList<'h>>>, Error> {
     let data = if flag { contents(xs)? } else { contents(ys)? };
-    h.atomic(|tx| {
-        data.iter().try_fold(None, |r, x| insert(tx, *x, r).map(Some))
-    })
+    h.atomic(|tx| data.iter().try_fold(None, |r, x| insert(tx, *x, r).map(Some)))
 }
 
 fn contents<'h>(list: Option<Ptr<'h, DList<'h>>>) -> Result<Vec<i64>, Error> {
@@ -97,7 +95,11 @@ fn a_back_link_does_not_keep_its_object() {
             let back = tx.get(&second, DList::PREV)?.unwrap();
             tx.upgrade(&back)
         });
-        assert_eq!(heap.atomic(|tx| tx.get(first.as_ref().unwrap().as_ref().unwrap(), DList::DATA)).unwrap(), 1);
+        assert_eq!(
+            heap.atomic(|tx| tx.get(first.as_ref().unwrap().as_ref().unwrap(), DList::DATA))
+                .unwrap(),
+            1
+        );
         drop(first);
         heap.atomic(|tx| tx.set_root(&second)).unwrap();
         let back = heap.atomic(|tx| {

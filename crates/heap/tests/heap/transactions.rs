@@ -1,6 +1,6 @@
 //! Transactions: whole or not at all, at the cost that is stated.
 
-use tembo_heap::{Error, HeapFile, Persist, Ptr, PoolOptions};
+use tembo_heap::{Error, HeapFile, Persist, PoolOptions, Ptr};
 use tembo_pmem::Counters;
 
 use crate::counts::Node;
@@ -155,11 +155,16 @@ fn values_come_back_as_they_were() {
                 Shape::Rectangle(a, b) => Shape::Rectangle(a, b),
                 Shape::Empty => Shape::Empty,
             };
-            heap.atomic(|tx| tx.put(&root.field(Pair::SHAPE), match &copy {
-                Shape::Circle { radius } => Shape::Circle { radius: *radius },
-                Shape::Rectangle(a, b) => Shape::Rectangle(*a, *b),
-                Shape::Empty => Shape::Empty,
-            }))
+            heap.atomic(|tx| {
+                tx.put(
+                    &root.field(Pair::SHAPE),
+                    match &copy {
+                        Shape::Circle { radius } => Shape::Circle { radius: *radius },
+                        Shape::Rectangle(a, b) => Shape::Rectangle(*a, *b),
+                        Shape::Empty => Shape::Empty,
+                    },
+                )
+            })
             .unwrap();
             assert_eq!(heap.atomic(|tx| tx.at(&root.field(Pair::SHAPE))).unwrap(), shape);
         }

@@ -305,8 +305,7 @@ fn words_are_committed_with_two_fences_and_are_there_after_a_crash() {
 #[test]
 fn more_words_than_a_lane_holds_are_committed_whole() {
     let (pool, id, root) = made();
-    let words: Vec<(u64, u64)> =
-        (0..500).map(|n| (root.offset() + 8 * (n % 4), n)).collect();
+    let words: Vec<(u64, u64)> = (0..500).map(|n| (root.offset() + 8 * (n % 4), n)).collect();
     let operation = pool.operation(id, 16 * 500, 300).unwrap();
     operation.commit_words(&words, &[]).unwrap();
     assert_eq!(values(&after_a_crash(&pool), root), [496, 497, 498, 499]);

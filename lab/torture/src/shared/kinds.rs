@@ -2,9 +2,9 @@
 
 use tembo_pool::Kinds;
 
-use crate::heap;
+use crate::toys;
 
 /// Stores and toy heaps.
 pub(super) fn kinds() -> Kinds {
-    heap::beside(tembo_kv::kinds())
+    toys::beside(tembo_kv::kinds())
 }

@@ -10,8 +10,8 @@ use tembo_pool::{Pool, PoolOptions};
 use tembo_sim::Random;
 
 use super::kinds::kinds;
-use crate::heap;
 use crate::judge::{expect, text};
+use crate::toys;
 
 /// Keys that the store has at most.
 const KEYS: usize = 64;
@@ -30,18 +30,18 @@ fn pool_options() -> PoolOptions {
     options
 }
 
-fn open(path: &Path) -> Result<(Arc<Pool>, Store, Arc<heap::List>), String> {
+fn open(path: &Path) -> Result<(Arc<Pool>, Store, Arc<toys::List>), String> {
     if !path.exists() {
         let format = |pool: &Arc<Pool>| {
             Store::format(pool, IndexKind::Nvtree).map_err(text)?;
-            heap::add(pool)
+            toys::add(pool)
         };
         Pool::create_with::<Failed>(path, &pool_options(), |pool| format(pool).map_err(Failed))
             .map_err(|failed| failed.0)?;
     }
     let pool = Arc::new(Pool::open(path, &pool_options()).map_err(text)?);
     let store = Store::start(pool.clone(), &options()).map_err(text)?;
-    let list = heap::open(&pool)?;
+    let list = toys::open(&pool)?;
     Ok((pool, store, list))
 }
 
@@ -86,17 +86,17 @@ fn change_store(store: &Store, from: u64, report: &dyn Fn(&str, u64)) -> Result<
 }
 
 fn change_heap(
-    list: &Arc<heap::List>,
+    list: &Arc<toys::List>,
     from: u64,
     report: &dyn Fn(&str, u64),
 ) -> Result<(), String> {
     let mut random = Random::new(from + 1);
     let mut state = list.content()?;
     for number in from.. {
-        let op = heap::random_op(&mut random);
-        state = heap::run(list, &state, &op, number)?;
+        let op = toys::random_op(&mut random);
+        state = toys::run(list, &state, &op, number)?;
         if number % 8 == 0 {
-            state = heap::run(list, &state, &heap::Op::Label, number)?;
+            state = toys::run(list, &state, &toys::Op::Label, number)?;
             report("heap", number);
         }
     }

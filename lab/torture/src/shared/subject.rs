@@ -8,11 +8,11 @@ use tembo_pool::{Geometry, Pool};
 use tembo_sim::Random;
 
 use super::kinds::kinds;
-use crate::heap::{self, Content, Heaps, List};
 use crate::judge::{expect, text};
 use crate::kv::{self, Kv};
 use crate::pooled::{expect_accounted, formatted_of};
 use crate::subject::{Script, Subject};
+use crate::toys::{self, Content, List, Toys};
 
 const KV: Kv = Kv(IndexKind::Nvtree);
 
@@ -23,7 +23,7 @@ pub(crate) struct Shared;
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Store(kv::Op),
-    Heap(heap::Op),
+    Heap(toys::Op),
 }
 
 /// What both show.
@@ -44,7 +44,7 @@ impl Live {
     fn of(pool: Pool) -> Result<Live, String> {
         let pool = Arc::new(pool);
         let store = kv::start(pool.clone()).map_err(text)?;
-        let list = heap::open(&pool)?;
+        let list = toys::open(&pool)?;
         Ok(Live { pool, store, list })
     }
 }
@@ -66,7 +66,7 @@ impl Subject for Shared {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region_of(region, kinds()).map_err(text)?;
         Store::format(&pool, IndexKind::Nvtree).map_err(text)?;
-        heap::add(&pool)?;
+        toys::add(&pool)?;
         made();
         Live::of(pool)
     }
@@ -87,7 +87,7 @@ impl Subject for Shared {
         let mut next = state.clone();
         match op {
             Op::Store(op) => next.store = KV.run(&mut live.store, &state.store, op, serial)?,
-            Op::Heap(op) => next.heap = heap::run(&live.list, &state.heap, op, serial)?,
+            Op::Heap(op) => next.heap = toys::run(&live.list, &state.heap, op, serial)?,
         }
         Ok(next)
     }
@@ -114,24 +114,24 @@ impl Subject for Shared {
     }
 
     fn recovery(&self) -> Vec<Op> {
-        vec![Op::Store(kv::Op::Step), Op::Heap(heap::Op::Sweep), Op::Store(kv::Op::Maintain)]
+        vec![Op::Store(kv::Op::Step), Op::Heap(toys::Op::Sweep), Op::Store(kv::Op::Maintain)]
     }
 
     fn random_op(&self, random: &mut Random) -> Op {
         match random.below(2) {
             0 => Op::Store(KV.random_op(random)),
-            _ => Op::Heap(Heaps.random_op(random)),
+            _ => Op::Heap(Toys.random_op(random)),
         }
     }
 
     fn alphabet(&self) -> Vec<Op> {
         let store = [kv::Op::Put(0, 10), kv::Op::Single(0), kv::Op::Step, kv::Op::Maintain];
         let heap = [
-            heap::Op::Push(true),
-            heap::Op::Remove(1),
-            heap::Op::Both(0, 1),
-            heap::Op::Clear,
-            heap::Op::Sweep,
+            toys::Op::Push(true),
+            toys::Op::Remove(1),
+            toys::Op::Both(0, 1),
+            toys::Op::Clear,
+            toys::Op::Sweep,
         ];
         store.into_iter().map(Op::Store).chain(heap.into_iter().map(Op::Heap)).collect()
     }
@@ -140,7 +140,7 @@ impl Subject for Shared {
         let some = |number: usize| KV.starts().get(number).cloned().unwrap_or_default();
         let both = |number: usize| {
             let store = some(number).into_iter().map(Op::Store);
-            let pushes = [heap::Op::Push(true), heap::Op::Push(false), heap::Op::Push(false)];
+            let pushes = [toys::Op::Push(true), toys::Op::Push(false), toys::Op::Push(false)];
             store.chain(pushes.into_iter().map(Op::Heap)).collect()
         };
         vec![vec![], both(1), both(2)]
@@ -151,24 +151,24 @@ impl Subject for Shared {
         let aborted = || store(kv::Op::Abort(vec![(1, Some(9)), (6, Some(9)), (2, None)]));
         let ops = vec![
             aborted(),
-            heap(heap::Op::Clear),
+            heap(toys::Op::Clear),
             store(kv::Op::Step),
-            heap(heap::Op::Sweep),
-            heap(heap::Op::Push(true)),
-            heap(heap::Op::Sweep),
+            heap(toys::Op::Sweep),
+            heap(toys::Op::Push(true)),
+            heap(toys::Op::Sweep),
             store(kv::Op::Maintain),
         ];
         let mut list = vec![
-            Script::new("making", 0, vec![heap(heap::Op::Push(true))]),
+            Script::new("making", 0, vec![heap(toys::Op::Push(true))]),
             Script::new("sweeps", 2, ops.clone()),
         ];
         // The heap sweeps first what the store has left in flight, and the other way round.
         let in_flight = store(kv::Op::Tx(vec![(1, Some(9)), (6, Some(90)), (2, None)]));
         let leads = vec![(vec![in_flight], Some("kv.commit.word"))];
         let sweeps =
-            vec![heap(heap::Op::Sweep), heap(heap::Op::Push(true)), store(kv::Op::Put(7, 90))];
+            vec![heap(toys::Op::Sweep), heap(toys::Op::Push(true)), store(kv::Op::Put(7, 90))];
         list.push(Script { leads, ..Script::new("in-flight", 1, sweeps) });
-        let leads = vec![(vec![heap(heap::Op::Clear)], Some("pool.log.done.fence"))];
+        let leads = vec![(vec![heap(toys::Op::Clear)], Some("pool.log.done.fence"))];
         list.push(Script { leads, ..Script::new("unfinished", 2, ops) });
         list
     }

@@ -142,7 +142,7 @@ impl List {
     fn make(&self, operation: &mut Operation<'_>, words: &[u64]) -> Result<Object, Error> {
         let object = operation.alloc(words.len() as u64 * 8)?;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.pool.region().write("torture.heap.make", object.offset(), &[&bytes])?;
+        self.pool.region().write("torture.toys.make", object.offset(), &[&bytes])?;
         Ok(object)
     }
 
@@ -281,7 +281,7 @@ impl List {
         for (word, name) in [(one, second), (two, first)] {
             self.pool.region().store(word, name);
             let at = self.pool.region().offset_of(word);
-            self.pool.region().flush("torture.heap.swap", at, 8);
+            self.pool.region().flush("torture.toys.swap", at, 8);
         }
         Ok(())
     }
@@ -360,7 +360,7 @@ impl List {
             let (mut one, mut two) = (self.operation()?, self.operation()?);
             one.set(&root[COUNT], 99)?;
             two.set(&root[LABEL], 99)?;
-            self.pool.region().fence("torture.heap.nested");
+            self.pool.region().fence("torture.toys.nested");
             two.abort();
             one.abort();
             Ok(())

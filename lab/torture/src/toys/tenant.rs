@@ -43,7 +43,7 @@ pub(crate) fn add(pool: &Pool) -> Result<(), String> {
     let _section = pool.reserve(size, 2).map_err(text)?;
     let new = NewTenant { kind: KIND, name: NAME, version: 1, features: FEATURES };
     let added = pool.add_tenant::<Error>(&new, size, |region, root| {
-        region.write("torture.heap.root", root.offset(), &[&[0; ROOT * 8]])?;
+        region.write("torture.toys.root", root.offset(), &[&[0; ROOT * 8]])?;
         Ok(())
     });
     added.map(drop).map_err(text)

@@ -1,0 +1,150 @@
+//! `tembo heap`: what the heap of a pool holds.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use serde::Serialize;
+use tembo_heap::{HeapFile, ObjectReport, PoolOptions, TypeReport};
+
+use crate::bytes::Bytes;
+use crate::exit::Exit;
+use crate::output::{Lines, print, print_line};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the types of a heap with their objects
+    Ls(PoolArgs),
+    /// Say how large a heap is
+    Stat(PoolArgs),
+    /// Verify a heap, and account for every byte of its pool
+    Check(PoolArgs),
+    /// Write every object of a heap as JSON lines
+    Dump(PoolArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct PoolArgs {
+    /// The pool
+    pool: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Type {
+    name: String,
+    version: u32,
+    objects: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Stat {
+    pool: String,
+    types: u64,
+    objects: u64,
+    object_bytes: u64,
+    pool_bytes: u64,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    match &args.command {
+        Command::Ls(args) => ls(args),
+        Command::Stat(args) => stat(args),
+        Command::Check(args) => check(args),
+        Command::Dump(args) => dump(args),
+    }
+}
+
+/// Opens a heap without changing its pool.
+fn open(path: &Path) -> anyhow::Result<HeapFile> {
+    let mut options = PoolOptions { kinds: tembo_kv::kinds(), ..PoolOptions::default() };
+    options.region.read_only = true;
+    Ok(HeapFile::open(path, &options)?)
+}
+
+fn types(heap: &HeapFile) -> anyhow::Result<Vec<Type>> {
+    let of = |TypeReport { name, version, objects, bytes }| Type { name, version, objects, bytes };
+    Ok(heap.report()?.into_iter().map(of).collect())
+}
+
+fn ls(args: &PoolArgs) -> anyhow::Result<Exit> {
+    for one in types(&open(&args.pool)?)? {
+        let line =
+            format!("{:>10} {:>12}  {}", one.objects, Bytes(one.bytes).to_string(), one.name);
+        print_line(args.json, &one, &line)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn stat(args: &PoolArgs) -> anyhow::Result<Exit> {
+    let heap = open(&args.pool)?;
+    let types = types(&heap)?;
+    let stat = Stat {
+        pool: args.pool.display().to_string(),
+        types: types.len() as u64,
+        objects: types.iter().map(|one| one.objects).sum(),
+        object_bytes: types.iter().map(|one| one.bytes).sum(),
+        pool_bytes: heap.pool().region().size(),
+    };
+    let mut lines = Lines::default();
+    lines.add("pool", &stat.pool);
+    lines.add("types", stat.types);
+    lines.add("objects", stat.objects);
+    lines.add("object bytes", Bytes(stat.object_bytes));
+    lines.add("pool bytes", Bytes(stat.pool_bytes));
+    print(args.json, &stat, &lines)?;
+    Ok(Exit::Done)
+}
+
+#[derive(Serialize)]
+struct Checked {
+    pool: String,
+    objects: u64,
+    waiting: u64,
+    leaked: u64,
+}
+
+fn check(args: &PoolArgs) -> anyhow::Result<Exit> {
+    let heap = open(&args.pool)?;
+    let found = heap.check()?;
+    let name = heap.name();
+    let tenant = found.tenants.into_iter().find(|(other, _)| *other == name).map(|(_, of)| of);
+    let tenant = tenant.unwrap_or_default();
+    let checked = Checked {
+        pool: args.pool.display().to_string(),
+        objects: tenant.objects,
+        waiting: tenant.pending,
+        leaked: found.account.leaked,
+    };
+    let mut lines = Lines::default();
+    lines.add("pool", &checked.pool);
+    lines.add("objects", checked.objects);
+    lines.add("wait to be destroyed", checked.waiting);
+    lines.add("leaked", checked.leaked);
+    print(args.json, &checked, &lines)?;
+    Ok(if checked.leaked == 0 { Exit::Done } else { Exit::CheckFailed })
+}
+
+fn dump(args: &PoolArgs) -> anyhow::Result<Exit> {
+    let mut out = std::io::stdout().lock();
+    open(&args.pool)?.objects(&mut |object: ObjectReport| {
+        let ObjectReport { offset, type_name, bytes, references, is_doomed, json } = object;
+        let name = serde_json::to_string(&type_name)?;
+        writeln!(
+            out,
+            "{{\"offset\":{offset},\"type\":{name},\"bytes\":{bytes},\"references\":{references},\"waits\":{is_doomed},\"value\":{json}}}"
+        )?;
+        Ok::<(), anyhow::Error>(())
+    })?;
+    out.flush()?;
+    Ok(Exit::Done)
+}

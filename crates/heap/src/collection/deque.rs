@@ -1,0 +1,111 @@
+//! A queue with two ends.
+
+use crate::{Error, Persist, Place, Ptr, Slice, Transaction};
+
+/// Cells of the first slice.
+const FIRST: u64 = 4;
+
+/// A queue with two ends, in a ring of cells.
+#[derive(Persist)]
+#[persist(name = "tembo.PDeque")]
+pub struct PDeque<'h, T> {
+    first: u64,
+    len: u64,
+    cells: Option<Ptr<'h, Slice<T>>>,
+}
+
+impl<T> PDeque<'_, T> {
+    /// An empty queue, which takes no object.
+    pub const fn new() -> Self {
+        PDeque { first: 0, len: 0, cells: None }
+    }
+}
+
+impl<T> Default for PDeque<'_, T> {
+    fn default() -> Self {
+        PDeque::new()
+    }
+}
+
+impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
+    /// How many elements it has.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`].
+    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+        tx.at(&self.field(PDeque::LEN))
+    }
+
+    /// The ring with a free cell; its first element, its elements, its cells.
+    #[allow(clippy::type_complexity)]
+    fn ring(&self, tx: &mut Transaction<'h>) -> Result<(Ptr<'h, Slice<T>>, u64, u64, u64), Error> {
+        let PDeque { first, len, cells } = tx.at(self)?;
+        let room = cells.as_ref().map_or(Ok(0), |cells| tx.slice_len(cells))?;
+        if let Some(cells) = cells.clone().filter(|_| len < room) {
+            return Ok((cells, first, len, room));
+        }
+        let larger = (2 * room).max(FIRST);
+        let ring = tx.alloc_slice(larger)?;
+        if let Some(before) = cells {
+            for index in 0..len {
+                let value = tx.cell(&before, (first + index) % room)?;
+                tx.set_cell(&ring, index, value)?;
+            }
+        }
+        tx.put(&self.field(PDeque::CELLS), Some(ring.clone()))?;
+        tx.put(&self.field(PDeque::FIRST), 0)?;
+        Ok((ring, 0, len, larger))
+    }
+
+    /// Adds an element at the end.
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn push_back(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+        let (ring, first, len, room) = self.ring(tx)?;
+        tx.set_cell(&ring, (first + len) % room, value)?;
+        tx.put(&self.field(PDeque::LEN), len + 1)
+    }
+
+    /// Adds an element at the front.
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn push_front(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+        let (ring, first, len, room) = self.ring(tx)?;
+        let first = (first + room - 1) % room;
+        tx.set_cell(&ring, first, value)?;
+        tx.put(&self.field(PDeque::FIRST), first)?;
+        tx.put(&self.field(PDeque::LEN), len + 1)
+    }
+
+    /// Takes the first element.
+    ///
+    /// # Errors
+    /// As [`Transaction::cell`].
+    pub fn pop_front(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+        self.pop(tx, true)
+    }
+
+    /// Takes the last element.
+    ///
+    /// # Errors
+    /// As [`Transaction::cell`].
+    pub fn pop_back(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+        self.pop(tx, false)
+    }
+
+    fn pop(&self, tx: &mut Transaction<'h>, is_front: bool) -> Result<Option<T>, Error> {
+        let PDeque { first, len, cells } = tx.at(self)?;
+        let Some(cells) = cells.filter(|_| len > 0) else { return Ok(None) };
+        let room = tx.slice_len(&cells)?.max(1);
+        let at = if is_front { first } else { (first + len - 1) % room };
+        let value = tx.cell(&cells, at)?;
+        tx.clear_cell(&cells, at)?;
+        if is_front {
+            tx.put(&self.field(PDeque::FIRST), (first + 1) % room)?;
+        }
+        tx.put(&self.field(PDeque::LEN), len - 1)?;
+        Ok(Some(value))
+    }
+}

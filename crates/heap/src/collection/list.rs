@@ -1,0 +1,94 @@
+//! A linked list.
+
+use crate::{Error, Persist, Place, Ptr, Transaction};
+
+#[derive(Persist)]
+#[persist(name = "tembo.PList.node")]
+pub(crate) struct ListNode<'h, T> {
+    value: T,
+    next: Option<Ptr<'h, ListNode<'h, T>>>,
+}
+
+/// A list that grows at both ends, each element an object.
+#[derive(Persist)]
+#[persist(name = "tembo.PList")]
+pub struct PList<'h, T> {
+    len: u64,
+    first: Option<Ptr<'h, ListNode<'h, T>>>,
+    last: Option<Ptr<'h, ListNode<'h, T>>>,
+}
+
+impl<T> PList<'_, T> {
+    /// An empty list.
+    pub const fn new() -> Self {
+        PList { len: 0, first: None, last: None }
+    }
+}
+
+impl<T> Default for PList<'_, T> {
+    fn default() -> Self {
+        PList::new()
+    }
+}
+
+impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
+    /// How many elements it has.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`].
+    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+        tx.at(&self.field(PList::LEN))
+    }
+
+    /// Adds an element at the front.
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn push_front(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+        let PList { len, first, last } = tx.at(self)?;
+        let node = tx.alloc(ListNode { value, next: first })?;
+        let last = last.or_else(|| Some(node.clone()));
+        tx.put(self, PList { len: len + 1, first: Some(node), last })
+    }
+
+    /// Adds an element at the end.
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn push_back(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+        let PList { len, first, last } = tx.at(self)?;
+        let node = tx.alloc(ListNode { value, next: None })?;
+        if let Some(last) = &last {
+            tx.set(last, ListNode::NEXT, Some(node.clone()))?;
+        }
+        let first = first.or_else(|| Some(node.clone()));
+        tx.put(self, PList { len: len + 1, first, last: Some(node) })
+    }
+
+    /// Takes the first element.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`].
+    pub fn pop_front(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+        let PList { len, first, last } = tx.at(self)?;
+        let Some(node) = first else { return Ok(None) };
+        let ListNode { value, next } = tx.read(&node)?;
+        let last = if next.is_none() { None } else { last };
+        tx.put(self, PList { len: len.saturating_sub(1), first: next, last })?;
+        Ok(Some(value))
+    }
+
+    /// Copies of all elements.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`].
+    pub fn to_vec(&self, tx: &mut Transaction<'h>) -> Result<Vec<T>, Error> {
+        let (mut all, mut at) = (Vec::new(), tx.at(&self.field(PList::FIRST))?);
+        while let Some(node) = at {
+            let ListNode { value, next } = tx.read(&node)?;
+            all.push(value);
+            at = next;
+        }
+        Ok(all)
+    }
+}

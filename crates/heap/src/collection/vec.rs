@@ -1,0 +1,107 @@
+//! A vector.
+
+use crate::{Error, Persist, Place, Ptr, Slice, Transaction};
+
+/// Cells of the first slice.
+const FIRST: u64 = 4;
+
+/// A vector. It is changed where it stands: by the methods of its [`Place`].
+#[derive(Persist)]
+#[persist(name = "tembo.PVec")]
+pub struct PVec<'h, T> {
+    len: u64,
+    cells: Option<Ptr<'h, Slice<T>>>,
+}
+
+impl<T> PVec<'_, T> {
+    /// An empty vector, which takes no object.
+    pub const fn new() -> Self {
+        PVec { len: 0, cells: None }
+    }
+}
+
+impl<T> Default for PVec<'_, T> {
+    fn default() -> Self {
+        PVec::new()
+    }
+}
+
+impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
+    /// How many elements it has.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`].
+    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+        tx.at(&self.field(PVec::LEN))
+    }
+
+    /// The element of that index.
+    ///
+    /// # Errors
+    /// As [`Transaction::cell`].
+    pub fn get(&self, tx: &mut Transaction<'h>, index: u64) -> Result<T, Error> {
+        let cells = self.cells(tx, index)?;
+        tx.cell(&cells, index)
+    }
+
+    /// Gives the element of that index another value.
+    ///
+    /// # Errors
+    /// As [`Transaction::cell`].
+    pub fn set(&self, tx: &mut Transaction<'h>, index: u64, value: T) -> Result<(), Error> {
+        let cells = self.cells(tx, index)?;
+        tx.set_cell(&cells, index, value)
+    }
+
+    fn cells(&self, tx: &mut Transaction<'h>, index: u64) -> Result<Ptr<'h, Slice<T>>, Error> {
+        let PVec { len, cells } = tx.at(self)?;
+        cells.filter(|_| index < len).ok_or(Error::NoSuchElement { index, len })
+    }
+
+    /// Adds an element at the end.
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn push(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+        let PVec { len, cells } = tx.at(self)?;
+        let room = cells.as_ref().map_or(Ok(0), |cells| tx.slice_len(cells))?;
+        let cells = match cells {
+            Some(cells) if len < room => cells,
+            before => {
+                let cells = tx.alloc_slice((2 * room).max(FIRST))?;
+                if let Some(before) = before {
+                    for index in 0..len {
+                        let value = tx.cell(&before, index)?;
+                        tx.set_cell(&cells, index, value)?;
+                    }
+                }
+                tx.put(&self.field(PVec::CELLS), Some(cells.clone()))?;
+                cells
+            }
+        };
+        tx.set_cell(&cells, len, value)?;
+        tx.put(&self.field(PVec::LEN), len + 1)
+    }
+
+    /// Takes the last element.
+    ///
+    /// # Errors
+    /// As [`Transaction::cell`].
+    pub fn pop(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+        let PVec { len, cells } = tx.at(self)?;
+        let Some(cells) = cells.filter(|_| len > 0) else { return Ok(None) };
+        let value = tx.cell(&cells, len - 1)?;
+        tx.clear_cell(&cells, len - 1)?;
+        tx.put(&self.field(PVec::LEN), len - 1)?;
+        Ok(Some(value))
+    }
+
+    /// Copies of all elements.
+    ///
+    /// # Errors
+    /// As [`Transaction::cell`].
+    pub fn to_vec(&self, tx: &mut Transaction<'h>) -> Result<Vec<T>, Error> {
+        let len = self.len(tx)?;
+        (0..len).map(|index| self.get(tx, index)).collect()
+    }
+}

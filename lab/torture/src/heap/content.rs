@@ -1,0 +1,258 @@
+//! The list: its types, the transactions on it, and what it shows.
+
+use tembo_heap::{Error, Heap, Persist, Ptr, Slice, Transaction, Weak};
+
+use crate::judge::{expect, text};
+
+/// Words that are changed together.
+pub(super) const WIDE: usize = 30;
+/// Objects that are made together.
+pub(super) const MANY: u64 = 12;
+
+/// All that a list shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Content {
+    /// The names of the items, and the number of the value that each has.
+    pub(crate) items: Vec<(u64, usize)>,
+    /// The words of the values, numbered as they come first in the list.
+    pub(crate) values: Vec<u64>,
+    pub(crate) label: u64,
+    pub(crate) wide: u64,
+    pub(crate) many: u64,
+}
+
+#[derive(Persist)]
+struct Top<'h> {
+    first: Option<Ptr<'h, Item<'h>>>,
+    label: (u64, u64),
+    many: Option<Ptr<'h, Slice<Ptr<'h, Value>>>>,
+    wide: [u64; WIDE],
+}
+
+#[derive(Persist)]
+struct Item<'h> {
+    name: u64,
+    value: Ptr<'h, Value>,
+    next: Option<Ptr<'h, Item<'h>>>,
+    back: Option<Weak<'h, Item<'h>>>,
+}
+
+#[derive(Persist)]
+struct Value {
+    word: u64,
+}
+
+impl Content {
+    /// Numbers the values as they come first.
+    pub(super) fn number(&mut self) {
+        let mut order: Vec<usize> = Vec::new();
+        for (_, value) in &mut self.items {
+            let known = order.iter().position(|other| other == value);
+            let number = known.unwrap_or(order.len());
+            if number == order.len() {
+                order.push(*value);
+            }
+            *value = number;
+        }
+        self.values = order.into_iter().map(|old| self.values[old]).collect();
+    }
+}
+
+fn top<'h>(tx: &mut Transaction<'h>) -> Result<Ptr<'h, Top<'h>>, Error> {
+    if let Some(top) = tx.root()? {
+        return Ok(top);
+    }
+    let top = tx.alloc(Top { first: None, label: (0, 0), many: None, wide: [0; WIDE] })?;
+    tx.set_root(&top)?;
+    Ok(top)
+}
+
+fn item<'h>(tx: &mut Transaction<'h>, serial: u64) -> Result<Ptr<'h, Item<'h>>, Error> {
+    let value = tx.alloc(Value { word: serial })?;
+    tx.alloc(Item { name: serial, value, next: None, back: None })
+}
+
+fn link<'h>(tx: &mut Transaction<'h>, item: &Ptr<'h, Item<'h>>) -> Result<(), Error> {
+    let top = top(tx)?;
+    let next = tx.get(&top, Top::FIRST)?;
+    if let Some(next) = &next {
+        let back = tx.downgrade(item)?;
+        tx.set(next, Item::BACK, Some(back))?;
+    }
+    tx.set(item, Item::NEXT, next)?;
+    tx.set(&top, Top::FIRST, Some(item.clone()))
+}
+
+pub(super) fn push(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let item = item(tx, serial)?;
+        link(tx, &item)
+    })
+}
+
+pub(super) fn orphan(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    let item = heap.atomic(|tx| item(tx, serial))?;
+    heap.atomic(|tx| link(tx, &item))
+}
+
+pub(super) fn dropped(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    drop(heap.atomic(|tx| item(tx, serial))?);
+    heap.settle()
+}
+
+/// The item of that index, and the one before it.
+#[allow(clippy::type_complexity)]
+fn nth<'h>(
+    tx: &mut Transaction<'h>,
+    index: usize,
+) -> Result<(Option<Ptr<'h, Item<'h>>>, Ptr<'h, Item<'h>>), Error> {
+    let top = top(tx)?;
+    let (mut before, mut at) = (None, tx.get(&top, Top::FIRST)?.ok_or(Error::NoRoot)?);
+    for _ in 0..index {
+        let next = tx.get(&at, Item::NEXT)?.ok_or(Error::NoRoot)?;
+        before = Some(at);
+        at = next;
+    }
+    Ok((before, at))
+}
+
+fn unlink<'h>(tx: &mut Transaction<'h>, index: usize) -> Result<(), Error> {
+    let top = top(tx)?;
+    let (before, item) = nth(tx, index)?;
+    let next = tx.get(&item, Item::NEXT)?;
+    if let Some(next) = &next {
+        let back = before.as_ref().map(|before| tx.downgrade(before)).transpose()?;
+        tx.set(next, Item::BACK, back)?;
+    }
+    match before {
+        Some(before) => tx.set(&before, Item::NEXT, next),
+        None => tx.set(&top, Top::FIRST, next),
+    }
+}
+
+pub(super) fn remove(heap: Heap<'_>, index: usize) -> Result<(), Error> {
+    heap.atomic(|tx| unlink(tx, index))
+}
+
+pub(super) fn share(heap: Heap<'_>, to: usize, from: usize) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let ((_, to), (_, from)) = (nth(tx, to)?, nth(tx, from)?);
+        let value = tx.get(&from, Item::VALUE)?;
+        tx.set(&to, Item::VALUE, value)
+    })
+}
+
+pub(super) fn swap(heap: Heap<'_>, one: usize, two: usize) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let ((_, one), (_, two)) = (nth(tx, one)?, nth(tx, two)?);
+        let (first, second) = (tx.get(&one, Item::NAME)?, tx.get(&two, Item::NAME)?);
+        tx.set(&one, Item::NAME, second)?;
+        tx.set(&two, Item::NAME, first)
+    })
+}
+
+pub(super) fn clear(heap: Heap<'_>) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        tx.set(&top, Top::FIRST, None)
+    })
+}
+
+pub(super) fn label(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        tx.set(&top, Top::LABEL, (serial, serial))
+    })
+}
+
+pub(super) fn wide(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        tx.set(&top, Top::WIDE, [serial; WIDE])
+    })
+}
+
+pub(super) fn many(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        let slice = tx.alloc_slice(MANY)?;
+        for index in 0..MANY {
+            let value = tx.alloc(Value { word: serial })?;
+            tx.set_cell(&slice, index, value)?;
+        }
+        tx.set(&top, Top::MANY, Some(slice))
+    })
+}
+
+pub(super) fn few(heap: Heap<'_>) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        tx.set(&top, Top::MANY, None)
+    })
+}
+
+pub(super) fn abort(heap: Heap<'_>, index: usize) -> Result<(), Error> {
+    let aborted = heap.atomic(|tx| {
+        let item = item(tx, 99)?;
+        link(tx, &item)?;
+        unlink(tx, index)?;
+        let top = top(tx)?;
+        tx.set(&top, Top::LABEL, (9, 99))?;
+        Err::<(), Error>(Error::NoRoot)
+    });
+    match aborted {
+        Err(Error::NoRoot) => Ok(()),
+        other => other,
+    }
+}
+
+pub(super) fn has_root(heap: Heap<'_>) -> Result<bool, String> {
+    Ok(heap.root::<Top<'_>>().map_err(text)?.is_some())
+}
+
+/// What it shows; that it is linked both ways.
+pub(super) fn show(heap: Heap<'_>) -> Result<Content, String> {
+    let mut wrong = Ok(());
+    let content = heap.atomic(|tx| {
+        let mut content = Content::default();
+        let Some(top) = tx.root::<Top<'_>>()? else { return Ok(content) };
+        let Top { first, label, many, wide } = tx.read(&top)?;
+        (content.label, content.wide) = (label.0, wide[0]);
+        wrong = expect(label.0 == label.1, "half a label");
+        if wide != [wide[0]; WIDE] {
+            wrong = Err("half of what is wide".to_owned());
+        }
+        if let Some(many) = many {
+            for index in 0..MANY {
+                let value = tx.cell(&many, index)?;
+                let word = tx.get(&value, Value::WORD)?;
+                if index > 0 && word != content.many {
+                    wrong = Err("some of many".to_owned());
+                }
+                content.many = word;
+            }
+        }
+        let (mut at, mut before): (_, Option<Ptr<'_, Item<'_>>>) = (first, None);
+        let mut values: Vec<u64> = Vec::new();
+        while let Some(item) = at {
+            let Item { name, value, next, back } = tx.read(&item)?;
+            let back = back.map(|back| tx.upgrade(&back)).transpose()?.flatten();
+            if back != before {
+                wrong = Err("an item is not linked back".to_owned());
+            }
+            let number = values.iter().position(|other| *other == value.offset());
+            if number.is_none() {
+                values.push(value.offset());
+                content.values.push(tx.get(&value, Value::WORD)?);
+            }
+            content.items.push((name, number.unwrap_or(values.len() - 1)));
+            if content.items.len() > 1000 {
+                return Err(Error::NoRoot);
+            }
+            (before, at) = (Some(item), next);
+        }
+        Ok::<_, Error>(content)
+    });
+    wrong?;
+    content.map_err(text)
+}

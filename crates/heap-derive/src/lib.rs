@@ -68,32 +68,16 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
             return Err(Error::new_spanned(ident, "a union cannot live in a heap"));
         }
     };
-    let Body { words, layout, shape, write, read, pointers, fields } = body;
-    let parameters: Vec<&Ident> = input.generics.type_params().map(|param| &param.ident).collect();
+    let (name, hash) = names_of(input, &settings, &brand);
     let version = settings.version;
-    let path = match settings.name {
-        Some(name) => quote!(#name),
-        None => quote!(::core::concat!(::core::module_path!(), "::", ::core::stringify!(#ident))),
-    };
-    let name = if parameters.is_empty() {
-        quote!(::std::string::String::from(#path))
-    } else {
-        quote!({
-            let names = [#(<#parameters as __heap::Persist<#brand>>::name()),*];
-            ::std::format!("{}<{}>", #path, names.join(", "))
-        })
-    };
+    let Body { words, layout, shape, write, read, pointers, fields } = body;
     let heap = heap_path();
     Ok(quote! { const _: () = {
         use #heap as __heap;
         #[automatically_derived]
         impl #impl_generics __heap::Persist<#brand> for #ident #type_generics #where_clause {
             const WORDS: u64 = #words;
-            const NAME: u64 = {
-                let hash = __heap::hash(0, #path);
-                #(let hash = __heap::mix(hash, <#parameters as __heap::Persist<#brand>>::NAME);)*
-                hash
-            };
+            const NAME: u64 = #hash;
             const LAYOUT: u64 = #layout;
             const VERSION: u32 = #version;
 
@@ -125,6 +109,34 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
             #fields
         }
     }; })
+}
+
+/// The name of a type, and its hash.
+fn names_of(
+    input: &DeriveInput,
+    settings: &Settings,
+    brand: &Lifetime,
+) -> (TokenStream, TokenStream) {
+    let ident = &input.ident;
+    let parameters: Vec<&Ident> = input.generics.type_params().map(|param| &param.ident).collect();
+    let path = match &settings.name {
+        Some(name) => quote!(#name),
+        None => quote!(::core::concat!(::core::module_path!(), "::", ::core::stringify!(#ident))),
+    };
+    let name = if parameters.is_empty() {
+        quote!(::std::string::String::from(#path))
+    } else {
+        quote!({
+            let names = [#(<#parameters as __heap::Persist<#brand>>::name()),*];
+            ::std::format!("{}<{}>", #path, names.join(", "))
+        })
+    };
+    let hash = quote!({
+        let hash = __heap::hash(0, #path);
+        #(let hash = __heap::mix(hash, <#parameters as __heap::Persist<#brand>>::NAME);)*
+        hash
+    });
+    (name, hash)
 }
 
 /// The lifetime that is the heap's brand.

@@ -68,7 +68,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 fn open(path: &Path) -> anyhow::Result<HeapFile> {
     let mut options = PoolOptions { kinds: tembo_kv::kinds(), ..PoolOptions::default() };
     options.region.read_only = true;
-    Ok(HeapFile::open(path, &options)?)
+    HeapFile::open(path, &options).map_err(|error| match error {
+        // The exit code is that of the pool's error.
+        tembo_heap::Error::Pool(error) => error.into(),
+        error => error.into(),
+    })
 }
 
 fn types(heap: &HeapFile) -> anyhow::Result<Vec<Type>> {

@@ -87,10 +87,6 @@ fn a_back_link_does_not_keep_its_object() {
                 Ok::<_, Error>(second)
             })
             .unwrap();
-        let before = |tx: &mut Transaction<'_>| {
-            let _ = tx;
-        };
-        let _ = before;
         let first = heap.atomic(|tx| {
             let back = tx.get(&second, DList::PREV)?.unwrap();
             tx.upgrade(&back)

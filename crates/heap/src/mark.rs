@@ -157,10 +157,9 @@ fn children(arena: &Arena, bits: u64, kind: u16) -> Result<Vec<u64>, Error> {
     let mut found = Vec::new();
     if let Some(entry) = arena.types.entry(kind) {
         let is_slice = entry.shape.words() == 1 && entry.words == 1;
+        let is_slice = is_slice && matches!(entry.shape, crate::Shape::Slice(_));
         if is_slice && words[BODY].load() > size as u64 {
-            if let crate::Shape::Slice(_) = entry.shape {
-                return Err(damaged("the length of a slice", bits));
-            }
+            return Err(damaged("the length of a slice", bits));
         }
         let word = |at: u64| words.get(at as usize).map_or(0, |word| word.load());
         entry.shape.pointers(BODY as u64, &word, &mut |_, child| found.push(child));

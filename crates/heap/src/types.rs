@@ -58,10 +58,11 @@ pub struct TypeEntry {
 /// All of them, by number from [`TYPE_FIRST`] on.
 #[derive(Default)]
 pub(crate) struct Types {
-    all: RwLock<(Vec<Arc<TypeEntry>>, FxHashMap<u64, u16>)>,
+    all: RwLock<All>,
 }
 
-type Guard<'t> = RwLockReadGuard<'t, (Vec<Arc<TypeEntry>>, FxHashMap<u64, u16>)>;
+/// The types by number, and their numbers by identity.
+type All = (Vec<Arc<TypeEntry>>, FxHashMap<u64, u16>);
 
 impl Types {
     /// Reads the chain that begins with an object.
@@ -83,7 +84,7 @@ impl Types {
         Ok(Types { all: RwLock::new((found, numbers)) })
     }
 
-    fn get(&self) -> Guard<'_> {
+    fn get(&self) -> RwLockReadGuard<'_, All> {
         self.all.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 

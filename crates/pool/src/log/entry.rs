@@ -37,6 +37,8 @@ pub(super) struct Found {
     pub(super) redo: Vec<(u64, u64)>,
     pub(super) intents: Vec<Intent>,
     pub(super) is_sealed: bool,
+    /// Of several that are sealed the one with the lower number comes first.
+    pub(super) sequence: u64,
     pub(super) is_empty: bool,
 }
 
@@ -49,7 +51,7 @@ impl Found {
         state: State,
     ) -> Result<Found, Error> {
         let words: Vec<u64> = shape.entries(region, lane)?.iter().map(Word::load).collect();
-        let mut found = Found { is_empty: true, ..Found::default() };
+        let mut found = Found { is_empty: true, sequence: u64::MAX, ..Found::default() };
         let (mut rest, mut chain) = (&words[..], 0);
         while let Some((&head, behind)) = rest.split_first() {
             let (kind, count) = (head & 0xff, (head >> 8 & 0xff_ffff) as usize);
@@ -61,7 +63,10 @@ impl Found {
             match kind {
                 ENTRY_UNDO => found.undo.extend(pairs),
                 ENTRY_REDO => found.redo.extend(pairs),
-                ENTRY_SEAL => found.is_sealed = true,
+                ENTRY_SEAL => {
+                    found.is_sealed = true;
+                    found.sequence = words.first().copied().unwrap_or(u64::MAX);
+                }
                 // What an extent or an object holds that was not written to its end makes the entry void.
                 ENTRY_EXTENT if count == 3 => match extent(region, words) {
                     Some(pairs) => found.redo.extend(pairs),

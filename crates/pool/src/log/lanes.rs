@@ -1,5 +1,6 @@
 //! Which lanes are free, and how a lane's state goes on.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use tembo_pmem::Region;
@@ -26,6 +27,8 @@ pub(super) struct Made {
     free: Mutex<Vec<Lane>>,
     /// Lanes whose words are where they belong, and whose entries are true still.
     applied: Mutex<Vec<Lane>>,
+    /// How many operations have committed words: of two that change one word the later has the higher number.
+    sequence: AtomicU64,
     /// Lanes with intents that no handle has.
     pub(super) unfinished: Mutex<Vec<usize>>,
 }
@@ -58,7 +61,8 @@ impl Log {
             free.push(Lane { index, number, is_fresh: false });
         }
         let (free, unfinished) = (Mutex::new(free), Mutex::new(unfinished));
-        let made = Made { shape, free, applied: Mutex::default(), unfinished };
+        let (applied, sequence) = Default::default();
+        let made = Made { shape, free, applied, sequence, unfinished };
         // Made once, under the lock.
         let _ = self.made.set(made);
         Ok(())
@@ -160,6 +164,10 @@ impl Made {
             Ok((lane.index, number))
         };
         applied.into_iter().map(void).collect()
+    }
+
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn give(&self, index: usize, number: u64) {

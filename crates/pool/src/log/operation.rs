@@ -253,13 +253,13 @@ impl<'p> Operation<'p> {
             region.fence("pool.log.contents.fence");
         }
         let flat = flat(words);
-        let extent = if self.used + flat.len() + 2 > self.made.shape.words() {
+        let extent = if self.used + flat.len() + 3 > self.made.shape.words() {
             Some(self.append_extent(&flat)?)
         } else {
             self.append(ENTRY_REDO, &flat)?;
             None
         };
-        self.append(ENTRY_SEAL, &[])?;
+        self.append(ENTRY_SEAL, &[self.made.next_sequence()])?;
         self.flush(0)?;
         let voided = self.made.void_applied(region)?;
         self.is_over = true;

@@ -13,9 +13,14 @@ const FIRST: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, roots) as u64;
 /// Completes what was committed, takes back what was not; the lanes with intents that are not done. Idempotent.
 pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Error> {
     let mut unfinished = Vec::new();
+    let mut lanes = Vec::new();
     for lane in 0..shape.lanes {
         let state = shape.state(region, lane)?;
-        let found = Found::read(region, shape, lane, state)?;
+        lanes.push((lane, state, Found::read(region, shape, lane, state)?));
+    }
+    // Of two sealed operations the later may have changed words of the earlier, whose entries are true still.
+    lanes.sort_by_key(|(_, _, found)| found.sequence);
+    for (lane, state, found) in lanes {
         if state.is_committed {
             if found.intents.is_empty() {
                 let word = shape.state_at(region, lane)?.load();

@@ -6,7 +6,7 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 12] = [
+    pub const ALL: [Structure; 13] = [
         Structure::Region,
         Structure::Pool,
         Structure::Log,

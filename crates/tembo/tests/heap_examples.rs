@@ -59,7 +59,7 @@ fn a_job_is_taken_once() {
 
 #[test]
 fn a_game_goes_on() {
-    let said = say(game::run, &[&["40"], &["42", "77"]]);
+    let said = say(game::run, &[&["40"], &["42", "78"]]);
     assert_eq!(said[0], "40: larger");
-    assert_eq!(said[1], "42: yes, after 2 guesses; game 2 begins\n77: smaller");
+    assert_eq!(said[1], "42: yes, after 2 guesses; game 2 begins\n78: smaller");
 }

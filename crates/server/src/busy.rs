@@ -126,6 +126,7 @@ fn serve_one(
     {
         context.shared.stats.input_bytes += count as u64;
         connection.session.active_ms = context.shared.clock.steady_ms;
+        connection.session.input = connection.input_buffer();
     }
     loop {
         let session = &connection.session;

@@ -5,7 +5,9 @@ mod backup;
 mod bitfield;
 mod bitmap;
 mod client;
+mod cluster;
 mod command;
+mod command_keys;
 mod config;
 mod connection;
 mod counter;
@@ -15,6 +17,7 @@ mod eval;
 mod expire;
 mod facts;
 mod function;
+mod function_dump;
 mod generic;
 mod geo;
 mod geo_search;
@@ -42,6 +45,7 @@ mod slowlog;
 mod snapshot;
 mod sort;
 mod sorted_set;
+mod stored_libraries;
 mod stream;
 mod string;
 mod string_set;
@@ -57,6 +61,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     bitfield::COMMANDS,
     bitmap::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     connection::COMMANDS,

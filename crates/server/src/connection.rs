@@ -7,6 +7,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use crate::buffer::Buffer;
 use crate::parse::{COMMAND_SIZE_MAX, Limits, Parsed, Parser, ProtocolError};
 use crate::reply::Reply;
 use crate::session::Session;
@@ -136,6 +137,12 @@ impl Connection {
             return Err(Errno::NOMEM);
         }
         Ok((count, room))
+    }
+
+    /// Its buffer of input.
+    pub(crate) fn input_buffer(&self) -> Buffer {
+        let (size, capacity) = (self.input.len(), self.input.capacity());
+        Buffer { used: size - self.start, free: capacity - size + self.start }
     }
 
     /// Drops what was executed from the input.

@@ -11,7 +11,7 @@ use crate::command::{
     SESSION, SUBSCRIBED, Table, WRITE,
 };
 use crate::event_class::Classes;
-use crate::failure::{Failure, LOADING, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
+use crate::failure::{Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
 use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
 use crate::monitor::{is_secret, is_shown_first, show};
@@ -94,6 +94,15 @@ fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
     if context.shared.is_over_memory && command.has(DENY_OOM) {
         return Some(OUT_OF_MEMORY.as_bytes().to_vec());
     }
+    let writes_later = || {
+        command.name == "exec" && context.session.multi.as_ref().is_some_and(|multi| multi.writes)
+    };
+    if context.shared.lacks_replicas()
+        && context.data.access() == Access::Open
+        && (command.has(WRITE) || writes_later())
+    {
+        return Some(NO_REPLICAS.as_bytes().to_vec());
+    }
     let session = &*context.session;
     if session.subscriptions.is_any() && !session.resp3 && !command.has(SUBSCRIBED) {
         let text = format!(
@@ -175,7 +184,8 @@ pub(crate) fn execute(
         show(context, args);
     }
     let done = (command.run)(context, args, reply);
-    observe(context, (command, number), args, (began, done.is_err()));
+    let failed = done.is_err() || std::mem::take(&mut context.shared.scripts.ended_with_error);
+    observe(context, (command, number), args, (began, failed));
     if is_monitored && !is_shown_first {
         show(context, args);
     }
@@ -234,22 +244,23 @@ fn observe(
 /// Notes the keys of a command that reads, for a client that tracks them.
 #[cold]
 fn note_read(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>) {
+    let keys = if command.has(READ) { key_positions(command, command.keys, args) } else { None };
+    note_keys(context, keys.unwrap_or_default().into_iter().map(|at| args.at(at)));
     let Some(tracked) = &mut context.session.tracked else { return };
-    let is_tracked = match tracked.caching {
-        Some(caching) => caching,
-        None => !tracked.opt_in,
-    };
     if !context.session.executing
         && !command.full_name.starts_with("client|")
         && command.name != "exec"
     {
         tracked.caching = None;
     }
-    if tracked.broadcast || !is_tracked || !command.has(READ) {
-        return;
-    }
-    for at in key_positions(command, command.keys, args).unwrap_or_default() {
-        context.shared.tracking.note(context.session.token, args.at(at));
+}
+
+/// Notes keys that the client reads, if it tracks them.
+pub(crate) fn note_keys<'k>(context: &mut Context<'_, '_>, keys: impl Iterator<Item = &'k [u8]>) {
+    let Some(tracked) = &context.session.tracked else { return };
+    let is_tracked = tracked.caching.unwrap_or(!tracked.opt_in);
+    if is_tracked && !tracked.broadcast {
+        keys.for_each(|key| context.shared.tracking.note(context.session.token, key));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Values between the databases and Redis's RDB format.
 
+mod stream;
+
 use std::ops::Bound;
 
 use tembo_kv::Direction;
@@ -66,7 +68,7 @@ pub(crate) fn read(
             })?;
             writer
         }
-        Kind::Stream => return Err("ERR a stream cannot be dumped".into()),
+        Kind::Stream => Writer::of_stream(&stream::read(data, place)?),
     };
     Ok(Some(writer.into_bytes()))
 }
@@ -106,5 +108,6 @@ pub(crate) fn put(
             fields.iter().try_for_each(|(field, value)| hash.set(field, value).map(drop))?;
             hash.save()
         }
+        Value::Stream(value) => stream::put(data, place, value, expiry_ms),
     })
 }

@@ -71,6 +71,8 @@ pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory
 /// The server was started to read its pool only.
 pub(crate) const READ_ONLY: &str =
     "READONLY You can't write against a server that serves its pool read-only.";
+/// Fewer replicas have been heard of than the operator wants.
+pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// The server is a replica.
 pub(crate) const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
 /// The server is a replica, and does not hold all of a version yet.

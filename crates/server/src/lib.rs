@@ -15,6 +15,7 @@ mod access;
 mod args;
 mod backup;
 mod bits;
+mod buffer;
 mod busy;
 mod client;
 mod clients;

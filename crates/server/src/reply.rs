@@ -2,6 +2,7 @@
 
 use tembo_kv::Value;
 
+use crate::buffer::Buffer;
 use crate::float::double_text;
 use crate::number::Decimal;
 
@@ -110,6 +111,11 @@ impl Reply {
         self.bytes.truncate(mark);
         self.sent = self.sent.min(mark);
         self.overflow = false;
+    }
+
+    /// The bytes of the buffer: those that wait, and others.
+    pub(crate) fn buffer(&self) -> Buffer {
+        Buffer { used: self.waiting(), free: self.bytes.capacity() - self.waiting() }
     }
 
     /// Frees the buffer when it is empty.

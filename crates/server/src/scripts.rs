@@ -48,6 +48,8 @@ pub(crate) struct Scripts {
     pub(crate) libraries: Libraries,
     /// The script that runs.
     pub(crate) running: Option<Running>,
+    /// The last script has ended with an error, and its command is still to be counted.
+    pub(crate) ended_with_error: bool,
 }
 
 impl Scripts {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use crate::args::Kept;
+use crate::buffer::Buffer;
 use crate::key_search::KeySearch;
 use crate::token::Token;
 use crate::tracking::Tracked;
@@ -100,6 +101,8 @@ impl Subscriptions {
 pub(crate) struct Session {
     /// Its connection.
     pub(crate) token: Token,
+    /// The connection's buffer of input when it was last read.
+    pub(crate) input: Buffer,
     /// What it subscribes to.
     pub(crate) subscriptions: Subscriptions,
     /// MONITOR.
@@ -174,6 +177,7 @@ impl Session {
     pub(crate) fn new(id: u64, peer: String, local: String, now_ms: u64) -> Session {
         Session {
             token: Token::NONE,
+            input: Buffer::default(),
             subscriptions: Subscriptions::default(),
             monitors: false,
             id,
@@ -224,8 +228,8 @@ impl Session {
         }
     }
 
-    /// The line of CLIENT LIST.
-    pub(crate) fn describe(&self, now_ms: u64, waiting: usize) -> String {
+    /// The line of CLIENT LIST, with the buffers of the connection.
+    pub(crate) fn describe(&self, now_ms: u64, (input, output): (Buffer, Buffer)) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let flags: String = [
             (self.monitors, 'O'),
@@ -245,10 +249,12 @@ impl Session {
         .collect();
         let flags = if flags.is_empty() { "N" } else { &flags };
         let queued = self.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64);
+        let queued_size = self.multi.as_ref().map_or(0, |multi| multi.size);
+        let output_size = output.used + output.free;
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
-             multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem={} \
-             tot-mem=0 events=r cmd={} user=default redir={} resp={} lib-name={} lib-ver={}",
+             multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl=0 oll=0 omem={} \
+             tot-mem={} events=r cmd={} user=default redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             self.local,
@@ -261,8 +267,13 @@ impl Session {
             self.subscriptions.count(Topic::Pattern),
             self.subscriptions.count(Topic::Shard),
             queued,
-            self.multi.as_ref().map_or(0, |multi| multi.size),
-            waiting,
+            input.used,
+            input.free,
+            queued_size,
+            output_size,
+            output_size,
+            output.used,
+            input.used + input.free + output_size + queued_size,
             self.last_command.unwrap_or("NULL"),
             self.redirect(),
             if self.resp3 { 3 } else { 2 },

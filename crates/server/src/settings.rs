@@ -57,6 +57,10 @@ pub(crate) struct Settings {
     pub(crate) repl_timeout_ms: u64,
     /// Milliseconds that a script runs before other clients are refused; 0: they wait.
     pub(crate) busy_reply_ms: u64,
+    /// Writes are refused while fewer replicas than this have been heard of lately; 0: they are not.
+    pub(crate) min_replicas: usize,
+    /// For so many milliseconds a replica that is not heard of counts.
+    pub(crate) replica_lag_ms: u64,
     /// Longest bulk.
     pub(crate) bulk_size_max: usize,
     /// Most bytes that wait for a client that does not subscribe.
@@ -105,6 +109,8 @@ impl Settings {
             repl_retain_s: 0,
             repl_timeout_ms: 0,
             busy_reply_ms: 0,
+            min_replicas: 0,
+            replica_lag_ms: 0,
             bulk_size_max: BULK_SIZE_MAX as usize,
             output_size_max: config.output_size_max,
             pubsub_output: OutputLimit::default(),
@@ -383,6 +389,9 @@ impl Settings {
         self.percentiles = percentiles.collect();
         self.busy_reply_ms = self.number("busy-reply-threshold");
         self.maxmemory = self.number("maxmemory");
+        self.replica_lag_ms = self.number("min-replicas-max-lag") * 1000;
+        let min_replicas = self.number("min-replicas-to-write") as usize;
+        self.min_replicas = if self.replica_lag_ms > 0 { min_replicas } else { 0 };
         self.tracked_keys_max = self.number("tracking-table-max-keys") as usize;
         self.stream_block = self.number("stream-node-max-entries");
     }

@@ -15,7 +15,7 @@ use crate::memory::resident_bytes;
 use crate::observed::Observed;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
-use crate::replication::Replication;
+use crate::replication::{Replica, Replication};
 use crate::scan::Scans;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
@@ -129,6 +129,21 @@ impl Shared {
     pub(crate) fn measure_memory(&mut self) {
         let most = self.settings.maxmemory;
         self.is_over_memory = most > 0 && resident_bytes().0 > most;
+    }
+
+    /// Whether writes are refused because there are too few replicas.
+    #[inline]
+    pub(crate) fn lacks_replicas(&self) -> bool {
+        self.settings.min_replicas > 0 && self.good_replicas() < self.settings.min_replicas
+    }
+
+    /// How many replicas have been heard of lately.
+    #[cold]
+    fn good_replicas(&self) -> usize {
+        let heard_ms = self.clock.steady_ms.saturating_sub(self.settings.replica_lag_ms);
+        let is_good =
+            |replica: &&Replica| replica.is_online() && replica.acknowledged_ms >= heard_ms;
+        self.replication.replicas.iter().filter(is_good).count()
     }
 
     /// A random number, not fit for secrets.

@@ -244,6 +244,7 @@ impl<'s> Turns<'s> {
             Read::Some(count) => {
                 self.shared.stats.input_bytes += count as u64;
                 connection.session.active_ms = self.shared.clock.steady_ms;
+                connection.session.input = connection.input_buffer();
                 true
             }
             Read::Closed => false,

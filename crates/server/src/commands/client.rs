@@ -82,7 +82,8 @@ fn setinfo(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 }
 
 fn info(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    let line = context.session.describe(context.shared.clock.steady_ms, reply.waiting());
+    let buffers = (context.session.input, reply.buffer());
+    let line = context.session.describe(context.shared.clock.steady_ms, buffers);
     reply.verbatim(format!("{line}\n").as_bytes());
     Ok(())
 }
@@ -100,14 +101,14 @@ fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     }
     let now_ms = context.shared.clock.steady_ms;
     let mut lines = Vec::new();
-    let mut add = |session: &Session, waiting| {
+    let mut add = |session: &Session, buffers| {
         if of_type.is_none_or(|of_type| of_type == Type::of(session)) {
-            lines.push((session.id, session.describe(now_ms, waiting)));
+            lines.push((session.id, session.describe(now_ms, buffers)));
         }
     };
-    add(context.session, reply.waiting());
+    add(context.session, (context.session.input, reply.buffer()));
     for other in context.clients.iter() {
-        add(&other.session, other.reply.waiting());
+        add(&other.session, (other.input_buffer(), other.reply.buffer()));
     }
     lines.sort_unstable();
     let mut text = String::new();

@@ -3,13 +3,13 @@
 use crate::args::Args;
 use crate::command::{
     ADMIN, BLOCKING, Command, Context, DENY_OOM, FAST, HASH, LIST, MOVABLE_KEYS, NO_AUTH, NO_MULTI,
-    READ, SET, SORTED_SET, STREAM, Table, WRITE,
+    READ, SET, SORTED_SET, STREAM, WRITE,
 };
+use crate::commands::command_keys::{find, getkeys, getkeysandflags};
 use crate::commands::facts::Facts;
 use crate::commands::help::help_lines;
 use crate::failure::{Outcome, SYNTAX};
 use crate::glob;
-use crate::key_positions::key_positions;
 use crate::reply::Reply;
 
 /// The family.
@@ -29,6 +29,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command::sub("command|docs", "docs", -2, 0, docs),
     Command::sub("command|list", "list", -2, 0, list),
     Command::sub("command|getkeys", "getkeys", -4, 0, getkeys),
+    Command::sub("command|getkeysandflags", "getkeysandflags", -4, 0, getkeysandflags),
     Command::sub("command|help", "help", 2, 0, help),
 ];
 
@@ -57,16 +58,6 @@ const CATEGORIES: &[(u32, &str)] = &[
     (FAST, "@fast"),
     (BLOCKING, "@blocking"),
 ];
-
-fn find(table: &Table, name: &[u8]) -> Option<&'static Command> {
-    let mut parts = name.splitn(2, |&byte| byte == b'|');
-    let first = parts.next()?;
-    let command = table.find(first)?;
-    match parts.next() {
-        Some(second) => command.subcommand(second),
-        None => Some(command),
-    }
-}
 
 fn describe(command: &Command, reply: &mut Reply) {
     reply.array(10);
@@ -179,28 +170,6 @@ fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
-fn getkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let command = find(context.table, args.at(2)).ok_or("ERR Invalid command specified")?;
-    let command = command.subcommand(args.at(3)).unwrap_or(command);
-    let count = args.count() - 2;
-    if !command.takes(count) {
-        return Err("ERR Invalid number of arguments specified for command".into());
-    }
-    let facts = Facts::of(command.full_name);
-    let (first, last, step) = facts.map_or(command.keys, |facts| facts.keys());
-    let request = args.skip(2);
-    let keys = key_positions(command, (first, last, step), request)
-        .ok_or("ERR Invalid arguments specified for command")?;
-    if keys.is_empty() {
-        return Err("ERR The command has no key arguments".into());
-    }
-    reply.array(keys.len());
-    for key in keys {
-        reply.bulk(args.at(key + 2));
-    }
-    Ok(())
-}
-
 fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let lines = [
         "(no subcommand)",
@@ -215,6 +184,8 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "    Return the group and the first version of multiple commands.",
         "GETKEYS <full-command>",
         "    Return the keys from a full command.",
+        "GETKEYSANDFLAGS <full-command>",
+        "    Return the keys and the access flags from a full command.",
     ];
     help_lines(reply, "COMMAND", &lines);
     Ok(())

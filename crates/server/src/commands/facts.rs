@@ -47,6 +47,21 @@ impl Facts {
         (next(), next(), next())
     }
 
+    /// Whether it has that flag.
+    pub(super) fn has_flag(&self, name: &str) -> bool {
+        parts(self.flags, ',').any(|flag| flag == name)
+    }
+
+    /// Whether an argument can be a key.
+    pub(super) fn has_keys(&self) -> bool {
+        self.key_specs().any(|spec| spec.flags != "not_key")
+    }
+
+    /// Where its keys are.
+    pub(super) fn key_specs(&self) -> impl Iterator<Item = KeySpec> + use<> {
+        parts(self.key_specs, ';').map(KeySpec::parse)
+    }
+
     /// Whether the command is of that category of ACL, named without `@`.
     pub(super) fn is_of_category(&self, name: &[u8]) -> bool {
         parts(self.categories, ',').any(|category| &category.as_bytes()[1..] == name)
@@ -64,6 +79,40 @@ impl Facts {
         parts(self.tips, ',').for_each(|tip| reply.bulk(tip.as_bytes()));
         reply.set(parts(self.key_specs, ';').count());
         parts(self.key_specs, ';').for_each(|spec| describe_keys(spec, reply));
+    }
+}
+
+/// One of Redis's specifications of where keys are.
+pub(super) struct KeySpec {
+    /// What is done with the keys, separated by commas.
+    pub(super) flags: &'static str,
+    /// `index`, `keyword` or `unknown`.
+    pub(super) begin_kind: &'static str,
+    /// The word behind which the keys begin.
+    pub(super) keyword: &'static str,
+    /// Where they begin, or where the search for the keyword does; negative: from the end, backwards.
+    pub(super) begin_at: i64,
+    /// `range`, `keynum` or `unknown`.
+    pub(super) find_kind: &'static str,
+    /// Its numbers: last key, step and limit; or where their count stands, the first key, and step.
+    pub(super) find: [i64; 3],
+}
+
+impl KeySpec {
+    fn parse(spec: &'static str) -> KeySpec {
+        let mut columns = spec.split('|').skip(1);
+        let flags = columns.next().unwrap_or_default();
+        let mut begin = columns.next().unwrap_or_default().split(':');
+        let mut find = columns.next().unwrap_or_default().split(':');
+        let begin_kind = begin.next().unwrap_or_default();
+        let keyword = if begin_kind == "keyword" { begin.next().unwrap_or_default() } else { "" };
+        let number = |words: &mut std::str::Split<'static, char>| {
+            words.next().and_then(|word| word.parse().ok()).unwrap_or(0)
+        };
+        let begin_at = number(&mut begin);
+        let find_kind = find.next().unwrap_or_default();
+        let find = [(); 3].map(|()| number(&mut find));
+        KeySpec { flags, begin_kind, keyword, begin_at, find_kind, find }
     }
 }
 

@@ -1,13 +1,14 @@
 //! FUNCTION and its subcommands, FCALL, FCALL_RO. A library is durable with the turn that loads it.
 
-use crate::access::Access;
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, MOVABLE_KEYS, REPLICATED, WRITE};
+use crate::commands::function_dump::{dump, restore};
 use crate::commands::help::help_lines;
 use crate::commands::script_run::{Call, check_keys, is_command, kill, run};
-use crate::failure::{Failure, Outcome};
+use crate::commands::stored_libraries::{load_stored, store};
+use crate::failure::Outcome;
 use crate::glob;
-use crate::libraries::{ByName, add};
+use crate::libraries::add;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 
@@ -20,66 +21,15 @@ pub(super) const COMMANDS: &[Command] = &[
 
 const SUBCOMMANDS: &[Command] = &[
     Command::sub("function|delete", "delete", 3, WRITE, delete),
+    Command::sub("function|dump", "dump", 2, 0, dump),
     Command::sub("function|flush", "flush", -2, WRITE, flush),
     Command::sub("function|help", "help", 2, 0, help),
     Command::sub("function|kill", "kill", 2, 0, kill_function),
     Command::sub("function|list", "list", -2, 0, list),
     Command::sub("function|load", "load", -3, WRITE | DENY_OOM, load),
+    Command::sub("function|restore", "restore", -3, WRITE | DENY_OOM, restore),
     Command::sub("function|stats", "stats", 2, 0, stats),
 ];
-
-/// Loads the libraries of the store, if they are not loaded. A replica looks whether its primary has changed them.
-fn load_stored(context: &mut Context<'_, '_>) -> Result<(), Failure> {
-    let is_replica = context.data.access() == Access::Replica;
-    let libraries = &mut context.shared.scripts.libraries;
-    if libraries.are_loaded() && !is_replica && !libraries.are_of_replica {
-        return Ok(());
-    }
-    let mut codes = Vec::new();
-    if let Some(space) = context.data.spaces.libraries {
-        for entry in context.data.transaction()?.range::<[u8]>(space, ..)? {
-            let (_, code) = entry?;
-            codes.push(code.to_vec());
-        }
-    }
-    if libraries.codes() != codes.iter().collect::<Vec<_>>() {
-        libraries.forget();
-    }
-    libraries.are_of_replica = is_replica;
-    if libraries.are_loaded() {
-        return Ok(());
-    }
-    let (engine, libraries) = libraries.loaded(is_command)?;
-    for code in codes {
-        // It was loaded before it was stored. If this version of the server refuses it, it is not there, but stored.
-        let _ = add(engine, libraries, &code, true);
-    }
-    Ok(())
-}
-
-/// Writes to the store what differs between two sets of libraries.
-fn store(context: &mut Context<'_, '_>, before: &ByName) -> Outcome {
-    let (_, after) = context.shared.scripts.libraries.loaded(is_command)?;
-    let space = context.data.spaces.libraries.ok_or(tembo_kv::Error::ReadOnly)?;
-    let transaction = context.data.transaction()?;
-    let mut stored = Ok(());
-    for (name, library) in &*after {
-        let is_same = before.get(name).is_some_and(|old| old.code == library.code);
-        if !is_same && stored.is_ok() {
-            stored = transaction.put(space, name, &library.code).map(drop);
-        }
-    }
-    for name in before.keys().filter(|name| !after.contains_key(*name)) {
-        if stored.is_ok() {
-            stored = transaction.remove(space, name).map(drop);
-        }
-    }
-    if stored.is_err() {
-        after.clone_from(before);
-    }
-    context.shared.scripts.libraries.has_changed = true;
-    Ok(stored?)
-}
 
 fn load(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let last = args.count() - 1;
@@ -275,6 +225,10 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "    End the function that runs, if it has not written.",
         "FLUSH [ASYNC|SYNC]",
         "    Remove all libraries.",
+        "DUMP",
+        "    All libraries, for FUNCTION RESTORE of this server or of Redis.",
+        "RESTORE <dump> [FLUSH|APPEND|REPLACE]",
+        "    Load the libraries of a dump: in the place of all others, beside them, or in the place of those of the same name.",
     ];
     help_lines(reply, "FUNCTION", &lines);
     Ok(())

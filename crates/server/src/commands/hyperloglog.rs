@@ -9,6 +9,7 @@ use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::hyperloglog::{Corrupted, HyperLogLog, REGISTERS, Run, estimate, place};
 use crate::notify::notify;
+use crate::number::Decimal;
 use crate::reply::Reply;
 
 /// The family.
@@ -16,6 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("pfadd", -2, WRITE | DENY_OOM | FAST, (1, 1, 1), pfadd),
     Command::keyed("pfcount", -2, READ | REPLICATED, (1, -1, 1), pfcount),
     Command::keyed("pfmerge", -2, WRITE | DENY_OOM, (1, -1, 1), pfmerge),
+    Command::new("pfselftest", 1, ADMIN, pfselftest),
     Command::keyed("pfdebug", 3, WRITE | DENY_OOM | ADMIN, (2, 2, 1), pfdebug),
 ];
 
@@ -24,6 +26,9 @@ impl From<Corrupted> for Failure {
         "INVALIDOBJ Corrupted HLL object detected".into()
     }
 }
+
+/// Elements of the self test.
+const SELF_TEST_MAX: u64 = 10_000;
 
 /// The HyperLogLog under a key, and when it expires.
 fn load(
@@ -147,6 +152,39 @@ fn pfdebug(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         let name = String::from_utf8_lossy(args.at(1)).into_owned();
         return Err(format!("ERR Unknown PFDEBUG subcommand '{name}'").into());
     }
+    Ok(())
+}
+
+/// Compares a sparse and a dense HyperLogLog that get the same elements, and their estimates with how many there are.
+fn pfselftest(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (mut sparse, mut dense) = (HyperLogLog::new(), HyperLogLog::new());
+    dense.make_dense()?;
+    let mut checked = 1;
+    for number in 1..=SELF_TEST_MAX {
+        let place = place(Decimal::unsigned(number).as_bytes());
+        if sparse.raise(place, usize::MAX)? != dense.raise(place, usize::MAX)? {
+            return Err(
+                format!("ERR TESTFAILED the two encodings differ at element {number}").into()
+            );
+        }
+        if number != checked {
+            continue;
+        }
+        checked *= 10;
+        for (log, encoding) in [(&sparse, "sparse"), (&dense, "dense")] {
+            let mut registers = vec![0; REGISTERS];
+            raise_all(&mut registers, log)?;
+            let estimate = estimate(&registers);
+            // Six standard errors: the elements are always the same, and so is what comes of them.
+            let error_max = (number as f64 * 6.0 * 1.04 / (REGISTERS as f64).sqrt()).ceil() as u64;
+            if estimate.abs_diff(number) > error_max {
+                return Err(
+                    format!("ERR TESTFAILED {encoding}: {estimate} instead of {number}").into()
+                );
+            }
+        }
+    }
+    reply.ok();
     Ok(())
 }
 

@@ -10,10 +10,12 @@ use tembo_kv::Error as StoreError;
 use crate::access::Access;
 use crate::args::{Args, Span};
 use crate::busy::{commit_earlier, reply_to_earlier, serve};
-use crate::command::{ADMIN, Command, Context, DENY_OOM, REPLICATED, SAVE, WRITE};
+use crate::command::{ADMIN, Command, Context, DENY_OOM, READ, REPLICATED, SAVE, WRITE};
 use crate::commands::facts::{Facts, ForScripts};
-use crate::dispatch::{execute, lookup};
-use crate::failure::{Failure, LOADING, OUT_OF_MEMORY, Outcome, READ_ONLY, READ_ONLY_REPLICA};
+use crate::dispatch::{execute, lookup, note_keys};
+use crate::failure::{
+    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, Outcome, READ_ONLY, READ_ONLY_REPLICA,
+};
 use crate::lua::{Engine, Host, Interruption, Outcome as Ended, Returned, ScriptFlags};
 use crate::reply::Reply;
 use crate::scripts::{Running, failure};
@@ -75,6 +77,9 @@ fn check_call(context: &Context<'_, '_>, call: &Call<'_>) -> Outcome {
         if call.is_read_only {
             return Err("ERR Can not execute a script with write flag using *_ro command.".into());
         }
+        if context.shared.lacks_replicas() {
+            return Err(NO_REPLICAS.into());
+        }
     }
     let allows_oom = call.flags.is_some_and(ScriptFlags::allow_oom);
     if context.shared.is_over_memory && call.flags.is_some() && !says_no_writes && !allows_oom {
@@ -113,9 +118,12 @@ pub(super) fn run(
         replies_wait,
         failed: None,
         replied: Reply::new(usize::MAX),
+        keys,
+        are_noted: false,
+        last_error: Vec::new(),
     };
     let ended = call.engine.run(call.function, [keys, rest], call.is_eval, &mut host);
-    let failed = host.failed.take();
+    let (failed, last_error) = (host.failed.take(), std::mem::take(&mut host.last_error));
     call.was_short.set(!host.is_busy);
     let session = &mut *context.session;
     (session.db, session.resp3, session.may_wait, session.can_wait, session.executing) = saved;
@@ -124,18 +132,32 @@ pub(super) fn run(
         return Err(Failure::Turn(error));
     }
     match ended.map_err(failure)? {
-        Ended::Returned(returned) => append(reply, context.session.resp3, &returned),
+        Ended::Returned(returned) => {
+            if let Returned::Error(text) = &returned {
+                count_error(context, text, &last_error);
+            }
+            append(reply, context.session.resp3, &returned);
+        }
         Ended::Failed(mut text, place) => {
+            count_error(context, &text, &last_error);
             if let Some((source, line)) = place {
                 let name = call.name;
                 text.extend(format!(" script: {name}, on {source}:{line}.").into_bytes());
             }
-            // Not as a failure: what the script has written stays.
-            context.shared.stats.errors += 1;
             reply.error(&text);
         }
     }
     Ok(())
+}
+
+/// Counts the error that a script ends with; not again one of its commands'. It is no failure of the command: what the script
+/// has written stays.
+fn count_error(context: &mut Context<'_, '_>, text: &[u8], last: &[u8]) {
+    context.shared.scripts.ended_with_error = true;
+    if last.is_empty() || text != last {
+        context.shared.stats.errors += 1;
+        context.shared.observed.count_error(text);
+    }
 }
 
 /// The script that begins now, and the words of its command.
@@ -162,9 +184,27 @@ struct Caller<'c, 'a, 's> {
     /// The turn cannot be committed.
     failed: Option<StoreError>,
     replied: Reply,
+    /// The script's keys.
+    keys: &'c [&'c [u8]],
+    /// They are noted for a client that tracks what it reads.
+    are_noted: bool,
+    /// The last error of a command, which is counted.
+    last_error: Vec<u8>,
 }
 
 impl Caller<'_, '_, '_> {
+    /// Counts a command that is not executed, and its error.
+    fn refused(&mut self, number: Option<usize>, text: String) -> String {
+        let shared = &mut *self.context.shared;
+        if let Some(number) = number {
+            shared.observed.times.reject(number);
+        }
+        shared.stats.errors += 1;
+        shared.observed.count_error(text.as_bytes());
+        self.last_error = text.clone().into_bytes();
+        text
+    }
+
     fn check(&mut self, command: &Command, args: Args<'_>) -> Result<(), String> {
         if !command.takes(args.count()) {
             return Err("ERR Wrong number of args calling Redis command from script".to_owned());
@@ -183,6 +223,9 @@ impl Caller<'_, '_, '_> {
         match self.context.data.access() {
             Access::ReadOnlyPool if writes => return Err(READ_ONLY.to_owned()),
             Access::Replica if writes => return Err(READ_ONLY_REPLICA.to_owned()),
+            Access::Open if writes && self.context.shared.lacks_replicas() => {
+                return Err(NO_REPLICAS.to_owned());
+            }
             _ => {}
         }
         let running = self.context.shared.scripts.running.as_ref();
@@ -215,12 +258,23 @@ impl Host for Caller<'_, '_, '_> {
             return Err(format!("ERR {error}"));
         }
         let Some(found) = lookup(self.context.table, args) else {
-            return Err("ERR Unknown Redis command called from script".to_owned());
+            return Err(
+                self.refused(None, "ERR Unknown Redis command called from script".to_owned())
+            );
         };
-        self.check(found.0, args)?;
+        if let Err(text) = self.check(found.0, args) {
+            return Err(self.refused(Some(found.1), text));
+        }
         self.context.session.resp3 = resp3;
         self.replied.set_resp3(resp3);
         let done = execute(self.context, found, args, &mut self.replied);
+        if let [b'-', text @ .., b'\r', b'\n'] = self.replied.unsent() {
+            self.last_error = text.to_vec();
+        }
+        if self.context.session.tracked.is_some() && found.0.has(READ) && !self.are_noted {
+            self.are_noted = true;
+            note_keys(self.context, self.keys.iter().copied());
+        }
         bytes.extend_from_slice(self.replied.unsent());
         self.replied.truncate(0);
         done.map_err(|error| {

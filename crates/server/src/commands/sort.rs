@@ -216,8 +216,9 @@ fn elements(
 fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut Reply) -> Outcome {
     let mut query = Query::parse(args, stores)?;
     let (kind, mut elements) = elements(context, args.at(1))?;
-    if query.keeps_order && kind == Some(Kind::Set) && query.target.is_some() {
-        // What is stored must not depend on the order in which a set happens to be.
+    let by_script = context.shared.scripts.running.is_some();
+    if query.keeps_order && kind == Some(Kind::Set) && (query.target.is_some() || by_script) {
+        // What is stored, and what a script sees, must not depend on the order in which a set happens to be.
         (query.keeps_order, query.is_alphabetic, query.by) = (false, true, None);
     }
     if !query.keeps_order {

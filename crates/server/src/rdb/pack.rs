@@ -77,15 +77,7 @@ pub(super) fn listpack(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
             _ => return Err(Broken::Malformed),
         };
         elements.push(element);
-        // Behind it stands its size, for a reader that goes backwards.
-        let size = match before - rest.0.len() {
-            0..=127 => 1,
-            128..16_383 => 2,
-            16_383..2_097_151 => 3,
-            2_097_151..268_435_455 => 4,
-            _ => 5,
-        };
-        rest.take(size)?;
+        rest.take(back_size(before - rest.0.len()))?;
     }
     let is_counted = count == 0xffff || count == elements.len();
     if rest.0.is_empty() && is_counted { Ok(elements) } else { Err(Broken::Malformed) }
@@ -99,6 +91,84 @@ pub(super) fn intset(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
         return Err(Broken::Malformed);
     }
     (0..count).map(|_| Ok(text(rest.signed(size)?))).collect()
+}
+
+/// Puts elements into a listpack.
+#[derive(Default)]
+pub(super) struct ListpackWriter {
+    body: Vec<u8>,
+    count: usize,
+}
+
+impl ListpackWriter {
+    /// A number.
+    pub(super) fn integer(&mut self, number: i64) {
+        let begin = self.body.len();
+        match number {
+            0..0x80 => self.body.push(number as u8),
+            -0x1000..0x1000 => {
+                self.body.extend([0xc0 | (number >> 8 & 0x1f) as u8, number as u8]);
+            }
+            _ => {
+                let size = match number {
+                    -0x8000..0x8000 => 2,
+                    -0x80_0000..0x80_0000 => 3,
+                    -0x8000_0000..0x8000_0000 => 4,
+                    _ => 8,
+                };
+                self.body.push(if size == 8 { 0xf4 } else { 0xef + size as u8 });
+                self.body.extend(&number.to_le_bytes()[..size]);
+            }
+        }
+        self.end(begin);
+    }
+
+    /// A string.
+    pub(super) fn string(&mut self, string: &[u8]) {
+        let begin = self.body.len();
+        match string.len() {
+            size @ 0..0x40 => self.body.push(0x80 | size as u8),
+            size @ 0x40..0x1000 => self.body.extend([0xe0 | (size >> 8) as u8, size as u8]),
+            size => {
+                self.body.push(0xf0);
+                self.body.extend((size as u32).to_le_bytes());
+            }
+        }
+        self.body.extend_from_slice(string);
+        self.end(begin);
+    }
+
+    /// Behind an element stands its size for a reader that goes backwards: seven bits a byte, the uppermost first; all bytes
+    /// but the first have their highest bit set.
+    fn end(&mut self, begin: usize) {
+        let size = self.body.len() - begin;
+        let count = back_size(size);
+        for place in (0..count).rev() {
+            let bits = (size >> (7 * place)) as u8 & 0x7f;
+            self.body.push(if place + 1 == count { bits } else { bits | 0x80 });
+        }
+        self.count += 1;
+    }
+
+    /// The listpack.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        let mut bytes = ((self.body.len() + 7) as u32).to_le_bytes().to_vec();
+        bytes.extend((self.count.min(0xffff) as u16).to_le_bytes());
+        bytes.extend(self.body);
+        bytes.push(0xff);
+        bytes
+    }
+}
+
+/// How many bytes the size behind an element takes.
+fn back_size(size: usize) -> usize {
+    match size {
+        0..=127 => 1,
+        128..16_383 => 2,
+        16_383..2_097_151 => 3,
+        2_097_151..268_435_455 => 4,
+        _ => 5,
+    }
 }
 
 #[cfg(test)]
@@ -118,6 +188,33 @@ mod tests {
         for at in 0..bytes.len() {
             assert!(listpack(&bytes[..at]).is_err());
         }
+        let mut writer = ListpackWriter::default();
+        [5, -5, 4095, -4096, 300_000].into_iter().for_each(|number| writer.integer(number));
+        writer.string(b"ab");
+        assert_eq!(writer.into_bytes(), bytes);
+        let (mut writer, mut written) = (ListpackWriter::default(), Vec::new());
+        for size in
+            [0, 1, 63, 64, 125, 126, 127, 4095, 4096, 16_377, 16_378, 16_379, 2_097_145, 2_097_146]
+        {
+            writer.string(&vec![7; size]);
+            written.push(vec![7; size]);
+        }
+        for number in [
+            i64::MIN,
+            -2_147_483_649,
+            -2_147_483_648,
+            -8_388_609,
+            -32_769,
+            -4097,
+            127,
+            128,
+            32_768,
+            i64::MAX,
+        ] {
+            writer.integer(number);
+            written.push(text(number));
+        }
+        assert_eq!(listpack(&writer.into_bytes()).unwrap(), written);
         let numbers = b"\x02\0\0\0\x02\0\0\0\xff\xff\x07\0";
         assert_eq!(intset(numbers).unwrap(), ["-1", "7"].map(Vec::from));
         assert!(intset(&numbers[..11]).is_err());

@@ -16,7 +16,7 @@ pub(crate) enum Broken {
     /// It is not in the format.
     #[error("the value is not in the format of an RDB file")]
     Malformed,
-    /// It is of a kind that is not read: a module's value or a stream.
+    /// It is of a kind that is not read: a module's value.
     #[error("values of the kind {kind} of an RDB file are not known")]
     Unsupported {
         /// The number of the kind.

@@ -3,10 +3,13 @@
 use std::collections::HashSet;
 use std::io::Read;
 
+use crate::format::StreamId;
 use crate::number::{DIGITS_MAX, parse_integer};
+use crate::rdb::library::LIBRARY;
 use crate::rdb::old::{ziplist, zipmap};
 use crate::rdb::pack::{intset, listpack};
 use crate::rdb::reader::{Broken, Reader};
+use crate::rdb::stream::{EntriesRead, GroupValue, StreamValue, Version};
 
 /// The numbers of the kinds, which stand before a value.
 mod kind {
@@ -22,10 +25,13 @@ mod kind {
     pub(super) const SORTED_SET_ZIPLIST: u8 = 12;
     pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const LIST_ZIPLISTS: u8 = 14;
+    pub(super) const STREAM_1: u8 = 15;
     pub(super) const HASH_LISTPACK: u8 = 16;
     pub(super) const SORTED_SET_LISTPACK: u8 = 17;
     pub(super) const LIST_LISTPACKS: u8 = 18;
+    pub(super) const STREAM_2: u8 = 19;
     pub(super) const SET_LISTPACK: u8 = 20;
+    pub(super) const STREAM_3: u8 = 21;
 }
 
 /// A value with all its elements. None is there twice where its type excludes that, and a collection is not empty.
@@ -41,6 +47,8 @@ pub(crate) enum Value {
     SortedSet(Vec<(Vec<u8>, f64)>),
     /// Fields, each with its value.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Entries and consumer groups; it may have none.
+    Stream(Box<StreamValue>),
 }
 
 impl Value {
@@ -91,6 +99,9 @@ impl Value {
                 Value::List(parts.into_iter().flatten().collect())
             }
             kind::SET_LISTPACK => Value::Set(listpack(&source.string()?)?),
+            kind::STREAM_1 => stream(source, Version::One)?,
+            kind::STREAM_2 => stream(source, Version::Two)?,
+            kind::STREAM_3 => stream(source, Version::Three)?,
             kind => return Err(Broken::Unsupported { kind }),
         };
         if value.is_sound() { Ok(value) } else { Err(Broken::Malformed) }
@@ -102,7 +113,8 @@ impl Value {
             count > 0 && names.into_iter().all(|name| seen.insert(name))
         }
         match self {
-            Value::String(_) => true,
+            // That of a stream is checked while it is read.
+            Value::String(_) | Value::Stream(_) => true,
             Value::List(elements) => !elements.is_empty(),
             Value::Set(members) => are_distinct(members.len(), members.iter()),
             Value::SortedSet(members) => {
@@ -124,8 +136,13 @@ impl Value {
             Value::Hash(fields) => {
                 fields.iter().map(|(field, value)| field.len() + value.len()).sum()
             }
+            Value::Stream(stream) => stream.size(),
         }
     }
+}
+
+fn stream(source: &mut Reader<impl Read>, version: Version) -> Result<Value, Broken> {
+    StreamValue::read(source, version).map(|stream| Value::Stream(Box::new(stream)))
 }
 
 /// As many as the length says that stands before them.
@@ -188,10 +205,72 @@ impl Writer {
         Writer::begin(kind::HASH, count)
     }
 
+    /// A stream.
+    pub(crate) fn of_stream(stream: &StreamValue) -> Writer {
+        let packs = stream.listpacks();
+        let mut writer = Writer::begin(kind::STREAM_2, packs.len() as u64);
+        for (master, pack) in packs {
+            writer.raw_string(&master.encode());
+            writer.raw_string(&pack);
+        }
+        writer.length(stream.entries.len() as u64);
+        let first = stream.entries.first().map_or(StreamId::MIN, |(id, _)| *id);
+        [stream.last, first, stream.removed_max].into_iter().for_each(|id| writer.id(id));
+        writer.length(stream.added);
+        writer.length(stream.groups.len() as u64);
+        for (name, group) in &stream.groups {
+            writer.raw_string(name);
+            writer.group(group);
+        }
+        writer
+    }
+
+    fn group(&mut self, group: &GroupValue) {
+        self.id(group.last);
+        self.length(match group.read {
+            EntriesRead::Known(read) => read,
+            EntriesRead::Unknown | EntriesRead::Unsaid => u64::MAX,
+        });
+        self.length(group.pending.len() as u64);
+        for (id, pending) in &group.pending {
+            self.bytes.extend(id.encode());
+            self.bytes.extend(pending.delivered_ms.to_le_bytes());
+            self.length(pending.deliveries);
+        }
+        self.length(group.consumers.len() as u64);
+        let mut owned = vec![Vec::new(); group.consumers.len()];
+        for (id, pending) in &group.pending {
+            owned[pending.consumer].push(id);
+        }
+        for ((name, seen_ms), owned) in group.consumers.iter().zip(owned) {
+            self.raw_string(name);
+            self.bytes.extend(seen_ms.to_le_bytes());
+            self.length(owned.len() as u64);
+            owned.iter().for_each(|id| self.bytes.extend(id.encode()));
+        }
+    }
+
+    fn id(&mut self, id: StreamId) {
+        self.length(id.ms);
+        self.length(id.seq);
+    }
+
+    /// A string, which is not written as a number.
+    fn raw_string(&mut self, string: &[u8]) {
+        self.length(string.len() as u64);
+        self.bytes.extend_from_slice(string);
+    }
+
     fn begin(kind: u8, count: u64) -> Writer {
         let mut writer = Writer { bytes: vec![kind] };
         writer.length(count);
         writer
+    }
+
+    /// A library of functions: its code.
+    pub(crate) fn library(&mut self, code: &[u8]) {
+        self.bytes.push(LIBRARY);
+        self.string(code);
     }
 
     /// A length.
@@ -281,7 +360,7 @@ mod tests {
         ] {
             assert!(matches!(read(bytes), Err(Broken::Malformed)), "{bytes:?}");
         }
-        assert!(matches!(read(b"\x0f"), Err(Broken::Unsupported { kind: 15 })));
+        assert!(matches!(read(b"\x07"), Err(Broken::Unsupported { kind: 7 })));
     }
 
     /// Any bytes are a value or an error.

@@ -47,6 +47,7 @@ fn fill(client: &mut Client) -> Vec<String> {
     call(&["HSET", "wide", "field", &long, "other", ""]);
     call(&["ZADD", "scores", "inf", "a", "-inf", "b", "0.1", "c", "-3.75", "d", "1e300", ""]);
     call(&["ZADD", "wide-scores", "0.5", &long]);
+    streams(&mut call);
     for nth in 0..700 {
         call(&["RPUSH", "long-list", &nth.to_string(), &format!("element {nth}")]);
         call(&["SADD", "table", &format!("member:{nth}")]);
@@ -54,7 +55,12 @@ fn fill(client: &mut Client) -> Vec<String> {
         call(&["HSET", "many", &format!("field:{nth}"), &nth.to_string()]);
         call(&["ZADD", "ranks", &(f64::from(nth) / 7.0).to_string(), &format!("m{nth}")]);
     }
-    let mut keys: Vec<String> = calls.iter().map(|words| words[1].clone()).collect();
+    let key = |words: &Vec<String>| match words[0].as_str() {
+        "XGROUP" => words[2].clone(),
+        "XREADGROUP" => "events".to_owned(),
+        _ => words[1].clone(),
+    };
+    let mut keys: Vec<String> = calls.iter().map(key).collect();
     for words in calls {
         let args: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         client.call_args(&args);
@@ -62,6 +68,45 @@ fn fill(client: &mut Client) -> Vec<String> {
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+/// Streams with and without entries, groups and what is pending.
+fn streams(call: &mut dyn FnMut(&[&str])) {
+    for nth in 1..250 {
+        let number = (nth * 1000 - 9).to_string();
+        call(&[
+            "XADD",
+            "events",
+            &format!("{}-{}", nth / 3, nth),
+            "name",
+            &number,
+            "text",
+            "a text",
+        ]);
+    }
+    call(&["XADD", "events", "9000000000000-18446744073709551615", "other", "-5", "", "x"]);
+    call(&["XADD", "events", "9000000000001-0", "name", &"long ".repeat(2000), "text", ""]);
+    call(&["XDEL", "events", "1-3", "7-21"]);
+    call(&["XGROUP", "CREATE", "events", "group", "0"]);
+    call(&["XGROUP", "CREATE", "events", "other", "5-17", "ENTRIESREAD", "16"]);
+    call(&["XREADGROUP", "GROUP", "group", "one", "COUNT", "5", "STREAMS", "events", ">"]);
+    call(&["XREADGROUP", "GROUP", "group", "two", "COUNT", "7", "STREAMS", "events", ">"]);
+    call(&["XREADGROUP", "GROUP", "group", "one", "COUNT", "2", "STREAMS", "events", ">"]);
+    call(&["XACK", "events", "group", "1-5", "2-8"]);
+    call(&["XGROUP", "CREATECONSUMER", "events", "other", "idle"]);
+    call(&["XTRIM", "events", "MAXLEN", "240"]);
+    call(&["XGROUP", "CREATE", "none", "group", "$", "MKSTREAM"]);
+    call(&["XADD", "emptied", "5-5", "a", "b"]);
+    call(&["XDEL", "emptied", "5-5"]);
+}
+
+/// What a stream says of itself, but for what Redis alone has.
+fn stream(client: &mut Client, key: &str) -> String {
+    let info = client.call(&format!("XINFO STREAM {key} FULL COUNT 0"));
+    let lines: Vec<&str> = info.split("\r\n").collect();
+    let is_own = |at: usize| at > 0 && lines[at - 1].starts_with("radix-tree");
+    let kept = lines.iter().enumerate().filter(|(at, _)| !is_own(*at));
+    kept.map(|(_, line)| format!("{line}\r\n")).collect()
 }
 
 /// The value, with what has no order put in order.
@@ -73,6 +118,7 @@ fn content(client: &mut Client, key: &str) -> Vec<String> {
         "+zset" => client.call(&format!("ZRANGE {key} 0 -1 WITHSCORES")),
         "+set" => client.call(&format!("SMEMBERS {key}")),
         "+hash" => client.call(&format!("HGETALL {key}")),
+        "+stream" => stream(client, key),
         kind => panic!("{key}: {kind}"),
     };
     let mut lines: Vec<String> = reply.split("\r\n").map(str::to_owned).collect();
@@ -211,4 +257,86 @@ fn what_restore_refuses_leaves_all_as_it_was() {
         refused += 1;
     }
     assert!(refused > 500, "{refused}");
+}
+
+fn libraries(client: &mut Client) -> String {
+    client.call("FUNCTION LIST WITHCODE")
+}
+
+/// A library of one function, which returns the library's name.
+fn library(name: &str, function: &str) -> String {
+    format!(
+        "#!lua name={name}\nredis.register_function('{function}', function() return '{name}' end)"
+    )
+}
+
+#[test]
+fn libraries_go_from_tembo_to_redis_and_back() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+    let empty = bulk(&mut ours, &[b"FUNCTION", b"DUMP"]);
+    assert_eq!(empty, bulk(&mut theirs, &[b"FUNCTION", b"DUMP"]));
+    ours.call_args(&[b"FUNCTION", b"LOAD", library("one", "f").as_bytes()]);
+    let one = bulk(&mut ours, &[b"FUNCTION", b"DUMP"]);
+    assert_eq!(theirs.call_args(&[b"FUNCTION", b"RESTORE", &one]), "+OK\r\n");
+    assert_eq!(libraries(&mut theirs), libraries(&mut ours));
+    theirs.call_args(&[b"FUNCTION", b"LOAD", library("two", "g").as_bytes()]);
+    // Redis compresses what is long.
+    let long = library("three", "h") + &"-- a comment\n".repeat(100);
+    theirs.call_args(&[b"FUNCTION", b"LOAD", long.as_bytes()]);
+    let all = bulk(&mut theirs, &[b"FUNCTION", b"DUMP"]);
+    let other = bulk(&mut ours, &[b"FUNCTION", b"DUMP"]);
+    assert_eq!(ours.call_args(&[b"FUNCTION", b"RESTORE", &all, b"REPLACE"]), "+OK\r\n");
+    let mut broken = all.clone();
+    broken[3] ^= 1;
+    let key = {
+        theirs.call("SET key value");
+        dump(&mut theirs, "key")
+    };
+    for (dump, policy) in [
+        (&all, "APPEND"),
+        (&all, "x"),
+        (&broken, "FLUSH"),
+        (&key, "FLUSH"),
+        (&empty, "append"),
+        (&all, "REPLACE"),
+        (&other, "replace"),
+        (&empty, "FLUSH"),
+        (&all, "FLUSH"),
+        (&other, "FLUSH"),
+    ] {
+        let args: [&[u8]; 4] = [b"FUNCTION", b"RESTORE", dump, policy.as_bytes()];
+        let (reply, expected) = (ours.call_args(&args), theirs.call_args(&args));
+        if policy == "APPEND" {
+            // Which of them it names depends on their order.
+            assert!(reply.contains(" already exists") && expected.contains(" already exists"));
+        } else {
+            assert_eq!(reply, expected, "{policy}");
+        }
+        assert_eq!(ours.call("FUNCTION STATS"), theirs.call("FUNCTION STATS"), "{policy}");
+        for call in ["FCALL f 0", "FCALL g 0", "FCALL h 0"] {
+            assert_eq!(ours.call(call), theirs.call(call), "{policy} {call}");
+        }
+    }
+}
+
+#[test]
+fn libraries_with_a_function_that_is_there_are_refused_and_restored_ones_are_durable() {
+    let tembo = Running::start();
+    let mut client = tembo.client();
+    client.call_args(&[b"FUNCTION", b"LOAD", library("one", "f").as_bytes()]);
+    let one = bulk(&mut client, &[b"FUNCTION", b"DUMP"]);
+    client.call("FUNCTION FLUSH");
+    client.call_args(&[b"FUNCTION", b"LOAD", library("four", "F").as_bytes()]);
+    let restored = client.call_args(&[b"FUNCTION", b"RESTORE", &one]);
+    assert_eq!(restored, "-ERR Function f already exists\r\n");
+    assert_eq!(client.call("FCALL f 0"), "$4\r\nfour\r\n");
+    let refused = client.call("FUNCTION RESTORE a b c");
+    assert!(refused.contains("number of arguments for 'RESTORE'"), "{refused}");
+    assert_eq!(client.call_args(&[b"FUNCTION", b"RESTORE", &one, b"FLUSH"]), "+OK\r\n");
+    let (store, ended) = tembo.stop();
+    ended.unwrap();
+    let tembo = Running::over(store, tembo_server::Config::default());
+    assert_eq!(tembo.client().call("FCALL f 0"), "$3\r\none\r\n");
 }

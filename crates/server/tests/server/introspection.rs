@@ -61,6 +61,32 @@ fn commands_are_listed_by_category_and_pattern() {
         "COMMAND GETKEYS PFCOUNT a b",
         "COMMAND GETKEYS SUBSCRIBE a",
         "COMMAND GETKEYS LCS a b",
+        "COMMAND GETKEYS EVAL x 2 a b",
+        "COMMAND GETKEYS EVAL x 0",
+        "COMMAND GETKEYS EVAL x 3 a",
+        "COMMAND GETKEYS EVAL x",
+        "COMMAND GETKEYS FCALL_RO f 1 a",
+        "COMMAND GETKEYS SORT a STORE b GET c STORE d",
+        "COMMAND GETKEYS SORT_RO a",
+        "COMMAND GETKEYS XREAD COUNT 1 STREAMS a b 0 0",
+        "COMMAND GETKEYS XREAD COUNT 1",
+        "COMMAND GETKEYS ZUNIONSTORE a 2 b c",
+        "COMMAND GETKEYS ZUNIONSTORE a 3 b c",
+        "COMMAND GETKEYS GEORADIUS a 1 2 3 m STOREDIST b",
+        "COMMAND GETKEYS PING a b",
+        "COMMAND GETKEYS NOSUCH a b",
+        "COMMAND GETKEYSANDFLAGS SET a b",
+        "COMMAND GETKEYSANDFLAGS SET a b GET",
+        "COMMAND GETKEYSANDFLAGS MSET a 1 b 2",
+        "COMMAND GETKEYSANDFLAGS LMOVE a b LEFT RIGHT",
+        "COMMAND GETKEYSANDFLAGS SORT a STORE b",
+        "COMMAND GETKEYSANDFLAGS BITFIELD a GET u8 0",
+        "COMMAND GETKEYSANDFLAGS BITFIELD a SET u8 0 1",
+        "COMMAND GETKEYSANDFLAGS EVALSHA x 1 a",
+        "COMMAND GETKEYSANDFLAGS DEL a b",
+        "CLUSTER INFO",
+        "CLUSTER SLOTS",
+        "PFSELFTEST",
     ] {
         assert_eq!(theirs.call(call), ours.call(call), "{call}");
     }
@@ -81,4 +107,103 @@ fn subscribers_are_listed_by_their_type() {
     assert!(client.call("INFO stats").contains("\r\npubsub_channels:2\r\n"));
     assert_eq!(client.call("CLIENT KILL TYPE pubsub"), ":1\r\n");
     assert!(subscriber.is_closed());
+}
+
+#[test]
+fn a_client_sees_how_large_its_buffers_are() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(other.call("PING"), "+PONG\r\n");
+    assert!(client.call("CLIENT INFO").contains(" qbuf=26 qbuf-free="));
+    let list = client.call("CLIENT LIST");
+    assert!(list.contains(" qbuf=26 qbuf-free=") && list.contains(" qbuf=0 qbuf-free="), "{list}");
+}
+
+/// What INFO says of errors and of commands, but for times.
+fn counts(client: &mut Client) -> Vec<String> {
+    let mut counts = Vec::new();
+    for section in ["errorstats", "commandstats"] {
+        for line in client.call(&format!("INFO {section}")).lines() {
+            if line.starts_with("errorstat") {
+                counts.push(line.to_owned());
+            } else if let Some((name, rest)) = line.split_once(":calls=")
+                && !name.contains("info")
+                && !name.contains("config")
+            {
+                let (calls, rest) = rest.split_once(",usec").unwrap();
+                counts.push(format!("{name} {calls} {}", rest.split_once(",rejected").unwrap().1));
+            }
+        }
+    }
+    counts.sort_unstable();
+    counts
+}
+
+#[test]
+fn an_error_in_a_script_counts_once() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+    for script in [
+        "return redis.call('select', 99)",
+        "return redis.pcall('select', 99)",
+        "redis.pcall('select', 99) return 1",
+        "return redis.error_reply('MY_CODE text')",
+        "return redis.error_reply('')",
+        "return redis.status_reply('fine')",
+        "redis.call('get')",
+        "redis.call('nosuch')",
+        "redis.call('set', 's', 1) return redis.call('lpush', 's', 1)",
+        "error('raised')",
+        "error({err='OWN raised'})",
+        "return nosuch",
+    ] {
+        let counted = |client: &mut Client| {
+            client.call("CONFIG RESETSTAT");
+            client.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
+            let total = client.call("INFO stats");
+            let total =
+                total.lines().find(|line| line.starts_with("total_error")).unwrap().to_owned();
+            (counts(client), total)
+        };
+        assert_eq!(counted(&mut theirs), counted(&mut ours), "{script}");
+    }
+}
+
+#[test]
+fn writes_are_refused_while_there_are_too_few_replicas() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+    for call in [
+        "CONFIG SET min-replicas-to-write 1",
+        "CONFIG GET min-slaves-to-write",
+        "SET a b",
+        "GET a",
+        "MULTI",
+        "SET a b",
+        "GET a",
+        "EXEC",
+        "PUBLISH a b",
+        "CONFIG SET min-replicas-max-lag 0",
+        "SET a b",
+        "CONFIG SET min-slaves-max-lag 10",
+        "CONFIG SET min-replicas-to-write 0",
+        "MULTI",
+        "SET a c",
+        "CONFIG SET min-replicas-to-write 2",
+        "EXEC",
+        "GET a",
+    ] {
+        assert_eq!(theirs.call(call), ours.call(call), "{call}");
+    }
+    for script in [
+        "return redis.call('GET', 'a')",
+        "return redis.call('SET', 'a', 'b')",
+        "#!lua\nreturn 1",
+        "#!lua flags=no-writes\nreturn 1",
+    ] {
+        let args: [&[u8]; 3] = [b"EVAL", script.as_bytes(), b"0"];
+        assert_eq!(theirs.call_args(&args), ours.call_args(&args), "{script}");
+    }
 }

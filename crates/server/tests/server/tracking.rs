@@ -131,3 +131,20 @@ fn encodings_follow_the_limits_that_are_set() {
     assert_eq!(client.call("OBJECT ENCODING s"), "$9\r\nhashtable\r\n");
     assert!(client.call("DEBUG SLEEP 0").starts_with("-ERR DEBUG command not allowed"));
 }
+
+#[test]
+fn a_script_that_reads_tracks_its_keys_and_what_it_has_read() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.call("HELLO 3");
+    client.call("CLIENT TRACKING ON");
+    other.call("MSET a 1 b 1");
+    client.call_args(&[b"EVAL", b"redis.call('PING')", b"1", b"a"]);
+    other.call("INCR a");
+    assert_eq!(client.call("PING"), "+PONG\r\n", "nothing was read");
+    client.call_args(&[b"EVAL", b"return redis.call('GET', 'b')", b"1", b"a"]);
+    for key in ["a", "b"] {
+        other.call(&format!("INCR {key}"));
+        assert_eq!(client.reply(), format!("{INVALID}{key}\r\n"));
+    }
+}

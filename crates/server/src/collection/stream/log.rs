@@ -82,6 +82,12 @@ impl<'d, 's> Stream<'d, 's> {
         Stream::open(data, place)?.ok_or(Failure::UnknownLayout)
     }
 
+    /// The same, with the expiry given or none.
+    pub(crate) fn expiring(mut self, expiry_ms: Option<u64>) -> Stream<'d, 's> {
+        self.expiry_ms = expiry_ms;
+        self
+    }
+
     /// Saves what was changed.
     pub(crate) fn save(self) -> Result<(), Failure> {
         if self.is_changed {

@@ -13,6 +13,7 @@
 //! - the pool's header names a generation of the log only when that log is durable under its name.
 
 mod append;
+mod ballast;
 mod beside;
 mod bypass;
 mod checkpoint;
@@ -86,8 +87,10 @@ struct State {
     syncing: bool,
     /// Why nothing more can be promised.
     poison: Option<String>,
-    /// The last write of the log found the disk full; nothing is lost, it is tried again.
+    /// A write of the log found the disk full: nothing is lost, and no section begins until there is room again.
     log_full: bool,
+    /// How often the ballast was given up.
+    given_up: u64,
     /// Why the last checkpoint failed, and how many have.
     failure: Option<Failure>,
     failures: u64,
@@ -156,6 +159,8 @@ pub(crate) struct RedoLog {
     poisoned: AtomicBool,
     frees: Arc<FreeMarks>,
     second_sync: SecondSync,
+    /// Held while the length of the log's file changes.
+    length: Mutex<()>,
     /// The process that appends, and has the threads.
     process: Process,
     pub(crate) totals: Totals,
@@ -185,8 +190,7 @@ impl RedoLog {
         let capacity_now = ring.capacity();
         let log_size = capacity(parts.log_size).max(capacity_now);
         let can_extend = end.position <= capacity_now && capacity_now < log_size;
-        let size_max = parts.mapping.reserved();
-        let mut pages = PageTable::default();
+        let (reserved, mut pages) = (parts.mapping.reserved(), PageTable::default());
         let private = parts.pending.iter().flat_map(|pending| pending.pages());
         private.for_each(|page| pages.touch(page * PAGE, end.sequence - 1));
         RedoLog {
@@ -219,6 +223,7 @@ impl RedoLog {
                 syncing: false,
                 poison: None,
                 log_full: false,
+                given_up: 0,
                 failure: None,
                 failures: 0,
                 want_checkpoint: false,
@@ -240,8 +245,9 @@ impl RedoLog {
             wake: Condvar::new(),
             checkpoint: Mutex::new(Checkpoint { header, voids, from }),
             poisoned: AtomicBool::new(false),
-            frees: Arc::new(FreeMarks::new(settled.sequence, size_max)),
+            frees: Arc::new(FreeMarks::new(settled.sequence, reserved)),
             second_sync: SecondSync::default(),
+            length: Mutex::default(),
             process: Process::current(),
             totals: Totals::default(),
         }

@@ -403,3 +403,40 @@ fn no_bytes_make_opening_panic() {
         }
     }
 }
+
+#[test]
+fn a_full_disk_that_copies_makes_durable_what_was_begun_and_refuses_the_rest() {
+    let disk = SimDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    let mut history = History::new(&region);
+    let mut random = Random::new(11);
+    // The ring has gone round: each of its blocks was written.
+    work(&region, &mut history, &mut random, 300).unwrap();
+    history.sync(&region).unwrap();
+    disk.copy_on_write(true);
+    for round in 0..3 {
+        disk.leave_room(Some(0));
+        let mut done = 0;
+        let refused = loop {
+            match work(&region, &mut history, &mut random, 1) {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+            history.sync(&region).expect("what was begun");
+            // Another process takes what was given up.
+            disk.leave_room(Some(0));
+            done += 1;
+        };
+        assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+        assert!(done > 0 && done < 100, "round {round}: {done}");
+        assert_eq!(region.words(HEADER_SIZE, 1).unwrap()[0].load(), 1, "reads go on");
+        assert!(!region.report().poisoned);
+        disk.leave_room(None);
+        work(&region, &mut history, &mut random, 1).unwrap();
+    }
+    work(&region, &mut history, &mut random, 100).unwrap();
+    history.sync(&region).unwrap();
+    drop(region);
+    let after = unpowered(&disk, 1);
+    history.check(&image(&reopen(&after)), "after three times");
+}

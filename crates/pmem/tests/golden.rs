@@ -57,7 +57,11 @@ fn the_image_of_a_log_with_checked_extents_opens_and_is_what_is_written_today() 
     }
     for (path, name) in files {
         let golden = std::fs::read(image(name)).unwrap();
-        assert!(made.content(Path::new(path)).unwrap() == golden, "{name} is written differently");
+        let found = made.content(Path::new(path)).unwrap();
+        let (same, behind) = found.split_at(golden.len().min(found.len()));
+        // Behind the ring the file has blocks that hold nothing.
+        let is_same = same == golden && behind.iter().all(|byte| *byte == 0);
+        assert!(is_same && (path == LOG || behind.is_empty()), "{name} is written differently");
     }
     opens(files);
 }

@@ -16,6 +16,7 @@ mod state;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 
@@ -106,6 +107,11 @@ impl SimDisk {
         self.lock().state.room = sectors;
     }
 
+    /// From here on what is written once more needs room for a moment, as on a file system that copies.
+    pub fn copy_on_write(&self, copies: bool) {
+        self.lock().state.copies = copies;
+    }
+
     /// From here on a point is noted before each step.
     pub fn record(&self) {
         self.lock().records = true;
@@ -166,13 +172,13 @@ impl SimDisk {
         inner.state.sync_names();
     }
 
-    /// Sectors of a file, from byte `from` on, that were never written.
-    pub fn unwritten(&self, path: &Path, from: usize) -> usize {
+    /// Sectors of these bytes of a file that were never written.
+    pub fn unwritten(&self, path: &Path, bytes: Range<usize>) -> usize {
         let inner = &mut *self.lock();
         let Some(file) = inner.state.find(path, &mut inner.chooser) else {
             return 0;
         };
-        inner.state.files[file].unwritten_count(from)
+        inner.state.files[file].unwritten_count(bytes)
     }
 
     /// Sectors of a file that have room on the disk.

@@ -82,6 +82,8 @@ pub const STEPS: &[Step] = &[
     Step { name: "kv.window.flush", kind: StepKind::Flush, room: "kv" },
     Step { name: "kv.window.move", kind: StepKind::CommitAfter, room: "kv" },
     Step { name: "log.allocate", kind: StepKind::Disk, room: "pmem" },
+    Step { name: "log.ballast_allocate", kind: StepKind::Disk, room: "pmem" },
+    Step { name: "log.ballast_release", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.create", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.extend_allocate", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.extend_header_sync", kind: StepKind::Disk, room: "pmem" },

@@ -75,13 +75,17 @@ impl RedoLog {
     pub(super) fn vouch(&self, work: &mut Checkpoint) -> Result<(), Error> {
         let through = self.lock().durable.sequence - 1;
         // ORDER: a durable header vouches for an extent before its place is overwritten.
-        let vouched = work.header.update("log.vouch_write", "log.vouch_sync", |header| {
-            header.synced_through.set(through);
+        let vouched = self.with_room(|| {
+            work.header.update("log.vouch_write", "log.vouch_sync", |header| {
+                header.synced_through.set(through);
+            })
         });
         self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         match vouched {
             Ok(()) => state.beside.vouch(through),
+            // The older header counts, and vouches for less.
+            Err(Error::DiskFull { .. }) => {}
             Err(ref error) => self.poison(&mut state, format!("log.vouch: {error}")),
         }
         vouched

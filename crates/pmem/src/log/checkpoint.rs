@@ -153,17 +153,22 @@ impl RedoLog {
     fn trim(&self, work: &mut Checkpoint, through: Place) -> Result<(), Error> {
         // ORDER: the log's header is durable before new groups overwrite those that it no longer
         // names.
-        let trimmed = work.header.update("log.trim_write", "log.trim_sync", |header| {
-            header.start_position.set(through.position);
-            header.start_sequence.set(through.sequence);
-            header.start_chain.set(through.chain);
-            let vouched = header.synced_through.get().max(through.sequence - 1);
-            header.synced_through.set(vouched);
+        let trimmed = self.with_room(|| {
+            work.header.update("log.trim_write", "log.trim_sync", |header| {
+                header.start_position.set(through.position);
+                header.start_sequence.set(through.sequence);
+                header.start_chain.set(through.chain);
+                let vouched = header.synced_through.get().max(through.sequence - 1);
+                header.synced_through.set(vouched);
+            })
         });
         self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         if let Err(error) = trimmed {
-            self.poison(&mut state, format!("log.trim: {error}"));
+            // The older header counts, and names all groups still.
+            if !matches!(error, Error::DiskFull { .. }) {
+                self.poison(&mut state, format!("log.trim: {error}"));
+            }
             return Err(error);
         }
         work.from = through;

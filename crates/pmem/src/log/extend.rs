@@ -47,10 +47,13 @@ impl RedoLog {
         let (from, to) = (self.ring.capacity(), self.extended(&state));
         drop(state);
         let done = if to > from { self.extend_to(&mut work, from, to) } else { Err(Refused::Room) };
+        if done.is_ok() {
+            // Where it cannot be, the log goes without.
+            let _ = self.fill_ballast();
+        }
         let mut state = self.lock();
         match done {
             Ok(()) => {
-                self.ring.extend(to);
                 state.can_extend = to < self.log_size;
                 if self.background {
                     state.blank = state.blank.or(Some(from));
@@ -72,6 +75,7 @@ impl RedoLog {
     }
 
     fn extend_to(&self, work: &mut Checkpoint, from: u64, to: u64) -> Result<(), Refused> {
+        let _one = self.lock_length();
         let file = &self.ring.file;
         let room = file.allocate("log.extend_allocate", LOG_HEADER_SIZE + from, to - from);
         room.map_err(|_| Refused::Room)?;
@@ -86,7 +90,9 @@ impl RedoLog {
         let updated = work.header.update("log.extend_write", "log.extend_header_sync", |header| {
             header.capacity.set(to);
         });
-        updated.map_err(|error| Refused::Lost(error.to_string()))
+        updated.map_err(|error| Refused::Lost(error.to_string()))?;
+        self.ring.extend(to);
+        Ok(())
     }
 
     fn write_zeroes(&self, step: &'static str, from: u64, to: u64) -> std::io::Result<()> {

@@ -49,7 +49,8 @@ impl RedoLog {
                 continue;
             }
             if state.log_full {
-                state = self.retry_write(state)?;
+                state = self.find_room(state)?;
+                continue;
             }
             let held = book.with(|note| note.held);
             let wanted =
@@ -164,15 +165,28 @@ impl RedoLog {
         }
     }
 
-    fn retry_write<'s>(
+    /// The disk was full: what is left to be written is, and the ballast is there again; or the disk is still full.
+    fn find_room<'s>(
         &'s self,
-        state: MutexGuard<'s, State>,
+        mut state: MutexGuard<'s, State>,
     ) -> Result<MutexGuard<'s, State>, Error> {
         if state.writing {
             return Ok(self.wait(state));
         }
-        let (state, result) = self.write_out(state);
-        result.map(|()| state)
+        if !state.tail.is_empty() {
+            let (unlocked, result) = self.write_out(state);
+            result?;
+            state = unlocked;
+        }
+        let given_up = state.given_up;
+        drop(state);
+        if !self.fill_ballast() {
+            return Err(Error::DiskFull { path: self.path.clone() });
+        }
+        let mut state = self.lock();
+        // Another write may have given it up meanwhile.
+        state.log_full &= state.given_up != given_up;
+        Ok(state)
     }
 
     fn failure(&self, state: &State) -> Error {

@@ -91,8 +91,8 @@ impl RedoLog {
         log.and(pool.map_err(|e| format!("pool.extent_sync: {e}")))
     }
 
-    /// Writes the tail. No other thread is writing. A full disk leaves the tail for another try; any
-    /// other failure poisons.
+    /// Writes the tail. No other thread is writing. A disk that is full in spite of the [ballast](super::ballast) leaves the
+    /// tail for another try; any other failure poisons.
     pub(super) fn write_out<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -103,11 +103,13 @@ impl RedoLog {
         let (from, to) = (state.written, state.end);
         let claim = state.beside.claimed();
         drop(state);
-        let result = self.ring.write("log.write", &bytes, from.position);
+        let result = self.with_room(|| {
+            let written = self.ring.write("log.write", &bytes, from.position);
+            written.map_err(|error| Error::io("write", &self.path, error))
+        });
         self.totals.log_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut state = self.lock();
         state.writing = false;
-        state.log_full = false;
         let result = match result {
             Ok(()) => {
                 state.written = to;
@@ -116,11 +118,11 @@ impl RedoLog {
                 state.spare = bytes;
                 Ok(())
             }
-            Err(error) if is_full(&error) => {
+            Err(full @ Error::DiskFull { .. }) => {
                 state.log_full = true;
                 bytes.append(&mut state.tail);
                 state.tail = bytes;
-                Err(Error::DiskFull { path: self.path.clone() })
+                Err(full)
             }
             Err(error) => {
                 self.poison(&mut state, format!("log.write: {error}"));

@@ -21,6 +21,8 @@ impl Threads {
     /// Starts what the log wants.
     pub(crate) fn start(log: &Arc<RedoLog>) -> io::Result<Threads> {
         let mut threads = Threads::default();
+        // Where it cannot be, the log goes without: most file systems do not need it.
+        let _ = log.fill_ballast();
         log.measure();
         log.check_fill(&mut log.lock());
         if log.background {

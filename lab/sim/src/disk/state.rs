@@ -2,6 +2,7 @@
 //! leave instead.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,9 +58,9 @@ impl File {
         (from..self.blocks.len()).find(|at| self.blocks[*at] != Block::Written)
     }
 
-    /// Sectors from byte `from` on that were never written.
-    pub(super) fn unwritten_count(&self, from: usize) -> usize {
-        let blocks = self.blocks.iter().skip(from / SECTOR);
+    /// Sectors of these bytes that were never written.
+    pub(super) fn unwritten_count(&self, bytes: Range<usize>) -> usize {
+        let blocks = self.blocks.iter().take(bytes.end / SECTOR).skip(bytes.start / SECTOR);
         blocks.filter(|block| **block != Block::Written).count()
     }
 
@@ -102,6 +103,8 @@ pub(super) struct State {
     pub(super) entropy: u64,
     /// How often the machine has booted.
     pub(super) boots: u64,
+    /// A sector that was written is written elsewhere the next time, which takes room for a moment.
+    pub(super) copies: bool,
     /// Sectors that the disk has left; without a number, as many as are wanted.
     pub(super) room: Option<usize>,
 }
@@ -180,7 +183,10 @@ impl State {
             let before = self.sector(file, at, chooser);
             let file_of = Arc::make_mut(&mut self.files[file]);
             file_of.extend(at + 1);
-            if !file_of.occupy(at, Block::Written, &mut self.room) {
+            let is_copied = self.copies && file_of.blocks[at] == Block::Written;
+            if is_copied && self.room == Some(0)
+                || !file_of.occupy(at, Block::Written, &mut self.room)
+            {
                 break;
             }
             let mut sector = before.bytes;
@@ -226,7 +232,9 @@ impl State {
         file.len.set(len);
         for at in (len as usize).div_ceil(SECTOR)..file.sectors.len() {
             file.sectors[at].set(Sector::zero());
-            file.blocks[at] = Block::Hole;
+            if std::mem::replace(&mut file.blocks[at], Block::Hole) != Block::Hole {
+                self.room = self.room.map(|left| left + 1);
+            }
         }
     }
 

@@ -102,7 +102,8 @@ fn extends_to_a_whole_log(setup: &Setup) -> Result<(), String> {
 
 /// All blocks of the log are written, or will be.
 fn is_written(setup: &Setup, life: &Life) -> Result<(), String> {
-    let unwritten = || life.disk.unwritten(Path::new(LOG), HEADER);
+    let ring = life.region.as_ref().map_or(0, |region| region.report().log_capacity);
+    let unwritten = || life.disk.unwritten(Path::new(LOG), HEADER..HEADER + ring as usize);
     if setup.background {
         wait_for("zeroes in the log", setup, || unwritten() == 0)
     } else if unwritten() > 0 {

@@ -43,7 +43,7 @@ pub(super) fn try_out(
     };
     explorer.is_deep = workload.is_deep;
     let tried = match workload.trouble {
-        Trouble::None | Trouble::NoRoom => {
+        Trouble::None | Trouble::NoRoom | Trouble::NoRoomToCopy => {
             let mut trial = Trial { setup, workload, fault: None };
             trial.run(explorer).map(drop)
         }
@@ -83,8 +83,9 @@ impl Trial<'_> {
     fn run(&mut self, explorer: &mut Explorer<'_>) -> Result<bool, Stop> {
         let mut life = quietly(|| self.begin()).map_err(Stop::Wrong)?;
         life.disk.record();
-        if self.workload.trouble == Trouble::NoRoom {
+        if matches!(self.workload.trouble, Trouble::NoRoom | Trouble::NoRoomToCopy) {
             life.disk.leave_room(Some(0));
+            life.disk.copy_on_write(self.copies());
         }
         if let Some(fault) = &self.fault {
             life.disk.fail(fault.clone());
@@ -94,6 +95,7 @@ impl Trial<'_> {
         let hits = life.disk.hits();
         let points = life.disk.points();
         life.disk.leave_room(None);
+        life.disk.copy_on_write(false);
         life.disk.heal();
         drop(life.region.take());
         let points = match (&self.fault, hits) {
@@ -127,6 +129,10 @@ impl Trial<'_> {
         Ok(life)
     }
 
+    fn copies(&self) -> bool {
+        self.workload.trouble == Trouble::NoRoomToCopy
+    }
+
     /// Does all of it. What fails must say so, and must go on saying so where that is promised.
     fn work(&self, life: &mut Life) -> Result<(), String> {
         if self.workload.start == Start::Nothing
@@ -137,7 +143,14 @@ impl Trial<'_> {
         self.check_unfinished(life)?;
         for (index, op) in self.workload.ops.iter().enumerate() {
             if let Err(error) = life.run(*op)? {
+                if self.copies() && *op == Op::Sync {
+                    return Err(format!("a sync of what was begun ({index}): {error}"));
+                }
                 self.failed(&error, life, &format!("{op:?} ({index})"))?;
+            }
+            if self.copies() {
+                // Another process takes what was given up.
+                life.disk.leave_room(Some(0));
             }
             self.check_unfinished(life)?;
             if life.region.is_none() {
@@ -158,6 +171,7 @@ impl Trial<'_> {
 
     fn failed(&self, error: &Error, life: &Life, what: &str) -> Result<(), String> {
         match (&self.fault, error) {
+            (None, Error::DiskFull { .. }) if self.copies() => Ok(()),
             (None, error) => Err(format!("{what}: {error}")),
             (Some(fault), Error::DiskFull { .. }) if fault.failure == Failure::Full => Ok(()),
             (Some(fault), error) if fault.failure == Failure::Full => {
@@ -171,9 +185,10 @@ impl Trial<'_> {
     /// A disk that was full has room again, and the region works on.
     fn recover(&self, life: &mut Life) -> Result<(), String> {
         let is_full = |fault: &Fault| fault.failure == Failure::Full;
-        if !self.fault.as_ref().is_some_and(is_full) {
+        if !self.fault.as_ref().is_some_and(is_full) && !self.copies() {
             return Ok(());
         }
+        life.disk.leave_room(None);
         life.disk.heal();
         for op in [Op::Group(2), Op::Sync, Op::Checkpoint, Op::Group(9), Op::Sync] {
             life.run(op)?.map_err(|error| format!("with room again, {op:?}: {error}"))?;

@@ -36,6 +36,8 @@ pub(super) enum Trouble {
     Full,
     /// The disk has no room but what the files have when the workload begins.
     NoRoom,
+    /// The same, and what is written once more needs room for a moment: what was begun is made durable all the same.
+    NoRoomToCopy,
 }
 
 /// One workload.
@@ -265,6 +267,8 @@ fn troubles() -> Vec<Workload> {
         with(Trouble::Once(Failure::Error), workload("once-fails", Start::Closed, ONCE)),
         with(Trouble::Dying, workload("once-dies", Start::Closed, ONCE)),
         with(Trouble::Full, workload("once-full", Start::Closed, ONCE)),
+        with(Trouble::NoRoomToCopy, workload("no-room-to-copy", Start::Closed, WORK)),
+        with(Trouble::NoRoomToCopy, workload("no-room-to-copy-once", Start::Closed, ONCE)),
     ]
 }
 

@@ -56,7 +56,13 @@ pub enum Error {
         /// Its length, in bytes.
         size: usize,
     },
-    /// The pool or its disk has no room left: writes are refused, reads go on.
+    /// What was committed is visible, and is not durable: the disk is so full that the log could not be written. Make room
+    /// and call [`Store::sync`](crate::Store::sync), which writes it. To make the change once more would apply it twice.
+    #[error(
+        "what was committed is visible and not durable, the disk is full: make room and sync, do not repeat it ({0})"
+    )]
+    NotDurable(#[source] pool::Error),
+    /// The pool or its disk has no room left: writes are refused, reads go on. Nothing has changed.
     #[error("no room left: {0}")]
     Full(#[source] pool::Error),
     /// A sync failed: the store takes no more writes, and nothing unsynced may be shown.
@@ -310,6 +316,16 @@ fn shown(key: &[u8]) -> String {
     format!("\"{}{more}\"", begin.escape_ascii())
 }
 
+impl Error {
+    /// Of a sync, before which changes have become visible.
+    pub(crate) fn of_sync(error: pmem::Error) -> Error {
+        match error.into() {
+            Error::Full(full) => Error::NotDurable(full),
+            other => other,
+        }
+    }
+}
+
 impl From<pmem::Error> for Error {
     fn from(error: pmem::Error) -> Error {
         match error {
@@ -374,5 +390,17 @@ impl From<tembo_index::Error> for Error {
             }
             other => Error::Index(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_that_finds_the_disk_full_does_not_say_that_nothing_has_changed() {
+        let full = || pmem::Error::DiskFull { path: "pool.log".into() };
+        assert!(matches!(Error::of_sync(full()), Error::NotDurable(_)));
+        assert!(matches!(Error::from(full()), Error::Full(_)));
     }
 }

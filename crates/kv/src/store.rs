@@ -396,11 +396,10 @@ impl Store {
         Ok(snapshot.into_range(keyspace, &range))
     }
 
-    /// All that is visible is as durable as the policy promises. After an error the store is
-    /// poisoned.
+    /// All that is visible is as durable as the policy promises.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] and others of the region below.
+    /// [`Error::Poisoned`], for good; [`Error::NotDurable`]: call it again when the disk has room.
     pub fn sync(&self) -> Result<(), Error> {
         let shared = &self.handle.shared;
         shared.versions.sync(shared.region())

@@ -89,7 +89,7 @@ impl Versions {
         }
         let version = self.pins.visible();
         if version > self.durable() {
-            region.sync()?;
+            region.sync().map_err(Error::of_sync)?;
             self.durable.fetch_max(version, Ordering::AcqRel);
             self.synced.notify();
         }

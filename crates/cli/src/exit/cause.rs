@@ -66,7 +66,7 @@ fn of_backup(error: &kv::BackupError) -> Option<Exit> {
 
 fn of_kv(error: &kv::Error) -> Option<Exit> {
     match error {
-        kv::Error::Full(error) => of_pool(error),
+        kv::Error::Full(error) | kv::Error::NotDurable(error) => of_pool(error),
         kv::Error::Poisoned => Some(Exit::Poisoned),
         kv::Error::Pool(error) => of_pool(error),
         kv::Error::Region(error) => of_pmem(error),

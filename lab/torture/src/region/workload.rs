@@ -126,7 +126,9 @@ const ONCE: &[Op] = &[
 
 /// Every workload that has a name, the short ones first.
 pub(super) fn named() -> Vec<Workload> {
-    let mut all = openings();
+    let full = workload("no-room-to-copy", Start::Closed, WORK);
+    let mut all = vec![Workload { trouble: Trouble::NoRoomToCopy, ..full }];
+    all.extend(openings());
     all.extend(once());
     all.extend(domains());
     all.extend(troubles_of_openings());
@@ -267,7 +269,6 @@ fn troubles() -> Vec<Workload> {
         with(Trouble::Once(Failure::Error), workload("once-fails", Start::Closed, ONCE)),
         with(Trouble::Dying, workload("once-dies", Start::Closed, ONCE)),
         with(Trouble::Full, workload("once-full", Start::Closed, ONCE)),
-        with(Trouble::NoRoomToCopy, workload("no-room-to-copy", Start::Closed, WORK)),
         with(Trouble::NoRoomToCopy, workload("no-room-to-copy-once", Start::Closed, ONCE)),
     ]
 }

@@ -11,7 +11,10 @@ use crate::VERSION_MAX;
 /// A change that commits by itself draws its version while it holds the lock of its leaf: so the
 /// versions of one key rise in the order in which its entries are written, whatever the number of
 /// writers, and a reader of the newest version needs no more than the greatest.
+///
+/// Away from the lines of others: each change of one thread takes it from the others.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Clock {
     last: AtomicU64,
 }
@@ -55,13 +58,14 @@ impl Clock {
     /// For one change of the thread that is the one writer: no other thread draws before it is dropped.
     #[inline]
     pub fn ticket(&self) -> Ticket<'_> {
-        Ticket { clock: self, below: None, drawn: Cell::new(0) }
+        Ticket { clock: self, below: None, seen: self.last(), drawn: Cell::new(0) }
     }
 
-    /// For one change of one of several writers: `below` says for how long it is in flight.
+    /// For one change of one of several writers: `below` says for how long it is in flight. `seen` was the last
+    /// version drawn, some time ago.
     #[inline]
-    pub fn ticket_of<'c>(&'c self, below: &'c AtomicU64) -> Ticket<'c> {
-        Ticket { clock: self, below: Some(below), drawn: Cell::new(0) }
+    pub fn ticket_of<'c>(&'c self, below: &'c AtomicU64, seen: u64) -> Ticket<'c> {
+        Ticket { clock: self, below: Some(below), seen, drawn: Cell::new(0) }
     }
 }
 
@@ -74,6 +78,7 @@ impl Clock {
 pub struct Ticket<'c> {
     clock: &'c Clock,
     below: Option<&'c AtomicU64>,
+    seen: u64,
     drawn: Cell<u64>,
 }
 
@@ -85,6 +90,13 @@ impl Ticket<'_> {
     #[inline]
     pub fn last(&self) -> u64 {
         self.clock.last()
+    }
+
+    /// The last version that any thread had drawn when the ticket was made, or before. To ask for it does not take
+    /// the clock's line from a thread that draws.
+    #[inline]
+    pub fn seen(&self) -> u64 {
+        self.seen
     }
 
     /// Draws the next version, which no other thread gets. What was drawn before in the same turn is not used.
@@ -103,8 +115,9 @@ impl Ticket<'_> {
             return self.clock.draw();
         }
         // Before the version is drawn, whose drawing releases it. And a thread that finds it in the place of `AT_REST`
-        // has to see what came to rest before.
-        below.store(self.clock.last(), Ordering::Release);
+        // has to see what came to rest before. An old version is below the one that is drawn too, and keeps others waiting
+        // for no longer than the drawing takes.
+        below.store(self.seen, Ordering::Release);
         let version = self.clock.draw();
         // Others may have drawn in between: they need not wait.
         below.store(version - 1, Ordering::Release);
@@ -156,7 +169,7 @@ mod tests {
         let flown: Vec<AtomicU64> = (0..=4000).map(|_| AtomicU64::new(0)).collect();
         let fly = |word: &AtomicU64| {
             for tickets in 0..1000 {
-                let ticket = clock.ticket_of(word);
+                let ticket = clock.ticket_of(word, clock.last());
                 for _ in 0..tickets % 3 {
                     flown[ticket.draw() as usize].store(1, Ordering::Relaxed);
                 }

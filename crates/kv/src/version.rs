@@ -74,7 +74,7 @@ impl Versions {
     pub(crate) fn land(&self, slot: Option<usize>, version: u64) {
         match slot {
             Some(slot) => {
-                self.pins.visible.land(slot, version, &self.clock);
+                self.pins.visible.land(slot, version);
                 self.pins.published.notify();
             }
             None => self.pins.publish(version),

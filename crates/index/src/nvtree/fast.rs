@@ -113,7 +113,8 @@ pub(crate) fn change_fast(
         return None;
     }
     let base = side.base();
-    if how.version(writer).saturating_sub(base) > u64::from(DELTA_MAX) - SLACK {
+    // If others have drawn more than the slack since, there is no delta for the version that is drawn below.
+    if how.version_seen(writer).saturating_sub(base) > u64::from(DELTA_MAX) - SLACK {
         return None;
     }
     let region = leaves.forest.region();

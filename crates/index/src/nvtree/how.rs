@@ -20,6 +20,15 @@ impl How<'_> {
         }
     }
 
+    /// As [`version`](How::version), as it was some time ago.
+    #[inline(always)]
+    pub(crate) fn version_seen(self, writer: &Writer<'_>) -> u64 {
+        match self {
+            How::Grouped => writer.stamp.version(),
+            How::Single(ticket) => ticket.seen() + 1,
+        }
+    }
+
     /// The stamp of what is written.
     #[inline]
     pub(crate) fn stamp(self, writer: &Writer<'_>) -> Stamp {

@@ -1,12 +1,12 @@
 //! The visible version: every version up to it is fenced.
 //!
 //! Versions are drawn in one order and fenced in another. A version is *in flight* from before it is drawn
-//! until it is fenced ([`Turn`](tembo_index::Ticket)), and each [write slot](crate::write) has a word below which
+//! until it is fenced ([`Ticket`](tembo_index::Ticket)), and each [write slot](crate::write) has a word below which
 //! its own are not. Up to the least of these words and of the last version drawn everything is fenced: so far
 //! everything has *landed*. A thread that has made a change waits until its version has landed: for changes that
-//! drew before it and have not fenced yet, as long as a fence takes, and never for later ones. Then it writes into
-//! another word of its slot how far it has seen everything land, and may report its change. The greatest of these
-//! words is the visible version: what was reported is in every snapshot that begins afterwards, and it never
+//! drew before it and have not fenced yet, as long as a fence takes, and never for later ones. Then it writes its
+//! version into another word of its slot, and may report its change. The greatest of these words is the visible
+//! version: what was reported is in every snapshot that begins afterwards, and it never
 //! goes back, for no word does. A thread that finds nothing to remove has drawn no version, and waits for the last
 //! one drawn: what it has read is of that version or before.
 //!
@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tembo_index::{AT_REST, Clock};
+use tembo_index::AT_REST;
 use tembo_pmem::thread::wait;
 
 /// Write slots that there can be: one bit of a word each.
@@ -81,25 +81,25 @@ impl Visible {
         &self.slots[slot].below
     }
 
-    /// Makes a version visible that was drawn in a slot and is fenced; waits for those before it.
+    /// Makes a version visible that was drawn by the thread in a slot, or loaded from the clock, and is fenced; waits
+    /// for those before it. What was drawn after it becomes visible when it lands itself: to ask the clock for it
+    /// would take the clock's line from the thread that draws next.
     #[inline]
-    pub(crate) fn land(&self, slot: usize, version: u64, clock: &Clock) {
+    pub(crate) fn land(&self, slot: usize, version: u64) {
         for round in 0.. {
-            let landed = self.landed(clock.last());
-            if landed >= version {
-                self.slots[slot].landed.store(landed, Ordering::Release);
+            if self.has_landed(version) {
+                self.slots[slot].landed.store(version, Ordering::Release);
                 return;
             }
             wait(round);
         }
     }
 
-    /// The greatest version up to which nothing is in flight, given the last one drawn, which was loaded
-    /// before. By a thread that is in a slot.
+    /// Whether nothing up to the version, which was drawn before, is in flight. By a thread that is in a slot.
     #[inline]
-    fn landed(&self, last: u64) -> u64 {
+    fn has_landed(&self, version: u64) -> bool {
         let below = |slot: usize| self.slots[slot].below.load(Ordering::Acquire);
-        bits(self.joined.load(Ordering::SeqCst)).map(below).fold(last, u64::min)
+        bits(self.joined.load(Ordering::SeqCst)).all(|slot| below(slot) >= version)
     }
 
     /// From here on the slot counts. By the thread that is in it.
@@ -119,6 +119,8 @@ impl Visible {
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
+
+    use tembo_index::Clock;
 
     use super::*;
 
@@ -142,11 +144,11 @@ mod tests {
                 }
                 let _beside_others = gate.read().unwrap();
                 visible.join(slot);
-                let ticket = clock.ticket_of(visible.below(slot));
+                let ticket = clock.ticket_of(visible.below(slot), clock.last());
                 let version = ticket.draw();
                 flown[version as usize].store(1, Ordering::Relaxed);
                 drop(ticket);
-                visible.land(slot, version, &clock);
+                visible.land(slot, version);
                 assert!(visible.load() >= version);
             }
             ended.fetch_add(1, Ordering::Relaxed);

@@ -46,7 +46,7 @@ pub(crate) fn change_in_slot(
     let known = state.known.find(keyspace)?;
     let before = state.unlinked.len();
     let ticket = match slot.number {
-        Some(slot) => versions.clock.ticket_of(versions.pins.visible.below(slot)),
+        Some(slot) => versions.clock.ticket_of(versions.pins.visible.below(slot), last),
         None => versions.clock.ticket(),
     };
     let mut writer = Writer {

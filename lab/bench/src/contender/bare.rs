@@ -130,7 +130,11 @@ impl Shared for Bare {
         let section = self.pool.region().reserve(LINES)?;
         let op = Op::Put { key: &key, value: &[&value] };
         let below = AtomicU64::new(AT_REST);
-        let existed = self.index.apply_single(op, &self.clock.ticket_of(&below), &mut writer)?;
+        let existed = self.index.apply_single(
+            op,
+            &self.clock.ticket_of(&below, self.clock.last()),
+            &mut writer,
+        )?;
         drop(section);
         if !retired.is_empty() {
             let mut all = self.retired_by_many.lock().unwrap_or_else(PoisonError::into_inner);

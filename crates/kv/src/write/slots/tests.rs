@@ -36,7 +36,9 @@ fn nothing_is_visible_or_acknowledged_while_something_before_it_is_in_flight() {
     let (versions, returned) = (&engine(&store).shared.versions, AtomicBool::new(false));
     let before = store.visible();
     let slot = enter(&store).ok().unwrap();
-    let ticket = versions.clock.ticket_of(versions.pins.visible.below(slot.number.unwrap()));
+    let ticket = versions
+        .clock
+        .ticket_of(versions.pins.visible.below(slot.number.unwrap()), versions.clock.last());
     let first = ticket.draw();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -115,7 +117,9 @@ fn what_is_reported_as_removed_is_visibly_removed() {
     let (versions, returned) = (&engine(&store).shared.versions, AtomicBool::new(false));
     let remove = || store.remove(space, &1_u64.to_be_bytes(), Durability::Strict).unwrap();
     let slot = enter(&store).ok().unwrap();
-    let ticket = versions.clock.ticket_of(versions.pins.visible.below(slot.number.unwrap()));
+    let ticket = versions
+        .clock
+        .ticket_of(versions.pins.visible.below(slot.number.unwrap()), versions.clock.last());
     let first = ticket.draw();
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(remove()));

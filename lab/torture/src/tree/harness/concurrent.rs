@@ -36,7 +36,7 @@ impl Harness {
         let stamp = Stamp::single(clock.last(), LANE);
         let mut writer = Writer { stamp, dead: &self.dead, retained, retired };
         let below = AtomicU64::new(AT_REST);
-        let turn = clock.ticket_of(&below);
+        let turn = clock.ticket_of(&below, clock.last());
         let existed = self.tree.apply_single(change, &turn, &mut writer).map_err(text)?;
         existed.ok_or_else(|| "a tree whose changes commit by themselves".to_owned())
     }

@@ -2,6 +2,7 @@
 
 mod address;
 mod file;
+mod systemd;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// A file with the password that clients must give (or set TEMBO_REQUIREPASS)
     #[arg(long, value_name = "FILE")]
     requirepass_file: Option<PathBuf>,
+    /// A file of users, as ACL SAVE writes it
+    #[arg(long, value_name = "FILE")]
+    aclfile: Option<PathBuf>,
     /// Listen to the network without a password
     #[arg(long)]
     unprotected: bool,
@@ -130,11 +134,13 @@ fn serve(args: &Args, chosen: file::Chosen, start: Instant) -> anyhow::Result<Ex
     } else {
         args.store.open_or_create(&args.pool)?
     };
-    let mut server = Server::bind(store, config)?;
+    let mut server = Server::bind_inherited(store, config, systemd::inherited()?)?;
     let ready = ready(args, &server, start);
     print_line(args.json, &ready, &ready.line())?;
 
+    systemd::notify(&format!("READY=1\nSTATUS={}", ready.line()));
     let served = server.run(&stop);
+    systemd::notify("STOPPING=1");
     // After a failed sync nothing must be written any more.
     served?;
     server.into_store().close().with_context(|| format!("closing {}", args.pool.display()))?;
@@ -143,7 +149,13 @@ fn serve(args: &Args, chosen: file::Chosen, start: Instant) -> anyhow::Result<Ex
 
 fn config(args: &Args, chosen: file::Chosen) -> anyhow::Result<Config> {
     let requirepass = password::read(args.requirepass_file.as_deref())?.or(chosen.requirepass);
-    if !args.bind.is_loopback() && !args.no_tcp && requirepass.is_none() && !args.unprotected {
+    if !args.bind.is_loopback()
+        && !args.no_tcp
+        && requirepass.is_none()
+        && !args.unprotected
+        && args.aclfile.is_none()
+        && chosen.users.is_empty()
+    {
         let what = format!("{} is open to the network, and there is no password", args.bind);
         return refuse(Exit::Unprotected, what);
     }
@@ -162,6 +174,8 @@ fn config(args: &Args, chosen: file::Chosen) -> anyhow::Result<Config> {
         unixsocketperm: args.unixsocketperm,
         databases: chosen.databases.unwrap_or(DATABASES_MAX),
         file: chosen.file,
+        users: chosen.users,
+        aclfile: args.aclfile.clone(),
         directives: chosen.directives,
         requirepass,
         protected: !args.unprotected,

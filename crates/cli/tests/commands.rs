@@ -18,6 +18,8 @@ mod read_only;
 mod resp;
 #[path = "driver/server.rs"]
 mod server;
+#[path = "commands/systemd.rs"]
+mod systemd;
 
 use std::path::Path;
 

@@ -1,9 +1,11 @@
 //! All commands, by family.
 
+mod acl;
 mod argument;
 mod backup;
 mod bitfield;
 mod bitmap;
+mod catalog;
 mod client;
 mod cluster;
 mod command;
@@ -55,8 +57,11 @@ mod wait;
 
 use crate::command::Command;
 
+pub(crate) use catalog::catalog;
+
 /// All commands, by family.
 pub(crate) const FAMILIES: &[&[Command]] = &[
+    acl::COMMANDS,
     backup::COMMANDS,
     bitfield::COMMANDS,
     bitmap::COMMANDS,

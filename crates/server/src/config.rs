@@ -54,6 +54,10 @@ pub struct Config {
     pub pool: Option<PathBuf>,
     /// The configuration file, for CONFIG REWRITE.
     pub file: Option<PathBuf>,
+    /// Its directives `user`.
+    pub users: Vec<Directive>,
+    /// A file of users.
+    pub aclfile: Option<PathBuf>,
     /// Directives of it that CONFIG SET knows too.
     pub directives: Vec<Directive>,
 }
@@ -81,6 +85,8 @@ impl Default for Config {
             debug: false,
             pool: None,
             file: None,
+            users: Vec::new(),
+            aclfile: None,
             directives: Vec::new(),
         }
     }
@@ -113,9 +119,13 @@ impl Config {
             let what = format!("the folder for backups is none: {}", folder.display());
             return Err(Error::Config(what));
         }
-        let open = self.requirepass.as_ref().is_none_or(String::is_empty);
+        Ok(())
+    }
+
+    /// Refuses to listen beyond loopback while every program that reaches the server could read and write.
+    pub(crate) fn check_protection(&self, is_open: bool) -> Result<(), Error> {
         match self.exposed() {
-            Some(address) if open && self.protected => {
+            Some(address) if is_open && self.protected => {
                 Err(Error::Unprotected { address: SocketAddr::new(address, self.port) })
             }
             _ => Ok(()),

@@ -7,8 +7,8 @@ use tembo_kv::Error;
 use crate::access::Access;
 use crate::args::{Args, Kept};
 use crate::command::{
-    ADMIN, Command, Context, DENY_OOM, FAST, NO_AUTH, NO_MULTI, NOT_QUEUED, READ, REPLICATED, SAVE,
-    SESSION, SUBSCRIBED, Table, WRITE,
+    ADMIN, Command, Context, DENY_OOM, FAST, NO_MULTI, NOT_QUEUED, READ, REPLICATED, SAVE, SESSION,
+    SUBSCRIBED, Table, WRITE,
 };
 use crate::event_class::Classes;
 use crate::failure::{Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
@@ -18,6 +18,7 @@ use crate::monitor::{is_secret, is_shown_first, show};
 use crate::notify::notify_added;
 use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
+use crate::permission::{self, Place};
 use crate::reply::Reply;
 
 /// A command with its number in the table.
@@ -43,6 +44,12 @@ pub(crate) fn dispatch(
         }
     };
     let (command, number) = found;
+    if !context.session.unrestricted
+        && let Some(text) = permission::refusal(context, found, args, Place::Client)
+    {
+        context.shared.observed.times.reject(number);
+        return reject(context, args, &text, reply);
+    }
     if let Some(text) = refusal(context, command) {
         context.shared.observed.times.reject(number);
         return reject(context, args, &text, reply);
@@ -83,9 +90,6 @@ pub(crate) fn dispatch(
 /// Why the client may not have the command executed or queued, if it may not.
 #[inline]
 fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
-    if !context.session.authenticated && !command.has(NO_AUTH) {
-        return Some(b"NOAUTH Authentication required.".to_vec());
-    }
     if context.data.access() != Access::Open
         && let Some(text) = access_refusal(context.data.access(), command)
     {

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use tembo_kv::{Progress, Store};
 
+use crate::acl::Acl;
 use crate::backup::Backups;
 use crate::clock::Clock;
 use crate::command::Table;
-use crate::commands::FAMILIES;
+use crate::commands::{FAMILIES, catalog};
 use crate::commit::expire;
 use crate::config::Config;
 use crate::dataset::{Dataset, Spaces};
@@ -67,7 +68,9 @@ impl<'s> EventLoop<'s> {
         let poll = Poll::new().map_err(|source| Error::io("epoll", source))?;
         let settings = Settings::new(config, address.port());
         let clock = Clock::read(Instant::now());
-        let mut shared = Shared::new(settings, backups, address.port(), clock);
+        let table = Table::new(FAMILIES);
+        let acl = Acl::new(catalog(&table), config)?;
+        let mut shared = Shared::new(settings, acl, backups, address.port(), clock);
         shared.config_file.clone_from(&config.file);
         shared.take_report(store);
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
@@ -81,7 +84,6 @@ impl<'s> EventLoop<'s> {
         };
         let door: std::io::Result<Door> = shared_sockets();
         shared.door = Some(door.map_err(|source| Error::io("copying a socket", source))?);
-        let table = Table::new(FAMILIES);
         let mut event_loop = EventLoop {
             turns: Turns::new(poll, Dataset::new(store, spaces), shared, table, shutdown),
             shutdown,

@@ -12,6 +12,7 @@
 //! sends what `reply` has collected.
 
 mod access;
+mod acl;
 mod args;
 mod backup;
 mod bits;
@@ -61,6 +62,7 @@ mod observed;
 mod parse;
 mod pause;
 mod peek;
+mod permission;
 mod poll;
 mod prefetch;
 mod pubsub;

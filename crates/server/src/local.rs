@@ -6,18 +6,20 @@ use std::time::Instant;
 
 use tembo_kv::Store;
 
+use crate::acl::Acl;
 use crate::args::{Args, Span};
 use crate::backup::Backups;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
-use crate::commands::FAMILIES;
+use crate::commands::{FAMILIES, catalog};
 use crate::commit::{commit, expire};
 use crate::config::Config;
 use crate::dataset::{Dataset, Spaces};
 use crate::dispatch::dispatch;
 use crate::error::Error;
 use crate::notify::notify_expired;
+use crate::permission::admit;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -42,12 +44,14 @@ impl Local {
         let config = Config { databases, ..Config::default() };
         config.validate()?;
         let spaces = Spaces::open(&store, databases)?;
+        let table = Table::new(FAMILIES);
+        let acl = Acl::new(catalog(&table), &config)?;
         let mut session = Session::new(1, String::new(), String::new(), 0);
-        session.authenticated = true;
+        admit(&acl, &mut session);
         session.may_wait = false;
         let shared =
-            Shared::new(Settings::new(&config, 0), Backups::new(None).0, 0, Clock::default());
-        let (clients, table) = (Clients::default(), Table::new(FAMILIES));
+            Shared::new(Settings::new(&config, 0), acl, Backups::new(None).0, 0, Clock::default());
+        let clients = Clients::default();
         Ok(Local { store, spaces, session, clients, shared, table })
     }
 

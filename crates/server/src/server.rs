@@ -7,7 +7,10 @@ use std::thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tembo_kv::Store;
 
+use crate::acl::Acl;
 use crate::backup::Backups;
+use crate::command::Table;
+use crate::commands::{FAMILIES, catalog};
 use crate::config::Config;
 use crate::dataset::Spaces;
 use crate::error::Error;
@@ -34,7 +37,9 @@ impl Server {
     /// A parameter that is not valid, or is dangerous.
     pub fn check(config: &Config) -> Result<(), Error> {
         config.validate()?;
-        Settings::check_directives(config)
+        Settings::check_directives(config)?;
+        let acl = Acl::new(catalog(&Table::new(FAMILIES)), config)?;
+        config.check_protection(acl.is_open())
     }
 
     /// Opens the databases in `store` and listens. Clients are answered from [`Server::run`] on.

@@ -111,8 +111,14 @@ pub(crate) struct Session {
     pub(crate) id: u64,
     /// The chosen database.
     pub(crate) db: usize,
-    /// Whether it has given the password, or none is asked for.
+    /// Its user.
+    pub(crate) user: Vec<u8>,
+    /// Whether it has given a password, or none is asked for.
     pub(crate) authenticated: bool,
+    /// It is authenticated, and its user may do everything.
+    pub(crate) unrestricted: bool,
+    /// Its AUTH is delayed.
+    pub(crate) is_delayed: bool,
     /// CLIENT SETNAME.
     pub(crate) name: Vec<u8>,
     /// CLIENT SETINFO LIB-NAME.
@@ -182,7 +188,10 @@ impl Session {
             monitors: false,
             id,
             db: 0,
+            user: Vec::new(),
             authenticated: false,
+            unrestricted: false,
+            is_delayed: false,
             name: Vec::new(),
             lib_name: Vec::new(),
             lib_version: Vec::new(),
@@ -254,7 +263,7 @@ impl Session {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
              multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl=0 oll=0 omem={} \
-             tot-mem={} events=r cmd={} user=default redir={} resp={} lib-name={} lib-ver={}",
+             tot-mem={} events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             self.local,
@@ -275,6 +284,7 @@ impl Session {
             output.used,
             input.used + input.free + output_size + queued_size,
             self.last_command.unwrap_or("NULL"),
+            text(&self.user),
             self.redirect(),
             if self.resp3 { 3 } else { 2 },
             text(&self.lib_name),

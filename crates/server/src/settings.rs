@@ -40,7 +40,9 @@ pub(crate) struct Settings {
     /// The server listens beyond loopback.
     is_exposed: bool,
     /// Protected mode.
-    protected: bool,
+    pub(crate) protected: bool,
+    /// Entries of ACL LOG.
+    pub(crate) denials_max: usize,
     /// The password; none if empty.
     pub(crate) requirepass: Vec<u8>,
     /// Most clients at a time.
@@ -101,6 +103,7 @@ impl Settings {
             started: Vec::new(),
             is_exposed: config.exposed().is_some(),
             protected: true,
+            denials_max: 0,
             keepalive_s: 0,
             requirepass: Vec::new(),
             maxclients: config.maxclients,
@@ -127,15 +130,7 @@ impl Settings {
             debug: config.debug,
             stream_block: 0,
         };
-        let optional = config.bind_optional.iter().map(|address| format!("-{address}"));
-        let bind = config.bind.iter().map(ToString::to_string).chain(optional);
-        let bind: Vec<String> = bind.collect();
-        if let Some(path) = &config.unixsocket {
-            settings.put("unixsocket", path.display().to_string());
-        }
-        settings.put("unixsocketperm", format!("{:o}", config.unixsocketperm.unwrap_or(0)));
-        settings.put("bind", bind.join(" "));
-        settings.put("port", port.to_string());
+        settings.put_places(config, port);
         settings.put("databases", config.databases.to_string());
         settings.put("maxclients", config.maxclients.to_string());
         settings.put("retain-seconds", config.retain_s.to_string());
@@ -163,6 +158,21 @@ impl Settings {
         let _ = settings.obey(&config.directives);
         settings.started.clone_from(&settings.values);
         settings
+    }
+
+    /// Where the server listens, and where its users are.
+    fn put_places(&mut self, config: &Config, port: u16) {
+        let optional = config.bind_optional.iter().map(|address| format!("-{address}"));
+        let bind = config.bind.iter().map(ToString::to_string).chain(optional);
+        self.put("bind", bind.collect::<Vec<_>>().join(" "));
+        self.put("port", port.to_string());
+        if let Some(path) = &config.unixsocket {
+            self.put("unixsocket", path.display().to_string());
+        }
+        self.put("unixsocketperm", format!("{:o}", config.unixsocketperm.unwrap_or(0)));
+        if let Some(file) = &config.aclfile {
+            self.put("aclfile", file.display().to_string());
+        }
     }
 
     /// Takes over what a configuration file says, in its order.
@@ -248,18 +258,18 @@ impl Settings {
         for (index, value) in checked {
             self.values[index] = value;
         }
-        if self.is_unprotected() {
+        let is_about_protection = pairs.iter().any(|(name, _)| {
+            [b"requirepass".as_slice(), b"protected-mode"]
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known))
+        });
+        if is_about_protection && self.is_unprotected() {
             self.values = before;
             let name = pairs.first().map_or_else(String::new, |(name, _)| shown(name));
             return Err(failed(&name, UNPROTECTED));
         }
         self.mirror();
         Ok(())
-    }
-
-    /// Whether clients beyond loopback are refused: protected mode is on, and the default user needs no password.
-    pub(crate) fn is_protected(&self) -> bool {
-        self.protected && self.requirepass.is_empty()
     }
 
     /// Whether protected mode is on, and yet everything that reaches the server may read and write.
@@ -359,6 +369,7 @@ impl Settings {
     /// Takes over what the server acts on.
     fn mirror(&mut self) {
         self.requirepass = self.value("requirepass").to_vec();
+        self.denials_max = self.number("acllog-max-len") as usize;
         self.protected = self.value("protected-mode") == b"yes";
         self.keepalive_s = self.number("tcp-keepalive");
         self.maxclients = self.number("maxclients") as usize;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tembo_kv::{Report, Store};
 
+use crate::acl::Acl;
 use crate::backup::Backups;
 use crate::clock::Clock;
 use crate::door::Door;
@@ -27,6 +28,8 @@ use crate::tracking::Tracking;
 pub(crate) struct Shared {
     /// CONFIG.
     pub(crate) settings: Settings,
+    /// Users.
+    pub(crate) acl: Acl,
     /// The configuration file.
     pub(crate) config_file: Option<PathBuf>,
     /// Counters.
@@ -84,11 +87,18 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing has happened yet.
-    pub(crate) fn new(settings: Settings, backups: Backups, port: u16, clock: Clock) -> Shared {
+    pub(crate) fn new(
+        settings: Settings,
+        acl: Acl,
+        backups: Backups,
+        port: u16,
+        clock: Clock,
+    ) -> Shared {
         let seed = || RandomState::new().hash_one(clock.wall_us);
         let run_id = format!("{:016x}{:016x}{:08x}", seed(), seed(), seed() as u32);
         Shared {
             settings,
+            acl,
             config_file: None,
             stats: Stats::default(),
             latency: Latency::default(),

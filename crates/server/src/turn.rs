@@ -486,6 +486,7 @@ impl<'s> Turns<'s> {
         let Some(mut connection) = self.clients.take(token) else { return };
         if let Some(wait) = connection.session.waits_for.take() {
             self.data.waiting.remove(token, &wait);
+            self.end_delay(&mut connection);
             connection.begin_turn();
             self.shared.replication.replicas.end_wait(token);
             if wait.keys.is_empty() && !with_error {
@@ -500,7 +501,14 @@ impl<'s> Turns<'s> {
         self.clients.give_back(token, connection);
     }
 
-    /// Replies to a client that has waited for replicas, not for keys: how far they have come.
+    /// The client's AUTH is delayed no longer.
+    fn end_delay(&mut self, connection: &mut Connection) {
+        if std::mem::take(&mut connection.session.is_delayed) {
+            self.shared.acl.guesses.release(connection.session.ip);
+        }
+    }
+
+    /// Executes again what has waited for no key: WAIT replies how far replicas have come, AUTH was delayed.
     fn end_wait_for_replicas(&mut self, connection: &mut Connection, wait: &Wait) {
         connection.session.served = Some(Vec::new());
         let Connection { session, reply, .. } = connection;
@@ -596,6 +604,7 @@ impl<'s> Turns<'s> {
         if let Some(wait) = connection.session.waits_for.take() {
             self.data.waiting.remove(token, &wait);
         }
+        self.end_delay(&mut connection);
         let _ = self.poll.remove(&connection.socket);
         self.clients.discard(token);
     }

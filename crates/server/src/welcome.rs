@@ -8,6 +8,7 @@ use rustix::net::{SendFlags, sockopt};
 use crate::clients::Clients;
 use crate::connection::Connection;
 use crate::listener::Arrived;
+use crate::permission::admit;
 use crate::poll::Poll;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -33,7 +34,7 @@ pub(crate) fn welcome(
         refuse(&arrived, b"-ERR max number of clients reached\r\n");
         return;
     }
-    if shared.settings.is_protected() && !arrived.is_local() {
+    if shared.settings.protected && shared.acl.is_open() && !arrived.is_local() {
         shared.stats.rejected += 1;
         refuse(&arrived, PROTECTED);
         return;
@@ -47,7 +48,7 @@ pub(crate) fn welcome(
     let mut session = Session::new(shared.clients_seen, arrived.peer, arrived.local, now_ms);
     session.ip = arrived.ip;
     session.can_wait = true;
-    session.authenticated = shared.settings.requirepass.is_empty();
+    admit(&shared.acl, &mut session);
     let token = clients.insert(Box::new(Connection::new(arrived.socket, session, output_size_max)));
     if let Some(connection) = clients.take(token) {
         if poll.add(&connection.socket, token.to_bits()).is_ok() {

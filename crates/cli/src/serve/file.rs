@@ -20,6 +20,8 @@ pub(super) struct Chosen {
     pub(super) databases: Option<usize>,
     /// The file itself.
     pub(super) file: Option<PathBuf>,
+    /// Users.
+    pub(super) users: Vec<Directive>,
     /// Parameters of CONFIG SET.
     pub(super) directives: Vec<Directive>,
 }
@@ -96,6 +98,7 @@ pub(super) fn read<Args: clap::Args>(path: &Path) -> anyhow::Result<(Args, Chose
                     words.append(&mut options);
                 }
             }
+            Ok(Taken::Parameter) if directive.name == "user" => chosen.users.push(directive),
             Ok(Taken::Parameter) => chosen.directives.push(directive),
             Ok(Taken::WithoutEffect(why)) => note(&directive, &why),
             Err(what) => wrong.push(directive.wrong(what).to_string()),
@@ -128,6 +131,9 @@ fn take(
     chosen: &mut Chosen,
 ) -> Result<Taken, String> {
     let name = directive.name.as_str();
+    if name == "user" {
+        return Ok(Taken::Parameter);
+    }
     let text = String::from_utf8(directive.value()).map_err(|_| "it is not UTF-8".to_owned())?;
     let nothing = Ok(Taken::Options(Vec::new()));
     match name {

@@ -159,13 +159,20 @@ struct Filter<'a> {
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     of_type: Option<Type>,
+    user: Option<&'a [u8]>,
     skip_me: bool,
 }
 
 impl<'a> Filter<'a> {
     fn parse(args: Args<'a>) -> Result<Filter<'a>, Failure> {
-        let mut filter =
-            Filter { id: None, address: None, local: None, of_type: None, skip_me: true };
+        let mut filter = Filter {
+            id: None,
+            address: None,
+            local: None,
+            of_type: None,
+            user: None,
+            skip_me: true,
+        };
         let mut at = 2;
         while at < args.count() {
             if at + 1 >= args.count() {
@@ -182,10 +189,7 @@ impl<'a> Filter<'a> {
             } else if args.is(at, "TYPE") {
                 filter.of_type = Some(client_type(value)?);
             } else if args.is(at, "USER") {
-                if value != b"default" {
-                    let user = String::from_utf8_lossy(value).into_owned();
-                    return Err(format!("ERR No such user '{user}'").into());
-                }
+                filter.user = Some(value);
             } else if args.is(at, "SKIPME") {
                 filter.skip_me = match value.to_ascii_lowercase().as_slice() {
                     b"yes" => true,
@@ -202,6 +206,7 @@ impl<'a> Filter<'a> {
 
     fn means(&self, session: &Session) -> bool {
         self.of_type.is_none_or(|of_type| of_type == Type::of(session))
+            && self.user.is_none_or(|user| user == session.user)
             && self.id.is_none_or(|id| id == session.id as i64)
             && self.address.is_none_or(|address| address == session.peer.as_bytes())
             && self.local.is_none_or(|local| local == session.local.as_bytes())
@@ -236,10 +241,16 @@ fn kill(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     let by_address = args.count() == 3;
     let filter = if by_address {
         let address = Some(args.at(2));
-        Filter { id: None, address, local: None, of_type: None, skip_me: false }
+        Filter { id: None, address, local: None, of_type: None, user: None, skip_me: false }
     } else {
         Filter::parse(args)?
     };
+    if let Some(user) = filter.user
+        && context.shared.acl.user(user).is_none()
+    {
+        let user = String::from_utf8_lossy(user).into_owned();
+        return Err(format!("ERR No such user '{user}'").into());
+    }
     let mut count = 0;
     let mut hit = |(token, connection): (Token, &mut Connection)| {
         if filter.means(&connection.session) && !connection.session.closing {

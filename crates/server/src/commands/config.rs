@@ -5,6 +5,7 @@ use crate::command::{ADMIN, Command, Context};
 use crate::commands::help::help_lines;
 use crate::config_file::replace_file;
 use crate::failure::Outcome;
+use crate::permission::update_all;
 use crate::reply::Reply;
 
 /// The family.
@@ -42,6 +43,15 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     let pairs: Vec<(&[u8], &[u8])> =
         (2..args.count()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
     context.shared.settings.set(&pairs)?;
+    let chosen =
+        |name: &str| pairs.iter().rfind(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
+    if let Some((_, password)) = chosen("requirepass") {
+        context.shared.acl.set_default_password(password);
+        update_all(context);
+    }
+    if let Some((_, word)) = chosen("acl-pubsub-default") {
+        context.shared.acl.all_channels = word.eq_ignore_ascii_case(b"allchannels");
+    }
     context.shared.measure_memory();
     context.data.encodings = context.shared.settings.encodings;
     reply.ok();
@@ -62,7 +72,8 @@ fn rewrite(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Out
     };
     let failed = |error| format!("ERR Rewriting config file: {error}");
     let text = std::fs::read(&file).map_err(failed)?;
-    let text = context.shared.settings.rewritten(&text, None);
+    let users = context.shared.acl.config_lines(&context.shared.settings.requirepass);
+    let text = context.shared.settings.rewritten(&text, users.as_deref());
     replace_file(&file, &text).map_err(failed)?;
     reply.ok();
     Ok(())

@@ -1,14 +1,22 @@
 //! PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT.
 
-use crate::args::Args;
+use crate::acl::{Attempt, DEFAULT_USER, User};
+use crate::args::{Args, Kept};
 use crate::command::{Command, Context, FAST, NO_AUTH, NOT_QUEUED, SESSION, SUBSCRIBED};
 use crate::commands::argument::database;
 use crate::commands::client;
 use crate::commands::tracking;
-use crate::failure::{Outcome, SYNTAX};
+use crate::commands::wait::wait_with;
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::format::Kind;
 use crate::number::parse_integer;
+use crate::permission;
 use crate::reply::Reply;
 use crate::session::Replies;
+
+/// Too many passwords from the client's address were wrong, and too many more wait to be looked at.
+const TOO_MANY_GUESSES: &str =
+    "ERR too many wrong passwords came from this address lately: try again in a second";
 
 /// The version of Redis whose commands are spoken.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -45,40 +53,65 @@ fn echo(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
 
 fn auth(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (user, password) = match args.count() {
-        2 if context.shared.settings.requirepass.is_empty() => {
+        2 if is_without_password(context) => {
             return Err(
                 "ERR AUTH <password> called without any password configured for the default \
                         user. Are you sure your configuration is correct?"
                     .into(),
             );
         }
-        2 => (b"default".as_slice(), args.at(1)),
+        2 => (DEFAULT_USER, args.at(1)),
         3 => (args.at(1), args.at(2)),
         _ => return Err(SYNTAX.into()),
     };
-    authenticate(context, user, password)?;
-    reply.ok();
+    if authenticate(context, args, (user, password))? {
+        reply.ok();
+    }
     Ok(())
 }
 
-fn authenticate(context: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Outcome {
-    let expected = &context.shared.settings.requirepass;
-    let right = expected.is_empty() || equal_in_constant_time(expected, password);
-    if user != b"default" || !right {
-        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
-    }
-    context.session.authenticated = true;
-    Ok(())
+fn is_without_password(context: &Context<'_, '_>) -> bool {
+    context.shared.acl.user(DEFAULT_USER).is_some_and(User::is_without_password)
 }
 
-/// Compares in a time that does not depend on how much of `given` is right.
-fn equal_in_constant_time(expected: &[u8], given: &[u8]) -> bool {
-    let mut difference = expected.len() ^ given.len();
-    for (at, &byte) in given.iter().enumerate() {
-        // The loop runs over what the client gave: its length is no secret to it.
-        difference |= usize::from(byte ^ expected[at % expected.len()]);
+/// Makes the client one of the user; false: the request will be executed again, after a delay.
+fn authenticate(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    (user, password): (&[u8], &[u8]),
+) -> Result<bool, Failure> {
+    // Else it was delayed, and that is over.
+    if context.session.served.is_none() && delay(context, args)? {
+        return Ok(false);
     }
-    std::hint::black_box(difference) == 0
+    if context.shared.acl.user(user).is_some_and(|known| known.admits(password)) {
+        permission::authenticate(&context.shared.acl, context.session, user);
+        return Ok(true);
+    }
+    let now_ms = context.shared.clock.steady_ms;
+    context.shared.acl.guesses.note_wrong(context.session.ip, now_ms);
+    let place = if context.session.multi.is_some() { "multi" } else { "toplevel" };
+    permission::note(context, ("auth", place), args.at(0), user.to_vec());
+    Err("WRONGPASS invalid username-password pair or user is disabled.".into())
+}
+
+/// Has the request wait if many passwords from the client's address were wrong; false: it need not.
+fn delay(context: &mut Context<'_, '_>, args: Args<'_>) -> Result<bool, Failure> {
+    let (from, now_ms) = (context.session.ip, context.shared.clock.steady_ms);
+    let delay_ms = match context.shared.acl.guesses.attempt(from, now_ms) {
+        Attempt::Now => return Ok(false),
+        Attempt::After(delay_ms) => delay_ms,
+        Attempt::Refused => return Err(TOO_MANY_GUESSES.into()),
+    };
+    let nothing = (Kind::String, [].as_slice(), false);
+    context.session.is_delayed = context.shared.scripts.running.is_none()
+        && wait_with(context, Kept::new(args), nothing, Some(delay_ms));
+    if context.session.is_delayed {
+        return Ok(true);
+    }
+    // Neither a transaction nor a client that is served beside a script can wait.
+    context.shared.acl.guesses.release(from);
+    Err(TOO_MANY_GUESSES.into())
 }
 
 fn hello(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -96,7 +129,9 @@ fn hello(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     while at < args.count() {
         let left = args.count() - at - 1;
         if args.is(at, "AUTH") && left >= 2 {
-            authenticate(context, args.at(at + 1), args.at(at + 2))?;
+            if !authenticate(context, args, (args.at(at + 1), args.at(at + 2)))? {
+                return Ok(());
+            }
             at += 3;
         } else if args.is(at, "SETNAME") && left >= 1 {
             name = Some(client::check_name(args.at(at + 1))?);
@@ -153,7 +188,7 @@ fn reset(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outco
     session.no_evict = false;
     session.replies = Replies::On;
     session.resp3 = false;
-    session.authenticated = context.shared.settings.requirepass.is_empty();
+    permission::admit(&context.shared.acl, session);
     reply.set_resp3(false);
     reply.simple("RESET");
     Ok(())

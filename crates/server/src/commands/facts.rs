@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use crate::acl::category_set;
 use crate::reply::Reply;
 
 /// A line a command, sorted by name; its columns are those of [`Facts`]. From Redis's replies to COMMAND and COMMAND DOCS.
@@ -27,9 +28,13 @@ impl Facts {
     /// The facts about the command of that full name, if Redis has it.
     pub(super) fn of(name: &str) -> Option<Facts> {
         let line = LINES.lines().find(|line| line.split('\t').next() == Some(name))?;
+        Some(Facts::of_line(line))
+    }
+
+    fn of_line(line: &'static str) -> Facts {
         let mut columns = line.split('\t').skip(1);
         let mut next = || columns.next().unwrap_or_default();
-        Some(Facts {
+        Facts {
             group: next(),
             since: next(),
             flags: next(),
@@ -37,7 +42,23 @@ impl Facts {
             categories: next(),
             tips: next(),
             key_specs: next(),
-        })
+        }
+    }
+
+    /// All of them, by the full name.
+    pub(super) fn all() -> impl Iterator<Item = (&'static str, Facts)> {
+        let named = |line: &'static str| Some((line.split('\t').next()?, Facts::of_line(line)));
+        LINES.lines().filter_map(named)
+    }
+
+    /// The set of its categories.
+    pub(super) fn category_set(&self) -> u32 {
+        category_set(parts(self.categories, ','))
+    }
+
+    /// Where its keys are: `notes|flags|where they begin|how they are found`, separated by `;`.
+    pub(super) fn key_specs_text(&self) -> &'static str {
+        self.key_specs
     }
 
     /// First key, last key (negative: from the end), step.

@@ -10,13 +10,14 @@ use tembo_kv::Error as StoreError;
 use crate::access::Access;
 use crate::args::{Args, Span};
 use crate::busy::{commit_earlier, reply_to_earlier, serve};
-use crate::command::{ADMIN, Command, Context, DENY_OOM, READ, REPLICATED, SAVE, WRITE};
+use crate::command::{ADMIN, Context, DENY_OOM, READ, REPLICATED, SAVE, WRITE};
 use crate::commands::facts::{Facts, ForScripts};
-use crate::dispatch::{execute, lookup, note_keys};
+use crate::dispatch::{Found, execute, lookup, note_keys};
 use crate::failure::{
     Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, Outcome, READ_ONLY, READ_ONLY_REPLICA,
 };
 use crate::lua::{Engine, Host, Interruption, Outcome as Ended, Returned, ScriptFlags};
+use crate::permission::{Place, refusal};
 use crate::reply::Reply;
 use crate::scripts::{Running, failure};
 
@@ -205,7 +206,8 @@ impl Caller<'_, '_, '_> {
         text
     }
 
-    fn check(&mut self, command: &Command, args: Args<'_>) -> Result<(), String> {
+    fn check(&mut self, found: Found, args: Args<'_>) -> Result<(), String> {
+        let (command, _) = found;
         if !command.takes(args.count()) {
             return Err("ERR Wrong number of args calling Redis command from script".to_owned());
         }
@@ -215,6 +217,11 @@ impl Caller<'_, '_, '_> {
         let is_kept = is_own && (command.has(ADMIN | SAVE) || command.name.starts_with("tembo"));
         if facts.is_refused || is_kept {
             return Err("ERR This Redis command is not allowed from script".to_owned());
+        }
+        if !self.context.session.unrestricted
+            && let Some(text) = refusal(self.context, found, args, Place::Script)
+        {
+            return Err(String::from_utf8_lossy(&text).into_owned());
         }
         let writes = command.has(WRITE | SAVE);
         if self.is_read_only && (writes || command.has(REPLICATED)) {
@@ -262,7 +269,7 @@ impl Host for Caller<'_, '_, '_> {
                 self.refused(None, "ERR Unknown Redis command called from script".to_owned())
             );
         };
-        if let Err(text) = self.check(found.0, args) {
+        if let Err(text) = self.check(found, args) {
             return Err(self.refused(Some(found.1), text));
         }
         self.context.session.resp3 = resp3;

@@ -14,6 +14,7 @@ use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
 use crate::float::parse_double;
 use crate::format::Kind;
 use crate::notify::notify;
+use crate::permission::may_read_all_keys;
 use crate::reply::Reply;
 
 /// The family.
@@ -42,7 +43,8 @@ enum Weight {
 }
 
 impl<'a> Query<'a> {
-    fn parse(args: Args<'a>, stores: bool) -> Result<Query<'a>, Failure> {
+    /// `reads_all`: the client may read every key.
+    fn parse(args: Args<'a>, stores: bool, reads_all: bool) -> Result<Query<'a>, Failure> {
         let mut query = Query {
             is_descending: false,
             is_alphabetic: false,
@@ -70,11 +72,17 @@ impl<'a> Query<'a> {
                     at += 1;
                 }
                 b"BY" if left >= 1 => {
+                    if !reads_all && args.at(at + 1).contains(&b'*') {
+                        return Err(denied("BY"));
+                    }
                     query.by = Some(args.at(at + 1));
                     query.keeps_order |= !args.at(at + 1).contains(&b'*');
                     at += 1;
                 }
                 b"GET" if left >= 1 => {
+                    if !reads_all {
+                        return Err(denied("GET"));
+                    }
                     query.get.push(args.at(at + 1));
                     at += 1;
                 }
@@ -213,8 +221,12 @@ fn elements(
     Ok((kind, elements))
 }
 
+fn denied(option: &str) -> Failure {
+    format!("ERR {option} option of SORT denied due to insufficient ACL permissions.").into()
+}
+
 fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut Reply) -> Outcome {
-    let mut query = Query::parse(args, stores)?;
+    let mut query = Query::parse(args, stores, may_read_all_keys(context, args))?;
     let (kind, mut elements) = elements(context, args.at(1))?;
     let by_script = context.shared.scripts.running.is_some();
     if query.keeps_order && kind == Some(Kind::Set) && (query.target.is_some() || by_script) {

@@ -2,8 +2,9 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, NOT_QUEUED, SESSION};
-use crate::dispatch::execute_queued;
+use crate::dispatch::{execute_queued, lookup};
 use crate::failure::{Failure, Outcome};
+use crate::permission::{Place, refusal};
 use crate::reply::Reply;
 use crate::session::Multi;
 
@@ -48,6 +49,14 @@ fn exec(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     context.session.executing = true;
     let mut done = Ok(());
     for queued in &queue {
+        if !context.session.unrestricted
+            && let Some(found) = lookup(context.table, queued.args())
+            && let Some(text) = refusal(context, found, queued.args(), Place::Transaction)
+        {
+            context.shared.stats.errors += 1;
+            reply.error(&text);
+            continue;
+        }
         done = execute_queued(context, queued.args(), reply);
         if done.is_err() {
             break;

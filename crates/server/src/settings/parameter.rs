@@ -41,6 +41,8 @@ const SMALL: Kind = Kind::Number(0, i32::MAX as i64);
 /// and kept, where the server does not promise less by it.
 #[rustfmt::skip]
 pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
+    ("acl-pubsub-default", "resetchannels", Kind::Word(&["allchannels", "resetchannels"])),
+    ("aclfile", "", Kind::Fixed),
     ("acllog-max-len", "128", ANY),
     ("active-expire-effort", "1", Kind::Number(1, 10)),
     ("activedefrag", "no", Kind::Fixed),

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, missing_docs)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+mod acl;
 mod bits;
 mod client;
 mod collection_script;

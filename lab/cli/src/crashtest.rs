@@ -73,6 +73,10 @@ enum Structure {
     Shared,
     /// Two stores in one pool
     Stores,
+    /// Devices of blocks, over the NV-Tree
+    Array,
+    /// Devices of blocks, over the B-Tree
+    ArrayCdds,
     /// The server's commands
     Server,
     /// The file system
@@ -113,6 +117,8 @@ impl From<Structure> for torture::Structure {
             Structure::Replica => torture::Structure::Replica,
             Structure::Shared => torture::Structure::Shared,
             Structure::Stores => torture::Structure::Stores,
+            Structure::Array => torture::Structure::Array,
+            Structure::ArrayCdds => torture::Structure::ArrayCdds,
             Structure::Server => torture::Structure::Server,
             Structure::Fs => torture::Structure::Fs,
         }

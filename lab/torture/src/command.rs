@@ -6,7 +6,7 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 13] = [
+    pub const ALL: [Structure; 15] = [
         Structure::Region,
         Structure::Pool,
         Structure::Log,
@@ -18,6 +18,8 @@ impl Structure {
         Structure::Replica,
         Structure::Shared,
         Structure::Stores,
+        Structure::Array,
+        Structure::ArrayCdds,
         Structure::Server,
         Structure::Fs,
     ];
@@ -36,6 +38,8 @@ impl Structure {
             Structure::Replica => "replica",
             Structure::Shared => "shared",
             Structure::Stores => "stores",
+            Structure::Array => "array",
+            Structure::ArrayCdds => "array-cdds",
             Structure::Server => "server",
             Structure::Fs => "fs",
         }

@@ -9,6 +9,7 @@ use tembo_sim::{Random, Redundancy};
 
 use crate::campaign::Campaign;
 use crate::command;
+use crate::devices::Devices;
 use crate::fs::Files;
 use crate::heap::Heaps;
 use crate::kv::{Kv, Replicated};
@@ -31,6 +32,8 @@ const NVTREE: Tree = Tree { kind: IndexKind::Nvtree, keys: Keys::Short };
 const KV: Kv = Kv(IndexKind::Nvtree);
 const FILES: Files = Files(IndexKind::Nvtree);
 const KV_CDDS: Kv = Kv(IndexKind::Cdds);
+const ARRAY: Devices = Devices(IndexKind::Nvtree);
+const ARRAY_CDDS: Devices = Devices(IndexKind::Cdds);
 
 /// The whole stack is only looked at.
 const NOT_BROKEN_HERE: &str =
@@ -54,6 +57,8 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         Structure::Replica => explore_one(&Replicated, target, effort, mutation, 4099),
         Structure::Shared => explore_one(&Shared, target, effort, mutation, 4099),
         Structure::Stores => explore_one(&TwoStores, target, effort, mutation, 4099),
+        Structure::Array => explore_one(&ARRAY, target, effort, mutation, 4099),
+        Structure::ArrayCdds => explore_one(&ARRAY_CDDS, target, effort, mutation, 4099),
         Structure::Server => explore_one(&Served, target, effort, mutation, 4099),
         Structure::Fs => explore_one(&FILES, target, effort, mutation, 4099),
         Structure::Region => Err("the region is explored on a disk: logged".to_owned()),
@@ -77,6 +82,8 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
         Structure::Replica => sequence(&Replicated, target, ops),
         Structure::Shared => sequence(&Shared, target, ops),
         Structure::Stores => sequence(&TwoStores, target, ops),
+        Structure::Array => sequence(&ARRAY, target, ops),
+        Structure::ArrayCdds => sequence(&ARRAY_CDDS, target, ops),
         Structure::Server => sequence(&Served, target, ops),
         Structure::Fs => sequence(&FILES, target, ops),
         Structure::Region => Ok(()),
@@ -88,9 +95,12 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let first = match structure {
         Structure::Region => return region::mutations(),
         // The steps of what lies below are broken there.
-        Structure::Shared | Structure::Stores | Structure::Server | Structure::Fs => {
-            return Vec::new();
-        }
+        Structure::Shared
+        | Structure::Stores
+        | Structure::Array
+        | Structure::ArrayCdds
+        | Structure::Server
+        | Structure::Fs => return Vec::new(),
         Structure::Kv | Structure::KvCdds | Structure::Replica => "kv",
         Structure::Log => "pool",
         Structure::Heap => "heap",
@@ -185,6 +195,8 @@ pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, Str
         Structure::Nvtree => Ok(Proof::new(&NVTREE, target, effort)?.redundancy()),
         Structure::Kv => Ok(Proof::new(&KV, target, effort)?.redundancy()),
         Structure::KvCdds => Ok(Proof::new(&KV_CDDS, target, effort)?.redundancy()),
+        Structure::Array => Ok(Proof::new(&ARRAY, target, effort)?.redundancy()),
+        Structure::ArrayCdds => Ok(Proof::new(&ARRAY_CDDS, target, effort)?.redundancy()),
         Structure::Replica => Ok(Proof::new(&Replicated, target, effort)?.redundancy()),
         _ => Ok(Redundancy::default()),
     }

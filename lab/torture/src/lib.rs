@@ -6,6 +6,7 @@
 pub mod bank;
 mod campaign;
 mod command;
+mod devices;
 mod explore;
 mod fs;
 pub mod fuzz;

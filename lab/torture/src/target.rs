@@ -25,6 +25,10 @@ pub enum Structure {
     Shared,
     /// Two stores in one pool.
     Stores,
+    /// Devices of blocks, over the NV-Tree.
+    Array,
+    /// Devices of blocks, over the CDDS B-Tree.
+    ArrayCdds,
     /// The server's commands, as they change the store.
     Server,
     /// The file system: calls, transactions, files without a name.

@@ -109,6 +109,13 @@ fn an_open_reads_of_the_catalogue_what_a_retained_version_needs() {
 }
 
 #[test]
+fn devices_survive() {
+    survives(Structure::Array, Model::Flush, 6_000);
+    survives(Structure::Array, Model::Eadr, 2_000);
+    survives(Structure::ArrayCdds, Model::Flush, 4_000);
+}
+
+#[test]
 fn the_server_survives() {
     survives(Structure::Server, Model::Flush, 10_000);
     survives(Structure::Server, Model::Eadr, 2_000);
@@ -222,6 +229,8 @@ mod sequences {
                 Structure::Replica,
                 Structure::Shared,
                 Structure::Stores,
+                Structure::Array,
+                Structure::ArrayCdds,
                 Structure::Server,
                 Structure::Fs,
             ]),

@@ -26,7 +26,7 @@ pub(crate) fn trials(count: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    styled(ProgressBar::new(count), "{bar:40} {pos} of {len}, {eta} left, {msg}")
+    styled(ProgressBar::new(count), "{bar:12} {pos} of {len}, {eta} left, {wide_msg}")
 }
 
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {

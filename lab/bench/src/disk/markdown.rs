@@ -28,7 +28,7 @@ pub fn disk_markdown(report: &DiskReport) -> String {
     out
 }
 
-const HEAD: &str = "Keys have 16 bytes, values are random bytes, each commit is synced before it returns, one thread calls. Contenders alternate; a number is the median of the rounds (least–greatest). Bytes are those that the kernel counts for the process (`/proc/PID/io`), in whole pages, without what the file system adds. `*`: the time was over before all was done, so the rate is of what was done; what a load has left is then put in the order of the keys, unmeasured, so that all that follows is over all records. A get is measured when it has gone on for half of its time. Latencies are of what one caller waits for: an operation, or a commit of 200.\n";
+const HEAD: &str = "Keys have 16 bytes, values are random bytes, each commit is synced before it returns, one thread calls. Contenders alternate; a number is the median of the rounds (least–greatest). Bytes are those that the disk counts (`/sys/dev/block/*/stat`), whatever else uses it; in brackets those that the kernel counts for the process (`/proc/PID/io`), without what the file system adds, and of large folios more than is written. `*`: the time was over before all was done, so the rate is of what was done; what a load has left is then put in the order of the keys, unmeasured, so that all that follows is over all records. A get is measured when it has gone on for half of its time. Latencies are of what one caller waits for: an operation, or a commit of 200.\n";
 
 /// Cells that belong into one table.
 fn groups(cells: &[DiskCell]) -> Vec<Vec<&DiskCell>> {
@@ -179,18 +179,19 @@ fn against_best(group: &[&DiskCell], title: &str, phase: &str) -> String {
 }
 
 fn bytes(out: &mut String, group: &[&DiskCell], phases: &[&str]) {
-    let title =
-        "Bytes written to a byte of keys and values, and read from the disk for each operation";
+    let title = "Bytes written to a byte of keys and values (by the process's count), and read for each operation";
     head(out, title, phases);
     for title in titles(group) {
         let _ = write!(out, "| {title} |");
         for phase in phases {
-            let written = over_rounds(group, title, phase, Phase::write_amplification);
-            let read = over_rounds(group, title, phase, |phase| {
-                Some(phase.traffic.read as f64 / phase.operations.max(1) as f64)
-            });
-            let middle = |spread: Option<Spread>| spread.map_or("–".into(), |s| figure(s.median));
-            let _ = write!(out, " {}, {} |", middle(written), middle(read));
+            let of = |what: fn(&Phase) -> Option<f64>| {
+                over_rounds(group, title, phase, what)
+                    .map_or("–".into(), |spread| figure(spread.median))
+            };
+            let by_disk = of(|phase| phase.write_amplification()?.0);
+            let by_process = of(|phase| Some(phase.write_amplification()?.1));
+            let read = of(|phase| Some(phase.read_per_operation()));
+            let _ = write!(out, " {by_disk} ({by_process}), {read} |");
         }
         out.push('\n');
     }

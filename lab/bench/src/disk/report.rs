@@ -52,6 +52,12 @@ pub struct DiskCell {
 }
 
 impl DiskCell {
+    /// Whether it is what `other` is to be: the same command, contender and round; and was measured to its end.
+    pub(super) fn replaces(&self, other: &DiskCell) -> bool {
+        let is_same = self.is_of(other) && self.command == other.command;
+        is_same && self.round == other.round && self.failure.is_none()
+    }
+
     fn is_of(&self, other: &DiskCell) -> bool {
         let key = |cell: &DiskCell| (cell.part, cell.value_size, cell.ratio.to_bits());
         key(self) == key(other) && self.contender == other.contender

@@ -144,11 +144,17 @@ impl DiskConfig {
     }
 }
 
-/// Measures everything, until `watch` says that it is enough.
+/// Measures everything that is not in `done`, until `watch` says that it is enough. What is measured so far is given to
+/// `keep` after each cell, so that a run that was interrupted can go on from there.
 ///
 /// # Errors
 /// [`Error::InMemory`], and if no folder can be made or no process started. What a contender meets is in its cell.
-pub fn disk(config: &DiskConfig, watch: &mut Watch<'_>) -> Result<DiskReport, Error> {
+pub fn disk(
+    config: &DiskConfig,
+    done: Vec<DiskCell>,
+    keep: &mut dyn FnMut(&[DiskCell]),
+    watch: &mut Watch<'_>,
+) -> Result<DiskReport, Error> {
     config.check()?;
     let made = Group::new(config.memory);
     let limit = match &made {
@@ -157,7 +163,7 @@ pub fn disk(config: &DiskConfig, watch: &mut Watch<'_>) -> Result<DiskReport, Er
             "no memory group could be made ({error}): the caches of contenders are limited, the system's cache of pages is not"
         ),
     };
-    let mut run = Run { config, group: made.ok(), watch, cells: Vec::new() };
+    let mut run = Run { config, group: made.ok(), watch, done, keep, cells: Vec::new() };
     let ended = run.all();
     run.end_all();
     match ended {
@@ -173,6 +179,9 @@ struct Run<'r, 'w> {
     config: &'r DiskConfig,
     group: Option<Group>,
     watch: &'r mut Watch<'w>,
+    /// Cells of a run that was interrupted.
+    done: Vec<DiskCell>,
+    keep: &'r mut dyn FnMut(&[DiskCell]),
     cells: Vec<DiskCell>,
 }
 
@@ -183,6 +192,10 @@ impl Run<'_, '_> {
             for &shape in &shapes {
                 for name in self.config.contenders(shape, round) {
                     let mut cell = self.empty(shape, name, round + 1);
+                    if let Some(done) = self.done.iter().find(|done| done.replaces(&cell)) {
+                        self.cells.push(done.clone());
+                        continue;
+                    }
                     match self.measure(&mut cell) {
                         Err(Error::Stopped) => return Err(Error::Stopped),
                         Err(error) => cell.failure = Some(error.reason()),
@@ -190,6 +203,7 @@ impl Run<'_, '_> {
                     }
                     if cell.failure.as_deref() != Some(ABSENT) {
                         self.cells.push(cell);
+                        (self.keep)(&self.cells);
                     }
                 }
             }
@@ -288,6 +302,10 @@ impl Run<'_, '_> {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
+                    // A signal from a terminal goes to both.
+                    if !(self.watch)(&label(cell), &doing) {
+                        return Err(Error::Stopped);
+                    }
                     let status = process.child.wait().map_err(failed)?;
                     if !status.success() && cell.failure.is_none() {
                         cell.failure = Some(format!("ended with {status}, in {doing}"));

@@ -103,10 +103,17 @@ impl Phase {
         self.operations as f64 / self.seconds.max(1e-9)
     }
 
-    /// Bytes written to a byte of keys and values.
-    pub fn write_amplification(&self) -> Option<f64> {
-        let payload = (self.payload_written > 0).then_some(self.payload_written as f64);
-        payload.map(|payload| self.traffic.written as f64 / payload)
+    /// Bytes written to a byte of keys and values: by the disk, where it says so, and by the process.
+    pub fn write_amplification(&self) -> Option<(Option<f64>, f64)> {
+        let payload = (self.payload_written > 0).then_some(self.payload_written as f64)?;
+        let to_payload = |traffic: Traffic| traffic.written as f64 / payload;
+        Some((self.disk.map(to_payload), to_payload(self.traffic)))
+    }
+
+    /// Bytes read from the disk for each operation; by the process where the disk does not say.
+    pub fn read_per_operation(&self) -> f64 {
+        let traffic = self.disk.unwrap_or(self.traffic);
+        traffic.read as f64 / self.operations.max(1) as f64
     }
 }
 

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use parse_size::Config;
-use tembo_bench::{DiskConfig, DiskReport, Part};
+use tembo_bench::{DiskCell, DiskConfig, DiskReport, Part};
 
 use super::trials::Trials;
 use crate::exit::{Exit, refuse};
 use crate::program::ProgramArgs;
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct Args {
     /// Folder on a disk, for the files of the contenders, which are gone when the run ends
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -48,9 +48,15 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Few records and one round of short phases: to see that everything works, not how fast it is
-    #[arg(long, conflicts_with_all = ["rounds", "seconds", "load_seconds"])]
+    #[arg(long, conflicts_with_all = ["rounds", "seconds", "load_seconds", "short"])]
     quick: bool,
-    /// Where disk.json and disk.md go (quick: disk-quick.json and disk-quick.md); what disk.json has of other cells is kept
+    /// Some three minutes: values of 1K, twice 64M of memory, the main rivals, one round of short phases
+    #[arg(long, conflicts_with_all = ["rounds", "seconds", "load_seconds", "memory", "ratios", "values", "parts"])]
+    short: bool,
+    /// Goes on with a run of the same options that was interrupted
+    #[arg(long, conflicts_with_all = ["quick", "json"])]
+    resume: bool,
+    /// Where disk.json and disk.md go (of short and quick runs: disk-short.* and disk-quick.*); what disk.json has of other cells is kept
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
     /// Print one JSON object, and write no files
@@ -74,6 +80,10 @@ const CELL: &str = "disk-cell";
 
 /// Less than this is not enough for the caches of every contender.
 const MEMORY_MIN: u64 = 64 << 20;
+
+/// The contenders of a short run.
+const SHORT: [&str; 7] =
+    ["tembo", "fjall", "rocksdb", "lmdb-no-readahead", "redb", "sqlite", "berkeley"];
 
 /// The shortest value has the number of its record.
 const VALUE_MIN: u64 = 8;
@@ -116,6 +126,26 @@ impl Args {
         None
     }
 
+    /// Of the files: a quick or short run never stands where a full one does.
+    fn name(&self) -> &'static str {
+        match (self.quick, self.short) {
+            (true, _) => "disk-quick",
+            (_, true) => "disk-short",
+            _ => "disk",
+        }
+    }
+
+    /// With what `--short` stands for.
+    fn shortened(mut self) -> Args {
+        if self.short {
+            self.memory = MEMORY_MIN;
+            (self.parts, self.ratios, self.values) = (vec![Part::Table], vec![2.0], vec![1024]);
+            (self.rounds, self.seconds, self.load_seconds) = (1, 1.5, 4.0);
+            self.contenders.retain(|name| SHORT.contains(&&name[..]));
+        }
+        self
+    }
+
     fn config(&self) -> anyhow::Result<DiskConfig> {
         let (quick, memory) = (self.quick, self.memory);
         let pick = |short: f64, full: f64| if quick { short } else { full };
@@ -155,18 +185,29 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let args = args.clone().shortened();
     if let Some(what) = args.check() {
         return refuse(Exit::Usage, what);
     }
     let config = args.config()?;
+    let part_path = args.out.join(format!("{}.part.json", args.name()));
+    let done = if args.resume { unfinished(&part_path)? } else { Vec::new() };
     let trials = Trials::new(config.trials())?;
-    let mut last = String::new();
-    let report = tembo_bench::disk(&config, &mut |label, doing| {
+    let (mut last, mut was_stopped) = (String::new(), false);
+    let mut kept = Ok(());
+    let mut keep = |cells: &[DiskCell]| {
+        if !args.json && !args.quick {
+            kept = keep_part(&part_path, cells);
+        }
+    };
+    let report = tembo_bench::disk(&config, done, &mut keep, &mut |label, doing| {
         let is_next = last != label;
         label.clone_into(&mut last);
-        trials.go_on(is_next, &format!("{label}: {doing}"))
+        was_stopped = !trials.go_on(is_next, &format!("{label}: {doing}"));
+        !was_stopped
     });
     drop(trials);
+    kept?;
     let report = match report {
         Err(error @ tembo_bench::Error::InMemory { .. }) => {
             return refuse(Exit::Usage, format!("{error}; --force takes it"));
@@ -180,13 +221,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     write!(out, "{}", tembo_bench::disk_markdown(&report))?;
     out.flush()?;
-    write_files(&args.out, report)?;
+    if was_stopped && !args.quick {
+        let path = part_path.display();
+        writeln!(io::stderr(), "interrupted: --resume goes on with what is in {path}")?;
+        return Ok(Exit::Done);
+    }
+    write_files(&args.out, args.name(), report)?;
+    // A run without a cell has written none.
+    let _ = fs::remove_file(&part_path);
     Ok(Exit::Done)
 }
 
-/// A quick run never stands where a full one does.
-fn write_files(folder: &Path, report: DiskReport) -> anyhow::Result<()> {
-    let name = if report.quick { "disk-quick" } else { "disk" };
+/// The cells of a run that was interrupted; none where there was no such run.
+fn unfinished(path: &Path) -> anyhow::Result<Vec<DiskCell>> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).with_context(|| format!("reading {}", path.display()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+    }
+}
+
+/// Writes what is measured so far, in one step.
+fn keep_part(path: &Path, cells: &[DiskCell]) -> anyhow::Result<()> {
+    let write = || {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let next = path.with_extension("new");
+        fs::write(&next, serde_json::to_vec(cells)?)?;
+        fs::rename(&next, path)
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
+/// A page, and the report; what there is of other cells under the same name is kept.
+fn write_files(folder: &Path, name: &str, report: DiskReport) -> anyhow::Result<()> {
     let path = folder.join(format!("{name}.json"));
     let report = match fs::read(&path) {
         Ok(bytes) => {

@@ -4,8 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::{
-    backup, check, compact, completions, doctor, dump, exit, heap, import, load, serve, snapshots,
-    stat,
+    backup, check, compact, completions, doctor, dump, exit, fs, heap, import, load, mount, serve,
+    snapshots, stat,
 };
 
 /// A durable server that speaks Redis: an acknowledged write survives.
@@ -40,6 +40,12 @@ pub(crate) enum Command {
     Restore(backup::RestoreArgs),
     /// Look at the heap of a pool
     Heap(heap::Args),
+    /// Mount the file system of a pool at a directory, until it is unmounted
+    Mount(mount::Args),
+    /// Unmount a file system
+    Umount(mount::UmountArgs),
+    /// Work on the file system of a pool without a mount
+    Fs(fs::Args),
     /// Say what this machine offers, and what durability costs here
     Doctor(doctor::Args),
     /// Print the completions of a shell
@@ -60,6 +66,9 @@ impl Command {
             Command::Backup(args) => backup::run(&args),
             Command::Restore(args) => backup::restore(&args),
             Command::Heap(args) => heap::run(&args),
+            Command::Mount(args) => mount::run(&args),
+            Command::Umount(args) => mount::umount(&args),
+            Command::Fs(args) => fs::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Completions(args) => completions::run(&args, Cli::command()),
         }

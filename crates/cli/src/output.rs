@@ -40,3 +40,10 @@ pub(crate) fn print_line(json: bool, report: &impl Serialize, line: &str) -> any
     }
     Ok(out.flush()?)
 }
+
+/// Prints one line at once, for people.
+pub(crate) fn line(line: impl Display) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}

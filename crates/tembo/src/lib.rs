@@ -58,6 +58,7 @@
 //! | a part of a large value: a file, a database of pages | [`LargeValue`], through one of these |
 //! | several stores in one file | [`Pool`] |
 //! | structs and pointers instead of keys | [`heap`] |
+//! | files and directories | [`fs`] |
 //!
 //! Each of them owns what it needs, and all but [`Exclusive`] are `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
 //! last handle is dropped.
@@ -66,6 +67,8 @@
 //! Each commit says how durable it is when it returns: [`Durability`]. The store's [sync policy](SyncPolicy) caps that.
 //! A keyspace, a named snapshot and a rollback are durable when the call returns.
 
+#[doc(no_inline)]
+pub use tembo_fs as fs;
 /// Plain Rust structs that survive.
 pub use tembo_heap as heap;
 #[doc(no_inline)]

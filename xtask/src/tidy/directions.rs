@@ -19,7 +19,7 @@ const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[
     ("crates/kv", Some(&["pmem", "pool", "index"])),
     ("crates/array", Some(&["kv"])),
     ("crates/fs", Some(&["kv"])),
-    ("crates/fs-fuse", Some(&["fs"])),
+    ("crates/fs-fuse", Some(&["fs", "kv"])),
     ("crates/sqlite", Some(&["array", "kv"])),
     ("crates/server", Some(&["kv"])),
     ("crates/cluster", Some(&["kv"])),

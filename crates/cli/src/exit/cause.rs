@@ -21,6 +21,9 @@ pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<kv::BackupError>() {
         return of_backup(error);
     }
+    if let Some(error) = cause.downcast_ref::<tembo_fs::Error>() {
+        return of_fs(error);
+    }
     if let Some(error) = cause.downcast_ref::<kv::Error>() {
         return of_kv(error);
     }
@@ -60,6 +63,15 @@ fn of_backup(error: &kv::BackupError) -> Option<Exit> {
             Some(Exit::NotInARow)
         }
         kv::BackupError::Store(error) => of_kv(error),
+        _ => None,
+    }
+}
+
+fn of_fs(error: &tembo_fs::Error) -> Option<Exit> {
+    match error {
+        tembo_fs::Error::Store(error) => of_kv(error),
+        tembo_fs::Error::Damaged { .. } => Some(Exit::Damaged),
+        tembo_fs::Error::NoFileSystem => Some(Exit::NotAPool),
         _ => None,
     }
 }

@@ -1,0 +1,65 @@
+//! Files of a pool, copied to the machine.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tembo_fs::{FileKind, Inode, Tree};
+use tembo_kv::Snapshot;
+
+use crate::files::COPIED;
+
+/// Copies a file, or a directory with all below it. Names cannot lead out of the target: none of the file system has a
+/// slash, and what is there already is an error.
+pub(super) fn export(tree: &mut Tree<Snapshot>, path: &[u8], target: &Path) -> anyhow::Result<()> {
+    let mut next = vec![(tree.resolve(path)?.number, target.to_owned())];
+    let mut folders: Vec<(PathBuf, u16)> = Vec::new();
+    while let Some((number, target)) = next.pop() {
+        let inode = tree.inode(number)?;
+        let done = export_one(tree, &inode, &target);
+        done.with_context(|| format!("exporting to {}", target.display()))?;
+        if inode.is_directory() {
+            tree.list(number, 0, &mut |entry| {
+                next.push((entry.inode, target.join(OsStr::from_bytes(&entry.name))));
+                true
+            })?;
+            folders.push((target, inode.permissions));
+        }
+    }
+    // Last, so that a directory that nothing can be made in is filled first.
+    for (path, permissions) in folders.into_iter().rev() {
+        fs::set_permissions(path, Permissions::from_mode(permissions.into()))?;
+    }
+    Ok(())
+}
+
+fn export_one(tree: &mut Tree<Snapshot>, inode: &Inode, target: &Path) -> anyhow::Result<()> {
+    match inode.kind {
+        FileKind::Directory => DirBuilder::new().mode(0o700).create(target)?,
+        FileKind::Symlink => symlink(OsStr::from_bytes(&tree.target(inode.number)?), target)?,
+        FileKind::Regular => {
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target)?;
+            export_bytes(tree, inode, &file)?;
+            // By the handle: the name may have come to lead elsewhere.
+            file.set_permissions(Permissions::from_mode((inode.permissions & 0o777).into()))?;
+        }
+        kind => anyhow::bail!("{kind:?}: only files, directories and symbolic links are exported"),
+    }
+    Ok(())
+}
+
+fn export_bytes(tree: &mut Tree<Snapshot>, inode: &Inode, mut file: &File) -> anyhow::Result<()> {
+    let (mut offset, mut buffer) = (0, vec![0; COPIED]);
+    loop {
+        let len = tree.read(inode.number, offset, &mut buffer)?;
+        if len == 0 {
+            return Ok(());
+        }
+        file.write_all(&buffer[..len])?;
+        offset += len as u64;
+    }
+}

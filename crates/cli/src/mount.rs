@@ -1,0 +1,108 @@
+//! `tembo mount` and `tembo umount`: the file system of a pool at a directory.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use tembo_fs::{Format, Fs};
+use tembo_fs_fuse::{Durable, Mount, MountOptions};
+
+use crate::exit::{Exit, refuse};
+use crate::files::{now, own_root};
+use crate::output::line;
+use crate::signals;
+use crate::store::StoreArgs;
+
+/// How often a mount looks whether it is to end.
+const POLL: Duration = Duration::from_millis(50);
+
+/// When what a program writes is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum When {
+    /// When it closes the file, or says so by fsync
+    #[default]
+    Close,
+    /// When it says so by fsync
+    Fsync,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The pool; it is made, with a file system, if there is none
+    pool: PathBuf,
+    /// The directory at which it appears, until `tembo umount`
+    directory: PathBuf,
+    /// When what a program writes is durable, as far as --sync says
+    #[arg(long, value_enum, default_value_t)]
+    durable: When,
+    /// Change nothing
+    #[arg(long)]
+    read_only: bool,
+    /// Other users than this one see it
+    #[arg(long)]
+    allow_other: bool,
+    /// Threads that serve programs
+    #[arg(long, default_value_t = 4, value_name = "COUNT")]
+    threads: usize,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UmountArgs {
+    /// The directory
+    directory: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let store = if args.read_only {
+        args.store.open_with(&args.pool, true)?
+    } else {
+        args.store.open_or_create(&args.pool)?
+    };
+    let fs = if args.read_only {
+        Fs::open(&store)?
+    } else {
+        Fs::open_or_format(&store, &Format { root: own_root(), ..Format::default() }, now())?
+    };
+    fs.set_limit(args.store.size_max);
+    let options = MountOptions {
+        durable: match args.durable {
+            When::Close => Durable::Close,
+            When::Fsync => Durable::Fsync,
+        },
+        read_only: args.read_only,
+        allow_other: args.allow_other,
+        source: args.pool.display().to_string(),
+        threads: args.threads,
+    };
+    let stopped = signals::stopped()?;
+    let mut mount = Mount::new(fs, &args.directory, &options)
+        .with_context(|| format!("mounting at {}", args.directory.display()))?;
+    let mut unmounter = mount.unmounter();
+    std::thread::Builder::new().name("unmount".into()).spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            std::thread::sleep(POLL);
+        }
+        // What is in use is unmounted by the system when the process ends.
+        let _ = unmounter.unmount();
+    })?;
+    line(format_args!("{} is mounted at {}", args.pool.display(), args.directory.display()))?;
+    mount.serve().context("serving the kernel")?;
+    store.close()?;
+    Ok(Exit::Done)
+}
+
+/// Unmounts by the programs of the system, which may do it for other users too.
+pub(crate) fn umount(args: &UmountArgs) -> anyhow::Result<Exit> {
+    for (program, options) in [("fusermount3", &["-u"][..]), ("umount", &[])] {
+        let done = Command::new(program).args(options).arg(&args.directory).status();
+        if done.is_ok_and(|status| status.success()) {
+            return Ok(Exit::Done);
+        }
+    }
+    refuse(Exit::Other, format!("{} was not unmounted", args.directory.display()))
+}

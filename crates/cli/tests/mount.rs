@@ -1,0 +1,278 @@
+//! The file system of a pool, imported, exported and mounted, as unmodified programs use it.
+//!
+//! Where FUSE is not permitted, the tests of a mount say so and do nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const TEMBO: &str = env!("CARGO_BIN_EXE_tembo");
+
+fn tembo(args: &[&str]) -> Output {
+    Command::new(TEMBO).args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// That a program ends well; what it prints.
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{error}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A pool at a directory.
+struct Mounted {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Mounted {
+    /// `None`: FUSE is not permitted here.
+    fn new() -> Option<Mounted> {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir(folder.path().join("at")).unwrap();
+        let process = serve(folder.path())?;
+        Some(Mounted { folder, process })
+    }
+
+    fn at(&self) -> PathBuf {
+        self.folder.path().join("at")
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.folder.path().join("a.pool")
+    }
+
+    /// The process that serves it is killed, and another one serves it.
+    fn again_after_kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        // What a killed process has mounted answers with an error until it is unmounted.
+        assert!(fs::read_dir(self.at()).is_err());
+        let unmounted = tembo(&["umount", text(&self.at())]);
+        assert!(unmounted.status.success(), "{unmounted:?}");
+        self.process = serve(self.folder.path()).unwrap();
+    }
+
+    /// Unmounts it, and checks the pool.
+    fn end(mut self) {
+        let unmounted = tembo(&["umount", text(&self.at())]);
+        assert!(unmounted.status.success(), "{unmounted:?}");
+        assert!(self.process.wait().unwrap().success());
+        for words in [&["fs", "check"][..], &["check"]] {
+            let pool = self.pool();
+            let checked = tembo(&[words, &[text(&pool)]].concat());
+            assert!(checked.status.success(), "{checked:?}");
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            let _ = tembo(&["umount", text(&self.at())]);
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// Mounts `a.pool` of a folder at `at`; `None`: FUSE is not permitted here.
+fn serve(folder: &Path) -> Option<Child> {
+    let (pool, at) = (folder.join("a.pool"), folder.join("at"));
+    let device = fs::metadata(&at).unwrap().dev();
+    let mut process = Command::new(TEMBO)
+        .args(["mount", text(&pool), text(&at), "--domain", "logged"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while fs::metadata(&at).map_or(true, |metadata| metadata.dev() == device) {
+        if process.try_wait().unwrap().is_some() {
+            let mut error = String::new();
+            process.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+            assert!(error.contains("mounting at"), "{error}");
+            eprintln!("skipped, FUSE is not permitted here: {error}");
+            return None;
+        }
+        assert!(Instant::now() < patience, "it is not mounted");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Some(process)
+}
+
+/// A small tree of files.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("d/e")).unwrap();
+    fs::write(at.join("d/a"), "first").unwrap();
+    fs::write(at.join("d/e/large"), vec![7; 300_000]).unwrap();
+    symlink("d/a", at.join("link")).unwrap();
+    fs::hard_link(at.join("d/a"), at.join("d/second")).unwrap();
+    fs::set_permissions(at.join("d/a"), fs::Permissions::from_mode(0o640)).unwrap();
+}
+
+#[test]
+fn a_folder_is_imported_compared_taken_back_and_exported() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+    let pool = folder.path().join("a.pool");
+    let (pool, source_text) = (text(&pool), text(&source));
+    let fine = |args: &[&str]| {
+        let output = tembo(&[&["fs"], args].concat());
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    tree(&source);
+    fine(&["import", pool, source_text, "/s"]);
+    let again = tembo(&["fs", "import", pool, source_text, "/s"]);
+    assert!(!again.status.success(), "{again:?}");
+    assert_eq!(fine(&["cat", pool, "/s/d/a"]), "first");
+    fine(&["snapshot", pool, "before"]);
+    fine(&["cp", pool, "/s/d/a", "/s/copy"]);
+    assert_eq!(fine(&["diff", pool, "before"]), "M /s\n+ /s/copy\n");
+    assert!(fine(&["log", pool]).ends_with("\tbefore\n"));
+    assert!(fine(&["ls", pool, "/s"]).contains(" copy\n"));
+    assert!(!fine(&["ls", pool, "/s", "--snapshot", "before"]).contains(" copy\n"));
+    fine(&["rollback", pool, "before"]);
+    assert!(!fine(&["ls", pool, "/s"]).contains(" copy\n"));
+    fine(&["export", pool, "/s", text(&target)]);
+    done(Command::new("diff").args(["-r", "--no-dereference", source_text, text(&target)]));
+    let mode = fs::metadata(target.join("d/a")).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o640);
+    assert!(fine(&["check", pool]).contains(": 0 findings"));
+    let missing = tembo(&["fs", "rollback", pool, "nothing"]);
+    assert!(!missing.status.success());
+}
+
+#[test]
+fn a_mounted_pool_does_what_files_do() {
+    let Some(mounted) = Mounted::new() else { return };
+    let at = mounted.at();
+    tree(&at);
+    assert_eq!(fs::read(at.join("link")).unwrap(), b"first");
+    assert_eq!(fs::metadata(at.join("d/a")).unwrap().nlink(), 2);
+    assert_eq!(fs::read(at.join("d/e/large")).unwrap(), vec![7; 300_000]);
+    // Appending, cutting, holes.
+    let mut file = OpenOptions::new().append(true).open(at.join("d/a")).unwrap();
+    file.write_all(b" and more").unwrap();
+    drop(file);
+    assert_eq!(fs::read(at.join("d/second")).unwrap(), b"first and more");
+    let file = OpenOptions::new().write(true).open(at.join("d/a")).unwrap();
+    file.set_len(5).unwrap();
+    file.write_all_at(b"end", 1 << 33).unwrap();
+    let metadata = file.metadata().unwrap();
+    assert_eq!((metadata.size(), metadata.blocks()), ((1 << 33) + 3, 16));
+    drop(file);
+    // A file that is unlinked and open.
+    let mut file =
+        File::options().read(true).write(true).create_new(true).open(at.join("t")).unwrap();
+    fs::remove_file(at.join("t")).unwrap();
+    file.write_all(b"still here").unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let mut bytes = String::new();
+    file.read_to_string(&mut bytes).unwrap();
+    assert_eq!(bytes, "still here");
+    drop(file);
+    // Renames.
+    fs::rename(at.join("d/second"), at.join("d/e/second")).unwrap();
+    assert!(fs::rename(at.join("d"), at.join("d/e/d")).is_err());
+    assert!(fs::remove_dir(at.join("d")).is_err());
+    // Many entries.
+    fs::create_dir(at.join("many")).unwrap();
+    for i in 0..1000 {
+        File::create(at.join(format!("many/{i}"))).unwrap();
+    }
+    assert_eq!(fs::read_dir(at.join("many")).unwrap().count(), 1000);
+    fs::remove_dir_all(at.join("many")).unwrap();
+    // Snapshots.
+    fs::create_dir(at.join(".tembo/snapshots/before")).unwrap();
+    fs::write(at.join("later"), "x").unwrap();
+    let before = at.join(".tembo/snapshots/before");
+    assert!(before.join("d/e/large").exists() && !before.join("later").exists());
+    assert!(fs::write(before.join("new"), "x").is_err());
+    assert_eq!(fs::read_dir(at.join(".tembo/snapshots")).unwrap().count(), 1);
+    fs::remove_dir(at.join(".tembo/snapshots/before")).unwrap();
+    assert_eq!(fs::read_dir(&at).unwrap().count(), 3);
+    mounted.end();
+}
+
+#[test]
+fn what_was_closed_is_there_after_the_mount_was_killed() {
+    let Some(mut mounted) = Mounted::new() else { return };
+    for round in 0..3 {
+        let at = mounted.at();
+        for i in 0..20 {
+            fs::write(at.join(format!("{round}-{i}")), vec![i as u8; 10_000]).unwrap();
+        }
+        mounted.again_after_kill();
+        for round in 0..=round {
+            for i in 0..20 {
+                let read = fs::read(at.join(format!("{round}-{i}"))).unwrap();
+                assert!(read == vec![i as u8; 10_000], "{round}-{i}");
+            }
+        }
+    }
+    mounted.end();
+}
+
+/// Whether a program is installed here.
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn programs_work_on_a_mount() {
+    let Some(mounted) = Mounted::new() else { return };
+    let at = mounted.at();
+    if has("git") {
+        let git = |folder: &Path, args: &[&str]| {
+            let fixed = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "gc.auto=0"];
+            done(Command::new("git").current_dir(folder).args(fixed).args(args))
+        };
+        git(&at, &["init", "-q", "repo"]);
+        let repo = at.join("repo");
+        tree(&repo.join("tree"));
+        git(&repo, &["add", "."]);
+        git(&repo, &["commit", "-qm", "first"]);
+        git(&at, &["clone", "-q", "repo", "clone"]);
+        git(&at.join("clone"), &["gc", "-q"]);
+        git(&at.join("clone"), &["fsck", "--strict"]);
+        assert_eq!(git(&at.join("clone"), &["status", "--short"]), "");
+    }
+    if has("sqlite3") {
+        for mode in ["delete", "wal"] {
+            let script = format!(
+                "pragma journal_mode={mode}; create table t{mode}(a);
+                 with recursive n(i) as (select 1 union all select i+1 from n where i<2000)
+                 insert into t{mode} select hex(randomblob(40)) from n; pragma integrity_check;"
+            );
+            let printed = done(Command::new("sqlite3").arg(at.join("a.db")).arg(script));
+            assert!(printed.ends_with("ok\n"), "{printed}");
+        }
+    }
+    if has("tar") {
+        let archive = at.join("a.tar");
+        tree(&at.join("tarred"));
+        done(Command::new("tar").current_dir(&at).args(["cf", text(&archive), "tarred"]));
+        fs::create_dir(at.join("out")).unwrap();
+        done(Command::new("tar").current_dir(at.join("out")).args(["xf", text(&archive)]));
+        let folders = [at.join("tarred"), at.join("out/tarred")];
+        done(Command::new("diff").args(["-r", "--no-dereference"]).args(folders));
+    }
+    if has("make") {
+        fs::write(at.join("Makefile"), "all: b\nb: a\n\tcp a b\na:\n\techo made > a\n").unwrap();
+        done(Command::new("make").current_dir(&at).arg("-j2"));
+        assert_eq!(fs::read(at.join("b")).unwrap(), b"made\n");
+    }
+    mounted.end();
+}

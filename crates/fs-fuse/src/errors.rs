@@ -1,0 +1,30 @@
+//! Errors as programs know them.
+
+use fuser::Errno;
+use tembo_fs::Error;
+use tembo_kv::Error as StoreError;
+
+/// The number that a program gets.
+pub(crate) fn errno(error: &Error) -> Errno {
+    match error {
+        Error::NoSuchInode { .. } | Error::NoSuchName { .. } => Errno::ENOENT,
+        Error::NameExists { .. } | Error::AttributeExists { .. } => Errno::EEXIST,
+        Error::NotADirectory { .. } => Errno::ENOTDIR,
+        Error::IsADirectory { .. } => Errno::EISDIR,
+        Error::NotEmpty { .. } => Errno::ENOTEMPTY,
+        Error::InvalidName { .. } | Error::Invalid { .. } => Errno::EINVAL,
+        Error::NameTooLong { .. } => Errno::ENAMETOOLONG,
+        Error::NotPermitted { .. } => Errno::EPERM,
+        Error::TooManyLinks { .. } => Errno::EMLINK,
+        Error::FileTooBig { .. } => Errno::EFBIG,
+        Error::NothingThere { .. } => Errno::ENXIO,
+        Error::NoSuchAttribute { .. } => Errno::ENODATA,
+        Error::AttributeTooLong { .. } => Errno::E2BIG,
+        Error::OverLimit { .. } => Errno::EDQUOT,
+        Error::Store(StoreError::Full(_)) => Errno::ENOSPC,
+        Error::Store(StoreError::ReadOnly | StoreError::IsReplica) => Errno::EROFS,
+        Error::Store(StoreError::Conflict { .. }) => Errno::EAGAIN,
+        Error::Store(StoreError::SnapshotName { .. }) => Errno::ENAMETOOLONG,
+        _ => Errno::EIO,
+    }
+}

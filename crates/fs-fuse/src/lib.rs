@@ -1,0 +1,17 @@
+//! The file system of a store, mounted by FUSE: what the kernel asks, as calls of [`tembo_fs`].
+//!
+//! Each call of a program is one commit. What is durable when is [`Durable`]; permissions are checked by the kernel. All
+//! changes come through the kernel, so that it may keep names, attributes and pages in its caches.
+//!
+//! `.tembo/snapshots` in the root, which no listing shows, holds the named snapshots as trees that can only be read. To make a
+//! directory there names a snapshot, to remove one drops it.
+
+mod durable;
+mod errors;
+mod face;
+mod mount;
+mod past;
+mod replies;
+
+pub use durable::Durable;
+pub use mount::{Mount, MountOptions, Unmounter};

@@ -18,6 +18,7 @@ mod dump;
 mod eval;
 mod expire;
 mod facts;
+mod field_expiry;
 mod function;
 mod function_dump;
 mod generic;
@@ -82,6 +83,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     hyperloglog::COMMANDS,
     info::COMMANDS,
     hash::COMMANDS,
+    field_expiry::COMMANDS,
     keys::COMMANDS,
     list::COMMANDS,
     list_move::COMMANDS,

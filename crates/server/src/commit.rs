@@ -29,7 +29,9 @@ pub(crate) fn expire(
     if pauses || data.next_due_ms() >= data.now_ms() {
         return Ok(());
     }
-    data.record_expired(shared.settings.notified.has(Classes::EXPIRED));
+    let notified = shared.settings.notified;
+    let is_wanted = [Classes::EXPIRED, Classes::HASH, Classes::GENERIC];
+    data.record_expired(is_wanted.into_iter().any(|class| notified.has(class)));
     let began = now();
     let until = began + if is_idle { EXPIRY_TIME.1 } else { EXPIRY_TIME.0 };
     let mut rounds = 0..EXPIRIES_MAX;

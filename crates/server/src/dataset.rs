@@ -3,6 +3,8 @@
 mod added;
 mod capacity;
 mod elements;
+mod expire;
+mod expired;
 mod expiry;
 mod lookup;
 mod pieces;
@@ -11,6 +13,7 @@ mod spaces;
 mod written;
 
 pub(crate) use elements::{Ends, VisitElement};
+pub(crate) use expired::Expired;
 pub(crate) use pieces::LARGE_STRING_SIZE;
 pub(crate) use spaces::Spaces;
 pub(crate) use written::Written;
@@ -35,11 +38,11 @@ use crate::watch::Watches;
 
 /// Changes of more bytes are made behind a savepoint, whatever room there is.
 const SMALL_MAX: usize = 16 << 10;
-/// Keys that are looked for side by side, and expired, before the time is looked at.
-const EXPIRED_AT_ONCE: usize = 32;
-
 /// A database of no more keys is counted where the store does not know how many there are.
 const COUNTED_MAX: u64 = 256;
+
+/// Of a value that is changed: the expiry under which it is indexed, and where its elements are.
+pub(crate) type Before = (Option<u64>, Option<Spread>);
 
 /// The databases, through the transaction of the turn.
 pub(crate) struct Dataset<'s> {
@@ -58,8 +61,8 @@ pub(crate) struct Dataset<'s> {
     is_atomic: bool,
     /// See [`Dataset::take_waited`].
     waited: Duration,
-    /// Keys that have expired and were removed, if they are to be published.
-    expired: Option<Vec<(usize, Vec<u8>)>>,
+    /// Keys that have expired and were removed, or of which fields were, if they are to be published.
+    expired: Option<Vec<Expired>>,
     /// Keys that were added, if they are to be published.
     pub(crate) added: Added,
     /// The watches of all clients.
@@ -394,7 +397,19 @@ impl<'s> Dataset<'s> {
         if of == Type::STRING && payload.len() >= LARGE_STRING_SIZE {
             return self.put_large((db, key), payload, expiry_ms);
         }
-        let (old_ms, old_spread) = self.before(db, key)?;
+        let before = self.before(db, key)?;
+        self.put_over((db, key), of, payload, (expiry_ms, before))
+    }
+
+    /// As [`put_value`](Dataset::put_value), of which is known what it changes: the expiry there was, and where elements are.
+    #[inline]
+    pub(crate) fn put_over(
+        &mut self,
+        (db, key): (usize, &[u8]),
+        of: Type,
+        payload: &[u8],
+        (expiry_ms, (old_ms, old_spread)): (Option<u64>, Before),
+    ) -> Result<(), Failure> {
         let is_moved = old_ms != expiry_ms;
         if is_moved && let Some(expiry_ms) = expiry_ms {
             let (transaction, expiry) = self.begin_both()?;
@@ -416,6 +431,10 @@ impl<'s> Dataset<'s> {
         self.written.bytes += payload.len() as u64;
         self.watches.touch(db, key);
         self.waiting.touch(db, key);
+        let is_elsewhere = || old_spread.map(|old| old.id) != Spread::id_of(payload).ok();
+        if of.expires_fields && (is_moved || is_elsewhere()) {
+            self.expect_fields((db, key), Spread::id_of(payload)?)?;
+        }
         if let Some(old) = old_spread
             && !(of.is_spread && Spread::id_of(payload)? == old.id)
         {
@@ -522,10 +541,9 @@ impl<'s> Dataset<'s> {
         changed
     }
 
-    /// Of the value under `key`, what a change of it concerns: the expiry under which it is indexed, and where its
-    /// elements are.
+    /// Of the value under `key`, what a change of it concerns.
     #[inline]
-    fn before(&mut self, db: usize, key: &[u8]) -> Result<(Option<u64>, Option<Spread>), Failure> {
+    fn before(&mut self, db: usize, key: &[u8]) -> Result<Before, Failure> {
         if self.expiry.due_ms(db) == u64::MAX {
             let (transaction, elements) = self.begin_elements()?;
             if !elements.is_in_use(transaction, db) {
@@ -732,60 +750,13 @@ impl<'s> Dataset<'s> {
         Ok(expired)
     }
 
-    /// Removes up to [`EXPIRED_AT_ONCE`] entries that are due, with their keys; how many keys.
-    fn expire_some(&mut self, db: usize) -> Result<u64, Failure> {
-        let (now_ms, space) = (self.now_ms(), self.spaces.data[db]);
-        let (transaction, expiry) = self.begin_both()?;
-        let (entries, next_ms) = expiry.due_entries(transaction, db, now_ms, EXPIRED_AT_ONCE)?;
-        let decoded = entries.iter().filter_map(|entry| format::decode_expiry_entry(entry));
-        let keys: Vec<&[u8]> = decoded.map(|(_, key)| key).collect();
-        transaction.prefetch(space, &keys);
-        let mut expired = 0;
-        for entry in &entries {
-            expired += u64::from(self.expire_entry(db, entry)?);
-        }
-        self.expiry.set_due_ms(db, next_ms);
-        if let Some(last) = entries.last() {
-            self.expiry.removed_to(db, last);
-        }
-        Ok(expired)
-    }
-
-    /// Removes the entry, and its key if that has expired indeed; whether it had.
-    fn expire_entry(&mut self, db: usize, entry: &[u8]) -> Result<bool, Failure> {
-        let mut expired = false;
-        if let Some((due_ms, key)) = format::decode_expiry_entry(entry) {
-            let (found_ms, spread) = self.before(db, key)?;
-            if found_ms == Some(due_ms) {
-                let space = self.spaces.data[db];
-                match spread {
-                    Some(spread) => self.all_or_nothing(|data| {
-                        data.begin()?.remove(space, key)?;
-                        data.remove_elements(db, spread)
-                    })?,
-                    None => drop(self.begin()?.remove(space, key)?),
-                }
-                self.watches.touch_expired(db, key);
-                self.waiting.touch(db, key);
-                if let Some(expired) = &mut self.expired {
-                    expired.push((db, key.to_vec()));
-                }
-                expired = true;
-            }
-        }
-        let (transaction, expiry) = self.begin_both()?;
-        expiry.remove(transaction, db, entry)?;
-        self.written.changes += 1;
-        Ok(expired)
-    }
-
     /// Whether keys that expire are kept for [`take_expired`](Dataset::take_expired).
     pub(crate) fn record_expired(&mut self, is_wanted: bool) {
         self.expired = is_wanted.then(Vec::new);
     }
 
-    /// The databases and keys that have expired since they were last recorded.
-    pub(crate) fn take_expired(&mut self) -> Vec<(usize, Vec<u8>)> {
+    /// What has expired since it was last recorded.
+    pub(crate) fn take_expired(&mut self) -> Vec<Expired> {
         self.expired.take().unwrap_or_default()
     }
 

@@ -60,7 +60,7 @@ pub(crate) fn read(
         }
         Kind::Hash => {
             let mut hash = Hash::open(data, place)?;
-            let mut writer = Writer::begin_hash(hash.count());
+            let mut writer = Writer::begin_hash(hash.count_there()?);
             hash.visit(None, &mut |field, value| {
                 writer.string(field);
                 value.with(|bytes| writer.string(bytes));

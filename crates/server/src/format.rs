@@ -6,6 +6,7 @@
 //! its entries are elements, each under a key of its own.
 
 mod element;
+mod field;
 mod kind;
 mod level;
 mod packed;
@@ -17,6 +18,7 @@ pub use element::{
     ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, PIECE_SIZE, Part, element_prefix,
     position_order, score_from_order, score_order,
 };
+pub use field::{FIELD_EXPIRY_SIZE, FieldHeader, decode_field};
 pub use kind::{Kind, Type};
 pub use level::{LEVEL_MAX, level_of};
 pub use packed::{Packed, entry_size, push_entry};
@@ -162,6 +164,9 @@ impl<'a> Value<'a> {
     }
 }
 
+/// The value of an entry of the expiry index that is about a field of a hash; that of a key's is empty.
+pub const OF_A_FIELD: [u8; 1] = [1];
+
 /// Writes a key of the expiry index into `entry`.
 pub fn encode_expiry_entry(entry: &mut Vec<u8>, expiry_ms: u64, key: &[u8]) {
     entry.clear();
@@ -196,12 +201,12 @@ mod tests {
 
     #[test]
     fn collections() {
-        let of = Type { kind: Kind::Hash, is_spread: false, is_wide: true };
+        let of = Type { is_wide: true, ..Type::new(Kind::Hash, false) };
         let packed = [Header::new(of, None).as_bytes(), b"\x01a\x01b"].concat();
         assert_eq!(packed, b"\x44\x01a\x01b");
         let value = Value::decode(packed[..].into()).unwrap();
         assert_eq!((value.of, value.spread()), (of, Ok(None)));
-        let of = Type { kind: Kind::List, is_spread: true, is_wide: false };
+        let of = Type::new(Kind::List, true);
         let spread = Spread { id: 7, count: 300, first: -2 };
         let large = [Header::new(of, Some(9)).as_bytes(), &spread.encode(Kind::List)].concat();
         let value = Value::decode(large[..].into()).unwrap();

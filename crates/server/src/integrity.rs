@@ -23,7 +23,7 @@ use crate::format::{
 use crate::integrity::elements::Elements;
 use crate::integrity::expected::expect;
 use crate::integrity::judge::Judge;
-use crate::integrity::plain::{FieldsJudge, ListJudge, PiecesJudge};
+use crate::integrity::plain::{FieldsJudge, ListJudge, MembersJudge, PiecesJudge};
 use crate::integrity::sorted_set::SortedSetJudge;
 use crate::integrity::stream::StreamJudge;
 
@@ -140,8 +140,8 @@ fn judge<'s>(head: &Head, elements: Elements<'s>) -> Result<Judge<'s>, String> {
         Kind::String => Judge::Pieces(PiecesJudge::new(spread.count)),
         Kind::List => Judge::List(ListJudge::new(spread)),
         Kind::SortedSet => Judge::SortedSet(SortedSetJudge::new(spread, elements)),
-        Kind::Set => Judge::Fields(FieldsJudge::members(spread.count)),
-        _ => Judge::Fields(FieldsJudge::fields(spread.count)),
+        Kind::Set => Judge::Members(MembersJudge::new(spread.count)),
+        _ => Judge::Fields(FieldsJudge::new(spread, elements)),
     })
 }
 

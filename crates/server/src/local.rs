@@ -76,8 +76,8 @@ impl Local {
         // A clock that stands still: so many keys expire, whatever the machine is at.
         let now = self.shared.started;
         expire(&mut data, &mut self.shared, true, || now)?;
-        for (db, key) in data.take_expired() {
-            notify_expired(&mut self.shared, &mut self.clients, (db, &key));
+        for expired in data.take_expired() {
+            notify_expired(&mut self.shared, &mut self.clients, &expired);
         }
         let mut reply = Reply::new(usize::MAX);
         for request in requests {

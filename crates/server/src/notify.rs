@@ -2,6 +2,7 @@
 
 use crate::clients::Clients;
 use crate::command::Context;
+use crate::dataset::Expired;
 use crate::event_class::Classes;
 use crate::shared::Shared;
 
@@ -52,10 +53,18 @@ pub(crate) fn notify_added(context: &mut Context<'_, '_>) {
     }
 }
 
-/// A key was removed because it had expired.
-pub(crate) fn notify_expired(shared: &mut Shared, clients: &mut Clients, key: (usize, &[u8])) {
-    if shared.settings.notified.has(Classes::EXPIRED) {
-        publish_event(shared, clients, key, "expired");
+/// A key, or fields of one, were removed because they had expired.
+pub(crate) fn notify_expired(shared: &mut Shared, clients: &mut Clients, expired: &Expired) {
+    let key = (expired.db, &expired.key[..]);
+    let events: &[(Classes, &str)] = match (expired.is_fields, expired.is_removed) {
+        (false, _) => &[(Classes::EXPIRED, "expired")],
+        (true, false) => &[(Classes::HASH, "hexpired")],
+        (true, true) => &[(Classes::HASH, "hexpired"), (Classes::GENERIC, "del")],
+    };
+    for &(class, event) in events {
+        if shared.settings.notified.has(class) {
+            publish_event(shared, clients, key, event);
+        }
     }
 }
 

@@ -154,8 +154,8 @@ impl<'s> Turns<'s> {
             replied: REPLIED_MAX,
             searches: SEARCHES_MAX,
         };
-        for (db, key) in self.data.take_expired() {
-            notify_expired(&mut self.shared, &mut self.clients, (db, &key));
+        for expired in self.data.take_expired() {
+            notify_expired(&mut self.shared, &mut self.clients, &expired);
         }
         if self.shared.tracking.is_on() {
             let (keys, _) = self.data.watches.take_changed();

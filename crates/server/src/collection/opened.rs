@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use tembo_kv::{Direction, Value};
 
-use crate::dataset::{Dataset, Ends, VisitElement};
+use crate::dataset::{Before, Dataset, Ends, VisitElement};
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, WRONG_TYPE};
 use crate::format::{ELEMENT_SIZE_MAX, Kind, Packed, Part, Spread, Type};
@@ -119,9 +119,13 @@ pub(crate) struct Opened<'d, 's> {
     kind: Kind,
     expiry_ms: Option<u64>,
     existed: bool,
+    /// What was under the key when it was opened, if that is still known.
+    before: Option<Before>,
     is_changed: bool,
     /// See [`Type::is_wide`].
     pub(super) is_wide: bool,
+    /// See [`Type::expires_fields`].
+    pub(super) expires_fields: bool,
     /// Where the entries are.
     pub(super) body: Body,
 }
@@ -147,13 +151,27 @@ impl<'d, 's> Opened<'d, 's> {
                         Body::Packed(packed)
                     }
                 };
-                Some((value.expiry_ms, value.of.is_wide, body))
+                Some((value.expiry_ms, value.of, body))
             }
             None => None,
         };
         let existed = found.is_some();
-        let (expiry_ms, is_wide, body) = found.unwrap_or((None, false, Body::Packed(Vec::new())));
-        Ok(Opened { data, place, kind, expiry_ms, existed, is_changed: false, is_wide, body })
+        let nothing = (None, Type::new(kind, false), Body::Packed(Vec::new()));
+        let (expiry_ms, of, body) = found.unwrap_or(nothing);
+        let Type { is_wide, expires_fields, .. } = of;
+        let spread = if let Body::Spread(spread) = &body { Some(*spread) } else { None };
+        Ok(Opened {
+            data,
+            place,
+            kind,
+            expiry_ms,
+            existed,
+            before: existed.then_some((expiry_ms, spread)),
+            is_changed: false,
+            is_wide,
+            expires_fields,
+            body,
+        })
     }
 
     /// Opens a collection and changes it in up to so many entries by so many bytes, or not at all. `change` saves it.
@@ -168,7 +186,10 @@ impl<'d, 's> Opened<'d, 's> {
         let in_one_step = match &opened.body {
             Body::Packed(bytes) => fits(bytes, entries, size),
             // A sorted set counts its members on several levels.
-            Body::Spread(_) => kind != Kind::SortedSet && entries <= entries_of(kind),
+            Body::Spread(_) => {
+                let is_plain = kind != Kind::SortedSet && !opened.expires_fields;
+                is_plain && entries <= entries_of(kind)
+            }
         };
         if in_one_step {
             return change(opened);
@@ -184,8 +205,10 @@ impl<'d, 's> Opened<'d, 's> {
             kind,
             expiry_ms: None,
             existed: true,
+            before: None,
             is_changed: true,
             is_wide: false,
+            expires_fields: false,
             body: Body::Packed(Vec::new()),
         }
     }
@@ -205,12 +228,26 @@ impl<'d, 's> Opened<'d, 's> {
             }
             return Ok(());
         }
-        let of = Type { kind: self.kind, is_spread, is_wide: self.is_wide };
+        let (is_wide, expires_fields) = (self.is_wide, self.expires_fields);
+        let of = Type { kind: self.kind, is_spread, is_wide, expires_fields };
         let payload = match self.body {
             Body::Packed(bytes) => bytes,
             Body::Spread(spread) => spread.encode(self.kind),
         };
-        self.data.put_value(self.place, of, &payload, self.expiry_ms)
+        match self.before {
+            Some(before) => self.data.put_over(self.place, of, &payload, (self.expiry_ms, before)),
+            None => self.data.put_value(self.place, of, &payload, self.expiry_ms),
+        }
+    }
+
+    /// The time, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.data.now_ms()
+    }
+
+    /// A field of the hash expires then.
+    pub(super) fn expect_expiry(&mut self, expiry_ms: u64) -> Result<(), Failure> {
+        self.data.expect_expiry(self.place, expiry_ms)
     }
 
     /// See [`EncodingLimits`].
@@ -258,10 +295,15 @@ impl<'d, 's> Opened<'d, 's> {
     /// Makes a small collection that has outgrown its bounds an empty large one; returns what it had, for its type to
     /// put it in.
     pub(super) fn outgrown(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        let Body::Packed(bytes) = &mut self.body else { return Ok(None) };
-        if fits(bytes, 0, 0) {
-            return Ok(None);
+        match &self.body {
+            Body::Packed(bytes) if !fits(bytes, 0, 0) => self.spread_out(),
+            _ => Ok(None),
         }
+    }
+
+    /// As [`outgrown`](Opened::outgrown), for a small collection of any size.
+    pub(super) fn spread_out(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let Body::Packed(bytes) = &mut self.body else { return Ok(None) };
         let bytes = std::mem::take(bytes);
         let id = self.data.new_id(self.place.0)?;
         self.body = Body::Spread(Spread { id, count: 0, first: 0 });

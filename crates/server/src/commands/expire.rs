@@ -56,11 +56,11 @@ fn pexpireat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -
 
 /// When EXPIRE may change an expiry.
 #[derive(Clone, Copy, Default)]
-struct Condition {
-    nx: bool,
-    xx: bool,
-    gt: bool,
-    lt: bool,
+pub(super) struct Condition {
+    pub(super) nx: bool,
+    pub(super) xx: bool,
+    pub(super) gt: bool,
+    pub(super) lt: bool,
 }
 
 impl Condition {
@@ -91,7 +91,8 @@ impl Condition {
         Ok(condition)
     }
 
-    fn allows(self, old: Option<i64>, new: i64) -> bool {
+    /// Whether an expiry may take the place of another one, or of none.
+    pub(super) fn allows(self, old: Option<i64>, new: i64) -> bool {
         match old {
             None => !self.xx && !self.gt,
             Some(old) => !(self.nx || self.gt && new <= old || self.lt && new >= old),

@@ -69,7 +69,7 @@ fn hsetnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     let (place, field, value) = ((context.session.db, args.at(1)), args.at(2), args.at(3));
     let size = field.len() + value.len();
     let is_set = Hash::change(context.data, place, (1, size), |hash| {
-        if hash.get(field)?.is_some() { Ok(false) } else { hash.set(field, value) }
+        if hash.get(field)?.is_some() { Ok(false) } else { hash.set(field, value).map(|_| true) }
     })?;
     if is_set {
         notify(context, Classes::HASH, "hset", place.1);
@@ -106,7 +106,7 @@ enum Shown {
 
 /// Replies with all entries.
 fn show(hash: &mut Hash<'_, '_>, shown: Shown, reply: &mut Reply) -> Outcome {
-    let count = hash.count() as usize;
+    let count = hash.count_there()? as usize;
     if shown == Shown::Both {
         reply.map(count)
     } else {
@@ -136,7 +136,7 @@ fn hvals(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
 }
 
 fn hlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    reply.integer(open(context, args.at(1))?.count() as i64);
+    reply.integer(open(context, args.at(1))?.count_there()? as i64);
     Ok(())
 }
 
@@ -176,7 +176,7 @@ fn hincrby(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
             None => 0,
         };
         let sum = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
-        hash.set(field, Decimal::signed(sum).as_bytes())?;
+        hash.set_and_keep_expiry(field, Decimal::signed(sum).as_bytes())?;
         Ok(sum)
     })?;
     notify(context, Classes::HASH, "hincrby", place.1);
@@ -196,7 +196,7 @@ fn hincrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply
             None => Float::Fixed(0),
         };
         let sum = old.add(by).ok_or("ERR increment would produce NaN or Infinity")?.text();
-        hash.set(field, sum.as_bytes())?;
+        hash.set_and_keep_expiry(field, sum.as_bytes())?;
         Ok(sum)
     })?;
     notify(context, Classes::HASH, "hincrbyfloat", place.1);
@@ -205,8 +205,8 @@ fn hincrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply
 }
 
 impl Population for Hash<'_, '_> {
-    fn count(&self) -> u64 {
-        Hash::count(self)
+    fn entries(&mut self) -> Result<u64, Failure> {
+        self.count_there()
     }
 
     fn all(&mut self) -> Result<Vec<Vec<u8>>, Failure> {

@@ -19,7 +19,7 @@ const DRAWN_AT_ONCE: u64 = 1024;
 /// What random entries are taken of.
 pub(super) trait Population {
     /// Entries.
-    fn count(&self) -> u64;
+    fn entries(&mut self) -> Result<u64, Failure>;
     /// The names of all entries.
     fn all(&mut self) -> Result<Vec<Vec<u8>>, Failure>;
     /// The name of a random one.
@@ -69,7 +69,7 @@ where
         reply.bulk(name);
         if with_values { collection.reply_value(name, reply) } else { Ok(()) }
     };
-    if count >= 0 || Population::count(&collection) == 0 {
+    if count >= 0 || Population::entries(&mut collection)? == 0 {
         let found = distinct(&mut collection, count.max(0) as u64, &mut random)?;
         reply.array(size(found.len() as u64) as usize);
         return found.iter().try_for_each(|name| show(&mut collection, name, reply));
@@ -95,7 +95,7 @@ pub(super) fn distinct(
     count: u64,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    let all = population.count();
+    let all = population.entries()?;
     if count >= all {
         return population.all();
     }
@@ -126,7 +126,7 @@ fn repeated(
     random: &mut dyn FnMut() -> u64,
     visit: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<(), Failure> {
-    let all = population.count();
+    let all = population.entries()?;
     let reads_all = all <= READ_MAX && count.saturating_mul(READ_PER_DRAW) >= all;
     let names = if reads_all { population.all()? } else { Vec::new() };
     for _ in 0..count {

@@ -119,8 +119,8 @@ fn scard(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
 }
 
 impl Population for Set<'_, '_> {
-    fn count(&self) -> u64 {
-        Set::count(self)
+    fn entries(&mut self) -> Result<u64, Failure> {
+        Ok(Set::count(self))
     }
 
     fn all(&mut self) -> Result<Vec<Vec<u8>>, Failure> {

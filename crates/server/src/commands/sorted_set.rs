@@ -124,8 +124,8 @@ fn zrevrank(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
 }
 
 impl Population for SortedSet<'_, '_> {
-    fn count(&self) -> u64 {
-        SortedSet::count(self)
+    fn entries(&mut self) -> Result<u64, Failure> {
+        Ok(SortedSet::count(self))
     }
 
     fn all(&mut self) -> Result<Vec<Vec<u8>>, Failure> {

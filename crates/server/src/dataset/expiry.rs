@@ -1,6 +1,6 @@
 //! The expiry index: per database a keyspace of entries, each the time when a key expires and the key.
 //!
-//! A key that expires has its entry. An entry whose key does not expire then does no harm: it is removed
+//! A hash of which a field expires has an entry too, whose value is one byte. A key that expires has its entry. An entry whose key does not expire then does no harm: it is removed
 //! when it is due.
 
 use std::ops::Bound;
@@ -73,12 +73,37 @@ impl ExpiryIndex {
         (db, key): (usize, &[u8]),
         expiry_ms: u64,
     ) -> Result<(), Error> {
+        self.put_entry(transaction, (db, key), expiry_ms, &[])
+    }
+
+    /// Adds an entry about a field of a hash.
+    pub(super) fn put_field(
+        &mut self,
+        transaction: &mut Exclusive,
+        (db, key): (usize, &[u8]),
+        expiry_ms: u64,
+    ) -> Result<(), Error> {
+        format::encode_expiry_entry(&mut self.entry, expiry_ms, key);
+        // One that is there, of a field or of the key, does for both.
+        if transaction.get(self.spaces[db], &self.entry)?.is_some() {
+            return Ok(());
+        }
+        self.put_entry(transaction, (db, key), expiry_ms, &format::OF_A_FIELD)
+    }
+
+    fn put_entry(
+        &mut self,
+        transaction: &mut Exclusive,
+        (db, key): (usize, &[u8]),
+        expiry_ms: u64,
+        value: &[u8],
+    ) -> Result<(), Error> {
         format::encode_expiry_entry(&mut self.entry, expiry_ms, key);
         self.due_ms[db] = self.due_ms[db].min(expiry_ms);
         if self.entry <= self.removed_to[db] {
             self.removed_to[db].clear();
         }
-        transaction.put(self.spaces[db], &self.entry, &[])?;
+        transaction.put(self.spaces[db], &self.entry, value)?;
         Ok(())
     }
 

@@ -9,7 +9,8 @@
 //! | part | rest | value |
 //! |---|---|---|
 //! | 0, of a string | number of the piece, big-endian | [`PIECE_SIZE`] bytes or less; what is missing is zero |
-//! | 0, of a hash | field | a byte that is 0, then the field's value |
+//! | 0, of a hash | field | see [`FieldHeader`](super::FieldHeader), then the field's value |
+//! | 1, of a hash | expiry, big-endian, and field | empty: the field expires then |
 //! | 0, of a set | member | empty |
 //! | 0, of a list | position, big-endian, its sign inverted | the element |
 //! | 0, of a sorted set | member | score, order-preserving |
@@ -33,6 +34,8 @@ pub const ID_KEY: [u8; 8] = [0; 8];
 pub enum Part {
     /// Fields, members, positions.
     Main,
+    /// The fields of a hash that expire, by the time.
+    Expiry,
     /// The members of a sorted set by score.
     Order,
     /// Members of that level, from 1 on, of a sorted set.
@@ -53,7 +56,7 @@ impl Part {
     fn number(self) -> u8 {
         match self {
             Part::Main => 0,
-            Part::Order => 1,
+            Part::Expiry | Part::Order => 1,
             Part::Level(level) => 1 + level,
             Part::Group => 1,
             Part::ConsumerName => 2,

@@ -2,8 +2,8 @@
 
 /// Bit 6 of the header.
 const IS_WIDE: u8 = 0x40;
-/// Bit 5 of the header: reserved for hashes whose fields expire.
-const RESERVED: u8 = 0x20;
+/// Bit 5 of the header.
+const EXPIRES_FIELDS: u8 = 0x20;
 /// Bit 4 of the header.
 const IS_SPREAD: u8 = 0x10;
 /// Bits 0-3 of the header.
@@ -62,31 +62,43 @@ pub struct Type {
     pub is_spread: bool,
     /// A collection that was once too large for the smaller of Redis's encodings: OBJECT ENCODING gives the larger.
     pub is_wide: bool,
+    /// A large hash of which a field has an expiry, or once had one.
+    pub expires_fields: bool,
 }
 
 impl Type {
     /// A string.
-    pub const STRING: Type = Type { kind: Kind::String, is_spread: false, is_wide: false };
+    pub const STRING: Type = Type::new(Kind::String, false);
 
     /// A large string, in pieces.
-    pub const LARGE_STRING: Type = Type { kind: Kind::String, is_spread: true, is_wide: false };
+    pub const LARGE_STRING: Type = Type::new(Kind::String, true);
 
     /// A stream.
-    pub const STREAM: Type = Type { kind: Kind::Stream, is_spread: true, is_wide: false };
+    pub const STREAM: Type = Type::new(Kind::Stream, true);
+
+    /// One that was never wide, and whose fields, if it has some, do not expire.
+    pub const fn new(kind: Kind, is_spread: bool) -> Type {
+        Type { kind, is_spread, is_wide: false, expires_fields: false }
+    }
 
     pub(super) fn encode(self) -> u8 {
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        self.kind as u8 | flag(self.is_spread, IS_SPREAD) | flag(self.is_wide, IS_WIDE)
+        self.kind as u8
+            | flag(self.is_spread, IS_SPREAD)
+            | flag(self.is_wide, IS_WIDE)
+            | flag(self.expires_fields, EXPIRES_FIELDS)
     }
 
     pub(super) fn decode(header: u8) -> Option<Type> {
         let kind = Kind::decode(header)?;
         let (is_spread, is_wide) = (header & IS_SPREAD != 0, header & IS_WIDE != 0);
+        let expires_fields = header & EXPIRES_FIELDS != 0;
         let fits = match kind {
             Kind::String => !is_wide,
             Kind::Stream => is_spread && !is_wide,
             _ => true,
         };
-        (fits && header & RESERVED == 0).then_some(Type { kind, is_spread, is_wide })
+        let fits = fits && (!expires_fields || kind == Kind::Hash && is_spread);
+        fits.then_some(Type { kind, is_spread, is_wide, expires_fields })
     }
 }

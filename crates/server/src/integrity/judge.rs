@@ -2,14 +2,15 @@
 
 use tembo_kv::Value;
 
-use crate::integrity::plain::{FieldsJudge, ListJudge, PiecesJudge};
+use crate::integrity::plain::{FieldsJudge, ListJudge, MembersJudge, PiecesJudge};
 use crate::integrity::sorted_set::SortedSetJudge;
 use crate::integrity::stream::StreamJudge;
 
 /// A large collection whose elements are being seen.
 pub(super) enum Judge<'s> {
     Pieces(PiecesJudge),
-    Fields(FieldsJudge),
+    Members(MembersJudge),
+    Fields(FieldsJudge<'s>),
     List(ListJudge),
     SortedSet(SortedSetJudge<'s>),
     Stream(StreamJudge<'s>),
@@ -25,6 +26,7 @@ impl Judge<'_> {
     ) -> Result<(), String> {
         match self {
             Judge::Pieces(judge) => judge.element(part, rest, value),
+            Judge::Members(judge) => judge.element(part, rest, value),
             Judge::Fields(judge) => judge.element(part, rest, value),
             Judge::List(judge) => judge.element(part, rest, value),
             Judge::SortedSet(judge) => judge.element(part, rest, value),
@@ -36,6 +38,7 @@ impl Judge<'_> {
     pub(super) fn end(self) -> Result<(), String> {
         match self {
             Judge::Pieces(_) => Ok(()),
+            Judge::Members(judge) => judge.end(),
             Judge::Fields(judge) => judge.end(),
             Judge::List(judge) => judge.end(),
             Judge::SortedSet(judge) => judge.end(),

@@ -2,7 +2,10 @@
 
 use tembo_kv::Value;
 
-use crate::format::{PIECE_SIZE, Spread, position_order};
+use crate::format::{
+    FIELD_EXPIRY_SIZE, PIECE_SIZE, Part, Spread, decode_field, element_prefix, position_order,
+};
+use crate::integrity::elements::Elements;
 use crate::integrity::expected::{expect, expect_count};
 
 fn expect_main(part: u8) -> Result<(), String> {
@@ -29,35 +32,65 @@ impl PiecesJudge {
     }
 }
 
-/// Fields with their values, or members.
-pub(super) struct FieldsJudge {
+/// Members.
+pub(super) struct MembersJudge {
     count: u64,
     met: u64,
-    has_values: bool,
 }
 
-impl FieldsJudge {
-    pub(super) fn members(count: u64) -> FieldsJudge {
-        FieldsJudge { count, met: 0, has_values: false }
-    }
-
-    pub(super) fn fields(count: u64) -> FieldsJudge {
-        FieldsJudge { count, met: 0, has_values: true }
+impl MembersJudge {
+    pub(super) fn new(count: u64) -> MembersJudge {
+        MembersJudge { count, met: 0 }
     }
 
     pub(super) fn element(&mut self, part: u8, _: &[u8], value: Value<'_>) -> Result<(), String> {
         expect_main(part)?;
         self.met += 1;
-        match value.array(0) {
-            Some([0]) if self.has_values => Ok(()),
-            None if !self.has_values => Ok(()),
-            _ => Err("an element has a value that it cannot have".to_owned()),
-        }
+        expect(value.is_empty(), "a member has a value")
     }
 
     pub(super) fn end(self) -> Result<(), String> {
-        let what = if self.has_values { "fields" } else { "members" };
-        expect_count(self.count, self.met, what)
+        expect_count(self.count, self.met, "members")
+    }
+}
+
+/// Fields with their values, and those that expire, by time.
+pub(super) struct FieldsJudge<'s> {
+    spread: Spread,
+    elements: Elements<'s>,
+    met: u64,
+    expiring: u64,
+    in_order: u64,
+}
+
+impl FieldsJudge<'_> {
+    pub(super) fn new(spread: Spread, elements: Elements<'_>) -> FieldsJudge<'_> {
+        FieldsJudge { spread, elements, met: 0, expiring: 0, in_order: 0 }
+    }
+
+    pub(super) fn element(
+        &mut self,
+        part: u8,
+        rest: &[u8],
+        value: Value<'_>,
+    ) -> Result<(), String> {
+        if part == 1 {
+            self.in_order += 1;
+            return expect(rest.len() >= FIELD_EXPIRY_SIZE, "an expiry is cut");
+        }
+        expect_main(part)?;
+        self.met += 1;
+        let (expiry_ms, _) = decode_field(value).map_err(|_| "a field has no value")?;
+        let Some(expiry_ms) = expiry_ms else { return Ok(()) };
+        self.expiring += 1;
+        let prefix = element_prefix(self.spread.id, Part::Expiry);
+        let key = [&prefix[..], &expiry_ms.to_be_bytes(), rest].concat();
+        expect(self.elements.get(&key)?.is_some(), "a field is not among those that expire")
+    }
+
+    pub(super) fn end(self) -> Result<(), String> {
+        expect_count(self.spread.count, self.met, "fields")?;
+        expect_count(self.expiring, self.in_order, "fields that expire")
     }
 }
 

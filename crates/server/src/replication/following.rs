@@ -363,6 +363,7 @@ impl Following {
                 if let Some(db) = db {
                     let keys = data.watches.keys(db);
                     keys.iter().for_each(|key| data.watches.touch(db, key));
+                    data.waiting.touch_all(db);
                 }
                 return Ok(());
             }

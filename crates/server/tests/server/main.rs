@@ -12,6 +12,7 @@ mod connections;
 mod differential;
 mod dump;
 mod expiry;
+mod field_expiry;
 mod import;
 mod introspection;
 mod large_strings;

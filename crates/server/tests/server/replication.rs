@@ -218,6 +218,27 @@ fn wait_counts_the_replicas_that_hold_it_durably() {
     assert_eq!(waiting.reply(), ":1\r\n");
 }
 
+#[test]
+fn a_client_that_waits_at_a_replica_is_served_by_what_the_primary_does() {
+    let (primary, replica) = (Running::start(), Running::start());
+    let (mut to_primary, mut to_replica) = (primary.client(), replica.client());
+    follow(&mut to_replica, primary.address);
+    linked(&mut to_replica);
+    let mut waiting = replica.client();
+    let changes = ["XADD s 1-1 f v", "FLUSHALL;XADD s 2-1 f v", "SET s 1;DEL s;XADD s 3-1 f v"];
+    for (nth, commands) in changes.into_iter().enumerate() {
+        waiting.send(&encode(&[b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"]));
+        let blocked = || number(&mut to_replica, "clients", "blocked_clients");
+        wait_until("the wait", blocked, |count| *count == 1);
+        commands.split(';').for_each(|command| drop(to_primary.call(command)));
+        let entry = format!("*2\r\n$3\r\n{}-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n", nth + 1);
+        assert_eq!(waiting.reply(), format!("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n{entry}"));
+        settled(&mut to_primary, 1);
+    }
+    // What takes elements is refused before it waits.
+    assert!(waiting.call("BLPOP l 0").starts_with("-READONLY"));
+}
+
 /// A store in a file, in a folder that vanishes.
 struct Folder(std::path::PathBuf);
 

@@ -1,0 +1,14 @@
+//! What has expired.
+
+/// A key that has expired, or of which fields have.
+#[derive(Debug)]
+pub(crate) struct Expired {
+    /// The database.
+    pub(crate) db: usize,
+    /// The key.
+    pub(crate) key: Vec<u8>,
+    /// Fields of it have expired, not it.
+    pub(crate) is_fields: bool,
+    /// It was removed.
+    pub(crate) is_removed: bool,
+}

@@ -1,20 +1,22 @@
 //! The server's commands under torture: whole turns, without sockets.
 
+mod collection;
 mod model;
 mod stream;
 
 use tembo_kv::{Direction, IndexKind, Options, Progress, Snapshot, Store};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Geometry, Pool, PoolOptions};
-use tembo_server::Local;
 use tembo_server::format::{
     ID_KEY, Kind, Value, data_keyspace, decode_expiry_entry, elements_keyspace, expiry_keyspace,
 };
+use tembo_server::{Local, check_collections};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, stored};
 use crate::subject::{Script, Subject};
+use collection::{Collection, Edit};
 use model::{Command, Content, Database, Op, State};
 use stream::{Change, Elements, Stream};
 
@@ -46,8 +48,13 @@ fn each(
     snapshot.range_with::<[u8]>(space, (from, to), Direction::Forward, &mut visit).map_err(text)
 }
 
-/// What a snapshot holds; the index of what expires must fit, and the elements of streams.
+/// What a snapshot holds; the index of what expires must fit, and the elements of collections.
 fn database(snapshot: &Snapshot) -> Result<Database, String> {
+    let mut fault = None;
+    check_collections(snapshot, 0, &mut |what| fault = Some(what)).map_err(text)?;
+    if let Some(what) = fault {
+        return Err(what);
+    }
     let (mut elements, mut database) = (Elements::new(), Database::new());
     each(snapshot, &elements_keyspace(0), &mut |key, value| {
         elements.insert(key.to_vec(), value.to_vec());
@@ -59,6 +66,14 @@ fn database(snapshot: &Snapshot) -> Result<Database, String> {
             match Stream::read(&value.payload.to_vec(), &mut elements) {
                 Ok(stream) => {
                     database.insert(key.to_vec(), (Content::Stream(stream), value.expiry_ms));
+                }
+                Err(what) => failed = Err(what),
+            }
+        }
+        Ok(value) if value.of.kind != Kind::String => {
+            match Collection::read(&value, &mut elements) {
+                Ok(read) => {
+                    database.insert(key.to_vec(), (Content::Collection(read), value.expiry_ms));
                 }
                 Err(what) => failed = Err(what),
             }
@@ -184,6 +199,10 @@ impl Subject for Served {
                 C::Stream(30, Change::Read(1, 9)),
             ],
             vec![C::Stream(30, Change::Add(Some(1))), C::Stream(30, Change::Claim(2))],
+            vec![C::Edit(40, Edit::PushLeft(9)), C::Edit(40, Edit::PopRight)],
+            vec![C::Edit(42, Edit::SetField(2, 9)), C::Edit(42, Edit::SetField(1, 4))],
+            vec![C::Edit(44, Edit::Add(3)), C::Edit(44, Edit::RemoveMember(2))],
+            vec![C::Edit(46, Edit::Score(1, 2)), C::Edit(46, Edit::PopMin), C::Rename(46, 47)],
             vec![C::Stream(30, Change::DestroyGroup), C::Rename(30, 31), C::Delete(vec![31])],
         ];
         let mut ops: Vec<Op> = turns.into_iter().map(Op::Turn).collect();
@@ -209,6 +228,18 @@ impl Subject for Served {
                 Op::Turn(vec![Command::Stream(30, Change::Add(None)); 3]),
                 Op::Turn(vec![Command::Stream(30, Change::Read(1, 2))]),
             ],
+            // Of each kind one that is large, and one with an element that is not.
+            [1, 2, 3]
+                .into_iter()
+                .map(|n| {
+                    Op::Turn(vec![
+                        Command::Edit(40, Edit::PushRight(if n == 1 { 1100 } else { 5 })),
+                        Command::Edit(42, Edit::SetField(n, 5)),
+                        Command::Edit(44, Edit::Add(n)),
+                        Command::Edit(46, Edit::Score(n, 1)),
+                    ])
+                })
+                .collect(),
         ]
     }
 

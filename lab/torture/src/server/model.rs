@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tembo_sim::Random;
 
+use super::collection::{Collection, Edit};
 use super::stream::{Change, Stream};
 
 /// What a key holds.
@@ -11,6 +12,7 @@ use super::stream::{Change, Stream};
 pub(crate) enum Content {
     String(Vec<u8>),
     Stream(Stream),
+    Collection(Collection),
 }
 
 /// Values and when they expire, in milliseconds.
@@ -33,6 +35,7 @@ pub(crate) enum Command {
     Save,
     Exec(Vec<Command>),
     Stream(u8, Change),
+    Edit(u8, Edit),
 }
 
 /// Something that is done to a server.
@@ -98,6 +101,9 @@ impl Command {
             Command::Stream(n, change) => {
                 vec![change.request(key(*n), |turns| clock(serial.saturating_sub(turns)))]
             }
+            Command::Edit(n, edit) => {
+                vec![edit.request(key(*n), |len| value(serial, *n, len))]
+            }
             Command::Exec(commands) => {
                 let mut list = words("MULTI", vec![]);
                 list.extend(commands.iter().flat_map(|command| command.requests(serial)));
@@ -150,7 +156,7 @@ impl Command {
                 let (mut stream, expiry) = match database.get(&key(*n)) {
                     None => (None, None),
                     Some((Content::Stream(stream), expiry)) => (Some(stream.clone()), *expiry),
-                    Some((Content::String(_), _)) => return 1,
+                    Some(_) => return 1,
                 };
                 let at = |turns| clock(serial.saturating_sub(turns));
                 let is_done = change.execute(&mut stream, at);
@@ -158,12 +164,30 @@ impl Command {
                 database.extend(content.map(|content| (key(*n), (content, expiry))));
                 return usize::from(!is_done);
             }
+            Command::Edit(n, edit) => return edited(database, (*n, edit), serial),
             Command::Exec(commands) => {
                 return commands.iter().map(|command| command.execute(database, serial)).sum();
             }
         }
         0
     }
+}
+
+/// Changes a collection; how many replies are errors.
+fn edited(database: &mut Database, (n, edit): (u8, &Edit), serial: u64) -> usize {
+    let (mut collection, expiry) = match database.get(&key(n)) {
+        None => (None, None),
+        Some((Content::Collection(collection), expiry)) => (Some(collection.clone()), *expiry),
+        Some(_) => return 1,
+    };
+    let is_done = edit.execute(&mut collection, |len| value(serial, n, len));
+    match collection {
+        Some(collection) => {
+            database.insert(key(n), (Content::Collection(collection), expiry));
+        }
+        None => drop(database.remove(&key(n))),
+    }
+    usize::from(!is_done)
 }
 
 impl State {
@@ -194,8 +218,10 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
 
 fn random_command(random: &mut Random, nested: bool) -> Command {
     let n = random.below(12) as u8;
-    if random.below(3) == 0 {
-        return random_stream_command(random);
+    match random.below(3) {
+        0 => return random_stream_command(random),
+        1 => return random_edit(random),
+        _ => {}
     }
     match random.below(14) {
         0..=3 => Command::Set(n, [1, 8, 60, 150][random.below(4)], None),
@@ -239,4 +265,29 @@ fn random_stream_command(random: &mut Random) -> Command {
         }
     };
     Command::Stream(n, change)
+}
+
+fn random_edit(random: &mut Random) -> Command {
+    let (kind, second) = (random.below(4) as u8, random.below(2) as u8);
+    let (key, n) = (40 + kind * 2 + second, random.below(8) as u8);
+    let len = if random.below(8) == 0 { 1100 } else { 1 + random.below(20) };
+    let is_first = random.below(2) == 0;
+    let edit = match (random.below(16), kind) {
+        (0, _) => return Command::Delete(vec![key]),
+        (1, _) => return Command::Rename(key, 40 + kind * 2 + (1 - second)),
+        (2, _) => return Command::Expire(key, 1 + random.below(5) as u64),
+        (3, _) => return Command::Set(key, 6, None),
+        (4..=9, 0) if is_first => Edit::PushLeft(len),
+        (4..=9, 0) => Edit::PushRight(len),
+        (_, 0) if is_first => Edit::PopLeft,
+        (_, 0) => Edit::PopRight,
+        (4..=11, 1) => Edit::SetField(n, len),
+        (_, 1) => Edit::RemoveField(n),
+        (4..=11, 2) => Edit::Add(n),
+        (_, 2) => Edit::RemoveMember(n),
+        (4..=11, _) => Edit::Score(n, random.below(7) as i8),
+        (_, _) if is_first => Edit::PopMin,
+        (_, _) => Edit::RemoveScored(n),
+    };
+    Command::Edit(key, edit)
 }

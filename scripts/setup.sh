@@ -12,6 +12,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 have redis-benchmark && have redis-cli && have redis-check-rdb || missing="$missing redis-tools"
 have python3 || missing="$missing python3"
 have valgrind || missing="$missing valgrind"
+have memcapable || have memccapable || missing="$missing libmemcached-tools"
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
 
 install_packages() {

@@ -19,7 +19,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve a pool to Redis clients, creating it if there is none
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Say what a pool holds and how it is kept
     Stat(stat::Args),
     /// Walk everything in a pool and account for every byte

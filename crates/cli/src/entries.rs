@@ -18,7 +18,8 @@ const GROUP_SIZE: usize = 4 << 20;
 
 /// A database's keyspaces, as far as they are there.
 struct Database {
-    number: usize,
+    /// Its number; that of the items of memcached is their keyspace's name.
+    name: String,
     data: Option<Keyspace>,
     elements: Option<Keyspace>,
     expiry: Option<Keyspace>,
@@ -27,13 +28,19 @@ struct Database {
 fn databases(snapshot: &Snapshot) -> anyhow::Result<Vec<Database>> {
     let keyspaces = snapshot.keyspaces()?;
     let find = |name: String| keyspaces.iter().find(|(other, _)| *other == name).map(|(_, id)| *id);
-    let database = |number| Database {
-        number,
+    let database = |number: usize| Database {
+        name: number.to_string(),
         data: find(format::data_keyspace(number)),
         elements: find(format::elements_keyspace(number)),
         expiry: find(format::expiry_keyspace(number)),
     };
-    Ok((0..DATABASES_MAX).map(database).collect())
+    let items = Database {
+        name: format::ITEMS_KEYSPACE.to_owned(),
+        data: find(format::ITEMS_KEYSPACE.to_owned()),
+        elements: find(format::ITEM_ELEMENTS_KEYSPACE.to_owned()),
+        expiry: find(format::ITEM_EXPIRY_KEYSPACE.to_owned()),
+    };
+    Ok((0..DATABASES_MAX).map(database).chain([items]).collect())
 }
 
 /// Calls `visit` with each key and value of the keyspace, if there is one.
@@ -86,7 +93,7 @@ fn entry(
         _ => value.payload.to_vec(),
     };
     Ok(Entry {
-        keyspace: database.number.to_string(),
+        keyspace: database.name.clone(),
         key: key.to_vec(),
         value: string,
         expires_at_ms: value.expiry_ms,
@@ -140,7 +147,11 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
     let mut audit = Audit::default();
     let snapshot = store.snapshot()?;
     for database in databases(&snapshot)? {
-        let (db, mut expiring, mut indexed) = (database.number, 0, 0);
+        let (mut expiring, mut indexed) = (0, 0);
+        let db = match database.name.parse::<usize>() {
+            Ok(number) => format!("db{number}"),
+            Err(_) => database.name.clone(),
+        };
         walk(&snapshot, database.data, &mut |key, bytes| {
             audit.keys += 1;
             audit.key_bytes += key.len() as u64;
@@ -149,7 +160,7 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
                     audit.value_bytes += value.string_len().unwrap_or(0) as u64;
                     expiring += u64::from(value.expiry_ms.is_some());
                 }
-                Err(_) => audit.fault(format!("db{db}: the value of {} is none", shown(key))),
+                Err(_) => audit.fault(format!("{db}: the value of {} is none", shown(key))),
             }
             true
         })?;
@@ -163,15 +174,18 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
             indexed += u64::from(agrees);
             // An entry about a field may be of one that does not expire any more.
             if !agrees && of != format::OF_A_FIELD {
-                audit.fault(format!("db{db}: {} in the expiry index is stale", shown(index_key)));
+                audit.fault(format!("{db}: {} in the expiry index is stale", shown(index_key)));
             }
             true
         })?;
         if indexed != expiring {
-            audit.fault(format!("db{db}: {expiring} keys expire, {indexed} are in the index"));
+            audit.fault(format!("{db}: {expiring} keys expire, {indexed} are in the index"));
         }
         audit.expiring += expiring;
-        check_collections(&snapshot, db, &mut |what| audit.fault(format!("db{db}: {what}")))?;
+        // Items of memcached are strings.
+        if let Ok(number) = database.name.parse() {
+            check_collections(&snapshot, number, &mut |what| audit.fault(format!("{db}: {what}")))?;
+        }
     }
     Ok(audit)
 }
@@ -213,9 +227,8 @@ impl<'s> Writer<'s> {
         }
         let mut spaces = Vec::new();
         for entry in &group {
-            let db = database(&entry.keyspace)?;
-            let data = self.store.keyspace(&format::data_keyspace(db))?;
-            spaces.push((data, self.store.keyspace(&format::expiry_keyspace(db))?));
+            let (data, expiry) = keyspaces(&entry.keyspace)?;
+            spaces.push((self.store.keyspace(&data)?, self.store.keyspace(&expiry)?));
         }
         let mut transaction = self.store.exclusive()?;
         let mut index_key = Vec::new();
@@ -238,9 +251,15 @@ impl<'s> Writer<'s> {
     }
 }
 
-fn database(name: &str) -> anyhow::Result<usize> {
+/// The keyspaces of a database's values and of its expiry index.
+fn keyspaces(name: &str) -> anyhow::Result<(String, String)> {
+    if name == format::ITEMS_KEYSPACE {
+        return Ok((name.to_owned(), format::ITEM_EXPIRY_KEYSPACE.to_owned()));
+    }
     match name.parse() {
-        Ok(db) if db < DATABASES_MAX => Ok(db),
+        Ok(db) if db < DATABASES_MAX => {
+            Ok((format::data_keyspace(db), format::expiry_keyspace(db)))
+        }
         _ => refuse(Exit::BadLine, format!("there is no keyspace `{name}`")),
     }
 }

@@ -15,7 +15,7 @@ use tembo_server::{Config, DATABASES_MAX, Server};
 use crate::exit::{Exit, refuse};
 use crate::output::print_line;
 use crate::store::{Domain, StoreArgs};
-use crate::{password, signals};
+use crate::{bytes, password, signals};
 
 use address::Addresses;
 
@@ -43,6 +43,12 @@ pub(crate) struct Args {
     /// The permissions of that path, such as 770
     #[arg(long, value_name = "OCTAL", value_parser = address::permissions)]
     unixsocketperm: Option<u32>,
+    /// Speak memcached's protocols at this port too; 0 for any that is free. The items are kept beside the databases
+    #[arg(long, value_name = "PORT")]
+    memcached_port: Option<u16>,
+    /// The largest item of memcached
+    #[arg(long, default_value = "1M", value_parser = bytes::parse, value_name = "SIZE")]
+    memcached_item_size: u64,
     /// A file with the password that clients must give (or set TEMBO_REQUIREPASS)
     #[arg(long, value_name = "FILE")]
     requirepass_file: Option<PathBuf>,
@@ -85,12 +91,18 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// The largest item that can be chosen: the protocol announces sizes of 31 bits.
+const ITEM_SIZE_MAX: u64 = 512 << 20;
+
 /// What is said when clients may come.
 #[derive(Serialize)]
 struct Ready {
     /// The first TCP port that is listened at.
     address: Option<SocketAddr>,
     unixsocket: Option<String>,
+    /// Where memcached's protocols are spoken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memcached: Option<SocketAddr>,
     pool: Option<String>,
     domain: String,
     index: &'static str,
@@ -184,6 +196,8 @@ fn config(args: &Args, chosen: file::Chosen) -> anyhow::Result<Config> {
         retain_s: args.retain_seconds.min(u32::MAX.into()),
         backup_dir: args.backup_dir.clone(),
         debug: args.enable_debug_command,
+        memcached_port: args.memcached_port,
+        memcached_item_size: args.memcached_item_size.min(ITEM_SIZE_MAX) as usize,
         pool: (args.store.domain != Domain::Volatile).then(|| args.pool.clone()),
         ..Config::default()
     })
@@ -205,6 +219,7 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
     Ready {
         address: Some(server.local_addr()).filter(|address| address.port() > 0),
         unixsocket: args.unixsocket.as_ref().map(|path| path.display().to_string()),
+        memcached: server.memcached_addr(),
         pool,
         domain: report.domain,
         index: report.index.name(),
@@ -227,9 +242,10 @@ impl Ready {
 
     fn line(&self) -> String {
         format!(
-            "tembo {} ready at {} | pool {}{} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
+            "tembo {} ready at {}{} | pool {}{} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
             self.program,
             self.places(),
+            self.memcached.map(|at| format!(" | memcached at {at}")).unwrap_or_default(),
             self.pool.as_deref().unwrap_or("none"),
             if self.read_only { " (read only)" } else { "" },
             self.domain,

@@ -9,6 +9,7 @@ use crate::command::{Command, Context};
 use crate::commit::commit;
 use crate::connection::{Connection, Read};
 use crate::dispatch::{dispatch, lookup, reject};
+use crate::face::Face;
 use crate::parse::{Limits, Parsed};
 use crate::token::Token;
 use crate::welcome::{LISTENER, welcome};
@@ -88,7 +89,7 @@ pub(crate) fn serve(context: &mut Context<'_, '_>, all: bool, refusal: &str) -> 
                 for _ in 0..ACCEPTS_MAX {
                     let Ok(accepted) = listener.accept() else { break };
                     let to = (&mut *context.clients, &mut *context.shared, &door.poll);
-                    welcome(accepted, to, door.output_size_max);
+                    welcome(accepted, Face::Redis, to, door.output_size_max);
                 }
             }
         }
@@ -99,8 +100,8 @@ pub(crate) fn serve(context: &mut Context<'_, '_>, all: bool, refusal: &str) -> 
     let mut served = Ok(());
     for (token, is_readable) in tokens {
         let Some(mut connection) = context.clients.take(token) else { continue };
-        // Otherwise its replies wait for the commit, and the next one waits behind them.
-        if connection.turn.is_none() && served.is_ok() {
+        // Otherwise its replies wait for the commit, and the next one waits behind them. Clients of memcached wait for the script.
+        if connection.turn.is_none() && served.is_ok() && connection.face == Face::Redis {
             served = serve_one(context, &mut connection, is_readable, refusal);
             let now_ms = context.shared.clock.steady_ms;
             connection.end_turn();

@@ -50,6 +50,10 @@ pub struct Config {
     pub masterauth: Option<String>,
     /// DEBUG is allowed, as tests need it.
     pub debug: bool,
+    /// The port for memcached's protocols; 0 takes any that is free, `None`: they are not spoken.
+    pub memcached_port: Option<u16>,
+    /// Bytes of the largest item of memcached, with its key and some for what memcached adds.
+    pub memcached_item_size: usize,
     /// Where the pool lies, for CONFIG GET dir and dbfilename.
     pub pool: Option<PathBuf>,
     /// The configuration file, for CONFIG REWRITE.
@@ -83,6 +87,8 @@ impl Default for Config {
             replicaof: None,
             masterauth: None,
             debug: false,
+            memcached_port: None,
+            memcached_item_size: 1 << 20,
             pool: None,
             file: None,
             users: Vec::new(),

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::buffer::Buffer;
+use crate::face::Face;
 use crate::parse::{COMMAND_SIZE_MAX, Limits, Parsed, Parser, ProtocolError};
 use crate::reply::Reply;
 use crate::session::Session;
@@ -30,6 +31,8 @@ pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     /// Its state.
     pub(crate) session: Session,
+    /// What it speaks.
+    pub(crate) face: Face,
     /// Its replies.
     pub(crate) reply: Reply,
     /// The parser's state.
@@ -65,6 +68,7 @@ impl Connection {
         Connection {
             socket,
             session,
+            face: Face::Redis,
             reply: Reply::new(output_limit),
             parser: Parser::default(),
             input: Vec::new(),

@@ -151,9 +151,9 @@ impl<'s> Dataset<'s> {
         self.spaces.data[db]
     }
 
-    /// How many databases there are.
+    /// How many databases clients can select.
     pub(crate) fn databases(&self) -> usize {
-        self.spaces.data.len()
+        self.spaces.databases
     }
 
     /// The turn's time, in milliseconds since 1970.
@@ -739,7 +739,7 @@ impl<'s> Dataset<'s> {
     pub(crate) fn expire(&mut self, mut go_on: impl FnMut() -> bool) -> Result<u64, Failure> {
         let mut expired = 0;
         let now_ms = self.now_ms();
-        for db in 0..self.databases() {
+        for db in 0..self.spaces.data.len() {
             while self.expiry.due_ms(db) < now_ms {
                 if !go_on() {
                     return Ok(expired);

@@ -19,7 +19,10 @@ use crate::config::Config;
 use crate::dataset::{Dataset, Spaces};
 use crate::door::Door;
 use crate::error::Error;
+use crate::face::Face;
+use crate::face_listener::FaceListener;
 use crate::listener::{Arrived, Listener};
+use crate::memcached::flush_if_due;
 use crate::poll::{Poll, Ready};
 use crate::retention::Moments;
 use crate::settings::Settings;
@@ -30,8 +33,10 @@ use crate::welcome::{LISTENER, welcome};
 
 /// Time between two ticks.
 const TICK_MS: u64 = 100;
+/// Tokens from this one on are listeners of other protocols.
+const FACE: u64 = LISTENER - 1024;
 /// The token of the link to the primary.
-const LINK: u64 = LISTENER - 1;
+const LINK: u64 = FACE - 1;
 /// Connections accepted at once.
 const ACCEPTS_MAX: usize = 1000;
 /// Steps of the store's background work in one turn, and in a turn that has nothing else to do.
@@ -45,6 +50,8 @@ pub(crate) struct EventLoop<'s> {
     output_stall_ms: u64,
     ready: Vec<Ready>,
     listeners: &'s [Listener],
+    /// The ports beside that of Redis's protocol.
+    faces: &'s [FaceListener],
     config: &'s Config,
     accepting: bool,
     tick_ms: u64,
@@ -60,7 +67,7 @@ impl<'s> EventLoop<'s> {
         store: &'s Store,
         spaces: &'s Spaces,
         config: &'s Config,
-        listeners: &'s [Listener],
+        (listeners, faces): (&'s [Listener], &'s [FaceListener]),
         address: SocketAddr,
         backups: Backups,
         shutdown: &'s AtomicBool,
@@ -72,6 +79,7 @@ impl<'s> EventLoop<'s> {
         let acl = Acl::new(catalog(&table), config)?;
         let mut shared = Shared::new(settings, acl, backups, address.port(), clock);
         shared.config_file.clone_from(&config.file);
+        shared.items.size_max = config.memcached_item_size;
         shared.take_report(store);
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
         let shared_sockets = || {
@@ -90,6 +98,7 @@ impl<'s> EventLoop<'s> {
             output_stall_ms: config.output_stall_s.saturating_mul(1000),
             ready: Vec::new(),
             listeners,
+            faces,
             config,
             accepting: false,
             tick_ms: 0,
@@ -125,6 +134,7 @@ impl<'s> EventLoop<'s> {
         self.ready = ready;
         self.follow()?;
         expire(&mut self.turns.data, &mut self.turns.shared, idle, Instant::now)?;
+        flush_if_due(&mut self.turns.data, &mut self.turns.shared)?;
         self.turns.run()?;
         self.end_turn();
         self.maintain(idle)?;
@@ -201,6 +211,8 @@ impl<'s> EventLoop<'s> {
             let _ = self.link.as_ref().map(|link| rustix::io::read(link, &mut [0; 8]));
         } else if event.token >= LISTENER {
             self.accept((event.token - LISTENER) as usize);
+        } else if event.token >= FACE {
+            self.accept_face((event.token - FACE) as usize);
         } else {
             self.turns.receive(event);
         }
@@ -210,20 +222,37 @@ impl<'s> EventLoop<'s> {
         let Some(listener) = self.listeners.get(index) else { return };
         for _ in 0..ACCEPTS_MAX {
             match listener.accept() {
-                Ok(arrived) => self.welcome(arrived),
+                Ok(arrived) => self.welcome(arrived, Face::Redis),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(_) => {
-                    // Out of descriptors or memory: let the clients wait until the next tick.
-                    for listener in self.listeners {
-                        let _ = self.turns.poll.remove(listener);
-                    }
-                    self.accepting = false;
-                    return;
-                }
+                Err(_) => return self.stop_accepting(),
             }
         }
+    }
+
+    fn accept_face(&mut self, index: usize) {
+        let Some(listener) = self.faces.get(index) else { return };
+        for _ in 0..ACCEPTS_MAX {
+            match listener.socket.accept() {
+                Ok(arrived) => self.welcome(arrived, listener.face()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => return self.stop_accepting(),
+            }
+        }
+    }
+
+    /// Out of descriptors or memory: lets the clients wait until the next tick.
+    fn stop_accepting(&mut self) {
+        for listener in self.listeners {
+            let _ = self.turns.poll.remove(listener);
+        }
+        for listener in self.faces {
+            let _ = self.turns.poll.remove(&listener.socket);
+        }
+        self.accepting = false;
     }
 
     fn accept_again(&mut self) -> Result<(), Error> {
@@ -231,13 +260,17 @@ impl<'s> EventLoop<'s> {
             let added = self.turns.poll.add(listener, LISTENER + index as u64);
             added.map_err(|source| Error::io("epoll", source))?;
         }
+        for (index, listener) in self.faces.iter().enumerate() {
+            let added = self.turns.poll.add(&listener.socket, FACE + index as u64);
+            added.map_err(|source| Error::io("epoll", source))?;
+        }
         self.accepting = true;
         Ok(())
     }
 
-    fn welcome(&mut self, arrived: Arrived) {
+    fn welcome(&mut self, arrived: Arrived, face: Face) {
         let Turns { clients, shared, poll, .. } = &mut self.turns;
-        welcome(arrived, (clients, shared, poll), self.config.output_size_max);
+        welcome(arrived, face, (clients, shared, poll), self.config.output_size_max);
     }
 
     fn tick(&mut self) -> Result<(), Error> {

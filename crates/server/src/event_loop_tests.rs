@@ -23,7 +23,7 @@ fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
 
 fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
     let config = Config::default();
-    let spaces = Spaces::open(&store, config.databases).unwrap();
+    let spaces = Spaces::open(&store, config.databases, false).unwrap();
     let inherited = Inherited::default();
     let anywhere = Config { port: 0, ..config.clone() };
     let (listeners, address) = Listener::open_all(&anywhere, inherited).unwrap();
@@ -31,7 +31,7 @@ fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr
     let backups = Backups::new(None).0;
     let shutdown = AtomicBool::new(false);
     let event_loop =
-        EventLoop::new(&store, &spaces, &config, &listeners, address, backups, &shutdown);
+        EventLoop::new(&store, &spaces, &config, (&listeners, &[]), address, backups, &shutdown);
     test(&mut event_loop.unwrap(), address);
 }
 

@@ -7,6 +7,7 @@
 
 mod element;
 mod field;
+mod item;
 mod kind;
 mod level;
 mod packed;
@@ -19,6 +20,9 @@ pub use element::{
     position_order, score_from_order, score_order,
 };
 pub use field::{FIELD_EXPIRY_SIZE, FieldHeader, decode_field};
+pub use item::{
+    ITEM_ELEMENTS_KEYSPACE, ITEM_EXPIRY_KEYSPACE, ITEM_HEAD_SIZE, ITEMS_KEYSPACE, ItemHead,
+};
 pub use kind::{Kind, Type};
 pub use level::{LEVEL_MAX, level_of};
 pub use packed::{Packed, entry_size, push_entry};

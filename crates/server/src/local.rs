@@ -43,7 +43,7 @@ impl Local {
     pub fn open(store: Store, databases: usize) -> Result<Local, Error> {
         let config = Config { databases, ..Config::default() };
         config.validate()?;
-        let spaces = Spaces::open(&store, databases)?;
+        let spaces = Spaces::open(&store, databases, false)?;
         let table = Table::new(FAMILIES);
         let acl = Acl::new(catalog(&table), &config)?;
         let mut session = Session::new(1, String::new(), String::new(), 0);

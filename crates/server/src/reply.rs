@@ -170,6 +170,18 @@ impl Reply {
         self.push(replies);
     }
 
+    /// Replaces bytes from a place on, unless what is held is not whole.
+    pub(crate) fn put_at(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// A value of the store as it is.
+    pub(crate) fn raw_value(&mut self, value: Value<'_>) {
+        self.push_value(value);
+    }
+
     /// `+text`
     pub(crate) fn simple(&mut self, text: &str) {
         self.push(b"+");

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::dataset::Spaces;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
+use crate::face_listener::{FaceListener, Port};
 use crate::listener::{Inherited, Listener, remove_paths};
 use crate::settings::Settings;
 
@@ -28,6 +29,7 @@ pub struct Server {
     config: Config,
     listeners: Vec<Listener>,
     address: SocketAddr,
+    faces: Vec<FaceListener>,
 }
 
 impl Server {
@@ -54,16 +56,23 @@ impl Server {
         inherited: Inherited,
     ) -> Result<Server, Error> {
         Server::check(&config)?;
-        let spaces = Spaces::open(&store, config.databases)?;
+        let spaces = Spaces::open(&store, config.databases, config.memcached_port.is_some())?;
         let (listeners, address) = Listener::open_all(&config, inherited)?;
         let address = address.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
         config.maxclients = raise_descriptor_limit(config.maxclients);
-        Ok(Server { store, spaces, config, listeners, address })
+        let faces = FaceListener::open_all(&config)?;
+        Ok(Server { store, spaces, config, listeners, address, faces })
     }
 
     /// The first address with a TCP port that is listened at; port 0: there is none.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The first address at which memcached's protocols are spoken.
+    pub fn memcached_addr(&self) -> Option<SocketAddr> {
+        let face = self.faces.iter().find(|face| face.port == Port::Items);
+        face.map(|face| face.address)
     }
 
     /// The store below. To be used only before [`Server::run`] and after it.
@@ -77,7 +86,7 @@ impl Server {
     ///
     /// A reply is sent only after everything that it shows is as durable as the store's policy promises.
     pub fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
-        let Server { store, spaces, config, listeners, address } = &*self;
+        let Server { store, spaces, config, listeners, address, faces } = &*self;
         let (backups, worker) = Backups::new(config.backup_dir.clone());
         thread::scope(|scope| {
             if config.backup_dir.is_some() {
@@ -86,8 +95,15 @@ impl Server {
                 spawned.map_err(|source| Error::io("starting a thread", source))?;
             }
             // The event loop owns the backups' sender: when it ends, the worker ends.
-            let mut event_loop =
-                EventLoop::new(store, spaces, config, listeners, *address, backups, shutdown)?;
+            let mut event_loop = EventLoop::new(
+                store,
+                spaces,
+                config,
+                (listeners, faces),
+                *address,
+                backups,
+                shutdown,
+            )?;
             let served = event_loop.run();
             remove_paths(config, listeners);
             served

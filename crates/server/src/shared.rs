@@ -11,6 +11,7 @@ use crate::acl::Acl;
 use crate::backup::Backups;
 use crate::clock::Clock;
 use crate::door::Door;
+use crate::item_state::ItemState;
 use crate::latency::Latency;
 use crate::memory::resident_bytes;
 use crate::observed::Observed;
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) backups: Backups,
     /// Subscriptions.
     pub(crate) pubsub: PubSub,
+    /// What memcached's faces keep.
+    pub(crate) items: ItemState,
     /// Primary and replicas.
     pub(crate) replication: Replication,
     /// Where clients come in while a script runs; none in a process without sockets.
@@ -109,6 +112,7 @@ impl Shared {
             is_over_memory: false,
             backups,
             pubsub: PubSub::default(),
+            items: ItemState::default(),
             replication: Replication::default(),
             door: None,
             clients_seen: 0,

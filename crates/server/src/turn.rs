@@ -15,9 +15,11 @@ use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
 use crate::dispatch::{dispatch, execute_queued};
 use crate::error::Error;
+use crate::face::Face;
 use crate::failure::{POISONED, store_text};
 use crate::invalidate::{Changed, forget_keys, invalidate};
 use crate::latency::Stage;
+use crate::memcached::{self, Step};
 use crate::notify::notify_expired;
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
@@ -258,6 +260,9 @@ impl<'s> Turns<'s> {
         budget: &mut Budget,
     ) -> Result<(), StoreError> {
         connection.stopped = false;
+        if connection.face != Face::Redis {
+            return self.execute_items(connection, budget);
+        }
         self.shared.observed.mark = Instant::now();
         if connection.session.postponed.is_some() {
             if self.shared.pause.is_on(self.shared.clock.steady_ms) {
@@ -313,6 +318,38 @@ impl<'s> Turns<'s> {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Executes the pending commands of a client that speaks one of memcached's protocols.
+    fn execute_items(
+        &mut self,
+        connection: &mut Connection,
+        budget: &mut Budget,
+    ) -> Result<(), StoreError> {
+        connection.begin_turn();
+        if self.shared.pause.holds(self.shared.clock.steady_ms, true) {
+            if !self.shared.paused.contains(&connection.session.token) {
+                self.shared.paused.push(connection.session.token);
+            }
+            return Ok(());
+        }
+        loop {
+            if connection.session.closing || connection.reply.is_overflown() {
+                return Ok(());
+            }
+            let waiting = connection.reply.waiting();
+            if waiting > OUTPUT_PAUSE || budget.is_spent(self.data.written().bytes) {
+                connection.stopped = connection.start < connection.input.len();
+                return Ok(());
+            }
+            let step = memcached::step(connection, &mut self.data, &mut self.shared)?;
+            if step == Step::Incomplete {
+                return Ok(());
+            }
+            budget.commands -= 1;
+            let grown = connection.reply.waiting().saturating_sub(waiting);
+            budget.replied = budget.replied.saturating_sub(grown);
         }
     }
 
@@ -647,6 +684,13 @@ fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: 
     connection.reply.truncate(mark);
     // Its command has an error for a reply.
     connection.session.search = None;
+    if let Face::Items(face) = &connection.face {
+        match memcached::failed_turn(face, error) {
+            Some(line) => (0..count).for_each(|_| connection.reply.raw(&line)),
+            None => connection.session.closing = true,
+        }
+        return;
+    }
     let text = match error {
         StoreError::Poisoned => POISONED.as_bytes().into(),
         other => store_text(other),

@@ -7,6 +7,7 @@ use rustix::net::{SendFlags, sockopt};
 
 use crate::clients::Clients;
 use crate::connection::Connection;
+use crate::face::Face;
 use crate::listener::Arrived;
 use crate::permission::admit;
 use crate::poll::Poll;
@@ -22,9 +23,10 @@ const PROTECTED: &[u8] =
     accepted from the same machine. Set a password (requirepass, or ACL SETUSER default), or turn protected mode off \
     (CONFIG SET protected-mode no) from there.\r\n";
 
-/// Takes in a client, or refuses it if there are too many. At most `output_size_max` bytes may wait for it.
+/// Takes in a client that speaks this, or refuses it if there are too many. At most `output_size_max` bytes may wait for it.
 pub(crate) fn welcome(
     arrived: Arrived,
+    face: Face,
     (clients, shared, poll): (&mut Clients, &mut Shared, &Poll),
     output_size_max: usize,
 ) {
@@ -49,7 +51,9 @@ pub(crate) fn welcome(
     session.ip = arrived.ip;
     session.can_wait = true;
     admit(&shared.acl, &mut session);
-    let token = clients.insert(Box::new(Connection::new(arrived.socket, session, output_size_max)));
+    let mut connection = Connection::new(arrived.socket, session, output_size_max);
+    connection.face = face;
+    let token = clients.insert(Box::new(connection));
     if let Some(connection) = clients.take(token) {
         if poll.add(&connection.socket, token.to_bits()).is_ok() {
             clients.give_back(token, connection);

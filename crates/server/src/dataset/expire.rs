@@ -83,7 +83,9 @@ impl Dataset<'_> {
     }
 
     fn record(&mut self, (db, key): (usize, &[u8]), is_fields: bool, is_removed: bool) {
-        if let Some(expired) = &mut self.expired {
+        // What expires of the items of memcached is not published.
+        let is_published = db < self.databases();
+        if let Some(expired) = self.expired.as_mut().filter(|_| is_published) {
             expired.push(Expired { db, key: key.to_vec(), is_fields, is_removed });
         }
     }

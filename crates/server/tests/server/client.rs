@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server in a thread; it is stopped when this is dropped.
 pub struct Running {
     pub address: SocketAddr,
+    pub memcached: Option<SocketAddr>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<(Store, Result<(), Error>)>>,
 }
@@ -35,14 +36,14 @@ impl Running {
     }
 
     pub fn of(mut server: Server) -> Running {
-        let address = server.local_addr();
+        let (address, memcached) = (server.local_addr(), server.memcached_addr());
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
         let thread = std::thread::spawn(move || {
             let result = server.run(&seen);
             (server.into_store(), result)
         });
-        Running { address, stop, thread: Some(thread) }
+        Running { address, memcached, stop, thread: Some(thread) }
     }
 
     pub fn client(&self) -> Client {

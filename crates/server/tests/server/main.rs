@@ -17,6 +17,7 @@ mod import;
 mod introspection;
 mod large_strings;
 mod malformed;
+mod memcached;
 mod pubsub;
 mod replication;
 mod scripts;

@@ -27,7 +27,7 @@ pub(super) fn dump(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply
     load_stored(context)?;
     let (_, libraries) = context.shared.scripts.libraries.loaded(is_command)?;
     let mut writer = Writer::default();
-    libraries.values().for_each(|library| writer.library(&library.code));
+    libraries.values().for_each(|found| writer.function_library(&found.code));
     let mut dump = writer.into_bytes();
     rdb::seal(&mut dump);
     reply.bulk(&dump);

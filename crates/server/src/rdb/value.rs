@@ -268,7 +268,7 @@ impl Writer {
     }
 
     /// A library of functions: its code.
-    pub(crate) fn library(&mut self, code: &[u8]) {
+    pub(crate) fn function_library(&mut self, code: &[u8]) {
         self.bytes.push(LIBRARY);
         self.string(code);
     }

@@ -71,10 +71,7 @@ impl Backend {
         match self {
             Backend::Volatile => {}
             Backend::Flush(_) | Backend::Eadr => store_fence(),
-            Backend::Slow(medium) => {
-                store_fence();
-                medium.fence();
-            }
+            Backend::Slow(medium) => medium.fence(),
             Backend::Format(lines) => lines.fence(),
             Backend::Logged(logged) => logged.fence(),
         }

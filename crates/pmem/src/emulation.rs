@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::flush::{FlushInstruction, line_count};
+use crate::flush::{FlushInstruction, line_count, store_fence};
 
 /// What a medium adds to the memory that stands in for it, in the `flush` domain. Nothing but
 /// experiments asks for it.
@@ -13,6 +13,9 @@ use crate::flush::{FlushInstruction, line_count};
 pub struct Emulation {
     /// The instruction that flushes lines; `None`: the best one.
     pub flush: Option<FlushInstruction>,
+    /// Whether a fence waits until what was flushed is written, as `mfence` does; else later
+    /// instructions run beside it. A medium that loses time always waits.
+    pub waits: bool,
     /// Nanoseconds lost for each line flushed.
     pub line_ns: u32,
     /// Nanoseconds lost for each fence.
@@ -23,20 +26,41 @@ pub struct Emulation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlowMedium {
     instruction: FlushInstruction,
+    waits: bool,
     line_ticks: u64,
     fence_ticks: u64,
+    /// Ticks that losing time takes beyond the time that is lost.
+    overhead_ticks: u64,
 }
 
 /// How long the clock is watched to know its rate.
 const CALIBRATION: Duration = Duration::from_millis(2);
 
+/// Of so many measurements of the overhead the least is taken.
+const OVERHEAD_ROUNDS: usize = 200;
+
 impl SlowMedium {
     pub(crate) fn new(emulation: Emulation, best: FlushInstruction) -> SlowMedium {
-        let Emulation { flush, line_ns, fence_ns } = emulation;
-        let rate = if line_ns == 0 && fence_ns == 0 { 0.0 } else { ticks_per_ns() };
-        let ticks = |ns: u32| (f64::from(ns) * rate) as u64;
+        let Emulation { flush, waits, line_ns, fence_ns } = emulation;
         let instruction = flush.unwrap_or(best);
-        SlowMedium { instruction, line_ticks: ticks(line_ns), fence_ticks: ticks(fence_ns) }
+        if line_ns == 0 && fence_ns == 0 {
+            return SlowMedium {
+                instruction,
+                waits,
+                line_ticks: 0,
+                fence_ticks: 0,
+                overhead_ticks: 0,
+            };
+        }
+        let rate = ticks_per_ns();
+        let ticks = |ns: u32| (f64::from(ns) * rate) as u64;
+        SlowMedium {
+            instruction,
+            waits: true,
+            line_ticks: ticks(line_ns),
+            fence_ticks: ticks(fence_ns),
+            overhead_ticks: overhead_ticks(),
+        }
     }
 
     /// Flushes the lines that hold `len` bytes at `at`. Their time is lost at the next fence: a
@@ -47,35 +71,84 @@ impl SlowMedium {
     pub(crate) unsafe fn flush(&self, at: *const u8, len: u64) {
         // SAFETY: the caller's promise.
         unsafe { self.instruction.flush(at, len) };
-        let ticks = self.line_ticks * line_count(at.addr() as u64, len);
-        OWED.set(OWED.get() + ticks);
+        OWED_LINES.set(OWED_LINES.get() + line_count(at.addr() as u64, len));
     }
 
-    /// Loses the time of the thread's lines and of a fence, which is behind the caller.
+    /// Waits for what the thread has flushed, and then loses the time of its lines and of a fence.
     pub(crate) fn fence(&self) {
-        lose(OWED.replace(0) + self.fence_ticks);
+        let owed = self.owed(OWED_LINES.replace(0));
+        if self.waits {
+            lose(owed, wait_for_stores, clock);
+        } else {
+            store_fence();
+        }
+    }
+
+    /// Ticks to lose at a fence behind so many lines.
+    fn owed(&self, lines: u64) -> u64 {
+        (self.line_ticks * lines + self.fence_ticks).saturating_sub(self.overhead_ticks)
     }
 }
 
 thread_local! {
-    /// Ticks of lines that the thread has flushed since its last fence.
-    static OWED: Cell<u64> = const { Cell::new(0) };
+    /// Lines that the thread has flushed since its last fence.
+    static OWED_LINES: Cell<u64> = const { Cell::new(0) };
 }
 
-fn lose(ticks: u64) {
+/// Calls `wait`, and then watches `clock` until `ticks` have passed. What is waited for is over when the
+/// clock is read first: time that is lost beside a flush would not be lost.
+fn lose(ticks: u64, wait: impl FnOnce(), mut clock: impl FnMut() -> u64) {
+    wait();
     if ticks == 0 {
         return;
     }
     let start = clock();
-    while clock().wrapping_sub(start) < ticks {
-        std::hint::spin_loop();
+    // Without the processor's hint for loops that wait: it alone takes as long as a line of STT-RAM.
+    while clock().wrapping_sub(start) < ticks {}
+}
+
+/// Ends when all stores and flushes of the thread before it have been written.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn wait_for_stores() {
+    // `mfence` orders flushes before loads, but not before the clock, which is no load; `lfence`
+    // begins nothing behind it, the clock included, until `mfence` is over. (Behind `sfence` alone the
+    // clock is read while the flush is still going on.)
+    // SAFETY: every x86-64 processor has both, and neither touches memory.
+    unsafe {
+        std::arch::x86_64::_mm_mfence();
+        std::arch::x86_64::_mm_lfence();
     }
+}
+
+#[cfg(any(miri, not(target_arch = "x86_64")))]
+fn wait_for_stores() {
+    store_fence();
+}
+
+/// What losing the least time takes, as the clock has it.
+fn overhead_ticks() -> u64 {
+    let rounds = (0..OVERHEAD_ROUNDS).map(|_| {
+        wait_for_stores();
+        let start = clock();
+        lose(1, || {}, clock);
+        clock().wrapping_sub(start)
+    });
+    // Two readings of the clock are the measurement's own.
+    let reading = (0..OVERHEAD_ROUNDS).map(|_| {
+        let start = clock();
+        clock().wrapping_sub(start)
+    });
+    rounds.min().unwrap_or(0).saturating_sub(reading.min().unwrap_or(0))
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn clock() -> u64 {
-    // SAFETY: every x86-64 processor has rdtsc, and Linux lets programs use it.
-    unsafe { std::arch::x86_64::_rdtsc() }
+    // SAFETY: every x86-64 processor has both, and Linux lets programs use them. Nothing before the
+    // clock is still to be done when it is read.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+        std::arch::x86_64::_rdtsc()
+    }
 }
 
 /// There is no flush domain here.
@@ -94,6 +167,10 @@ fn ticks_per_ns() -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::cell::RefCell;
+
+    use super::{SlowMedium, lose};
+    use crate::flush::FlushInstruction;
     use crate::{Counters, DomainRequest, Emulation, Region, RegionOptions};
 
     /// A slower medium is a medium: the same bytes, lines and fences, and no less time than it says.
@@ -116,5 +193,40 @@ mod tests {
         assert_eq!(region.media_bytes(8192, 640).unwrap().to_vec(), [7; 640]);
         // A lower bound is not a matter of speed.
         assert!(elapsed.as_micros() >= 1_250, "{elapsed:?}");
+    }
+
+    /// The clock runs from the moment at which the flush is over: what was asked for is lost behind it.
+    #[test]
+    fn time_is_lost_behind_the_flush_and_not_beside_it() {
+        let calls = RefCell::new(Vec::new());
+        let mut now = 0;
+        lose(
+            180,
+            || calls.borrow_mut().push("flushed"),
+            || {
+                calls.borrow_mut().push("clock");
+                now += 10;
+                now
+            },
+        );
+        let calls = calls.into_inner();
+        assert_eq!(calls[0], "flushed");
+        // 180 ticks are 18 steps after the first reading.
+        assert_eq!(calls.len(), 1 + 1 + 18);
+    }
+
+    #[test]
+    fn lines_and_fences_cost_what_was_asked_for_less_what_losing_time_takes() {
+        let medium = SlowMedium {
+            instruction: FlushInstruction::Clflush,
+            waits: true,
+            line_ticks: 180,
+            fence_ticks: 20,
+            overhead_ticks: 15,
+        };
+        assert_eq!([1, 8, 47].map(|lines| medium.owed(lines)), [185, 1_445, 8_465]);
+        // A medium as fast as the memory loses nothing.
+        let medium = SlowMedium { line_ticks: 0, fence_ticks: 0, ..medium };
+        assert_eq!(medium.owed(8), 0);
     }
 }

@@ -12,6 +12,7 @@ mod context;
 mod effort;
 mod ftrace;
 mod index;
+mod medium;
 mod micro;
 mod nvtree_insert;
 mod nvtree_other;
@@ -75,6 +76,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "nvtree-8", title: adaptive::TITLE, run: adaptive::skewed },
     Experiment { name: "nvtree-9a", title: adaptive::TITLE_REBUILD, run: adaptive::rebuilding },
     Experiment { name: "nvtree-10a", title: nvtree_insert::TITLE_MEDIA, run: nvtree_insert::media },
+    Experiment { name: "medium", title: medium::TITLE, run: medium::run },
     Experiment {
         name: "nvtree-10b",
         title: nvtree_insert::TITLE_FLUSH,

@@ -1,0 +1,109 @@
+//! Whether an emulated medium takes the time that it says: the judgement of the figures of slower media.
+
+use std::time::Instant;
+
+use tembo_pmem::{DomainRequest, Emulation, LINE, Region, RegionOptions};
+
+use super::context::Context;
+use crate::Error;
+use crate::finding::{Finding, Shape};
+use crate::rival::Medium;
+use crate::sheet::{Labels, Sheet};
+
+pub(super) const TITLE: &str = "Emulated media take the time that they say";
+
+/// Lines of a FLUSH: the least, a record's, and what an insertion of the published CDDS shifts.
+const LINES: [u64; 3] = [1, 8, 47];
+
+/// Nanoseconds lost for a line: STT-RAM's and PCM's (NV-Tree, section 6.7.1).
+const LINE_NS: [u32; 2] = [50, 180];
+
+/// Bytes of the region that is flushed.
+const AREA: u64 = 1 << 20;
+
+/// FLUSHes in a round, of which the best counts: a loaded machine only makes others slower.
+const REPEATS: usize = 2_000;
+
+/// Percent by which what is lost may differ from what was asked for.
+const TOLERANCE: f64 = 10.0;
+
+/// How a FLUSH is done.
+#[derive(Clone, Copy)]
+enum Way {
+    /// All lines, and one fence.
+    Together,
+    /// A fence behind each line.
+    Singly,
+}
+
+pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
+    let mut finding = Finding::new("medium", TITLE, "NV-Tree, figure 10a");
+    let folder = context.folder(Medium::Memory)?;
+    let region = |line_ns: u32| {
+        let emulation = Emulation { waits: true, line_ns, ..Emulation::default() };
+        let (domain, emulation) = (DomainRequest::Flush, Some(emulation));
+        let options =
+            RegionOptions { domain, emulation, size_max: AREA, ..RegionOptions::default() };
+        let path = folder.path().join(line_ns.to_string());
+        let region = Region::create(&path, AREA, &options, |_| Ok::<(), tembo_pmem::Error>(()))?;
+        region.prefault(AREA / 2, AREA / 2);
+        Ok::<Region, Error>(region)
+    };
+    let bare = region(0)?;
+    let (mut sheet, mut worst) = (Sheet::default(), 0.0_f64);
+    for line_ns in LINE_NS {
+        let emulated = region(line_ns)?;
+        for (way, name) in [(Way::Together, "one fence"), (Way::Singly, "a fence a line")] {
+            for lines in LINES {
+                context.trial(&format!("{line_ns} ns a line, {lines} lines, {name}"))?;
+                let asked = (u64::from(line_ns) * lines) as f64;
+                let mut best = [f64::INFINITY; 2];
+                // In turns, so that both meet the same machine.
+                for _ in 0..10 {
+                    for (best, region) in best.iter_mut().zip([&bare, &emulated]) {
+                        *best = best.min(flush_ns(region, lines, way)?);
+                    }
+                }
+                let lost = best[1] - best[0];
+                let off = (lost / asked - 1.0) * 100.0;
+                worst = if off.abs() > worst.abs() { off } else { worst };
+                sheet.push(&format!("{line_ns} ns a line, {name}"), lines, lost / asked);
+                let what = format!("{lines} lines at {line_ns} ns, {name}");
+                let here = format!("{lost:.0} ns ({off:+.1} %)");
+                finding.claim(&what, &format!("{asked:.0} ns"), Some(here));
+            }
+        }
+    }
+    let labels = Labels { title: "Time lost to time asked for", x: "lines", y: "ratio" };
+    finding.charts.push(sheet.chart(Shape::Bars, labels));
+    let verdict = if worst.abs() <= TOLERANCE { "within" } else { "NOT within" };
+    finding.sentence = format!(
+        "What is lost differs from what was asked for by {worst:+.1} % at most, {verdict} {TOLERANCE:.0} %."
+    );
+    finding.note("The least of many FLUSHes with the delay, less the least of as many without, both behind a fence that waits.");
+    Ok(finding)
+}
+
+/// The least of many FLUSHes, each of lines that were written before.
+fn flush_ns(region: &Region, lines: u64, way: Way) -> Result<f64, Error> {
+    let mut best = f64::INFINITY;
+    let words = region.words(AREA / 2, (lines * LINE / 8) as usize)?;
+    for repeat in 0..REPEATS / 10 {
+        let start = Instant::now();
+        for (line, word) in (0..lines).zip(words.iter().step_by((LINE / 8) as usize)) {
+            region.store(word, repeat as u64);
+            // ORDER: none: what is measured is a FLUSH.
+            region.flush("bench.medium.flush", AREA / 2 + line * LINE, LINE);
+            if let Way::Singly = way {
+                // ORDER: as above.
+                region.fence("bench.medium.line_fence");
+            }
+        }
+        if let Way::Together = way {
+            // ORDER: as above.
+            region.fence("bench.medium.fence");
+        }
+        best = best.min(start.elapsed().as_nanos() as f64);
+    }
+    Ok(best)
+}

@@ -1,14 +1,10 @@
-//! One B+-Tree with switches: the baselines of the NV-Tree's paper and of the thesis.
+//! One B+-Tree with switches: the baselines of the NV-Tree's paper.
 //!
 //! - [`Design::Plain`]: nothing is flushed. The "standard B+-Tree without consistency guarantee".
 //! - [`Design::Lcb`]: before a node is changed, its used part is copied to a log and flushed; then what was
 //!   changed, shifted entries included, is flushed (LCB+-Tree, NV-Tree section 3.1).
 //! - [`Design::NvtA`]: leaves as the NV-Tree has them, unsorted and append-only, under inner nodes that
 //!   are logged and flushed as the LCB+-Tree's are (NV-Tree section 6.2).
-//! - [`Design::Cdds`]: entries carry versions, nothing is logged, and each entry that is shifted is
-//!   flushed by itself, as the thesis's algorithms have it. The store's own CDDS (`tembo-index`) does
-//!   better than that, and is measured beside it.
-//! - [`Design::CddsUnordered`]: the same with leaves that are appended to: what order costs.
 //!
 //! They do what an operation writes, flushes and fences, which is what they are here for. They are not
 //! recovered after a crash, do not merge leaves, and take one thread.
@@ -21,7 +17,7 @@ use std::sync::Arc;
 use tembo_pmem::{Counters, LINE, Region};
 use tembo_pool::Pool;
 
-use self::format::{END, FLAG, LOG_WORDS, NEGATIVE, VALUE};
+use self::format::{FLAG, LOG_WORDS, NEGATIVE, VALUE};
 use self::node::{Entry, Node};
 use crate::Error;
 
@@ -31,8 +27,6 @@ pub(crate) enum Design {
     Plain,
     Lcb,
     NvtA,
-    Cdds,
-    CddsUnordered,
 }
 
 /// Lines flushed, by what for (NV-Tree, figures 1d and 5c).
@@ -72,7 +66,6 @@ pub(crate) struct BplusTree {
     height: usize,
     /// Offset of the log.
     log: u64,
-    version: u64,
     flushed: Flushed,
 }
 
@@ -87,8 +80,8 @@ impl BplusTree {
         let root = pool.alloc(node_size)?.offset();
         drop(section);
         let flushed = Flushed::default();
-        let tree = BplusTree { pool, design, node_size, root, height: 0, log, version: 1, flushed };
-        tree.node(root, Level::Leaf)?.fill(tree.region(), &[], 0, 0);
+        let tree = BplusTree { pool, design, node_size, root, height: 0, log, flushed };
+        tree.node(root, Level::Leaf)?.fill(tree.region(), &[], 0);
         Ok(tree)
     }
 
@@ -108,7 +101,6 @@ impl BplusTree {
         let width = match (self.design, level) {
             (Design::Plain | Design::Lcb, _) | (Design::NvtA, Level::Inner) => 2,
             (Design::NvtA, Level::Leaf) => 3,
-            (Design::Cdds | Design::CddsUnordered, _) => 4,
         };
         Node::at(self.region(), offset, self.node_size, width)
     }
@@ -137,14 +129,6 @@ impl BplusTree {
                 .rev()
                 .find(|at| leaf.key(*at) == key)
                 .filter(|at| leaf.word(*at, FLAG).load() != NEGATIVE),
-            // Entries of one key stand by their starts: the last is the live one, if any is.
-            Design::Cdds => leaf
-                .after(key)
-                .checked_sub(1)
-                .filter(|at| leaf.key(*at) == key && leaf.is_live(*at)),
-            Design::CddsUnordered => {
-                (0..leaf.count()).rev().find(|at| leaf.key(*at) == key && leaf.is_live(*at))
-            }
         }
     }
 
@@ -155,7 +139,6 @@ impl BplusTree {
 
     /// Durable when it returns, but in [`Design::Plain`]. The key is not there.
     pub(crate) fn insert(&mut self, key: u64, value: u64) -> Result<(), Error> {
-        self.version += 1;
         self.put(key, value)
     }
 
@@ -172,7 +155,6 @@ impl BplusTree {
 
     /// Durable when it returns, but in [`Design::Plain`]; false: the key is not there.
     pub(crate) fn update(&mut self, key: u64, value: u64) -> Result<bool, Error> {
-        self.version += 1;
         let leaf = self.descend(key, |_, _| {})?;
         let Some(at) = self.find(&leaf, key) else { return Ok(false) };
         let offset = leaf.offset;
@@ -190,24 +172,18 @@ impl BplusTree {
                 self.take(key)?;
                 self.put(key, value)?;
             }
-            Design::Cdds | Design::CddsUnordered => {
-                self.end(offset, at)?;
-                self.put(key, value)?;
-            }
         }
         Ok(true)
     }
 
     /// Durable when it returns, but in [`Design::Plain`]; false: the key is not there.
     pub(crate) fn remove(&mut self, key: u64) -> Result<bool, Error> {
-        self.version += 1;
         let leaf = self.descend(key, |_, _| {})?;
         let Some(at) = self.find(&leaf, key) else { return Ok(false) };
         let offset = leaf.offset;
         match self.design {
             Design::Plain | Design::Lcb => self.close_gap(offset, at)?,
             Design::NvtA => self.take(key)?,
-            Design::Cdds | Design::CddsUnordered => self.end(offset, at)?,
         }
         Ok(true)
     }
@@ -238,8 +214,6 @@ impl BplusTree {
         let entry = |at| (leaf.key(at), leaf.word(at, VALUE).load());
         let mut entries: Vec<Entry> = match self.design {
             Design::Plain | Design::Lcb => return all.map(entry).collect(),
-            Design::Cdds => return all.filter(|at| leaf.is_live(*at)).map(entry).collect(),
-            Design::CddsUnordered => all.filter(|at| leaf.is_live(*at)).map(entry).collect(),
             Design::NvtA => {
                 let newest = all.filter(|at| self.find(leaf, leaf.key(*at)) == Some(*at));
                 newest.map(entry).collect()
@@ -252,11 +226,7 @@ impl BplusTree {
     /// Puts an entry into a node that has room.
     fn enter(&mut self, offset: u64, level: Level, entry: Entry) -> Result<(), Error> {
         match (self.design, level) {
-            (Design::NvtA, Level::Leaf) => self.append(offset, entry, true),
-            (Design::CddsUnordered, Level::Leaf) => self.append(offset, entry, false),
-            (Design::Cdds | Design::CddsUnordered, _) => {
-                self.shift_in_by_entry(offset, level, entry)
-            }
+            (Design::NvtA, Level::Leaf) => self.append(offset, entry),
             _ => self.shift_in(offset, level, entry),
         }
     }
@@ -269,7 +239,7 @@ impl BplusTree {
         for from in (at..count).rev() {
             node.copy(region, from, from + 1);
         }
-        node.set(region, at, entry, 0);
+        node.set(region, at, entry);
         region.store(node.count_word(), count as u64 + 1);
         let moved = (node.entry_offset(at), node.bytes(count + 1 - at));
         let lines = self.persist(moved.0, moved.1) + self.persist(offset, LINE);
@@ -277,34 +247,14 @@ impl BplusTree {
         Ok(())
     }
 
-    /// Makes room among sorted entries, each flushed as it is moved (thesis, algorithm 2).
-    fn shift_in_by_entry(&mut self, offset: u64, level: Level, entry: Entry) -> Result<(), Error> {
-        let node = self.node(offset, level)?;
-        let (region, at, count) = (self.region(), node.after(entry.0), node.count());
-        let mut lines = 0;
-        for from in (at..count).rev() {
-            node.copy(region, from, from + 1);
-            lines += self.persist(node.entry_offset(from + 1), node.bytes(1));
-        }
-        node.set(region, at, entry, self.version);
-        // The number of entries is not persisted: it follows from them.
-        region.store(node.count_word(), count as u64 + 1);
-        let own = self.persist(node.entry_offset(at), node.bytes(1));
-        self.note_sorted(level, lines);
-        self.note(level, own);
-        Ok(())
-    }
-
-    /// Appends an element to an unsorted leaf, and persists the count behind it if it decides.
-    fn append(&mut self, offset: u64, entry: Entry, count_decides: bool) -> Result<(), Error> {
+    /// Appends an element to an unsorted leaf, and persists the count behind it.
+    fn append(&mut self, offset: u64, entry: Entry) -> Result<(), Error> {
         let node = self.node(offset, Level::Leaf)?;
         let (region, count) = (self.region(), node.count());
-        node.set(region, count, entry, self.version);
+        node.set(region, count, entry);
         let mut lines = self.persist(node.entry_offset(count), node.bytes(1));
         region.store(node.count_word(), count as u64 + 1);
-        if count_decides {
-            lines += self.persist(offset, 8);
-        }
+        lines += self.persist(offset, 8);
         self.note(Level::Leaf, lines);
         Ok(())
     }
@@ -319,20 +269,11 @@ impl BplusTree {
             return self.take(key);
         }
         let region = self.region();
-        leaf.set(region, count, (key, 0), 0);
+        leaf.set(region, count, (key, 0));
         region.store(leaf.word(count, FLAG), NEGATIVE);
         let mut lines = self.persist(leaf.entry_offset(count), leaf.bytes(1));
         region.store(leaf.count_word(), count as u64 + 1);
         lines += self.persist(offset, 8);
-        self.note(Level::Leaf, lines);
-        Ok(())
-    }
-
-    /// Ends a versioned entry in its place.
-    fn end(&mut self, offset: u64, at: usize) -> Result<(), Error> {
-        let leaf = self.node(offset, Level::Leaf)?;
-        self.region().store(leaf.word(at, END), self.version);
-        let lines = self.persist(leaf.entry_offset(at), leaf.bytes(1));
         self.note(Level::Leaf, lines);
         Ok(())
     }
@@ -371,14 +312,14 @@ impl BplusTree {
         let object = self.pool.alloc(self.node_size)?.offset();
         drop(section);
         let node = self.node(object, level)?;
-        node.fill(self.region(), entries, next, self.version);
+        node.fill(self.region(), entries, next);
         let bytes = LINE + node.bytes(entries.len());
         let lines = self.persist(object, bytes);
         self.note(level, lines);
         Ok(object)
     }
 
-    /// Writes a node again. With versions or appended elements a fresh node would take its place, which
+    /// Writes a node again, behind a log. With appended elements a fresh node would take its place, which
     /// writes and flushes the same and then changes one pointer.
     fn refill(
         &mut self,
@@ -389,7 +330,7 @@ impl BplusTree {
     ) -> Result<(), Error> {
         self.log(offset, level)?;
         let node = self.node(offset, level)?;
-        node.fill(self.region(), entries, next, self.version);
+        node.fill(self.region(), entries, next);
         let bytes = LINE + node.bytes(entries.len());
         let lines = self.persist(offset, bytes);
         self.note(level, lines);

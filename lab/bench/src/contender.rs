@@ -3,6 +3,7 @@
 mod bare;
 mod baseline;
 mod btreemap;
+mod cdds_paper;
 mod kv;
 mod ordered_map;
 mod paper;
@@ -18,6 +19,7 @@ use tembo_pmem::Observer;
 
 use crate::Error;
 use crate::bplus::Design;
+use crate::cdds_paper::LeafOrder;
 use crate::drive::Driven;
 use crate::nvtree_paper::Strategy;
 pub use ordered_map::{Contender, Shared};
@@ -51,7 +53,7 @@ pub enum Kind {
     Lcb,
     /// The paper's leaves under logged inner nodes.
     NvtA,
-    /// CDDS as the documents describe it: each shifted entry flushed by itself.
+    /// CDDS as its thesis has it, algorithms 1 to 6: each shifted entry flushed by itself.
     CddsPaper,
     /// The same with its flushes off.
     CddsPaperVolatile,
@@ -128,10 +130,14 @@ impl Kind {
             Kind::Bplus => Box::new(baseline::Baseline::new(folder, size, Design::Plain)?),
             Kind::Lcb => Box::new(baseline::Baseline::new(folder, size, Design::Lcb)?),
             Kind::NvtA => Box::new(baseline::Baseline::new(folder, size, Design::NvtA)?),
-            Kind::CddsPaper => Box::new(baseline::Baseline::new(folder, size, Design::Cdds)?),
-            Kind::CddsPaperVolatile => Box::new(baseline::Baseline::volatile(size, Design::Cdds)?),
+            Kind::CddsPaper => {
+                Box::new(cdds_paper::CddsPaper::new(folder, size, LeafOrder::Sorted)?)
+            }
+            Kind::CddsPaperVolatile => {
+                Box::new(cdds_paper::CddsPaper::volatile(size, LeafOrder::Sorted)?)
+            }
             Kind::CddsUnordered => {
-                Box::new(baseline::Baseline::new(folder, size, Design::CddsUnordered)?)
+                Box::new(cdds_paper::CddsPaper::new(folder, size, LeafOrder::Unordered)?)
             }
             Kind::CddsVolatile => Box::new(bare::Bare::volatile(size, IndexKind::Cdds)?),
         })
@@ -150,7 +156,9 @@ impl Kind {
         Ok(match self {
             Kind::Cdds => Box::new(bare::Bare::over(pool, size_max, IndexKind::Cdds)?),
             Kind::Nvtree => Box::new(bare::Bare::over(pool, size_max, IndexKind::Nvtree)?),
-            Kind::CddsPaper => Box::new(baseline::Baseline::over(pool, size, Design::Cdds)?),
+            Kind::CddsPaper => {
+                Box::new(cdds_paper::CddsPaper::over(pool, size, LeafOrder::Sorted)?)
+            }
             Kind::Bplus => Box::new(baseline::Baseline::over(pool, size, Design::Plain)?),
             Kind::Lcb => Box::new(baseline::Baseline::over(pool, size, Design::Lcb)?),
             Kind::NvtreePaperAdaptive => {

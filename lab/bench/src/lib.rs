@@ -8,6 +8,7 @@
 //! too ([`nvtree_paper`]), for it is a rival and nothing that a store is built on.
 
 mod bplus;
+mod cdds_paper;
 mod clock;
 mod contender;
 mod disk;

@@ -17,15 +17,6 @@ pub(super) const KEY: usize = 0;
 /// Word of an entry: its value, or the object of a child.
 pub(super) const VALUE: usize = 1;
 
-/// Word of a versioned entry: the version that inserted it.
-pub(super) const START: usize = 2;
-
-/// Word of a versioned entry: the version that ended it, or [`LIVE`].
-pub(super) const END: usize = 3;
-
-/// The end of an entry that has none.
-pub(super) const LIVE: u64 = u64::MAX;
-
 /// Word of an appended element: [`POSITIVE`] or [`NEGATIVE`]; key and value are where they always are.
 pub(super) const FLAG: usize = 2;
 

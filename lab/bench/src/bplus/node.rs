@@ -2,7 +2,7 @@
 
 use tembo_pmem::{LINE, Region, Word};
 
-use super::format::{COUNT, END, FLAG, HEADER_WORDS, KEY, LIVE, NEXT, POSITIVE, START, VALUE};
+use super::format::{COUNT, FLAG, HEADER_WORDS, KEY, NEXT, POSITIVE, VALUE};
 use crate::Error;
 
 /// A node.
@@ -11,7 +11,7 @@ pub(super) struct Node<'r> {
     pub(super) offset: u64,
     header: &'r [Word],
     entries: &'r [Word],
-    /// Words in an entry: two, three (appended elements) or four (versioned entries).
+    /// Words in an entry: two, or three (appended elements).
     width: usize,
 }
 
@@ -78,11 +78,6 @@ impl<'r> Node<'r> {
         low
     }
 
-    /// Whether an entry counts, of versioned ones.
-    pub(super) fn is_live(&self, at: usize) -> bool {
-        self.word(at, END).load() == LIVE
-    }
-
     /// Copies an entry over another.
     pub(super) fn copy(&self, region: &Region, from: usize, to: usize) {
         for word in 0..self.width {
@@ -90,24 +85,19 @@ impl<'r> Node<'r> {
         }
     }
 
-    /// Stores an entry; `version` is its start in nodes that have versions.
-    pub(super) fn set(&self, region: &Region, at: usize, (key, value): Entry, version: u64) {
+    /// Stores an entry.
+    pub(super) fn set(&self, region: &Region, at: usize, (key, value): Entry) {
         region.store(self.word(at, KEY), key);
         region.store(self.word(at, VALUE), value);
-        match self.width {
-            3 => region.store(self.word(at, FLAG), POSITIVE),
-            4 => {
-                region.store(self.word(at, START), version);
-                region.store(self.word(at, END), LIVE);
-            }
-            _ => {}
+        if self.width == 3 {
+            region.store(self.word(at, FLAG), POSITIVE);
         }
     }
 
     /// Fills an empty node that is not linked yet.
-    pub(super) fn fill(&self, region: &Region, entries: &[Entry], next: u64, version: u64) {
+    pub(super) fn fill(&self, region: &Region, entries: &[Entry], next: u64) {
         for (at, entry) in entries.iter().enumerate() {
-            self.set(region, at, *entry, version);
+            self.set(region, at, *entry);
         }
         region.store(self.count_word(), entries.len() as u64);
         region.store(self.next(), next);

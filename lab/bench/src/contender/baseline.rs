@@ -25,11 +25,6 @@ impl Baseline {
     pub(super) fn over(pool: Pool, size: Size, design: Design) -> Result<Baseline, Error> {
         Ok(Baseline(BplusTree::new(Arc::new(pool), design, size.node_size)?))
     }
-
-    /// With its flushes off.
-    pub(super) fn volatile(size: Size, design: Design) -> Result<Baseline, Error> {
-        Baseline::over(volatile_pool(size, None)?, size, design)
-    }
 }
 
 impl Contender for Baseline {

@@ -3,9 +3,11 @@
 mod added;
 mod capacity;
 mod elements;
+mod evict;
 mod expire;
 mod expired;
 mod expiry;
+mod footprint;
 mod lookup;
 mod pieces;
 
@@ -29,10 +31,11 @@ use crate::dataset::added::Added;
 use crate::dataset::capacity::Capacity;
 use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
+use crate::dataset::footprint::{Footprint, entry_size};
 use crate::dataset::lookup::{Lookups, find_string};
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, OUT_OF_MEMORY};
-use crate::format::{self, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value};
+use crate::format::{self, ELEMENT_PREFIX_SIZE, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value};
 use crate::waiting::Waiting;
 use crate::watch::Watches;
 
@@ -72,6 +75,7 @@ pub(crate) struct Dataset<'s> {
     /// Counters that only rise.
     written: Written,
     capacity: Capacity,
+    footprint: Footprint,
     /// See [`EncodingLimits`].
     pub(crate) encodings: EncodingLimits,
     /// Keys that were looked for.
@@ -105,6 +109,7 @@ impl<'s> Dataset<'s> {
             waiting: Waiting::new(databases),
             written: Written::default(),
             capacity: Capacity::new(),
+            footprint: Footprint::default(),
             encodings: EncodingLimits::default(),
             lookups: Lookups::default(),
             expires_actively: true,
@@ -353,6 +358,7 @@ impl<'s> Dataset<'s> {
         let (transaction, elements) = self.begin_elements()?;
         pieces::write(elements, transaction, string, offset, bytes)?;
         self.written.bytes += bytes.len() as u64;
+        self.written.added += self.footprint.size_if_counted(bytes.len());
         Ok(())
     }
 
@@ -411,6 +417,7 @@ impl<'s> Dataset<'s> {
         (expiry_ms, (old_ms, old_spread)): (Option<u64>, Before),
     ) -> Result<(), Failure> {
         let is_moved = old_ms != expiry_ms;
+        let old_size = self.counted_value(db, key)?;
         if is_moved && let Some(expiry_ms) = expiry_ms {
             let (transaction, expiry) = self.begin_both()?;
             expiry.put(transaction, (db, key), expiry_ms)?;
@@ -429,6 +436,12 @@ impl<'s> Dataset<'s> {
         }
         self.written.changes += 1;
         self.written.bytes += payload.len() as u64;
+        if self.footprint.is_counted {
+            let index_size = |at_ms: Option<u64>| at_ms.map_or(0, |_| entry_size(key.len(), 8));
+            let size = entry_size(key.len(), header.as_bytes().len() + payload.len());
+            self.written.added += size + index_size(expiry_ms);
+            self.written.removed += old_size + index_size(old_ms);
+        }
         self.watches.touch(db, key);
         self.waiting.touch(db, key);
         let is_elsewhere = || old_spread.map(|old| old.id) != Spread::id_of(payload).ok();
@@ -458,12 +471,14 @@ impl<'s> Dataset<'s> {
             return Ok(false);
         }
         let (expiry_ms, spread) = self.before(db, key)?;
+        let size = self.counted_value(db, key)?;
         let space = self.spaces.data[db];
         let was_there = self.begin()?.remove(space, key)?;
         if !was_there {
             return Ok(false);
         }
         self.written.changes += 1;
+        self.written.removed += size;
         if let Some(spread) = spread
             && !keeps_elements
         {
@@ -471,6 +486,7 @@ impl<'s> Dataset<'s> {
         }
         self.waiting.touch(db, key);
         if let Some(expiry_ms) = expiry_ms {
+            self.written.removed += self.footprint.size_if_counted(key.len() + 8);
             let (transaction, expiry) = self.begin_both()?;
             expiry.forget(transaction, (db, key), expiry_ms)?;
         }
@@ -582,10 +598,14 @@ impl<'s> Dataset<'s> {
         rest: &[&[u8]],
         value: &[&[u8]],
     ) -> Result<bool, Failure> {
+        let old_size = self.counted_element((db, id, part), rest)?;
         let (transaction, elements) = self.begin_elements()?;
         let existed = elements.put(transaction, db, ((id, part), rest), value)?;
         self.written.changes += 1;
-        self.written.bytes += rest.iter().chain(value).map(|bytes| bytes.len() as u64).sum::<u64>();
+        let size = rest.iter().chain(value).map(|bytes| bytes.len() as u64).sum::<u64>();
+        self.written.bytes += size;
+        self.written.removed += old_size;
+        self.written.added += self.footprint.size_if_counted(ELEMENT_PREFIX_SIZE + size as usize);
         Ok(existed)
     }
 
@@ -596,6 +616,7 @@ impl<'s> Dataset<'s> {
         (db, id, part): (usize, u64, Part),
         rest: &[&[u8]],
     ) -> Result<bool, Failure> {
+        self.written.removed += self.counted_element((db, id, part), rest)?;
         let (transaction, elements) = self.begin_elements()?;
         let existed = elements.remove(transaction, db, (id, part), rest)?;
         self.written.changes += u64::from(existed);
@@ -624,6 +645,7 @@ impl<'s> Dataset<'s> {
         let copied = elements.copy(transaction, from, to)?;
         self.written.changes += copied.changes;
         self.written.bytes += copied.bytes;
+        self.written.added += self.footprint.size_if_counted(copied.bytes as usize);
         Ok(())
     }
 
@@ -634,9 +656,10 @@ impl<'s> Dataset<'s> {
         (from, to): (&[u8], &[u8]),
         count: u64,
     ) -> Result<(), Failure> {
-        let (transaction, elements) = self.begin_elements()?;
         let prefix = format::element_prefix(id, part);
         let (from, to) = ([&prefix[..], from].concat(), [&prefix[..], to].concat());
+        self.written.removed += self.counted_elements(db, (&from, &to), count)?;
+        let (transaction, elements) = self.begin_elements()?;
         elements.remove_between(transaction, db, (&from, &to), count)?;
         self.written.changes += count;
         Ok(())
@@ -644,6 +667,7 @@ impl<'s> Dataset<'s> {
 
     /// Removes all elements of a collection of the database.
     fn remove_elements(&mut self, db: usize, spread: Spread) -> Result<(), Failure> {
+        self.written.removed += self.counted_collection(db, spread)?;
         let (transaction, elements) = self.begin_elements()?;
         elements.remove_all(transaction, (db, spread.id), spread.count)?;
         self.written.changes += 1;
@@ -658,6 +682,7 @@ impl<'s> Dataset<'s> {
                 touched.push(key);
             }
         }
+        self.written.removed += self.counted_database(db)?;
         let space = self.spaces.data[db];
         let transaction = self.begin()?;
         // An empty keyspace is left as it is: a full pool may have no room for another tree.
@@ -725,43 +750,5 @@ impl<'s> Dataset<'s> {
     pub(crate) fn count_expiring(&mut self, db: usize) -> Result<KeyCount, Failure> {
         let (transaction, expiry) = self.begin_both()?;
         Ok(expiry.count(transaction, db)?)
-    }
-
-    /// When the next key is to be removed because it expires; `u64::MAX` if none is. May be too early, never too late. Where
-    /// nothing may be changed, keys that have expired are only hidden.
-    pub(crate) fn next_due_ms(&self) -> u64 {
-        let removes = self.access == Access::Open && self.expires_actively;
-        if removes { self.expiry.next_due_ms() } else { u64::MAX }
-    }
-
-    /// Removes some of the keys that have expired, as long as `go_on` says so, and returns how many. Where it fails
-    /// because the pool is full, what it has removed until then is removed whole.
-    pub(crate) fn expire(&mut self, mut go_on: impl FnMut() -> bool) -> Result<u64, Failure> {
-        let mut expired = 0;
-        let now_ms = self.now_ms();
-        for db in 0..self.spaces.data.len() {
-            while self.expiry.due_ms(db) < now_ms {
-                if !go_on() {
-                    return Ok(expired);
-                }
-                expired += self.expire_some(db)?;
-            }
-        }
-        Ok(expired)
-    }
-
-    /// Whether keys that expire are kept for [`take_expired`](Dataset::take_expired).
-    pub(crate) fn record_expired(&mut self, is_wanted: bool) {
-        self.expired = is_wanted.then(Vec::new);
-    }
-
-    /// What has expired since it was last recorded.
-    pub(crate) fn take_expired(&mut self) -> Vec<Expired> {
-        self.expired.take().unwrap_or_default()
-    }
-
-    /// Tries again to expire keys, not before `at_ms`: the store had no room.
-    pub(crate) fn postpone_expiry(&mut self, at_ms: u64) {
-        self.expiry.postpone(at_ms);
     }
 }

@@ -15,11 +15,17 @@ use crate::failure::{Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, RE
 use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
 use crate::monitor::{is_secret, is_shown_first, show};
-use crate::notify::notify_added;
+use crate::notify::{notify_added, notify_evicted};
 use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::permission::{self, Place};
 use crate::reply::Reply;
+use crate::room::make_room;
+use crate::shared::Shared;
+
+/// Commands that do not count as a use of their keys; RESTORE says itself when its key was used.
+const UNUSED: [&str; 7] =
+    ["exists", "expiretime", "pexpiretime", "pttl", "restore", "ttl", "type"];
 
 /// A command with its number in the table.
 pub(crate) type Found = (&'static Command, usize);
@@ -44,6 +50,9 @@ pub(crate) fn dispatch(
         }
     };
     let (command, number) = found;
+    if context.shared.settings.maxmemory > 0 {
+        make_room_first(context)?;
+    }
     if !context.session.unrestricted
         && let Some(text) = permission::refusal(context, found, args, Place::Client)
     {
@@ -85,6 +94,16 @@ pub(crate) fn dispatch(
     }
     context.session.last_command = Some(command.full_name);
     execute(context, found, args, reply)
+}
+
+/// Evicts keys before a command, if there is too little room.
+#[cold]
+fn make_room_first(context: &mut Context<'_, '_>) -> Result<(), Error> {
+    if context.shared.scripts.running.is_none() {
+        make_room(context.data, context.shared)?;
+        notify_evicted(context.shared, context.clients);
+    }
+    Ok(())
 }
 
 /// Why the client may not have the command executed or queued, if it may not.
@@ -229,6 +248,9 @@ fn observe(
         shared.stats.hits += lookups.hits;
         shared.stats.misses += lookups.misses;
     }
+    if shared.notes_usage && (lookups.hits > 0 || command.has(WRITE)) {
+        note_use(shared, context.session.db, command, args);
+    }
     let now = Instant::now();
     shared.observed.mark = now;
     if context.session.waits_for.is_some() {
@@ -242,6 +264,17 @@ fn observe(
         || threshold_us > 0 && took_us >= threshold_us
     {
         note_slow(context, command, args, took);
+    }
+}
+
+/// Notes that the keys of a command are used.
+#[cold]
+fn note_use(shared: &mut Shared, db: usize, command: &Command, args: Args<'_>) {
+    if UNUSED.contains(&command.name) {
+        return;
+    }
+    for at in key_positions(command, command.keys, args).unwrap_or_default() {
+        shared.note_use((db, args.at(at)), command.has(READ));
     }
 }
 

@@ -41,7 +41,8 @@ impl Classes {
     pub(crate) const SORTED_SET: Classes = Classes(1 << 7);
     /// A key was removed because it had expired.
     pub(crate) const EXPIRED: Classes = Classes(1 << 8);
-    const EVICTED: Classes = Classes(1 << 9);
+    /// A key was evicted.
+    pub(crate) const EVICTED: Classes = Classes(1 << 9);
     /// Commands of streams.
     pub(crate) const STREAM: Classes = Classes(1 << 10);
     /// A key was read that is not there.

@@ -81,6 +81,7 @@ impl<'s> EventLoop<'s> {
         shared.config_file.clone_from(&config.file);
         shared.items.size_max = config.memcached_item_size;
         shared.take_report(store);
+        shared.begin_eviction();
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
         let shared_sockets = || {
             let copies = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
@@ -92,8 +93,10 @@ impl<'s> EventLoop<'s> {
         };
         let door: std::io::Result<Door> = shared_sockets();
         shared.door = Some(door.map_err(|source| Error::io("copying a socket", source))?);
+        let mut data = Dataset::new(store, spaces);
+        data.count_footprint(shared.settings.maxmemory > 0);
         let mut event_loop = EventLoop {
-            turns: Turns::new(poll, Dataset::new(store, spaces), shared, table, shutdown),
+            turns: Turns::new(poll, data, shared, table, shutdown),
             shutdown,
             output_stall_ms: config.output_stall_s.saturating_mul(1000),
             ready: Vec::new(),
@@ -197,6 +200,7 @@ impl<'s> EventLoop<'s> {
         let clock = self.turns.clock();
         let until_due_ms = due_ms.saturating_sub(clock.wall_ms());
         let more = self.turns.shared.replication.has_more();
+        let more = more || self.turns.shared.eviction.is_running;
         if !self.turns.is_idle() || self.maintaining || more || until_due_ms == 0 {
             return Duration::ZERO;
         }
@@ -277,9 +281,7 @@ impl<'s> EventLoop<'s> {
         self.tick_ms = self.turns.clock().steady_ms + TICK_MS;
         self.turns.shared.stats.sample(self.turns.clock().steady_ms);
         self.turns.shared.take_report(self.turns.data.store());
-        if self.turns.shared.settings.maxmemory > 0 {
-            self.turns.shared.measure_memory();
-        }
+        self.turns.data.adjust_footprint(Some(!self.maintaining));
         if !self.accepting {
             self.accept_again()?;
         }

@@ -1,7 +1,5 @@
 //! What the faces of memcached keep beside the items: counters, the last CAS value, a flush that is to come.
 
-use crate::recency::Recency;
-
 /// Hits and misses of one kind of command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
@@ -37,6 +35,8 @@ pub(crate) struct ItemStats {
     pub(crate) stored: u64,
     pub(crate) too_large: u64,
     pub(crate) no_memory: u64,
+    /// Items removed because the data took more than `maxmemory`.
+    pub(crate) evictions: u64,
     pub(crate) auth: u64,
     pub(crate) auth_errors: u64,
 }
@@ -48,8 +48,6 @@ pub(crate) struct ItemState {
     pub(crate) stats: ItemStats,
     /// Largest item, with its key and what memcached adds to it.
     pub(crate) size_max: usize,
-    /// When the items were last used.
-    pub(crate) recency: Option<Recency>,
     /// All items are removed at this time, in milliseconds since 1970.
     pub(crate) flush_at_ms: Option<u64>,
     last_cas: u64,

@@ -68,6 +68,13 @@ pub(crate) fn notify_expired(shared: &mut Shared, clients: &mut Clients, expired
     }
 }
 
+/// Keys were evicted: publishes those that were not yet published.
+pub(crate) fn notify_evicted(shared: &mut Shared, clients: &mut Clients) {
+    for (db, key) in std::mem::take(&mut shared.eviction.evicted) {
+        publish_event(shared, clients, (db, &key), "evicted");
+    }
+}
+
 #[cold]
 fn publish_event(
     shared: &mut Shared,

@@ -99,6 +99,21 @@ impl Recency {
         }
     }
 
+    /// The key was last used so many milliseconds ago, and if that is given, so often.
+    pub(crate) fn set(
+        &mut self,
+        (db, key): (usize, &[u8]),
+        (idle_ms, count): (u64, Option<u8>),
+        clock: (u64, Decay),
+    ) {
+        self.note((db, key), false, clock);
+        let ((bucket, tag), tick) = (self.place(db, key), self.tick(clock.0));
+        if let Some(slot) = self.buckets[bucket].iter_mut().find(|slot| slot.tag == tag) {
+            slot.used = tick.saturating_sub((idle_ms / TICK_MS) as u32);
+            slot.count = count.unwrap_or(COUNT_FIRST);
+        }
+    }
+
     /// The key was removed.
     pub(crate) fn forget(&mut self, (db, key): (usize, &[u8])) {
         let (bucket, tag) = self.place(db, key);

@@ -3,13 +3,17 @@
 mod parameter;
 mod rewrite;
 
+use std::time::Duration;
+
 use crate::config::Config;
 use crate::config_file::Directive;
 use crate::encoding::EncodingLimits;
 use crate::error::Error;
 use crate::event_class::Classes;
+use crate::eviction::{Policy, eviction_time};
 use crate::glob;
 use crate::number::parse_integer;
+use crate::recency::Decay;
 use crate::replication::Greeting;
 pub use crate::settings::parameter::Parameter;
 use crate::settings::parameter::{BULK_SIZE_MAX, Kind, PARAMETERS, find, resolved};
@@ -89,6 +93,14 @@ pub(crate) struct Settings {
     pub(crate) tracked_keys_max: usize,
     /// Bytes of memory beyond which what needs room is refused; 0: none are refused.
     pub(crate) maxmemory: u64,
+    /// Which keys are evicted when the data takes more; `None`: none.
+    pub(crate) eviction: Option<Policy>,
+    /// Keys of a database that are looked at for one that is evicted.
+    pub(crate) samples: usize,
+    /// How long keys are evicted for one command.
+    pub(crate) eviction_time: Duration,
+    /// How the counts of uses rise and fall.
+    pub(crate) decay: Decay,
     /// DEBUG is allowed.
     pub(crate) debug: bool,
     /// Entries of a stream that an inexact trim removes together.
@@ -127,6 +139,10 @@ impl Settings {
             percentiles: Vec::new(),
             tracked_keys_max: 0,
             maxmemory: 0,
+            eviction: None,
+            samples: 0,
+            eviction_time: Duration::ZERO,
+            decay: Decay::default(),
             debug: config.debug,
             stream_block: 0,
         };
@@ -400,6 +416,11 @@ impl Settings {
         self.percentiles = percentiles.collect();
         self.busy_reply_ms = self.number("busy-reply-threshold");
         self.maxmemory = self.number("maxmemory");
+        self.eviction = Policy::of(self.value("maxmemory-policy"));
+        self.samples = self.number("maxmemory-samples") as usize;
+        self.eviction_time = eviction_time(self.number("maxmemory-eviction-tenacity") as u32);
+        let (log_factor, minutes) = (self.number("lfu-log-factor"), self.number("lfu-decay-time"));
+        self.decay = Decay { log_factor, minutes };
         self.replica_lag_ms = self.number("min-replicas-max-lag") * 1000;
         let min_replicas = self.number("min-replicas-to-write") as usize;
         self.min_replicas = if self.replica_lag_ms > 0 { min_replicas } else { 0 };

@@ -11,12 +11,13 @@ use crate::acl::Acl;
 use crate::backup::Backups;
 use crate::clock::Clock;
 use crate::door::Door;
+use crate::eviction::{Eviction, Policy};
 use crate::item_state::ItemState;
 use crate::latency::Latency;
-use crate::memory::resident_bytes;
 use crate::observed::Observed;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
+use crate::recency::{Decay, Recency, Usage};
 use crate::replication::{Replica, Replication};
 use crate::scan::Scans;
 use crate::scripts::Scripts;
@@ -47,6 +48,12 @@ pub(crate) struct Shared {
     pub(crate) paused: Vec<Token>,
     /// More memory is in use than `maxmemory` allows.
     pub(crate) is_over_memory: bool,
+    /// Keys that are to be evicted.
+    pub(crate) eviction: Eviction,
+    /// When keys were last used, once that was asked.
+    pub(crate) recency: Option<Recency>,
+    /// It is noted when keys are used.
+    pub(crate) notes_usage: bool,
     /// Backups.
     pub(crate) backups: Backups,
     /// Subscriptions.
@@ -110,6 +117,9 @@ impl Shared {
             pause: Pause::default(),
             paused: Vec::new(),
             is_over_memory: false,
+            eviction: Eviction::default(),
+            recency: None,
+            notes_usage: false,
             backups,
             pubsub: PubSub::default(),
             items: ItemState::default(),
@@ -139,10 +149,39 @@ impl Shared {
         self.report = Report { visible, durable, ..store.report() };
     }
 
-    /// Compares the memory in use with `maxmemory`.
-    pub(crate) fn measure_memory(&mut self) {
-        let most = self.settings.maxmemory;
-        self.is_over_memory = most > 0 && resident_bytes().0 > most;
+    /// Takes over what the settings say of eviction.
+    pub(crate) fn begin_eviction(&mut self) {
+        let asks_usage = self.settings.eviction.is_some_and(Policy::asks_usage);
+        self.notes_usage |= asks_usage && self.settings.maxmemory > 0;
+        self.eviction.is_running = self.settings.maxmemory > 0;
+    }
+
+    fn usage_clock(&self) -> (u64, Decay) {
+        (self.clock.steady_ms, self.settings.decay)
+    }
+
+    fn recency(&mut self) -> &mut Recency {
+        let seed = self.random();
+        // A key that is not known may have been used since the server began, but not after this moment.
+        self.recency.get_or_insert_with(|| Recency::new(0, seed))
+    }
+
+    /// Notes that a key of a database is used; whether it is read, and not written.
+    pub(crate) fn note_use(&mut self, place: (usize, &[u8]), is_read: bool) {
+        let clock = self.usage_clock();
+        self.recency().note(place, is_read, clock);
+    }
+
+    /// Notes when a key was last used, or how often.
+    pub(crate) fn set_use(&mut self, place: (usize, &[u8]), idle_ms: u64, count: Option<u8>) {
+        let clock = self.usage_clock();
+        self.recency().set(place, (idle_ms, count), clock);
+    }
+
+    /// What is known of the use of a key; from here on it is noted for all.
+    pub(crate) fn usage(&mut self, place: (usize, &[u8])) -> Usage {
+        let clock = self.usage_clock();
+        self.recency().of(place, clock)
     }
 
     /// Whether writes are refused because there are too few replicas.

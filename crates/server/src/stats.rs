@@ -1,5 +1,7 @@
 //! Counters of the server since it started.
 
+use std::time::{Duration, Instant};
+
 /// Samples of the command rate.
 const SAMPLES: usize = 16;
 
@@ -22,6 +24,14 @@ pub(crate) struct Stats {
     pub(crate) output_bytes: u64,
     /// Keys removed because they had expired.
     pub(crate) expired_keys: u64,
+    /// Keys removed because the data took more than `maxmemory`.
+    pub(crate) evicted_keys: u64,
+    /// Clients disconnected because all together took more than `maxmemory-clients`.
+    pub(crate) evicted_clients: u64,
+    /// How long the data has taken more than `maxmemory`, until it was last less.
+    pub(crate) excess: Duration,
+    /// Since when it takes more.
+    pub(crate) excess_since: Option<Instant>,
     /// Reads that found their key.
     pub(crate) hits: u64,
     /// Reads that did not.
@@ -58,6 +68,18 @@ impl Stats {
     /// Commands a second, of late.
     pub(crate) fn commands_per_second(&self) -> u64 {
         self.rate.samples.iter().sum::<u64>() / SAMPLES as u64
+    }
+
+    /// The data takes more than it should.
+    pub(crate) fn begin_excess(&mut self) {
+        self.excess_since.get_or_insert_with(Instant::now);
+    }
+
+    /// The data does not take more than it should.
+    pub(crate) fn end_excess(&mut self) {
+        if let Some(since) = self.excess_since.take() {
+            self.excess += since.elapsed();
+        }
     }
 
     /// CONFIG RESETSTAT.

@@ -20,11 +20,12 @@ use crate::failure::{POISONED, store_text};
 use crate::invalidate::{Changed, forget_keys, invalidate};
 use crate::latency::Stage;
 use crate::memcached::{self, Step};
-use crate::notify::notify_expired;
+use crate::notify::{notify_evicted, notify_expired};
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
 use crate::prefetch::prefetch;
 use crate::reply::Reply;
+use crate::room::make_room;
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::token::Token;
@@ -159,6 +160,11 @@ impl<'s> Turns<'s> {
         for expired in self.data.take_expired() {
             notify_expired(&mut self.shared, &mut self.clients, &expired);
         }
+        let mut failure = None;
+        if self.shared.eviction.is_running {
+            failure = make_room(&mut self.data, &mut self.shared).err();
+            notify_evicted(&mut self.shared, &mut self.clients);
+        }
         if self.shared.tracking.is_on() {
             let (keys, _) = self.data.watches.take_changed();
             invalidate(&mut self.shared, &mut self.clients, None, Changed::Keys(keys));
@@ -167,7 +173,6 @@ impl<'s> Turns<'s> {
             self.end_pause();
         }
         let changes = self.data.written().changes;
-        let mut failure = None;
         let pending = self.queue.len();
         let mut left = pending;
         self.end_due_waits();

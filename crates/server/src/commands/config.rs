@@ -52,7 +52,10 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     if let Some((_, word)) = chosen("acl-pubsub-default") {
         context.shared.acl.all_channels = word.eq_ignore_ascii_case(b"allchannels");
     }
-    context.shared.measure_memory();
+    if ["maxmemory", "maxmemory-policy"].iter().any(|name| chosen(name).is_some()) {
+        context.data.count_footprint(context.shared.settings.maxmemory > 0);
+        context.shared.begin_eviction();
+    }
     context.data.encodings = context.shared.settings.encodings;
     reply.ok();
     Ok(())

@@ -32,12 +32,15 @@ fn dump(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
 struct Options {
     replace: bool,
     is_absolute: bool,
+    /// Seconds since the key was last used.
+    idle_s: Option<u64>,
+    /// How often it was used.
+    uses: Option<u8>,
 }
 
 impl Options {
     fn parse(args: Args<'_>) -> Result<Options, Failure> {
         let mut options = Options::default();
-        let (mut has_idle_time, mut has_frequency) = (false, false);
         let mut at = 4;
         while at < args.count() {
             let has_more = at + 1 < args.count();
@@ -45,17 +48,15 @@ impl Options {
                 options.replace = true;
             } else if args.is(at, "ABSTTL") {
                 options.is_absolute = true;
-            } else if args.is(at, "IDLETIME") && has_more && !has_frequency {
-                if integer(args.at(at + 1))? < 0 {
-                    return Err("ERR Invalid IDLETIME value, must be >= 0".into());
-                }
-                has_idle_time = true;
+            } else if args.is(at, "IDLETIME") && has_more && options.uses.is_none() {
+                let idle_s = u64::try_from(integer(args.at(at + 1))?);
+                options.idle_s =
+                    Some(idle_s.map_err(|_| "ERR Invalid IDLETIME value, must be >= 0")?);
                 at += 1;
-            } else if args.is(at, "FREQ") && has_more && !has_idle_time {
-                if !(0..=255).contains(&integer(args.at(at + 1))?) {
-                    return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
-                }
-                has_frequency = true;
+            } else if args.is(at, "FREQ") && has_more && options.idle_s.is_none() {
+                let uses = u8::try_from(integer(args.at(at + 1))?);
+                options.uses =
+                    Some(uses.map_err(|_| "ERR Invalid FREQ value, must be >= 0 and <= 255")?);
                 at += 1;
             } else {
                 return Err(SYNTAX.into());
@@ -96,6 +97,10 @@ fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
     } else {
         context.data.added.record((db, key));
         dump::put(context.data, (db, key), &value, expiry_ms)?;
+        if options.idle_s.is_some() || options.uses.is_some() || context.shared.notes_usage {
+            let idle_ms = options.idle_s.unwrap_or(0).saturating_mul(1000);
+            context.shared.set_use((db, key), idle_ms, options.uses);
+        }
         notify(context, Classes::GENERIC, "restore", key);
     }
     reply.ok();

@@ -6,6 +6,7 @@ use crate::commands::argument::database;
 use crate::commands::help::help_lines;
 use crate::dataset::Dataset;
 use crate::event_class::Classes;
+use crate::eviction::Rank;
 use crate::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::format::{Kind, Spread};
 use crate::notify::{notify, notify_in};
@@ -237,7 +238,23 @@ fn refcount(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
 }
 
 fn idletime(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    number_if_there(context, args, reply, 0)
+    let is_there = context.data.contains(context.session.db, args.at(2))?;
+    if is_there && counts_uses(context) {
+        return Err("ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
+                    when switching between policies at runtime LRU and LFU data will take some time \
+                    to adjust."
+            .into());
+    }
+    let usage = context.shared.usage((context.session.db, args.at(2)));
+    // It is noted from here on, also where no policy asks for it.
+    context.shared.notes_usage = true;
+    number_if_there(context, args, reply, (usage.idle_ms / 1000) as i64)
+}
+
+/// Whether the keys that are used least often are evicted first.
+fn counts_uses(context: &Context<'_, '_>) -> bool {
+    let policy = context.shared.settings.eviction;
+    policy.is_some_and(|policy| policy.rank == Rank::LeastFrequent)
 }
 
 fn number_if_there(
@@ -255,7 +272,14 @@ fn number_if_there(
 }
 
 fn freq(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    if context.data.contains(context.session.db, args.at(2))? {
+    let is_there = context.data.contains(context.session.db, args.at(2))?;
+    if is_there && counts_uses(context) {
+        let usage = context.shared.usage((context.session.db, args.at(2)));
+        context.shared.notes_usage = true;
+        reply.integer(i64::from(usage.count));
+        return Ok(());
+    }
+    if is_there {
         return Err(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
              that when switching between policies at runtime LRU and LFU data will take some time to \

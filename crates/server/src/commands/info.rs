@@ -112,13 +112,16 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     let own = resident.saturating_sub(of_files);
     let report = &context.shared.report;
     let human = format!("{:.2}M", resident as f64 / f64::from(1 << 20));
-    put(text, format_args!("used_memory:{resident}"));
-    put(text, format_args!("used_memory_human:{human}"));
+    // What `maxmemory` limits: the data.
+    let used = context.data.used_bytes();
+    let used_human = format!("{:.2}M", used as f64 / f64::from(1 << 20));
+    put(text, format_args!("used_memory:{used}"));
+    put(text, format_args!("used_memory_human:{used_human}"));
     put(text, format_args!("used_memory_rss:{resident}"));
     put(text, format_args!("used_memory_rss_human:{human}"));
-    put(text, format_args!("used_memory_peak:{resident}"));
-    put(text, format_args!("used_memory_peak_human:{human}"));
-    put(text, format_args!("used_memory_dataset:{}", report.used_bytes));
+    put(text, format_args!("used_memory_peak:{}", used.max(report.used_bytes)));
+    put(text, format_args!("used_memory_peak_human:{used_human}"));
+    put(text, format_args!("used_memory_dataset:{used}"));
     let scripts = &context.shared.scripts;
     let (of_scripts, of_functions) = (scripts.memory(), scripts.libraries.memory());
     let human = |bytes: usize| format!("{:.2}K", bytes as f64 / 1024.0);
@@ -135,7 +138,10 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     let human = format!("{:.2}M", most as f64 / f64::from(1 << 20));
     put(text, format_args!("maxmemory:{most}"));
     put(text, format_args!("maxmemory_human:{}", if most == 0 { "0B" } else { &human }));
-    put(text, format_args!("maxmemory_policy:noeviction"));
+    let policy = context.shared.settings.matching(b"maxmemory-policy").next();
+    let policy = policy.map_or(&b"noeviction"[..], |(_, word)| word);
+    put(text, format_args!("maxmemory_policy:{}", String::from_utf8_lossy(policy)));
+    put(text, format_args!("mem_not_counted_for_evict:0"));
     put(text, format_args!("mem_fragmentation_ratio:1.00"));
     put(text, format_args!("mem_allocator:libc"));
     put(text, format_args!("active_defrag_running:0"));
@@ -224,7 +230,12 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
     put(text, format_args!("sync_full:{}", replicas.full_syncs));
     put(text, format_args!("sync_partial_ok:{}", replicas.partial_syncs));
     put(text, format_args!("expired_keys:{}", stats.expired_keys));
-    put(text, format_args!("evicted_keys:0"));
+    put(text, format_args!("evicted_keys:{}", stats.evicted_keys));
+    put(text, format_args!("evicted_clients:{}", stats.evicted_clients));
+    let current = stats.excess_since.map_or(0, |since| since.elapsed().as_millis());
+    let total = stats.excess.as_millis() + current;
+    put(text, format_args!("total_eviction_exceeded_time:{total}"));
+    put(text, format_args!("current_eviction_exceeded_time:{current}"));
     put(text, format_args!("keyspace_hits:{}", stats.hits));
     put(text, format_args!("keyspace_misses:{}", stats.misses));
     let pubsub = &context.shared.pubsub;

@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_pool_is_asked_again_when_a_share_was_written() {
         let with = |used_bytes| Report { pool_bytes: 64 << 20, used_bytes, ..Report::default() };
-        let written = |bytes| Written { changes: 0, bytes };
+        let written = |bytes| Written { bytes, ..Written::default() };
         let mut capacity = Capacity::new();
         assert!(capacity.is_plenty(written(0), || with(0)));
         assert!(capacity.is_plenty(written((4 << 20) - 1), || unreachable!()));

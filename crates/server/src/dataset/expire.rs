@@ -8,6 +8,7 @@ use std::ops::Bound;
 
 use tembo_kv::Direction;
 
+use crate::access::Access;
 use crate::dataset::{Dataset, Expired};
 use crate::failure::Failure;
 use crate::format::{self, Kind, Part};
@@ -20,8 +21,46 @@ const SOME_DUE_MS: u64 = u64::MAX - 1;
 const FIELDS_AT_ONCE: usize = 256;
 
 impl Dataset<'_> {
+    /// When the next key is to be removed because it expires; `u64::MAX` if none is. May be too early, never too late. Where
+    /// nothing may be changed, keys that have expired are only hidden.
+    pub(crate) fn next_due_ms(&self) -> u64 {
+        let removes = self.access == Access::Open && self.expires_actively;
+        if removes { self.expiry.next_due_ms() } else { u64::MAX }
+    }
+
+    /// Removes some of the keys that have expired, as long as `go_on` says so, and returns how many. Where it fails
+    /// because the pool is full, what it has removed until then is removed whole.
+    pub(crate) fn expire(&mut self, mut go_on: impl FnMut() -> bool) -> Result<u64, Failure> {
+        let mut expired = 0;
+        let now_ms = self.now_ms();
+        for db in 0..self.spaces.data.len() {
+            while self.expiry.due_ms(db) < now_ms {
+                if !go_on() {
+                    return Ok(expired);
+                }
+                expired += self.expire_some(db)?;
+            }
+        }
+        Ok(expired)
+    }
+
+    /// Whether keys that expire are kept for [`take_expired`](Dataset::take_expired).
+    pub(crate) fn record_expired(&mut self, is_wanted: bool) {
+        self.expired = is_wanted.then(Vec::new);
+    }
+
+    /// What has expired since it was last recorded.
+    pub(crate) fn take_expired(&mut self) -> Vec<Expired> {
+        self.expired.take().unwrap_or_default()
+    }
+
+    /// Tries again to expire keys, not before `at_ms`: the store had no room.
+    pub(crate) fn postpone_expiry(&mut self, at_ms: u64) {
+        self.expiry.postpone(at_ms);
+    }
+
     /// Removes up to [`EXPIRED_AT_ONCE`] entries that are due, with their keys; how many keys.
-    pub(super) fn expire_some(&mut self, db: usize) -> Result<u64, Failure> {
+    fn expire_some(&mut self, db: usize) -> Result<u64, Failure> {
         let (now_ms, space) = (self.now_ms(), self.spaces.data[db]);
         let (transaction, expiry) = self.begin_both()?;
         let (entries, next_ms) = expiry.due_entries(transaction, db, now_ms, EXPIRED_AT_ONCE)?;
@@ -51,6 +90,7 @@ impl Dataset<'_> {
             let (found_ms, spread) = self.before(db, key)?;
             if found_ms == Some(due_ms) {
                 let space = self.spaces.data[db];
+                self.written.removed += self.counted_value(db, key)?;
                 match spread {
                     Some(spread) => self.all_or_nothing(|data| {
                         data.begin()?.remove(space, key)?;
@@ -79,6 +119,7 @@ impl Dataset<'_> {
         let (transaction, expiry) = self.begin_both()?;
         expiry.remove(transaction, db, entry)?;
         self.written.changes += 1;
+        self.written.removed += self.footprint.size_if_counted(entry.len());
         Ok(())
     }
 

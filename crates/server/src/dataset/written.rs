@@ -7,4 +7,8 @@ pub(crate) struct Written {
     pub(crate) changes: u64,
     /// Bytes of the values.
     pub(crate) bytes: u64,
+    /// Bytes of entries that were added; only while there is a limit of memory.
+    pub(crate) added: u64,
+    /// Bytes of entries that were removed, likewise.
+    pub(crate) removed: u64,
 }

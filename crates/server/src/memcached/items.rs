@@ -5,7 +5,8 @@ use crate::dataset::Dataset;
 use crate::failure::{Failure, OUT_OF_MEMORY};
 use crate::format::{ITEM_HEAD_SIZE, ItemHead};
 use crate::item_state::ItemStats;
-use crate::recency::{Decay, Recency, Usage};
+use crate::recency::Usage;
+use crate::room::make_room;
 use crate::shared::Shared;
 
 /// Longest key.
@@ -127,8 +128,11 @@ impl<'a, 's> Items<'a, 's> {
         self.data.access() == Access::Open
     }
 
-    /// Refuses what needs more room than there is.
-    pub(super) fn check_room(&self) -> Result<(), Failure> {
+    /// Makes room by evicting keys, or refuses what needs more than there is.
+    pub(super) fn check_room(&mut self) -> Result<(), Failure> {
+        if self.shared.settings.maxmemory > 0 {
+            make_room(self.data, self.shared).map_err(Failure::Turn)?;
+        }
         if self.shared.is_over_memory { Err(OUT_OF_MEMORY.into()) } else { Ok(()) }
     }
 
@@ -152,26 +156,14 @@ impl<'a, 's> Items<'a, 's> {
         self.data.prefetch(self.db, keys);
     }
 
-    fn clock(&self) -> (u64, Decay) {
-        (self.shared.clock.steady_ms, Decay::default())
-    }
-
     /// What is known of an item's use.
-    pub(super) fn usage(&self, key: &[u8]) -> Usage {
-        let recency = self.shared.items.recency.as_ref();
-        recency.map(|recency| recency.of((self.db, key), self.clock())).unwrap_or_default()
+    pub(super) fn usage(&mut self, key: &[u8]) -> Usage {
+        self.shared.usage((self.db, key))
     }
 
     /// Notes that an item is used; whether it is read.
     pub(super) fn note(&mut self, key: &[u8], is_read: bool) {
-        let clock = self.clock();
-        if self.shared.items.recency.is_none() {
-            let seed = self.shared.random();
-            self.shared.items.recency = Some(Recency::new(clock.0, seed));
-        }
-        if let Some(recency) = &mut self.shared.items.recency {
-            recency.note((self.db, key), is_read, clock);
-        }
+        self.shared.note_use((self.db, key), is_read);
     }
 
     /// Calls `visit` with an item's head, expiry and data, if it is there.
@@ -329,7 +321,7 @@ impl<'a, 's> Items<'a, 's> {
         }
         let was_there = self.data.remove(self.db, key)?;
         self.stats().delete.count(was_there);
-        if let Some(recency) = &mut self.shared.items.recency {
+        if let Some(recency) = &mut self.shared.recency {
             recency.forget((self.db, key));
         }
         Ok(if was_there { Changed::Done { cas: 0, size: 0 } } else { Changed::NotFound })

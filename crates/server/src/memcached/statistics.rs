@@ -34,7 +34,7 @@ fn settings(items: &Items<'_, '_>) -> Vec<(&'static str, String)> {
     vec![
         ("maxbytes", settings.maxmemory.to_string()),
         ("maxconns", settings.maxclients.to_string()),
-        ("evictions", "on".to_owned()),
+        ("evictions", if settings.eviction.is_some() { "on" } else { "off" }.to_owned()),
         ("cas_enabled", "yes".to_owned()),
         ("flush_enabled", "yes".to_owned()),
         ("item_size_max", items.shared.items.size_max.to_string()),
@@ -80,6 +80,7 @@ fn general(items: &mut Items<'_, '_>) -> Result<Vec<(&'static str, String)>, Fai
         ("store_no_memory", stats.no_memory),
         ("auth_cmds", stats.auth),
         ("auth_errors", stats.auth_errors),
+        ("evictions", stats.evictions),
         ("bytes_read", shared.stats.input_bytes),
         ("bytes_written", shared.stats.output_bytes),
         ("limit_maxbytes", shared.settings.maxmemory),

@@ -149,6 +149,13 @@ impl Client {
         Some(line)
     }
 
+    /// The bytes of the next reply, which is a bulk.
+    pub fn stream_bulk(&mut self) -> Vec<u8> {
+        let reply = self.reply_bytes().unwrap();
+        let begin = reply.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        reply[begin..reply.len() - 2].to_vec()
+    }
+
     /// Whether the server closes the connection and sends nothing more.
     pub fn is_closed(&mut self) -> bool {
         loop {

@@ -11,6 +11,7 @@ mod commands;
 mod connections;
 mod differential;
 mod dump;
+mod eviction;
 mod expiry;
 mod field_expiry;
 mod import;

@@ -35,7 +35,9 @@ use crate::dataset::footprint::{Footprint, entry_size};
 use crate::dataset::lookup::{Lookups, find_string};
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, OUT_OF_MEMORY};
-use crate::format::{self, ELEMENT_PREFIX_SIZE, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value};
+use crate::format::{
+    self, ELEMENT_PREFIX_SIZE, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value,
+};
 use crate::waiting::Waiting;
 use crate::watch::Watches;
 

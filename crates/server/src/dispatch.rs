@@ -24,8 +24,7 @@ use crate::room::make_room;
 use crate::shared::Shared;
 
 /// Commands that do not count as a use of their keys; RESTORE says itself when its key was used.
-const UNUSED: [&str; 7] =
-    ["exists", "expiretime", "pexpiretime", "pttl", "restore", "ttl", "type"];
+const UNUSED: [&str; 7] = ["exists", "expiretime", "pexpiretime", "pttl", "restore", "ttl", "type"];
 
 /// A command with its number in the table.
 pub(crate) type Found = (&'static Command, usize);

@@ -19,6 +19,8 @@ const SLOTS: usize = 8;
 const COUNT_FIRST: u8 = 5;
 /// Milliseconds of a tick: the unit of times.
 const TICK_MS: u64 = 10;
+/// The tick at which the table is made. A key can be noted as used 31 days before.
+const TICK_MADE: u64 = 1 << 28;
 
 /// A key's record; all zero: none.
 #[derive(Clone, Copy, Default)]
@@ -27,7 +29,7 @@ struct Slot {
     tag: u16,
     count: u8,
     is_fetched: bool,
-    /// In ticks since the table was made.
+    /// In ticks.
     used: u32,
 }
 
@@ -72,7 +74,8 @@ impl Recency {
     }
 
     fn tick(&self, now_ms: u64) -> u32 {
-        (now_ms.saturating_sub(self.made_ms) / TICK_MS) as u32
+        let ticks = TICK_MADE + now_ms.saturating_sub(self.made_ms) / TICK_MS;
+        u32::try_from(ticks).unwrap_or(u32::MAX)
     }
 
     /// The key is used; whether it is read, and not written.
@@ -109,7 +112,8 @@ impl Recency {
         self.note((db, key), false, clock);
         let ((bucket, tag), tick) = (self.place(db, key), self.tick(clock.0));
         if let Some(slot) = self.buckets[bucket].iter_mut().find(|slot| slot.tag == tag) {
-            slot.used = tick.saturating_sub((idle_ms / TICK_MS) as u32);
+            let idle = u32::try_from(idle_ms / TICK_MS).unwrap_or(u32::MAX);
+            slot.used = tick.saturating_sub(idle);
             slot.count = count.unwrap_or(COUNT_FIRST);
         }
     }
@@ -172,6 +176,16 @@ mod tests {
         assert_eq!(recency.of((1, b"a"), (5000, DECAY)).idle_ms, 4000);
         recency.forget((0, b"a"));
         assert_eq!(recency.of((0, b"a"), (5000, DECAY)).idle_ms, 4000);
+    }
+
+    #[test]
+    fn a_use_of_before_the_table_can_be_noted() {
+        let mut recency = Recency::new(1000, 7);
+        recency.set((0, b"a"), (70_000, Some(9)), (1000, DECAY));
+        let usage = recency.of((0, b"a"), (2000, DECAY));
+        assert_eq!((usage.idle_ms, usage.count), (71_000, 8));
+        recency.set((0, b"a"), (0, None), (2000, DECAY));
+        assert_eq!(recency.of((0, b"a"), (2000, DECAY)).count, COUNT_FIRST);
     }
 
     #[test]

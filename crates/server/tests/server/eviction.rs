@@ -133,7 +133,10 @@ fn what_is_used_stays() {
             left[i % 2] += usize::from(is_there);
         }
         let [hot, cold] = left;
-        assert!(hot >= COUNT / 4 - COUNT / 50, "{policy}: {hot} hot, {cold} cold, {evicted} evicted");
+        assert!(
+            hot >= COUNT / 4 - COUNT / 50,
+            "{policy}: {hot} hot, {cold} cold, {evicted} evicted"
+        );
         assert!(cold < COUNT / 4, "{policy}: {hot} hot, {cold} cold");
     }
 }

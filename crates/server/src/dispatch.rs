@@ -11,6 +11,7 @@ use crate::command::{
     SUBSCRIBED, Table, WRITE,
 };
 use crate::event_class::Classes;
+use crate::evict::make_room;
 use crate::failure::{Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
 use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
@@ -20,7 +21,6 @@ use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::permission::{self, Place};
 use crate::reply::Reply;
-use crate::room::make_room;
 use crate::shared::Shared;
 
 /// Commands that do not count as a use of their keys; RESTORE says itself when its key was used.

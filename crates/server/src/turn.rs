@@ -15,6 +15,7 @@ use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
 use crate::dispatch::{dispatch, execute_queued};
 use crate::error::Error;
+use crate::evict::make_room;
 use crate::face::Face;
 use crate::failure::{POISONED, store_text};
 use crate::invalidate::{Changed, forget_keys, invalidate};
@@ -25,7 +26,6 @@ use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
 use crate::prefetch::prefetch;
 use crate::reply::Reply;
-use crate::room::make_room;
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::token::Token;
@@ -157,18 +157,7 @@ impl<'s> Turns<'s> {
             replied: REPLIED_MAX,
             searches: SEARCHES_MAX,
         };
-        for expired in self.data.take_expired() {
-            notify_expired(&mut self.shared, &mut self.clients, &expired);
-        }
-        let mut failure = None;
-        if self.shared.eviction.is_running {
-            failure = make_room(&mut self.data, &mut self.shared).err();
-            notify_evicted(&mut self.shared, &mut self.clients);
-        }
-        if self.shared.tracking.is_on() {
-            let (keys, _) = self.data.watches.take_changed();
-            invalidate(&mut self.shared, &mut self.clients, None, Changed::Keys(keys));
-        }
+        let mut failure = self.remove_unasked().err();
         if self.ends_pause() {
             self.end_pause();
         }
@@ -221,6 +210,23 @@ impl<'s> Turns<'s> {
             self.shared.latency.record(Stage::Turn, began.elapsed());
         }
         replied
+    }
+
+    /// Publishes what has expired, and goes on with what is to be evicted.
+    fn remove_unasked(&mut self) -> Result<(), StoreError> {
+        for expired in self.data.take_expired() {
+            notify_expired(&mut self.shared, &mut self.clients, &expired);
+        }
+        let mut evicted = Ok(());
+        if self.shared.eviction.is_running {
+            evicted = make_room(&mut self.data, &mut self.shared);
+            notify_evicted(&mut self.shared, &mut self.clients);
+        }
+        if self.shared.tracking.is_on() {
+            let (keys, _) = self.data.watches.take_changed();
+            invalidate(&mut self.shared, &mut self.clients, None, Changed::Keys(keys));
+        }
+        evicted
     }
 
     /// The next connection to be executed, of `left` in the queue; they are read from in batches.

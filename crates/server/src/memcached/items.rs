@@ -2,11 +2,11 @@
 
 use crate::access::Access;
 use crate::dataset::Dataset;
+use crate::evict::make_room;
 use crate::failure::{Failure, OUT_OF_MEMORY};
 use crate::format::{ITEM_HEAD_SIZE, ItemHead};
 use crate::item_state::ItemStats;
 use crate::recency::Usage;
-use crate::room::make_room;
 use crate::shared::Shared;
 
 /// Longest key.

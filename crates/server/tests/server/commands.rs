@@ -135,7 +135,7 @@ fn settings() {
     let server = Running::start();
     let mut client = server.client();
     assert_eq!(client.call("CONFIG GET save"), "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
-    assert_eq!(client.call("CONFIG GET maxmem*").lines().next(), Some("*8"));
+    assert_eq!(client.call("CONFIG GET maxmem*").lines().next(), Some("*10"));
     assert_eq!(client.call("CONFIG SET timeout 5000 maxclients 7"), "+OK\r\n");
     assert_eq!(client.call("CONFIG GET timeout"), "*2\r\n$7\r\ntimeout\r\n$4\r\n5000\r\n");
     assert_eq!(

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::exit::Exit;
 use crate::{
     backup, check, compact, completions, doctor, dump, exit, fs, heap, import, load, mount, serve,
-    snapshots, stat,
+    snapshots, stat, txn,
 };
 
 /// A durable server that speaks Redis: an acknowledged write survives.
@@ -44,6 +44,10 @@ pub(crate) enum Command {
     Mount(mount::Args),
     /// Unmount a file system
     Umount(mount::UmountArgs),
+    /// Run a program whose changes of a mounted file system happen as a whole or not at all
+    Txn(txn::Args),
+    #[command(hide = true)]
+    TxnInside(txn::InsideArgs),
     /// Work on the file system of a pool without a mount
     Fs(fs::Args),
     /// Say what this machine offers, and what durability costs here
@@ -68,6 +72,8 @@ impl Command {
             Command::Heap(args) => heap::run(&args),
             Command::Mount(args) => mount::run(&args),
             Command::Umount(args) => mount::umount(&args),
+            Command::Txn(args) => txn::run(&args),
+            Command::TxnInside(args) => txn::inside(&args),
             Command::Fs(args) => fs::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Completions(args) => completions::run(&args, Cli::command()),

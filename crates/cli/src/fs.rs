@@ -1,5 +1,6 @@
 //! `tembo fs`: the file system of a pool, without a mount.
 
+mod clone;
 mod export;
 mod import;
 
@@ -57,6 +58,18 @@ enum Command {
         from: PathBuf,
         /// Where it comes to be; what is there is an error
         to: PathBuf,
+    },
+    /// Copy a file, or a directory with all below it, within the pool, also out of a snapshot: all or nothing
+    Clone {
+        /// The pool
+        pool: PathBuf,
+        /// What is copied
+        from: PathBuf,
+        /// Where it comes to be; what is there is an error
+        to: PathBuf,
+        /// As it was in this snapshot
+        #[arg(long)]
+        snapshot: Option<String>,
     },
     /// Compare all that the file system says of itself
     Check {
@@ -131,6 +144,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             close(fs)
         }
         Command::Cp { pool, from, to } => copy(pool, from, to),
+        Command::Clone { pool, from, to, snapshot: name } => {
+            let fs = Fs::open(&open_as_is(pool)?)?;
+            let source = fs.tree(snapshot(fs.store(), name.as_deref())?);
+            clone::clone(&fs, source, bytes(from), place(to)?)?;
+            close(fs)
+        }
         Command::Check { pool } => check(pool),
         Command::Snapshot { pool, name } => {
             let store = open_as_is(pool)?;

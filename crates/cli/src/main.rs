@@ -25,6 +25,7 @@ mod signals;
 mod snapshots;
 mod stat;
 mod store;
+mod txn;
 
 use std::process::ExitCode;
 

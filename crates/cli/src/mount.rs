@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use tembo_fs::{Format, Fs};
 use tembo_fs_fuse::{Durable, Mount, MountOptions};
+use tembo_kv::Retention;
 
 use crate::exit::{Exit, refuse};
 use crate::files::{now, own_root};
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// When what a program writes is durable, as far as --sync says
     #[arg(long, value_enum, default_value_t)]
     durable: When,
+    /// Keep so many versions, each of which is one call, to be read below .tembo/versions; from then on, until another number is given
+    #[arg(long, value_name = "COUNT", conflicts_with = "read_only")]
+    keep_versions: Option<u64>,
     /// Change nothing
     #[arg(long)]
     read_only: bool,
@@ -68,6 +72,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     } else {
         Fs::open_or_format(&store, &Format { root: own_root(), ..Format::default() }, now())?
     };
+    if let Some(count) = args.keep_versions {
+        let kept = if count == 0 { Retention::Nothing } else { Retention::Versions(count) };
+        store.retain(kept)?;
+    }
     fs.set_limit(args.store.size_max);
     let options = MountOptions {
         durable: match args.durable {

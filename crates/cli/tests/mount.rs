@@ -4,112 +4,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "mount/failures.rs"]
+mod failures;
+#[path = "mount/mounted.rs"]
+mod mounted;
+#[path = "mount/transactions.rs"]
+mod transactions;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
-const TEMBO: &str = env!("CARGO_BIN_EXE_tembo");
-
-fn tembo(args: &[&str]) -> Output {
-    Command::new(TEMBO).args(args).output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// That a program ends well; what it prints.
-fn done(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{error}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A pool at a directory.
-struct Mounted {
-    folder: tempfile::TempDir,
-    process: Child,
-}
-
-impl Mounted {
-    /// `None`: FUSE is not permitted here.
-    fn new() -> Option<Mounted> {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::create_dir(folder.path().join("at")).unwrap();
-        let process = serve(folder.path())?;
-        Some(Mounted { folder, process })
-    }
-
-    fn at(&self) -> PathBuf {
-        self.folder.path().join("at")
-    }
-
-    fn pool(&self) -> PathBuf {
-        self.folder.path().join("a.pool")
-    }
-
-    /// The process that serves it is killed, and another one serves it.
-    fn again_after_kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        // What a killed process has mounted answers with an error until it is unmounted.
-        assert!(fs::read_dir(self.at()).is_err());
-        let unmounted = tembo(&["umount", text(&self.at())]);
-        assert!(unmounted.status.success(), "{unmounted:?}");
-        self.process = serve(self.folder.path()).unwrap();
-    }
-
-    /// Unmounts it, and checks the pool.
-    fn end(mut self) {
-        let unmounted = tembo(&["umount", text(&self.at())]);
-        assert!(unmounted.status.success(), "{unmounted:?}");
-        assert!(self.process.wait().unwrap().success());
-        for words in [&["fs", "check"][..], &["check"]] {
-            let pool = self.pool();
-            let checked = tembo(&[words, &[text(&pool)]].concat());
-            assert!(checked.status.success(), "{checked:?}");
-        }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if matches!(self.process.try_wait(), Ok(None)) {
-            let _ = tembo(&["umount", text(&self.at())]);
-            let _ = self.process.kill();
-            let _ = self.process.wait();
-        }
-    }
-}
-
-/// Mounts `a.pool` of a folder at `at`; `None`: FUSE is not permitted here.
-fn serve(folder: &Path) -> Option<Child> {
-    let (pool, at) = (folder.join("a.pool"), folder.join("at"));
-    let device = fs::metadata(&at).unwrap().dev();
-    let mut process = Command::new(TEMBO)
-        .args(["mount", text(&pool), text(&at), "--domain", "logged"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let patience = Instant::now() + Duration::from_secs(60);
-    while fs::metadata(&at).map_or(true, |metadata| metadata.dev() == device) {
-        if process.try_wait().unwrap().is_some() {
-            let mut error = String::new();
-            process.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-            assert!(error.contains("mounting at"), "{error}");
-            eprintln!("skipped, FUSE is not permitted here: {error}");
-            return None;
-        }
-        assert!(Instant::now() < patience, "it is not mounted");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Some(process)
-}
+use mounted::{Mounted, done, tembo, text};
 
 /// A small tree of files.
 fn tree(at: &Path) {
@@ -143,7 +51,18 @@ fn a_folder_is_imported_compared_taken_back_and_exported() {
     assert!(fine(&["log", pool]).ends_with("\tbefore\n"));
     assert!(fine(&["ls", pool, "/s"]).contains(" copy\n"));
     assert!(!fine(&["ls", pool, "/s", "--snapshot", "before"]).contains(" copy\n"));
+    fine(&["clone", pool, "/s", "/s/twin"]);
+    fine(&["clone", pool, "/s/d", "/old", "--snapshot", "before"]);
+    let twice = tembo(&["fs", "clone", pool, "/s/d", "/old"]);
+    assert!(!twice.status.success(), "{twice:?}");
+    let (twin, old) = (folder.path().join("twin"), folder.path().join("old"));
+    fine(&["export", pool, "/s/twin", text(&twin)]);
+    fine(&["export", pool, "/old", text(&old)]);
+    fs::remove_file(twin.join("copy")).unwrap();
+    done(Command::new("diff").args(["-r", "--no-dereference", source_text, text(&twin)]));
+    done(Command::new("diff").args(["-r", text(&source.join("d")), text(&old)]));
     fine(&["rollback", pool, "before"]);
+    assert!(!fine(&["ls", pool, "/"]).contains(" old\n"));
     assert!(!fine(&["ls", pool, "/s"]).contains(" copy\n"));
     fine(&["export", pool, "/s", text(&target)]);
     done(Command::new("diff").args(["-r", "--no-dereference", source_text, text(&target)]));
@@ -273,6 +192,65 @@ fn programs_work_on_a_mount() {
         fs::write(at.join("Makefile"), "all: b\nb: a\n\tcp a b\na:\n\techo made > a\n").unwrap();
         done(Command::new("make").current_dir(&at).arg("-j2"));
         assert_eq!(fs::read(at.join("b")).unwrap(), b"made\n");
+    }
+    mounted.end();
+}
+
+#[test]
+fn an_incremental_backup_of_a_folder_has_what_was_changed() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (source, pool, whole, since) = (path("source"), path("a.pool"), path("1"), path("2"));
+    for i in 0..1000 {
+        let at = source.join(format!("{}", i % 10));
+        fs::create_dir_all(&at).unwrap();
+        fs::write(at.join(format!("{i}")), vec![i as u8; 3000]).unwrap();
+    }
+    let run = |args: &[&str]| {
+        let output = tembo(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    };
+    run(&["fs", "import", text(&pool), text(&source), "/s"]);
+    run(&["backup", text(&pool), text(&whole), "--keep", "first"]);
+    // Ten files are others.
+    for i in 0..10 {
+        let (at, other) = (format!("/s/{i}/{i}"), format!("/other{i}"));
+        run(&["fs", "cp", text(&pool), &at, &other]);
+    }
+    run(&["backup", text(&pool), text(&since), "--since", "first"]);
+    let size = |path: &Path| fs::metadata(path).unwrap().len();
+    assert!(size(&since) * 20 < size(&whole), "{} of {}", size(&since), size(&whole));
+    let again = path("again.pool");
+    run(&["restore", text(&again), text(&whole), text(&since)]);
+    run(&["fs", "check", text(&again)]);
+    let target = path("target");
+    run(&["fs", "export", text(&again), "/s", text(&target)]);
+    done(Command::new("diff").args(["-r", text(&source), text(&target)]));
+    let other = tembo(&["fs", "cat", text(&again), "/other7"]);
+    assert_eq!(other.stdout, vec![7; 3000]);
+}
+
+#[test]
+fn a_version_that_is_kept_is_a_tree_by_its_number() {
+    let Some(mounted) = Mounted::with(&["--keep-versions", "1000"], |_| ()) else { return };
+    let at = mounted.at();
+    let version = || {
+        let text = fs::read_to_string(at.join(".tembo/version")).unwrap();
+        at.join(".tembo/versions").join(text.trim())
+    };
+    fs::write(at.join("a"), "first").unwrap();
+    let first = version();
+    fs::write(at.join("a"), "second").unwrap();
+    fs::create_dir(at.join("d")).unwrap();
+    let second = version();
+    fs::remove_file(at.join("a")).unwrap();
+    fs::remove_dir(at.join("d")).unwrap();
+    assert_eq!(fs::read(first.join("a")).unwrap(), b"first");
+    assert_eq!(fs::read(second.join("a")).unwrap(), b"second");
+    assert!(!first.join("d").exists() && second.join("d").exists() && !at.join("d").exists());
+    assert!(fs::write(first.join("a"), "x").is_err());
+    for none in ["99999999", "x", "01", "-1"] {
+        assert!(!at.join(".tembo/versions").join(none).exists(), "{none}");
     }
     mounted.end();
 }

@@ -23,7 +23,9 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::OverLimit { .. } => Errno::EDQUOT,
         Error::Store(StoreError::Full(_)) => Errno::ENOSPC,
         Error::Store(StoreError::ReadOnly | StoreError::IsReplica) => Errno::EROFS,
-        Error::Store(StoreError::Conflict { .. }) => Errno::EAGAIN,
+        Error::Store(StoreError::Conflict { held_by: Some(_), .. }) => Errno::EBUSY,
+        // Programs repeat what gets EAGAIN, and a transaction that has lost stays lost.
+        Error::Store(StoreError::Conflict { .. }) | Error::Broken => Errno::ECANCELED,
         Error::Store(StoreError::SnapshotName { .. }) => Errno::ENAMETOOLONG,
         _ => Errno::EIO,
     }

@@ -4,32 +4,25 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use tembo_fs::{
-    Allocate, Condition, Entry, Error, FileKind, Fs, Inode, New, ROOT, Rename, Set, Tree, TreeMut,
-};
-use tembo_kv::{Durability, Error as StoreError, Exclusive, Snapshot};
+use tembo_fs::{Allocate, Condition, FileKind, Inode, New, Rename, Set};
 
+use crate::committer::{Commit, Committer};
 use crate::durable::Durable;
 use crate::errors::errno;
-use crate::past::{CONTROL_NAME, Past, Place, SNAPSHOTS, place};
-use crate::replies::{TTL, attributes, file_type, now, time_or_now};
+use crate::place::Place;
+use crate::replies::{TTL, attributes, file_type, time_or_now, unknown};
+use crate::trees::{Found, Trees};
 
 /// A handle of a file that may be written.
 const WRITES: u64 = 1;
-
-/// How long what removes something waits for space that is about to be given back.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Entries that one answer to a listing holds at most.
-const LISTED: usize = 256;
 
 /// Names that begin so are refused: they would not be enforced.
 const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
@@ -40,182 +33,71 @@ const SEEK_HOLE: i32 = 4;
 
 /// The file system as FUSE sees it.
 pub(crate) struct Face {
-    fs: Fs,
+    trees: Trees,
     durable: Durable,
-    past: Past,
+    committer: Committer,
 }
 
 impl Face {
-    pub(crate) fn new(fs: Fs, durable: Durable) -> Face {
-        Face { fs, durable, past: Past::default() }
+    pub(crate) fn new(trees: Trees, durable: Durable, committer: Committer) -> Face {
+        Face { trees, durable, committer }
     }
 
-    fn attributes(&self, at: Place, inode: &Inode) -> FileAttr {
-        attributes(inode, Past::number(at, inode.number), self.fs.piece_size())
-    }
-
-    /// Reads a place that a tree has.
-    fn read_at<T>(
-        &self,
-        number: INodeNo,
-        work: impl FnOnce(&mut Tree<Snapshot>, u64) -> Result<T, Error>,
-    ) -> Result<T, Errno> {
-        let found = self.past.tree(&self.fs, place(number.0)).map_err(|error| errno(&error))?;
-        let (mut tree, inode) = found.ok_or(Errno::EISDIR)?;
-        work(&mut tree, inode).map_err(|error| errno(&error))
-    }
-
-    /// Changes what is there now.
-    fn write<T>(
-        &self,
-        numbers: &[INodeNo],
-        work: impl Fn(&mut TreeMut<'_, &mut Exclusive>) -> Result<T, Error>,
-    ) -> Result<T, Errno> {
-        if numbers.iter().any(|number| !matches!(place(number.0), Place::Now(_))) {
-            return Err(Errno::EROFS);
+    /// What was written so far becomes durable; in a transaction, with its commit.
+    fn sync(&self, number: INodeNo, reply: ReplyEmpty) {
+        if let Place::View(..) | Place::Begin = Place::of(number) {
+            return reply.ok();
         }
-        self.fs.write(now(), Durability::Buffered, work).map_err(|error| errno(&error))
-    }
-
-    /// As `write`, of what gives space back: a pool that is full up to what a write that failed has left is full for a
-    /// moment only.
-    fn remove<T>(
-        &self,
-        numbers: &[INodeNo],
-        work: impl Fn(&mut TreeMut<'_, &mut Exclusive>) -> Result<T, Error>,
-    ) -> Result<T, Errno> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match self.write(numbers, &work) {
-                Err(error) if error.code() == Errno::ENOSPC.code() && Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                done => return done,
-            }
-        }
-    }
-
-    fn sync(&self, reply: ReplyEmpty) {
-        match self.fs.sync() {
+        match self.trees.fs.sync() {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(&error)),
         }
     }
 
-    fn entry(&self, found: Result<(Place, Inode), Errno>, reply: ReplyEntry) {
+    fn entry(&self, found: Result<Found, Errno>, ttl: Duration, reply: ReplyEntry) {
+        let found = found.and_then(|found| Ok((self.trees.attributes(&found)?, found.1)));
         match found {
-            Ok((at, inode)) => {
-                let generation = Generation(inode.generation);
-                reply.entry(&TTL, &self.attributes(at, &inode), generation);
-            }
+            Ok((attributes, inode)) => reply.entry(&ttl, &attributes, Generation(inode.generation)),
             Err(error) => reply.error(error),
         }
     }
 
-    fn made(&self, made: Result<Inode, Errno>, reply: ReplyEntry) {
-        self.entry(made.map(|inode| (Place::Now(inode.number), inode)), reply);
+    /// Answers that an inode was made, or got a name, in a directory.
+    fn made(&self, parent: INodeNo, made: Result<Inode, Errno>, reply: ReplyEntry) {
+        let found = made.map(|inode| (Place::of(parent).beside(inode.number), inode));
+        self.entry(found, TTL, reply);
     }
 
-    fn find(&self, parent: INodeNo, name: &[u8]) -> Result<(Place, Inode), Errno> {
-        let at = place(parent.0);
-        if at == Place::Now(ROOT) && name == CONTROL_NAME {
-            return Ok((Place::Control, self.inode_at(Place::Control)?));
-        }
-        if matches!(at, Place::Control | Place::Snapshots) {
-            let found = self.past.lookup(&self.fs, at, name).map_err(|error| errno(&error))?;
-            return Ok((found, self.inode_at(found)?));
-        }
-        let inode = self.read_at(parent, |tree, number| tree.lookup(number, name))?;
-        Ok((at, inode))
+    /// Makes what is no symbolic link.
+    fn create_entry(&self, parent: INodeNo, name: &OsStr, new: &New) -> Result<Inode, Errno> {
+        let name = name.as_bytes();
+        Trees::check_entry(parent, name)?;
+        self.trees.write([parent], |tree, [parent]| tree.create(parent, name, new))
     }
 
-    fn inode_at(&self, at: Place) -> Result<Inode, Errno> {
-        match self.past.tree(&self.fs, at).map_err(|error| errno(&error))? {
-            Some((mut tree, number)) => tree.inode(number).map_err(|error| errno(&error)),
-            None => Past::folder(&self.fs, at).map_err(|error| errno(&error)),
-        }
-    }
-
-    /// A part of a listing behind an offset, each entry with the number and the cookie that the kernel gets, and with the
-    /// inode if that is wanted.
-    fn listed(
-        &self,
-        directory: INodeNo,
-        offset: u64,
-        wants_inodes: bool,
-    ) -> Result<Vec<(Entry, Option<Inode>)>, Errno> {
-        let at = place(directory.0);
-        let dots = [(&b"."[..], 1), (b"..", 2)];
-        let dots = dots.into_iter().filter(|&(_, cookie)| cookie > offset);
-        let kind = FileKind::Directory;
-        // The kernel takes no attributes of these.
-        let itself = if wants_inodes { Some(self.inode_at(at)?) } else { None };
-        let dot = |(name, cookie): (&[u8], u64)| {
-            let name = name.to_vec();
-            (Entry { inode: directory.0, kind, cookie, name }, itself.clone())
+    /// A program says what becomes of the transaction that it has begun.
+    fn end(&self, view: u64, said: &[u8], reply: ReplyWrite) {
+        let len = said.len() as u32;
+        let commits = match said.trim_ascii() {
+            b"commit" => true,
+            b"abort" => false,
+            _ => return reply.error(Errno::EINVAL),
         };
-        let mut listed: Vec<(Entry, Option<Inode>)> = dots.map(dot).collect();
-        if matches!(at, Place::Control | Place::Snapshots) {
-            for (name, cookie) in Past::names(&self.fs, at).into_iter().zip(3..) {
-                if cookie > offset {
-                    let (found, inode) = self.find(directory, &name)?;
-                    let number = match found {
-                        Place::Past(_, number) => Past::number(found, number),
-                        _ => SNAPSHOTS,
-                    };
-                    listed.push((Entry { inode: number, kind, cookie, name }, Some(inode)));
-                }
+        match self.trees.end(view) {
+            None => reply.error(Errno::ESTALE),
+            Some(transaction) if commits => {
+                self.committer.commit(Commit { transaction, reply, len });
             }
-            return Ok(listed);
-        }
-        let entries = self.read_at(directory, |tree, number| {
-            let (mut entries, mut with_inodes) = (Vec::new(), Vec::new());
-            tree.list(number, offset.max(2), &mut |entry| {
-                entries.push(entry);
-                entries.len() < LISTED
-            })?;
-            for mut entry in entries {
-                let inode = wants_inodes.then(|| tree.inode(entry.inode)).transpose()?;
-                entry.inode = Past::number(at, entry.inode);
-                with_inodes.push((entry, inode));
+            Some(transaction) => {
+                drop(transaction);
+                reply.written(len);
             }
-            Ok(with_inodes)
-        })?;
-        listed.extend(entries);
-        Ok(listed)
-    }
-
-    /// Opens an inode; the handle says whether it may be written.
-    fn opened(&self, number: INodeNo, writes: bool) -> Result<u64, Errno> {
-        match place(number.0) {
-            Place::Now(number) => {
-                self.fs.open_inode(number).map_err(|error| errno(&error))?;
-                Ok(if writes { WRITES } else { 0 })
-            }
-            _ if writes => Err(Errno::EROFS),
-            _ => Ok(0),
         }
     }
+}
 
-    /// A folder of snapshots is made: that names one.
-    fn name_snapshot(&self, name: &[u8]) -> Result<(Place, Inode), Errno> {
-        let text = std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
-        if self.fs.store().snapshots().iter().any(|(other, _)| other == text) {
-            return Err(Errno::EEXIST);
-        }
-        let store_error = |error: StoreError| errno(&error.into());
-        self.fs.store().save_snapshot(text).map_err(store_error)?;
-        self.find(INodeNo(SNAPSHOTS), name)
-    }
-
-    fn drop_snapshot(&self, name: &[u8]) -> Result<(), Errno> {
-        let text = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
-        match self.fs.store().drop_snapshot(text) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Errno::ENOENT),
-            Err(error) => Err(errno(&error.into())),
-        }
-    }
+fn handle(writes: bool) -> FileHandle {
+    FileHandle(if writes { WRITES } else { 0 })
 }
 
 fn done(result: Result<(), Errno>, reply: ReplyEmpty) {
@@ -258,18 +140,23 @@ impl Filesystem for Face {
     }
 
     fn destroy(&mut self) {
+        self.committer.end();
         // The log holds what could not be synced as far as it came; the next open says so.
-        let _ = self.fs.sync();
+        let _ = self.trees.fs.sync();
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.entry(self.find(parent, name.as_bytes()), reply);
+        let found = self.trees.find(parent, name.as_bytes());
+        // Whether a transaction has ended, the kernel asks each time.
+        let ttl = if Place::of(parent) == Place::Transactions { Duration::ZERO } else { TTL };
+        self.entry(found, ttl, reply);
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let at = place(number.0);
-        match self.inode_at(at) {
-            Ok(inode) => reply.attr(&TTL, &self.attributes(at, &inode)),
+        let at = Place::of(number);
+        let found = self.trees.inode(at).and_then(|inode| self.trees.attributes(&(at, inode)));
+        match found {
+            Ok(attributes) => reply.attr(&TTL, &attributes),
             Err(error) => reply.error(error),
         }
     }
@@ -300,14 +187,15 @@ impl Filesystem for Face {
             accessed: accessed.map(time_or_now),
             modified: modified.map(time_or_now),
         };
-        match self.remove(&[number], |tree| tree.set(number.0, &set)) {
-            Ok(inode) => reply.attr(&TTL, &self.attributes(Place::Now(number.0), &inode)),
+        let done = self.trees.remove([number], |tree, [number]| tree.set(number, &set));
+        match done.and_then(|inode| self.trees.attributes(&(Place::of(number), inode))) {
+            Ok(attributes) => reply.attr(&TTL, &attributes),
             Err(error) => reply.error(error),
         }
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        match self.read_at(number, |tree, number| tree.target(number)) {
+        match self.trees.read(number, |tree, number| tree.target(number)) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error),
         }
@@ -325,7 +213,7 @@ impl Filesystem for Face {
     ) {
         let Some(kind) = FileKind::of_mode(mode) else { return reply.error(Errno::EINVAL) };
         let new = new_of(request, kind, mode, device);
-        self.made(self.write(&[parent], |t| t.create(parent.0, name.as_bytes(), &new)), reply);
+        self.made(parent, self.create_entry(parent, name, &new), reply);
     }
 
     fn mkdir(
@@ -337,25 +225,29 @@ impl Filesystem for Face {
         _: u32,
         reply: ReplyEntry,
     ) {
-        if place(parent.0) == Place::Snapshots {
-            return self.entry(self.name_snapshot(name.as_bytes()), reply);
-        }
-        if place(parent.0) == Place::Now(ROOT) && name.as_bytes() == CONTROL_NAME {
-            return reply.error(Errno::EEXIST);
+        if Place::of(parent) == Place::Snapshots {
+            return self.entry(self.trees.name_snapshot(parent, name.as_bytes()), TTL, reply);
         }
         let new = new_of(request, FileKind::Directory, mode, 0);
-        self.made(self.write(&[parent], |t| t.create(parent.0, name.as_bytes(), &new)), reply);
+        self.made(parent, self.create_entry(parent, name, &new), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(self.remove(&[parent], |t| t.unlink(parent.0, name.as_bytes())), reply);
+        let name = name.as_bytes();
+        let unlinked = Trees::check_entry(parent, name)
+            .and_then(|()| self.trees.remove([parent], |tree, [parent]| tree.unlink(parent, name)));
+        done(unlinked, reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        if place(parent.0) == Place::Snapshots {
-            return done(self.drop_snapshot(name.as_bytes()), reply);
+        let name = name.as_bytes();
+        if Place::of(parent) == Place::Snapshots {
+            return done(self.trees.drop_snapshot(name), reply);
         }
-        done(self.remove(&[parent], |t| t.remove_directory(parent.0, name.as_bytes())), reply);
+        let removed = Trees::check_entry(parent, name).and_then(|()| {
+            self.trees.remove([parent], |tree, [parent]| tree.remove_directory(parent, name))
+        });
+        done(removed, reply);
     }
 
     fn symlink(
@@ -367,9 +259,11 @@ impl Filesystem for Face {
         reply: ReplyEntry,
     ) {
         let new = new_of(request, FileKind::Symlink, 0o777, 0);
-        let target = target.as_os_str().as_bytes();
-        let made = self.write(&[parent], |t| t.symlink(parent.0, name.as_bytes(), target, &new));
-        self.made(made, reply);
+        let (name, target) = (name.as_bytes(), target.as_os_str().as_bytes());
+        let made = Trees::check_entry(parent, name).and_then(|()| {
+            self.trees.write([parent], |tree, [parent]| tree.symlink(parent, name, target, &new))
+        });
+        self.made(parent, made, reply);
     }
 
     fn rename(
@@ -388,18 +282,40 @@ impl Filesystem for Face {
             RenameFlags::RENAME_EXCHANGE => Rename::Exchange,
             _ => return reply.error(Errno::EINVAL),
         };
-        let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
-        done(self.remove(&[parent, new_parent], |t| t.rename(from, to, how)), reply);
+        let (name, new_name) = (name.as_bytes(), new_name.as_bytes());
+        let checked = Trees::check_entry(parent, name)
+            .and_then(|()| Trees::check_entry(new_parent, new_name));
+        let renamed = checked.and_then(|()| {
+            self.trees.remove([parent, new_parent], |tree, [from, to]| {
+                tree.rename((from, name), (to, new_name), how)
+            })
+        });
+        done(renamed, reply);
     }
 
     fn link(&self, _: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.write(&[number, parent], |t| t.link(number.0, parent.0, name.as_bytes()));
-        self.made(linked, reply);
+        let name = name.as_bytes();
+        let linked = Trees::check_entry(parent, name).and_then(|()| {
+            self.trees
+                .write([number, parent], |tree, [number, parent]| tree.link(number, parent, name))
+        });
+        self.made(parent, linked, reply);
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.opened(number, flags.acc_mode() != OpenAccMode::O_RDONLY) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
+        if Place::of(number) == Place::Begin {
+            return match self.trees.begin() {
+                Ok(view) => reply.opened(FileHandle(view), FopenFlags::FOPEN_DIRECT_IO),
+                Err(error) => reply.error(error),
+            };
+        }
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        // What it shows has no size that the kernel could know.
+        let is_text = Place::of(number) == Place::Version;
+        let cache =
+            if is_text { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
+        match self.trees.open(number, writes) {
+            Ok(()) => reply.opened(handle(writes), cache),
             Err(error) => reply.error(error),
         }
     }
@@ -416,17 +332,18 @@ impl Filesystem for Face {
     ) {
         let new = new_of(request, FileKind::Regular, mode, 0);
         let writes = OpenFlags(flags).acc_mode() != OpenAccMode::O_RDONLY;
-        let made = self.write(&[parent], |t| t.create(parent.0, name.as_bytes(), &new));
-        // The kernel holds the directory: nothing is removed from it in between.
-        let made = made.and_then(|inode| {
-            let handle = self.opened(INodeNo(inode.number), writes)?;
-            Ok((inode, handle))
+        // The kernel holds the directory: nothing is removed from it in between, but by the commit of a transaction.
+        let made = self.create_entry(parent, name, &new).and_then(|inode| {
+            let found = (Place::of(parent).beside(inode.number), inode);
+            let attributes = self.trees.attributes(&found)?;
+            self.trees.open(attributes.ino, writes)?;
+            Ok((found.1, attributes))
         });
         match made {
-            Ok((inode, handle)) => {
-                let attributes = self.attributes(Place::Now(inode.number), &inode);
-                let (generation, handle) = (Generation(inode.generation), FileHandle(handle));
-                reply.created(&TTL, &attributes, generation, handle, FopenFlags::FOPEN_KEEP_CACHE);
+            Ok((inode, attributes)) => {
+                let (generation, flags) =
+                    (Generation(inode.generation), FopenFlags::FOPEN_KEEP_CACHE);
+                reply.created(&TTL, &attributes, generation, handle(writes), flags);
             }
             Err(error) => reply.error(error),
         }
@@ -436,15 +353,25 @@ impl Filesystem for Face {
         &self,
         _: &Request,
         number: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let shown = match Place::of(number) {
+            Place::Begin => Some(handle.0),
+            Place::Version => Some(self.trees.fs.store().visible()),
+            _ => None,
+        };
+        if let Some(shown) = shown {
+            let text = format!("{shown}\n");
+            let rest = text.as_bytes().get(offset as usize..).unwrap_or_default();
+            return reply.data(&rest[..rest.len().min(size as usize)]);
+        }
         let mut bytes = vec![0; size as usize];
-        match self.read_at(number, |tree, number| tree.read(number, offset, &mut bytes)) {
+        match self.trees.read(number, |tree, number| tree.read(number, offset, &mut bytes)) {
             Ok(len) => reply.data(&bytes[..len]),
             Err(error) => reply.error(error),
         }
@@ -454,7 +381,7 @@ impl Filesystem for Face {
         &self,
         _: &Request,
         number: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         _: WriteFlags,
@@ -462,15 +389,25 @@ impl Filesystem for Face {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match Face::write(self, &[number], |tree| tree.write(number.0, offset, data)) {
+        if Place::of(number) == Place::Begin {
+            return self.end(handle.0, data, reply);
+        }
+        match self.trees.write([number], |tree, [number]| tree.write(number, offset, data)) {
             Ok(_) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
         if handle.0 == WRITES && self.durable == Durable::Close {
-            self.sync(reply);
+            self.sync(number, reply);
         } else {
             reply.ok();
         }
@@ -480,25 +417,26 @@ impl Filesystem for Face {
         &self,
         _: &Request,
         number: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let closed = match place(number.0) {
-            Place::Now(number) => self.fs.close_inode(number),
-            _ => Ok(()),
-        };
-        done(closed.map_err(|error| errno(&error)), reply);
+        if Place::of(number) == Place::Begin {
+            // What was not committed has never been.
+            drop(self.trees.end(handle.0));
+            return reply.ok();
+        }
+        done(self.trees.close(number), reply);
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.sync(reply);
+    fn fsync(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.sync(number, reply);
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.sync(reply);
+    fn fsyncdir(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.sync(number, reply);
     }
 
     fn readdir(
@@ -509,7 +447,7 @@ impl Filesystem for Face {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = match self.listed(number, offset, false) {
+        let listed = match self.trees.listed(number, offset, false) {
             Ok(listed) => listed,
             Err(error) => return reply.error(error),
         };
@@ -530,16 +468,21 @@ impl Filesystem for Face {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = match self.listed(number, offset, true) {
+        let listed = match self.trees.listed(number, offset, true) {
             Ok(listed) => listed,
             Err(error) => return reply.error(error),
         };
         for (entry, inode) in listed {
-            let Some(inode) = inode else { continue };
             let (name, number) = (OsStr::from_bytes(&entry.name), INodeNo(entry.inode));
-            let attributes = attributes(&inode, entry.inode, self.fs.piece_size());
-            let generation = Generation(inode.generation);
-            if reply.add(number, entry.cookie, name, &TTL, &attributes, generation) {
+            let (ttl, attributes, generation) = match &inode {
+                Some(inode) => {
+                    let attributes = attributes(inode, number, self.trees.fs.piece_size());
+                    (TTL, attributes, Generation(inode.generation))
+                }
+                // The kernel asks again, and gets the error.
+                None => (Duration::ZERO, unknown(&entry), Generation(0)),
+            };
+            if reply.add(number, entry.cookie, name, &ttl, &attributes, generation) {
                 break;
             }
         }
@@ -547,8 +490,8 @@ impl Filesystem for Face {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let usage = self.fs.usage();
-        let block = self.fs.piece_size() as u64;
+        let usage = self.trees.fs.usage();
+        let block = self.trees.fs.piece_size() as u64;
         let (total, free) = (usage.total / block, (usage.total - usage.used) / block);
         let files = u64::from(u32::MAX);
         reply.statfs(total, free, free, files, files, block as u32, 255, block as u32);
@@ -574,8 +517,9 @@ impl Filesystem for Face {
             2 => Condition::Replace,
             _ => return reply.error(Errno::EINVAL),
         };
-        let set =
-            Face::write(self, &[number], |t| t.set_attribute(number.0, name, value, condition));
+        let set = self
+            .trees
+            .write([number], |tree, [number]| tree.set_attribute(number, name, value, condition));
         done(set, reply);
     }
 
@@ -583,18 +527,20 @@ impl Filesystem for Face {
         if name.as_bytes().starts_with(ACCESS_LISTS) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        let found = self.read_at(number, |tree, number| tree.attribute(number, name.as_bytes()));
+        let found = self.trees.read(number, |tree, number| tree.attribute(number, name.as_bytes()));
         attribute_reply(found, size, reply);
     }
 
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.read_at(number, |tree, number| tree.attributes(number));
+        let names = self.trees.read(number, |tree, number| tree.attributes(number));
         let list = names.map(|names| names.iter().flat_map(|n| [&n[..], b"\0"].concat()).collect());
         attribute_reply(list, size, reply);
     }
 
     fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.remove(&[number], |t| t.remove_attribute(number.0, name.as_bytes()));
+        let name = name.as_bytes();
+        let removed =
+            self.trees.remove([number], |tree, [number]| tree.remove_attribute(number, name));
         done(removed, reply);
     }
 
@@ -619,7 +565,8 @@ impl Filesystem for Face {
             0x20 => Allocate::Insert,
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
-        let allocated = Face::write(self, &[number], |t| t.allocate(number.0, offset, len, how));
+        let allocated =
+            self.trees.write([number], |tree, [number]| tree.allocate(number, offset, len, how));
         done(allocated.map(drop), reply);
     }
 
@@ -634,8 +581,8 @@ impl Filesystem for Face {
     ) {
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
         let found = match whence {
-            SEEK_DATA => self.read_at(number, |tree, number| tree.seek_data(number, offset)),
-            SEEK_HOLE => self.read_at(number, |tree, number| tree.seek_hole(number, offset)),
+            SEEK_DATA => self.trees.read(number, |tree, number| tree.seek_data(number, offset)),
+            SEEK_HOLE => self.trees.read(number, |tree, number| tree.seek_hole(number, offset)),
             _ => Err(Errno::EINVAL),
         };
         match found {
@@ -659,8 +606,8 @@ impl Filesystem for Face {
     ) {
         // The answer has 32 bits.
         let len = len.min(1 << 30);
-        let copied = Face::write(self, &[from, to], |tree| {
-            tree.copy_range((from.0, from_offset), (to.0, to_offset), len)
+        let copied = self.trees.write([from, to], |tree, [from, to]| {
+            tree.copy_range((from, from_offset), (to, to_offset), len)
         });
         match copied {
             Ok(copied) => reply.written(copied as u32),

@@ -5,13 +5,20 @@
 //!
 //! `.tembo/snapshots` in the root, which no listing shows, holds the named snapshots as trees that can only be read. To make a
 //! directory there names a snapshot, to remove one drops it.
+//!
+//! Opening `.tembo/begin` begins a transaction, whose number is read from the file. `.tembo/transactions/NUMBER` is the tree as
+//! it is in that transaction. To write `commit` to the open file commits it, to close the file before drops it.
 
+mod committer;
 mod durable;
 mod errors;
 mod face;
 mod mount;
 mod past;
+mod place;
 mod replies;
+mod trees;
+mod views;
 
 pub use durable::Durable;
 pub use mount::{Mount, MountOptions, Unmounter};

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use tembo_fs::Fs;
 
+use crate::committer::{Committer, Kernel};
 use crate::durable::Durable;
 use crate::face::Face;
+use crate::trees::Trees;
 
 /// How a file system is mounted.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +60,13 @@ impl Mount {
         }
         config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(options.threads.max(1));
-        let face = Face::new(fs, options.durable);
-        Session::new(face, directory, &config).map(Mount)
+        let kernel = Kernel::default();
+        let committer = Committer::start(Arc::clone(&kernel))?;
+        let face = Face::new(Trees::new(fs), options.durable, committer);
+        let session = Session::new(face, directory, &config)?;
+        // It is set once: the session is made here.
+        let _ = kernel.set(session.notifier());
+        Ok(Mount(session))
     }
 
     /// What ends it.

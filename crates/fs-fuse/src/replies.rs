@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
-use tembo_fs::{FileKind, Inode, Time};
+use tembo_fs::{Entry, FileKind, Inode, Time};
 
 /// How long the kernel may keep names and attributes: all changes come through it.
 pub(crate) const TTL: Duration = Duration::from_secs(60);
@@ -60,9 +60,9 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
 }
 
 /// The attributes of an inode, under the number that the kernel knows.
-pub(crate) fn attributes(inode: &Inode, number: u64, piece_size: usize) -> FileAttr {
+pub(crate) fn attributes(inode: &Inode, number: INodeNo, piece_size: usize) -> FileAttr {
     FileAttr {
-        ino: INodeNo(number),
+        ino: number,
         size: inode.size,
         blocks: inode.pieces.saturating_mul(piece_size as u64 / BLOCK),
         atime: system_time(inode.accessed),
@@ -76,6 +76,27 @@ pub(crate) fn attributes(inode: &Inode, number: u64, piece_size: usize) -> FileA
         gid: inode.group,
         rdev: inode.device as u32,
         blksize: piece_size as u32,
+        flags: 0,
+    }
+}
+
+/// The attributes of an entry whose inode cannot be read.
+pub(crate) fn unknown(entry: &Entry) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(entry.inode),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: file_type(entry.kind),
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 512,
         flags: 0,
     }
 }

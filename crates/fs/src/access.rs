@@ -13,7 +13,7 @@ pub(crate) type Visit<'v> = dyn FnMut(&[u8], Value<'_>) -> bool + 'v;
 /// From here to there.
 pub(crate) type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
-/// A handle that reads: a snapshot, a transaction, an exclusive writer. No other type can be one.
+/// A handle that reads: a snapshot, a transaction, an exclusive writer.
 pub trait Reads {
     /// Calls `with` once, with the value under the key.
     #[doc(hidden)]
@@ -64,7 +64,7 @@ impl Reads for &Snapshot {
 
 impl Reads for Snapshot {
     fn get_at(&mut self, space: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
-        (&mut &*self).get_at(space, key, with)
+        (&*self).get_at(space, key, with)
     }
 
     fn visit(
@@ -74,11 +74,41 @@ impl Reads for Snapshot {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        (&mut &*self).visit(space, bounds, direction, visit)
+        (&*self).visit(space, bounds, direction, visit)
     }
 }
 
-impl Reads for &mut Exclusive {
+impl<R: Reads + ?Sized> Reads for &mut R {
+    fn get_at(&mut self, space: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
+        (**self).get_at(space, key, with)
+    }
+
+    fn visit(
+        &mut self,
+        space: Keyspace,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        (**self).visit(space, bounds, direction, visit)
+    }
+}
+
+impl<W: Writes + ?Sized> Writes for &mut W {
+    fn set(&mut self, space: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        (**self).set(space, key, value)
+    }
+
+    fn unset(&mut self, space: Keyspace, key: &[u8]) -> Result<(), Error> {
+        (**self).unset(space, key)
+    }
+
+    fn unset_range(&mut self, space: Keyspace, bounds: Bounds<'_>) -> Result<(), Error> {
+        (**self).unset_range(space, bounds)
+    }
+}
+
+impl Reads for Exclusive {
     fn get_at(&mut self, space: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
         with(self.get(space, key)?);
         Ok(())
@@ -95,7 +125,7 @@ impl Reads for &mut Exclusive {
     }
 }
 
-impl Writes for &mut Exclusive {
+impl Writes for Exclusive {
     fn set(&mut self, space: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.put(space, key, value).map(drop)
     }
@@ -109,7 +139,7 @@ impl Writes for &mut Exclusive {
     }
 }
 
-impl Reads for &mut Transaction {
+impl Reads for Transaction {
     fn get_at(&mut self, space: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
         let value = self.get(space, key)?;
         with(value.as_deref().map(Value::from));
@@ -127,7 +157,7 @@ impl Reads for &mut Transaction {
     }
 }
 
-impl Writes for &mut Transaction {
+impl Writes for Transaction {
     fn set(&mut self, space: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.put(space, key, value)
     }

@@ -1,4 +1,4 @@
-//! How long names, links, files and extended attributes may be.
+//! How long names, links, files and extended attributes may be, and what a name is.
 
 /// The inode number of the root directory.
 pub const ROOT: u64 = 1;
@@ -26,3 +26,9 @@ pub const PIECE_SIZE_MIN: usize = 512;
 
 /// Greatest size of a piece of a file, in bytes.
 pub const PIECE_SIZE_MAX: usize = 64 << 10;
+
+/// Whether bytes can be a name of a directory entry, but for their number.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    let is_bad = |&byte: &u8| byte == 0 || byte == b'/';
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(is_bad)
+}

@@ -151,6 +151,11 @@ pub(crate) fn number_in(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }
 
+/// The name in the key of a name.
+pub(crate) fn name_in(key: &[u8]) -> Option<&[u8]> {
+    key.get(9..)
+}
+
 /// The inode and the piece of a key of [`DATA_SPACE`].
 pub(crate) fn piece_in(key: &[u8]) -> Option<(u64, u64)> {
     let (inode, piece) = key.split_first_chunk()?;

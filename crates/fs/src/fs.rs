@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tembo_kv::{Durability, Exclusive, Snapshot, Store};
+use tembo_kv::{Durability, Snapshot, Store};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::bounds::{PIECE_SIZE_MAX, PIECE_SIZE_MIN, ROOT};
@@ -14,7 +14,7 @@ use crate::inode::{FileKind, Inode, Time};
 use crate::names::New;
 use crate::open_files::{OpenFiles, Unlinking};
 use crate::records::{Changing, Layout};
-use crate::tree::{Tree, TreeMut};
+use crate::tree::{AnyTreeMut, Tree, TreeMut};
 use crate::{Error, names};
 
 /// Of a file, up to so many pieces are removed one by one unless another number is given.
@@ -229,11 +229,11 @@ impl Fs {
         &self,
         now: Time,
         durability: Durability,
-        work: impl FnOnce(&mut TreeMut<'_, &mut Exclusive>) -> Result<T, Error>,
+        work: impl FnOnce(&mut AnyTreeMut<'_, '_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut writer = self.0.store.exclusive()?;
         let changing = self.changing(now, Unlinking::unless_open(&self.0.open));
-        let mut tree = TreeMut::new(&mut writer, self.layout(), changing);
+        let mut tree = AnyTreeMut::new(&mut writer, self.layout(), changing);
         let done = work(&mut tree)?;
         tree.check_whole()?;
         // What is removed is not opened before the commit is visible.

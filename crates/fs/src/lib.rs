@@ -9,6 +9,7 @@
 //!  tree                 the calls, through any handle of the store
 //!  names data allocate attributes        what they do
 //!  records              inodes, names, pieces, attributes as keys and values
+//!  watched              a transaction that finds its conflicts when it writes
 //!  access format        handles of the store as one; what is on media
 //! ```
 //!
@@ -57,6 +58,7 @@ mod open_files;
 mod records;
 mod transaction;
 mod tree;
+mod watched;
 
 pub use access::{Reads, Writes};
 pub use allocate::Allocate;
@@ -73,4 +75,5 @@ pub use inode::{FileKind, Inode, Time};
 pub use names::{New, Rename};
 pub use records::Entry;
 pub use transaction::FsTransaction;
-pub use tree::{Set, Tree, TreeMut};
+pub use tree::{AnyTree, AnyTreeMut, Set, Tree, TreeMut};
+pub use watched::Touched;

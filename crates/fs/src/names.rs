@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::access::{Reads, Writes};
-use crate::bounds::{LINKS_MAX, NAME_LEN_MAX, ROOT};
+use crate::bounds::{LINKS_MAX, NAME_LEN_MAX, ROOT, is_name};
 use crate::data::drop_pieces;
 use crate::inode::{FileKind, Inode};
 use crate::records::{Changing, Named, Records};
@@ -43,8 +43,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Error> {
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong { len: name.len(), max: NAME_LEN_MAX });
     }
-    let is_bad = |&byte: &u8| byte == 0 || byte == b'/';
-    if matches!(name, b"" | b"." | b"..") || name.iter().any(is_bad) {
+    if !is_name(name) {
         return Err(Error::InvalidName { name: name.to_vec() });
     }
     Ok(())

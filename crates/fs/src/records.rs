@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Error;
 use crate::access::{Bounds, Reads, With, Writes};
+use crate::bounds::{NAME_LEN_MAX, is_name};
 use crate::format::{
     CookieRecord, InodeRecord, NameRecord, attribute_key, cookie_key, inode_key, name_key,
     number_in, orphan_key, piece_in, piece_key,
@@ -89,6 +90,11 @@ fn between<'b>((from, to): &'b (Vec<u8>, Vec<u8>)) -> Bounds<'b> {
 impl<A: Reads> Records<A> {
     pub(crate) fn new(access: A, layout: Layout) -> Records<A> {
         Records { access, layout }
+    }
+
+    /// The handle, borrowed and of any type.
+    pub(crate) fn handle(&mut self) -> &mut A {
+        &mut self.access
     }
 
     fn value<T>(
@@ -333,9 +339,12 @@ pub(crate) fn named(bytes: &[u8]) -> Option<Named> {
     Some(Named { inode, kind: FileKind::of_code(record.kind)?, cookie })
 }
 
-/// What the key and the value of a cookie say.
+/// What the key and the value of a cookie say. A name that leads out of its directory, which only a forged pool has, is none.
 pub(crate) fn entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
     let (record, name) = CookieRecord::read_from_prefix(bytes).ok()?;
+    if !is_name(name) || name.len() > NAME_LEN_MAX {
+        return None;
+    }
     let cookie = u64::from_be_bytes(key.get(9..)?.try_into().ok()?);
     let (inode, kind) = (record.inode.get(), FileKind::of_code(record.kind)?);
     Some(Entry { inode, kind, cookie, name: name.to_vec() })

@@ -2,24 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use tembo_kv::{Durability, Isolation, Transaction};
+use tembo_kv::{Durability, Isolation, Snapshot, Transaction};
 
 use crate::Error;
 use crate::fs::Fs;
 use crate::inode::Time;
-use crate::tree::{Tree, TreeMut};
+use crate::tree::{AnyTreeMut, Tree};
+use crate::watched::{Touched, Watched};
 
 /// A view of a file system as it was when the transaction began, with its own changes, which no other sees before it commits.
 ///
 /// Of two that change the same file or the same directory the first to commit wins, and the other gets
-/// [`Error::Store`] with a conflict: nothing of it was done. A file is its bytes, its owner and permissions, its names; a
+/// [`Error::Store`] with a conflict: nothing of it was done. It gets it at the first change of that file or directory after
+/// the other has committed, at the latest when it commits itself. A file is its bytes, its owner and permissions, its names; a
 /// directory is the set of its entries. Nothing is locked. What exceeds the store's memory for a transaction lies in the pool.
 ///
 /// Dropping it leaves nothing.
 pub struct FsTransaction {
     fs: Fs,
     transaction: Transaction,
+    /// The file system as it was when it began.
+    before: Snapshot,
+    touched: Touched,
     orphans: BTreeSet<u64>,
+    /// Bytes of pieces that it may add in all; `None`: any number.
+    allowed: Option<u64>,
+    /// Bytes of pieces that it has added.
+    added: u64,
     is_broken: bool,
 }
 
@@ -30,9 +39,22 @@ impl Fs {
     /// # Errors
     /// Those of the store.
     pub fn transaction(&self) -> Result<FsTransaction, Error> {
-        let transaction = self.store().transaction(Isolation::Snapshot)?;
-        let (fs, orphans) = (self.clone(), BTreeSet::new());
-        Ok(FsTransaction { fs, transaction, orphans, is_broken: false })
+        let mut transaction = self.store().transaction(Isolation::Snapshot)?;
+        let mut before = self.store().snapshot()?;
+        while before.version() != transaction.version() {
+            transaction = self.store().transaction(Isolation::Snapshot)?;
+            before = self.store().snapshot()?;
+        }
+        Ok(FsTransaction {
+            fs: self.clone(),
+            transaction,
+            before,
+            touched: Touched::default(),
+            orphans: BTreeSet::new(),
+            allowed: self.begin_change(Time::default()).0.left,
+            added: 0,
+            is_broken: false,
+        })
     }
 }
 
@@ -57,19 +79,31 @@ impl FsTransaction {
     /// Changes, at the time `now`. What was done before an error of `work` stays a part of the transaction.
     ///
     /// # Errors
-    /// Those of `work`; [`Error::Broken`].
+    /// Those of `work`; a conflict ([`Error::Store`]), after which it can only be dropped; [`Error::Broken`].
     pub fn change<T>(
         &mut self,
         now: Time,
-        work: impl FnOnce(&mut TreeMut<'_, &mut Transaction>) -> Result<T, Error>,
+        work: impl FnOnce(&mut AnyTreeMut<'_, '_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (mut changing, layout) = self.fs.begin_change(now);
         changing.orphans = std::mem::take(&mut self.orphans);
         changing.is_broken = self.is_broken;
-        let mut tree = TreeMut::new(&mut self.transaction, layout, changing);
+        // What is not in the pool yet is not counted by it.
+        let own = self.allowed.map(|allowed| allowed.saturating_sub(self.added));
+        changing.left = changing.left.map(|left| left.min(own.unwrap_or(left)));
+        let left = changing.left;
+        let mut watched = Watched {
+            transaction: &mut self.transaction,
+            before: &self.before,
+            store: self.fs.store(),
+            tree: layout.tree,
+            touched: &mut self.touched,
+        };
+        let mut tree = AnyTreeMut::new(&mut watched, layout, changing);
         let done = work(&mut tree);
         let changing = tree.into_changing();
         (self.orphans, self.is_broken) = (changing.orphans, changing.is_broken);
+        self.added += left.unwrap_or(0).saturating_sub(changing.left.unwrap_or(0));
         done
     }
 
@@ -80,13 +114,23 @@ impl FsTransaction {
     /// # Errors
     /// A conflict, and others of a commit ([`Error::Store`]); [`Error::Broken`]: nothing was done.
     pub fn commit(self, durability: Durability) -> Result<u64, Error> {
+        self.commit_touched(durability).map(|(version, _)| version)
+    }
+
+    /// As [`commit`](FsTransaction::commit), and returns also what it has changed of what was there when it began: for caches.
+    ///
+    /// # Errors
+    /// As of [`commit`](FsTransaction::commit).
+    pub fn commit_touched(self, durability: Durability) -> Result<(u64, Touched), Error> {
         if self.is_broken {
             return Err(Error::Broken);
         }
+        // An earlier version that is read keeps what the commit removes.
+        drop(self.before);
         let version = self.transaction.commit(durability)?;
         let orphans: Vec<u64> = self.orphans.into_iter().collect();
         // If this fails they stay orphans, which the next open of the file system removes.
         let _ = self.fs.remove_unopened(&orphans);
-        Ok(version)
+        Ok((version, self.touched))
     }
 }

@@ -26,6 +26,12 @@ pub struct TreeMut<'t, A> {
     changing: Changing<'t>,
 }
 
+/// A file system to be read, through whatever handle of the store.
+pub type AnyTree<'a> = Tree<&'a mut (dyn Reads + 'a)>;
+
+/// A file system that is being changed, through whatever handle of the store.
+pub type AnyTreeMut<'t, 'a> = TreeMut<'t, &'a mut (dyn Writes + 'a)>;
+
 /// What of an inode is set; `None` stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Set {
@@ -46,6 +52,12 @@ pub struct Set {
 impl<A: Reads> Tree<A> {
     pub(crate) fn new(access: A, layout: Layout) -> Tree<A> {
         Tree { records: Records::new(access, layout) }
+    }
+
+    /// The same, of a type that does not tell which handle it has.
+    pub fn any(&mut self) -> AnyTree<'_> {
+        let layout = self.records.layout;
+        Tree::new(self.records.handle(), layout)
     }
 
     /// The size of a piece, in bytes: what holes and copies fit to.

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use tembo_fs::{
-    Allocate, Condition, Difference, DifferenceKind, Error, FileKind, Format, Fs, Inode, New, ROOT,
-    Rename, Set, Time, TreeMut,
+    Allocate, AnyTreeMut, Condition, Difference, DifferenceKind, Error, FileKind, Format, Fs,
+    Inode, New, ROOT, Rename, Set, Time,
 };
-use tembo_kv::{Durability, Error as StoreError, Exclusive, IndexKind, Options, Store};
+use tembo_kv::{Durability, Error as StoreError, IndexKind, Options, Store};
 
 const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
 const LATER: Time = Time { seconds: 1_700_000_001, nanoseconds: 6 };
@@ -26,7 +26,7 @@ fn made_over(index: IndexKind) -> Fs {
 
 fn change<T>(
     fs: &Fs,
-    work: impl FnOnce(&mut TreeMut<'_, &mut Exclusive>) -> Result<T, Error>,
+    work: impl FnOnce(&mut AnyTreeMut<'_, '_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     fs.write(LATER, Durability::Buffered, work)
 }
@@ -359,6 +359,66 @@ fn a_transaction_is_seen_when_it_commits_and_the_first_of_two_wins() {
     assert!(matches!(lost, Err(Error::Store(StoreError::Conflict { .. }))), "{lost:?}");
     assert_eq!(listed(&fs, ROOT), ["a", "first!"]);
     is_sound(&fs);
+}
+
+#[test]
+fn a_conflict_with_what_is_committed_appears_at_the_write() {
+    let fs = made();
+    let (a, b) = (file(&fs, ROOT, "a").number, file(&fs, ROOT, "b").number);
+    let mut tx = fs.transaction().unwrap();
+    tx.change(NOW, |t| t.write(b, 0, b"mine")).unwrap();
+    change(&fs, |t| t.write(a, 0, b"other")).unwrap();
+    let mut seen = [0; 5];
+    assert_eq!(tx.read(|t| t.read(a, 0, &mut seen)).unwrap(), 0);
+    let lost = tx.change(NOW, |t| t.write(a, 0, b"mine"));
+    assert!(matches!(lost, Err(Error::Store(StoreError::Conflict { .. }))), "{lost:?}");
+    let later = tx.change(NOW, |t| t.write(b, 0, b"mine"));
+    assert!(matches!(later, Err(Error::Broken)), "{later:?}");
+    assert!(matches!(tx.commit(Durability::Strict), Err(Error::Broken)));
+    assert_eq!((bytes(&fs, a), bytes(&fs, b)), (b"other".to_vec(), Vec::new()));
+    // A file that another has removed is a conflict too.
+    let mut tx = fs.transaction().unwrap();
+    change(&fs, |t| t.unlink(ROOT, b"a")).unwrap();
+    let lost = tx.change(NOW, |t| t.write(a, 0, b"mine"));
+    assert!(matches!(lost, Err(Error::Store(StoreError::Conflict { .. }))), "{lost:?}");
+    drop(tx);
+    is_sound(&fs);
+}
+
+#[test]
+fn a_commit_says_what_of_the_old_it_has_changed() {
+    let fs = made();
+    let (a, b) = (file(&fs, ROOT, "a").number, file(&fs, ROOT, "b").number);
+    let mut tx = fs.transaction().unwrap();
+    tx.change(NOW, |t| {
+        let new = t.create(ROOT, b"new", &new(FileKind::Regular))?;
+        t.write(new.number, 0, b"x")?;
+        t.rename((ROOT, b"a"), (ROOT, b"b"), Rename::Replace)
+    })
+    .unwrap();
+    let (_, touched) = tx.commit_touched(Durability::Strict).unwrap();
+    assert_eq!(touched.inodes, [ROOT, a, b].into());
+    assert_eq!(touched.names, [(ROOT, b"a".to_vec()), (ROOT, b"b".to_vec())].into());
+}
+
+#[test]
+fn a_limit_holds_at_each_write_of_a_transaction() {
+    let fs = made();
+    let number = file(&fs, ROOT, "a").number;
+    fs.set_limit(fs.usage().used + 20 * PIECE);
+    let mut tx = fs.transaction().unwrap();
+    let write = |tx: &mut tembo_fs::FsTransaction, piece: u64| {
+        tx.change(NOW, |t| t.write(number, piece * PIECE, &[1; PIECE as usize]))
+    };
+    for piece in 0..20 {
+        write(&mut tx, piece).unwrap();
+    }
+    let refused = write(&mut tx, 20);
+    assert!(matches!(refused, Err(Error::OverLimit { .. })), "{refused:?}");
+    // What replaces pieces is not refused, and nothing is lost.
+    write(&mut tx, 0).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    assert_eq!(bytes(&fs, number).len() as u64, 20 * PIECE);
 }
 
 #[test]

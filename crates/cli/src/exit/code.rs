@@ -39,7 +39,12 @@ pub(crate) enum Exit {
     NoServer,
     Password,
     ReadOnly,
+    NotMounted,
+    NoNamespace,
+    Conflict,
     Interrupted,
+    /// What a program ended with that was run.
+    Program(u8),
 }
 
 /// Code, meaning, and what to do about it.
@@ -192,6 +197,24 @@ const TABLE: &[Row] = &[
         "set TEMBO_REQUIREPASS or --requirepass-file",
     ),
     (Exit::ReadOnly, 35, "the pool is open to be read only", "leave --read-only out"),
+    (
+        Exit::NotMounted,
+        36,
+        "no file system of a pool is mounted there",
+        "`tembo mount POOL DIR` mounts one; a program in a transaction begins no other",
+    ),
+    (
+        Exit::NoNamespace,
+        37,
+        "a program cannot get a view of its own here",
+        "permit user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone), or run it as root",
+    ),
+    (
+        Exit::Conflict,
+        38,
+        "another has changed the same files meanwhile",
+        "nothing of this one was done; run it again",
+    ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];
 
@@ -201,6 +224,9 @@ impl Exit {
     }
 
     pub(crate) fn code(self) -> u8 {
+        if let Exit::Program(code) = self {
+            return code;
+        }
         self.row().1
     }
 }

@@ -1,5 +1,6 @@
 //! Files of a pool, copied to the machine.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -8,18 +9,22 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use tembo_fs::{FileKind, Inode, Tree};
+use tembo_fs::{Error, FileKind, Inode, Tree};
 use tembo_kv::Snapshot;
 
 use crate::files::COPIED;
 
-/// Copies a file, or a directory with all below it. Names cannot lead out of the target: none of the file system has a
-/// slash, and what is there already is an error.
+/// Copies a file, or a directory with all below it. Names cannot lead out of the target, whatever the pool holds: none that a
+/// listing has is `..` or has a slash, and what is there already is an error.
 pub(super) fn export(tree: &mut Tree<Snapshot>, path: &[u8], target: &Path) -> anyhow::Result<()> {
     let mut next = vec![(tree.resolve(path)?.number, target.to_owned())];
     let mut folders: Vec<(PathBuf, u16)> = Vec::new();
+    let mut known = BTreeSet::new();
     while let Some((number, target)) = next.pop() {
         let inode = tree.inode(number)?;
+        if inode.is_directory() && !known.insert(number) {
+            return Err(Error::Damaged { inode: number, what: "it lies in two places" }.into());
+        }
         let done = export_one(tree, &inode, &target);
         done.with_context(|| format!("exporting to {}", target.display()))?;
         if inode.is_directory() {

@@ -1,0 +1,88 @@
+//! Commits of transactions, by a thread that serves no other requests.
+//!
+//! What a transaction has changed, the kernel may have in its caches. It is told after the commit and before the program that
+//! committed. It may wait then for requests that are under way, so that no thread that has to serve them may tell it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+
+use fuser::{INodeNo, Notifier, ReplyWrite};
+use tembo_fs::{FsTransaction, Touched};
+use tembo_kv::Durability;
+
+use crate::errors::errno;
+
+/// What is to be committed, and the request to commit it.
+pub(crate) struct Commit {
+    pub(crate) transaction: FsTransaction,
+    pub(crate) reply: ReplyWrite,
+    /// Bytes of the request, which the reply says were taken.
+    pub(crate) len: u32,
+}
+
+/// The way to the kernel, once it is mounted.
+pub(crate) type Kernel = Arc<OnceLock<Notifier>>;
+
+/// The thread that commits.
+pub(crate) struct Committer {
+    /// `None`: it has been told to end.
+    commits: Option<Sender<Commit>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Committer {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn start(kernel: Kernel) -> io::Result<Committer> {
+        let (commits, todo) = mpsc::channel();
+        let thread = Builder::new().name("fs-commit".into()).spawn(move || run(&todo, &kernel))?;
+        Ok(Committer { commits: Some(commits), thread: Some(thread) })
+    }
+
+    /// Commits, and then replies.
+    pub(crate) fn commit(&self, commit: Commit) {
+        if let Some(commits) = &self.commits {
+            // It takes commits as long as there is a sender.
+            let _ = commits.send(commit);
+        }
+    }
+
+    /// Ends it, after all that it was given.
+    pub(crate) fn end(&mut self) {
+        self.commits = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(todo: &Receiver<Commit>, kernel: &Kernel) {
+    for Commit { transaction, reply, len } in todo {
+        match transaction.commit_touched(Durability::Strict) {
+            Ok((_, touched)) => {
+                if let Some(notifier) = kernel.get() {
+                    invalidate(notifier, &touched);
+                }
+                reply.written(len);
+            }
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+}
+
+/// Takes what was changed out of the caches of the kernel. It fails of what is not there, and when the mount has ended.
+fn invalidate(notifier: &Notifier, touched: &Touched) {
+    for (directory, name) in &touched.names {
+        let _ = notifier.inval_entry(INodeNo(*directory), OsStr::from_bytes(name));
+    }
+    for inode in &touched.inodes {
+        let _ = notifier.inval_inode(INodeNo(*inode), 0, 0);
+    }
+}

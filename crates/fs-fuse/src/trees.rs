@@ -1,0 +1,345 @@
+//! All that a mount shows, by the kernel's numbers: the files as they are now, transactions, snapshots, the folders of `.tembo`.
+
+use std::time::{Duration, Instant};
+
+use fuser::{Errno, FileAttr, INodeNo};
+use tembo_fs::{AnyTree, AnyTreeMut, Entry, Error, FileKind, Fs, FsTransaction, Inode, ROOT};
+use tembo_kv::{Durability, Error as StoreError};
+
+use crate::errors::errno;
+use crate::past::Past;
+use crate::place::Place;
+use crate::replies::{attributes, now};
+use crate::views::Views;
+
+/// The folder in the root, which no listing shows.
+const CONTROL_NAME: &[u8] = b".tembo";
+
+/// What it has.
+const CONTROL_ENTRIES: [(&[u8], Place); 5] = [
+    (b"snapshots", Place::Snapshots),
+    (b"versions", Place::Versions),
+    (b"version", Place::Version),
+    (b"transactions", Place::Transactions),
+    (b"begin", Place::Begin),
+];
+
+/// How long what removes something waits for space that is about to be given back.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Entries that one answer to a listing holds at most.
+const LISTED: usize = 256;
+
+/// An inode, and where it is.
+pub(crate) type Found = (Place, Inode);
+
+/// All that a mount shows.
+pub(crate) struct Trees {
+    pub(crate) fs: Fs,
+    past: Past,
+    views: Views,
+}
+
+/// A number, as it is written without a sign or zeroes before it.
+fn number_of(name: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(name).ok()?.parse().ok()?;
+    (format!("{number}").as_bytes() == name).then_some(number)
+}
+
+fn code_of(error: Error) -> Errno {
+    errno(&error)
+}
+
+impl Trees {
+    pub(crate) fn new(fs: Fs) -> Trees {
+        Trees { fs, past: Past::default(), views: Views::default() }
+    }
+
+    /// What the kernel gets of an inode.
+    ///
+    /// # Errors
+    /// `EOVERFLOW`.
+    pub(crate) fn attributes(&self, (at, inode): &Found) -> Result<FileAttr, Errno> {
+        Ok(attributes(inode, at.number()?, self.fs.piece_size()))
+    }
+
+    /// Reads the tree that a place is in.
+    ///
+    /// # Errors
+    /// `EISDIR` of what is in no tree; `ESTALE` in a transaction that has ended; those of `work`.
+    pub(crate) fn read<T>(
+        &self,
+        number: INodeNo,
+        work: impl FnOnce(&mut AnyTree<'_>, u64) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        match Place::of(number) {
+            Place::Now(inode) => {
+                let mut tree = self.fs.snapshot().map_err(code_of)?;
+                work(&mut tree.any(), inode).map_err(code_of)
+            }
+            Place::Past(slot, inode) => {
+                let mut tree = self.past.tree(&self.fs, slot).map_err(code_of)?;
+                work(&mut tree.any(), inode).map_err(code_of)
+            }
+            Place::View(view, inode) => {
+                self.views.with(view, |view| view.read(|tree| work(&mut tree.any(), inode)))
+            }
+            _ => Err(Errno::EISDIR),
+        }
+    }
+
+    /// Changes what is there now, or what a transaction has: all the inodes are of that one tree.
+    ///
+    /// # Errors
+    /// `EXDEV`, `EROFS`, `ESTALE`; those of `work`.
+    pub(crate) fn write<const N: usize, T>(
+        &self,
+        numbers: [INodeNo; N],
+        work: impl FnOnce(&mut AnyTreeMut<'_, '_>, [u64; N]) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let (mut inodes, mut tree) = ([0; N], None);
+        for (number, inode) in numbers.into_iter().zip(&mut inodes) {
+            let of;
+            (of, *inode) = match Place::of(number) {
+                Place::Now(inode) => (None, inode),
+                Place::View(view, inode) => (Some(view), inode),
+                _ => return Err(Errno::EROFS),
+            };
+            if *tree.get_or_insert(of) != of {
+                return Err(Errno::EXDEV);
+            }
+        }
+        match tree.flatten() {
+            None => {
+                let done = self.fs.write(now(), Durability::Buffered, |tree| work(tree, inodes));
+                done.map_err(code_of)
+            }
+            Some(view) => {
+                self.views.with(view, |view| view.change(now(), |tree| work(tree, inodes)))
+            }
+        }
+    }
+
+    /// As `write`, of what gives space back: a pool that is full up to what a write that failed has left is full for a
+    /// moment only.
+    pub(crate) fn remove<const N: usize, T>(
+        &self,
+        numbers: [INodeNo; N],
+        work: impl Fn(&mut AnyTreeMut<'_, '_>, [u64; N]) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let end = Instant::now() + PATIENCE;
+        // A transaction that has found no space has come to its end.
+        let is_now = numbers.iter().all(|&number| matches!(Place::of(number), Place::Now(_)));
+        loop {
+            match self.write(numbers, &work) {
+                Err(error)
+                    if is_now && error.code() == Errno::ENOSPC.code() && Instant::now() < end =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// That a name is not the control folder's, which can neither be made nor removed.
+    ///
+    /// # Errors
+    /// `EBUSY`.
+    pub(crate) fn check_entry(parent: INodeNo, name: &[u8]) -> Result<(), Errno> {
+        match Place::of(parent) {
+            Place::Now(ROOT) | Place::View(_, ROOT) if name == CONTROL_NAME => Err(Errno::EBUSY),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a directory has under a name.
+    ///
+    /// # Errors
+    /// Those of a lookup.
+    pub(crate) fn find(&self, parent: INodeNo, name: &[u8]) -> Result<Found, Errno> {
+        let at = Place::of(parent);
+        let missing = Err(Errno::ENOENT);
+        let found = match at {
+            Place::Now(ROOT) if name == CONTROL_NAME => Place::Control,
+            Place::Control => match CONTROL_ENTRIES.iter().find(|entry| entry.0 == name) {
+                Some(&(_, place)) => place,
+                None => return missing,
+            },
+            Place::Snapshots => self.past.named(&self.fs, name).map_err(code_of)?,
+            Place::Versions => match number_of(name) {
+                Some(version) => self.past.version(&self.fs, version).map_err(code_of)?,
+                None => return missing,
+            },
+            Place::Transactions => match number_of(name).filter(|&number| self.views.has(number)) {
+                Some(number) => Place::View(number, ROOT),
+                None => return missing,
+            },
+            _ => {
+                let inode = self.read(parent, |tree, number| tree.lookup(number, name))?;
+                return Ok((at.beside(inode.number), inode));
+            }
+        };
+        Ok((found, self.inode(found)?))
+    }
+
+    /// The inode at a place.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ESTALE`.
+    pub(crate) fn inode(&self, at: Place) -> Result<Inode, Errno> {
+        match at {
+            Place::Now(_) | Place::Past(..) | Place::View(..) => {
+                self.read(at.number()?, |tree, number| tree.inode(number))
+            }
+            _ => self.control(at),
+        }
+    }
+
+    /// What the kernel knows a folder of `.tembo`, or a file in it, as: it belongs to the owner of the root.
+    fn control(&self, at: Place) -> Result<Inode, Errno> {
+        let root = self.fs.snapshot().and_then(|mut tree| tree.inode(ROOT));
+        let mut inode = root.map_err(code_of)?;
+        (inode.size, inode.pieces, inode.attributes) = (0, 0, 0);
+        (inode.links, inode.permissions, inode.kind) = match at {
+            Place::Control => (5, 0o755, FileKind::Directory),
+            Place::Begin => (1, 0o666, FileKind::Regular),
+            Place::Version => (1, 0o444, FileKind::Regular),
+            // Which transactions and versions there are is not listed.
+            Place::Transactions => (2, 0o711, FileKind::Directory),
+            _ => (2, 0o755, FileKind::Directory),
+        };
+        Ok(inode)
+    }
+
+    /// A part of a listing behind an offset, each entry with the number and the cookie that the kernel gets, and with the
+    /// inode if that is wanted.
+    ///
+    /// # Errors
+    /// Those of the directory.
+    pub(crate) fn listed(
+        &self,
+        directory: INodeNo,
+        offset: u64,
+        wants_inodes: bool,
+    ) -> Result<Vec<(Entry, Option<Inode>)>, Errno> {
+        let at = Place::of(directory);
+        let dots = [(&b"."[..], 1), (b"..", 2)];
+        let dots = dots.into_iter().filter(|&(_, cookie)| cookie > offset);
+        // The kernel takes no attributes of these.
+        let itself = if wants_inodes { Some(self.inode(at)?) } else { None };
+        let dot = |(name, cookie): (&[u8], u64)| {
+            let (name, kind) = (name.to_vec(), FileKind::Directory);
+            (Entry { inode: directory.0, kind, cookie, name }, itself.clone())
+        };
+        let mut listed: Vec<(Entry, Option<Inode>)> = dots.map(dot).collect();
+        if let Place::Control | Place::Snapshots | Place::Versions | Place::Transactions = at {
+            for (name, cookie) in self.names(at).into_iter().zip(3..) {
+                if cookie > offset {
+                    let (found, inode) = self.find(directory, &name)?;
+                    let entry = Entry { inode: found.number()?.0, kind: inode.kind, cookie, name };
+                    listed.push((entry, Some(inode)));
+                }
+            }
+            return Ok(listed);
+        }
+        let entries = self.read(directory, |tree, number| {
+            let (mut entries, mut with_inodes) = (Vec::new(), Vec::new());
+            tree.list(number, offset.max(2), &mut |entry| {
+                entries.push(entry);
+                entries.len() < LISTED
+            })?;
+            for entry in entries {
+                let inode = match wants_inodes.then(|| tree.inode(entry.inode)) {
+                    // It is listed, and to look at it tells that it is damaged.
+                    None | Some(Err(Error::Damaged { .. } | Error::NoSuchInode { .. })) => None,
+                    Some(found) => Some(found?),
+                };
+                with_inodes.push((entry, inode));
+            }
+            Ok(with_inodes)
+        })?;
+        for (mut entry, inode) in entries {
+            entry.inode = at.beside(entry.inode).number()?.0;
+            listed.push((entry, inode));
+        }
+        Ok(listed)
+    }
+
+    /// The names that a folder of `.tembo` lists.
+    fn names(&self, folder: Place) -> Vec<Vec<u8>> {
+        match folder {
+            Place::Control => CONTROL_ENTRIES.iter().map(|entry| entry.0.to_vec()).collect(),
+            Place::Snapshots => Past::names(&self.fs),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Opens an inode.
+    ///
+    /// # Errors
+    /// `EROFS` of a snapshot that is to be written; `ENOENT`, `ESTALE`.
+    pub(crate) fn open(&self, number: INodeNo, writes: bool) -> Result<(), Errno> {
+        match Place::of(number) {
+            Place::Now(inode) => self.fs.open_inode(inode).map(drop).map_err(code_of),
+            // A transaction keeps what has lost its names until it ends.
+            at @ Place::View(..) => self.inode(at).map(drop),
+            _ if writes => Err(Errno::EROFS),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes an inode that was opened.
+    ///
+    /// # Errors
+    /// Those of a removal.
+    pub(crate) fn close(&self, number: INodeNo) -> Result<(), Errno> {
+        match Place::of(number) {
+            Place::Now(inode) => self.fs.close_inode(inode).map_err(code_of),
+            _ => Ok(()),
+        }
+    }
+
+    /// A folder of snapshots is made: that names one.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EINVAL`, `ENAMETOOLONG`; those of the store.
+    pub(crate) fn name_snapshot(&self, folder: INodeNo, name: &[u8]) -> Result<Found, Errno> {
+        let text = std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
+        if self.fs.store().snapshots().iter().any(|(other, _)| other == text) {
+            return Err(Errno::EEXIST);
+        }
+        let store_error = |error: StoreError| errno(&error.into());
+        self.fs.store().save_snapshot(text).map_err(store_error)?;
+        self.find(folder, name)
+    }
+
+    /// Drops a named snapshot.
+    ///
+    /// # Errors
+    /// `ENOENT`; those of the store.
+    pub(crate) fn drop_snapshot(&self, name: &[u8]) -> Result<(), Errno> {
+        let text = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+        match self.fs.store().drop_snapshot(text) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Errno::ENOENT),
+            Err(error) => Err(errno(&error.into())),
+        }
+    }
+
+    /// Begins a transaction; returns its number.
+    ///
+    /// # Errors
+    /// `EROFS`; those of the store.
+    pub(crate) fn begin(&self) -> Result<u64, Errno> {
+        if self.fs.store().is_read_only() {
+            return Err(Errno::EROFS);
+        }
+        self.views.begin(&self.fs).map_err(code_of)
+    }
+
+    /// Ends a transaction, which is committed or dropped then; `None`: it has ended.
+    pub(crate) fn end(&self, view: u64) -> Option<FsTransaction> {
+        self.views.take(view)
+    }
+}

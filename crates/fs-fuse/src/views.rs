@@ -1,0 +1,75 @@
+//! Transactions of programs: each is a tree of its own below `.tembo/transactions`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fuser::Errno;
+use tembo_fs::{Error, Fs, FsTransaction};
+
+use crate::errors::errno;
+use crate::place::VIEW_MAX;
+
+/// A transaction; `None`: it has ended while a call was waiting for it.
+type View = Arc<Mutex<Option<FsTransaction>>>;
+
+/// The transactions that have begun and not ended, by their numbers.
+#[derive(Default)]
+pub(crate) struct Views(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// The number that the next one gets.
+    next: u64,
+    open: BTreeMap<u64, View>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in a call leaves a transaction as it was before or after it: a part of it makes it broken.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Views {
+    /// Begins one; returns its number.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn begin(&self, fs: &Fs) -> Result<u64, Error> {
+        let transaction = fs.transaction()?;
+        let mut table = locked(&self.0);
+        while table.open.contains_key(&table.next) {
+            table.next = (table.next + 1) % VIEW_MAX;
+        }
+        let number = table.next;
+        // The kernel may still know the files of one that has ended: its number is not given again soon.
+        table.next = (number + 1) % VIEW_MAX;
+        table.open.insert(number, Arc::new(Mutex::new(Some(transaction))));
+        Ok(number)
+    }
+
+    /// Whether it has begun and not ended.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        locked(&self.0).open.contains_key(&number)
+    }
+
+    /// Does something in a transaction.
+    ///
+    /// # Errors
+    /// `ESTALE`: it has ended. Those of `work`.
+    pub(crate) fn with<T>(
+        &self,
+        number: u64,
+        work: impl FnOnce(&mut FsTransaction) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let view = locked(&self.0).open.get(&number).cloned().ok_or(Errno::ESTALE)?;
+        let mut view = locked(&view);
+        let transaction = view.as_mut().ok_or(Errno::ESTALE)?;
+        work(transaction).map_err(|error| errno(&error))
+    }
+
+    /// Ends one, after the call that it may be in. To drop it leaves nothing.
+    pub(crate) fn take(&self, number: u64) -> Option<FsTransaction> {
+        let view = locked(&self.0).open.remove(&number)?;
+        let mut view = locked(&view);
+        view.take()
+    }
+}

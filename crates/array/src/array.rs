@@ -78,6 +78,11 @@ impl Array {
         Ok(array)
     }
 
+    /// Whether a store has devices, or has had. One that is open to be read, and has none, opens as no [`Array`].
+    pub fn is_in(store: &Store) -> bool {
+        store.keyspaces().iter().any(|(name, _)| name == BLOCKS)
+    }
+
     /// The store, for its snapshots, their names, its window of versions, and syncs.
     pub fn store(&self) -> &Store {
         &self.shared.store

@@ -65,6 +65,16 @@ impl DeviceSnapshot {
         self.len() == 0
     }
 
+    /// Whether a write beyond the end makes the device longer.
+    pub fn grows(&self) -> bool {
+        self.image.shape.grows
+    }
+
+    /// Whether it shows blocks of another device, of which it is a clone.
+    pub fn is_clone(&self) -> bool {
+        !self.image.shape.origins.is_empty()
+    }
+
     /// Reads from `offset` on; how many bytes: fewer than asked for at the end of the device, none behind it.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::{
-    backup, check, compact, completions, doctor, dump, exit, fs, heap, import, load, mount, serve,
-    snapshots, stat, txn,
+    backup, check, compact, completions, device, doctor, dump, exit, fs, heap, import, load, mount,
+    serve, snapshots, sqlite, stat, txn,
 };
 
 /// A durable server that speaks Redis: an acknowledged write survives.
@@ -50,6 +50,10 @@ pub(crate) enum Command {
     TxnInside(txn::InsideArgs),
     /// Work on the file system of a pool without a mount
     Fs(fs::Args),
+    /// Work on the SQLite databases of a pool
+    Sqlite(sqlite::Args),
+    /// Work on the block devices of a pool
+    Device(device::Args),
     /// Say what this machine offers, and what durability costs here
     Doctor(doctor::Args),
     /// Print the completions of a shell
@@ -75,6 +79,8 @@ impl Command {
             Command::Txn(args) => txn::run(&args),
             Command::TxnInside(args) => txn::inside(&args),
             Command::Fs(args) => fs::run(&args),
+            Command::Sqlite(args) => sqlite::run(&args),
+            Command::Device(args) => device::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Completions(args) => completions::run(&args, Cli::command()),
         }

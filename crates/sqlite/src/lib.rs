@@ -7,7 +7,8 @@
 //! sqlite> .load ./libtembo_sqlite
 //! sqlite> .open file:app.pool?vfs=tembo
 //! ```
-//! A program in Rust passes [`sqlite3_tembosqlite_init`] to `sqlite3_auto_extension`. `docs/sqlite.md` says what a
+//! A program in Rust passes [`sqlite3_tembosqlite_init`] to `sqlite3_auto_extension`. [`import`] and [`export`] copy ordinary
+//! database files, without a SQLite. `docs/sqlite.md` says what a
 //! database is then, and what differs from an ordinary file.
 
 #![allow(unsafe_code)]
@@ -18,8 +19,10 @@ mod ffi;
 mod file;
 mod journal;
 mod main_file;
+mod ordinary;
 mod pool;
 mod pragma;
 mod vfs;
 
 pub use entry::sqlite3_tembosqlite_init;
+pub use ordinary::{DatabaseHeader, FileError, Imported, export, header, import};

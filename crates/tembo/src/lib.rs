@@ -59,6 +59,7 @@
 //! | several stores in one file | [`Pool`] |
 //! | structs and pointers instead of keys | [`heap`] |
 //! | files and directories | [`fs`] |
+//! | blocks of a disk, written together | [`array`] |
 //!
 //! Each of them owns what it needs, and all but [`Exclusive`] are `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
 //! last handle is dropped.
@@ -67,6 +68,8 @@
 //! Each commit says how durable it is when it returns: [`Durability`]. The store's [sync policy](SyncPolicy) caps that.
 //! A keyspace, a named snapshot and a rollback are durable when the call returns.
 
+#[doc(no_inline)]
+pub use tembo_array as array;
 #[doc(no_inline)]
 pub use tembo_fs as fs;
 /// Plain Rust structs that survive.

@@ -24,6 +24,12 @@ pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<tembo_fs::Error>() {
         return of_fs(error);
     }
+    if let Some(error) = cause.downcast_ref::<tembo_array::Error>() {
+        return of_array(error);
+    }
+    if let Some(error) = cause.downcast_ref::<tembo_sqlite::FileError>() {
+        return of_database(error);
+    }
     if let Some(error) = cause.downcast_ref::<kv::Error>() {
         return of_kv(error);
     }
@@ -76,6 +82,35 @@ fn of_fs(error: &tembo_fs::Error) -> Option<Exit> {
     }
 }
 
+fn of_array(error: &tembo_array::Error) -> Option<Exit> {
+    match error {
+        tembo_array::Error::Store(error) => of_kv(error),
+        tembo_array::Error::NoSuchDevice { .. } => Some(Exit::NoDevice),
+        tembo_array::Error::DeviceExists { .. } => Some(Exit::Exists),
+        tembo_array::Error::BlockSize { .. }
+        | tembo_array::Error::DeviceName { .. }
+        | tembo_array::Error::OutOfRange { .. } => Some(Exit::Usage),
+        tembo_array::Error::OriginLost { .. } => Some(Exit::NotKept),
+        tembo_array::Error::Damaged { .. } => Some(Exit::CheckFailed),
+        _ => None,
+    }
+}
+
+fn of_database(error: &tembo_sqlite::FileError) -> Option<Exit> {
+    match error {
+        tembo_sqlite::FileError::NotADatabase { .. } | tembo_sqlite::FileError::Damaged { .. } => {
+            Some(Exit::NotADatabase)
+        }
+        tembo_sqlite::FileError::Busy { .. } => Some(Exit::FileBusy),
+        tembo_sqlite::FileError::Io { source, .. } => match source.kind() {
+            io::ErrorKind::AlreadyExists => Some(Exit::Exists),
+            _ => of_io(source),
+        },
+        tembo_sqlite::FileError::Device(error) => of_array(error),
+        _ => None,
+    }
+}
+
 fn of_kv(error: &kv::Error) -> Option<Exit> {
     match error {
         kv::Error::Full(error) | kv::Error::NotDurable(error) => of_pool(error),
@@ -86,7 +121,9 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
             Some(Exit::CheckFailed)
         }
         kv::Error::ReadOnly => Some(Exit::ReadOnly),
-        kv::Error::NotRetained { .. } | kv::Error::HistoryForgotten { .. } => Some(Exit::NotKept),
+        kv::Error::NotRetained { .. }
+        | kv::Error::NoSuchName { .. }
+        | kv::Error::HistoryForgotten { .. } => Some(Exit::NotKept),
         _ => None,
     }
 }

@@ -42,6 +42,9 @@ pub(crate) enum Exit {
     NotMounted,
     NoNamespace,
     Conflict,
+    NoDevice,
+    NotADatabase,
+    FileBusy,
     Interrupted,
     /// What a program ended with that was run.
     Program(u8),
@@ -214,6 +217,24 @@ const TABLE: &[Row] = &[
         38,
         "another has changed the same files meanwhile",
         "nothing of this one was done; run it again",
+    ),
+    (
+        Exit::NoDevice,
+        39,
+        "the pool has no such device or database",
+        "see `tembo device list POOL`, or `tembo sqlite list POOL`",
+    ),
+    (
+        Exit::NotADatabase,
+        40,
+        "the file is not a SQLite database",
+        "check the path; the file was left as it is",
+    ),
+    (
+        Exit::FileBusy,
+        41,
+        "another process uses the file",
+        "stop that process, or copy the database with VACUUM INTO, and import the copy",
     ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];

@@ -1,0 +1,347 @@
+//! `tembo device`: the block devices of a pool.
+
+mod copy;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde::Serialize;
+use tembo_array::{Array, DeviceOptions};
+
+use crate::bytes::{self, Bytes};
+use crate::devices::{PoolArgs, Then, close, existing, made, shown, to_read, to_write};
+use crate::exit::Exit;
+use crate::output::{Lines, print, print_line};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the devices
+    List(PoolArgs),
+    /// Make a device; what is not written takes no space
+    Create(Create),
+    /// Remove a device; its snapshots and clones stay readable
+    Remove(Named),
+    /// Copy an image, or standard input, into a device that is made: all or nothing
+    Import(Import),
+    /// Copy a device to a file
+    Export(Export),
+    /// Name what the whole pool holds now, in constant time
+    Snapshot(Snapshot),
+    /// Make a device that begins as another one, in constant time and space
+    Clone(Clone),
+    /// Verify all devices, and account for every byte of the pool
+    Check(PoolArgs),
+    /// Say how large a device is, and what it takes
+    Stat(Stat),
+    /// List the ranges that have changed since a snapshot
+    Changes(Changes),
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The device
+    name: String,
+}
+
+/// The shape of a device that is made.
+#[derive(Debug, clap::Args)]
+struct Shape {
+    /// Bytes in a block: a power of two from 512 to 65,536; a write to a part of a block writes all of it
+    #[arg(long, value_parser = bytes::parse, default_value = "4096", value_name = "SIZE")]
+    block_size: u64,
+    /// A write beyond the end is an error; else it makes the device longer
+    #[arg(long)]
+    fixed: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    #[command(flatten)]
+    named: Named,
+    /// Bytes in the device, or with K, M, G or T (powers of 1024)
+    #[arg(long, value_parser = bytes::parse, default_value = "0", value_name = "SIZE")]
+    len: u64,
+    #[command(flatten)]
+    shape: Shape,
+}
+
+#[derive(Debug, clap::Args)]
+struct Import {
+    #[command(flatten)]
+    named: Named,
+    /// The image; `-` is standard input
+    file: PathBuf,
+    #[command(flatten)]
+    shape: Shape,
+}
+
+#[derive(Debug, clap::Args)]
+struct Export {
+    #[command(flatten)]
+    named: Named,
+    /// Where it comes to be; what is there is an error, unless --since is given
+    file: PathBuf,
+    #[command(flatten)]
+    then: Then,
+    /// The file is there and holds the device as it was in this snapshot: write what has changed since. If that is interrupted,
+    /// do it again
+    #[arg(long, value_name = "NAME")]
+    since: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Snapshot {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The name; `tembo snapshots` lists and drops them
+    snapshot: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Clone {
+    #[command(flatten)]
+    named: Named,
+    /// The name of the device that is made
+    clone: String,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, clap::Args)]
+struct Stat {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, clap::Args)]
+struct Changes {
+    #[command(flatten)]
+    named: Named,
+    /// The snapshot before
+    #[arg(long, value_name = "NAME")]
+    since: String,
+    #[command(flatten)]
+    then: Then,
+}
+
+impl Shape {
+    fn options(&self, len: u64) -> DeviceOptions {
+        let block_size = usize::try_from(self.block_size).unwrap_or(usize::MAX);
+        DeviceOptions { block_size, len, grows: !self.fixed }
+    }
+}
+
+/// A device, described.
+#[derive(Serialize)]
+struct Described {
+    name: String,
+    len: u64,
+    block_size: u64,
+    /// Bytes in blocks that are stored, those of what it was cloned from included.
+    stored: u64,
+    grows: bool,
+    is_clone: bool,
+    version: u64,
+}
+
+/// What a command has done to a device.
+#[derive(Serialize)]
+struct Done<'d> {
+    device: &'d str,
+    /// Bytes that were copied, zeros that take no space not counted.
+    bytes: u64,
+    /// The version of the pool that has it.
+    version: u64,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    match &args.command {
+        Command::List(args) => list(args),
+        Command::Create(args) => create(args),
+        Command::Remove(args) => {
+            let array = to_write(&args.pool.pool)?;
+            array.remove(&array.device(&args.name)?)?;
+            close(array)
+        }
+        Command::Import(args) => import(args),
+        Command::Export(args) => export(args),
+        Command::Snapshot(args) => snapshot(&args.pool, &args.snapshot),
+        Command::Clone(args) => {
+            clone(&args.named.pool, &args.named.name, &args.clone, args.then.snapshot.as_deref())
+        }
+        Command::Check(args) => check(args),
+        Command::Stat(args) => stat(args),
+        Command::Changes(args) => changes(args),
+    }
+}
+
+fn described(array: &Array, name: &str, then: Option<&str>) -> anyhow::Result<Described> {
+    let shown = shown(array, name, then)?;
+    Ok(Described {
+        name: name.to_owned(),
+        len: shown.len(),
+        block_size: shown.block_size() as u64,
+        stored: shown.stored()?.iter().map(|range| range.end - range.start).sum(),
+        grows: shown.grows(),
+        is_clone: shown.is_clone(),
+        version: shown.version(),
+    })
+}
+
+fn list(args: &PoolArgs) -> anyhow::Result<Exit> {
+    let Some(array) = to_read(&args.pool)? else { return Ok(Exit::Done) };
+    for name in array.devices()? {
+        let one = described(&array, &name, None)?;
+        let (len, stored) = (Bytes(one.len).to_string(), Bytes(one.stored).to_string());
+        print_line(args.json, &one, &format!("{len:>10} {stored:>10} stored  {name}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn create(args: &Create) -> anyhow::Result<Exit> {
+    let array = made(&args.named.pool.pool)?;
+    array.create(&args.named.name, args.shape.options(args.len))?;
+    finish(array, &args.named, 0)
+}
+
+/// Reports what was done, and closes the pool.
+fn finish(array: Array, Named { pool, name }: &Named, bytes: u64) -> anyhow::Result<Exit> {
+    let done = Done { device: name, bytes, version: array.store().visible() };
+    close(array)?;
+    reported(pool.json, &done)
+}
+
+fn reported(json: bool, done: &Done<'_>) -> anyhow::Result<Exit> {
+    let mut lines = Lines::default();
+    lines.add("device", done.device);
+    lines.add("copied", Bytes(done.bytes));
+    lines.add("version", done.version);
+    print(json, done, &lines)?;
+    Ok(Exit::Done)
+}
+
+fn import(args: &Import) -> anyhow::Result<Exit> {
+    let array = made(&args.named.pool.pool)?;
+    let bytes = copy::import(&array, &args.named.name, args.shape.options(0), &args.file)?;
+    finish(array, &args.named, bytes)
+}
+
+fn export(args: &Export) -> anyhow::Result<Exit> {
+    let Named { pool, name } = &args.named;
+    let array = existing(&pool.pool, name)?;
+    let now = shown(&array, name, args.then.snapshot.as_deref())?;
+    let bytes = match &args.since {
+        Some(since) => {
+            let before = shown(&array, name, Some(since))?;
+            copy::update(&now, &now.changed_since(&before)?, &args.file)?
+        }
+        None => copy::export(&now, &args.file)?,
+    };
+    reported(pool.json, &Done { device: name, bytes, version: now.version() })
+}
+
+/// Names what a pool holds.
+pub(crate) fn snapshot(args: &PoolArgs, name: &str) -> anyhow::Result<Exit> {
+    #[derive(Serialize)]
+    struct Named<'n> {
+        snapshot: &'n str,
+        version: u64,
+    }
+    let array = to_write(&args.pool)?;
+    let version = array.store().save_snapshot(name)?;
+    close(array)?;
+    let mut lines = Lines::default();
+    lines.add("snapshot", name);
+    lines.add("version", version);
+    print(args.json, &Named { snapshot: name, version }, &lines)?;
+    Ok(Exit::Done)
+}
+
+/// Clones a device.
+pub(crate) fn clone(
+    args: &PoolArgs,
+    of: &str,
+    name: &str,
+    then: Option<&str>,
+) -> anyhow::Result<Exit> {
+    let array = to_write(&args.pool)?;
+    array.clone_device(&shown(&array, of, then)?, name)?;
+    let done = Done { device: name, bytes: 0, version: array.store().visible() };
+    close(array)?;
+    reported(args.json, &done)
+}
+
+fn check(args: &PoolArgs) -> anyhow::Result<Exit> {
+    #[derive(Serialize)]
+    struct Checked {
+        pool: String,
+        devices: u64,
+        blocks: u64,
+        /// Blocks that belong to no device.
+        stray: u64,
+        /// Bytes that are taken, and unreachable.
+        leaked: u64,
+    }
+    let mut found = Checked {
+        pool: args.pool.display().to_string(),
+        devices: 0,
+        blocks: 0,
+        stray: 0,
+        leaked: 0,
+    };
+    if let Some(array) = to_read(&args.pool)? {
+        let check = array.check()?;
+        (found.devices, found.blocks, found.stray) = (check.devices, check.blocks, check.stray);
+        found.leaked = array.store().check()?.account.leaked;
+    }
+    let mut lines = Lines::default();
+    lines.add("pool", &found.pool);
+    lines.add("devices", found.devices);
+    lines.add("blocks", found.blocks);
+    lines.add("stray blocks", found.stray);
+    lines.add("leaked", Bytes(found.leaked));
+    print(args.json, &found, &lines)?;
+    Ok(if found.stray + found.leaked == 0 { Exit::Done } else { Exit::CheckFailed })
+}
+
+fn stat(args: &Stat) -> anyhow::Result<Exit> {
+    let Named { pool, name } = &args.named;
+    let array = existing(&pool.pool, name)?;
+    let one = described(&array, name, args.then.snapshot.as_deref())?;
+    let mut lines = Lines::default();
+    lines.add("device", &one.name);
+    lines.add("length", format_args!("{} ({} bytes)", Bytes(one.len), one.len));
+    lines.add("block", Bytes(one.block_size));
+    lines.add("stored", Bytes(one.stored));
+    lines.add("grows", one.grows);
+    lines.add("clone", one.is_clone);
+    lines.add("version", one.version);
+    print(pool.json, &one, &lines)?;
+    Ok(Exit::Done)
+}
+
+fn changes(args: &Changes) -> anyhow::Result<Exit> {
+    #[derive(Serialize)]
+    struct Changed {
+        offset: u64,
+        len: u64,
+    }
+    let Named { pool, name } = &args.named;
+    let array = existing(&pool.pool, name)?;
+    let now = shown(&array, name, args.then.snapshot.as_deref())?;
+    for range in now.changed_since(&shown(&array, name, Some(&args.since))?)? {
+        let changed = Changed { offset: range.start, len: range.end - range.start };
+        print_line(pool.json, &changed, &format!("{} {}", changed.offset, changed.len))?;
+    }
+    Ok(Exit::Done)
+}

@@ -89,7 +89,17 @@ impl DeviceSnapshot {
     /// # Errors
     /// Damage.
     pub fn stored(&self) -> Result<Vec<Range<u64>>, Error> {
-        let blocks = self.image.stored(0..self.image.shape.blocks(), true)?;
+        self.stored_in(0..self.len())
+    }
+
+    /// As [`stored`](DeviceSnapshot::stored), of the blocks that a range of bytes touches.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn stored_in(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
+        let size = self.block_size() as u64;
+        let end = range.end.min(self.len()).div_ceil(size);
+        let blocks = self.image.stored(range.start / size..end, true)?;
         Ok(self.joined(&blocks))
     }
 

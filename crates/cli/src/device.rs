@@ -1,6 +1,7 @@
 //! `tembo device`: the block devices of a pool.
 
 mod copy;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -41,6 +42,8 @@ enum Command {
     Stat(Stat),
     /// List the ranges that have changed since a snapshot
     Changes(Changes),
+    /// Serve the devices to NBD clients: each write is untorn, a snapshot is the export DEVICE@SNAPSHOT, to be read
+    Serve(Box<serve::Args>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -182,6 +185,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::Check(args) => check(args),
         Command::Stat(args) => stat(args),
         Command::Changes(args) => changes(args),
+        Command::Serve(args) => serve::run(args),
     }
 }
 

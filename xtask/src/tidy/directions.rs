@@ -21,6 +21,7 @@ const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[
     ("crates/fs", Some(&["kv"])),
     ("crates/fs-fuse", Some(&["fs", "kv"])),
     ("crates/sqlite", Some(&["array", "kv"])),
+    ("crates/nbd", Some(&["array", "kv"])),
     ("crates/server", Some(&["kv"])),
     ("crates/cluster", Some(&["kv"])),
     ("crates/lang", Some(&["heap"])),
@@ -34,8 +35,8 @@ const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[
 
 /// The crates of the product: all that the binary `tembo` may link.
 const PRODUCT: &[&str] = &[
-    "pmem", "pool", "heap", "index", "kv", "array", "fs", "fs-fuse", "sqlite", "server", "cluster",
-    "lang",
+    "pmem", "pool", "heap", "index", "kv", "array", "fs", "fs-fuse", "sqlite", "nbd", "server",
+    "cluster", "lang",
 ];
 
 const FIX: &str = "turn the dependency round, or move the code to where it may be used";

@@ -27,6 +27,9 @@ pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<tembo_array::Error>() {
         return of_array(error);
     }
+    if let Some(tembo_nbd::Error::Bind { source, .. }) = cause.downcast_ref() {
+        return of_io(source);
+    }
     if let Some(error) = cause.downcast_ref::<tembo_sqlite::FileError>() {
         return of_database(error);
     }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "devices/served.rs"]
+mod served;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

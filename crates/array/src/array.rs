@@ -107,7 +107,11 @@ impl Array {
         if len > size {
             return Err(Error::OutOfRange { name: name.into(), offset: 0, len, size });
         }
-        self.make(name, Shape { number: 0, block_size, grows, len, origins: Vec::new() }, &[])
+        self.make(
+            name,
+            Shape { number: 0, block_size, grows, len, tag: 0, origins: Vec::new() },
+            &[],
+        )
     }
 
     /// Makes a device of that shape, but for the number; it keeps a version.

@@ -123,7 +123,7 @@ fn check_end(log: &WriteLog, touched: &Touched, shape: &Shape) -> Result<(), Err
     }
 }
 
-/// A shape with what a transaction has done to the length.
+/// A shape with what a transaction has done to the length and the tag.
 fn changed_shape(mut shape: Shape, Touched { length, .. }: &Touched) -> Shape {
     if length.cut < BLOCK_COUNT_MAX {
         let len = length.cut * shape.block_size as u64;
@@ -132,6 +132,7 @@ fn changed_shape(mut shape: Shape, Touched { length, .. }: &Touched) -> Shape {
         shape.len = before;
     }
     shape.len = if length.is_set { length.len } else { shape.len.max(length.len) };
+    shape.tag = length.tag.unwrap_or(shape.tag);
     shape
 }
 

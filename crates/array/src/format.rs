@@ -41,7 +41,8 @@ pub(crate) struct DeviceRecord {
     pub(crate) origin_count: U32,
     /// Bytes in the device.
     pub(crate) len: U64,
-    pub(crate) reserved: U64,
+    /// A number of the program's own.
+    pub(crate) tag: U64,
 }
 
 /// What a clone reads where it has no block of its own: the nearest first.
@@ -93,10 +94,11 @@ mod tests {
             flags: FLAG_FIXED.into(),
             origin_count: 0.into(),
             len: 0x0102.into(),
-            reserved: 0.into(),
+            tag: 0x0304.into(),
         };
         let mut bytes = [0; 32];
         (bytes[0], bytes[5], bytes[8], bytes[16], bytes[17]) = (7, 0x10, 1, 2, 1);
+        (bytes[24], bytes[25]) = (4, 3);
         assert_eq!(record.as_bytes(), bytes);
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Shape {
     pub(crate) block_size: usize,
     pub(crate) grows: bool,
     pub(crate) len: u64,
+    /// A number of the program's own.
+    pub(crate) tag: u64,
     /// The nearest first.
     pub(crate) origins: Vec<Origin>,
 }
@@ -69,6 +71,7 @@ impl Shape {
             block_size,
             grows: record.flags.get() & FLAG_FIXED == 0,
             len: record.len.get(),
+            tag: record.tag.get(),
             origins: origins?,
         })
     }
@@ -80,7 +83,7 @@ impl Shape {
             flags: if self.grows { 0 } else { FLAG_FIXED }.into(),
             origin_count: (self.origins.len() as u32).into(),
             len: self.len.into(),
-            reserved: 0.into(),
+            tag: self.tag.into(),
         };
         let mut bytes = record.as_bytes().to_vec();
         for origin in &self.origins {

@@ -65,6 +65,11 @@ impl DeviceSnapshot {
         self.len() == 0
     }
 
+    /// The number that the program keeps with the device: see [`Transaction::set_tag`](crate::Transaction::set_tag).
+    pub fn tag(&self) -> u64 {
+        self.image.shape.tag
+    }
+
     /// Whether a write beyond the end makes the device longer.
     pub fn grows(&self) -> bool {
         self.image.shape.grows

@@ -119,6 +119,23 @@ impl Transaction {
         self.log.set_len(device, len)
     }
 
+    /// Gives the device a tag: a number that the program keeps with it, in the same commit as the blocks. It takes some
+    /// bytes, not a block. 0 at first.
+    ///
+    /// # Errors
+    /// As of [`write`](Transaction::write).
+    pub fn set_tag(&mut self, device: &Device, tag: u64) -> Result<(), Error> {
+        self.log.set_tag(device, tag)
+    }
+
+    /// The tag of a device as the transaction sees it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`], [`Error::OtherStore`]; damage.
+    pub fn tag(&self, device: &Device) -> Result<u64, Error> {
+        self.log.tag(device)
+    }
+
     /// The length of a device as the transaction sees it, in bytes.
     ///
     /// # Errors

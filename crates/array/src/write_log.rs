@@ -31,7 +31,7 @@ pub(crate) enum Dirty {
     Zero,
 }
 
-/// What a transaction has done to the length of a device.
+/// What a transaction has done to the record of a device: its length, its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
     pub(crate) len: u64,
@@ -40,11 +40,12 @@ pub(crate) struct Length {
     pub(crate) is_extended: bool,
     /// Blocks from this one on were cut off.
     pub(crate) cut: u64,
+    pub(crate) tag: Option<u64>,
 }
 
 impl Length {
     pub(crate) fn changes(&self) -> bool {
-        self.is_set || self.is_extended
+        self.is_set || self.is_extended || self.tag.is_some()
     }
 }
 
@@ -120,7 +121,8 @@ impl WriteLog {
         if !self.touched.contains_key(&device.number()) {
             let image = device.image(self.snapshot.clone())?;
             let len = image.shape.len;
-            let length = Length { len, is_set: false, is_extended: false, cut: BLOCK_COUNT_MAX };
+            let (is_set, is_extended, cut) = (false, false, BLOCK_COUNT_MAX);
+            let length = Length { len, is_set, is_extended, cut, tag: None };
             let (device, _in_use) = (device.clone(), device.latch().begin_use());
             let touched = Touched { device, image, length, _in_use };
             self.touched.insert(touched.device.number(), touched);
@@ -318,6 +320,22 @@ impl WriteLog {
             length.cut = length.cut.min(len.div_ceil(size));
         });
         Ok(())
+    }
+
+    /// Gives the device another tag.
+    pub(crate) fn set_tag(&mut self, device: &Device, tag: u64) -> Result<(), Error> {
+        self.touch(device)?;
+        self.set_length(device.number(), |length| length.tag = Some(tag));
+        Ok(())
+    }
+
+    /// The tag of a device, as the transaction sees it.
+    pub(crate) fn tag(&self, device: &Device) -> Result<u64, Error> {
+        let own = self.touched.get(&device.number()).and_then(|touched| touched.length.tag);
+        Ok(match own {
+            Some(tag) => tag,
+            None => self.base(device)?.shape.tag,
+        })
     }
 
     /// What lies behind the new end was never there.

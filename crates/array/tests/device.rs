@@ -132,3 +132,37 @@ fn a_block_of_4096_bytes_takes_4096_bytes() {
     // Beside the blocks there are the leaves that name them.
     assert!(bytes < 1.02, "{bytes} bytes a byte");
 }
+
+#[test]
+fn a_tag_is_of_the_same_version_as_the_blocks() {
+    let array = array();
+    let disk = array.create("disk", fixed(8192)).unwrap();
+    let before = disk.snapshot().unwrap();
+    let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+    tx.write(&disk, 0, &[1; 10]).unwrap();
+    tx.set_tag(&disk, 7).unwrap();
+    let savepoint = tx.savepoint();
+    tx.set_tag(&disk, 8).unwrap();
+    tx.rollback_to(savepoint).unwrap();
+    assert_eq!((tx.tag(&disk).unwrap(), disk.snapshot().unwrap().tag()), (7, 0));
+    tx.commit(Durability::Strict).unwrap();
+    let after = disk.snapshot().unwrap();
+    assert_eq!((before.tag(), after.tag(), after.len()), (0, 7, before.len()));
+    array.clone_device(&after, "copy").unwrap();
+    // Of two that change the tag the first to commit wins.
+    let mut first = array.transaction(Isolation::FirstCommitter).unwrap();
+    let mut second = array.transaction(Isolation::FirstCommitter).unwrap();
+    let mut beside = array.transaction(Isolation::None).unwrap();
+    first.set_tag(&disk, 9).unwrap();
+    second.set_tag(&disk, 10).unwrap();
+    beside.write(&disk, 4096, &[2; 10]).unwrap();
+    first.commit(Durability::Strict).unwrap();
+    assert!(matches!(second.commit(Durability::Strict), Err(Error::Conflict { .. })));
+    beside.commit(Durability::Strict).unwrap();
+    assert_eq!(disk.snapshot().unwrap().tag(), 9);
+    assert_eq!(array.device("copy").unwrap().snapshot().unwrap().tag(), 7);
+    let mut tx = array.transaction(Isolation::None).unwrap();
+    tx.set_tag(&disk, 0).unwrap();
+    tx.abort();
+    assert_eq!(disk.snapshot().unwrap().tag(), 9);
+}

@@ -20,6 +20,7 @@ mod file;
 mod journal;
 mod main_file;
 mod ordinary;
+mod page_one;
 mod pool;
 mod pragma;
 mod vfs;

@@ -7,10 +7,11 @@
 
 use std::sync::Arc;
 
-use tembo_array::{DeviceSnapshot, Isolation, Transaction};
+use tembo_array::{Device, DeviceSnapshot, Isolation, Transaction};
 use tembo_kv::Durability;
 
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
+use crate::page_one;
 use crate::pool::Database;
 
 /// An open database.
@@ -62,13 +63,17 @@ impl MainFile {
 
     /// Reads; how many bytes: fewer at the end.
     pub(crate) fn read(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, Code> {
-        if let Some(tx) = &mut self.tx {
-            return Ok(tx.read(self.database.device()?, offset, to)?);
-        }
-        match self.past.as_ref().or(self.snapshot.as_ref()) {
-            Some(snapshot) => Ok(snapshot.read_at(offset, to)?),
-            None => Ok(self.database.device()?.read_at(offset, to)?),
-        }
+        let device = self.database.device()?;
+        let (len, tag) = match (&mut self.tx, self.past.as_ref().or(self.snapshot.as_ref())) {
+            (Some(tx), _) => (tx.read(device, offset, to)?, tx.tag(device)?),
+            (None, Some(snapshot)) => (snapshot.read_at(offset, to)?, snapshot.tag()),
+            (None, None) => {
+                let snapshot = device.snapshot()?;
+                (snapshot.read_at(offset, to)?, snapshot.tag())
+            }
+        };
+        page_one::show(tag, offset, &mut to[..len]);
+        Ok(len)
     }
 
     pub(crate) fn len(&self) -> Result<u64, Code> {
@@ -97,7 +102,20 @@ impl MainFile {
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
         let database = self.database.clone();
-        Ok(self.writing()?.write(database.device()?, offset, bytes)?)
+        let (device, tx) = (database.device()?, self.writing()?);
+        if offset < page_one::COUNTED as u64 {
+            let mut stored = vec![0; bytes.len()];
+            let len = tx.read(device, offset, &mut stored)?;
+            let tag = if offset == 0 { page_one::tag_for(&stored[..len], bytes) } else { None };
+            if let Some(tag) = tag {
+                return Ok(tx.set_tag(device, tag)?);
+            }
+            if tx.tag(device)? != 0 {
+                let is_covered = offset == 0 && bytes.len() >= page_one::COUNTED;
+                if is_covered { tx.set_tag(device, 0)? } else { store_counter(tx, device)? }
+            }
+        }
+        Ok(tx.write(device, offset, bytes)?)
     }
 
     pub(crate) fn truncate(&mut self, len: u64) -> Result<(), Code> {
@@ -205,6 +223,15 @@ impl MainFile {
         let version = tx.commit(durability)?.version();
         self.was_committed(version)
     }
+}
+
+/// Writes the counter to page 1: what is written of the page next goes over it.
+fn store_counter(tx: &mut Transaction, device: &Device) -> Result<(), Code> {
+    let mut head = [0; page_one::COUNTED];
+    let len = tx.read(device, 0, &mut head)?;
+    page_one::show(tx.tag(device)?, 0, &mut head[..len]);
+    tx.write(device, 0, &head[..len])?;
+    Ok(tx.set_tag(device, 0)?)
 }
 
 impl Drop for MainFile {

@@ -25,6 +25,8 @@ pub use format::DatabaseHeader;
 use format::{HEADER_SIZE, VERSIONS, WITHOUT_WAL};
 use overlay::Overlay;
 
+use crate::page_one;
+
 /// Bytes that are copied at a time out of a pool.
 const COPIED: usize = 1 << 20;
 
@@ -122,6 +124,7 @@ fn copy_out(snapshot: &DeviceSnapshot, file: &mut File, path: &Path) -> Result<u
             file.sync_all().map_err(io)?;
             return Ok(at);
         }
+        page_one::show(snapshot.tag(), at, &mut buffer[..len]);
         file.write_all(&buffer[..len]).map_err(io)?;
         at += len as u64;
     }

@@ -139,6 +139,35 @@ def spills_roll_back_and_commit():
     reader.close()
 
 
+def caches_are_dropped_when_another_connection_commits():
+    # What changes nothing of page 1 but its counter, and what changes more of it, in turn.
+    one_, two = connect(), connect()
+    one_.execute("create table cached(x integer primary key, y)")
+    one_.execute("insert into cached values(1, 0)")
+    for n in range(1, 60):
+        writer, reader = (one_, two) if n % 2 else (two, one_)
+        writer.execute("update cached set y = y + 1")
+        assert one(writer, "select y from cached") == n
+        assert one(reader, "select y from cached") == n
+        if n % 7 == 0:
+            writer.execute(f"pragma user_version = {n}")
+            assert one(reader, "pragma user_version") == n
+        if n % 11 == 0:
+            reader.execute("begin immediate")
+            reader.execute("update cached set y = -1")
+            reader.execute("rollback")
+            reader.execute("create table if not exists more(x)")
+            reader.execute("insert into more values(zeroblob(9000))")
+            assert one(writer, "select count(*) from more") == n // 11
+    for connection in [one_, two]:
+        assert one(connection, "pragma integrity_check") == "ok"
+        connection.execute("pragma user_version = 0")
+    one_.execute("drop table cached")
+    two.execute("drop table more")
+    one_.close()
+    two.close()
+
+
 def every_mode_commits_and_rolls_back():
     reader = connect()
     for mode in ["delete", "truncate", "persist", "memory", "wal"]:
@@ -235,6 +264,7 @@ def features():
     make(connect())
     readers_do_not_wait()
     spills_roll_back_and_commit()
+    caches_are_dropped_when_another_connection_commits()
     every_mode_commits_and_rolls_back()
     attached_files_of_a_pool_commit_together()
     the_past_is_read()

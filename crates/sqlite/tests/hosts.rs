@@ -103,6 +103,29 @@ fn the_shell_goes_on_where_another_shell_has_stopped() {
     assert_eq!(printed, "172\n");
 }
 
+/// A pool has one owner. Another process is told so at once, and opens it when the first has ended.
+#[test]
+fn a_second_process_finds_the_database_locked_until_the_first_has_ended() {
+    if !has("sqlite3", &[":memory:", "select 1"]) {
+        return;
+    }
+    let folder = Folder::new("second");
+    let mut first = Command::new("sqlite3");
+    first.current_dir(&folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut first = first.spawn().unwrap();
+    let mut input = first.stdin.take().unwrap();
+    writeln!(input, ".load {}\n.open file:app.pool?vfs=tembo", library().display()).unwrap();
+    writeln!(input, "create table t(a);\ninsert into t values(7);\n.print ready").unwrap();
+    let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let read = ".open file:app.pool?vfs=tembo\nselect a from t;";
+    let refused = shell(&folder, read);
+    assert!(refused.contains("locked"), "{refused}");
+    drop(input);
+    first.wait().unwrap();
+    assert_eq!(shell(&folder, read), "7\n");
+}
+
 #[test]
 fn a_database_does_what_an_ordinary_one_does() {
     if !has_python() {

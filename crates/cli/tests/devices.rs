@@ -97,7 +97,7 @@ fn an_image_comes_in_and_out_and_an_old_copy_is_brought_up_to_date() {
     let output = folder.with_input("device import a.pool disk -", &image);
     assert!(output.status.success(), "{output:?}");
     // It is another device of that name: the two have no difference.
-    folder.refused("device changes a.pool disk --since monday", 36, "no device");
+    folder.refused("device changes a.pool disk --since monday", 39, "no device");
     folder.done("device export a.pool copy copied");
     assert!(same(&folder.path("out"), &folder.path("copied")));
     let names: Vec<_> =
@@ -146,13 +146,13 @@ fn errors_say_what_to_do() {
     folder.done("device create a.pool disk");
     folder.refused("device create a.pool disk", 28, "disk");
     folder.refused("device create a.pool other --block-size 1000", 2, "power of two");
-    folder.refused("device stat a.pool other", 36, "other");
+    folder.refused("device stat a.pool other", 39, "other");
     folder.refused("device export a.pool disk out --snapshot never", 29, "never");
-    folder.refused("device export a.pool other out", 36, "other");
+    folder.refused("device export a.pool other out", 39, "other");
     fs::write(folder.path("text"), "no database").unwrap();
-    folder.refused("sqlite import a.pool text", 37, "text is not a SQLite database");
-    folder.refused("sqlite stat a.pool", 36, "main");
-    folder.refused("sqlite stat a.pool --name disk", 37, "disk");
+    folder.refused("sqlite import a.pool text", 40, "text is not a SQLite database");
+    folder.refused("sqlite stat a.pool", 39, "main");
+    folder.refused("sqlite stat a.pool --name disk", 40, "disk");
     folder.refused("device export a.pool disk text", 28, "text exists");
     let store = tembo_kv::Store::open(&folder.path("a.pool"), &tembo_kv::Options::new()).unwrap();
     folder.refused("sqlite list a.pool", 11, "held by");

@@ -146,7 +146,7 @@ fn fio_verifies_what_it_has_written_with_many_requests_at_a_time() {
 fn a_server_says_what_is_wrong() {
     let folder = Folder::new();
     folder.done("device create a.pool disk --len 1M");
-    folder.refused("device serve a.pool other --socket socket", 36, "other");
+    folder.refused("device serve a.pool other --socket socket", 39, "other");
     folder.refused("device serve a.pool --bind 0.0.0.0 --port 0", 18, "NBD knows no password");
     let served = folder.serve(SERVE);
     folder.refused("device serve a.pool --socket other", 11, "held by");

@@ -11,6 +11,8 @@ use crate::ci::step;
 struct Extent {
     /// Rounds of the kill test in each domain.
     rounds: &'static str,
+    /// Rounds of the kill test of SQLite.
+    sqlite_rounds: &'static str,
     /// Times as many plans of threads as in the tests.
     schedules: &'static str,
     /// Times as many random sequences of operations.
@@ -31,6 +33,7 @@ struct Extent {
 
 const FULL: Extent = Extent {
     rounds: "200",
+    sqlite_rounds: "500",
     schedules: "200",
     sequences: "50",
     stress: "10",
@@ -44,6 +47,7 @@ const FULL: Extent = Extent {
 /// To see that all of it works.
 const BRIEF: Extent = Extent {
     rounds: "4",
+    sqlite_rounds: "10",
     schedules: "1",
     sequences: "1",
     stress: "1",
@@ -68,6 +72,9 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
     let mut shared = test(root, "tembo-torture", "shared");
     shared.args(["--", "--nocapture"]).env("TEMBO_KILL_ROUNDS", rounds);
     step("kill test of a shared pool", &mut shared)?;
+    let mut sqlite = test(root, "tembo-sqlite", "hosts");
+    sqlite.arg("kill").env("TEMBO_SQLITE_ROUNDS", extent.sqlite_rounds);
+    step("kill test of SQLite", &mut sqlite)?;
     let mut schedules = test(root, "tembo-torture", "schedules");
     schedules.args(["--", "--nocapture"]).env("TEMBO_SCHEDULES", extent.schedules);
     step("schedules", &mut schedules)?;

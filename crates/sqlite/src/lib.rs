@@ -7,7 +7,7 @@
 //! sqlite> .load ./libtembo_sqlite
 //! sqlite> .open file:app.pool?vfs=tembo
 //! ```
-//! A program in Rust passes [`sqlite3_tembosqlite_init`] to `sqlite3_auto_extension`. [`import`] and [`export`] copy ordinary
+//! A program in Rust passes [`auto_extension`] to `sqlite3_auto_extension`. [`import`] and [`export`] copy ordinary
 //! database files, without a SQLite. `docs/sqlite.md` says what a
 //! database is then, and what differs from an ordinary file.
 
@@ -25,5 +25,5 @@ mod pool;
 mod pragma;
 mod vfs;
 
-pub use entry::sqlite3_tembosqlite_init;
+pub use entry::{auto_extension, sqlite3_tembosqlite_init};
 pub use ordinary::{DatabaseHeader, FileError, Imported, export, header, import};

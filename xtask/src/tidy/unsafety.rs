@@ -14,6 +14,7 @@ const PLACES: &[&str] = &[
     "crates/pmem/src/",
     // A real fork.
     "crates/pmem/tests/fork.rs",
+    "crates/sqlite/tests/rust_programs.rs",
     "crates/tembo/tests/fork.rs",
     "crates/heap/src/",
     "crates/index/src/simd.rs",

@@ -31,11 +31,12 @@ bench: build
 	python3 scripts/bench/commands.py --tembo $(TARGET)/release/tembo
 	python3 scripts/bench/restart.py --tembo $(TARGET)/release/tembo
 
-# The documents' experiments and today's rivals: a page in target/bench. QUICK=--quick for a short one.
+# The documents' experiments and today's rivals: a page. FULL=1 takes hours, goes on where it was interrupted, and
+# is what may be published; else it is a smoke test of some minutes, which never overwrites a full run.
 experiments:
 	scripts/bench/rivals.sh
 	cargo build --release --package tembo-cli --package tembo-lab --features tembo-lab/rivals,tembo-lab/rivals-debian
-	$(TARGET)/release/tembo-lab bench all $(QUICK) --out target/bench
+	$(TARGET)/release/tembo-lab bench all $(if $(FULL),--resume --out target/bench/full,--quick --out target/bench/quick)
 
 # The kill test, 200 rounds in each domain, and the long crash test.
 torture: build

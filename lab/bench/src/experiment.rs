@@ -27,6 +27,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::Error;
 use crate::finding::{Finding, Missing, Report};
 use crate::machine::Machine;
+use crate::rival::take_settings;
 use context::Context;
 pub use context::{Setting, Watch};
 
@@ -104,8 +105,17 @@ const IMPOSSIBLE: &[(&str, &str)] = &[
     ("NV-Tree 1b and 6 by counters", "a guest has none; callgrind's simulation stands for them"),
     (
         "NV-Tree 5d and table 4 with 100 million keys",
-        "hours with the baselines; up to 10 million are done",
+        "hours with the baselines; a full run has up to 10 million, a quick one fewer",
     ),
+    (
+        "thesis 4.5: the CDDS hash table",
+        "a proof of concept without an algorithm or a figure; no such index here",
+    ),
+    (
+        "NV-Tree 6b: misses that clflush causes",
+        "callgrind knows no flushes; lines flushed are counted in nvtree-5, and nvtree-10b times clflush",
+    ),
+    ("reads of PCM and STT-RAM", "slower than of memory; what an emulation delays here is flushes"),
     (
         "NV-Tree on an NVDIMM",
         "none here: a tmpfs with real flush instructions, as in most of the paper's successors",
@@ -160,7 +170,13 @@ pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'
         let mut relay = |name: &str, what: &str| watch(name, what);
         let mut context = Context::new(setting, experiment.name, &mut relay);
         match (experiment.run)(&mut context) {
-            Ok(finding) => findings.push(finding),
+            Ok(mut finding) => {
+                let settings = take_settings();
+                if !settings.is_empty() {
+                    finding.note(&format!("Settings beyond defaults. {}.", settings.join(". ")));
+                }
+                findings.push(finding);
+            }
             Err(error) => {
                 let stopped = matches!(error, Error::Stopped);
                 missing.push(Missing { name: experiment.name.into(), reason: error.reason() });
@@ -177,7 +193,8 @@ pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'
     );
     let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let Setting { quick, seed, .. } = *setting;
-    Report { machine: Machine::this(), time_s, quick, seed, findings, missing }
+    let (commit, command) = (setting.commit.clone(), setting.command.clone());
+    Report { machine: Machine::this(), time_s, quick, seed, commit, command, findings, missing }
 }
 
 #[cfg(test)]

@@ -16,6 +16,12 @@ pub struct Report {
     pub quick: bool,
     /// Where keys and orders come from.
     pub seed: u64,
+    /// The commit that was built, as far as the folder knows.
+    #[serde(default)]
+    pub commit: String,
+    /// The command that ran.
+    #[serde(default)]
+    pub command: String,
     /// What was found, in the order of the experiments.
     pub findings: Vec<Finding>,
     /// What could not be done, and why.

@@ -47,7 +47,7 @@ pub use finding::{Chart, Claim, Duel, Finding, Missing, Point, Report, Series, S
 pub use machine::Machine;
 pub use operation::Operation;
 pub use outcome::{Cell, Cost, Latency, Outcome, Space};
-pub use page::{html, markdown, plots};
+pub use page::{agreement, html, markdown, plots};
 pub use pair::Pair;
 pub use records::{Rate, Records, records};
 pub use run::{Config, run};

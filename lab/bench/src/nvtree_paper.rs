@@ -159,6 +159,31 @@ impl NvTree {
         self.rebuilds
     }
 
+    /// From here on sizes follow the workload, of which nothing is known yet: so that several strategies can
+    /// begin with the same tree.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn follow(&mut self, strategy: Strategy, leaf_size_max: u64) -> Result<(), Error> {
+        let times = Times::measure(&self.pool, leaf_size_max.max(self.leaf_size))?;
+        let mut profile = Profile::default();
+        if let Some(block) = &self.block {
+            profile.lay_out(block.shape);
+        }
+        self.adaptivity = Some(Adaptivity { strategy, times, profile });
+        Ok(())
+    }
+
+    /// Bytes of the leaf that a key belongs to; `None`: the tree is empty.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn leaf_bytes(&self, key: u64) -> Result<Option<u64>, Error> {
+        let Some(block) = &self.block else { return Ok(None) };
+        let place = block.find(self.region(), key)?;
+        Ok(Some(Leaf::at(self.region(), place.leaf)?.object.size()))
+    }
+
     /// What the medium takes, if sizes follow the workload.
     pub fn times(&self) -> Option<&Times> {
         self.adaptivity.as_ref().map(|adaptivity| &adaptivity.times)

@@ -1,10 +1,14 @@
 //! The report as one HTML file that needs nothing else, and as pages for the repository.
 
+mod claims;
+mod colour;
 mod html;
 mod markdown;
+mod overview;
 mod plot;
 mod scale;
 
+pub use claims::agreement;
 pub use html::html;
 pub(crate) use markdown::date;
 pub use markdown::{markdown, plots};

@@ -23,11 +23,23 @@ mod server;
 #[cfg(feature = "rivals")]
 mod sqlite;
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use tembo_index::IndexKind;
 
 use crate::Error;
 pub(crate) use opened::{Change, Client, Medium, Place, Rival, Share, failed};
 pub(crate) use server::{RedisLog, TemboServer};
+
+/// What stores were given that is not their default, for the page.
+static SETTINGS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// The settings of all stores that were opened since the last call, a line each.
+pub(crate) fn take_settings() -> Vec<String> {
+    let mut settings = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *settings).into_iter().collect()
+}
 
 /// A store by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +113,17 @@ impl Brand {
 
     /// With its files in the folder of `place`, empty unless there are any; `None`: not in this build, or not on this machine.
     pub(crate) fn open(self, place: Place<'_>) -> Result<Option<Box<dyn Rival>>, Error> {
+        let opened = self.opened(place)?;
+        if let Some(settings) = opened.as_ref().map(|rival| rival.settings())
+            && !settings.is_empty()
+        {
+            let line = format!("{}: {}", self.name(), settings.join(", "));
+            SETTINGS.lock().unwrap_or_else(PoisonError::into_inner).insert(line);
+        }
+        Ok(opened)
+    }
+
+    fn opened(self, place: Place<'_>) -> Result<Option<Box<dyn Rival>>, Error> {
         Ok(Some(match self {
             Brand::Tembo(index) => Box::new(embedded::Embedded::new(place, index)?),
             Brand::TemboVolatile => Box::new(embedded::Embedded::volatile()?),

@@ -50,7 +50,12 @@ impl Sheet {
     /// One series divided by another at the same place, in the same round.
     pub(crate) fn ratio(&self, above: &str, below: &str, at: impl ToString) -> Option<Spread> {
         let at = at.to_string();
-        let pairs = self.figures(above, &at).iter().zip(self.figures(below, &at));
+        self.ratio_between((above, &at), (below, &at))
+    }
+
+    /// One series at a place divided by another at a place of its own, in the same round.
+    pub(crate) fn ratio_between(&self, above: (&str, &str), below: (&str, &str)) -> Option<Spread> {
+        let pairs = self.figures(above.0, above.1).iter().zip(self.figures(below.0, below.1));
         Spread::of(pairs.filter(|(_, below)| **below > 0.0).map(|(above, below)| above / below))
     }
 

@@ -1,6 +1,7 @@
 //! Progress on a terminal; silence into a file or pipe.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -26,8 +27,15 @@ pub(crate) fn trials(count: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    styled(ProgressBar::new(count), "{bar:12} {pos} of {len}, {eta} left, {wide_msg}")
+    // The spinner and the message move within an experiment, the bar between two; what is too long is cut.
+    let bar =
+        styled(ProgressBar::new(count), "{spinner} {bar:10} {pos} of {len}, {elapsed}, {wide_msg}");
+    bar.enable_steady_tick(TICK);
+    bar
 }
+
+/// Between two steps of the spinner.
+const TICK: Duration = Duration::from_millis(250);
 
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     match ProgressStyle::with_template(template) {

@@ -25,6 +25,10 @@ pub struct Setting {
     pub rounds: Option<u32>,
     /// Where keys and orders come from.
     pub seed: u64,
+    /// The commit that was built, for the page.
+    pub commit: String,
+    /// The command that runs, for the page.
+    pub command: String,
 }
 
 /// Called before each trial of an experiment: its name, and what is about to be done. False ends all.
@@ -69,11 +73,9 @@ impl<'c> Context<'c> {
     }
 
     /// Takes what the last operations used out of the processor's caches, as the documents do between
-    /// operations; a quick run leaves it there.
+    /// operations.
     pub(crate) fn evict(&self) {
-        if !self.setting.quick {
-            evict_caches();
-        }
+        evict_caches();
     }
 
     /// The binary `tembo-lab`.

@@ -81,3 +81,20 @@ pub(super) fn kops(trial: &Trial) -> f64 {
 
 /// Nodes of the documents, in bytes.
 pub(super) const NODE_SIZES: [u32; 4] = [512, 1024, 2048, 4096];
+
+/// Bytes of the largest node that the trees here have.
+pub(super) const OWN_NODE_MAX: u32 = 1024;
+
+/// Bytes of a node that a tree really has where the documents have so many: their own trees any, those here
+/// no more than [`OWN_NODE_MAX`].
+pub(super) fn node_size_of(kind: Kind, node_size: u32) -> u32 {
+    match kind {
+        Kind::Cdds | Kind::CddsVolatile | Kind::Nvtree => node_size.min(OWN_NODE_MAX),
+        _ => node_size,
+    }
+}
+
+/// Whether a tree has nodes of so many bytes.
+pub(super) fn has_node_size(kind: Kind, node_size: u32) -> bool {
+    node_size_of(kind, node_size) == node_size
+}

@@ -1,11 +1,15 @@
 //! NV-Tree: update, deletion, search and mixtures of them. Figures 7a to 7d.
 
+use std::time::Duration;
+
 use super::context::{Context, rotated};
-use super::index::{Entrant, NODE_SIZES, kops, ms, name};
+use super::index::{Entrant, NODE_SIZES, has_node_size, kops, ms, name, node_size_of};
 use crate::contender::Size;
-use crate::finding::{Finding, Shape, times};
-use crate::keys::{Keys, Random};
+use crate::finding::{Finding, Shape, percent_more, times};
+use crate::keys::{Keys, Random, Zipf};
+use crate::operation::THETA;
 use crate::sheet::{Labels, Sheet};
+use crate::ycsb::Workload;
 use crate::{Error, Kind, Operation};
 
 pub(super) const TITLE: &str = "Update, deletion and search by size of nodes";
@@ -23,6 +27,9 @@ pub(super) fn by_node_size(context: &mut Context<'_>) -> Result<Finding, Error> 
     for node_size in NODE_SIZES {
         for round in 0..context.rounds() {
             for kind in rotated(&KINDS, round) {
+                if !has_node_size(kind, node_size) {
+                    continue;
+                }
                 context.trial(&format!("{node_size} B, round {}: {}", round + 1, name(kind)))?;
                 let mut entrant = Entrant::new(context, kind, Size::new(keys.count, node_size))?;
                 entrant.trial(Operation::Insert, keys, round)?;
@@ -61,8 +68,9 @@ pub(super) fn by_node_size(context: &mut Context<'_>) -> Result<Finding, Error> 
     ] {
         let label = format!("{what}, 4 KiB: published NV-Tree to {}", name(rival));
         finding.claim(&label, document, to(sheet, PAPER, rival));
-        let ratio = sheet.ratio(name(Kind::Nvtree), name(rival), 4096);
-        finding.duel(&format!("{what} 8 B/8 B, nodes of 4 KiB, bare trees"), name(rival), ratio);
+        let ratio = sheet.ratio_between((name(Kind::Nvtree), "1024"), (name(rival), "4096"));
+        let what = format!("{what} 8 B/8 B, 1 KiB nodes to their 4 KiB, bare trees");
+        finding.duel(&what, name(rival), ratio);
     }
     for (what, sheet) in [("update", updates), ("search", searches), ("deletion", deletions)] {
         let ratio = sheet.ratio(name(Kind::Nvtree), name(PAPER), 1024);
@@ -87,7 +95,8 @@ pub(super) fn mixed(context: &mut Context<'_>) -> Result<Finding, Error> {
     for round in 0..context.rounds() {
         for kind in rotated(&kinds, round) {
             context.trial(&format!("round {}: {}", round + 1, name(kind)))?;
-            let mut entrant = Entrant::new(context, kind, Size::new(keys.count, 4096))?;
+            let size = Size::new(keys.count, node_size_of(kind, 4096));
+            let mut entrant = Entrant::new(context, kind, size)?;
             entrant.trial(Operation::Insert, keys, round)?;
             for updates in [90, 70, 50, 30, 10] {
                 let mut random = Random::new(u64::from(round) << 8 | updates);
@@ -105,7 +114,7 @@ pub(super) fn mixed(context: &mut Context<'_>) -> Result<Finding, Error> {
         }
     }
     let labels = Labels {
-        title: "As many operations as keys, nodes of 4 KiB",
+        title: "As many operations as keys, nodes of 4 KiB, of the trees here 1 KiB",
         x: "% updates/% searches",
         y: "ms of CPU time",
     };
@@ -127,3 +136,51 @@ pub(super) fn mixed(context: &mut Context<'_>) -> Result<Finding, Error> {
     );
     Ok(finding)
 }
+
+/// NV-Store against NV-Store' (section 6.6): what following the workload brings under two of YCSB's mixtures,
+/// to the bare tree of either.
+pub(super) fn store_prime(
+    context: &mut Context<'_>,
+    finding: &mut Finding,
+    workload: Workload,
+    document: &str,
+) -> Result<(), Error> {
+    let keys = Keys { count: context.pick(20_000, 1_000_000), seed: context.seed() };
+    let zipf = Zipf::new(keys.count, THETA);
+    let mut sheet = Sheet::default();
+    for round in 0..context.rounds() {
+        for kind in rotated(&[Kind::NvtreePaper, PAPER], round) {
+            context.trial(&format!("NV-Store', round {}: {}", round + 1, name(kind)))?;
+            let mut entrant = Entrant::new(context, kind, Size::new(keys.count, 1024))?;
+            entrant.trial(Operation::Insert, keys, round)?;
+            let mut random = Random::new(round.into());
+            let mut elapsed = Duration::ZERO;
+            let mut inserted = keys.count;
+            for _ in 0..keys.count / BATCH {
+                if workload == Workload::D {
+                    // The later ones come from the numbers that are not there.
+                    let fresh = inserted..inserted + BATCH / 20;
+                    let plan: Vec<u64> = fresh.clone().map(|number| keys.key(number)).collect();
+                    elapsed += entrant.contender.trial(Operation::Insert, &plan)?.elapsed.cpu;
+                    inserted = fresh.end;
+                }
+                let (updates, rest) =
+                    if workload == Workload::D { (0, BATCH - BATCH / 20) } else { (50, BATCH) };
+                let plan = (0..rest).map(|_| {
+                    let rank = zipf.rank(&mut random);
+                    let number = if updates == 0 { inserted - 1 - rank } else { rank };
+                    (random.below(100) < updates, keys.key(number))
+                });
+                let plan: Vec<(bool, u64)> = plan.collect();
+                elapsed += entrant.contender.mixed(&plan)?.elapsed.cpu;
+            }
+            sheet.push(name(kind), "", crate::tuple::kops(keys.count, elapsed));
+        }
+    }
+    let gain = sheet.ratio(name(PAPER), name(Kind::NvtreePaper), "");
+    finding.claim("NV-Store to NV-Store', its trees alone", document, percent_more(gain));
+    Ok(())
+}
+
+/// Operations between two looks at the clock.
+const BATCH: u64 = 1_000;

@@ -1,15 +1,13 @@
-//! One HTML file: first what is faster at what and where Tembo loses, then each experiment.
+//! One HTML file: first the documents' claims, then where Tembo wins and loses, then each experiment.
 
 use std::fmt::Write;
 
+use super::claims::{Row, Verdict, rows};
 use super::plot::{places, svg};
-use super::{escape, spread};
+use super::{escape, overview, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Report};
 
 const STYLE: &str = include_str!("page.css");
-
-/// Ratios beyond this fill the bar.
-const RATIO_MAX: f64 = 16.0;
 
 /// The page.
 pub fn html(report: &Report) -> String {
@@ -17,74 +15,136 @@ pub fn html(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title><style>{STYLE}</style><h1>Tembo: results</h1><p class="faint">{} · {} · seed {}{}</p><p class="faint">Ratios are of trials in the same round: median (least–greatest). Absolute figures are of this machine and this hour.</p>"#,
+        r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title><style>{STYLE}</style><h1>Tembo: results</h1><p class="faint">{} · {}{}</p>"#,
         escape(&report.machine.to_string()),
         super::markdown::date(report.time_s),
-        report.seed,
-        if report.quick { " · <b>quick run: few keys and rounds</b>" } else { "" },
+        escape(&super::markdown::origin(report)),
     );
-    duels(&mut out, report);
-    out.push_str("<nav>");
-    for finding in &report.findings {
-        let name = escape(&finding.name);
-        let _ = write!(out, r##"<a href="#{name}">{name}: {}</a>"##, escape(&finding.title));
+    if report.quick {
+        out.push_str("<p class=warning><b>A quick run: a smoke test with few keys and rounds. Its figures are no results.</b></p>");
     }
-    out.push_str("</nav>");
+    out.push_str(r#"<p class="faint">Ratios are of trials in the same round: median (least–greatest). Absolute figures are of this machine and this hour.</p>"#);
+    claims(&mut out, report);
+    wins_and_losses(&mut out, report);
+    contents(&mut out, report);
     for finding in &report.findings {
         section(&mut out, finding);
     }
     if !report.missing.is_empty() {
-        out.push_str("<h2>What could not be done here</h2><table class=claims>");
+        out.push_str(
+            "<h2 id=missing>What could not be done here</h2><div class=wide><table class=claims>",
+        );
         for missing in &report.missing {
             let (name, reason) = (escape(&missing.name), escape(&missing.reason));
             let _ = write!(out, "<tr><td>{name}<td>{reason}");
         }
-        out.push_str("</table>");
+        out.push_str("</table></div>");
     }
     out
 }
 
-/// The first view.
-fn duels(out: &mut String, report: &Report) {
-    let all = || {
-        report.findings.iter().flat_map(|finding| finding.duels.iter().map(move |d| (finding, d)))
-    };
-    let (wins, count) = (all().filter(|(_, duel)| duel.ratio.median >= 1.0).count(), all().count());
-    if count == 0 {
+/// The first table.
+fn claims(out: &mut String, report: &Report) {
+    let rows = rows(report);
+    if rows.is_empty() {
         return;
     }
-    let _ = write!(out, "<p class=sentence>Tembo is faster in {wins} of {count} comparisons.</p>");
-    for (title, won) in [("Where Tembo loses", false), ("Where Tembo is faster", true)] {
-        let mut part: Vec<_> =
-            all().filter(|(_, duel)| (duel.ratio.median >= 1.0) == won).collect();
+    let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
+    let _ = write!(
+        out,
+        "<h2 id=claims>The documents' claims</h2><p class=sentence>{} of {} point in the document's direction here, {} do not, {} were not measured or are for a reader to compare.</p><div class=wide><table class=claims><tr><th>Claim<th>The document<th>Here<th>Direction<th>Why",
+        count(Verdict::Same),
+        rows.len(),
+        count(Verdict::Other),
+        count(Verdict::NotMeasured) + count(Verdict::Unknown),
+    );
+    let mut before = "";
+    for Row { finding, claim, verdict, why } in &rows {
+        let name = escape(&finding.name);
+        if before != finding.name {
+            before = &finding.name;
+            let _ = write!(
+                out,
+                r##"<tr class=group><td colspan=5><a href="#{name}">{}</a> · {}"##,
+                escape(&finding.title),
+                escape(&finding.source)
+            );
+        }
+        let Claim { what, document, here } = claim;
+        let [what, document, here] = [what, document, here].map(|text| escape(text));
+        let (class, text) = (verdict.class(), verdict.text());
+        let why = escape(why);
+        let _ = write!(
+            out,
+            "<tr><td>{what}<td>{document}<td>{here}<td class={class}>{text}<td class=faint>{why}"
+        );
+    }
+    out.push_str("</table></div>");
+}
+
+/// The picture, and its figures for those that want them.
+fn wins_and_losses(out: &mut String, report: &Report) {
+    let (wins, count) = overview::score(report);
+    let picture = overview::svg(report);
+    if picture.is_empty() {
+        return;
+    }
+    out.push_str("<h2 id=rivals>Where Tembo wins and loses</h2>");
+    if count > 0 {
+        let _ = write!(
+            out,
+            "<p class=sentence>Tembo is faster in {wins} of {count} comparisons with other stores and servers.</p>"
+        );
+    }
+    let _ = write!(out, "<div class=plot>{picture}</div>");
+}
+
+/// Experiments by what they come from.
+fn contents(out: &mut String, report: &Report) {
+    out.push_str("<h2 id=contents>Experiments</h2><nav>");
+    for (title, is_in) in GROUPS {
+        let part: Vec<&Finding> =
+            report.findings.iter().filter(|finding| is_in(&finding.name)).collect();
         if part.is_empty() {
             continue;
         }
-        part.sort_by(|a, b| a.1.ratio.median.total_cmp(&b.1.ratio.median));
-        if won {
-            part.reverse();
+        let _ = write!(out, "<div><b>{title}</b>");
+        for finding in part {
+            let name = escape(&finding.name);
+            let _ = write!(out, r##"<a href="#{name}">{name}: {}</a>"##, escape(&finding.title));
         }
-        let _ = write!(out, "<h3>{title}</h3><table class=duels>");
-        for (finding, duel) in part {
-            row(out, finding, duel);
-        }
-        out.push_str("</table>");
+        out.push_str("</div>");
     }
+    out.push_str("</nav>");
 }
 
-fn row(out: &mut String, finding: &Finding, duel: &Duel) {
-    let Duel { what, rival, ratio } = duel;
-    let share = (ratio.median.clamp(1.0 / RATIO_MAX, RATIO_MAX).ln() / RATIO_MAX.ln()) * 50.0;
-    let (class, left, width) =
-        if share >= 0.0 { ("win", 50.0, share) } else { ("lose", 50.0 + share, -share) };
-    let _ = write!(
-        out,
-        r##"<tr><td class=what><a href="#{}">{}</a><td class=what>to {}<td><div class=bar><i class={class} style="left:{left:.1}%;width:{width:.1}%"></i></div><td class={class}s style="background:none">{}×"##,
-        escape(&finding.name),
-        escape(what),
-        escape(rival),
-        spread(*ratio),
-    );
+/// A group of experiments: its title, and which names are in it.
+type Group = (&'static str, fn(&str) -> bool);
+
+const GROUPS: [Group; 3] = [
+    ("The thesis, and FAST 2011", |name| name.starts_with("thesis") || name.starts_with("cdds")),
+    ("NV-Tree", |name| name.starts_with("nvtree") || name == "medium"),
+    ("Today's rivals", |name| {
+        !["thesis", "cdds", "nvtree", "medium"].iter().any(|start| name.starts_with(start))
+    }),
+];
+
+fn duels(out: &mut String, duels: &[Duel]) {
+    if duels.is_empty() {
+        return;
+    }
+    out.push_str("<details><summary>Tembo to each rival</summary><table class=duels>");
+    for Duel { what, rival, ratio } in duels {
+        let class = if ratio.median >= 1.0 { "wins" } else { "loses" };
+        let _ = write!(
+            out,
+            "<tr><td class=what>{}<td class=what>to {}<td class={class}>{}×",
+            escape(what),
+            escape(rival),
+            spread(*ratio),
+        );
+    }
+    out.push_str("</table></details>");
 }
 
 fn section(out: &mut String, finding: &Finding) {
@@ -97,15 +157,16 @@ fn section(out: &mut String, finding: &Finding) {
         escape(sentence),
     );
     if !claims.is_empty() {
-        out.push_str("<table class=claims><tr><th><th>The document<th>Here");
+        out.push_str("<div class=wide><table class=claims><tr><th><th>The document<th>Here");
         for Claim { what, document, here } in claims {
             let [what, document, here] = [what, document, here].map(|text| escape(text));
             let _ = write!(out, "<tr><td>{what}<td>{document}<td>{here}");
         }
-        out.push_str("</table>");
+        out.push_str("</table></div>");
     }
+    duels(out, &finding.duels);
     for chart in charts {
-        out.push_str(&svg(chart));
+        let _ = write!(out, "<div class=plot>{}</div>", svg(chart));
         table(out, chart);
     }
     for note in notes {
@@ -164,22 +225,38 @@ mod tests {
         finding.duel("puts", "slow", Some(value(3.0)));
         finding.duel("gets", "fast", Some(value(0.5)));
         finding.claim("a figure", "7×", None);
+        finding.claim("another", "7×", Some("2.00×".into()));
         let (findings, missing) = (vec![finding], Vec::new());
-        Report { machine: Machine::this(), time_s: 0, quick: true, seed: 1, findings, missing }
+        let (commit, command) = ("c0ffee".into(), "tembo-lab bench test".into());
+        Report {
+            machine: Machine::this(),
+            time_s: 0,
+            quick: true,
+            seed: 1,
+            commit,
+            command,
+            findings,
+            missing,
+        }
     }
 
-    /// No reader fetches anything, losses come first, and text stays text.
+    /// No reader fetches anything, claims come first, then rivals, then contents, and text stays text.
     #[test]
-    fn the_page_needs_nothing_else_and_begins_with_losses() {
+    fn the_page_needs_nothing_else_and_begins_with_claims() {
         let page = html(&report());
         for outside in ["http://", "https://", "<script", "src="] {
             let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
             assert!(!found, "{outside}");
         }
-        assert!(page.find("Where Tembo loses") < page.find("Where Tembo is faster"));
+        let places: Vec<Option<usize>> = ["id=claims", "id=rivals", "id=contents", "id=\"test\""]
+            .into_iter()
+            .map(|part| page.find(part))
+            .collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
         assert!(page.contains("faster in 1 of 2 comparisons"));
+        assert!(page.contains("c0ffee") && page.contains("smoke test"));
         assert!(page.contains("prefers-color-scheme:dark") && !page.contains("<one>"));
-        assert_eq!(page.matches("<svg").count(), 5);
+        assert_eq!(page.matches("<svg").count(), 6);
         assert!(!page.contains("NaN") && !page.contains("inf"));
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::claims::{Row, rows};
 use super::plot::{places, svg};
 use super::{figure, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Report};
@@ -21,15 +22,20 @@ fn file(finding: &Finding, nth: usize) -> String {
 /// The page; plots are looked for in the folder `plots` beside it.
 pub fn markdown(report: &Report) -> String {
     let mut out = String::new();
-    let kind = if report.quick { "quick run, few keys and rounds" } else { "full run" };
+    let kind = if report.quick {
+        "Quick run: a smoke test with few keys and rounds, whose figures are no results"
+    } else {
+        "Full run"
+    };
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}: {}.\n{kind}, seed {}. Ratios are of trials in the same round: median (least–greatest).\n",
+        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}: {}{}.\n{kind}. Ratios are of trials in the same round: median (least–greatest).\n",
         date(report.time_s),
         report.machine,
-        report.seed,
+        origin(report),
     );
+    claims(&mut out, report);
     duels(&mut out, report);
     for finding in &report.findings {
         section(&mut out, finding);
@@ -41,6 +47,32 @@ pub fn markdown(report: &Report) -> String {
         }
     }
     out
+}
+
+/// What a report was made from, for its head.
+pub(super) fn origin(report: &Report) -> String {
+    let mut text = format!(" · seed {}", report.seed);
+    if !report.commit.is_empty() {
+        text += &format!(" · commit {}", report.commit);
+    }
+    if !report.command.is_empty() {
+        text += &format!(" · {}", report.command);
+    }
+    text
+}
+
+fn claims(out: &mut String, report: &Report) {
+    let rows = rows(report);
+    if rows.is_empty() {
+        return;
+    }
+    out.push_str("\n## The documents' claims\n\n| experiment | claim | the document | here | direction | why |\n|---|---|---|---|---|---|\n");
+    for Row { finding, claim, verdict, why } in rows {
+        let Claim { what, document, here } = claim;
+        let [what, document, here] = [what, document, here].map(|text| cell(text));
+        let (name, text) = (&finding.name, verdict.text());
+        let _ = writeln!(out, "| {name} | {what} | {document} | {here} | {text} | {why} |");
+    }
 }
 
 fn duels(out: &mut String, report: &Report) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::colour::colours;
 use super::escape;
 use super::scale::{Scale, figure};
 use crate::finding::{Chart, Series, Shape};
@@ -11,12 +12,15 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 230.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 12.0;
-const TOP: f64 = 34.0;
+/// Title, and below it what the y axis is.
+const TOP: f64 = 50.0;
 const LEGEND_ROW: f64 = 18.0;
 /// Width of a character of the legend, about.
 const LETTER: f64 = 6.4;
-/// As many as the style has.
-const COLOURS: usize = 10;
+/// Height of a line of labels.
+const LINE: f64 = 13.0;
+/// Letters between two labels of the x axis.
+const GAP: f64 = 2.0;
 
 const STYLE: &str = include_str!("plot.css");
 
@@ -27,7 +31,8 @@ pub(super) fn svg(chart: &Chart) -> String {
     let legend = Legend::of(&chart.series);
     let heat = chart.shape == Shape::Heat;
     let inner = if heat { 26.0 * chart.series.len() as f64 } else { HEIGHT };
-    let below = TOP + inner + 40.0;
+    let drawn = Drawn::new(chart, &places);
+    let below = TOP + inner + if heat { 40.0 } else { 27.0 + LINE * drawn.label_lines() as f64 };
     let height = if heat { below } else { below + legend.height() };
     // Writing to a string cannot fail.
     let _ = write!(
@@ -39,13 +44,12 @@ pub(super) fn svg(chart: &Chart) -> String {
     if heat {
         cells(&mut out, chart, &places);
     } else {
-        let drawn = Drawn::new(chart, &places);
         drawn.axes(&mut out);
         match chart.shape {
             Shape::Lines | Shape::LogLines => drawn.lines(&mut out),
             _ => drawn.bars(&mut out),
         }
-        legend.draw(&mut out, &chart.series, below);
+        legend.draw(&mut out, &chart.series, &drawn.colours, below);
     }
     out.push_str("</svg>");
     out
@@ -66,6 +70,9 @@ struct Drawn<'c> {
     chart: &'c Chart,
     places: &'c [String],
     scale: Scale,
+    colours: Vec<usize>,
+    /// Labels of the x axis in lines, and each how many of them stands.
+    labels: (Vec<Vec<String>>, usize),
 }
 
 impl<'c> Drawn<'c> {
@@ -74,7 +81,36 @@ impl<'c> Drawn<'c> {
         let values =
             points.flat_map(|point| [point.value.median, point.value.best, point.value.worst]);
         let logarithmic = matches!(chart.shape, Shape::LogBars | Shape::LogLines);
-        Drawn { chart, places, scale: Scale::of(values, logarithmic) }
+        let colours = colours(chart.series.iter().map(|series| series.name.as_str()));
+        let mut drawn = Drawn {
+            chart,
+            places,
+            scale: Scale::of(values, logarithmic),
+            colours,
+            labels: (Vec::new(), 1),
+        };
+        drawn.labels = drawn.labels();
+        drawn
+    }
+
+    /// Labels that fit beside each other: in several lines, or only some where they are numbers.
+    fn labels(&self) -> (Vec<Vec<String>>, usize) {
+        let letters = (self.step() / LETTER - GAP).max(1.0) as usize;
+        let is_number = |place: &String| place.parse::<f64>().is_ok();
+        if !self.places.iter().all(is_number) {
+            let labels: Vec<Vec<String>> =
+                self.places.iter().map(|place| wrapped(place, letters)).collect();
+            if labels.iter().flatten().all(|line| line.chars().count() <= letters + 1) {
+                return (labels, 1);
+            }
+        }
+        let widest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(1);
+        let every = ((widest as f64 + GAP) * LETTER / self.step()).ceil().max(1.0) as usize;
+        (self.places.iter().map(|place| vec![place.clone()]).collect(), every)
+    }
+
+    fn label_lines(&self) -> usize {
+        self.labels.0.iter().map(Vec::len).max().unwrap_or(1)
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -103,25 +139,23 @@ impl<'c> Drawn<'c> {
             );
         }
         let bottom = TOP + HEIGHT;
-        // Labels that would run into each other are left out, evenly.
-        let widest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(1);
-        let every = (widest as f64 * LETTER / self.step()).ceil().max(1.0) as usize;
-        for place in self.places.iter().step_by(every) {
+        for (place, lines) in self.places.iter().zip(&self.labels.0).step_by(self.labels.1) {
             let x = self.middle(place);
-            let _ = write!(
-                out,
-                r#"<text class="tick middle" x="{x:.1}" y="{:.1}">{}</text>"#,
-                bottom + 15.0,
-                escape(place)
-            );
+            for (nth, line) in lines.iter().enumerate() {
+                let _ = write!(
+                    out,
+                    r#"<text class="tick middle" x="{x:.1}" y="{:.1}">{}</text>"#,
+                    bottom + 15.0 + LINE * nth as f64,
+                    escape(line)
+                );
+            }
         }
         let _ = write!(
             out,
-            r#"<text class="tick middle" x="{:.1}" y="{:.1}">{}</text><text class="tick end" x="{:.1}" y="18">{}</text>"#,
+            r#"<text class="tick middle" x="{:.1}" y="{:.1}">{}</text><text class="tick" x="8" y="36">{}</text>"#,
             (LEFT + WIDTH - RIGHT) / 2.0,
-            bottom + 31.0,
+            bottom + 18.0 + LINE * self.label_lines() as f64,
             escape(&self.chart.x),
-            WIDTH - RIGHT,
             escape(&self.chart.y),
         );
     }
@@ -136,7 +170,7 @@ impl<'c> Drawn<'c> {
                 let _ = write!(
                     out,
                     r#"<rect class="c{}" x="{x:.1}" y="{y:.1}" width="{:.1}" height="{:.1}"><title>{}</title></rect>"#,
-                    nth % COLOURS,
+                    self.colours[nth],
                     (width - 1.0).max(1.0),
                     (TOP + HEIGHT - y).max(0.5),
                     escape(&format!("{}, {}: {}", series.name, point.at, spread(value))),
@@ -158,7 +192,7 @@ impl<'c> Drawn<'c> {
 
     fn lines(&self, out: &mut String) {
         for (nth, series) in self.chart.series.iter().enumerate() {
-            let class = nth % COLOURS;
+            let class = self.colours[nth];
             let place = |at: &str, value| format!("{:.1},{:.1}", self.middle(at), self.y(value));
             let path = series.points.iter().map(|point| place(&point.at, point.value.median));
             let path: Vec<String> = path.collect();
@@ -180,6 +214,24 @@ impl<'c> Drawn<'c> {
     }
 }
 
+/// A label in lines of about so many letters.
+fn wrapped(label: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in label.split(' ') {
+        let last = lines.len() - 1;
+        let len = lines[last].chars().count();
+        if len > 0 && len + 1 + word.chars().count() > letters {
+            lines.push(word.into());
+        } else {
+            if len > 0 {
+                lines[last].push(' ');
+            }
+            lines[last].push_str(word);
+        }
+    }
+    lines
+}
+
 fn spread(value: crate::Spread) -> String {
     let [median, worst, best] = [value.median, value.worst, value.best].map(figure);
     format!("{median} ({worst} to {best})")
@@ -190,7 +242,8 @@ fn cells(out: &mut String, chart: &Chart, places: &[String]) {
     let values =
         chart.series.iter().flat_map(|series| &series.points).map(|point| point.value.median);
     let most = values.fold(0.0, f64::max).max(1.0);
-    let left = 150.0;
+    let widest = chart.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
+    let left = 16.0 + LETTER * widest as f64;
     let width = (WIDTH - left - RIGHT) / places.len().max(1) as f64;
     for (row, series) in chart.series.iter().enumerate() {
         let y = TOP + 26.0 * row as f64;
@@ -248,13 +301,13 @@ impl Legend {
         self.starts.last().map_or(0.0, |(_, row)| (*row as f64 + 1.0) * LEGEND_ROW) + 4.0
     }
 
-    fn draw(&self, out: &mut String, series: &[Series], top: f64) {
+    fn draw(&self, out: &mut String, series: &[Series], colours: &[usize], top: f64) {
         for (nth, (series, (x, row))) in series.iter().zip(&self.starts).enumerate() {
             let y = top + *row as f64 * LEGEND_ROW;
             let _ = write!(
                 out,
                 r#"<rect class="c{}" x="{x:.1}" y="{y:.1}" width="11" height="11"/><text class="tick" x="{:.1}" y="{:.1}">{}</text>"#,
-                nth % COLOURS,
+                colours[nth],
                 x + 15.0,
                 y + 10.0,
                 escape(&series.name),

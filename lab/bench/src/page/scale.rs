@@ -18,9 +18,10 @@ impl Scale {
         }
         if logarithmic {
             let low = 10_f64.powf((low / 1.2).log10().floor());
-            return Scale { low, high: high * 1.2, logarithmic };
+            return Scale { low, high: round_up(high * 1.05), logarithmic };
         }
-        Scale { low: 0.0, high: high * 1.05, logarithmic }
+        let step = step(high * 1.02);
+        Scale { low: 0.0, high: (high * 1.02 / step).ceil() * step, logarithmic }
     }
 
     /// Where a value stands: 0 at the bottom, 1 at the top.
@@ -33,7 +34,7 @@ impl Scale {
         place.clamp(0.0, 1.0)
     }
 
-    /// Round values, from three to about ten.
+    /// Round values, from two to about ten; the first stands at the bottom, the last at the top.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let decades = (self.high / self.low).log10();
@@ -41,17 +42,36 @@ impl Scale {
             let (first, last) = (self.low.log10().round() as i32, self.high.log10().floor() as i32);
             let ticks =
                 (first..=last).flat_map(|power| steps.iter().map(move |s| s * 10_f64.powi(power)));
-            return ticks.filter(|tick| *tick <= self.high).collect();
+            let mut ticks: Vec<f64> =
+                ticks.filter(|tick| *tick < self.high / SAME).chain([self.high]).collect();
+            ticks.retain(|tick| *tick >= self.low / SAME);
+            return ticks;
         }
-        let rough = (self.high - self.low) / 5.0;
-        let power = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|s| s * power).into_iter().find(|s| *s >= rough);
-        let step = step.unwrap_or(rough);
-        (0..=10)
-            .map(|n| self.low + f64::from(n) * step)
-            .take_while(|tick| *tick <= self.high)
-            .collect()
+        let step = step(self.high - self.low);
+        let count = ((self.high - self.low) / step).round() as u32;
+        (0..=count).map(|n| self.low + f64::from(n) * step).collect()
     }
+}
+
+/// Values whose ratio is below this are the same.
+const SAME: f64 = 1.0001;
+
+/// The next of 1, 2 and 5 times a power of ten.
+fn round_up(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    [1.0, 2.0, 5.0]
+        .map(|s| s * power)
+        .into_iter()
+        .find(|s| s * SAME >= value)
+        .unwrap_or(10.0 * power)
+}
+
+/// The distance of about five round values below `span`.
+fn step(span: f64) -> f64 {
+    let rough = span / 5.0;
+    let power = 10_f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|s| s * power);
+    steps.into_iter().find(|s| *s >= rough).unwrap_or(rough)
 }
 
 /// Three digits, with a letter for thousands and more.
@@ -90,6 +110,9 @@ mod tests {
             assert!((2..=12).contains(&ticks.len()), "{high}: {ticks:?}");
             assert!(ticks.iter().all(|tick| (0.0..=1.0).contains(&scale.height(*tick))));
             assert!(scale.height(high) > scale.height(high / 2.0));
+            // An axis says where it begins and where it ends.
+            let ends = [ticks[0], ticks[ticks.len() - 1]].map(|tick| scale.height(tick));
+            assert!(ends[0] < 1e-6 && ends[1] > 1.0 - 1e-6, "{high}: {ticks:?}");
         }
     }
 

@@ -10,8 +10,6 @@
 
 /* A value of 2 KiB stays within a page of 16 KiB: longer than a quarter of one it would go elsewhere. */
 #define PAGE_SIZE (16 * 1024)
-/* Where no size is given. */
-#define CACHE_BYTES ((size_t)1 << 30)
 #define LOG_BUFFER (8 << 20)
 /* A checkpoint is taken when the log has grown by so much: without any, recovery would read all of it. */
 #define CHECKPOINT_KIB (64 * 1024)
@@ -42,8 +40,6 @@ static int open_all(struct bench_bdb *handle, const char *folder, int transactio
     if (code != 0)
         return code;
     DB_ENV *env = handle->env;
-    if (cache == 0)
-        cache = CACHE_BYTES;
     u_int32_t gib = (u_int32_t)(cache >> 30), rest = (u_int32_t)(cache & (((size_t)1 << 30) - 1));
     if ((code = env->set_cachesize(env, gib, rest, 1)) != 0)
         return code;

@@ -19,6 +19,10 @@ pub(super) enum Log {
     None,
 }
 
+/// Where no share of memory is given: as in the thesis (section 5.3), all data fit. What is not used takes
+/// no memory.
+const CACHE_BYTES: usize = 8 << 30;
+
 /// What the library gives pointers to, whose fields are not used.
 enum Handle {}
 enum Transaction {}
@@ -99,10 +103,15 @@ fn found(code: c_int) -> Result<bool, Error> {
 
 impl Berkeley {
     pub(super) fn new(folder: &Path, log: Log, share: Option<Share>) -> Result<Berkeley, Error> {
-        let cache = share.map_or(0, |share| share.memory as usize / 2);
+        let cache = share.map_or(CACHE_BYTES, |share| share.memory as usize / 2);
         let mut settings = vec!["set_pagesize=16384".into(), "DB_LOG_AUTO_REMOVE".into()];
         settings.push("txn_checkpoint each 64 MiB of log".into());
-        settings.extend(share.map(|_| format!("set_cachesize={cache}")));
+        settings.push(format!("set_cachesize={cache}"));
+        settings.push(if log == Log::None {
+            "no transactions, no log".into()
+        } else {
+            "DB_INIT_TXN, DB_AUTO_COMMIT, a synced commit each".into()
+        });
         let name = CString::new(folder.as_os_str().as_bytes());
         let name = name.map_err(|source| failed("Berkeley DB")(Box::new(source)))?;
         let mut handle = ptr::null_mut();

@@ -1,7 +1,7 @@
 //! `tembo-lab bench NAME...`: the documents' experiments and today's rivals, as JSON, a page and tables.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -25,6 +25,9 @@ pub(super) struct Named {
     /// Few keys and rounds: all of it in a quarter of an hour
     #[arg(long)]
     quick: bool,
+    /// Leave out what results.json has: go on where a run was interrupted
+    #[arg(long)]
+    resume: bool,
     /// Rounds of each experiment; its own number unless given
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
@@ -83,19 +86,38 @@ pub(super) fn run(args: &Named) -> anyhow::Result<Exit> {
             return refuse(Exit::Usage, format!("there is no {}", path.display()));
         };
         write_all(&args.out, &report)?;
+        writeln!(io::stderr(), "the page is {}", args.out.join("index.html").display())?;
         return Ok(Exit::Done);
     }
-    let report = measured(args, &chosen)?;
-    print(&report)?;
-    let report = match older {
-        Some(older) => tembo_bench::with_older(report, older),
-        None => report,
+    // A quick run is a smoke test: it takes no full run's place, and no part of it stands in one.
+    if let Some(older) = &older
+        && older.quick != args.quick
+    {
+        let (kind, other) = if older.quick { ("quick", "full") } else { ("full", "quick") };
+        let text =
+            format!("{} is of a {kind} run: give a {other} one another --out", path.display());
+        return refuse(Exit::Usage, text);
+    }
+    let chosen = match &older {
+        Some(older) if args.resume => left(chosen, older),
+        _ => chosen,
     };
-    write_all(&args.out, &report)?;
+    let report = measured(args, &chosen, older)?;
+    print(args, &report)?;
     Ok(Exit::Done)
 }
 
-fn measured(args: &Named, chosen: &[Experiment]) -> anyhow::Result<Report> {
+/// The experiments that a report does not have.
+fn left(chosen: Vec<Experiment>, older: &Report) -> Vec<Experiment> {
+    let is_done = |experiment: &Experiment| {
+        older.findings.iter().any(|finding| finding.name == experiment.name)
+    };
+    chosen.into_iter().filter(|experiment| !is_done(experiment)).collect()
+}
+
+/// Does the experiments, one after the other; what has been found is written after each, so that a run that
+/// is interrupted can go on.
+fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyhow::Result<Report> {
     let setting = Setting {
         memory: args.memory.clone(),
         disk: args.disk.clone(),
@@ -104,20 +126,52 @@ fn measured(args: &Named, chosen: &[Experiment]) -> anyhow::Result<Report> {
         quick: args.quick,
         rounds: args.rounds,
         seed: args.seed,
+        commit: commit(),
+        command: std::env::args().skip(1).fold("tembo-lab".into(), |all, word| all + " " + &word),
     };
     let trials = Trials::new(chosen.len() as u64)?;
-    let report = tembo_bench::experiments(&setting, chosen, &mut |name, what| {
-        let place = chosen.iter().position(|experiment| experiment.name == name);
-        trials.begin_at(place.unwrap_or_default() as u64, format!("{name}: {what}"))
-    });
-    Ok(report)
+    let mut all = older;
+    let nothing = [];
+    let parts: Vec<&[Experiment]> =
+        if chosen.is_empty() { vec![&nothing] } else { chosen.chunks(1).collect() };
+    for (place, part) in parts.into_iter().enumerate() {
+        let report = tembo_bench::experiments(&setting, part, &mut |name, what| {
+            trials.begin_at(place as u64, format!("{name}: {what}"))
+        });
+        let report = match all {
+            Some(older) => tembo_bench::with_older(report, older),
+            None => report,
+        };
+        write_all(&args.out, &report)?;
+        all = Some(report);
+        if trials.is_stopped() {
+            break;
+        }
+    }
+    all.context("no experiment was chosen")
 }
 
-/// What was found, on the terminal.
-fn print(report: &Report) -> anyhow::Result<()> {
+/// The commit of the folder, if there is one; with a mark if something was changed since.
+fn commit() -> String {
+    let git = std::process::Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    let output = git.ok().filter(|output| output.status.success());
+    output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
+}
+
+/// On a terminal what was found in a sentence each, and where the page is; else the report as Markdown.
+fn print(args: &Named, report: &Report) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    write!(out, "{}", tembo_bench::markdown(report))?;
+    if out.is_terminal() {
+        for finding in &report.findings {
+            writeln!(out, "{:14} {}", finding.name, finding.sentence)?;
+        }
+        let (same, other, all) = tembo_bench::agreement(report);
+        writeln!(out, "{same} of {all} claims of the documents hold here, {other} do not")?;
+    } else {
+        write!(out, "{}", tembo_bench::markdown(report))?;
+    }
     out.flush()?;
+    writeln!(io::stderr(), "the page is {}", args.out.join("index.html").display())?;
     Ok(())
 }
 
@@ -133,6 +187,5 @@ fn write_all(folder: &Path, report: &Report) -> anyhow::Result<()> {
     for (name, svg) in tembo_bench::plots(report) {
         write(plots.join(name), &svg)?;
     }
-    writeln!(io::stderr(), "the page is {}", folder.join("index.html").display())?;
     Ok(())
 }

@@ -28,6 +28,11 @@ impl Trials {
         self.begin_at(self.bar.position() + u64::from(is_next), what.to_owned())
     }
 
+    /// Whether a signal has asked for an end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
     /// As [`begin`](Trials::begin), of a trial whose number is known.
     pub(super) fn begin_at(&self, number: u64, what: String) -> bool {
         self.bar.set_position(number);

@@ -1,0 +1,288 @@
+//! The documents' claims in one table: the document's figure, ours, whether both say the same, and if not,
+//! why.
+
+use crate::finding::{Claim, Finding, Report};
+
+/// How a figure here stands to the document's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Same,
+    Other,
+    /// No figure here.
+    NotMeasured,
+    /// Words that no program compares.
+    Unknown,
+}
+
+impl Verdict {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Verdict::Same => "same",
+            Verdict::Other => "not so here",
+            Verdict::NotMeasured => "not measured",
+            Verdict::Unknown => "compare",
+        }
+    }
+
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Verdict::Same => "wins",
+            Verdict::Other => "loses",
+            Verdict::NotMeasured | Verdict::Unknown => "faint",
+        }
+    }
+}
+
+/// A claim with its experiment.
+pub(super) struct Row<'r> {
+    pub(super) finding: &'r Finding,
+    pub(super) claim: &'r Claim,
+    pub(super) verdict: Verdict,
+    pub(super) why: &'static str,
+}
+
+/// All claims of documents; figures that only this house has are none.
+pub(super) fn rows(report: &Report) -> Vec<Row<'_>> {
+    let all = report
+        .findings
+        .iter()
+        .flat_map(|finding| finding.claims.iter().map(move |claim| (finding, claim)));
+    let of_documents = all.filter(|(_, claim)| !["", "–"].contains(&claim.document.as_str()));
+    of_documents
+        .filter(|(finding, _)| finding.source != OWN)
+        .map(|(finding, claim)| {
+            let verdict = verdict(&claim.document, &claim.here);
+            let why = if verdict == Verdict::Other { why(&finding.name, &claim.what) } else { "" };
+            Row { finding, claim, verdict, why }
+        })
+        .collect()
+}
+
+/// Claims of documents: how many point in their direction here, how many do not, and how many there are.
+pub fn agreement(report: &Report) -> (usize, usize, usize) {
+    let rows = rows(report);
+    let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
+    (count(Verdict::Same), count(Verdict::Other), rows.len())
+}
+
+/// The source of experiments that no document has.
+const OWN: &str = "Tembo's own";
+
+/// Why a figure here does not say what the document's says: experiment, a part of the claim, reason.
+const REASONS: &[(&str, &str, &str)] = &[
+    (
+        "thesis-3",
+        "fsync",
+        "the thesis's tmpfs was changed so that its fsync flushed; here it does nothing",
+    ),
+    ("thesis-3", "", "another kernel and processor: a system call takes less of a copy's time"),
+    ("thesis-5.2", "", "another processor: its clflush overlaps, and there is one socket"),
+    (
+        "cdds-5.3",
+        "without flushes",
+        "clwb keeps the line in the cache, and a fence runs beside the next search; clflush did neither",
+    ),
+    ("cdds-5.3", "", "another machine and Berkeley DB 5.3; on a tmpfs the log's fsync is free"),
+    (
+        "thesis-5.4",
+        "",
+        "bare numbers of 8 bytes: in the thesis copying values of 2 KiB takes most of either time",
+    ),
+    ("thesis-5.5", "", "sockets take most of the time of both; Redis 7 in place of 2"),
+    ("thesis-5.6", "", "Redis and memcached stand where Cassandra stood"),
+    ("thesis-5.7", "", "Redis and memcached stand where Cassandra stood"),
+    (
+        "thesis-6",
+        "nodes",
+        "the thesis does not say how large nodes are; here 512 bytes, and each version copies nodes",
+    ),
+    (
+        "thesis-6",
+        "page, B+-Tree",
+        "the least that a page gets depends on the size of nodes; the spread is as wide",
+    ),
+    (
+        "thesis-6",
+        "page",
+        "the version's cell is stored by each operation: one hot page that the thesis does not count",
+    ),
+    (
+        "thesis-6.5",
+        "16 B",
+        "with small values the shifts of sorted entries are more than a log's record",
+    ),
+    (
+        "thesis-6.5",
+        "",
+        "shifts of sorted entries of 32 bytes are stores too; a log writes the record once more",
+    ),
+    (
+        "nvtree-1",
+        "time",
+        "clwb keeps the line in the cache; in the paper each flush was a miss later",
+    ),
+    (
+        "nvtree-5",
+        "faster",
+        "clwb keeps the line in the cache; in the paper each flush was a miss later",
+    ),
+    ("nvtree-5d", "", "clwb keeps the line in the cache; in the paper each flush was a miss later"),
+    (
+        "nvtree-6",
+        "misses",
+        "the simulation knows no flushes, which cause most misses of the paper's rivals",
+    ),
+    ("nvtree-7", "", "clwb keeps the line in the cache; in the paper each flush was a miss later"),
+    ("nvtree-7d", "", "clwb keeps the line in the cache; in the paper each flush was a miss later"),
+    (
+        "nvtree-8",
+        "rebuilds",
+        "a full leaf of which little is valid is replaced, not split, so that PLNs do not overflow",
+    ),
+    (
+        "nvtree-8",
+        "",
+        "fixed sizes pay for rebuilds in the paper; updates cause few or none here, for a full leaf of which little is valid is replaced",
+    ),
+    (
+        "nvtree-9a",
+        "rebuilds in",
+        "fewer keys in a quick run; in a full one a PLN has room for more leaves",
+    ),
+    ("nvtree-9a", "sequential", "the number of keys decides: compare a run with 1 M keys"),
+    (
+        "nvtree-9b",
+        "",
+        "the NV-Store is a library and Redis a server: sockets are most of the paper's factor",
+    ),
+    (
+        "nvtree-9c",
+        "",
+        "the NV-Store is a library and Redis a server: sockets are most of the paper's factor",
+    ),
+    ("nvtree-10a", "", "the paper's delay stood before each write, and its base was slower"),
+    ("nvtree-10b", "", "an estimate of the paper; here it is the instruction itself"),
+    (
+        "medium",
+        "",
+        "the emulation takes another time than it was asked for: slower media mean nothing in this run",
+    ),
+];
+
+fn why(experiment: &str, what: &str) -> &'static str {
+    let found = REASONS.iter().find(|(name, part, _)| *name == experiment && what.contains(part));
+    found.map_or("not explained", |(_, _, reason)| reason)
+}
+
+/// A figure as far as it says a direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Figure {
+    /// Times as much.
+    Ratio(f64),
+    /// Percent more, or less.
+    Change(f64),
+    /// Something counted or measured.
+    Number(f64),
+}
+
+/// Whether two figures agree: in the direction of what they compare, or within a factor of two in what they
+/// count.
+pub(super) fn verdict(document: &str, here: &str) -> Verdict {
+    if here.starts_with("not measured") {
+        return Verdict::NotMeasured;
+    }
+    let Some(ours) = figure(here) else { return Verdict::Unknown };
+    let said = |same: bool| if same { Verdict::Same } else { Verdict::Other };
+    let factor = match ours {
+        Figure::Ratio(ratio) => ratio,
+        Figure::Change(percent) => 1.0 + percent / 100.0,
+        Figure::Number(number) => number,
+    };
+    match document {
+        _ if ["better", "more", "several times", "faster", "less, but faster", "more than 1"]
+            .contains(&document) =>
+        {
+            said(factor > 1.0)
+        }
+        _ if ["worse", "slower", "fewer"].iter().any(|word| document.starts_with(word)) => {
+            said(factor < 1.0)
+        }
+        _ if document.starts_with("comparable") || document.starts_with("about equal") => {
+            said((0.75..1.34).contains(&factor))
+        }
+        "even" | "none" => Verdict::Unknown,
+        _ => match (figure(document), ours) {
+            (Some(Figure::Ratio(theirs)), _) => said((theirs > 1.0) == (factor > 1.0)),
+            (Some(Figure::Change(theirs)), Figure::Change(ours)) => {
+                said((theirs >= 0.0) == (ours >= 0.0))
+            }
+            (Some(Figure::Number(theirs)), Figure::Number(ours)) => {
+                let ratio = ours.max(1e-9) / theirs.max(1e-9);
+                said((0.5..=2.0).contains(&ratio) || (ours - theirs).abs() <= 1.0)
+            }
+            _ => Verdict::Unknown,
+        },
+    }
+}
+
+/// The first number of a text, with what it is.
+fn figure(text: &str) -> Option<Figure> {
+    let start = text.find(|c: char| c.is_ascii_digit())?;
+    let len = text[start..].find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','));
+    let (digits, rest) = text[start..].split_at(len.unwrap_or(text.len() - start));
+    let value: f64 = digits.replace(',', "").trim_end_matches('.').parse().ok()?;
+    let is_negative = text[..start].ends_with('−') || text[..start].ends_with('-');
+    // Of a span its unit stands behind its end.
+    let unit = rest.trim_start_matches(|c: char| {
+        c.is_ascii_digit() || matches!(c, '–' | '.' | ' ') || c == '−'
+    });
+    let unit = unit
+        .strip_prefix("to ")
+        .unwrap_or(unit)
+        .trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ' ' | '−' | '+'));
+    Some(if unit.starts_with('×') || unit.starts_with("of the log") {
+        Figure::Ratio(value)
+    } else if unit.starts_with('%') {
+        Figure::Change(if is_negative { -value } else { value })
+    } else {
+        Figure::Number(value)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direction_is_read_from_both_figures() {
+        use Verdict::{NotMeasured, Other, Same, Unknown};
+        for (document, here, expected) in [
+            ("up to 7×", "1.70× (1.6–1.8)", Same),
+            ("up to 7×", "0.90× (0.8–1.1)", Other),
+            ("+74 %", "+12 % (+3 to +20)", Same),
+            ("−21 to −25 %", "-30 %", Same),
+            ("−9 to −12 %", "+3 %", Other),
+            ("80–97 %", "81 % (512 B), 93 % (4 KiB)", Same),
+            ("80–97 %", "-3 % (512 B), 93 % (4 KiB)", Other),
+            ("12.1", "13.4", Same),
+            ("12.1", "40.0", Other),
+            ("about 280 ns", "213 ns", Same),
+            ("fewer", "1.20 of the log's", Other),
+            ("fewer", "0.80 of the log's", Same),
+            ("comparable", "1.10× (1–1.2)", Same),
+            ("comparable", "2.10× (1–2.2)", Other),
+            ("32× (44.5 to 1.4 s)", "17.7× (10.4–19.2)", Same),
+            ("no such instruction", "60 M/s", Unknown),
+            ("93", "not measured", NotMeasured),
+        ] {
+            assert_eq!(verdict(document, here), expected, "{document} | {here}");
+        }
+    }
+
+    /// A claim that is not so here says why, or that nothing explains it.
+    #[test]
+    fn what_differs_is_explained_by_its_experiment() {
+        assert!(why("nvtree-8", "updates, 0.5 %").contains("replaced"));
+        assert_eq!(why("nowhere", ""), "not explained");
+    }
+}

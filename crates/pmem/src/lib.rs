@@ -30,6 +30,7 @@ mod region;
 mod report;
 mod table;
 pub mod thread;
+mod ticks;
 
 pub use backend::BYPASS_MIN;
 pub use counters::Counters;
@@ -50,6 +51,7 @@ pub use prefetch::prefetch;
 pub use region::{Region, Section};
 pub use report::Report;
 pub use table::Table;
+pub use ticks::TickClock;
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.
 pub const LINE: u64 = 64;

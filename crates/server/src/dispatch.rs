@@ -1,7 +1,5 @@
 //! From a parsed request to an executed command: lookup, arity, authentication, MULTI.
 
-use std::time::{Duration, Instant};
-
 use tembo_kv::Error;
 
 use crate::access::Access;
@@ -185,7 +183,7 @@ pub(crate) fn execute(
     reply: &mut Reply,
 ) -> Result<(), Error> {
     context.shared.stats.commands += 1;
-    let began = context.shared.observed.mark;
+    let began = context.shared.observed.began();
     context.session.changed |= command.has(SESSION);
     let mark = reply.mark();
     let before = context.data.written().changes;
@@ -239,7 +237,7 @@ fn observe(
     context: &mut Context<'_, '_>,
     (command, number): Found,
     args: Args<'_>,
-    (began, failed): (Instant, bool),
+    (began, failed): (u64, bool),
 ) {
     let shared = &mut *context.shared;
     let lookups = std::mem::take(&mut context.data.lookups);
@@ -250,19 +248,17 @@ fn observe(
     if shared.notes_usage && (lookups.hits > 0 || command.has(WRITE)) {
         note_use(shared, context.session.db, command, args);
     }
-    let now = Instant::now();
-    shared.observed.mark = now;
+    let took_ns = shared.observed.end_command(began);
     if context.session.waits_for.is_some() {
         return;
     }
-    let took = now.saturating_duration_since(began);
-    shared.observed.times.count(number, took, failed, shared.settings.tracks_latency);
-    let took_us = took.as_micros() as u64;
+    shared.observed.times.count(number, took_ns, failed, shared.settings.tracks_latency);
+    let took_us = took_ns / 1000;
     let threshold_us = shared.settings.latency_threshold_ms.saturating_mul(1000);
     if shared.settings.slow_us.is_some_and(|slow_us| took_us >= slow_us)
         || threshold_us > 0 && took_us >= threshold_us
     {
-        note_slow(context, command, args, took);
+        note_slow(context, command, args, took_us);
     }
 }
 
@@ -302,9 +298,9 @@ pub(crate) fn note_keys<'k>(context: &mut Context<'_, '_>, keys: impl Iterator<I
 
 /// Keeps a command that took long.
 #[cold]
-fn note_slow(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>, took: Duration) {
+fn note_slow(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>, took_us: u64) {
     let (settings, observed) = (&context.shared.settings, &mut context.shared.observed);
-    let (took_us, at_s) = (took.as_micros() as u64, context.shared.clock.wall_s());
+    let at_s = context.shared.clock.wall_s();
     let threshold_ms = settings.latency_threshold_ms;
     if threshold_ms > 0 && took_us >= threshold_ms.saturating_mul(1000) {
         let event = if command.has(FAST) { Event::FastCommand } else { Event::Command };

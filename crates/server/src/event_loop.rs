@@ -280,6 +280,7 @@ impl<'s> EventLoop<'s> {
     fn tick(&mut self) -> Result<(), Error> {
         self.tick_ms = self.turns.clock().steady_ms + TICK_MS;
         self.turns.shared.stats.sample(self.turns.clock().steady_ms);
+        self.turns.shared.observed.clock.refine();
         self.turns.shared.take_report(self.turns.data.store());
         self.turns.data.adjust_footprint(Some(!self.maintaining));
         if !self.accepting {

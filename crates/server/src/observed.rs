@@ -5,7 +5,8 @@ mod latency_events;
 mod slow_log;
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+
+use tembo_kv::pmem::TickClock;
 
 pub(crate) use command_times::{CommandTimes, Times};
 pub(crate) use latency_events::{Event, LatencyEvents};
@@ -24,20 +25,41 @@ pub(crate) struct Observed {
     pub(crate) events: LatencyEvents,
     /// Error replies by code.
     pub(crate) errors: BTreeMap<String, u64>,
+    /// What commands are timed by.
+    pub(crate) clock: TickClock,
     /// When the last command ended, or the execution of a client's commands began: there the next one begins.
-    pub(crate) mark: Instant,
+    mark: u64,
 }
 
 impl Observed {
     /// Nothing yet.
-    pub(crate) fn new(now: Instant) -> Observed {
+    pub(crate) fn new() -> Observed {
+        let clock = TickClock::begin();
         Observed {
             times: CommandTimes::default(),
             slow: SlowLog::default(),
             events: LatencyEvents::default(),
             errors: BTreeMap::new(),
-            mark: now,
+            clock,
+            mark: clock.now(),
         }
+    }
+
+    /// The execution of a client's commands begins.
+    pub(crate) fn begin(&mut self) {
+        self.mark = self.clock.now();
+    }
+
+    /// When the command that is executed now began.
+    pub(crate) fn began(&self) -> u64 {
+        self.mark
+    }
+
+    /// The command that began then has ended; how long it took, in nanoseconds.
+    #[inline]
+    pub(crate) fn end_command(&mut self, began: u64) -> u64 {
+        self.mark = self.clock.now();
+        self.clock.ns_between(began, self.mark)
     }
 
     /// Counts an error reply by its first word.

@@ -112,7 +112,7 @@ impl Shared {
             config_file: None,
             stats: Stats::default(),
             latency: Latency::default(),
-            observed: Observed::new(Instant::now()),
+            observed: Observed::new(),
             tracking: Tracking::default(),
             pause: Pause::default(),
             paused: Vec::new(),

@@ -274,7 +274,7 @@ impl<'s> Turns<'s> {
         if connection.face != Face::Redis {
             return self.execute_items(connection, budget);
         }
-        self.shared.observed.mark = Instant::now();
+        self.shared.observed.begin();
         if connection.session.postponed.is_some() {
             if self.shared.pause.is_on(self.shared.clock.steady_ms) {
                 return Ok(());
@@ -488,7 +488,7 @@ impl<'s> Turns<'s> {
             self.resume(token, connection);
             return Ok(());
         }
-        self.shared.observed.mark = Instant::now();
+        self.shared.observed.begin();
         connection.session.served = Some(key.to_vec());
         let Connection { session, reply, .. } = connection;
         let mark = reply.mark();

@@ -103,9 +103,11 @@ impl<'p> Value<'p> {
     /// A copy of all bytes.
     #[inline]
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.append_to(&mut bytes);
-        bytes
+        match self.0.borrowed() {
+            Borrowed::Media(bytes) => bytes.to_vec(),
+            Borrowed::Memory(bytes) => bytes.to_vec(),
+            Borrowed::Inline { word, len } => word.to_le_bytes()[..len.min(COPY_MAX)].to_vec(),
+        }
     }
 
     /// Calls `with` with the bytes, or a copy of them: on the stack, up to 512.

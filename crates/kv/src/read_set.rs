@@ -43,10 +43,7 @@ impl ReadSet {
     }
 
     pub(crate) fn key(&mut self, keyspace: Keyspace, key: &[u8]) {
-        let keys = self.keys.entry(keyspace).or_default();
-        if !keys.contains(key) {
-            keys.insert(key.to_vec());
-        }
+        self.keys.entry(keyspace).or_default().insert(key.to_vec());
     }
 
     /// The range was read as far as `reached`; `None`: to its end.

@@ -1,6 +1,7 @@
 //! What a transaction has written and keeps in memory.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use tembo_index::{Op, Range};
@@ -50,8 +51,20 @@ impl WriteSet {
     /// Puts a value, or removes the key.
     pub(crate) fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) {
         let value = value.map(Box::from);
-        let last = self.last.entry(keyspace).or_default();
-        let before = last.get(key).copied();
+        let end = self.log.len();
+        let key: Arc<[u8]> = key.into();
+        let mut before = None;
+        match self.last.entry(keyspace).or_default().entry(key.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(end);
+            }
+            Entry::Occupied(mut place) => {
+                before = Some(*place.get());
+                if *place.get() < self.kept {
+                    place.insert(end);
+                }
+            }
+        }
         if let Some(at) = before
             && at >= self.kept
         {
@@ -60,8 +73,6 @@ impl WriteSet {
             self.bytes += self.log[at].value.as_ref().map_or(0, |value| value.len());
             return;
         }
-        let key: Arc<[u8]> = key.into();
-        last.insert(key.clone(), self.log.len());
         self.bytes += WriteSet::bytes_of(&key, value.as_deref());
         self.log.push(Write { keyspace, key, value, before });
     }

@@ -20,13 +20,15 @@ fn covering(list: &[Tombstone], index: &Index, key: &[u8], version: u64) -> Opti
 }
 
 /// The value under a key that no tombstone covers.
+#[inline]
 pub(crate) fn masked_get<'i>(
     list: &[Tombstone],
     index: &'i Index,
     key: &[u8],
     view: View<'_>,
 ) -> Result<Option<Value<'i>>, Error> {
-    if let Some(version) = covering(list, index, key, view.version)
+    if !list.is_empty()
+        && let Some(version) = covering(list, index, key, view.version)
         && index.changed(key, version, view)?.is_none()
     {
         return Ok(None);

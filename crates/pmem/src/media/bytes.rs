@@ -123,7 +123,7 @@ impl<'r> MediaBytes<'r> {
     /// A copy of all bytes.
     #[inline]
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(self.len);
         self.append_to(&mut bytes);
         bytes
     }

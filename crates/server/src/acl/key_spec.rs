@@ -166,6 +166,12 @@ fn behind_keyword(args: Args<'_>, word: &str, from: i32) -> Option<usize> {
 /// refuses it.
 pub(crate) fn keys_of(name: &str, specs: &[KeySpec], args: Args<'_>) -> Vec<(usize, KeyUse)> {
     let mut keys = Vec::new();
+    match name {
+        // The last destination counts, and each specification finds the first.
+        "georadius" => return keys_of_georadius(args, GEORADIUS_OPTIONS),
+        "georadiusbymember" => return keys_of_georadius(args, GEORADIUS_OPTIONS - 1),
+        _ => {}
+    }
     if !specs.iter().any(|spec| spec.is_variable) {
         let fits = specs.iter().try_for_each(|spec| spec.find(args, &mut keys));
         if fits.is_some() {
@@ -200,6 +206,17 @@ fn use_of_bitfield(args: Args<'_>) -> KeyUse {
         }
     }
     READS
+}
+
+/// Where the options of GEORADIUS begin.
+const GEORADIUS_OPTIONS: usize = 6;
+
+fn keys_of_georadius(args: Args<'_>, options: usize) -> Vec<(usize, KeyUse)> {
+    let is_option = |at: &usize| args.is(*at, "STORE") || args.is(*at, "STOREDIST");
+    let destinations = (options..args.count().saturating_sub(1)).filter(is_option);
+    let mut keys = vec![(1, READS)];
+    keys.extend(destinations.map(|at| (at + 1, WRITES)));
+    keys
 }
 
 fn keys_of_sort(args: Args<'_>, keys: &mut Vec<(usize, KeyUse)>) {
@@ -269,6 +286,16 @@ mod tests {
         assert_eq!(keys("xreadgroup", group, "xreadgroup GROUP streams c STREAMS a >"), ["a:r"]);
         assert_eq!(keys("exists", "|RO|index:1|range:-1:1:0", "exists a b"), ["a:", "b:"]);
         assert!(keys("publish", "|not_key|index:1|range:0:1:0", "spublish a b").is_empty());
+    }
+
+    /// Of several destinations the command takes the last: a user that may write the first may not write that by it.
+    #[test]
+    fn each_destination_of_georadius_is_a_key() {
+        let one = "|RO,access|index:1|range:0:1:0;|OW,update|keyword:STORE:6|range:0:1:0";
+        let found = keys("georadius", one, "georadius a 0 0 1 km store b STOREDIST c store d");
+        assert_eq!(found, ["a:r", "b:w", "c:w", "d:w"]);
+        let found = keys("georadiusbymember", one, "georadiusbymember a store 1 km store b store");
+        assert_eq!(found, ["a:r", "b:w"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ export TEMBO
 PATH="$PWD/target/bin:$PATH"
 
 folder=$(mktemp -d target/clients.XXXXXX)
-"$TEMBO" serve --pool "$folder/clients.pool" --domain logged --port 0 --memcached-port 0 >"$folder/ready" &
+"$TEMBO" serve --pool "$folder/clients.pool" --domain logged --port 0 --memcached-port 0 --metrics-port 0 >"$folder/ready" &
 server=$!
 # On every way out: a server that is still there is ours.
 trap 'kill -9 "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT INT TERM
@@ -24,12 +24,17 @@ until grep -q 'ready at' "$folder/ready"; do
 done
 TEMBO_PORT=$(sed -n 's/.*ready at [^ ]*:\([0-9]*\) .*/\1/p' "$folder/ready")
 export TEMBO_PORT
+TEMBO_METRICS=$(sed -n 's/.*metrics at \([^ ]*\) .*/\1/p' "$folder/ready")
 TEMBO_MEMCACHED_PORT=$(sed -n 's/.*memcached at [^ ]*:\([0-9]*\) .*/\1/p' "$folder/ready")
 
 echo "==> redis-py"
 target/venv/bin/python tests/clients/test_redis_py.py
 echo "==> redis-cli, redis-benchmark"
 TEMBO_PIPE_COUNT=100000 tests/clients/redis_cli.sh
+echo "==> Prometheus, tembo top"
+target/venv/bin/python tests/clients/test_prometheus.py "$TEMBO_METRICS"
+"$TEMBO" top "127.0.0.1:$TEMBO_PORT" --once >"$folder/top"
+grep -q '^commands ' "$folder/top"
 # The tool is called memcapable, or memccapable in the newer fork that Debian has.
 memcapable=$(command -v memcapable || command -v memccapable || true)
 if [ -n "$memcapable" ]; then

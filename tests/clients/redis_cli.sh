@@ -28,6 +28,13 @@ expect "$replies" "errors: 0, replies: $count"
 expect "$(cli DBSIZE)" "$count"
 expect "$(cli GET "key:$((count - 1))")" "value:$((count - 1))"
 
+# What looks at the whole server.
+expect "$(cli --bigkeys | grep -c "^Biggest string found .* has ")" 1
+expect "$(cli --memkeys | grep -c "^Biggest string found .* has ")" 1
+# It goes on until it is stopped.
+expect "$(timeout 3 stdbuf -oL redis-cli -p "$port" --stat -i 0.1 | awk 'NR == 3 { print $1 }')" "$count"
+expect "$(cli --latency --raw -i 0.1 | awk '{ print NF }')" 4
+
 redis-benchmark -p "$port" -t ping,set,get,incr,mset -n 20000 -r 10000 -P 4 -q >/dev/null
 cli FLUSHALL >/dev/null
 echo "redis-cli and redis-benchmark: ok"

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::exit::Exit;
 use crate::{
     backup, check, compact, completions, device, doctor, dump, exit, fs, heap, import, load, mount,
-    serve, snapshots, sqlite, stat, txn,
+    serve, snapshots, sqlite, stat, top, txn,
 };
 
 /// A durable server that speaks Redis: an acknowledged write survives.
@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Stat(stat::Args),
     /// Walk everything in a pool and account for every byte
     Check(check::Args),
+    /// Show what a running server does, again and again
+    Top(top::Args),
     /// List the named snapshots of a pool, or drop some
     Snapshots(snapshots::Args),
     /// Make the file of a pool as small as what the pool holds
@@ -66,6 +68,7 @@ impl Command {
             Command::Serve(args) => serve::run(&args),
             Command::Stat(args) => stat::run(&args),
             Command::Check(args) => check::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Snapshots(args) => snapshots::run(&args),
             Command::Compact(args) => compact::run(&args),
             Command::Dump(args) => dump::run(&args),

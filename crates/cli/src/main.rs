@@ -28,6 +28,7 @@ mod snapshots;
 mod sqlite;
 mod stat;
 mod store;
+mod top;
 mod txn;
 
 use std::process::ExitCode;

@@ -4,13 +4,13 @@ mod address;
 mod file;
 mod systemd;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
 use serde::Serialize;
-use tembo_server::{Config, DATABASES_MAX, Server};
+use tembo_server::{ClientCertificates, Config, DATABASES_MAX, Server, TlsConfig};
 
 use crate::exit::{Exit, refuse};
 use crate::output::print_line;
@@ -49,9 +49,33 @@ pub(crate) struct Args {
     /// The largest item of memcached
     #[arg(long, default_value = "1M", value_parser = bytes::parse, value_name = "SIZE")]
     memcached_item_size: u64,
+    /// Answer Prometheus at http://127.0.0.1:PORT/metrics; 0 for any port that is free
+    #[arg(long, value_name = "PORT")]
+    metrics_port: Option<u16>,
+    /// Other addresses for that port, separated by commas: there is no password
+    #[arg(long, value_name = "ADDRESSES", default_value = "127.0.0.1", value_delimiter = ',')]
+    metrics_bind: Vec<IpAddr>,
     /// A file with the password that clients must give (or set TEMBO_REQUIREPASS)
     #[arg(long, value_name = "FILE")]
     requirepass_file: Option<PathBuf>,
+    /// A port for TLS, at the same addresses; 0 for any that is free
+    #[arg(long, value_name = "PORT")]
+    tls_port: Option<u16>,
+    /// The certificate of the server, with those that it is signed with, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_cert_file: Option<PathBuf>,
+    /// The key of that certificate, in PEM, not encrypted
+    #[arg(long, value_name = "FILE")]
+    tls_key_file: Option<PathBuf>,
+    /// The authorities that sign clients' certificates, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_ca_cert_file: Option<PathBuf>,
+    /// Whether clients have to show a certificate
+    #[arg(long, value_enum, default_value_t)]
+    tls_auth_clients: AuthClients,
+    /// Encrypt the connection to the primary, and show it the same certificate; its own must name its host
+    #[arg(long)]
+    tls_replication: bool,
     /// A file of users, as ACL SAVE writes it
     #[arg(long, value_name = "FILE")]
     aclfile: Option<PathBuf>,
@@ -93,16 +117,29 @@ pub(crate) struct Args {
 
 /// The largest item that can be chosen: the protocol announces sizes of 31 bits.
 const ITEM_SIZE_MAX: u64 = 512 << 20;
+/// Whether clients of TLS have to show a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum AuthClients {
+    #[default]
+    Yes,
+    Optional,
+    No,
+}
 
 /// What is said when clients may come.
 #[derive(Serialize)]
 struct Ready {
     /// The first TCP port that is listened at.
     address: Option<SocketAddr>,
+    /// The first port for TLS.
+    tls: Option<SocketAddr>,
     unixsocket: Option<String>,
     /// Where memcached's protocols are spoken.
     #[serde(skip_serializing_if = "Option::is_none")]
     memcached: Option<SocketAddr>,
+    /// Where Prometheus can ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<SocketAddr>,
     pool: Option<String>,
     domain: String,
     index: &'static str,
@@ -162,7 +199,7 @@ fn serve(args: &Args, chosen: file::Chosen, start: Instant) -> anyhow::Result<Ex
 fn config(args: &Args, chosen: file::Chosen) -> anyhow::Result<Config> {
     let requirepass = password::read(args.requirepass_file.as_deref())?.or(chosen.requirepass);
     if !args.bind.is_loopback()
-        && !args.no_tcp
+        && (!args.no_tcp || args.tls_port.is_some())
         && requirepass.is_none()
         && !args.unprotected
         && args.aclfile.is_none()
@@ -182,6 +219,7 @@ fn config(args: &Args, chosen: file::Chosen) -> anyhow::Result<Config> {
         bind_optional: args.bind.optional.clone(),
         port: args.port,
         tcp: !args.no_tcp,
+        tls: tls(args)?,
         unixsocket: args.unixsocket.clone(),
         unixsocketperm: args.unixsocketperm,
         databases: chosen.databases.unwrap_or(DATABASES_MAX),
@@ -198,9 +236,33 @@ fn config(args: &Args, chosen: file::Chosen) -> anyhow::Result<Config> {
         debug: args.enable_debug_command,
         memcached_port: args.memcached_port,
         memcached_item_size: args.memcached_item_size.min(ITEM_SIZE_MAX) as usize,
+        metrics_port: args.metrics_port,
+        metrics_bind: args.metrics_bind.clone(),
         pool: (args.store.domain != Domain::Volatile).then(|| args.pool.clone()),
         ..Config::default()
     })
+}
+
+/// What TLS needs, if there is a port for it.
+fn tls(args: &Args) -> anyhow::Result<Option<TlsConfig>> {
+    let Some(port) = args.tls_port else {
+        if args.tls_replication {
+            return refuse(Exit::Usage, "--tls-replication needs --tls-port");
+        }
+        return Ok(None);
+    };
+    let (Some(certificate), Some(key)) = (args.tls_cert_file.clone(), args.tls_key_file.clone())
+    else {
+        return refuse(Exit::Usage, "--tls-port needs --tls-cert-file and --tls-key-file");
+    };
+    let clients = match args.tls_auth_clients {
+        AuthClients::Yes => ClientCertificates::Required,
+        AuthClients::Optional => ClientCertificates::Optional,
+        AuthClients::No => ClientCertificates::None,
+    };
+    let authorities = args.tls_ca_cert_file.clone();
+    let replication = args.tls_replication;
+    Ok(Some(TlsConfig { port, certificate, key, authorities, clients, replication }))
 }
 
 fn primary(words: &[String]) -> anyhow::Result<(String, u16)> {
@@ -218,8 +280,10 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
     let pool = (args.store.domain != Domain::Volatile).then(|| args.pool.display().to_string());
     Ready {
         address: Some(server.local_addr()).filter(|address| address.port() > 0),
+        tls: server.tls_addr(),
         unixsocket: args.unixsocket.as_ref().map(|path| path.display().to_string()),
         memcached: server.memcached_addr(),
+        metrics: server.metrics_addr(),
         pool,
         domain: report.domain,
         index: report.index.name(),
@@ -236,16 +300,19 @@ impl Ready {
     /// Where the server listens.
     fn places(&self) -> String {
         let address = self.address.map(|address| address.to_string());
-        let places: Vec<String> = address.into_iter().chain(self.unixsocket.clone()).collect();
+        let tls = self.tls.map(|address| format!("{address} (TLS)"));
+        let places = address.into_iter().chain(tls).chain(self.unixsocket.clone());
+        let places: Vec<String> = places.collect();
         places.join(", ")
     }
 
     fn line(&self) -> String {
         format!(
-            "tembo {} ready at {}{} | pool {}{} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
+            "tembo {} ready at {}{}{} | pool {}{} | domain {} | index {} | sync {} | version {} | recovered in {:.1} ms",
             self.program,
             self.places(),
             self.memcached.map(|at| format!(" | memcached at {at}")).unwrap_or_default(),
+            self.metrics.map(|at| format!(" | metrics at http://{at}/metrics")).unwrap_or_default(),
             self.pool.as_deref().unwrap_or("none"),
             if self.read_only { " (read only)" } else { "" },
             self.domain,

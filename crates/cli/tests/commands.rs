@@ -10,6 +10,8 @@ mod config_file;
 mod damaged_collections;
 #[path = "commands/golden.rs"]
 mod golden;
+#[path = "commands/metrics.rs"]
+mod metrics;
 #[path = "commands/online.rs"]
 mod online;
 #[path = "commands/read_only.rs"]
@@ -20,6 +22,10 @@ mod resp;
 mod server;
 #[path = "commands/systemd.rs"]
 mod systemd;
+#[path = "commands/tls.rs"]
+mod tls;
+#[path = "commands/top.rs"]
+mod top;
 
 use std::path::Path;
 

@@ -67,7 +67,7 @@ pub use media::Retention;
 pub use options::{LOG_SIZE_MIN, Options};
 pub use progress::Progress;
 pub use replica::Replica;
-pub use report::Report;
+pub use report::{LogReport, Report};
 pub use retry::ATTEMPTS_MAX;
 pub use snapshot::Snapshot;
 pub use store::{CloseError, Store};

@@ -1,7 +1,7 @@
 //! How a store is, as an operator asks: answered without the writer's lock.
 
 use tembo_index::IndexKind;
-use tembo_pmem::{Domain, SyncPolicy};
+use tembo_pmem::{Counters, Domain, SyncPolicy};
 
 use crate::Horizon;
 use crate::horizon::horizon;
@@ -43,10 +43,34 @@ pub struct Report {
     pub horizon: Horizon,
     /// Collections of a keyspace of which much was removed that have come to their end since the open.
     pub collections: u64,
+    /// The redo log (`logged` domain).
+    pub log: LogReport,
+    /// Fences of the calling thread so far.
+    pub fences: u64,
+    /// Cache lines that the calling thread has flushed so far.
+    pub flushed_lines: u64,
+}
+
+/// How the redo log is used; all zero where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogReport {
+    /// Bytes of it in use.
+    pub used_bytes: u64,
+    /// Bytes that it can hold.
+    pub capacity_bytes: u64,
+    /// Bytes written to it so far.
+    pub bytes_written: u64,
+    /// Bytes written to the pool file so far.
+    pub pool_bytes_written: u64,
+    /// `fdatasync`s of it so far.
+    pub syncs: u64,
+    /// Checkpoints so far.
+    pub checkpoints: u64,
 }
 
 /// See [`Store::report`](crate::Store::report).
 pub(crate) fn report(shared: &Shared) -> Report {
+    let counters = Counters::thread();
     let (region, usage, status) = (shared.region().report(), shared.pool().usage(), &shared.status);
     Report {
         index: shared.kind(),
@@ -65,6 +89,16 @@ pub(crate) fn report(shared: &Shared) -> Report {
         retired: status.retired(),
         horizon: horizon(shared),
         collections: status.collections(),
+        log: LogReport {
+            used_bytes: region.log_used,
+            capacity_bytes: region.log_capacity,
+            bytes_written: region.log_bytes_written,
+            pool_bytes_written: region.pool_bytes_written,
+            syncs: region.log_syncs,
+            checkpoints: region.checkpoints,
+        },
+        fences: counters.fences,
+        flushed_lines: counters.lines,
     }
 }
 

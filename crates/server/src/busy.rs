@@ -64,7 +64,7 @@ pub(crate) fn reply_to_earlier(context: &mut Context<'_, '_>) {
 /// Sends what waits for a client. What it does not take, and its end, are seen to at the end of the turn.
 fn send(later: &mut Vec<Token>, (token, connection): (Token, &mut Connection), now_ms: u64) {
     let is_sent = !connection.reply.is_overflown() && connection.send(now_ms);
-    let is_done = is_sent && connection.reply.waiting() == 0 && !connection.session.closing;
+    let is_done = is_sent && connection.waiting() == 0 && !connection.session.closing;
     if (!is_done || connection.stopped) && !later.contains(&token) {
         later.push(token);
     }

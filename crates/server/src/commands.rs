@@ -14,6 +14,7 @@ mod config;
 mod connection;
 mod counter;
 mod debug;
+mod docs;
 mod dump;
 mod eval;
 mod expire;
@@ -59,6 +60,7 @@ mod wait;
 use crate::command::Command;
 
 pub(crate) use catalog::catalog;
+pub(crate) use connection::REDIS_VERSION;
 
 /// All commands, by family.
 pub(crate) const FAMILIES: &[&[Command]] = &[

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::config_file::Directive;
 use crate::error::Error;
+use crate::tls::TlsConfig;
 
 /// Databases a server has at most: SELECT 0–15.
 pub const DATABASES_MAX: usize = 16;
@@ -20,6 +21,8 @@ pub struct Config {
     pub port: u16,
     /// Listen at the port; false: only at other places.
     pub tcp: bool,
+    /// A port for TLS, at the same addresses.
+    pub tls: Option<TlsConfig>,
     /// The path of a Unix socket to listen at.
     pub unixsocket: Option<PathBuf>,
     /// The permissions of that path; `None`: as the process's mask leaves them.
@@ -54,6 +57,10 @@ pub struct Config {
     pub memcached_port: Option<u16>,
     /// Bytes of the largest item of memcached, with its key and some for what memcached adds.
     pub memcached_item_size: usize,
+    /// The port at which Prometheus asks for metrics; 0 takes any that is free, `None`: there is none.
+    pub metrics_port: Option<u16>,
+    /// The addresses with that port.
+    pub metrics_bind: Vec<IpAddr>,
     /// Where the pool lies, for CONFIG GET dir and dbfilename.
     pub pool: Option<PathBuf>,
     /// The configuration file, for CONFIG REWRITE.
@@ -73,6 +80,7 @@ impl Default for Config {
             bind_optional: Vec::new(),
             port: 6379,
             tcp: true,
+            tls: None,
             unixsocket: None,
             unixsocketperm: None,
             requirepass: None,
@@ -89,6 +97,8 @@ impl Default for Config {
             debug: false,
             memcached_port: None,
             memcached_item_size: 1 << 20,
+            metrics_port: None,
+            metrics_bind: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             pool: None,
             file: None,
             users: Vec::new(),
@@ -102,7 +112,8 @@ impl Config {
     /// An address beyond loopback that is listened at, if there is one.
     pub(crate) fn exposed(&self) -> Option<IpAddr> {
         let mut all = self.bind.iter().chain(&self.bind_optional);
-        all.find(|address| self.tcp && !address.is_loopback()).copied()
+        let is_tcp = self.tcp || self.tls.is_some();
+        all.find(|address| is_tcp && !address.is_loopback()).copied()
     }
 
     /// Refuses parameters that are not valid or are dangerous.
@@ -110,7 +121,7 @@ impl Config {
         if self.bind.is_empty() && self.bind_optional.is_empty() {
             return Err(Error::Config("no address to listen at".to_owned()));
         }
-        if !self.tcp && self.unixsocket.is_none() {
+        if !self.tcp && self.unixsocket.is_none() && self.tls.is_none() {
             return Err(Error::Config(
                 "neither a TCP port nor a Unix socket to listen at".to_owned(),
             ));

@@ -12,6 +12,7 @@ use crate::face::Face;
 use crate::parse::{COMMAND_SIZE_MAX, Limits, Parsed, Parser, ProtocolError};
 use crate::reply::Reply;
 use crate::session::Session;
+use crate::tls::{Taken, Tls, relay};
 
 /// Bytes read at once at first, and most bytes read in one turn.
 const READ_SIZE: (usize, usize) = (16 << 10, 1 << 20);
@@ -29,6 +30,8 @@ pub(crate) enum Read {
 pub(crate) struct Connection {
     /// Its socket.
     pub(crate) socket: OwnedFd,
+    /// Its encryption.
+    pub(crate) tls: Option<Tls>,
     /// Its state.
     pub(crate) session: Session,
     /// What it speaks.
@@ -67,6 +70,7 @@ impl Connection {
     pub(crate) fn new(socket: OwnedFd, session: Session, output_limit: usize) -> Connection {
         Connection {
             socket,
+            tls: None,
             session,
             face: Face::Redis,
             reply: Reply::new(output_limit),
@@ -121,6 +125,9 @@ impl Connection {
 
     /// Reads once: how much, and how much there was room for.
     fn read_once(&mut self) -> Result<(usize, usize), Errno> {
+        if self.tls.is_some() {
+            return self.read_encrypted();
+        }
         if let Some((bulk, lacking)) = self.parser.fill()
             && lacking > 0
         {
@@ -141,6 +148,71 @@ impl Connection {
             return Err(Errno::NOMEM);
         }
         Ok((count, room))
+    }
+
+    /// As `read_once`, by way of TLS.
+    #[cold]
+    fn read_encrypted(&mut self) -> Result<(usize, usize), Errno> {
+        let Some(tls) = &mut self.tls else { return Err(Errno::AGAIN) };
+        let taken = match self.parser.fill().filter(|(_, lacking)| *lacking > 0) {
+            Some((bulk, lacking)) => {
+                let mut plaintext = Vec::new();
+                let taken = tls.read(&self.socket, &mut plaintext)?;
+                let (of_bulk, rest) = plaintext.split_at(lacking.min(plaintext.len()));
+                bulk.extend_from_slice(of_bulk);
+                self.input.extend_from_slice(rest);
+                taken
+            }
+            None => {
+                if self.start > 0 {
+                    self.compact();
+                }
+                let Some(tls) = &mut self.tls else { return Err(Errno::AGAIN) };
+                tls.read(&self.socket, &mut self.input)?
+            }
+        };
+        if self.input.len() > COMMAND_SIZE_MAX + (1 << 24) {
+            return Err(Errno::NOMEM);
+        }
+        match taken {
+            Taken::Closed => Ok((0, 0)),
+            // A handshake or a record goes on.
+            Taken::Plaintext { size: 0, .. } => Err(Errno::AGAIN),
+            Taken::Plaintext { size, has_more } => Ok((size, size + usize::from(!has_more))),
+        }
+    }
+
+    /// Bytes that wait for the client; ciphertext counts as one more.
+    pub(crate) fn waiting(&self) -> usize {
+        self.reply.waiting() + usize::from(self.has_ciphertext())
+    }
+
+    /// Whether ciphertext waits for the client.
+    #[inline]
+    pub(crate) fn has_ciphertext(&self) -> bool {
+        self.tls.as_ref().is_some_and(Tls::has_ciphertext)
+    }
+
+    /// Whether the handshake of TLS is not finished.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(Tls::is_handshaking)
+    }
+
+    /// From now on a thread encrypts and decrypts, and the socket is another one, which is plain.
+    ///
+    /// # Errors
+    /// The system's. Then the socket is not usable.
+    pub(crate) fn relay(&mut self) -> std::io::Result<()> {
+        let Some(tls) = self.tls.take() else { return Ok(()) };
+        self.socket = relay(tls, self.socket.try_clone()?)?;
+        Ok(())
+    }
+
+    /// Announces the end of the connection, if it is encrypted and the socket takes that.
+    pub(crate) fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close(&self.socket);
+        }
     }
 
     /// Its buffer of input.
@@ -184,8 +256,17 @@ impl Connection {
 
     /// Sends what waits; false if the client has disconnected.
     pub(crate) fn send(&mut self, now_ms: u64) -> bool {
+        if let Some(tls) = &mut self.tls
+            && tls.flush(&self.socket).is_err()
+        {
+            return false;
+        }
         while self.reply.waiting() > 0 {
-            match rustix::net::send(&self.socket, self.reply.unsent(), SendFlags::NOSIGNAL) {
+            let sent = match &mut self.tls {
+                None => rustix::net::send(&self.socket, self.reply.unsent(), SendFlags::NOSIGNAL),
+                Some(tls) => tls.send(&self.socket, self.reply.unsent()),
+            };
+            match sent {
                 Ok(count) => {
                     self.reply.take(count);
                     self.sent_ms = Some(now_ms);

@@ -56,6 +56,14 @@ pub enum Error {
     /// A parameter is not valid.
     #[error("{0}")]
     Config(String),
+    /// A certificate, a key or the list of authorities cannot be used.
+    #[error("TLS: {}: {reason}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The pool is only read, and a server has never made its databases in it.
     #[error(
         "the pool lacks the keyspace {keyspace:?} of a server's databases: start the server once without read-only"

@@ -24,9 +24,11 @@ use crate::face_listener::FaceListener;
 use crate::listener::{Arrived, Listener};
 use crate::memcached::flush_if_due;
 use crate::poll::{Poll, Ready};
+use crate::replication::Greeting;
 use crate::retention::Moments;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::tls::{client_config, server_config};
 use crate::token::Token;
 use crate::turn::Turns;
 use crate::welcome::{LISTENER, welcome};
@@ -37,6 +39,8 @@ const TICK_MS: u64 = 100;
 const FACE: u64 = LISTENER - 1024;
 /// The token of the link to the primary.
 const LINK: u64 = FACE - 1;
+/// A handshake of TLS, or a request for metrics, that takes longer ends the connection.
+const REQUEST_MS: u64 = 10_000;
 /// Connections accepted at once.
 const ACCEPTS_MAX: usize = 1000;
 /// Steps of the store's background work in one turn, and in a turn that has nothing else to do.
@@ -80,6 +84,9 @@ impl<'s> EventLoop<'s> {
         let mut shared = Shared::new(settings, acl, backups, address.port(), clock);
         shared.config_file.clone_from(&config.file);
         shared.items.size_max = config.memcached_item_size;
+        if let Some(tls) = &config.tls {
+            (shared.tls, shared.tls_of_link) = (Some(server_config(tls)?), client_config(tls)?);
+        }
         shared.take_report(store);
         shared.begin_eviction();
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
@@ -163,18 +170,34 @@ impl<'s> EventLoop<'s> {
     fn follow(&mut self) -> Result<(), Error> {
         let Turns { data, shared, .. } = &mut self.turns;
         let now_ms = shared.clock.steady_ms;
-        let (settings, port) = (&shared.settings, shared.port);
-        let greeting = || settings.greeting(port);
+        let (settings, port, tls) = (&shared.settings, shared.port, &shared.tls_of_link);
+        let greeting = || Greeting { tls: tls.clone(), ..settings.greeting(port) };
         Ok(shared.replication.advance(data, &greeting, now_ms)?)
     }
 
     /// What is durable is acknowledged to the primary; replicas that have asked for it are fed.
     fn end_turn(&mut self) {
+        self.relay_replicas();
         let Turns { data, shared, clients, .. } = &mut self.turns;
         let now_ms = shared.clock.steady_ms;
         for token in shared.replication.end_turn(data.store(), clients, now_ms) {
             self.disconnect(token);
         }
+    }
+
+    /// The thread that feeds a replica writes to its socket: an encrypted one is replaced by that of a relay.
+    fn relay_replicas(&mut self) {
+        let Turns { shared, clients, poll, .. } = &mut self.turns;
+        let mut ended = Vec::new();
+        for token in shared.replication.encrypted_candidates(clients) {
+            let Some(connection) = clients.get_mut(token) else { continue };
+            let _ = poll.remove(&connection.socket);
+            let relayed = connection.relay();
+            if relayed.is_err() || poll.add(&connection.socket, token.to_bits()).is_err() {
+                ended.push(token);
+            }
+        }
+        ended.into_iter().for_each(|token| self.disconnect(token));
     }
 
     fn disconnect(&mut self, token: Token) {
@@ -325,7 +348,9 @@ impl<'s> EventLoop<'s> {
                 && !connection.session.is_replica
                 && connection.session.waits_for.is_none();
             let stuck_ms = connection.sent_ms.map_or(0, |sent_ms| now_ms.saturating_sub(sent_ms));
-            let stuck = connection.reply.waiting() > 0 && stuck_ms > self.output_stall_ms;
+            let stuck = connection.waiting() > 0 && stuck_ms > self.output_stall_ms;
+            let slow_request = (connection.is_handshaking() || connection.face == Face::Metrics)
+                && now_ms.saturating_sub(connection.session.since_ms) > REQUEST_MS;
             let over = connection.session.subscriptions.is_any()
                 && limit.soft > 0
                 && connection.reply.waiting() > limit.soft;
@@ -333,7 +358,7 @@ impl<'s> EventLoop<'s> {
             connection.over_soft_ms = since_ms;
             let over_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
             let stuck = stuck || over && over_ms >= limit.seconds * 1000;
-            if idle || stuck {
+            if idle || stuck || slow_request {
                 self.turns.shared.stats.output_limit_closes += u64::from(stuck);
                 ended.push(token);
             } else if idle_ms > 2000 {

@@ -26,7 +26,7 @@ fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr
     let spaces = Spaces::open(&store, config.databases, false).unwrap();
     let inherited = Inherited::default();
     let anywhere = Config { port: 0, ..config.clone() };
-    let (listeners, address) = Listener::open_all(&anywhere, inherited).unwrap();
+    let (listeners, address, _) = Listener::open_all(&anywhere, inherited).unwrap();
     let address = address.unwrap();
     let backups = Backups::new(None).0;
     let shutdown = AtomicBool::new(false);

@@ -8,6 +8,8 @@ pub(crate) enum Face {
     Redis,
     /// memcached's protocols.
     Items(ItemsFace),
+    /// HTTP, for what Prometheus asks for.
+    Metrics,
 }
 
 /// The state of a connection that speaks memcached's protocols.

@@ -12,6 +12,8 @@ use crate::listener::Listener;
 pub(crate) enum Port {
     /// memcached's protocols.
     Items,
+    /// HTTP, for what Prometheus asks for.
+    Metrics,
 }
 
 /// A port beside that of Redis's protocol.
@@ -25,16 +27,19 @@ pub(crate) struct FaceListener {
 }
 
 impl FaceListener {
-    /// Listens at all ports that the operator has chosen, at all addresses.
+    /// Listens at all ports that the operator has chosen, each at all of its addresses.
     ///
     /// # Errors
     /// An address that cannot be listened at.
     pub(crate) fn open_all(config: &Config) -> Result<Vec<FaceListener>, Error> {
         let mut opened: Vec<FaceListener> = Vec::new();
-        for (port, number) in [(Port::Items, config.memcached_port)] {
+        for (port, number, addresses) in [
+            (Port::Items, config.memcached_port, &config.bind),
+            (Port::Metrics, config.metrics_port, &config.metrics_bind),
+        ] {
             let Some(number) = number else { continue };
             let mut chosen = number;
-            for &ip in &config.bind {
+            for &ip in addresses {
                 let listener = FaceListener::open(port, SocketAddr::new(ip, chosen))?;
                 // Port 0 means any, but the same one at every address.
                 chosen = listener.address.port();
@@ -57,6 +62,7 @@ impl FaceListener {
     pub(crate) fn face(&self) -> Face {
         match self.port {
             Port::Items => Face::Items(ItemsFace::default()),
+            Port::Metrics => Face::Metrics,
         }
     }
 }

@@ -11,10 +11,15 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::error::Error;
 
+/// Listeners, and the first addresses of a TCP port and of one for TLS.
+pub(crate) type Opened = (Vec<Listener>, Option<SocketAddr>, Option<SocketAddr>);
+
 /// One place to listen at. None of them blocks.
 pub(crate) enum Listener {
     /// A TCP port.
     Tcp(TcpListener),
+    /// A TCP port for TLS.
+    Tls(TcpListener),
     /// A Unix socket, and its path.
     Unix(UnixListener, PathBuf),
 }
@@ -45,6 +50,8 @@ pub(crate) struct Arrived {
     pub(crate) local: String,
     /// Its IP address; none if it came through a Unix socket.
     pub(crate) ip: Option<IpAddr>,
+    /// It speaks TLS.
+    pub(crate) is_encrypted: bool,
 }
 
 impl Arrived {
@@ -55,21 +62,22 @@ impl Arrived {
 }
 
 impl Listener {
-    /// All listeners that the operator has chosen, or those that were inherited; and the address of the first TCP port
-    /// among them.
+    /// All listeners that the operator has chosen, or those that were inherited.
     ///
     /// # Errors
     /// An address or a path that cannot be listened at.
-    pub(crate) fn open_all(
-        config: &Config,
-        inherited: Inherited,
-    ) -> Result<(Vec<Listener>, Option<SocketAddr>), Error> {
+    pub(crate) fn open_all(config: &Config, inherited: Inherited) -> Result<Opened, Error> {
         if !inherited.is_empty() {
             return Listener::take_over(inherited);
         }
-        let (mut listeners, mut first) = (Vec::new(), None);
+        let (mut listeners, mut first, mut first_tls) = (Vec::new(), None, None);
         if config.tcp {
-            first = listen_at_all(config, config.port, &mut listeners)?;
+            let add = |listener| listeners.push(Listener::Tcp(listener));
+            first = listen_at_all(config, config.port, add)?;
+        }
+        if let Some(tls) = &config.tls {
+            let add = |listener| listeners.push(Listener::Tls(listener));
+            first_tls = listen_at_all(config, tls.port, add)?;
         }
         if let Some(path) = &config.unixsocket {
             let bound = bind_unix(path, config.unixsocketperm);
@@ -77,10 +85,10 @@ impl Listener {
                 bound.map_err(|source| Error::UnixSocket { path: path.clone(), source })?;
             listeners.push(Listener::Unix(listener, path.clone()));
         }
-        Ok((listeners, first))
+        Ok((listeners, first, first_tls))
     }
 
-    fn take_over(inherited: Inherited) -> Result<(Vec<Listener>, Option<SocketAddr>), Error> {
+    fn take_over(inherited: Inherited) -> Result<Opened, Error> {
         let failed = |source| Error::Io { what: "a listener that was inherited", source };
         let (mut listeners, mut first) = (Vec::new(), None);
         for listener in inherited.tcp {
@@ -94,7 +102,7 @@ impl Listener {
             let path = address.as_pathname().map(Path::to_path_buf).unwrap_or_default();
             listeners.push(Listener::Unix(listener, path));
         }
-        Ok((listeners, first))
+        Ok((listeners, first, None))
     }
 
     /// The same place, by another descriptor.
@@ -104,6 +112,7 @@ impl Listener {
     pub(crate) fn try_clone(&self) -> io::Result<Listener> {
         Ok(match self {
             Listener::Tcp(listener) => Listener::Tcp(listener.try_clone()?),
+            Listener::Tls(listener) => Listener::Tls(listener.try_clone()?),
             Listener::Unix(listener, path) => Listener::Unix(listener.try_clone()?, path.clone()),
         })
     }
@@ -114,7 +123,7 @@ impl Listener {
     /// The system's; `WouldBlock` if no client waits.
     pub(crate) fn accept(&self) -> io::Result<Arrived> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener) | Listener::Tls(listener) => {
                 let (socket, peer) = listener.accept()?;
                 socket.set_nonblocking(true)?;
                 let _ = socket.set_nodelay(true);
@@ -124,13 +133,20 @@ impl Listener {
                     peer: peer.to_string(),
                     local,
                     ip: Some(peer.ip()),
+                    is_encrypted: matches!(self, Listener::Tls(_)),
                 })
             }
             Listener::Unix(listener, path) => {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(true)?;
                 let name = format!("{}:0", path.display());
-                Ok(Arrived { socket: socket.into(), peer: name.clone(), local: name, ip: None })
+                Ok(Arrived {
+                    socket: socket.into(),
+                    peer: name.clone(),
+                    local: name,
+                    ip: None,
+                    is_encrypted: false,
+                })
             }
         }
     }
@@ -139,7 +155,7 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Tcp(listener) | Listener::Tls(listener) => listener.as_fd(),
             Listener::Unix(listener, _) => listener.as_fd(),
         }
     }
@@ -149,7 +165,7 @@ impl AsFd for Listener {
 fn listen_at_all(
     config: &Config,
     port: u16,
-    listeners: &mut Vec<Listener>,
+    mut add: impl FnMut(TcpListener),
 ) -> Result<Option<SocketAddr>, Error> {
     let mut first: Option<SocketAddr> = None;
     let required = config.bind.iter().map(|ip| (*ip, true));
@@ -164,7 +180,7 @@ fn listen_at_all(
         match bound {
             Ok((listener, local)) => {
                 first.get_or_insert(local);
-                listeners.push(Listener::Tcp(listener));
+                add(listener);
             }
             Err(source) if is_required || !is_unavailable(&source) => {
                 return Err(Error::Bind { address, source });

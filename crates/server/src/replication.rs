@@ -180,6 +180,16 @@ impl Replication {
         self.candidates.push(Candidate { token, held });
     }
 
+    /// The clients that are to be fed and whose connection is encrypted, where nothing waits to be sent.
+    pub(crate) fn encrypted_candidates(&self, clients: &Clients) -> Vec<Token> {
+        let is_encrypted = |token: &Token| {
+            let connection = clients.get(*token);
+            connection
+                .is_some_and(|connection| connection.tls.is_some() && connection.waiting() == 0)
+        };
+        self.candidates.iter().map(|candidate| candidate.token).filter(is_encrypted).collect()
+    }
+
     /// Does what REPLICAOF has asked for in the turn, durably, before it is replied to. No transaction may be open.
     ///
     /// # Errors
@@ -284,7 +294,7 @@ impl Replication {
         let mut refused = Vec::new();
         for Candidate { token, held } in std::mem::take(&mut self.candidates) {
             let Some(connection) = clients.get(token) else { continue };
-            if connection.reply.waiting() > 0 {
+            if connection.waiting() > 0 || connection.tls.is_some() {
                 self.candidates.push(Candidate { token, held });
                 continue;
             }

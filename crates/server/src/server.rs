@@ -18,6 +18,7 @@ use crate::event_loop::EventLoop;
 use crate::face_listener::{FaceListener, Port};
 use crate::listener::{Inherited, Listener, remove_paths};
 use crate::settings::Settings;
+use crate::tls::{client_config, server_config};
 
 /// Descriptors needed beside those of the clients.
 const DESCRIPTORS_RESERVED: u64 = 64;
@@ -30,6 +31,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     address: SocketAddr,
     faces: Vec<FaceListener>,
+    tls_address: Option<SocketAddr>,
 }
 
 impl Server {
@@ -40,6 +42,10 @@ impl Server {
     pub fn check(config: &Config) -> Result<(), Error> {
         config.validate()?;
         Settings::check_directives(config)?;
+        if let Some(tls) = &config.tls {
+            server_config(tls)?;
+            client_config(tls)?;
+        }
         let acl = Acl::new(catalog(&Table::new(FAMILIES)), config)?;
         config.check_protection(acl.is_open())
     }
@@ -57,11 +63,14 @@ impl Server {
     ) -> Result<Server, Error> {
         Server::check(&config)?;
         let spaces = Spaces::open(&store, config.databases, config.memcached_port.is_some())?;
-        let (listeners, address) = Listener::open_all(&config, inherited)?;
+        let (listeners, address, tls_address) = Listener::open_all(&config, inherited)?;
+        if let (Some(tls), Some(address)) = (&mut config.tls, tls_address) {
+            tls.port = address.port();
+        }
         let address = address.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
         config.maxclients = raise_descriptor_limit(config.maxclients);
         let faces = FaceListener::open_all(&config)?;
-        Ok(Server { store, spaces, config, listeners, address, faces })
+        Ok(Server { store, spaces, config, listeners, address, tls_address, faces })
     }
 
     /// The first address with a TCP port that is listened at; port 0: there is none.
@@ -71,8 +80,22 @@ impl Server {
 
     /// The first address at which memcached's protocols are spoken.
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
-        let face = self.faces.iter().find(|face| face.port == Port::Items);
+        self.face_addr(Port::Items)
+    }
+
+    /// The first address at which Prometheus can ask for metrics.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.face_addr(Port::Metrics)
+    }
+
+    fn face_addr(&self, port: Port) -> Option<SocketAddr> {
+        let face = self.faces.iter().find(|face| face.port == port);
         face.map(|face| face.address)
+    }
+
+    /// The first address with a port for TLS.
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 
     /// The store below. To be used only before [`Server::run`] and after it.
@@ -86,7 +109,7 @@ impl Server {
     ///
     /// A reply is sent only after everything that it shows is as durable as the store's policy promises.
     pub fn run(&mut self, shutdown: &AtomicBool) -> Result<(), Error> {
-        let Server { store, spaces, config, listeners, address, faces } = &*self;
+        let Server { store, spaces, config, listeners, address, faces, .. } = &*self;
         let (backups, worker) = Backups::new(config.backup_dir.clone());
         thread::scope(|scope| {
             if config.backup_dir.is_some() {

@@ -3,6 +3,9 @@
 mod parameter;
 mod rewrite;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -17,6 +20,7 @@ use crate::recency::Decay;
 use crate::replication::Greeting;
 pub use crate::settings::parameter::Parameter;
 use crate::settings::parameter::{BULK_SIZE_MAX, Kind, PARAMETERS, find, resolved};
+use crate::tls::{ClientCertificates, TlsConfig};
 
 /// Why CONFIG SET does not take the last protection away.
 const UNPROTECTED: &str =
@@ -32,6 +36,9 @@ pub(crate) struct OutputLimit {
     /// See `soft`.
     pub(crate) seconds: u64,
 }
+
+/// Values of parameters, by their places.
+pub(crate) type Replaced = Vec<(usize, Vec<u8>)>;
 
 /// Redis's limit for subscribers.
 const PUBSUB_OUTPUT: &str = "pubsub 33554432 8388608 60";
@@ -186,6 +193,16 @@ impl Settings {
             self.put("unixsocket", path.display().to_string());
         }
         self.put("unixsocketperm", format!("{:o}", config.unixsocketperm.unwrap_or(0)));
+        if let Some(tls) = &config.tls {
+            let shown = |path: &std::path::Path| path.display().to_string();
+            self.put("tls-port", tls.port.to_string());
+            self.put("tls-cert-file", shown(&tls.certificate));
+            self.put("tls-key-file", shown(&tls.key));
+            self.put("tls-ca-cert-file", tls.authorities.as_deref().map_or(String::new(), shown));
+            self.put("tls-auth-clients", tls.clients.name().to_owned());
+            let replication = if tls.replication { "yes" } else { "no" };
+            self.put("tls-replication", replication.to_owned());
+        }
         if let Some(file) = &config.aclfile {
             self.put("aclfile", file.display().to_string());
         }
@@ -295,6 +312,42 @@ impl Settings {
             && self.value("requirepass").is_empty()
     }
 
+    /// The values that CONFIG SET of these pairs would replace, if one of them is about TLS.
+    pub(crate) fn before_tls(&self, pairs: &[(&[u8], &[u8])]) -> Option<Replaced> {
+        let is_of_tls = |(name, _): &(&[u8], &[u8])| name.to_ascii_lowercase().starts_with(b"tls-");
+        let found = pairs.iter().filter_map(|(name, _)| find(name));
+        let before = || found.map(|index| (index, self.values[index].clone())).collect();
+        pairs.iter().any(is_of_tls).then(before)
+    }
+
+    /// Takes back what CONFIG SET has changed, as TLS cannot use it. Returns the reply.
+    pub(crate) fn restore(&mut self, before: Replaced, reason: &Error) -> String {
+        for (index, value) in before {
+            self.values[index] = value;
+        }
+        self.mirror();
+        failed("tls-cert-file", &reason.to_string())
+    }
+
+    /// The connection to a primary is to be encrypted.
+    pub(crate) fn encrypts_replication(&self) -> bool {
+        self.value("tls-replication") == b"yes"
+    }
+
+    /// What TLS needs, if there is a port for it.
+    pub(crate) fn tls(&self) -> Option<TlsConfig> {
+        let path = |name: &str| PathBuf::from(OsStr::from_bytes(self.value(name)));
+        let port = u16::try_from(self.number("tls-port")).unwrap_or(0);
+        (port > 0).then(|| TlsConfig {
+            port,
+            certificate: path("tls-cert-file"),
+            key: path("tls-key-file"),
+            authorities: Some(path("tls-ca-cert-file")).filter(|path| !path.as_os_str().is_empty()),
+            clients: ClientCertificates::of(self.value("tls-auth-clients")),
+            replication: self.encrypts_replication(),
+        })
+    }
+
     /// `appendfsync` as Redis calls what the store's domain and sync policy promise.
     pub(crate) fn set_sync(&mut self, domain: &str, policy: &str) {
         let appendfsync = match (domain, policy) {
@@ -361,10 +414,12 @@ impl Settings {
         let password = [self.value("masterauth"), &self.requirepass[..]];
         let password = password.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
         let announced = self.number("replica-announce-port") as u16;
+        let port = if self.encrypts_replication() { self.number("tls-port") as u16 } else { port };
         Greeting {
             password: password.to_vec(),
             port: if announced == 0 { port } else { announced },
             patience_ms: self.repl_timeout_ms,
+            tls: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tembo_kv::{Report, Store};
@@ -30,6 +31,10 @@ use crate::tracking::Tracking;
 pub(crate) struct Shared {
     /// CONFIG.
     pub(crate) settings: Settings,
+    /// What TLS needs.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// What the encrypted connection to a primary needs; none: it is not encrypted.
+    pub(crate) tls_of_link: Option<Arc<rustls::ClientConfig>>,
     /// Users.
     pub(crate) acl: Acl,
     /// The configuration file.
@@ -108,6 +113,8 @@ impl Shared {
         let run_id = format!("{:016x}{:016x}{:08x}", seed(), seed(), seed() as u32);
         Shared {
             settings,
+            tls: None,
+            tls_of_link: None,
             acl,
             config_file: None,
             stats: Stats::default(),

@@ -21,6 +21,7 @@ use crate::failure::{POISONED, store_text};
 use crate::invalidate::{Changed, forget_keys, invalidate};
 use crate::latency::Stage;
 use crate::memcached::{self, Step};
+use crate::metrics;
 use crate::notify::{notify_evicted, notify_expired};
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
@@ -258,6 +259,10 @@ impl<'s> Turns<'s> {
                 self.shared.stats.input_bytes += count as u64;
                 connection.session.active_ms = self.shared.clock.steady_ms;
                 connection.session.input = connection.input_buffer();
+                if connection.has_ciphertext() {
+                    // A part of the handshake that the socket has not taken.
+                    self.served.push(connection.session.token);
+                }
                 true
             }
             Read::Closed => false,
@@ -271,8 +276,15 @@ impl<'s> Turns<'s> {
         budget: &mut Budget,
     ) -> Result<(), StoreError> {
         connection.stopped = false;
-        if connection.face != Face::Redis {
-            return self.execute_items(connection, budget);
+        match &connection.face {
+            Face::Redis => {}
+            Face::Items(_) => return self.execute_items(connection, budget),
+            Face::Metrics => {
+                budget.commands -= 1;
+                let asked = (&mut self.data, &self.shared, &self.clients, &self.table);
+                metrics::answer(connection, asked);
+                return Ok(());
+            }
         }
         self.shared.observed.begin();
         if connection.session.postponed.is_some() {
@@ -601,7 +613,7 @@ impl<'s> Turns<'s> {
 
     /// Sends what waits for a client; disconnects it, or waits for the socket, as needed.
     fn send(&mut self, token: Token, mut connection: Box<Connection>) {
-        let before = connection.reply.waiting();
+        let before = connection.waiting();
         if connection.reply.is_overflown() {
             self.shared.stats.output_limit_closes += 1;
             return self.end(token, connection);
@@ -613,8 +625,8 @@ impl<'s> Turns<'s> {
         if !connection.send(now_ms) {
             return self.end(token, connection);
         }
-        let waiting = connection.reply.waiting();
-        self.shared.stats.output_bytes += (before - waiting) as u64;
+        let waiting = connection.waiting();
+        self.shared.stats.output_bytes += before.saturating_sub(waiting) as u64;
         if waiting == 0 {
             connection.sent_ms = None;
             if connection.session.closing {
@@ -653,6 +665,7 @@ impl<'s> Turns<'s> {
             self.data.waiting.remove(token, &wait);
         }
         self.end_delay(&mut connection);
+        connection.close();
         let _ = self.poll.remove(&connection.socket);
         self.clients.discard(token);
     }

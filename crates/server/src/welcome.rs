@@ -13,6 +13,7 @@ use crate::permission::admit;
 use crate::poll::Poll;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::tls::Tls;
 
 /// Tokens from this one on are listeners.
 pub(crate) const LISTENER: u64 = u64::MAX - 1024;
@@ -36,7 +37,12 @@ pub(crate) fn welcome(
         refuse(&arrived, b"-ERR max number of clients reached\r\n");
         return;
     }
-    if shared.settings.protected && shared.acl.is_open() && !arrived.is_local() {
+    // At the port for metrics there are no data, and its addresses were chosen apart.
+    if face != Face::Metrics
+        && shared.settings.protected
+        && shared.acl.is_open()
+        && !arrived.is_local()
+    {
         shared.stats.rejected += 1;
         refuse(&arrived, PROTECTED);
         return;
@@ -45,6 +51,11 @@ pub(crate) fn welcome(
     if arrived.ip.is_some() {
         let _ = keep_alive(&arrived.socket, shared.settings.keepalive_s);
     }
+    let tls = match shared.tls.as_ref().filter(|_| arrived.is_encrypted).map(Tls::accept) {
+        Some(Ok(tls)) => Some(tls),
+        None if !arrived.is_encrypted => None,
+        _ => return,
+    };
     shared.clients_seen += 1;
     let now_ms = shared.clock.steady_ms;
     let mut session = Session::new(shared.clients_seen, arrived.peer, arrived.local, now_ms);
@@ -53,6 +64,7 @@ pub(crate) fn welcome(
     admit(&shared.acl, &mut session);
     let mut connection = Connection::new(arrived.socket, session, output_size_max);
     connection.face = face;
+    connection.tls = tls;
     let token = clients.insert(Box::new(connection));
     if let Some(connection) = clients.take(token) {
         if poll.add(&connection.socket, token.to_bits()).is_ok() {
@@ -65,7 +77,9 @@ pub(crate) fn welcome(
 
 /// Sends an error to a client that is not taken in. It may have gone already.
 fn refuse(arrived: &Arrived, text: &[u8]) {
-    let _ = rustix::net::send(&arrived.socket, text, SendFlags::NOSIGNAL);
+    if !arrived.is_encrypted {
+        let _ = rustix::net::send(&arrived.socket, text, SendFlags::NOSIGNAL);
+    }
 }
 
 /// Has the system ask a client that is silent for `idle_s` seconds whether it is there; 0: never. The

@@ -52,7 +52,9 @@ fn of_server(error: &server::Error) -> Option<Exit> {
         | server::Error::ConfigFile { source, .. }
         | server::Error::Io { source, .. } => of_io(source),
         server::Error::Unprotected { .. } => Some(Exit::Unprotected),
-        server::Error::Config(_) | server::Error::Directive { .. } => Some(Exit::Usage),
+        server::Error::Config(_) | server::Error::Directive { .. } | server::Error::Tls { .. } => {
+            Some(Exit::Usage)
+        }
         server::Error::NotServed { .. } => Some(Exit::ReadOnly),
         server::Error::Poisoned => Some(Exit::Poisoned),
         server::Error::Store(error) => of_kv(error),

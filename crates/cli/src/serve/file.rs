@@ -61,12 +61,24 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("syslog-enabled", "systemd and others take what is printed"),
     ("syslog-facility", "systemd and others take what is printed"),
     ("syslog-ident", "systemd and others take what is printed"),
+    ("tls-client-cert-file", "connections to a primary are not encrypted"),
+    ("tls-client-key-file", "connections to a primary are not encrypted"),
+    ("tls-dh-params-file", "keys are exchanged by elliptic curves"),
+    ("tls-prefer-server-ciphers", "all ciphers that are offered are safe"),
+    ("tls-session-cache-size", "rustls chooses it"),
+    ("tls-session-cache-timeout", "rustls chooses it"),
+    ("tls-session-caching", "rustls chooses it"),
 ];
 
 /// Directives of Redis that promise something which the server would not keep, and what to do.
 const REFUSED: &[(&str, &str)] = &[
     ("loadmodule", "there are no modules: remove the line"),
     ("rename-command", "commands keep their names: take them from a user with ACL SETUSER"),
+    ("tls-ca-cert-dir", "write the authorities into one file, and name it with tls-ca-cert-file"),
+    ("tls-ciphers", "the ciphers are those that rustls holds to be safe: remove the line"),
+    ("tls-ciphersuites", "the ciphers are those that rustls holds to be safe: remove the line"),
+    ("tls-key-file-pass", "decrypt the key with openssl, and protect the file: remove the line"),
+    ("tls-protocols", "TLS 1.2 and 1.3 are spoken: remove the line"),
 ];
 
 /// Reads a configuration file, and the command line once more: with the file's options before its own.
@@ -144,6 +156,7 @@ fn take(
             chosen.databases = Some(number.ok_or("databases must be between 1 and 16")?);
         }
         "dir" => std::env::set_current_dir(&text).map_err(|error| format!("{text}: {error}"))?,
+        "tls-port" if text == "0" => {}
         "port" if text == "0" => return Ok(Taken::Options(vec!["--no-tcp".into()])),
         "protected-mode" => {
             return match yes(&text)? {

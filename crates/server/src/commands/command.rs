@@ -6,6 +6,7 @@ use crate::command::{
     READ, SET, SORTED_SET, STREAM, WRITE,
 };
 use crate::commands::command_keys::{find, getkeys, getkeysandflags};
+use crate::commands::docs::docs;
 use crate::commands::facts::Facts;
 use crate::commands::help::help_lines;
 use crate::failure::{Outcome, SYNTAX};
@@ -121,28 +122,6 @@ fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
-/// A map from names to group and first version: enough for clients that look.
-fn docs(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let found: Vec<&Command> = if args.count() == 2 {
-        context.table.all().collect()
-    } else {
-        args.from(2).filter_map(|name| find(context.table, name)).collect()
-    };
-    reply.map(found.len());
-    for command in found {
-        let facts = Facts::of(command.full_name);
-        reply.bulk(command.full_name.as_bytes());
-        reply.map(if facts.is_some() { 2 } else { 1 });
-        if let Some(facts) = &facts {
-            reply.bulk(b"since");
-            reply.bulk(facts.since.as_bytes());
-        }
-        reply.bulk(b"group");
-        reply.bulk(facts.map_or("server", |facts| facts.group).as_bytes());
-    }
-    Ok(())
-}
-
 /// The names of all commands and subcommands, or of those that a filter lets through.
 fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let is_wanted = |name: &str| match args.count() {
@@ -181,7 +160,7 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "INFO [<command-name> ...]",
         "    Return details about multiple commands.",
         "DOCS [<command-name> ...]",
-        "    Return the group and the first version of multiple commands.",
+        "    Return documentation details about multiple commands.",
         "GETKEYS <full-command>",
         "    Return the keys from a full command.",
         "GETKEYSANDFLAGS <full-command>",

@@ -4,9 +4,12 @@ use crate::args::Args;
 use crate::command::{ADMIN, Command, Context};
 use crate::commands::help::help_lines;
 use crate::config_file::replace_file;
+use crate::error::Error;
 use crate::failure::Outcome;
 use crate::permission::update_all;
 use crate::reply::Reply;
+use crate::settings::Replaced;
+use crate::tls::{client_config, server_config};
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[Command::container("config", ADMIN, SUBCOMMANDS)];
@@ -42,7 +45,11 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     }
     let pairs: Vec<(&[u8], &[u8])> =
         (2..args.count()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
+    let before_tls = context.shared.settings.before_tls(&pairs);
     context.shared.settings.set(&pairs)?;
+    if let Some(before) = before_tls {
+        use_certificates(context, before)?;
+    }
     let chosen =
         |name: &str| pairs.iter().rfind(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
     if let Some((_, password)) = chosen("requirepass") {
@@ -58,6 +65,23 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     }
     context.data.encodings = context.shared.settings.encodings;
     reply.ok();
+    Ok(())
+}
+
+/// Reads the files that TLS needs again, for clients that connect from then on.
+fn use_certificates(context: &mut Context<'_, '_>, before: Replaced) -> Outcome {
+    let shared = &mut *context.shared;
+    let Some(tls) = shared.settings.tls() else {
+        if shared.settings.encrypts_replication() {
+            let error = Error::Config("tls-replication needs a tls-port".to_owned());
+            return Err(shared.settings.restore(before, &error).into());
+        }
+        return Ok(());
+    };
+    match server_config(&tls).and_then(|config| Ok((config, client_config(&tls)?))) {
+        Ok((config, of_link)) => (shared.tls, shared.tls_of_link) = (Some(config), of_link),
+        Err(error) => return Err(shared.settings.restore(before, &error).into()),
+    }
     Ok(())
 }
 

@@ -19,7 +19,7 @@ const TOO_MANY_GUESSES: &str =
     "ERR too many wrong passwords came from this address lately: try again in a second";
 
 /// The version of Redis whose commands are spoken.
-pub(super) const REDIS_VERSION: &str = "7.0.15";
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[

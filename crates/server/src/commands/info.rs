@@ -194,6 +194,11 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     put(text, format_args!("tembo_used_bytes:{}", report.used_bytes));
     put(text, format_args!("tembo_fdatasyncs:{}", report.fdatasyncs));
     put(text, format_args!("tembo_collections:{}", report.collections));
+    put(text, format_args!("tembo_log_used:{}", report.log.used_bytes));
+    put(text, format_args!("tembo_log_capacity:{}", report.log.capacity_bytes));
+    put(text, format_args!("tembo_log_bytes_written:{}", report.log.bytes_written));
+    put(text, format_args!("tembo_checkpoints:{}", report.log.checkpoints));
+    put(text, format_args!("tembo_fences:{}", report.fences));
     backup(context, text);
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustls::ClientConfig;
 use tembo_kv::{Error, Keyspace, Store};
 
 use crate::access::Access;
@@ -60,6 +61,8 @@ pub(crate) struct Greeting {
     pub(crate) password: Vec<u8>,
     pub(crate) port: u16,
     pub(crate) patience_ms: u64,
+    /// What an encrypted connection needs; none: it is not encrypted.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 /// A store that follows a primary.
@@ -217,10 +220,10 @@ impl Following {
     ) -> Result<(), Fault> {
         match message {
             Message::Ask => {
-                let Greeting { password, port, patience_ms } = greeting();
+                let Greeting { password, port, patience_ms, tls } = greeting();
                 let patience = std::time::Duration::from_millis(patience_ms.max(1000));
                 let held = self.held();
-                self.link.answer(Request { held, password, port, patience });
+                self.link.answer(Request { held, password, port, patience, tls });
             }
             Message::Connected => self.stage = Stage::Connecting,
             Message::Lost(reason) => self.lose(reason, now_ms),

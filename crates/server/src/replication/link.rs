@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use rustls::ClientConfig;
 
 use crate::replication::format::{FrameHeader, FrameKind, HEADER_SIZE};
 use crate::replication::history::Mark;
+use crate::tls;
 
 /// Messages that wait for the event loop.
 const MESSAGES_MAX: usize = 8;
@@ -55,6 +57,8 @@ pub(crate) struct Request {
     pub(crate) port: u16,
     /// A primary that is silent for so long is lost.
     pub(crate) patience: Duration,
+    /// What an encrypted connection needs; none: it is not encrypted.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 /// The thread, as the event loop sees it. Dropping it ends the connection.
@@ -205,6 +209,21 @@ impl Reader {
         Err(last)
     }
 
+    /// The stream that takes the place of the socket. It is one of this machine, though its type says TCP: what is called
+    /// on it is of any stream.
+    fn encrypt(
+        &self,
+        config: &Arc<ClientConfig>,
+        socket: TcpStream,
+        patience: Option<Duration>,
+    ) -> std::io::Result<TcpStream> {
+        let plain = OwnedFd::from(tls::connect(config, &self.primary.0, socket)?);
+        let stream = TcpStream::from(plain);
+        stream.set_read_timeout(patience)?;
+        stream.set_write_timeout(patience)?;
+        Ok(stream)
+    }
+
     /// Connects and reads frames until the connection ends: why it did.
     fn follow(&self, wanted: &Request) -> Result<Unwanted, String> {
         let text = |error: std::io::Error| format!("the connection to the primary: {error}");
@@ -212,6 +231,10 @@ impl Reader {
         let patience = Some(wanted.patience);
         let prepared = socket.set_nodelay(true).and_then(|()| socket.set_read_timeout(patience));
         prepared.and_then(|()| socket.set_write_timeout(patience)).map_err(text)?;
+        let socket = match &wanted.tls {
+            Some(config) => self.encrypt(config, socket, patience).map_err(text)?,
+            None => socket,
+        };
         let mut stream = BufReader::with_capacity(64 << 10, socket.try_clone().map_err(text)?);
         *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
         if self.is_stopped() || self.send(Message::Connected).is_err() {

@@ -33,6 +33,73 @@ fn rows_of_commands_are_those_of_redis() {
     }
 }
 
+/// A reply, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+enum Node {
+    Leaf(String),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+impl Node {
+    fn parse<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Node {
+        let line = lines.next().unwrap();
+        let count = line.get(1..).and_then(|count| count.parse::<usize>().ok());
+        match line.as_bytes()[0] {
+            b'$' => Node::Leaf(lines.next().unwrap().to_owned()),
+            b'*' | b'~' => Node::List((0..count.unwrap()).map(|_| Node::parse(lines)).collect()),
+            b'%' => {
+                let pair = |_| match Node::parse(lines) {
+                    Node::Leaf(name) => (name, Node::parse(lines)),
+                    other => panic!("{other:?} is no name"),
+                };
+                Node::Map((0..count.unwrap()).map(pair).collect())
+            }
+            _ => Node::Leaf(line[1..].to_owned()),
+        }
+    }
+
+    fn into_map(self) -> Vec<(String, Node)> {
+        match self {
+            Node::Map(fields) => fields,
+            other => panic!("{other:?} is no map"),
+        }
+    }
+}
+
+/// Versions, groups and arguments are Redis's; the rest is worded otherwise, and the history of changes is left out.
+#[test]
+fn documentation_has_the_structure_that_clients_read() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+    let known = bulks(&theirs.call("COMMAND LIST"));
+    let names = bulks(&ours.call("COMMAND LIST"));
+    theirs.call("HELLO 3");
+    ours.call("HELLO 3");
+    let of = |client: &mut Client, name: &str| {
+        let reply = client.call(&format!("COMMAND DOCS {name}"));
+        let mut all = Node::parse(&mut reply.lines()).into_map();
+        assert_eq!(all.len(), 1, "{name}");
+        let mut fields = all.remove(0).1.into_map();
+        assert_eq!(fields[0].0, "summary", "{name}");
+        let kept = ["since", "group", "doc_flags", "deprecated_since", "arguments"];
+        fields.retain(|(field, _)| kept.contains(&field.as_str()));
+        fields
+    };
+    let mut compared = 0;
+    for name in names.iter().filter(|name| known.contains(name)) {
+        assert_eq!(of(&mut theirs, name), of(&mut ours, name), "{name}");
+        compared += 1;
+    }
+    assert!(compared > 250, "{compared}");
+    // Subcommands are described within their container.
+    let reply = ours.call("COMMAND DOCS client nosuch");
+    let client = Node::parse(&mut reply.lines()).into_map().remove(0).1.into_map();
+    let subcommands = client.into_iter().find(|(field, _)| field == "subcommands").unwrap().1;
+    assert!(subcommands.into_map().iter().any(|(name, _)| name == "client|kill"));
+}
+
 #[test]
 fn commands_are_listed_by_category_and_pattern() {
     let Some(redis) = Redis::start() else { return };

@@ -10,6 +10,9 @@ use super::info::Info;
 /// Kinds of commands that are shown.
 const COMMANDS_MAX: usize = 10;
 
+/// The stages of a turn, in their order.
+const STAGES: [&str; 6] = ["turn", "expiry", "execute", "lock", "commit", "sync"];
+
 /// What is shown of a server. Rates are of the time since the look before; at the first one, of the last seconds or unknown.
 #[derive(Serialize)]
 pub(super) struct Sample {
@@ -223,7 +226,9 @@ fn stages(info: &Info) -> Vec<Stage> {
         p999: parts.number("p99.9"),
         max: parts.number("max"),
     });
-    stages.collect()
+    let mut stages: Vec<Stage> = stages.collect();
+    stages.sort_by_key(|stage| STAGES.iter().position(|name| *name == stage.name));
+    stages
 }
 
 /// Those that have taken most of the time, since the look before if there was one.

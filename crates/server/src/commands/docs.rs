@@ -17,7 +17,7 @@ use crate::reply::Reply;
 ///
 /// Arguments are separated by spaces, each `name/type`, then if they apply `@` and which of the command's key specifications it
 /// is of, `?` it may be left out, `+` there may be several, `&` the word before it is repeated with each, `~` the version of
-/// Redis that had it first, `=` the word before it, and in brackets the arguments that it consists of.
+/// Redis that had it first, `^` the one since which it is deprecated, `=` the word before it, and in brackets the arguments that it consists of.
 const LINES: &str = include_str!("docs.tsv");
 
 /// The letters of types of arguments, and Redis's names.
@@ -64,6 +64,7 @@ struct Argument {
     kind: u8,
     key_spec: Option<i64>,
     since: &'static str,
+    deprecated_since: &'static str,
     token: Option<&'static str>,
     flags: Vec<&'static str>,
     parts: Vec<Argument>,
@@ -81,10 +82,11 @@ impl Argument {
         (all, text.strip_prefix(']').unwrap_or(text))
     }
 
-    /// `name/type@0?+&~1.0.0=TOKEN[parts]`
+    /// `name/type@0?+&~1.0.0^2.0.0=TOKEN[parts]`
     fn parse(text: &'static str) -> (Argument, &'static str) {
         // A name may have a slash in it; its type is one letter.
-        let end = text.find([' ', '[', ']', '=', '@', '?', '+', '&', '~']).unwrap_or(text.len());
+        let end =
+            text.find([' ', '[', ']', '=', '@', '?', '+', '&', '~', '^']).unwrap_or(text.len());
         let (head, mut rest) = text.split_at(end);
         let (name, kind) = head.rsplit_once('/').unwrap_or((head, "s"));
         let kind = kind.bytes().next().unwrap_or(b's');
@@ -103,6 +105,10 @@ impl Argument {
         if let Some(version) = rest.strip_prefix('~') {
             (argument.since, rest) = split(version, |byte| byte.is_ascii_digit() || byte == b'.');
         }
+        if let Some(version) = rest.strip_prefix('^') {
+            let is_of_version = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+            (argument.deprecated_since, rest) = split(version, is_of_version);
+        }
         if let Some(token) = rest.strip_prefix('=') {
             let (token, behind) = split(token, |byte| !b" []".contains(&byte));
             (argument.token, rest) = (Some(token), behind);
@@ -118,6 +124,7 @@ impl Argument {
             + usize::from(self.key_spec.is_some())
             + usize::from(self.token.is_some())
             + usize::from(!self.since.is_empty())
+            + usize::from(!self.deprecated_since.is_empty())
             + usize::from(!self.flags.is_empty())
             + usize::from(!self.parts.is_empty());
         reply.map(fields);
@@ -133,6 +140,9 @@ impl Argument {
         }
         if !self.since.is_empty() {
             pair(reply, "since", self.since);
+        }
+        if !self.deprecated_since.is_empty() {
+            pair(reply, "deprecated_since", self.deprecated_since);
         }
         if !self.flags.is_empty() {
             reply.bulk(b"flags");
@@ -246,13 +256,14 @@ mod tests {
 
     #[test]
     fn arguments_are_parsed() {
-        let (parsed, _) = Argument::parse_all("key/k@0 on/o?+~7.0=ON[a/t== b/i]");
+        let (parsed, _) = Argument::parse_all("key/k@0 on/o?+~7.0^7.2=ON[a/t== b/i]");
         let token = Argument { name: "a", kind: b't', token: Some("="), ..Argument::default() };
         let number = Argument { name: "b", kind: b'i', ..Argument::default() };
         let choice = Argument {
             name: "on",
             kind: b'o',
             since: "7.0",
+            deprecated_since: "7.2",
             token: Some("ON"),
             flags: vec!["optional", "multiple"],
             parts: vec![token, number],

@@ -27,8 +27,8 @@ pub(super) struct Facts {
 impl Facts {
     /// The facts about the command of that full name, if Redis has it.
     pub(super) fn of(name: &str) -> Option<Facts> {
-        let line = LINES.lines().find(|line| line.split('\t').next() == Some(name))?;
-        Some(Facts::of_line(line))
+        static BY_NAME: OnceLock<HashMap<&'static str, Facts>> = OnceLock::new();
+        BY_NAME.get_or_init(|| Facts::all().collect()).get(name).copied()
     }
 
     fn of_line(line: &'static str) -> Facts {

@@ -12,7 +12,7 @@ use crate::face::Face;
 use crate::parse::{COMMAND_SIZE_MAX, Limits, Parsed, Parser, ProtocolError};
 use crate::reply::Reply;
 use crate::session::Session;
-use crate::tls::{Taken, Tls, relay};
+use crate::tls::{Taken, Tls, start_relay};
 
 /// Bytes read at once at first, and most bytes read in one turn.
 const READ_SIZE: (usize, usize) = (16 << 10, 1 << 20);
@@ -204,7 +204,7 @@ impl Connection {
     /// The system's. Then the socket is not usable.
     pub(crate) fn relay(&mut self) -> std::io::Result<()> {
         let Some(tls) = self.tls.take() else { return Ok(()) };
-        self.socket = relay(tls, self.socket.try_clone()?)?;
+        self.socket = start_relay(tls, self.socket.try_clone()?)?;
         Ok(())
     }
 

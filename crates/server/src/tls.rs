@@ -158,7 +158,7 @@ pub(crate) fn connect(
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn relay(tls: Tls, socket: OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn start_relay(tls: Tls, socket: OwnedFd) -> io::Result<OwnedFd> {
     let plain = relay::start(tls, socket)?;
     plain.set_nonblocking(true)?;
     Ok(plain.into())

@@ -276,15 +276,10 @@ impl<'s> Turns<'s> {
         budget: &mut Budget,
     ) -> Result<(), StoreError> {
         connection.stopped = false;
-        match &connection.face {
+        match connection.face {
             Face::Redis => {}
             Face::Items(_) => return self.execute_items(connection, budget),
-            Face::Metrics => {
-                budget.commands -= 1;
-                let asked = (&mut self.data, &self.shared, &self.clients, &self.table);
-                metrics::answer(connection, asked);
-                return Ok(());
-            }
+            Face::Metrics => return self.execute_request(connection, budget),
         }
         self.shared.observed.begin();
         if connection.session.postponed.is_some() {
@@ -342,6 +337,18 @@ impl<'s> Turns<'s> {
                 }
             }
         }
+    }
+
+    /// Answers a request for metrics.
+    fn execute_request(
+        &mut self,
+        connection: &mut Connection,
+        budget: &mut Budget,
+    ) -> Result<(), StoreError> {
+        budget.commands -= 1;
+        let sources = (&mut self.data, &self.shared, &self.clients, &self.table);
+        metrics::answer(connection, sources);
+        Ok(())
     }
 
     /// Executes the pending commands of a client that speaks one of memcached's protocols.

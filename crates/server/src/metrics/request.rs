@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_from_other_bytes() {
+    fn requests_and_other_bytes_differ() {
         let metrics = |is_head| Request::Get { path: "/metrics", is_head };
         for (bytes, expected) in [
             (&b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"[..], metrics(false)),

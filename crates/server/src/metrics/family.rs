@@ -22,6 +22,9 @@ const BOUNDS_US: [u64; 16] = [
 
 use Kind::{Counter, Gauge};
 
+/// Name and help of a family that has a sample for each command, and its value.
+type CommandFamily = (&'static str, &'static str, fn(&Times) -> f64);
+
 /// All families.
 pub(super) fn all(
     (data, shared, clients, table): (&mut Dataset<'_>, &Shared, &Clients, &Table),
@@ -230,7 +233,7 @@ fn commands(text: &mut Exposition, shared: &Shared, table: &Table) {
         let of = |(command, number)| Some((command, shared.observed.times.of(number)?));
         table.all_numbered().filter_map(of)
     };
-    let families: [(_, _, fn(&Times) -> f64); 4] = [
+    let families: [CommandFamily; 4] = [
         ("redis_commands_total", "Executions of a command.", |times| times.calls as f64),
         ("redis_commands_duration_seconds_total", "Their time.", |times| {
             times.total_ns as f64 / 1e9

@@ -1,6 +1,6 @@
 //! The commands, as a person or a script uses them.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 
 #[path = "commands/backup.rs"]
 mod backup;

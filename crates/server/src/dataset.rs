@@ -2,22 +2,27 @@
 
 mod added;
 mod capacity;
+mod element_access;
 mod elements;
 mod evict;
 mod expire;
 mod expired;
 mod expiry;
 mod footprint;
+mod known_ends;
 mod lookup;
 mod pieces;
-
 mod spaces;
+mod upper_levels;
+mod write_back;
 mod written;
 
 pub(crate) use elements::{Ends, VisitElement};
 pub(crate) use expired::Expired;
+pub(crate) use known_ends::KnownEnds;
 pub(crate) use pieces::LARGE_STRING_SIZE;
 pub(crate) use spaces::Spaces;
+pub(crate) use upper_levels::LevelEntry;
 pub(crate) use written::Written;
 
 use std::ops::{Bound, Range};
@@ -33,11 +38,11 @@ use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
 use crate::dataset::footprint::{Footprint, entry_size};
 use crate::dataset::lookup::{Lookups, find_string};
+use crate::dataset::upper_levels::UpperLevels;
+use crate::dataset::write_back::WriteBack;
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, OUT_OF_MEMORY};
-use crate::format::{
-    self, ELEMENT_PREFIX_SIZE, Header, KEY_SIZE_MAX, Kind, Part, Spread, Type, Value,
-};
+use crate::format::{Header, KEY_SIZE_MAX, Kind, Spread, Type, Value};
 use crate::waiting::Waiting;
 use crate::watch::Watches;
 
@@ -48,6 +53,14 @@ const COUNTED_MAX: u64 = 256;
 
 /// Of a value that is changed: the expiry under which it is indexed, and where its elements are.
 pub(crate) type Before = (Option<u64>, Option<Spread>);
+
+/// What is known of the value that a change replaces.
+#[derive(Clone, Copy)]
+pub(crate) struct Replaced {
+    pub(crate) before: Before,
+    /// It is there, and has not expired.
+    pub(crate) is_there: bool,
+}
 
 /// The databases, through the transaction of the turn.
 pub(crate) struct Dataset<'s> {
@@ -60,6 +73,12 @@ pub(crate) struct Dataset<'s> {
     /// By database: it has more than [`COUNTED_MAX`] keys, and counting them was once given up.
     is_large: Vec<bool>,
     elements: Elements,
+    /// What is written later in the turn.
+    write_back: WriteBack,
+    /// Levels of sorted sets, of which some counts are written later too.
+    upper_levels: UpperLevels,
+    /// Sorted sets from whose ends members were removed.
+    pub(crate) known_ends: KnownEnds,
     /// The large string, or the part of one, that was read last: until the end of the turn.
     assembled: Vec<u8>,
     /// Changes are being made of which all or none is to happen.
@@ -102,6 +121,9 @@ impl<'s> Dataset<'s> {
             expiry: ExpiryIndex::new(spaces.expiry.clone()),
             is_large: vec![false; databases],
             elements: Elements::new(spaces.elements.clone()),
+            write_back: WriteBack::default(),
+            upper_levels: UpperLevels::default(),
+            known_ends: KnownEnds::default(),
             assembled: Vec::new(),
             is_atomic: false,
             waited: Duration::ZERO,
@@ -145,11 +167,19 @@ impl<'s> Dataset<'s> {
     /// From here on clients may do this. On a replica keys expire by what its primary does.
     pub(crate) fn set_access(&mut self, access: Access) {
         self.access = access;
+        self.known_ends.forget();
+        // If it is not written, the commit of the turn fails.
+        if self.write_back().is_ok() {
+            self.upper_levels.forget_all();
+        }
         self.expiry.forget_due();
     }
 
     /// The turn's transaction, for changes that are no client's.
     pub(crate) fn transaction(&mut self) -> Result<&mut Exclusive, Error> {
+        self.known_ends.forget();
+        self.write_back()?;
+        self.upper_levels.forget_all();
         self.begin()
     }
 
@@ -183,6 +213,7 @@ impl<'s> Dataset<'s> {
         self.written
     }
 
+    /// The transaction, with all that was changed in it.
     #[inline]
     fn begin(&mut self) -> Result<&mut Exclusive, Error> {
         Ok(self.begin_both()?.0)
@@ -191,6 +222,22 @@ impl<'s> Dataset<'s> {
     /// The transaction and the expiry index.
     #[inline]
     fn begin_both(&mut self) -> Result<(&mut Exclusive, &mut ExpiryIndex), Error> {
+        self.write_back()?;
+        self.begin_early()
+    }
+
+    /// As `begin`, for what concerns one key.
+    #[inline]
+    fn begin_for(&mut self, space: Keyspace, key: &[u8]) -> Result<&mut Exclusive, Error> {
+        if !self.write_back.is_empty() && self.write_back.get(space, key).is_some() {
+            self.write_back()?;
+        }
+        Ok(self.begin_early()?.0)
+    }
+
+    /// As `begin_both`, but for what waits to be written.
+    #[inline]
+    fn begin_early(&mut self) -> Result<(&mut Exclusive, &mut ExpiryIndex), Error> {
         let transaction = match self.transaction {
             Some(ref mut transaction) => transaction,
             ref mut none => {
@@ -204,16 +251,53 @@ impl<'s> Dataset<'s> {
         Ok((transaction, &mut self.expiry))
     }
 
-    /// The transaction and the elements of collections.
+    /// The transaction and the elements of collections, but for what waits to be written.
     #[inline]
     fn begin_elements(&mut self) -> Result<(&mut Exclusive, &mut Elements), Error> {
         if self.transaction.is_none() {
-            self.begin()?;
+            self.begin_early()?;
         }
         match &mut self.transaction {
             Some(transaction) => Ok((transaction, &mut self.elements)),
             None => Err(Error::WouldDeadlock),
         }
+    }
+
+    /// Writes what waits. What cannot be written waits on, and the commit tries again: if it fails too, the turn does.
+    #[inline]
+    fn write_back(&mut self) -> Result<(), Error> {
+        if !self.waits() {
+            return Ok(());
+        }
+        match &mut self.transaction {
+            Some(transaction) => {
+                self.write_back.write(transaction)?;
+                self.upper_levels.write(transaction, &self.spaces.elements)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether something waits to be written.
+    #[inline]
+    fn waits(&self) -> bool {
+        !self.write_back.is_empty() || self.upper_levels.is_changed()
+    }
+
+    /// Whether changes may wait: nothing takes them back alone, and there is room for them.
+    #[inline]
+    fn may_wait(&mut self) -> bool {
+        let store = self.store;
+        !self.is_atomic && self.capacity.is_plenty(self.written, || store.report())
+    }
+
+    /// A value is written later in the turn.
+    fn put_later(&mut self, space: Keyspace, key: &[u8], parts: &[&[u8]]) -> Result<(), Error> {
+        if self.write_back.is_full() && self.write_back.get(space, key).is_none() {
+            self.write_back()?;
+        }
+        self.write_back.put(space, key, parts);
+        Ok(())
     }
 
     /// How long transactions have waited for the writer's lock since this was last asked.
@@ -223,7 +307,7 @@ impl<'s> Dataset<'s> {
 
     /// Whether a commit has something to do.
     pub(crate) fn has_written(&self) -> bool {
-        self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean())
+        self.waits() || self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean())
     }
 
     /// Ends the transaction and makes what it wrote visible, not yet durable.
@@ -233,6 +317,7 @@ impl<'s> Dataset<'s> {
         if let Some(error) = self.fault.take() {
             return Err(error);
         }
+        self.write_back()?;
         if let Some(transaction) = self.transaction.take()
             && !transaction.is_clean()
         {
@@ -244,6 +329,9 @@ impl<'s> Dataset<'s> {
     /// Gives up what the transaction wrote. The expiry index may now hold more than is known.
     pub(crate) fn abandon(&mut self) {
         self.transaction = None;
+        self.write_back.forget_all();
+        self.upper_levels.forget_all();
+        self.known_ends.forget();
         self.is_atomic = false;
         self.waiting.forget_ready();
         self.expiry.forget_due();
@@ -253,7 +341,7 @@ impl<'s> Dataset<'s> {
     pub(crate) fn prefetch(&mut self, db: usize, keys: &[&[u8]]) {
         let space = self.spaces.data[db];
         // The command that uses them meets the error.
-        if let Ok(transaction) = self.begin() {
+        if let Ok((transaction, _)) = self.begin_early() {
             transaction.prefetch(space, keys);
         }
     }
@@ -261,10 +349,16 @@ impl<'s> Dataset<'s> {
     /// The value under `key`, whatever it is, unless it has expired.
     #[inline]
     pub(crate) fn find(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
-        self.begin()?;
-        let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
-        let transaction = transaction.ok_or(Error::WouldDeadlock)?;
-        lookup::find(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)
+        self.begin_early()?;
+        let (space, now_ms) = (self.spaces.data[db], self.clock.wall_ms());
+        let transaction = self.transaction.as_ref().ok_or(Error::WouldDeadlock)?;
+        if !self.write_back.is_empty()
+            && let Some(bytes) = self.write_back.get(space, key)
+        {
+            self.lookups.hits += 1;
+            return Ok(Some(Value::decode(bytes.into())?));
+        }
+        lookup::find(transaction, space, key, now_ms, &mut self.lookups)
     }
 
     /// The string under `key`, unless it has expired.
@@ -273,7 +367,8 @@ impl<'s> Dataset<'s> {
     /// Another type is there.
     #[inline]
     pub(crate) fn get(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
-        self.begin()?;
+        // A value that waits has the kind of the one in the store: it is no string.
+        self.begin_early()?;
         let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
         let transaction = transaction.ok_or(Error::WouldDeadlock)?;
         let found = find_string(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)?;
@@ -291,7 +386,8 @@ impl<'s> Dataset<'s> {
         key: &[u8],
         part: impl FnOnce(usize) -> Option<Range<usize>>,
     ) -> Result<Option<tembo_kv::Value<'_>>, Failure> {
-        self.begin()?;
+        // A value that waits has the kind of the one in the store: it is no string.
+        self.begin_early()?;
         let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
         let transaction = transaction.ok_or(Error::WouldDeadlock)?;
         let found = find_string(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)?;
@@ -305,7 +401,8 @@ impl<'s> Dataset<'s> {
 
     /// The length of the string under `key`, if there is one.
     pub(crate) fn string_len(&mut self, db: usize, key: &[u8]) -> Result<Option<usize>, Failure> {
-        self.begin()?;
+        // A value that waits has the kind of the one in the store: it is no string.
+        self.begin_early()?;
         let (transaction, now_ms) = (self.transaction.as_ref(), self.clock.wall_ms());
         let transaction = transaction.ok_or(Error::WouldDeadlock)?;
         let found = find_string(transaction, self.spaces.data[db], key, now_ms, &mut self.lookups)?;
@@ -319,7 +416,7 @@ impl<'s> Dataset<'s> {
             return Ok(None);
         }
         let space = self.spaces.data[db];
-        match self.begin()?.get(space, key)? {
+        match self.begin_for(space, key)?.get(space, key)? {
             Some(bytes) => Ok(Some(Value::decode(bytes)?)),
             None => Ok(None),
         }
@@ -405,19 +502,21 @@ impl<'s> Dataset<'s> {
         if of == Type::STRING && payload.len() >= LARGE_STRING_SIZE {
             return self.put_large((db, key), payload, expiry_ms);
         }
-        let before = self.before(db, key)?;
-        self.put_over((db, key), of, payload, (expiry_ms, before))
+        let replaced = Replaced { before: self.before(db, key)?, is_there: false };
+        self.put_over((db, key), of, payload, (expiry_ms, replaced))
     }
 
-    /// As [`put_value`](Dataset::put_value), of which is known what it changes: the expiry there was, and where elements are.
+    /// As [`put_value`](Dataset::put_value), of which is known what it replaces. The head of a collection may be written
+    /// later in the turn.
     #[inline]
     pub(crate) fn put_over(
         &mut self,
         (db, key): (usize, &[u8]),
         of: Type,
         payload: &[u8],
-        (expiry_ms, (old_ms, old_spread)): (Option<u64>, Before),
+        (expiry_ms, replaced): (Option<u64>, Replaced),
     ) -> Result<(), Failure> {
+        let Replaced { before: (old_ms, old_spread), is_there } = replaced;
         let is_moved = old_ms != expiry_ms;
         let old_size = self.counted_value(db, key)?;
         if is_moved && let Some(expiry_ms) = expiry_ms {
@@ -426,7 +525,12 @@ impl<'s> Dataset<'s> {
         }
         let space = self.spaces.data[db];
         let header = Header::new(of, expiry_ms);
-        let put = self.begin()?.put_parts(space, key, &[header.as_bytes(), payload]);
+        let parts = [header.as_bytes(), payload];
+        let put = if is_there && of.is_spread && !is_moved && self.may_wait() {
+            self.put_later(space, key, &parts).map(|()| true)
+        } else {
+            self.begin_for(space, key)?.put_parts(space, key, &parts)
+        };
         let stale_ms = if put.is_ok() { old_ms } else { expiry_ms };
         if is_moved && let Some(stale_ms) = stale_ms {
             let (transaction, expiry) = self.begin_both()?;
@@ -475,7 +579,7 @@ impl<'s> Dataset<'s> {
         let (expiry_ms, spread) = self.before(db, key)?;
         let size = self.counted_value(db, key)?;
         let space = self.spaces.data[db];
-        let was_there = self.begin()?.remove(space, key)?;
+        let was_there = self.begin_for(space, key)?.remove(space, key)?;
         if !was_there {
             return Ok(false);
         }
@@ -553,6 +657,8 @@ impl<'s> Dataset<'s> {
         if changed.is_err() {
             self.begin()?.rollback_to_savepoint().map_err(Failure::Turn)?;
             self.elements.forget();
+            self.upper_levels.forget_all();
+            self.known_ends.forget();
             self.written = written;
             self.expiry.forget_due();
         }
@@ -574,108 +680,6 @@ impl<'s> Dataset<'s> {
         })
     }
 
-    /// An id for the elements of a collection.
-    pub(crate) fn new_id(&mut self, db: usize) -> Result<u64, Failure> {
-        self.written.changes += 1;
-        let (transaction, elements) = self.begin_elements()?;
-        Ok(elements.new_id(transaction, db)?)
-    }
-
-    /// The value of an element; a database, an id and a part say of which collection.
-    #[inline]
-    pub(crate) fn element(
-        &mut self,
-        (db, id, part): (usize, u64, Part),
-        rest: &[&[u8]],
-    ) -> Result<Option<tembo_kv::Value<'_>>, Failure> {
-        let (transaction, elements) = self.begin_elements()?;
-        Ok(elements.get(transaction, db, (id, part), rest)?)
-    }
-
-    /// Puts an element; true if it was there before.
-    #[inline]
-    pub(crate) fn put_element(
-        &mut self,
-        (db, id, part): (usize, u64, Part),
-        rest: &[&[u8]],
-        value: &[&[u8]],
-    ) -> Result<bool, Failure> {
-        let old_size = self.counted_element((db, id, part), rest)?;
-        let (transaction, elements) = self.begin_elements()?;
-        let existed = elements.put(transaction, db, ((id, part), rest), value)?;
-        self.written.changes += 1;
-        let size = rest.iter().chain(value).map(|bytes| bytes.len() as u64).sum::<u64>();
-        self.written.bytes += size;
-        self.written.removed += old_size;
-        self.written.added += self.footprint.size_if_counted(ELEMENT_PREFIX_SIZE + size as usize);
-        Ok(existed)
-    }
-
-    /// Removes an element; true if it was there.
-    #[inline]
-    pub(crate) fn remove_element(
-        &mut self,
-        (db, id, part): (usize, u64, Part),
-        rest: &[&[u8]],
-    ) -> Result<bool, Failure> {
-        self.written.removed += self.counted_element((db, id, part), rest)?;
-        let (transaction, elements) = self.begin_elements()?;
-        let existed = elements.remove(transaction, db, (id, part), rest)?;
-        self.written.changes += u64::from(existed);
-        Ok(existed)
-    }
-
-    /// Calls `visit` with the elements of a part of a collection between two ends, until it returns false.
-    pub(crate) fn visit_elements(
-        &mut self,
-        (db, id, part): (usize, u64, Part),
-        ends: Ends<'_>,
-        direction: Direction,
-        visit: &mut VisitElement<'_>,
-    ) -> Result<(), Failure> {
-        let (transaction, elements) = self.begin_elements()?;
-        Ok(elements.visit(transaction, db, ((id, part), ends, direction), visit)?)
-    }
-
-    /// Copies all elements of a collection, of a database and id, to another id.
-    pub(crate) fn copy_elements(
-        &mut self,
-        from: (usize, u64),
-        to: (usize, u64),
-    ) -> Result<(), Failure> {
-        let (transaction, elements) = self.begin_elements()?;
-        let copied = elements.copy(transaction, from, to)?;
-        self.written.changes += copied.changes;
-        self.written.bytes += copied.bytes;
-        self.written.added += self.footprint.size_if_counted(copied.bytes as usize);
-        Ok(())
-    }
-
-    /// Removes so many elements of a part of a collection, which lie from one on, up to another one.
-    pub(crate) fn remove_elements_between(
-        &mut self,
-        (db, id, part): (usize, u64, Part),
-        (from, to): (&[u8], &[u8]),
-        count: u64,
-    ) -> Result<(), Failure> {
-        let prefix = format::element_prefix(id, part);
-        let (from, to) = ([&prefix[..], from].concat(), [&prefix[..], to].concat());
-        self.written.removed += self.counted_elements(db, (&from, &to), count)?;
-        let (transaction, elements) = self.begin_elements()?;
-        elements.remove_between(transaction, db, (&from, &to), count)?;
-        self.written.changes += count;
-        Ok(())
-    }
-
-    /// Removes all elements of a collection of the database.
-    fn remove_elements(&mut self, db: usize, spread: Spread) -> Result<(), Failure> {
-        self.written.removed += self.counted_collection(db, spread)?;
-        let (transaction, elements) = self.begin_elements()?;
-        elements.remove_all(transaction, (db, spread.id), spread.count)?;
-        self.written.changes += 1;
-        Ok(())
-    }
-
     /// Removes every key of the database.
     pub(crate) fn clear(&mut self, db: usize) -> Result<(), Failure> {
         let mut touched = Vec::new();
@@ -692,6 +696,8 @@ impl<'s> Dataset<'s> {
             transaction.clear(space)?;
             self.written.changes += 1;
         }
+        self.known_ends.forget();
+        self.upper_levels.forget_all();
         let (transaction, elements) = self.begin_elements()?;
         elements.clear(transaction, db)?;
         let (transaction, expiry) = self.begin_both()?;

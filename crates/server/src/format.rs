@@ -13,6 +13,7 @@ mod level;
 mod packed;
 mod spread;
 mod stream;
+mod strip;
 mod unknown_layout;
 
 pub use element::{
@@ -29,6 +30,9 @@ pub use packed::{Packed, entry_size, push_entry};
 pub use spread::Spread;
 pub use stream::{
     ConsumerRecord, GroupRecord, PendingRecord, STREAM_ID_SIZE, StreamHead, StreamId,
+};
+pub use strip::{
+    STRIP_ELEMENT_MAX, STRIP_LEN, Strip, StripEntry, fits_strip, strip_begin, strip_entry, strip_of,
 };
 pub use unknown_layout::UnknownLayout;
 

@@ -10,6 +10,7 @@ mod judge;
 mod plain;
 mod sorted_set;
 mod stream;
+mod strips;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,7 +18,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Error, Keyspace, Snapshot};
 
 use crate::format::{
-    ELEMENT_PREFIX_SIZE, ID_KEY, Kind, Packed, Spread, StreamHead, Value, data_keyspace,
+    ELEMENT_PREFIX_SIZE, ID_KEY, Kind, Packed, Spread, StreamHead, Type, Value, data_keyspace,
     elements_keyspace,
 };
 use crate::integrity::elements::Elements;
@@ -26,11 +27,14 @@ use crate::integrity::judge::Judge;
 use crate::integrity::plain::{FieldsJudge, ListJudge, MembersJudge, PiecesJudge};
 use crate::integrity::sorted_set::SortedSetJudge;
 use crate::integrity::stream::StreamJudge;
+use crate::integrity::strips::StripsJudge;
 
 /// A value that has elements, or may have some.
 struct Head {
     key: Vec<u8>,
     kind: Kind,
+    /// Of a list: its elements lie in strips.
+    in_strips: bool,
     /// Without the header.
     payload: Vec<u8>,
     /// Its elements were met.
@@ -86,8 +90,8 @@ fn heads_of(
             return true;
         }
         let payload = value.payload.to_vec();
-        let (kind, is_seen) = (value.of.kind, false);
-        let head = Head { key: key.to_vec(), kind, payload, is_seen };
+        let Type { kind, in_strips, .. } = value.of;
+        let head = Head { key: key.to_vec(), kind, in_strips, payload, is_seen: false };
         match value.elements() {
             Ok(None) => {
                 if let Err(what) = check_packed(&head) {
@@ -138,6 +142,7 @@ fn judge<'s>(head: &Head, elements: Elements<'s>) -> Result<Judge<'s>, String> {
     let spread = Spread::decode(head.payload[..].into()).map_err(cut)?;
     Ok(match head.kind {
         Kind::String => Judge::Pieces(PiecesJudge::new(spread.count)),
+        Kind::List if head.in_strips => Judge::Strips(StripsJudge::new(spread, elements)),
         Kind::List => Judge::List(ListJudge::new(spread)),
         Kind::SortedSet => Judge::SortedSet(SortedSetJudge::new(spread, elements)),
         Kind::Set => Judge::Members(MembersJudge::new(spread.count)),

@@ -107,9 +107,13 @@ fn collections_that_do_not_count_their_elements_are_found() {
     finds("the set set: it says 600 members, and has 601", "set", |damaged| {
         damaged.element(Part::Main, b"more", Some(b""));
     });
-    finds("the list list: an element is not where the one before it ends", "list", |damaged| {
-        let position = tembo_server::format::position_order(7);
-        damaged.element(Part::Main, &position, None);
+    finds("the list list: a strip is not where the one before it ends", "list", |damaged| {
+        let strip = tembo_server::format::position_order(7);
+        damaged.element(Part::Strip, &strip, None);
+    });
+    finds("the list list: a strip has not as many elements as positions", "list", |damaged| {
+        let strip = tembo_server::format::position_order(7);
+        damaged.element(Part::Strip, &strip, Some(b"\x01a"));
     });
     finds("the set small: a name is there twice", "small", |damaged| {
         damaged.change("db0", b"small", Some(b"\x02\x01a\x01b\x01a"));

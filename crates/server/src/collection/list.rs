@@ -1,4 +1,12 @@
 //! Lists.
+//!
+//! The elements of a large one lie in strips. In one that an earlier release has made large each has an element of the
+//! store for itself, and it stays so.
+
+mod end;
+mod strips;
+
+pub(crate) use end::End;
 
 use std::ops::{Bound, Range};
 
@@ -7,27 +15,6 @@ use tembo_kv::{Direction, Value};
 use crate::collection::opened::{Body, Collection, Family};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, position_order, push_entry};
-
-/// An end of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// The first element's.
-    Left,
-    /// The last element's.
-    Right,
-}
-
-impl End {
-    /// The event of elements that are added there.
-    pub(crate) fn push_event(self) -> &'static str {
-        if self == End::Left { "lpush" } else { "rpush" }
-    }
-
-    /// The event of elements that are taken from there.
-    pub(crate) fn pop_event(self) -> &'static str {
-        if self == End::Left { "lpop" } else { "rpop" }
-    }
-}
 
 /// Lists, as a type of collection.
 pub(crate) enum Lists {}
@@ -42,7 +29,7 @@ impl Family for Lists {
 }
 
 impl List<'_, '_> {
-    /// The key of the element at an index of a large list.
+    /// The key of the element at an index of a large list without strips.
     fn key(&self, index: u64) -> [u8; 8] {
         let first = match &self.0.body {
             Body::Packed(_) => 0,
@@ -52,21 +39,27 @@ impl List<'_, '_> {
     }
 
     /// The element at an index.
-    pub(crate) fn get(&mut self, index: u64) -> Result<Option<Value<'_>>, Failure> {
+    pub(crate) fn get(&mut self, index: u64) -> Result<Option<Vec<u8>>, Failure> {
+        if self.0.in_strips {
+            return strips::get(&mut self.0, index);
+        }
         if matches!(self.0.body, Body::Spread(_)) {
             let key = self.key(index);
             return if index < self.count() {
-                self.0.element(Part::Main, &[&key])
+                Ok(self.0.element(Part::Main, &[&key])?.map(|element| element.to_vec()))
             } else {
                 Ok(None)
             };
         }
         let Body::Packed(bytes) = &self.0.body else { return Ok(None) };
-        Ok(Packed::trusted(bytes).nth(index as usize).map(Value::from))
+        Ok(Packed::trusted(bytes).nth(index as usize).map(<[u8]>::to_vec))
     }
 
     /// Adds an element at an end.
     pub(crate) fn push(&mut self, end: End, element: &[u8]) -> Result<(), Failure> {
+        if self.0.in_strips {
+            return strips::push(&mut self.0, end, element);
+        }
         if let Some(bytes) = self.0.change_packed() {
             match end {
                 End::Right => push_entry(bytes, element),
@@ -100,11 +93,14 @@ impl List<'_, '_> {
 
     /// Removes the element at an end.
     pub(crate) fn pop(&mut self, end: End) -> Result<Option<Vec<u8>>, Failure> {
+        if self.0.in_strips {
+            return strips::pop(&mut self.0, end);
+        }
         let count = self.count();
         let Some(index) = (if end == End::Left { Some(0) } else { count.checked_sub(1) }) else {
             return Ok(None);
         };
-        let Some(element) = self.get(index)?.map(|value| value.to_vec()) else { return Ok(None) };
+        let Some(element) = self.get(index)? else { return Ok(None) };
         self.drop_ends(u64::from(end == End::Left), u64::from(end == End::Right))?;
         Ok(Some(element))
     }
@@ -115,6 +111,9 @@ impl List<'_, '_> {
         if left + right == 0 {
             return Ok(());
         }
+        if self.0.in_strips {
+            return strips::drop_ends(&mut self.0, left, right);
+        }
         if let Some(bytes) = self.0.change_packed() {
             let (from, to) = (left as usize, (count - right) as usize);
             let range = span(bytes, from..to);
@@ -124,6 +123,13 @@ impl List<'_, '_> {
         }
         let ends = [(0, left), (count - right, right)];
         for (index, dropped) in ends {
+            if dropped == 1 {
+                let key = self.key(index);
+                self.0.remove_element(Part::Main, &[&key])?;
+            }
+            if dropped <= 1 {
+                continue;
+            }
             let (from, to) = (self.key(index), self.key(index + dropped));
             self.0.remove_elements(Part::Main, (&from, &to), dropped)?;
         }
@@ -136,6 +142,9 @@ impl List<'_, '_> {
 
     /// Puts another element in the place of the one at an index, which is there.
     pub(crate) fn set(&mut self, index: u64, element: &[u8]) -> Result<(), Failure> {
+        if self.0.in_strips {
+            return strips::set(&mut self.0, index, element);
+        }
         let key = self.key(index);
         let Some(bytes) = self.0.change_packed() else {
             self.0.put_element(Part::Main, &[&key], &[element])?;
@@ -232,6 +241,9 @@ impl List<'_, '_> {
             }
             elements.into_iter().all(|(index, element)| visit(index, element.into()));
             return Ok(());
+        }
+        if self.0.in_strips {
+            return strips::visit(&mut self.0, range, direction, visit);
         }
         let (from, to) = (self.key(range.start), self.key(range.end));
         let ends = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use tembo_kv::{Direction, Value};
 
-use crate::dataset::{Before, Dataset, Ends, VisitElement};
+use crate::dataset::{Before, Dataset, Ends, KnownEnds, LevelEntry, Replaced, VisitElement};
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, WRONG_TYPE};
 use crate::format::{ELEMENT_SIZE_MAX, Kind, Packed, Part, Spread, Type};
@@ -17,7 +17,7 @@ const PACKED_MAX: (usize, usize) = (1024, 256);
 /// Of a collection of so many elements, a random one is found by counting.
 const COUNTED_MAX: u64 = 1024;
 /// So many elements, less one, may lie between a random place and a random element.
-const SKIPPED_MAX: u64 = 128;
+const SKIPPED_MAX: u64 = 32;
 
 /// The database and the key of a collection.
 pub(crate) type Place<'a> = (usize, &'a [u8]);
@@ -126,6 +126,8 @@ pub(crate) struct Opened<'d, 's> {
     pub(super) is_wide: bool,
     /// See [`Type::expires_fields`].
     pub(super) expires_fields: bool,
+    /// See [`Type::in_strips`].
+    pub(super) in_strips: bool,
     /// Where the entries are.
     pub(super) body: Body,
 }
@@ -158,7 +160,7 @@ impl<'d, 's> Opened<'d, 's> {
         let existed = found.is_some();
         let nothing = (None, Type::new(kind, false), Body::Packed(Vec::new()));
         let (expiry_ms, of, body) = found.unwrap_or(nothing);
-        let Type { is_wide, expires_fields, .. } = of;
+        let Type { is_wide, expires_fields, in_strips, .. } = of;
         let spread = if let Body::Spread(spread) = &body { Some(*spread) } else { None };
         Ok(Opened {
             data,
@@ -170,6 +172,7 @@ impl<'d, 's> Opened<'d, 's> {
             is_changed: false,
             is_wide,
             expires_fields,
+            in_strips,
             body,
         })
     }
@@ -185,10 +188,10 @@ impl<'d, 's> Opened<'d, 's> {
         let opened = Opened::open(&mut *data, place, kind)?;
         let in_one_step = match &opened.body {
             Body::Packed(bytes) => fits(bytes, entries, size),
-            // A sorted set counts its members on several levels.
+            // A sorted set counts its members on several levels; a list has its elements in strips.
             Body::Spread(_) => {
-                let is_plain = kind != Kind::SortedSet && !opened.expires_fields;
-                is_plain && entries <= entries_of(kind)
+                let has_one_part = kind != Kind::SortedSet && !opened.expires_fields;
+                has_one_part && !opened.in_strips && entries <= entries_of(kind)
             }
         };
         if in_one_step {
@@ -209,6 +212,7 @@ impl<'d, 's> Opened<'d, 's> {
             is_changed: true,
             is_wide: false,
             expires_fields: false,
+            in_strips: false,
             body: Body::Packed(Vec::new()),
         }
     }
@@ -228,14 +232,17 @@ impl<'d, 's> Opened<'d, 's> {
             }
             return Ok(());
         }
-        let (is_wide, expires_fields) = (self.is_wide, self.expires_fields);
-        let of = Type { kind: self.kind, is_spread, is_wide, expires_fields };
+        let Opened { kind, is_wide, expires_fields, in_strips, .. } = self;
+        let of = Type { kind, is_spread, is_wide, expires_fields, in_strips };
         let payload = match self.body {
             Body::Packed(bytes) => bytes,
             Body::Spread(spread) => spread.encode(self.kind),
         };
         match self.before {
-            Some(before) => self.data.put_over(self.place, of, &payload, (self.expiry_ms, before)),
+            Some(before) => {
+                let replaced = Replaced { before, is_there: true };
+                self.data.put_over(self.place, of, &payload, (self.expiry_ms, replaced))
+            }
             None => self.data.put_value(self.place, of, &payload, self.expiry_ms),
         }
     }
@@ -307,8 +314,45 @@ impl<'d, 's> Opened<'d, 's> {
         let bytes = std::mem::take(bytes);
         let id = self.data.new_id(self.place.0)?;
         self.body = Body::Spread(Spread { id, count: 0, first: 0 });
+        self.in_strips = self.kind == Kind::List;
         self.is_changed = true;
         Ok(Some(bytes))
+    }
+
+    /// The database and the id of a large collection.
+    pub(super) fn set_id(&self) -> (usize, u64) {
+        let (db, id, _) = self.address(Part::Main);
+        (db, id)
+    }
+
+    /// See [`Dataset::level`]. Level 1 is long as a rule, and not held.
+    pub(super) fn level(&mut self, level: u8) -> Result<Option<&[LevelEntry]>, Failure> {
+        if level < 2 { Ok(None) } else { self.data.level(self.set_id(), level) }
+    }
+
+    /// Puts an entry of a level of a sorted set.
+    pub(super) fn put_in_level(
+        &mut self,
+        level: u8,
+        key: &[u8],
+        members: u64,
+    ) -> Result<(), Failure> {
+        self.data.put_in_level(self.set_id(), level, (key, members))
+    }
+
+    /// Removes an entry of a level of a sorted set.
+    pub(super) fn remove_from_level(&mut self, level: u8, key: &[u8]) -> Result<(), Failure> {
+        self.data.remove_from_level(self.set_id(), level, key)
+    }
+
+    /// No key of a member of a sorted set is less.
+    pub(super) fn first_key(&self) -> Vec<u8> {
+        self.data.known_ends.from(self.set_id()).to_vec()
+    }
+
+    /// Where the members of a sorted set are.
+    pub(super) fn known_ends(&mut self) -> &mut KnownEnds {
+        &mut self.data.known_ends
     }
 
     fn address(&self, part: Part) -> (usize, u64, Part) {
@@ -344,7 +388,22 @@ impl<'d, 's> Opened<'d, 's> {
             return Err(text.into());
         }
         let address = self.address(part);
+        if let (Part::Main, Kind::Set | Kind::Hash, [name]) = (part, self.kind, rest) {
+            self.data.known_ends.added((address.0, address.1), name);
+        }
         self.data.put_element(address, rest, value)
+    }
+
+    /// Changes an element of a large collection, of which all is read, or an empty one that is not there. If it is empty
+    /// then, it is removed.
+    pub(super) fn change_element<T>(
+        &mut self,
+        part: Part,
+        rest: &[&[u8]],
+        change: impl FnOnce(&mut Vec<u8>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let address = self.address(part);
+        self.data.change_element(address, rest, change)
     }
 
     /// Removes an element of a large collection; true if it was there.
@@ -367,6 +426,25 @@ impl<'d, 's> Opened<'d, 's> {
         if count <= COUNTED_MAX {
             return self.nth_from(Bound::Unbounded, random() % count);
         }
+        let Some((first, last)) = self.ends_of_main()? else { return Ok(None) };
+        let (place, skipped) = (random_place(&first, &last, random), random() % SKIPPED_MAX);
+        match self.nth_from(Bound::Included(&place), skipped)? {
+            // The last ones are followed by the first ones.
+            None => {
+                let id = self.set_id();
+                self.data.known_ends.forget_one(id);
+                self.nth_from(Bound::Unbounded, skipped)
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Two keys between which the elements of the main part lie: its first and its last, or what these were not long ago.
+    fn ends_of_main(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+        let id = self.set_id();
+        if let Some((first, last)) = self.data.known_ends.ends(id) {
+            return Ok(Some((first.to_vec(), last.to_vec())));
+        }
         let all = (Bound::Unbounded, Bound::Unbounded);
         let (mut first, mut last) = (None, None);
         for (direction, end) in [(Direction::Forward, &mut first), (Direction::Backward, &mut last)]
@@ -377,12 +455,8 @@ impl<'d, 's> Opened<'d, 's> {
             })?;
         }
         let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
-        let (place, skipped) = (random_place(&first, &last, random), random() % SKIPPED_MAX);
-        match self.nth_from(Bound::Included(&place), skipped)? {
-            // The last ones are followed by the first ones.
-            None => self.nth_from(Bound::Unbounded, skipped),
-            found => Ok(found),
-        }
+        self.data.known_ends.found_ends(id, (&first, &last));
+        Ok(Some((first, last)))
     }
 
     /// The rest of the key of an element of the main part, so many behind a bound.

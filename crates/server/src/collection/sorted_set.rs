@@ -8,6 +8,7 @@ use tembo_kv::Direction;
 
 use crate::collection::opened::{Body, Collection, Family};
 use crate::collection::sorted_set::levels::member_of;
+use crate::dataset::VisitElement;
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, push_entry, score_from_order, score_order};
 
@@ -107,8 +108,10 @@ impl SortedSet<'_, '_> {
         if old.map(score_order) == Some(order) {
             return Ok(());
         }
-        if old.is_some() {
-            self.remove(member)?;
+        match old {
+            Some(old) if !self.is_small() => return self.move_there(member, old, order),
+            Some(old) => self.remove_scored(member, old)?,
+            None => {}
         }
         self.add_there(member, order)?;
         if !self.0.is_wide {
@@ -140,7 +143,8 @@ impl SortedSet<'_, '_> {
             return Ok(());
         }
         let key = [&order[..], member].concat();
-        let count = self.count();
+        let (count, id) = (self.count(), self.0.set_id());
+        self.0.known_ends().added(id, &key);
         levels::add(&mut self.0, &key, count)?;
         self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.put_element(Part::Order, &[&key], &[])?;
@@ -148,9 +152,29 @@ impl SortedSet<'_, '_> {
         Ok(())
     }
 
+    /// Gives a member of a large sorted set, which has the score `old`, another one.
+    fn move_there(&mut self, member: &[u8], old: f64, order: [u8; 8]) -> Result<(), Failure> {
+        let (from, to) = ([&score_order(old)[..], member].concat(), [&order[..], member].concat());
+        let (count, id) = (self.count(), self.0.set_id());
+        self.0.remove_element(Part::Order, &[&from])?;
+        levels::remove(&mut self.0, &from)?;
+        self.0.known_ends().added(id, &to);
+        levels::add(&mut self.0, &to, count.saturating_sub(1))?;
+        self.0.put_element(Part::Main, &[member], &[&order])?;
+        self.0.put_element(Part::Order, &[&to], &[])?;
+        self.0.touch();
+        Ok(())
+    }
+
     /// Removes a member; false if it was not there.
     pub(crate) fn remove(&mut self, member: &[u8]) -> Result<bool, Failure> {
         let Some(score) = self.score(member)? else { return Ok(false) };
+        self.remove_scored(member, score)?;
+        Ok(true)
+    }
+
+    /// Removes a member that is there and has that score.
+    fn remove_scored(&mut self, member: &[u8], score: f64) -> Result<(), Failure> {
         if let Some(bytes) = self.0.change_packed() {
             let mut from = 0;
             let mut found = None;
@@ -162,14 +186,19 @@ impl SortedSet<'_, '_> {
                 from = pair.2;
             }
             drop(found.map(|range| bytes.drain(range)));
-            return Ok(true);
+            return Ok(());
         }
         let key = [&score_order(score)[..], member].concat();
         self.0.remove_element(Part::Main, &[member])?;
         self.0.remove_element(Part::Order, &[&key])?;
         levels::remove(&mut self.0, &key)?;
         self.0.count_removed();
-        Ok(true)
+        Ok(())
+    }
+
+    /// Removes members that are there and have these scores.
+    pub(crate) fn remove_all(&mut self, members: &[(Vec<u8>, f64)]) -> Result<(), Failure> {
+        members.iter().try_for_each(|(member, score)| self.remove_scored(member, *score))
     }
 
     /// How many members stand before this one, which has that score.
@@ -279,22 +308,56 @@ impl SortedSet<'_, '_> {
             }
             return Ok(());
         }
-        let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let ends = (Bound::Included(&span.from[..]), to);
         let mut is_sound = true;
-        self.0.visit(
-            Part::Order,
-            ends,
-            direction,
-            &mut |key, _| match key.get(..8).map(score) {
-                Some(Ok(score)) => visit(member_of(key), score),
-                _ => {
-                    is_sound = false;
-                    false
-                }
-            },
-        )?;
+        self.visit_keys(span, direction, &mut |key, _| match key.get(..8).map(score) {
+            Some(Ok(score)) => visit(member_of(key), score),
+            _ => {
+                is_sound = false;
+                false
+            }
+        })?;
         if is_sound { Ok(()) } else { Err(UnknownLayout.into()) }
+    }
+
+    /// As `visit`, of a large sorted set, with the keys of the order. What was removed at the ends is not passed.
+    fn visit_keys(
+        &mut self,
+        span: &Span,
+        direction: Direction,
+        visit: &mut VisitElement<'_>,
+    ) -> Result<(), Failure> {
+        let id = self.0.set_id();
+        let (first, last) = (self.0.first_key(), self.0.known_ends().to(id));
+        let is_from_end = match direction {
+            Direction::Forward => span.from <= first,
+            Direction::Backward => match (&span.to, last) {
+                (Some(to), Some(last)) => to[..] >= *last,
+                (to, _) => to.is_none(),
+            },
+        };
+        let to = match (span.to.as_deref(), last) {
+            (Some(to), Some(last)) => Some(to.min(last).to_vec()),
+            (to, last) => to.or(last).map(<[u8]>::to_vec),
+        };
+        let from = first.max(span.from.clone());
+        if to.as_ref().is_some_and(|to| *to <= from) {
+            return Ok(());
+        }
+        let mut met = None;
+        let ends =
+            (Bound::Included(&from[..]), to.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
+        self.0.visit(Part::Order, ends, direction, &mut |key, value| {
+            if is_from_end && met.is_none() {
+                met = Some(key.to_vec());
+            }
+            visit(key, value)
+        })?;
+        match (met, direction) {
+            (Some(key), Direction::Forward) => self.0.known_ends().found_first(id, &key),
+            (Some(key), Direction::Backward) => self.0.known_ends().found_last(id, &key),
+            (None, _) => {}
+        }
+        Ok(())
     }
 
     /// Calls `visit` with the members behind one and their scores, until it returns false: in the order of the members; a small

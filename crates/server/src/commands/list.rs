@@ -156,7 +156,7 @@ fn lindex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     }
     let index = index_in(integer(args.at(2))?, count);
     match index.map(|index| list.get(index)).transpose()?.flatten() {
-        Some(element) => reply.bulk_value(element),
+        Some(element) => reply.bulk(&element),
         None => reply.null(),
     }
     Ok(())

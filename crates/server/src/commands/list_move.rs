@@ -48,7 +48,7 @@ fn transfer(
         return Ok(false);
     }
     List::open(context.data, (db, to))?;
-    let (moved, left) = context.data.atomically(0, |data| {
+    let (moved, left) = context.data.in_steps(0, |data| {
         let mut list = List::open(data, (db, from))?;
         let element = list.pop(source)?.unwrap_or_default();
         if from == to {

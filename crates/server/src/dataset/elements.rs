@@ -66,6 +66,18 @@ impl Elements {
         rest.iter().for_each(|bytes| self.key.extend_from_slice(bytes));
     }
 
+    /// The keyspace and the key of an element.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        db: usize,
+        part: (u64, Part),
+        rest: &[&[u8]],
+    ) -> (Keyspace, &[u8]) {
+        self.set_key(part, rest);
+        (self.spaces[db], &self.key)
+    }
+
     pub(super) fn get<'t>(
         &mut self,
         transaction: &'t Exclusive,

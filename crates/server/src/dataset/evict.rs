@@ -148,7 +148,10 @@ impl Dataset<'_> {
     #[cold]
     fn value_size(&mut self, db: usize, key: &[u8]) -> Result<u64, Failure> {
         let space = self.spaces.data[db];
-        let found = self.begin()?.get(space, key)?;
+        if let Some(bytes) = self.write_back.get(space, key) {
+            return Ok(entry_size(key.len(), bytes.len()));
+        }
+        let found = self.begin_early()?.0.get(space, key)?;
         Ok(found.map_or(0, |value| entry_size(key.len(), value.len())))
     }
 

@@ -12,7 +12,8 @@
 //! | 0, of a hash | field | see [`FieldHeader`](super::FieldHeader), then the field's value |
 //! | 1, of a hash | expiry, big-endian, and field | empty: the field expires then |
 //! | 0, of a set | member | empty |
-//! | 0, of a list | position, big-endian, its sign inverted | the element |
+//! | 0, of a list | position, big-endian, its sign inverted | the element; in a list with strips only a long one |
+//! | 1, of a list | number of a [strip](super::Strip), big-endian, its sign inverted | the strip |
 //! | 0, of a sorted set | member | score, order-preserving |
 //! | 1, of a sorted set | score, order-preserving, and member | empty |
 //! | 0 to 5, of a stream | see [`StreamHead`](super::StreamHead) and its like | |
@@ -36,6 +37,8 @@ pub enum Part {
     Main,
     /// The fields of a hash that expire, by the time.
     Expiry,
+    /// The strips of a list.
+    Strip,
     /// The members of a sorted set by score.
     Order,
     /// Members of that level, from 1 on, of a sorted set.
@@ -56,7 +59,7 @@ impl Part {
     fn number(self) -> u8 {
         match self {
             Part::Main => 0,
-            Part::Expiry | Part::Order => 1,
+            Part::Expiry | Part::Order | Part::Strip => 1,
             Part::Level(level) => 1 + level,
             Part::Group => 1,
             Part::ConsumerName => 2,

@@ -2,8 +2,10 @@
 
 /// Bit 6 of the header.
 const IS_WIDE: u8 = 0x40;
-/// Bit 5 of the header.
+/// Bit 5 of the header of a large hash.
 const EXPIRES_FIELDS: u8 = 0x20;
+/// Bit 5 of the header of a large list.
+const IN_STRIPS: u8 = 0x20;
 /// Bit 4 of the header.
 const IS_SPREAD: u8 = 0x10;
 /// Bits 0-3 of the header.
@@ -64,6 +66,8 @@ pub struct Type {
     pub is_wide: bool,
     /// A large hash of which a field has an expiry, or once had one.
     pub expires_fields: bool,
+    /// A large list whose elements lie in [strips](super::Strip).
+    pub in_strips: bool,
 }
 
 impl Type {
@@ -78,7 +82,7 @@ impl Type {
 
     /// One that was never wide, and whose fields, if it has some, do not expire.
     pub const fn new(kind: Kind, is_spread: bool) -> Type {
-        Type { kind, is_spread, is_wide: false, expires_fields: false }
+        Type { kind, is_spread, is_wide: false, expires_fields: false, in_strips: false }
     }
 
     pub(super) fn encode(self) -> u8 {
@@ -87,18 +91,21 @@ impl Type {
             | flag(self.is_spread, IS_SPREAD)
             | flag(self.is_wide, IS_WIDE)
             | flag(self.expires_fields, EXPIRES_FIELDS)
+            | flag(self.in_strips, IN_STRIPS)
     }
 
     pub(super) fn decode(header: u8) -> Option<Type> {
         let kind = Kind::decode(header)?;
         let (is_spread, is_wide) = (header & IS_SPREAD != 0, header & IS_WIDE != 0);
-        let expires_fields = header & EXPIRES_FIELDS != 0;
+        let expires_fields = kind == Kind::Hash && header & EXPIRES_FIELDS != 0;
+        let in_strips = kind == Kind::List && header & IN_STRIPS != 0;
         let fits = match kind {
             Kind::String => !is_wide,
             Kind::Stream => is_spread && !is_wide,
             _ => true,
         };
-        let fits = fits && (!expires_fields || kind == Kind::Hash && is_spread);
-        fits.then_some(Type { kind, is_spread, is_wide, expires_fields })
+        let has_bit_5 = header & (EXPIRES_FIELDS | IN_STRIPS) != 0;
+        let fits = fits && (!has_bit_5 || matches!(kind, Kind::Hash | Kind::List) && is_spread);
+        fits.then_some(Type { kind, is_spread, is_wide, expires_fields, in_strips })
     }
 }

@@ -5,6 +5,7 @@ use tembo_kv::Value;
 use crate::integrity::plain::{FieldsJudge, ListJudge, MembersJudge, PiecesJudge};
 use crate::integrity::sorted_set::SortedSetJudge;
 use crate::integrity::stream::StreamJudge;
+use crate::integrity::strips::StripsJudge;
 
 /// A large collection whose elements are being seen.
 pub(super) enum Judge<'s> {
@@ -12,6 +13,7 @@ pub(super) enum Judge<'s> {
     Members(MembersJudge),
     Fields(FieldsJudge<'s>),
     List(ListJudge),
+    Strips(StripsJudge<'s>),
     SortedSet(SortedSetJudge<'s>),
     Stream(StreamJudge<'s>),
 }
@@ -29,6 +31,7 @@ impl Judge<'_> {
             Judge::Members(judge) => judge.element(part, rest, value),
             Judge::Fields(judge) => judge.element(part, rest, value),
             Judge::List(judge) => judge.element(part, rest, value),
+            Judge::Strips(judge) => judge.element(part, rest, value),
             Judge::SortedSet(judge) => judge.element(part, rest, value),
             Judge::Stream(judge) => judge.element(part, rest, value),
         }
@@ -41,6 +44,7 @@ impl Judge<'_> {
             Judge::Members(judge) => judge.end(),
             Judge::Fields(judge) => judge.end(),
             Judge::List(judge) => judge.end(),
+            Judge::Strips(judge) => judge.end(),
             Judge::SortedSet(judge) => judge.end(),
             Judge::Stream(judge) => judge.end(),
         }

@@ -94,7 +94,7 @@ impl FieldsJudge<'_> {
     }
 }
 
-/// The elements of a list, whose positions have no gaps.
+/// The elements of a list without strips, whose positions have no gaps.
 pub(super) struct ListJudge {
     spread: Spread,
     met: u64,

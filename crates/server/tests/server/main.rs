@@ -17,6 +17,7 @@ mod field_expiry;
 mod import;
 mod introspection;
 mod large_strings;
+mod lists;
 mod malformed;
 mod memcached;
 mod pubsub;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tembo_server::format::{
-    ELEMENT_PREFIX_SIZE, Kind, Packed, Part, Value, element_prefix, score_from_order,
+    ELEMENT_PREFIX_SIZE, Kind, Packed, Part, Spread, Strip, StripEntry, Value, element_prefix,
+    position_order, score_from_order,
 };
 
 use super::stream::Elements;
@@ -136,6 +137,9 @@ impl Collection {
                 let of_it = spread.id.to_be_bytes();
                 let all = elements.extract_if(.., |key, _| key.starts_with(&of_it));
                 let all: Vec<Pair> = all.collect();
+                if value.of.in_strips {
+                    return in_strips(spread, &all).map(Collection::List);
+                }
                 let prefix = element_prefix(spread.id, Part::Main);
                 let main = all.into_iter().filter(|(key, _)| key.starts_with(&prefix));
                 main.map(|(key, value)| (key[ELEMENT_PREFIX_SIZE..].to_vec(), value)).collect()
@@ -159,6 +163,25 @@ impl Collection {
             Kind::String | Kind::Stream => return Err("no collection".into()),
         })
     }
+}
+
+/// The elements of a large list in strips.
+fn in_strips(spread: Spread, all: &[Pair]) -> Result<VecDeque<Vec<u8>>, String> {
+    let mut list = VecDeque::new();
+    let prefix = element_prefix(spread.id, Part::Strip);
+    for (_, strip) in all.iter().filter(|(key, _)| key.starts_with(&prefix)) {
+        for entry in Strip::new(strip) {
+            let position = position_order(spread.first + list.len() as i64);
+            let key = [&element_prefix(spread.id, Part::Main)[..], &position].concat();
+            let long =
+                || all.iter().find(|(other, _)| *other == key).ok_or("a long element is missing");
+            list.push_back(match entry.map_err(text)? {
+                StripEntry::Short(range) => strip[range].to_vec(),
+                StripEntry::Long => long()?.1.clone(),
+            });
+        }
+    }
+    Ok(list)
 }
 
 /// The entries of a small collection, as the elements of a large one would have them.

@@ -18,6 +18,7 @@ use std::ops::Bound;
 use tembo_kv::Direction;
 
 use crate::collection::opened::Opened;
+use crate::dataset::{LevelEntry, VisitElement};
 use crate::failure::Failure;
 use crate::format::{LEVEL_MAX, Part, UnknownLayout, level_of};
 
@@ -34,10 +35,8 @@ pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure>
     let (mut rank, mut level, mut at) = (0, 0, key.to_vec());
     loop {
         let mut next = None;
-        let part = if level == 0 { Part::Order } else { Part::Level(level) };
-        let before = (Bound::Unbounded, Bound::Excluded(&at[..]));
         let mut is_sound = true;
-        set.visit(part, before, Direction::Backward, &mut |rest, value| {
+        visit_before(set, level, &at, &mut |rest, value| {
             match value.array(0).map(u64::from_be_bytes) {
                 _ if level == 0 => rank += 1,
                 Some(members) => rank += members,
@@ -65,10 +64,8 @@ pub(super) fn nth(set: &mut Opened<'_, '_>, nth: u64) -> Result<Option<Vec<u8>>,
     }
     let (mut left, mut at) = (nth, Vec::new());
     for level in (0..=top).rev() {
-        let part = if level == 0 { Part::Order } else { Part::Level(level) };
         let mut found = None;
-        let on = (Bound::Included(&at[..]), Bound::Unbounded);
-        set.visit(part, on, Direction::Forward, &mut |rest, value| {
+        visit_from(set, level, &at, &mut |rest, value| {
             let members = if level == 0 { Some(1) } else { value.array(0).map(u64::from_be_bytes) };
             match left.checked_sub(members.unwrap_or(u64::MAX)) {
                 Some(rest) => left = rest,
@@ -116,9 +113,9 @@ pub(super) fn remove(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(), Failure
         }
         let merged = members(set, level, key)?.ok_or(UnknownLayout)?;
         let (entry, members) = found.ok_or(UnknownLayout)?;
-        set.remove_element(Part::Level(level), &[key])?;
+        set.remove_from_level(level, key)?;
         if entry.is_empty() && is_last(set, level)? {
-            set.remove_element(Part::Level(level), &[])?;
+            set.remove_from_level(level, &[])?;
         } else {
             put(set, level, &entry, (members + merged).saturating_sub(1))?;
         }
@@ -129,12 +126,79 @@ pub(super) fn remove(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(), Failure
 /// Whether a level has nothing but its head.
 fn is_last(set: &mut Opened<'_, '_>, level: u8) -> Result<bool, Failure> {
     let mut is_last = true;
-    let behind = (Bound::Excluded(&[][..]), Bound::Unbounded);
-    set.visit(Part::Level(level), behind, Direction::Forward, &mut |_, _| {
-        is_last = false;
-        false
+    visit_from(set, level, &[], &mut |rest, _| {
+        is_last = rest.is_empty();
+        is_last
     })?;
     Ok(is_last)
+}
+
+fn part_of(level: u8) -> Part {
+    if level == 0 { Part::Order } else { Part::Level(level) }
+}
+
+/// Calls `visit` with the entries of a level before a key, the last one first and the head at the end, until it returns
+/// false. What was removed between the head and the first member is not passed.
+fn visit_before(
+    set: &mut Opened<'_, '_>,
+    level: u8,
+    key: &[u8],
+    visit: &mut VisitElement<'_>,
+) -> Result<(), Failure> {
+    if let Some(entries) = set.level(level)? {
+        let end = entries.partition_point(|entry| entry.key[..] < *key);
+        visit_held(entries[..end].iter().rev(), visit);
+        return Ok(());
+    }
+    let first = set.first_key();
+    let from = if first.is_empty() { Bound::Unbounded } else { Bound::Included(&first[..]) };
+    let mut goes_on = true;
+    if first[..] < *key {
+        let ends = (from, Bound::Excluded(key));
+        set.visit(part_of(level), ends, Direction::Backward, &mut |rest, value| {
+            goes_on = visit(rest, value);
+            goes_on
+        })?;
+    }
+    if goes_on && level > 0 && !first.is_empty() {
+        visit_head(set, level, visit)?;
+    }
+    Ok(())
+}
+
+/// Calls `visit` with the entries of a level from a key on, the head included if the key is empty, until it returns false.
+fn visit_from(
+    set: &mut Opened<'_, '_>,
+    level: u8,
+    key: &[u8],
+    visit: &mut VisitElement<'_>,
+) -> Result<(), Failure> {
+    if let Some(entries) = set.level(level)? {
+        let begin = entries.partition_point(|entry| entry.key[..] < *key);
+        visit_held(entries[begin..].iter(), visit);
+        return Ok(());
+    }
+    let first = set.first_key();
+    if key.is_empty() && level > 0 && !first.is_empty() && !visit_head(set, level, visit)? {
+        return Ok(());
+    }
+    let ends = (Bound::Included(key.max(&first[..])), Bound::Unbounded);
+    set.visit(part_of(level), ends, Direction::Forward, visit)
+}
+
+/// Calls `visit` with entries that are held in memory, until it returns false.
+fn visit_held<'e>(mut entries: impl Iterator<Item = &'e LevelEntry>, visit: &mut VisitElement<'_>) {
+    entries.all(|entry| visit(&entry.key, entry.members.to_be_bytes()[..].into()));
+}
+
+/// Calls `visit` with the head of a level, if it has one; what that returns.
+fn visit_head(
+    set: &mut Opened<'_, '_>,
+    level: u8,
+    visit: &mut VisitElement<'_>,
+) -> Result<bool, Failure> {
+    let head = set.element(Part::Level(level), &[])?;
+    Ok(head.is_none_or(|head| visit(&[], head)))
 }
 
 /// The entry of a level, or its head, before a key: its key and its members.
@@ -144,8 +208,7 @@ fn previous(
     key: &[u8],
 ) -> Result<Option<(Vec<u8>, u64)>, Failure> {
     let mut found = None;
-    let before = (Bound::Unbounded, Bound::Excluded(key));
-    set.visit(Part::Level(level), before, Direction::Backward, &mut |rest, value| {
+    visit_before(set, level, key, &mut |rest, value| {
         found = Some((rest.to_vec(), value.array(0)));
         false
     })?;
@@ -157,10 +220,14 @@ fn previous(
 }
 
 fn members(set: &mut Opened<'_, '_>, level: u8, key: &[u8]) -> Result<Option<u64>, Failure> {
+    if let Some(entries) = set.level(level)? {
+        let at = entries.binary_search_by(|entry| entry.key[..].cmp(key));
+        return Ok(at.ok().map(|at| entries[at].members));
+    }
     let found = set.element(Part::Level(level), &[key])?;
     Ok(found.and_then(|value| value.array(0)).map(u64::from_be_bytes))
 }
 
 fn put(set: &mut Opened<'_, '_>, level: u8, key: &[u8], members: u64) -> Result<(), Failure> {
-    set.put_element(Part::Level(level), &[key], &[&members.to_be_bytes()]).map(drop)
+    set.put_in_level(level, key, members)
 }

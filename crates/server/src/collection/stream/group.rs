@@ -99,10 +99,14 @@ impl Group {
         let number = self.number();
         for (own, consumer) in self.consumers.iter_mut().filter(|(_, one)| one.is_changed) {
             let rest: [&[u8]; 2] = [&number, &own.to_be_bytes()];
-            stream.put(Part::Consumer, &rest, &[&consumer.record.encode(), &consumer.name])?;
+            stream.put_later(
+                Part::Consumer,
+                &rest,
+                &[&consumer.record.encode(), &consumer.name],
+            )?;
             consumer.is_changed = false;
         }
-        stream.put(Part::Group, &[&self.name], &[&self.record.encode()])?;
+        stream.put_later(Part::Group, &[&self.name], &[&self.record.encode()])?;
         Ok(())
     }
 

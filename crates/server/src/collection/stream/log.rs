@@ -5,7 +5,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Value};
 
 use crate::collection::opened::Place;
-use crate::dataset::{Dataset, Ends, VisitElement};
+use crate::dataset::{Before, Dataset, Ends, Replaced, VisitElement};
 use crate::failure::{Failure, WRONG_TYPE};
 use crate::format::{
     ELEMENT_SIZE_MAX, Kind, Part, STREAM_ID_SIZE, StreamHead, StreamId, Type, UnknownLayout,
@@ -37,6 +37,8 @@ pub(crate) struct Stream<'d, 's> {
     data: &'d mut Dataset<'s>,
     place: Place<'d>,
     expiry_ms: Option<u64>,
+    /// What was under the key when it was opened.
+    before: Option<Before>,
     head: StreamHead,
     is_changed: bool,
 }
@@ -50,12 +52,13 @@ impl<'d, 's> Stream<'d, 's> {
         data: &'d mut Dataset<'s>,
         place: Place<'d>,
     ) -> Result<Option<Stream<'d, 's>>, Failure> {
-        let (head, expiry_ms) = match data.find(place.0, place.1)? {
+        let (head, elements, expiry_ms) = match data.find(place.0, place.1)? {
             None => return Ok(None),
             Some(value) if value.of.kind != Kind::Stream => return Err(WRONG_TYPE.into()),
-            Some(value) => (StreamHead::decode(value.payload)?, value.expiry_ms),
+            Some(value) => (StreamHead::decode(value.payload)?, value.elements()?, value.expiry_ms),
         };
-        Ok(Some(Stream { data, place, expiry_ms, head, is_changed: false }))
+        let before = Some((expiry_ms, elements));
+        Ok(Some(Stream { data, place, expiry_ms, before, head, is_changed: false }))
     }
 
     /// An empty stream, to be saved under a key where nothing is.
@@ -64,7 +67,7 @@ impl<'d, 's> Stream<'d, 's> {
         place: Place<'d>,
     ) -> Result<Stream<'d, 's>, Failure> {
         let head = StreamHead { id: data.new_id(place.0)?, ..StreamHead::default() };
-        Ok(Stream { data, place, expiry_ms: None, head, is_changed: true })
+        Ok(Stream { data, place, expiry_ms: None, before: None, head, is_changed: true })
     }
 
     /// The stream under a key, or an empty one.
@@ -90,11 +93,17 @@ impl<'d, 's> Stream<'d, 's> {
 
     /// Saves what was changed.
     pub(crate) fn save(self) -> Result<(), Failure> {
-        if self.is_changed {
-            let payload = self.head.encode();
-            self.data.put_value(self.place, Type::STREAM, &payload, self.expiry_ms)?;
+        if !self.is_changed {
+            return Ok(());
         }
-        Ok(())
+        let (of, payload) = (Type::STREAM, self.head.encode());
+        match self.before {
+            Some(before) => {
+                let replaced = Replaced { before, is_there: true };
+                self.data.put_over(self.place, of, &payload, (self.expiry_ms, replaced))
+            }
+            None => self.data.put_value(self.place, of, &payload, self.expiry_ms),
+        }
     }
 
     /// What the stream says of itself.
@@ -148,6 +157,12 @@ impl<'d, 's> Stream<'d, 's> {
             }
         })?;
         if is_sound { Ok(()) } else { Err(UnknownLayout.into()) }
+    }
+
+    /// Whether the entry that was added last is there still.
+    pub(crate) fn has_last(&mut self) -> Result<bool, Failure> {
+        let last = self.head.last;
+        Ok(self.head.count > 0 && self.entry(last)?.is_some())
     }
 
     /// The id of the last entry that is there.
@@ -319,6 +334,16 @@ impl<'d, 's> Stream<'d, 's> {
             return Err(text.into());
         }
         self.data.put_element((self.place.0, self.head.id, part), rest, value)
+    }
+
+    /// As `put`, of an element that is only looked for by its whole key. It may be written later in the turn.
+    pub(super) fn put_later(
+        &mut self,
+        part: Part,
+        rest: &[&[u8]],
+        value: &[&[u8]],
+    ) -> Result<(), Failure> {
+        self.data.put_element_later((self.place.0, self.head.id, part), rest, value)
     }
 
     /// Removes an element; true if it was there.

@@ -32,9 +32,7 @@ fn pop(
     if is_all {
         context.data.remove(place.0, place.1)?;
     } else {
-        SortedSet::change(context.data, place, (popped.len(), 0), |set| {
-            popped.iter().try_for_each(|(member, _)| set.remove(member).map(drop))
-        })?;
+        SortedSet::change(context.data, place, (popped.len(), 0), |set| set.remove_all(&popped))?;
     }
     let event = if direction == Direction::Forward { "zpopmin" } else { "zpopmax" };
     notify_removed(context, (Classes::SORTED_SET, event), key, u64::from(!is_all));

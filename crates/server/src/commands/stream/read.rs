@@ -236,7 +236,10 @@ fn has_more(stream: &mut Stream<'_, '_>, id: StreamId, has_waited: bool) -> Resu
     if has_waited {
         return Ok(stream.head().last > id);
     }
-    Ok(stream.head().last > id && stream.last_there()?.is_some_and(|last| last > id))
+    if stream.head().last <= id {
+        return Ok(false);
+    }
+    Ok(stream.has_last()? || stream.last_there()?.is_some_and(|last| last > id))
 }
 
 /// Shows the entries behind an id, and returns their ids.

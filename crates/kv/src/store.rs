@@ -614,6 +614,15 @@ impl Store {
         horizon(&self.handle.shared)
     }
 
+    /// Makes the pool grow, if it can and has to, so that so many bytes of it are to spare. It holds nothing: others may
+    /// take them.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: the pool may not grow so far, or the disk is full; [`Error::Poisoned`].
+    pub fn spare(&self, bytes: u64) -> Result<(), Error> {
+        Ok(self.handle.shared.pool().reserve(bytes, 0).map(drop)?)
+    }
+
     /// How the store is. Never waits for a writer.
     pub fn report(&self) -> Report {
         report(&self.handle.shared)

@@ -287,8 +287,16 @@ impl<'s> Dataset<'s> {
     /// Whether changes may wait: nothing takes them back alone, and there is room for them.
     #[inline]
     fn may_wait(&mut self) -> bool {
+        !self.is_atomic && self.has_plenty()
+    }
+
+    /// Whether the pool has so much room that small changes find it.
+    #[inline]
+    fn has_plenty(&mut self) -> bool {
         let store = self.store;
-        !self.is_atomic && self.capacity.is_plenty(self.written, || store.report())
+        // Where the pool cannot grow, what it has is what there is.
+        let spare = |bytes| drop(store.spare(bytes));
+        self.capacity.is_plenty(self.written, || store.report(), spare)
     }
 
     /// A value is written later in the turn.
@@ -627,9 +635,9 @@ impl<'s> Dataset<'s> {
         size: usize,
         change: impl FnOnce(&mut Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let (before, store) = (self.written, self.store);
+        let before = self.written;
         let is_small = size <= SMALL_MAX && !self.is_atomic;
-        if !is_small || !self.capacity.is_plenty(before, || store.report()) {
+        if !is_small || !self.has_plenty() {
             return self.atomically(size, change);
         }
         match change(self) {

@@ -10,6 +10,10 @@ const REFUSAL_MS: u64 = 100;
 const SHARE: u64 = 16;
 /// A share of fewer bytes is not plenty.
 const PLENTY_MIN: u64 = 1 << 20;
+/// A pool of so many bytes grows before less than [`AHEAD`] of it is free; it begins with as many, unless told otherwise.
+const GROWS_AHEAD_MIN: u64 = 64 << 20;
+/// See [`GROWS_AHEAD_MIN`].
+const AHEAD: u64 = (PLENTY_MIN * SHARE) / 2 * 3;
 /// Where there is not plenty, the pool is asked again after so many bytes.
 const TIGHT: u64 = 64 << 10;
 /// Bytes that a change takes beside its value, at most.
@@ -42,15 +46,27 @@ impl Capacity {
         size >= size_min && steady_ms < until_ms
     }
 
-    /// Whether there is so much room that small changes find it; `report` is what the store says.
+    /// Whether there is so much room that small changes find it; `report` is what the store says, `spare` makes the pool
+    /// grow until it has so many bytes to spare, if it can.
     #[inline]
-    pub(super) fn is_plenty(&mut self, written: Written, report: impl FnOnce() -> Report) -> bool {
+    pub(super) fn is_plenty(
+        &mut self,
+        written: Written,
+        report: impl Fn() -> Report,
+        spare: impl FnOnce(u64),
+    ) -> bool {
         let (is_plenty, until) = self.known;
         let cost = written.bytes + CHANGE_SIZE * written.changes;
-        if cost < until {
-            return is_plenty;
-        }
+        if cost < until { is_plenty } else { self.ask(cost, report, spare) }
+    }
+
+    #[cold]
+    fn ask(&mut self, cost: u64, report: impl Fn() -> Report, spare: impl FnOnce(u64)) -> bool {
         let Report { recovering, pool_bytes, used_bytes, .. } = report();
+        if pool_bytes >= GROWS_AHEAD_MIN && pool_bytes.saturating_sub(used_bytes) < AHEAD {
+            spare(AHEAD);
+        }
+        let Report { pool_bytes, used_bytes, .. } = report();
         let share = pool_bytes.saturating_sub(used_bytes) / SHARE;
         let is_plenty = !recovering && share >= PLENTY_MIN;
         self.known = (is_plenty, cost + if is_plenty { share } else { TIGHT });
@@ -64,17 +80,32 @@ mod tests {
 
     #[test]
     fn a_pool_is_asked_again_when_a_share_was_written() {
-        let with = |used_bytes| Report { pool_bytes: 64 << 20, used_bytes, ..Report::default() };
+        let with =
+            |used_bytes: u64| Report { pool_bytes: 64 << 20, used_bytes, ..Report::default() };
         let written = |bytes| Written { bytes, ..Written::default() };
+        let nothing = |_| {};
         let mut capacity = Capacity::new();
-        assert!(capacity.is_plenty(written(0), || with(0)));
-        assert!(capacity.is_plenty(written((4 << 20) - 1), || unreachable!()));
-        assert!(!capacity.is_plenty(written(4 << 20), || with(60 << 20)));
-        assert!(!capacity.is_plenty(written((4 << 20) + 1), || unreachable!()));
-        assert!(capacity.is_plenty(written(5 << 20), || with(0)));
+        assert!(capacity.is_plenty(written(0), || with(0), nothing));
+        assert!(capacity.is_plenty(written((4 << 20) - 1), || unreachable!(), nothing));
+        assert!(!capacity.is_plenty(written(4 << 20), || with(60 << 20), nothing));
+        assert!(!capacity.is_plenty(written((4 << 20) + 1), || unreachable!(), nothing));
+        assert!(capacity.is_plenty(written(5 << 20), || with(0), nothing));
         capacity.refuse(1000, 5);
-        assert!(!capacity.is_plenty(written(5 << 20), || with(60 << 20)));
+        assert!(!capacity.is_plenty(written(5 << 20), || with(60 << 20), nothing));
         assert_eq!((capacity.is_refused(500, 104), capacity.is_refused(499, 104)), (true, false));
         assert!(!capacity.is_refused(500, 105));
+    }
+
+    #[test]
+    fn a_pool_that_can_grow_does_so_before_room_is_short() {
+        use std::cell::Cell;
+        let (size, used_bytes) = (Cell::new(64 << 20), 60 << 20);
+        let report = || Report { pool_bytes: size.get(), used_bytes, ..Report::default() };
+        let grow = |bytes| size.set(used_bytes + bytes);
+        assert!(Capacity::new().is_plenty(Written::default(), report, grow));
+        assert_eq!(size.get(), used_bytes + AHEAD);
+        // A smaller one is left as it is.
+        let small = || Report { pool_bytes: 63 << 20, used_bytes, ..Report::default() };
+        assert!(!Capacity::new().is_plenty(Written::default(), small, |_| unreachable!()));
     }
 }

@@ -109,3 +109,46 @@ impl WriteBack {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tembo_kv::{Durability, Options, Store};
+
+    use super::*;
+
+    #[test]
+    fn what_waits_hides_the_store_until_it_is_written_once() {
+        let store = Store::volatile(&Options::default()).unwrap();
+        let (space, other) = (store.keyspace("a").unwrap(), store.keyspace("b").unwrap());
+        let mut waiting = WriteBack::default();
+        for number in 0..1000_u32 {
+            waiting.put(space, b"key", &[b"value ", number.to_string().as_bytes()]);
+        }
+        waiting.put(other, b"key", &[b"other"]);
+        waiting.put(space, b"given up", &[b"value"]);
+        assert_eq!(waiting.get(space, b"key"), Some(&b"value 999"[..]));
+        assert!(waiting.has_prefix(space, b"gi") && !waiting.has_prefix(other, b"gi"));
+        assert!(waiting.forget(space, b"given up") && !waiting.forget(space, b"given up"));
+        let mut transaction = store.exclusive().unwrap();
+        waiting.write(&mut transaction).unwrap();
+        assert!(waiting.is_empty());
+        assert_eq!(transaction.get(space, b"key").unwrap().unwrap(), b"value 999");
+        assert_eq!(transaction.get(other, b"key").unwrap().unwrap(), b"other");
+        assert!(transaction.get(space, b"given up").unwrap().is_none());
+        transaction.commit(Durability::Buffered).unwrap();
+    }
+
+    #[test]
+    fn as_many_wait_as_have_room() {
+        let store = Store::volatile(&Options::default()).unwrap();
+        let space = store.keyspace("a").unwrap();
+        let mut waiting = WriteBack::default();
+        for number in 0..WAITING_MAX {
+            assert!(!waiting.is_full());
+            waiting.put(space, &[number as u8], &[b"value"]);
+        }
+        assert!(waiting.is_full());
+        waiting.forget_all();
+        assert!(waiting.is_empty() && waiting.get(space, &[0]).is_none());
+    }
+}

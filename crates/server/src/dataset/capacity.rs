@@ -10,10 +10,10 @@ const REFUSAL_MS: u64 = 100;
 const SHARE: u64 = 16;
 /// A share of fewer bytes is not plenty.
 const PLENTY_MIN: u64 = 1 << 20;
-/// A pool of so many bytes grows before less than [`AHEAD`] of it is free; it begins with as many, unless told otherwise.
-const GROWS_AHEAD_MIN: u64 = 64 << 20;
-/// See [`GROWS_AHEAD_MIN`].
-const AHEAD: u64 = (PLENTY_MIN * SHARE) / 2 * 3;
+/// A pool of so many bytes grows before less than [`FREE_MIN`] of it is free; it begins with as many, unless told otherwise.
+const GROWS_EARLY_MIN: u64 = 64 << 20;
+/// See [`GROWS_EARLY_MIN`].
+const FREE_MIN: u64 = (PLENTY_MIN * SHARE) / 2 * 3;
 /// Where there is not plenty, the pool is asked again after so many bytes.
 const TIGHT: u64 = 64 << 10;
 /// Bytes that a change takes beside its value, at most.
@@ -63,8 +63,8 @@ impl Capacity {
     #[cold]
     fn ask(&mut self, cost: u64, report: impl Fn() -> Report, spare: impl FnOnce(u64)) -> bool {
         let Report { recovering, pool_bytes, used_bytes, .. } = report();
-        if pool_bytes >= GROWS_AHEAD_MIN && pool_bytes.saturating_sub(used_bytes) < AHEAD {
-            spare(AHEAD);
+        if pool_bytes >= GROWS_EARLY_MIN && pool_bytes.saturating_sub(used_bytes) < FREE_MIN {
+            spare(FREE_MIN);
         }
         let Report { pool_bytes, used_bytes, .. } = report();
         let share = pool_bytes.saturating_sub(used_bytes) / SHARE;
@@ -103,7 +103,7 @@ mod tests {
         let report = || Report { pool_bytes: size.get(), used_bytes, ..Report::default() };
         let grow = |bytes| size.set(used_bytes + bytes);
         assert!(Capacity::new().is_plenty(Written::default(), report, grow));
-        assert_eq!(size.get(), used_bytes + AHEAD);
+        assert_eq!(size.get(), used_bytes + FREE_MIN);
         // A smaller one is left as it is.
         let small = || Report { pool_bytes: 63 << 20, used_bytes, ..Report::default() };
         assert!(!Capacity::new().is_plenty(Written::default(), small, |_| unreachable!()));

@@ -1,8 +1,8 @@
 //! Values that are written to the store later in the turn: what several commands change one after the other, the head of
 //! a collection above all, is written once.
 //!
-//! Each is under a key of the store, and hides what is there. Who reads that from the store itself has them written
-//! before; they are never there beyond the transaction of the turn.
+//! Each is under a key of the store, and hides what is there. They are written before something reads that from the store
+//! itself; they are never there beyond the transaction of the turn.
 
 use tembo_kv::{Error, Exclusive, Keyspace};
 

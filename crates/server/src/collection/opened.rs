@@ -22,6 +22,9 @@ const SKIPPED_MAX: u64 = 32;
 /// The database and the key of a collection.
 pub(crate) type Place<'a> = (usize, &'a [u8]);
 
+/// The keys of a first and of a last element.
+type EndKeys = (Vec<u8>, Vec<u8>);
+
 /// Where the entries are.
 pub(crate) enum Body {
     /// In the value: here is a copy.
@@ -440,7 +443,7 @@ impl<'d, 's> Opened<'d, 's> {
     }
 
     /// Two keys between which the elements of the main part lie: its first and its last, or what these were not long ago.
-    fn ends_of_main(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+    fn ends_of_main(&mut self) -> Result<Option<EndKeys>, Failure> {
         let id = self.set_id();
         if let Some((first, last)) = self.data.known_ends.ends(id) {
             return Ok(Some((first.to_vec(), last.to_vec())));

@@ -54,7 +54,7 @@ impl Structure {
     pub fn has(self, model: Model) -> bool {
         match self {
             Structure::Region => model == Model::Logged,
-            Structure::Kv => true,
+            Structure::Kv | Structure::Fs => true,
             _ => model != Model::Logged,
         }
     }

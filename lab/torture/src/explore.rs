@@ -43,10 +43,13 @@ const NOT_BROKEN_HERE: &str =
 pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
     let explored = match target.structure {
         Structure::Region if target.model == Model::Logged => Ok(region::explore(effort, mutation)),
-        Structure::Kv if target.model == Model::Logged => match mutation {
-            None => Ok(stack::explore(effort)),
-            Some(_) => Err(NOT_BROKEN_HERE.to_owned()),
-        },
+        Structure::Kv | Structure::Fs if target.model == Model::Logged && mutation.is_some() => {
+            Err(NOT_BROKEN_HERE.to_owned())
+        }
+        Structure::Kv if target.model == Model::Logged => Ok(stack::explore(&KV, target, effort)),
+        Structure::Fs if target.model == Model::Logged => {
+            Ok(stack::explore(&FILES, target, effort))
+        }
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
         Structure::Log => explore_one(&Toys, target, effort, mutation, 61),
         Structure::Heap => explore_one(&Heaps, target, effort, mutation, 61),

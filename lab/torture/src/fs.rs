@@ -14,6 +14,7 @@ use tembo_sim::Random;
 use crate::judge::{expect, text};
 use crate::kv;
 use crate::pooled::{expect_accounted, stored};
+use crate::stacked::Stacked;
 use crate::subject::{Script, Subject};
 use call::{Call, PIECE, any_call, code, time};
 use model::State;
@@ -71,6 +72,14 @@ fn compare(
 }
 
 impl Live {
+    fn is_sound(&self) -> Result<(), String> {
+        let found = self.fs.snapshot().and_then(|mut tree| tree.check()).map_err(text)?;
+        if !found.findings.is_empty() {
+            return Err(format!("what does not fit: {:?}", found.findings));
+        }
+        expect(found.orphans <= self.open.len() as u64, "orphans that are not open")
+    }
+
     fn together(&self, state: &State, calls: &[Call], serial: u64) -> Result<State, String> {
         let (mut next, mut failed) = (state.clone(), Ok(()));
         let done = self.fs.write(time(serial), Durability::Strict, |tree| {
@@ -157,19 +166,14 @@ impl Subject for Files {
         Pool::format(&region, Geometry::TINY).map_err(text)?;
         let pool = Pool::from_region_of(region, tembo_kv::kinds()).map_err(text)?;
         Store::format(&pool, self.0).map_err(text)?;
-        let store = kv::start(pool).map_err(text)?;
-        let format = Format { piece_size: PIECE, ..Format::default() };
-        let fs = Fs::format(&store, &format, time(0)).map_err(text)?;
+        let live = self.make_in(kv::start(pool).map_err(text)?)?;
         made();
-        Ok(live(fs))
+        Ok(live)
     }
 
     fn open(&self, region: Region) -> Result<Option<Live>, String> {
         let Some(pool) = stored(region)? else { return Ok(None) };
-        match Fs::open(&kv::start(pool).map_err(text)?) {
-            Err(Error::NoFileSystem) => Ok(None),
-            opened => opened.map(live).map(Some).map_err(text),
-        }
+        self.open_in(kv::start(pool).map_err(text)?)
     }
 
     fn show(&self, live: &mut Live) -> Result<State, String> {
@@ -211,11 +215,7 @@ impl Subject for Files {
         let check = live.fs.store().check().map_err(text)?;
         expect_accounted(&check.account, kv::SIZE)?;
         expect(check.leaked == 0, "leaked objects")?;
-        let found = live.fs.snapshot().and_then(|mut tree| tree.check()).map_err(text)?;
-        if !found.findings.is_empty() {
-            return Err(format!("what does not fit: {:?}", found.findings));
-        }
-        expect(found.orphans <= live.open.len() as u64, "orphans that are not open")
+        live.is_sound()
     }
 
     fn recovery(&self) -> Vec<Op> {
@@ -298,7 +298,40 @@ impl Subject for Files {
                 2,
                 vec![Op::UnlinkOpen("a"), Op::UnlinkOpen("b"), Op::Close, Op::Maintain],
             ),
+            Script::new("protocol.git", 1, git_object().into_iter().map(Op::Call).collect()),
+            Script::new("protocol.sqlite", 1, sqlite_commit().into_iter().map(Op::Call).collect()),
+            Script::new(
+                "protocol.leveldb",
+                1,
+                leveldb_switch().into_iter().map(Op::Call).collect(),
+            ),
         ]
+    }
+}
+
+impl Stacked for Files {
+    fn make_in(&self, store: Store) -> Result<Live, String> {
+        let format = Format { piece_size: PIECE, ..Format::default() };
+        Fs::format(&store, &format, time(0)).map(live).map_err(text)
+    }
+
+    fn open_in(&self, store: Store) -> Result<Option<Live>, String> {
+        match Fs::open(&store) {
+            Err(Error::NoFileSystem) => Ok(None),
+            opened => opened.map(live).map(Some).map_err(text),
+        }
+    }
+
+    fn store_of(&self, live: &Live) -> Store {
+        live.fs.store().clone()
+    }
+
+    fn first_op(&self) -> Option<Op> {
+        None
+    }
+
+    fn check_over(&self, live: &mut Live) -> Result<(), String> {
+        live.is_sound()
     }
 }
 
@@ -309,5 +342,41 @@ fn safe_write(path: &'static str) -> Vec<Call> {
         Call::Write("e", 0, 700),
         Call::Permissions("e", 0o600),
         Call::Rename("e", path, Rename::Replace),
+    ]
+}
+
+/// What git does to store an object: a file that has no other name yet gets its name by a link.
+fn git_object() -> Vec<Call> {
+    vec![
+        Call::Create("d/tmp_obj"),
+        Call::Write("d/tmp_obj", 0, 700),
+        Call::Permissions("d/tmp_obj", 0o444),
+        Call::Link("d/tmp_obj", "d/object"),
+        Call::Unlink("d/tmp_obj"),
+    ]
+}
+
+/// What SQLite does to commit with a journal: the old pages go there, then the new ones to their places; then the journal goes.
+fn sqlite_commit() -> Vec<Call> {
+    vec![
+        Call::Create("a-journal"),
+        Call::Write("a-journal", 0, 28),
+        Call::Write("a-journal", 512, 1040),
+        Call::Write("a-journal", 8, 4),
+        Call::Write("a", 0, 512),
+        Call::Write("a", 512, 512),
+        Call::Unlink("a-journal"),
+    ]
+}
+
+/// What LevelDB does to switch to another manifest: a file with its name replaces CURRENT.
+fn leveldb_switch() -> Vec<Call> {
+    vec![
+        Call::Create("d/MANIFEST-2"),
+        Call::Write("d/MANIFEST-2", 0, 600),
+        Call::Create("d/tmp"),
+        Call::Write("d/tmp", 0, 16),
+        Call::Rename("d/tmp", "d/a", Rename::Replace),
+        Call::Unlink("a"),
     ]
 }

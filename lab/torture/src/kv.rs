@@ -20,9 +20,10 @@ use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, stored};
+use crate::stacked::Stacked;
 use crate::subject::{Script, Subject};
 pub(crate) use model::State;
-pub(crate) use op::{Op, random_op};
+pub(crate) use op::Op;
 pub(crate) use replica::Replicated;
 pub(crate) use runner::{Runner, maintain};
 
@@ -137,5 +138,27 @@ impl Subject for Kv {
 
     fn scripts(&self) -> Vec<Script<Op>> {
         scripts::all()
+    }
+}
+
+impl Stacked for Kv {
+    fn make_in(&self, store: Store) -> Result<Store, String> {
+        Ok(store)
+    }
+
+    fn open_in(&self, store: Store) -> Result<Option<Store>, String> {
+        Ok(Some(store))
+    }
+
+    fn store_of(&self, live: &Store) -> Store {
+        live.clone()
+    }
+
+    fn first_op(&self) -> Option<Op> {
+        Some(Op::Keyspace("x"))
+    }
+
+    fn check_over(&self, _: &mut Store) -> Result<(), String> {
+        Ok(())
     }
 }

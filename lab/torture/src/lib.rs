@@ -24,6 +24,7 @@ mod seen;
 mod server;
 pub mod shared;
 mod stack;
+mod stacked;
 mod step;
 mod steps;
 mod stores;

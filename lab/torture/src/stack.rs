@@ -1,4 +1,4 @@
-//! The whole stack: the store, over a `logged` region, on a disk that loses power.
+//! The whole stack: the store and what lies over it, over a `logged` region, on a disk that loses power.
 //!
 //! The region alone is shown to keep exactly what some fence had made of it, and the store alone to
 //! survive any image that keeps its fences; here the two are tried together, on a sample. A sequence
@@ -19,11 +19,9 @@ use tembo_pool::{Geometry, PoolOptions};
 use tembo_sim::{Chooser, Point, Random, Rest, SimDisk};
 
 use crate::judge::{expect, quietly, text};
-use crate::kv::{Op, Runner, State, maintain, random_op};
 use crate::seen::Seen;
-use crate::{Effort, Model, Outcome, Structure, Target, Violation, command};
-
-const TARGET: Target = Target { structure: Structure::Kv, model: Model::Logged };
+use crate::stacked::Stacked;
+use crate::{Effort, Outcome, Target, Violation, command};
 
 const POOL: &str = "/disk/pool";
 
@@ -39,7 +37,7 @@ const GO_ON: u64 = 16;
 const STEPS: u64 = 10;
 
 /// Explores the stack: one sequence after another.
-pub(crate) fn explore(effort: &Effort<'_>) -> Outcome {
+pub(crate) fn explore<S: Stacked>(subject: &S, target: Target, effort: &Effort<'_>) -> Outcome {
     let began = Instant::now();
     let (seen, mut images, mut steps) = (Seen::new(), 0, BTreeSet::new());
     let mut violation = None;
@@ -52,7 +50,7 @@ pub(crate) fn explore(effort: &Effort<'_>) -> Outcome {
             continue;
         }
         let tried = quietly(|| {
-            let sequence = Sequence::run(seed)?;
+            let sequence = Sequence::run(subject, seed)?;
             steps.extend(sequence.disk.steps());
             sequence.crash(effort, &seen, &mut images)
         });
@@ -60,14 +58,14 @@ pub(crate) fn explore(effort: &Effort<'_>) -> Outcome {
             Ok(true) if effort.workload.is_none() => {}
             Ok(_) => break,
             Err(what) => {
-                let replay = command::replay(TARGET, effort, &name, None);
+                let replay = command::replay(target, effort, &name, None);
                 violation = Some(Violation { what, workload: name, replay });
                 break;
             }
         }
     }
     let (distinct, elapsed) = (seen.count(), began.elapsed());
-    Outcome { target: TARGET, images, distinct, elapsed, steps, violation }
+    Outcome { target, images, distinct, elapsed, steps, violation }
 }
 
 fn options(disk: &SimDisk) -> Options {
@@ -86,52 +84,56 @@ fn options(disk: &SimDisk) -> Options {
 }
 
 /// What was done, and what the store showed after each operation.
-struct Sequence {
+struct Sequence<'s, S: Stacked> {
+    subject: &'s S,
     seed: u64,
     disk: SimDisk,
     points: Vec<Point>,
-    /// `None`: there was no store. The operation with number n led from one to the next.
-    states: Vec<Option<State>>,
+    /// `None`: there was nothing yet. The operation with number n led from one to the next.
+    states: Vec<Option<S::State>>,
     operations: Vec<String>,
 }
 
-impl Sequence {
-    fn run(seed: u64) -> Result<Sequence, String> {
+impl<'s, S: Stacked> Sequence<'s, S> {
+    fn run(subject: &'s S, seed: u64) -> Result<Sequence<'s, S>, String> {
         let disk = SimDisk::default();
         let mut random = Random::new(seed);
         disk.record();
-        let mut store = Store::create(Path::new(POOL), &options(&disk)).map_err(text)?;
-        let mut states = vec![None, Some(State::default())];
+        let store = Store::create(Path::new(POOL), &options(&disk)).map_err(text)?;
+        let mut live = subject.make_in(store)?;
+        let mut state = subject.empty();
+        let mut states = vec![None, Some(state.clone())];
         let mut operations = vec!["making".to_owned()];
-        let mut state = State::default();
         for number in 0..OPERATIONS {
             disk.mark(states.len() as u64 - 1);
-            // At first there is a keyspace; now and then the process is another.
-            let op = match number {
-                0 => Op::Keyspace("x"),
-                _ => random_op(&mut random),
+            // Now and then the process is another.
+            let op = match subject.first_op() {
+                Some(first) if number == 0 => first,
+                _ => subject.random_op(&mut random),
             };
             if number > 0 && random.below(8) == 0 {
+                let store = subject.store_of(&live);
+                drop(live);
                 match random.below(2) {
                     0 => drop(store),
                     // Checkpoints.
                     _ => store.close().map_err(text)?,
                 }
-                store = Store::open(Path::new(POOL), &options(&disk)).map_err(text)?;
+                let store = Store::open(Path::new(POOL), &options(&disk)).map_err(text)?;
+                live = subject.open_in(store)?.ok_or("it is not there any more")?;
             }
-            let mut runner = Runner { store: &store, state, serial: number * 8 + 1 };
-            runner.run(&op).map_err(|what| format!("{op:?}: {what}"))?;
-            state = runner.state;
-            store.sync().map_err(text)?;
+            let done = subject.run(&mut live, &state, &op, number * 8 + 1);
+            state = done.map_err(|what| format!("{op:?}: {what}"))?;
+            subject.store_of(&live).sync().map_err(text)?;
             states.push(Some(state.clone()));
             operations.push(format!("{op:?}"));
         }
         disk.mark(states.len() as u64 - 1);
         states.push(Some(state));
         operations.push("nothing more".to_owned());
-        drop(store);
+        drop(live);
         let points = disk.points();
-        Ok(Sequence { seed, disk, points, states, operations })
+        Ok(Sequence { subject, seed, disk, points, states, operations })
     }
 
     /// Whether to go on with another.
@@ -167,35 +169,45 @@ impl Sequence {
             }
             opened => opened.map_err(text)?,
         };
-        let shown = State::of(&store)?;
-        let is_shown = |state: &Option<State>| state.as_ref() == Some(&shown);
+        let Some(mut live) = self.subject.open_in(store)? else {
+            return expect(before.is_none(), "what was in the store is there no more");
+        };
+        let shown = self.subject.show(&mut live)?;
+        let is_shown = |state: &Option<S::State>| state.as_ref() == Some(&shown);
         if !is_shown(before) && !is_shown(after) {
             return Err(format!("it shows {shown:?}\nand should {before:?}\nor {after:?}"));
         }
-        maintain(&store)?;
-        expect(State::of(&store)? == shown, "recovery has changed what is there")?;
-        let check = store.check().map_err(text)?;
+        self.subject.settle(&mut live)?;
+        let is_same = self.subject.show(&mut live)? == shown;
+        expect(is_same, "recovery has changed what is there")?;
+        let check = self.subject.store_of(&live).check().map_err(text)?;
         expect(check.leaked == 0, "something has leaked")?;
+        self.subject.check_over(&mut live)?;
         if disk.read_hash().is_multiple_of(GO_ON) {
-            go_on(store, disk, shown)?;
+            go_on(self.subject, live, disk, shown)?;
         }
         Ok(())
     }
 }
 
 /// The store works on, and keeps what it did over a kill.
-fn go_on(store: Store, disk: &SimDisk, state: State) -> Result<(), String> {
+fn go_on<S: Stacked>(
+    subject: &S,
+    mut live: S::Live,
+    disk: &SimDisk,
+    mut state: S::State,
+) -> Result<(), String> {
     let mut random = Random::new(disk.read_hash());
-    let mut runner = Runner { store: &store, state, serial: 10_000 };
-    for _ in 0..STEPS {
-        let op = random_op(&mut random);
-        runner.run(&op).map_err(|what| format!("going on, {op:?}: {what}"))?;
+    for step in 0..STEPS {
+        let op = subject.random_op(&mut random);
+        let done = subject.run(&mut live, &state, &op, 10_000 + 8 * step);
+        state = done.map_err(|what| format!("going on, {op:?}: {what}"))?;
     }
-    let state = runner.state;
-    store.sync().map_err(text)?;
-    drop(store);
+    subject.store_of(&live).sync().map_err(text)?;
+    drop(live);
     let again = Store::open(Path::new(POOL), &options(disk)).map_err(text)?;
-    expect(State::of(&again)? == state, "having gone on, it shows something else")
+    let mut again = subject.open_in(again)?.ok_or("having gone on, there is nothing")?;
+    expect(subject.show(&mut again)? == state, "having gone on, it shows something else")
 }
 
 fn is_missing(error: &Error) -> bool {

@@ -61,6 +61,7 @@ fn a_store_and_a_heap_in_one_pool_survive() {
 fn the_file_system_survives() {
     survives(Structure::Fs, Model::Flush, 10_000);
     survives(Structure::Fs, Model::Eadr, 4_000);
+    survives(Structure::Fs, Model::Logged, 3_000);
 }
 
 #[test]

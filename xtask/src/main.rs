@@ -1,10 +1,11 @@
-//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | redis-suite | help`.
+//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | redis-suite | fs-suite | help`.
 
 // A command-line tool whose output is its purpose.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
 mod dax;
+mod fs_suite;
 mod miri;
 mod suite;
 mod tidy;
@@ -28,6 +29,9 @@ cargo xtask <command>
   redis-suite Redis's own tests, from a checkout of its sources, against the server; minutes.
               --path CHECKOUT; --unit NAME for one of them (again for more); --redis PROGRAM to run them against
               a Redis too; --server PROGRAM for another server than the release build; --page writes docs/redis-compatibility.md from the last runs of all units
+  fs-suite    suites of tests of file systems on a mount, outside of transactions and in one; as root, minutes.
+              --pjdfstest PROGRAM, --fsx PROGRAM (both on crates.io); --tembo PROGRAM for another than the release
+              build; --page writes docs/filesystem-compatibility.md from the last runs
   help        this text";
 
 fn main() -> ExitCode {
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
         ["torture", rounds] => torture::run(&root(), Some(rounds), false),
         ["dax", ref words @ ..] => dax::run(&root(), words),
         ["redis-suite", ref words @ ..] => suite::run(&root(), words),
+        ["fs-suite", ref words @ ..] => fs_suite::run(&root(), words),
         ["help" | "--help" | "-h"] | [] => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

@@ -1,0 +1,177 @@
+//! `cargo xtask fs-suite`: suites of tests of file systems, run on a mount, outside of transactions and in one.
+//!
+//! The programs are those that the caller names; nothing of them enters the project but names of tests. What a run printed
+//! lies in `target/fs-suite`; the page is made from that.
+
+mod mounted;
+mod page;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use mounted::Mounted;
+
+/// How pjdfstest is to run: which optional calls there are, and which users a test may become.
+const PJDFSTEST: &str = "\
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utimensat = {}
+utime_now = {}
+[settings]
+naptime = 0.01
+allow_remount = false
+expected_failures = []
+[dummy_auth]
+entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]
+";
+
+/// What fsx does, each in proportion to its number.
+const FSX: &str = "\
+flen = 1048576
+[opsize]
+max = 131072
+[weights]
+close_open = 1
+invalidate = 1
+mapread = 10
+mapwrite = 10
+read = 10
+write = 10
+truncate = 10
+fsync = 1
+fdatasync = 1
+posix_fallocate = 5
+punch_hole = 5
+sendfile = 5
+copy_file_range = 10
+";
+
+/// Operations of fsx with each seed, and the seeds.
+const FSX_OPERATIONS: u32 = 20_000;
+const FSX_SEEDS: u32 = 4;
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Wanted {
+    pjdfstest: Option<PathBuf>,
+    fsx: Option<PathBuf>,
+    /// The program `tembo`, if it is not to be built.
+    tembo: Option<PathBuf>,
+    page: bool,
+}
+
+/// Runs suites, and writes the page if that is asked for.
+pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    let wanted = parse(words)?;
+    let results = root.join("target/fs-suite");
+    std::fs::create_dir_all(&results)?;
+    if wanted.pjdfstest.is_some() || wanted.fsx.is_some() {
+        let tembo = match &wanted.tembo {
+            Some(program) => std::path::absolute(program)?,
+            None => build(root)?,
+        };
+        let mounted = Mounted::new(&tembo, &results)?;
+        if let Some(program) = &wanted.pjdfstest {
+            pjdfstest(&mounted, program, &results)?;
+        }
+        if let Some(program) = &wanted.fsx {
+            fsx(&mounted, program, &results)?;
+        }
+        mounted.end()?;
+    } else if !wanted.page {
+        bail!("--pjdfstest and --fsx name programs; see `cargo xtask help`");
+    }
+    if wanted.page {
+        let file = root.join("docs/filesystem-compatibility.md");
+        std::fs::write(&file, page::write(&results, PLACES)?)
+            .with_context(|| file.display().to_string())?;
+        println!("{}", file.display());
+    }
+    Ok(())
+}
+
+fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--package", "tembo-cli"]).current_dir(root);
+    crate::ci::step("build", &mut build)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    Ok(target.map_or_else(|| root.join("target"), PathBuf::from).join("release/tembo"))
+}
+
+fn parse(words: &[&str]) -> anyhow::Result<Wanted> {
+    let mut wanted = Wanted::default();
+    let mut words = words.iter();
+    while let Some(&word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+        match word {
+            "--pjdfstest" => wanted.pjdfstest = Some(std::path::absolute(value()?)?),
+            "--fsx" => wanted.fsx = Some(std::path::absolute(value()?)?),
+            "--tembo" => wanted.tembo = Some(PathBuf::from(value()?)),
+            "--page" => wanted.page = true,
+            other => bail!("`{other}` is no option of fs-suite"),
+        }
+    }
+    Ok(wanted)
+}
+
+/// Where a suite runs.
+const PLACES: [&str; 2] = ["outside", "inside"];
+
+/// A program on the mount, or in a transaction of it.
+fn command(mounted: &Mounted, place: &str, program: &Path) -> Command {
+    if place == "outside" {
+        return Command::new(program);
+    }
+    let mut command = Command::new(&mounted.tembo);
+    command.arg("txn").arg(&mounted.at).arg("--").arg(program);
+    command
+}
+
+/// Runs it with what it prints in a file. Whether it succeeded.
+fn recorded(name: &str, command: &mut Command, file: &Path) -> anyhow::Result<bool> {
+    println!("==> {name}");
+    let out = File::create(file).with_context(|| file.display().to_string())?;
+    let status = command.stdout(out.try_clone()?).stderr(out).status();
+    let status = status.with_context(|| format!("{name}: cannot start {command:?}"))?;
+    println!("==> {name}: {status}");
+    Ok(status.success())
+}
+
+fn pjdfstest(mounted: &Mounted, program: &Path, results: &Path) -> anyhow::Result<()> {
+    let config = results.join("pjdfstest.toml");
+    std::fs::write(&config, PJDFSTEST)?;
+    for place in PLACES {
+        let mut command = command(mounted, place, program);
+        command.arg("-c").arg(&config).arg("-s").arg(std::env::temp_dir());
+        command.arg("-p").arg(&mounted.at);
+        recorded(
+            &format!("pjdfstest {place}"),
+            &mut command,
+            &results.join(format!("pjdfstest.{place}.txt")),
+        )?;
+    }
+    Ok(())
+}
+
+fn fsx(mounted: &Mounted, program: &Path, results: &Path) -> anyhow::Result<()> {
+    let config = results.join("fsx.toml");
+    std::fs::write(&config, FSX)?;
+    let mut lines = String::new();
+    for place in PLACES {
+        for seed in 1..=FSX_SEEDS {
+            let mut command = command(mounted, place, program);
+            command.arg("-f").arg(&config).arg("-P").arg(results);
+            command.args(["-N", &FSX_OPERATIONS.to_string(), "-S", &seed.to_string()]);
+            command.arg(mounted.at.join(format!("fsx.{seed}")));
+            let name = format!("fsx {place} {seed}");
+            let file = results.join(format!("fsx.{place}.{seed}.txt"));
+            let verdict = if recorded(&name, &mut command, &file)? { "ok" } else { "FAILED" };
+            lines += &format!("{place}\t{seed}\t{FSX_OPERATIONS}\t{verdict}\n");
+        }
+    }
+    Ok(std::fs::write(results.join("fsx.tsv"), lines)?)
+}

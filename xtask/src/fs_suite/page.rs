@@ -1,0 +1,161 @@
+//! The page `docs/filesystem-compatibility.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Context;
+
+const HEAD: &str = "\
+# Suites of tests of file systems
+
+What suites that others have written find on a mount, outside of transactions and in one (`tembo txn`). `cargo xtask fs-suite`
+runs the programs that it is given and makes this page. Only names of tests stand here.
+
+```
+cargo install pjdfstest fsx
+cargo xtask fs-suite --pjdfstest pjdfstest --fsx fsx --page
+```
+
+";
+
+const NOT_RUN: &str = "\
+## Not run
+
+| suite | why |
+|---|---|
+| xfstests (generic) | needs a checkout of its sources, and devices to make file systems on |
+| fsstress, fio with verification | not installed where this page was made |
+";
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+    left_out: u32,
+}
+
+/// What a run of pjdfstest printed.
+#[derive(Default)]
+struct Run {
+    units: BTreeMap<String, Counts>,
+    failures: Vec<String>,
+    /// Tests by the reason that they were left out for.
+    left_out: BTreeMap<String, Vec<String>>,
+}
+
+fn read(text: &str) -> Run {
+    let mut run = Run::default();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut words = line.split_whitespace();
+        let (Some(test), Some(verdict), None) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        let Some((unit, _)) = test.split_once("::") else { continue };
+        let counts = run.units.entry(unit.to_owned()).or_default();
+        match verdict {
+            "ok" => counts.passed += 1,
+            "skipped" => {
+                counts.left_out += 1;
+                let reason = lines.peek().map_or("", |reason| reason.trim());
+                run.left_out.entry(reason.to_owned()).or_default().push(test.to_owned());
+            }
+            _ => {
+                counts.failed += 1;
+                run.failures.push(test.to_owned());
+            }
+        }
+    }
+    run
+}
+
+/// The page, from what the last runs have left in two places: outside of a transaction and in one.
+pub(super) fn write(results: &Path, places: [&str; 2]) -> anyhow::Result<String> {
+    let load = |name: &str| {
+        let file = results.join(name);
+        std::fs::read_to_string(&file)
+            .with_context(|| format!("{}: run the suite first", file.display()))
+    };
+    let mut text = HEAD.to_owned();
+    let mut runs = Vec::new();
+    for place in places {
+        runs.push(read(&load(&format!("pjdfstest.{place}.txt"))?));
+    }
+    pjdfstest(&mut text, &runs, places)?;
+    fsx(&mut text, &load("fsx.tsv")?)?;
+    Ok(text + NOT_RUN)
+}
+
+fn pjdfstest(text: &mut String, runs: &[Run], places: [&str; 2]) -> anyhow::Result<()> {
+    writeln!(text, "## pjdfstest\n")?;
+    writeln!(
+        text,
+        "| call | passed outside | failed | left out | passed inside | failed | left out |"
+    )?;
+    writeln!(text, "|---|---:|---:|---:|---:|---:|---:|")?;
+    let (mut sums, Some(first)) = (vec![Counts::default(); runs.len()], runs.first()) else {
+        return Ok(());
+    };
+    for unit in first.units.keys() {
+        write!(text, "| {unit} |")?;
+        for (run, sum) in runs.iter().zip(&mut sums) {
+            let counts = run.units.get(unit).copied().unwrap_or_default();
+            sum.passed += counts.passed;
+            sum.failed += counts.failed;
+            sum.left_out += counts.left_out;
+            write!(text, " {} | {} | {} |", counts.passed, counts.failed, counts.left_out)?;
+        }
+        writeln!(text)?;
+    }
+    write!(text, "| **all** |")?;
+    for sum in &sums {
+        write!(text, " {} | {} | {} |", sum.passed, sum.failed, sum.left_out)?;
+    }
+    writeln!(text, "\n")?;
+    for (run, place) in runs.iter().zip(places) {
+        for failure in &run.failures {
+            writeln!(text, "- failed {place}: `{failure}`")?;
+        }
+    }
+    writeln!(text, "Left out outside, by the reason that the suite gives:\n")?;
+    for (reason, tests) in &first.left_out {
+        let tests: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
+        writeln!(text, "- {reason}: {}", tests.join(", "))?;
+    }
+    writeln!(text)?;
+    Ok(())
+}
+
+fn fsx(text: &mut String, lines: &str) -> anyhow::Result<()> {
+    writeln!(text, "## fsx\n")?;
+    writeln!(
+        text,
+        "Reads, writes, mappings, truncation, holes, `fallocate`, `sendfile` and `copy_file_range` by chance, each read compared.\n"
+    )?;
+    writeln!(text, "| where | seed | operations | verdict |\n|---|---:|---:|---|")?;
+    for line in lines.lines() {
+        writeln!(text, "| {} |", line.replace('\t', " | "))?;
+    }
+    writeln!(text)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pjdfstest_prints_is_counted_by_call() {
+        let run = read(
+            "chmod::a  ok\nchmod::b::dir  skipped\n\tno such thing\nlink::c  FAILED\n\ta thread panicked here\n\nSummary: 1 failed\n",
+        );
+        let counts = |unit: &str| {
+            let counts = run.units[unit];
+            (counts.passed, counts.failed, counts.left_out)
+        };
+        assert_eq!((counts("chmod"), counts("link")), ((1, 0, 1), (0, 1, 0)));
+        assert_eq!(run.failures, ["link::c"]);
+        assert_eq!(run.left_out["no such thing"], ["chmod::b::dir"]);
+    }
+}

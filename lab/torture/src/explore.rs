@@ -169,7 +169,9 @@ pub fn prove(
             by_two(mutations, &one, each);
             Ok(())
         }
-        Structure::Kv if target.model == Model::Logged => Err(NOT_BROKEN_HERE.to_owned()),
+        Structure::Kv | Structure::Fs if target.model == Model::Logged => {
+            Err(NOT_BROKEN_HERE.to_owned())
+        }
         Structure::Pool => prove_one(&Pools, target, effort, mutations, each),
         Structure::Log => prove_one(&Toys, target, effort, mutations, each),
         Structure::Heap => prove_one(&Heaps, target, effort, mutations, each),

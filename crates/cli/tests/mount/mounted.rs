@@ -56,11 +56,20 @@ impl Mounted {
 
     /// The process that serves it is killed, and another one serves it.
     pub(crate) fn again_after_kill(&mut self) {
+        self.kill();
+        self.serve_again();
+    }
+
+    /// The process that serves it is killed: programs get ENOTCONN until it is unmounted.
+    pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        // What a killed process has mounted answers with an error (ENOTCONN) until it is unmounted.
         let error = fs::read_dir(self.at()).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotConnected, "{error}");
+    }
+
+    /// What a killed process has mounted is unmounted, and another one serves it.
+    pub(crate) fn serve_again(&mut self) {
         let unmounted = tembo(&["umount", text(&self.at())]);
         assert!(unmounted.status.success(), "{unmounted:?}");
         self.process = serve(self.folder.path(), &[]).unwrap();

@@ -215,3 +215,25 @@ fn a_transaction_is_begun_by_a_file_and_ends_with_it() {
     drop(held);
     mounted.end();
 }
+
+#[test]
+fn what_was_not_committed_when_the_mount_was_killed_has_never_been() {
+    let Some(mut mounted) = Mounted::new() else { return };
+    let at = mounted.at();
+    fs::write(at.join("a"), "old").unwrap();
+    let mut begun =
+        OpenOptions::new().read(true).write(true).open(at.join(".tembo/begin")).unwrap();
+    let mut number = String::new();
+    begun.read_to_string(&mut number).unwrap();
+    let view = at.join(".tembo/transactions").join(number.trim());
+    let mut file = fs::File::create(view.join("a")).unwrap();
+    file.write_all(b"new").unwrap();
+    file.sync_all().unwrap();
+    fs::write(view.join("b"), "b").unwrap();
+    mounted.kill();
+    drop((begun, file));
+    mounted.serve_again();
+    assert_eq!(names(&at), ["a"]);
+    assert_eq!(fs::read(at.join("a")).unwrap(), b"old");
+    mounted.end();
+}

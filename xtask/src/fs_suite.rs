@@ -26,7 +26,7 @@ naptime = 0.01
 allow_remount = false
 expected_failures = []
 [dummy_auth]
-entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]
+entries = [[\"daemon\", \"daemon\"], [\"bin\", \"bin\"]]
 ";
 
 /// What fsx does, each in proportion to its number.

@@ -65,7 +65,7 @@ fn bytes(value: Value) -> Vec<u8> {
 }
 
 /// The number that a file holds.
-fn value(tree: &mut AnyTree<'_>, inode: u64) -> Result<Result<Value, Failure>, Error> {
+fn value_in(tree: &mut AnyTree<'_>, inode: u64) -> Result<Result<Value, Failure>, Error> {
     let mut found = vec![0; SIZE_MAX as usize + 100];
     let len = tree.read(inode, 0, &mut found)?;
     found.truncate(len);
@@ -111,7 +111,7 @@ impl Transact for FilesTransaction<'_> {
             return Ok(own);
         }
         let inode = self.files.inode(key)?;
-        self.transaction.read(|tree| value(&mut tree.any(), inode)).map_err(broken)?
+        self.transaction.read(|tree| value_in(&mut tree.any(), inode)).map_err(broken)?
     }
 
     fn range(
@@ -161,6 +161,11 @@ impl Transact for FilesTransaction<'_> {
     fn commit(mut self) -> Result<u64, Failure> {
         for (&key, &value) in &self.writes {
             let inode = self.files.inode(key)?;
+            // To remove what is not there changes nothing.
+            let found = self.transaction.read(|tree| value_in(&mut tree.any(), inode));
+            if value == ABSENT && found.map_err(broken)?? == ABSENT {
+                continue;
+            }
             let written = self.transaction.change(NOW, |tree| {
                 tree.set(inode, &Set { size: Some(0), ..Set::default() })?;
                 if value != ABSENT {

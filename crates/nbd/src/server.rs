@@ -211,13 +211,13 @@ fn start(stream: Stream, exports: &Exports, open: &Arc<Mutex<Open>>) -> io::Resu
     now.all.insert(number, (stream.another()?, None));
     let (exports, shared) = (exports.clone(), open.clone());
     let thread = thread::Builder::new().name("nbd".into()).spawn(move || {
-        let end = stream.another();
         // The client sees that the connection has ended.
         let _ = serve(stream, &exports);
-        if let Ok(stream) = end {
+        drop(exports);
+        // When the client sees the end, its place is free for another.
+        if let Some((stream, _)) = shared.lock().all.remove(&number) {
             stream.end();
         }
-        shared.lock().all.remove(&number);
     })?;
     if let Some((_, handle)) = now.all.get_mut(&number) {
         *handle = Some(thread);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -351,7 +352,9 @@ fn any_bytes_end_at_most_their_own_connection() {
             client.0
         };
         // The server may have closed it.
-        let _ = socket.write_all(&bytes);
+        let _ = socket.write_all(&bytes).and_then(|()| socket.shutdown(Shutdown::Write));
+        // Whatever the bytes were, the connection comes to its end.
+        let _ = socket.read_to_end(&mut Vec::new());
     }
     assert_eq!(fixture.client("disk").read(0, 1).unwrap(), [7]);
     assert_eq!(fixture.array.check().unwrap().stray, 0);

@@ -32,6 +32,8 @@ pub(crate) enum Edit {
     Write(u64, usize),
     Discard(u64, u64),
     Len(u64),
+    /// The number of the edit as its tag.
+    Tag,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +56,15 @@ pub(crate) enum Op {
     Maintain,
 }
 
+/// What a device holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Contents {
+    bytes: Vec<u8>,
+    tag: u64,
+}
+
 /// What the devices hold.
-pub(crate) type State = BTreeMap<&'static str, Vec<u8>>;
+pub(crate) type State = BTreeMap<&'static str, Contents>;
 
 /// A store, and its devices.
 pub(crate) struct Live {
@@ -74,7 +83,7 @@ fn bytes(serial: u64, len: usize) -> Vec<u8> {
 }
 
 impl Edit {
-    fn model(self, device: &mut Vec<u8>, serial: u64) {
+    fn model(self, Contents { bytes: device, tag }: &mut Contents, serial: u64) {
         match self {
             Edit::Write(offset, len) => {
                 let (from, to) = (offset as usize, offset as usize + len);
@@ -87,6 +96,7 @@ impl Edit {
                 device[from..to].fill(0);
             }
             Edit::Len(len) => device.resize(len as usize, 0),
+            Edit::Tag => *tag = serial,
         }
     }
 
@@ -95,6 +105,7 @@ impl Edit {
             Edit::Write(offset, len) => tx.write(device, offset, &bytes(serial, len)),
             Edit::Discard(offset, len) => tx.discard(device, offset, len),
             Edit::Len(len) => tx.set_len(device, len),
+            Edit::Tag => tx.set_tag(device, serial),
         }
     }
 }
@@ -117,7 +128,8 @@ impl Editing<'_> {
             edit.model(model, self.serial);
             let mut seen = vec![0xaa; self.tx.len(&device).map_err(text)? as usize];
             self.tx.read(&device, 0, &mut seen).map_err(text)?;
-            expect(seen == *model, "a transaction sees its writes")?;
+            let tag = self.tx.tag(&device).map_err(text)?;
+            expect(seen == model.bytes && tag == model.tag, "a transaction sees its writes")?;
         }
         Ok(())
     }
@@ -249,7 +261,7 @@ impl Subject for Devices {
             let snapshot = snapshot.map_err(text)?;
             let mut bytes = vec![0xaa; snapshot.len() as usize];
             snapshot.read_at(0, &mut bytes).map_err(text)?;
-            state.insert(known, bytes);
+            state.insert(known, Contents { bytes, tag: snapshot.tag() });
         }
         Ok(state)
     }
@@ -305,7 +317,10 @@ impl Subject for Devices {
             Op::Atomic(0, 512, 512),
             Op::Atomic(1, 300, 400),
             Op::Tx(Isolation::None, both.clone()),
-            Op::Tx(Isolation::FirstCommitter, vec![(0, Edit::Len(600)), (1, Edit::Write(0, 30))]),
+            Op::Tx(
+                Isolation::FirstCommitter,
+                vec![(0, Edit::Len(600)), (0, Edit::Tag), (1, Edit::Write(0, 30))],
+            ),
             Op::Tx(Isolation::None, vec![(0, Edit::Discard(0, 1024)), (3, Edit::Discard(0, 512))]),
             Op::Abort(both.clone()),
             Op::Together(both),
@@ -322,7 +337,8 @@ impl Subject for Devices {
     }
 
     fn scripts(&self) -> Vec<Script<Op>> {
-        let all = vec![(0, Edit::Write(0, 1200)), (1, Edit::Write(0, 1200)), (3, Edit::Len(100))];
+        let written = [0, 1].map(|name| (name, Edit::Write(0, 1200)));
+        let all = [&written[..], &[(3, Edit::Len(100)), (3, Edit::Tag)]].concat();
         let tx = |isolation| Op::Tx(isolation, all.clone());
         let clones = vec![
             Op::Clone(0, 2),
@@ -354,7 +370,8 @@ impl Subject for Devices {
 fn edits(random: &mut Random) -> Vec<(usize, Edit)> {
     let edit = |random: &mut Random| {
         let offset = random.below(BLOCKS as usize * BLOCK) as u64;
-        match random.below(6) {
+        match random.below(7) {
+            6 => Edit::Tag,
             0 => Edit::Discard(offset, random.below(3 * BLOCK) as u64),
             1 => Edit::Len(offset),
             _ => Edit::Write(offset, [1, 100, BLOCK, 3 * BLOCK / 2][random.below(4)]),

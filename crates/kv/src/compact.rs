@@ -2,7 +2,10 @@
 //!
 //! Each keyspace gets another tree with the same keys, in one commit: a crash leaves the one or the other. The first
 //! pass goes to chunks that nothing uses, so that the old trees leave whole chunks behind; the second one to the
-//! lowest of these. So the end of the pool becomes free, and is given back to the file system when the pool is closed.
+//! lowest of these. So the end of the pool becomes free, and is given back to the file system when the pool is closed. What
+//! is free in the middle, because something else keeps its place, becomes holes.
+
+use tembo_pool::{GivenBack, Sparing};
 
 use crate::ledger::reclaim;
 use crate::{Durability, Error, Keyspace, Progress, Store};
@@ -15,7 +18,8 @@ const STEPS: usize = 256;
 
 impl Store {
     /// Writes what the store holds anew, close together, so that the rest of its pool becomes free: each keyspace in a commit of its
-    /// own. When the store is closed, free space at the end of the pool is given back to the file system.
+    /// own. The blocks of what is free are given back to the file system; when the store is closed, the file is cut where its
+    /// content ends.
     ///
     /// It needs as much free space as what is visible takes, and the pool grows for that. What named snapshots, the
     /// window and other tenants of the pool keep stays where it is.
@@ -28,7 +32,7 @@ impl Store {
     pub fn compact(&self) -> Result<(), Error> {
         self.handle().shared.check_writable()?;
         let pool = self.handle().shared.pool();
-        let passes = || {
+        let passes = || -> Result<(), Error> {
             settle(self)?;
             for _ in 0..PASSES {
                 pool.begin_compaction();
@@ -41,10 +45,27 @@ impl Store {
         };
         let done = passes();
         pool.end_compaction();
-        if done.is_ok() {
-            pool.shrink_when_closed();
+        done?;
+        pool.shrink_when_closed();
+        give_all_back(self)
+    }
+}
+
+/// Gives all blocks of free space back to the file system, where it can take them.
+fn give_all_back(store: &Store) -> Result<(), Error> {
+    let pool = store.handle().shared.pool();
+    let mut is_checkpointed = false;
+    loop {
+        match pool.give_blocks_back(Sparing::All)? {
+            GivenBack::Nothing => return Ok(()),
+            GivenBack::NotYet if is_checkpointed => return Ok(()),
+            GivenBack::NotYet => {
+                pool.region().checkpoint()?;
+                is_checkpointed = true;
+            }
+            GivenBack::Bytes(_) => is_checkpointed = false,
+            GivenBack::Looked => {}
         }
-        done
     }
 }
 

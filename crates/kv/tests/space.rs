@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{FallocateFlags, fallocate};
 use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store};
 use tembo_pool::Object;
 
@@ -272,6 +274,53 @@ fn a_pool_that_has_shrunk_gives_its_file_back() {
             store.close().unwrap();
         }
     }
+}
+
+/// Whether files here can have holes.
+fn has_holes(directory: &Directory) -> bool {
+    let probe = std::fs::File::create(directory.pool().with_extension("probe")).unwrap();
+    probe.set_len(1 << 20).unwrap();
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&probe, flags, 0, 1 << 20).is_ok()
+}
+
+/// What is free in the middle of a file, because something behind it keeps its place, takes no room on the disk.
+#[test]
+fn what_is_free_in_the_middle_of_a_file_goes_back_to_the_file_system() {
+    let directory = Directory::new("holes");
+    if !has_holes(&directory) {
+        return;
+    }
+    let options = file_options(IndexKind::Nvtree);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let spaces = ["a", "b"].map(|name| store.keyspace(name).unwrap());
+    for i in 0..20_000 {
+        store.put(spaces[0], &key(i), &[1; 900], Durability::Buffered).unwrap();
+    }
+    (0..10).for_each(|i| drop(store.put(spaces[1], &key(i), &[2; 900], Durability::Buffered)));
+    clear(&store, &spaces[..1]).unwrap();
+    idle(&store);
+    store.save_snapshot("kept").unwrap();
+    let blocks = || std::fs::metadata(directory.pool()).unwrap().blocks() * 512;
+    assert!(blocks() > 16 << 20, "{}", blocks());
+    store.compact().unwrap();
+    assert!(blocks() < 4 << 20 && file_size(&directory) > 16 << 20, "{}", blocks());
+    // As after a crash, and with its holes in use again.
+    drop(store);
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    let spaces = ["a", "b"].map(|name| store.keyspace(name).unwrap());
+    recover(&store);
+    for i in 0..20_000 {
+        store.put(spaces[0], &key(i), &[(i % 251) as u8; 900], Durability::Buffered).unwrap();
+    }
+    store.sync().unwrap();
+    drop(store);
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    assert_eq!((all(&store, spaces[0]).len(), all(&store, spaces[1]).len()), (20_000, 10));
+    for (i, (_, value)) in all(&store, spaces[0]).iter().enumerate() {
+        assert!(value.iter().all(|byte| *byte == (i % 251) as u8), "{i}");
+    }
+    assert_eq!(store.check().unwrap().leaked, 0);
 }
 
 /// What a crash can leave of a file that is cut: its end is there still, with whatever it held.

@@ -81,6 +81,12 @@ pub trait DiskFile: Send + Sync {
         Ok(None)
     }
 
+    /// Gives the blocks of whole pages back: they read as zeroes from then on. Durable after the next successful `sync`;
+    /// until then a power loss leaves each page as it was, or zero. `false`: the file system cannot do that.
+    fn punch(&self, _step: &'static str, _offset: u64, _len: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Cuts the file to `len` bytes.
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()>;
 

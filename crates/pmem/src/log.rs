@@ -20,6 +20,7 @@ mod checkpoint;
 mod extend;
 mod generation;
 mod group;
+mod hole;
 mod last;
 mod pages;
 mod pending;
@@ -159,6 +160,7 @@ pub(crate) struct RedoLog {
     poisoned: AtomicBool,
     frees: Arc<FreeMarks>,
     second_sync: SecondSync,
+    has_no_holes: AtomicBool,
     /// Held while the length of the log's file changes.
     length: Mutex<()>,
     /// The process that appends, and has the threads.
@@ -247,6 +249,7 @@ impl RedoLog {
             poisoned: AtomicBool::new(false),
             frees: Arc::new(FreeMarks::new(settled.sequence, reserved)),
             second_sync: SecondSync::default(),
+            has_no_holes: AtomicBool::new(false),
             length: Mutex::default(),
             process: Process::current(),
             totals: Totals::default(),

@@ -17,6 +17,7 @@
 mod create;
 mod grow;
 mod hints;
+mod hole;
 mod memory;
 mod open;
 mod place;

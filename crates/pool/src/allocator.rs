@@ -7,9 +7,13 @@ use crate::class::{CLASS_LAST, size_of_class};
 use crate::class_lists::{ClassLists, is_thin};
 use crate::frontier::first_step;
 use crate::geometry::Layout;
+use crate::holes::{Holes, Measure, Spare};
 use crate::object::GRANULE;
 use crate::relief::reserved_chunks;
 use crate::runs::Runs;
+
+/// Runs of free chunks that are looked at for blocks to give back while the allocator is locked.
+const LOOK: usize = 1024;
 
 /// What the allocator lacks when it cannot serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,7 @@ pub(crate) struct Allocator {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) classes: Vec<ClassLists>,
     pub(crate) runs: Runs,
+    pub(crate) holes: Holes,
     /// The durable frontier, as a chunk.
     pub(crate) frontier: u32,
     /// By how many chunks it may rise next.
@@ -70,6 +75,7 @@ impl Allocator {
             chunks,
             classes: vec![ClassLists::new(); usize::from(CLASS_LAST) + 1],
             runs: Runs::default(),
+            holes: Holes::default(),
             frontier,
             step: first_step(layout),
             end,
@@ -186,12 +192,14 @@ impl Allocator {
             false => self.runs.take(count),
         };
         if let Some(start) = run {
+            self.holes.remove(start, count);
             return Ok(start);
         }
         let top = self.top();
         if self.frontier - top >= count {
             let usage = || Chunk::unused(Use::Free);
             self.chunks.resize_with((top + count) as usize, usage);
+            self.holes.remove(top, count);
             return Ok(top);
         }
         if self.trim() {
@@ -349,6 +357,82 @@ impl Allocator {
     }
 }
 
+impl Allocator {
+    /// Takes free chunks out whose blocks are to be given back, while no sweep is owed or running.
+    pub(crate) fn take_spare(&mut self, measure: Measure) -> Spare {
+        if self.knowledge != Knowledge::Whole || self.holes.is_busy {
+            return Spare::Nothing;
+        }
+        let free = self.runs.total() + u64::from(self.frontier - self.top());
+        let with_blocks = free.saturating_sub(self.holes.count().into());
+        let limit = if self.holes.goes_on { measure.kept } else { measure.begin };
+        self.holes.goes_on = with_blocks > limit.into();
+        if !self.holes.goes_on {
+            return Spare::Nothing;
+        }
+        let left = u32::try_from(with_blocks - u64::from(measure.kept)).unwrap_or(u32::MAX);
+        let measure = Measure { most: measure.most.min(left.max(measure.least)), ..measure };
+        let found = match self.holes.last_gap(self.top(), self.frontier, measure) {
+            Some(found) => Spare::Chunks(found.0, found.1),
+            None => self.find_in_runs(measure),
+        };
+        match found {
+            Spare::Chunks(start, count) => self.take_out(start, count),
+            Spare::More => {}
+            Spare::Nothing => self.holes.goes_on = false,
+        }
+        found
+    }
+
+    fn find_in_runs(&mut self, measure: Measure) -> Spare {
+        let mut last = None;
+        for (start, count) in self.runs.from(self.holes.hand).take(LOOK) {
+            if let Some((from, count)) = self.holes.last_gap(start, start + count, measure) {
+                self.holes.hand = start;
+                return Spare::Chunks(from, count);
+            }
+            last = Some(start);
+        }
+        match last {
+            Some(last) => {
+                self.holes.hand = last + 1;
+                Spare::More
+            }
+            None => {
+                self.holes.hand = 0;
+                Spare::Nothing
+            }
+        }
+    }
+
+    /// Takes free chunks out of their run, or from above the top.
+    fn take_out(&mut self, start: u32, count: u32) {
+        let (top, end) = (self.top(), start + count);
+        if start >= top {
+            self.chunks.resize_with(end as usize, || Chunk::unused(Use::Free));
+            if start > top {
+                self.runs.give(top, start - top);
+            }
+        } else {
+            self.runs.cut_out(start, count);
+        }
+        for chunk in start..end {
+            self.chunks[chunk as usize].usage = Use::Unknown;
+        }
+        self.holes.is_busy = true;
+    }
+
+    /// Chunks that were taken out come back, as holes or as they were; whether a sweep waits for that.
+    pub(crate) fn put_spare(&mut self, start: u32, count: u32, is_hole: bool) -> bool {
+        self.holes.is_busy = false;
+        if is_hole {
+            self.holes.add(start, count);
+        }
+        self.release(start, count);
+        std::mem::take(&mut self.holes.has_refused)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,5 +509,70 @@ mod tests {
         asked.sort_unstable();
         asked.dedup();
         assert_eq!(asked.len(), count, "none twice");
+    }
+
+    fn all(measure: Measure, allocator: &mut Allocator) -> Vec<(u32, u32)> {
+        let mut found = Vec::new();
+        loop {
+            match allocator.take_spare(measure) {
+                Spare::Chunks(start, count) => {
+                    found.push((start, count));
+                    assert_eq!(allocator.take_spare(measure), Spare::Nothing, "one at a time");
+                    assert!(!allocator.put_spare(start, count, true));
+                }
+                Spare::More => {}
+                Spare::Nothing => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn free_chunks_are_given_back_once_until_they_were_used_again() {
+        let layout = Layout::new(Geometry::default());
+        let first = layout.first();
+        let mut allocator = Allocator::new(layout, first, first + 100);
+        allocator.frontier = first + 100;
+        let class = class_for(layout.chunk_size()).unwrap();
+        let objects: Vec<_> = (0..60).map(|_| allocator.take(class).unwrap()).collect();
+        for (at, object) in objects.iter().enumerate() {
+            if (10..30).contains(&at) || (40..42).contains(&at) {
+                allocator.give(*object);
+            }
+        }
+        let some = Measure { least: 4, most: 16, kept: 10, begin: 30 };
+        let mut given = all(some, &mut allocator);
+        let sum = |given: &[(u32, u32)]| given.iter().map(|(_, count)| count).sum::<u32>();
+        // Of 62 free ones, the two that lie alone are too few, and some are kept.
+        assert!((50..=53).contains(&sum(&given)), "{given:?}");
+        assert!(given.iter().all(|(_, count)| (4..=16).contains(count)), "{given:?}");
+        given.sort_unstable();
+        assert!(given.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{given:?}");
+        assert_eq!(allocator.top(), first + 60);
+        // What begins is less than what was once enough to begin.
+        assert!(all(some, &mut allocator).is_empty());
+        let rest = Measure { least: 1, most: 100, kept: 0, begin: 0 };
+        assert_eq!(sum(&all(rest, &mut allocator)), 62 - sum(&given));
+        // A chunk that was used is no hole any more.
+        let again: Vec<_> = (0..3).map(|_| allocator.take(class).unwrap()).collect();
+        again.iter().for_each(|object| allocator.give(*object));
+        assert_eq!(sum(&all(rest, &mut allocator)), 3);
+        objects[..10].iter().chain(&objects[30..40]).for_each(|object| allocator.give(*object));
+        assert_eq!(sum(&all(rest, &mut allocator)), 20);
+    }
+
+    #[test]
+    fn a_sweep_waits_for_what_is_out() {
+        let layout = Layout::new(Geometry::default());
+        let first = layout.first();
+        let mut allocator = Allocator::new(layout, first, first + 8);
+        allocator.frontier = first + 8;
+        let rest = Measure { least: 1, most: 100, kept: 0, begin: 0 };
+        assert_eq!(allocator.take_spare(rest), Spare::Chunks(first, 8));
+        assert!(allocator.holes.is_busy);
+        allocator.holes.has_refused = true;
+        assert!(allocator.put_spare(first, 8, false));
+        assert_eq!(allocator.top(), first);
+        allocator.knowledge = Knowledge::Owed;
+        assert_eq!(allocator.take_spare(rest), Spare::Nothing);
     }
 }

@@ -8,6 +8,7 @@ use tembo_pmem::thread::lock;
 use tembo_pmem::{Region, RegionOptions, Section, Word};
 
 use crate::format::Superblock;
+use crate::give_back::{self, GivenBack, Sparing};
 use crate::log::Log;
 use crate::shrink;
 use crate::space::Space;
@@ -250,6 +251,22 @@ impl Pool {
     /// found out by then what is free.
     pub fn shrink_when_closed(&self) {
         self.shrinks.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives blocks of space that holds nothing back to the file system: at most 16 MiB of them, durably. What is free
+    /// and has no blocks gets them when it is used again; if the disk is full then, a checkpoint of the region fails and is
+    /// tried again, and operations are refused when the log has no room left.
+    ///
+    /// For a thread of the background: it waits for the disk. While it does no sweep begins.
+    ///
+    /// # Errors
+    /// Those of [`Region::punch`].
+    pub fn give_blocks_back(&self, sparing: Sparing) -> Result<GivenBack, Error> {
+        let (done, is_awaited) = give_back::give_back(self.region(), &self.space.shared, sparing);
+        if is_awaited {
+            self.registry.sweep_ended();
+        }
+        done
     }
 
     /// A pass of a compaction begins: from here on objects go to the lowest free chunks, and not to chunks that objects

@@ -59,6 +59,23 @@ impl Runs {
         (start, count)
     }
 
+    /// Runs that begin at `start` or behind it: first chunk and count, in ascending order.
+    pub(crate) fn from(&self, start: u32) -> impl Iterator<Item = (u32, u32)> {
+        self.by_start.range(start..).map(|(&start, &count)| (start, count))
+    }
+
+    /// Takes out `count` chunks from `start` on, which lie in one run.
+    pub(crate) fn cut_out(&mut self, start: u32, count: u32) {
+        let Some((&from, &length)) = self.by_start.range(..=start).next_back() else { return };
+        self.remove(from, length);
+        if start > from {
+            self.put(from, start - from);
+        }
+        if from + length > start + count {
+            self.put(start + count, from + length - start - count);
+        }
+    }
+
     /// Takes out a whole run.
     pub(crate) fn remove(&mut self, start: u32, count: u32) {
         self.by_start.remove(&start);

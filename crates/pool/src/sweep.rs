@@ -92,6 +92,11 @@ impl Sweep {
 
     fn begin_alone(shared: Arc<Shared>, registry: Arc<Registry>) -> Result<Sweep, Error> {
         let mut allocator = shared.lock();
+        if allocator.holes.is_busy {
+            // What is out is free, and would be found so.
+            allocator.holes.has_refused = true;
+            return Err(Error::SweepRunning);
+        }
         match allocator.knowledge {
             Knowledge::Sweeping => return Err(Error::SweepRunning),
             Knowledge::Owed => {}

@@ -24,6 +24,7 @@ mod worker;
 
 pub use cell::disk_cell;
 pub use contender::disk_contenders;
+pub use group::Group as MemoryGroup;
 pub use markdown::disk_markdown;
 pub use report::{DiskCell, DiskReport};
 pub use run::{DiskConfig, disk};

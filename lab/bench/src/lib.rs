@@ -38,7 +38,7 @@ mod ycsb;
 pub use bplus::Flushed;
 pub use contender::{Contender, Kind, Shared};
 pub use disk::{
-    DiskCell, DiskConfig, DiskReport, Figure, Part, Phase, Traffic, disk, disk_cell,
+    DiskCell, DiskConfig, DiskReport, Figure, MemoryGroup, Part, Phase, Traffic, disk, disk_cell,
     disk_contenders, disk_markdown,
 };
 pub use error::Error;

@@ -113,6 +113,14 @@ impl StoreArgs {
         Options::new().pool(pool).index(self.index.kind())
     }
 
+    /// As given; without a domain, that of an ordinary file.
+    pub(crate) fn logged(&self) -> Options {
+        match self.domain {
+            Domain::Auto => StoreArgs { domain: Domain::Logged, ..self.clone() }.options(),
+            _ => self.options(),
+        }
+    }
+
     /// Opens the store at `path`, or creates it where there is nothing.
     pub(crate) fn open_or_create(&self, path: &Path) -> anyhow::Result<Store> {
         if path.try_exists().with_context(|| format!("looking for {}", path.display()))? {

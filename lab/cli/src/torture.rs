@@ -3,6 +3,7 @@
 mod bank;
 mod histories;
 mod served;
+mod soak;
 
 use clap::Subcommand;
 
@@ -20,11 +21,14 @@ enum Test {
     Histories(histories::Args),
     /// Move money between accounts, kill the process at random moments, and audit the books
     Bank(bank::Args),
+    /// Mixed load on a store that is larger than its memory: answers, memory, space and stalls
+    Soak(soak::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.test {
         Test::Histories(args) => histories::run(args),
         Test::Bank(args) => bank::run(args),
+        Test::Soak(args) => soak::run(args),
     }
 }

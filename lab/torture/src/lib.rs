@@ -23,6 +23,7 @@ mod region;
 mod seen;
 mod server;
 pub mod shared;
+pub mod soak;
 mod stack;
 mod stacked;
 mod step;

@@ -40,6 +40,7 @@ const LATE: &[(&str, &str)] = &[
     ("log.vouch_sync", "log.trim_sync"),
     ("pool.checkpoint_sync", "log.trim_sync"),
     ("pool.extent_sync", "log.sync"),
+    ("pool.hole_sync", "log.sync"),
 ];
 
 /// The name under which [`behind`] is found.

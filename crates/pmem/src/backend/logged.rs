@@ -58,6 +58,14 @@ impl Logged {
         }
     }
 
+    pub(crate) fn can_punch(&self) -> bool {
+        self.log.can_punch()
+    }
+
+    pub(crate) fn punch(&self, offset: u64, len: u64) -> Result<bool, Error> {
+        self.log.punch(offset, len)
+    }
+
     pub(crate) fn checkpoint(&self) -> Result<(), Error> {
         self.log.checkpoint()
     }

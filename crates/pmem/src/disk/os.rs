@@ -175,6 +175,15 @@ impl DiskFile for OsFile {
         Ok(Some(seek(&self.file, SeekFrom::Hole(offset))?))
     }
 
+    fn punch(&self, _step: &'static str, offset: u64, len: u64) -> io::Result<bool> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| fallocate(&self.file, flags, offset, len)) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn truncate(&self, _step: &'static str, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }

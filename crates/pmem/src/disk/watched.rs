@@ -83,6 +83,10 @@ impl DiskFile for WatchedFile {
         self.file.hole(offset)
     }
 
+    fn punch(&self, step: &'static str, offset: u64, len: u64) -> io::Result<bool> {
+        self.file.punch(step, offset, len)
+    }
+
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()> {
         self.file.truncate(step, len)
     }

@@ -116,7 +116,7 @@ impl RedoLog {
     }
 
     /// Lets the mapping show what the pool file has.
-    fn show(&self, start: u64, end: u64) -> io::Result<()> {
+    pub(super) fn show(&self, start: u64, end: u64) -> io::Result<()> {
         if !self.pool_is_simulated() {
             self.mapping.give_back(start, end)?;
             self.lock().pages.forget(start, end);
@@ -189,7 +189,7 @@ impl RedoLog {
 impl State {
     /// Whether a range, which is free when all groups before `needs` are durable, may be overwritten in the pool
     /// file: the conditions of [`beside`](super::beside).
-    fn may_overwrite(&self, start: u64, end: u64, needs: u64) -> bool {
+    pub(super) fn may_overwrite(&self, start: u64, end: u64, needs: u64) -> bool {
         self.durable.sequence >= needs
             && !self.beside.is_doubtful_in(start, end)
             && self.pages.newest(start, end) < self.start_sequence

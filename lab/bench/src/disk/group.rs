@@ -21,15 +21,21 @@ enum Version {
 }
 
 /// A group that this process has made, gone when this is dropped; or one that it is in.
-pub(super) struct Group {
+pub struct Group {
     path: PathBuf,
     version: Version,
     is_own: bool,
+    /// This process is in it.
+    has_entered: bool,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         if self.is_own {
+            if let Some(parent) = self.path.parent().filter(|_| self.has_entered) {
+                // It stays where it is, then.
+                let _ = fs::write(parent.join("cgroup.procs"), std::process::id().to_string());
+            }
             // A process that is still ending keeps it; the next run has another name.
             let _ = fs::remove_dir(&self.path);
         }
@@ -41,7 +47,7 @@ impl Group {
     ///
     /// # Errors
     /// Why there can be none.
-    pub(super) fn new(memory: u64) -> io::Result<Group> {
+    pub fn new(memory: u64) -> io::Result<Group> {
         let name = format!("tembo-bench-{}", std::process::id());
         let (parent, version) = if Path::new(FIRST).is_dir() {
             (PathBuf::from(FIRST), Version::First)
@@ -52,7 +58,7 @@ impl Group {
             // It may be on already; if it is not and cannot be, the limit below does not exist, which is reported.
             let _ = fs::write(parent.join("cgroup.subtree_control"), "+memory +io");
         }
-        let group = Group { path: parent.join(name), version, is_own: true };
+        let group = Group { path: parent.join(name), version, is_own: true, has_entered: false };
         fs::create_dir(&group.path)?;
         group.limit(memory)?;
         Ok(group)
@@ -70,11 +76,21 @@ impl Group {
     }
 
     /// For the report.
-    pub(super) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self.version {
             Version::First => "memory group (cgroup v1)",
             Version::Second => "memory group (cgroup v2)",
         }
+    }
+
+    /// Puts this process into the group, until the group is dropped. What it has in memory already counts elsewhere.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn enter(&mut self) -> io::Result<()> {
+        fs::write(self.path.join("cgroup.procs"), std::process::id().to_string())?;
+        self.has_entered = true;
+        Ok(())
     }
 
     /// A command whose process is in the group from its first instruction on.
@@ -120,6 +136,6 @@ impl Group {
     /// The group whose folder that is.
     pub(super) fn at(path: &Path) -> Group {
         let version = if path.starts_with(FIRST) { Version::First } else { Version::Second };
-        Group { path: path.to_owned(), version, is_own: false }
+        Group { path: path.to_owned(), version, is_own: false, has_entered: false }
     }
 }

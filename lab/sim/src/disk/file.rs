@@ -126,6 +126,19 @@ impl DiskFile for SimFile {
         Ok(Some(hole.clamp(offset.min(len), len)))
     }
 
+    fn punch(&self, step: &'static str, offset: u64, len: u64) -> io::Result<bool> {
+        self.step(step, |inner, done| {
+            match done {
+                Done::No => return Ok(true),
+                Done::Failed(error) => return Err(error),
+                Done::Yes => {}
+            }
+            inner.state.punch(self.file, offset, len, &mut inner.chooser);
+            inner.mirror(self.file, &vec![0; len as usize], offset)?;
+            Ok(true)
+        })
+    }
+
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()> {
         self.step(step, |inner, done| {
             match done {

@@ -1,7 +1,7 @@
 //! What a disk and the system's memory of it hold: files and names, each with what a power loss may
 //! leave instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,12 +26,19 @@ pub(super) enum Block {
 pub(super) struct File {
     sectors: Vec<Kept<Arc<Sector>>>,
     blocks: Vec<Block>,
+    /// Sectors that were given back since the last sync that succeeded, and not written since.
+    punched: BTreeSet<usize>,
     len: Kept<u64>,
 }
 
 impl File {
     pub(super) fn empty() -> File {
-        File { sectors: Vec::new(), blocks: Vec::new(), len: Kept::durable(0) }
+        File {
+            sectors: Vec::new(),
+            blocks: Vec::new(),
+            punched: BTreeSet::new(),
+            len: Kept::durable(0),
+        }
     }
 
     /// A file that the medium holds.
@@ -43,7 +50,7 @@ impl File {
         };
         let sectors: Vec<_> = bytes.chunks(SECTOR).map(sector).collect();
         let blocks = vec![Block::Written; sectors.len()];
-        File { sectors, blocks, len: Kept::durable(bytes.len() as u64) }
+        File { sectors, blocks, punched: BTreeSet::new(), len: Kept::durable(bytes.len() as u64) }
     }
 
     fn extend(&mut self, sectors: usize) {
@@ -86,11 +93,15 @@ impl File {
     pub(super) fn sync(&mut self) {
         self.len.sync();
         self.sectors.iter_mut().for_each(Kept::sync);
+        self.punched.clear();
     }
 
     pub(super) fn fail_sync(&mut self) {
         self.len.fail_sync();
-        self.sectors.iter_mut().for_each(Kept::fail_sync);
+        // What was given back goes through a journal: it has that still, or never writes anything again.
+        let sectors = self.sectors.iter_mut().enumerate();
+        let bytes = sectors.filter(|(at, _)| !self.punched.contains(at));
+        bytes.for_each(|(_, sector)| sector.fail_sync());
     }
 }
 
@@ -192,6 +203,7 @@ impl State {
             let mut sector = before.bytes;
             sector[from..from + piece].copy_from_slice(&bytes[done..done + piece]);
             file_of.sectors[at].set(Sector::of(sector));
+            file_of.punched.remove(&at);
             done += piece;
         }
         let end = (offset + done) as u64;
@@ -238,6 +250,22 @@ impl State {
         }
     }
 
+    /// Gives room back, of whole sectors: they are zero from here on.
+    pub(super) fn punch(&mut self, file: usize, offset: u64, len: u64, chooser: &mut Chooser) {
+        for at in offset as usize / SECTOR..(offset + len) as usize / SECTOR {
+            self.sector(file, at, chooser);
+            let file = Arc::make_mut(&mut self.files[file]);
+            if at >= file.sectors.len() {
+                return;
+            }
+            file.sectors[at].set(Sector::zero());
+            file.punched.insert(at);
+            if std::mem::replace(&mut file.blocks[at], Block::Hole) != Block::Hole {
+                self.room = self.room.map(|left| left + 1);
+            }
+        }
+    }
+
     /// Brings the names to the medium.
     pub(super) fn sync_names(&mut self) {
         self.names.values_mut().for_each(Kept::sync);
@@ -274,6 +302,7 @@ impl State {
             }
             let file = Arc::make_mut(file);
             file.len.lose_power();
+            file.punched.clear();
             file.sectors.iter_mut().for_each(Kept::lose_power);
         }
     }

@@ -8,7 +8,7 @@ use tembo_sim::{SimDisk, Slip};
 
 use super::model::{
     GROWTH, GROWTHS_MAX, LINK, Model, OBJECT_COUNT, OBJECT_LEN, OBJECT_ROOM, OBJECTS, OBJECTS_LINK,
-    RECORD, RECORD_LEN, SIZE, format, line_at,
+    RECORD, RECORD_LEN, SIZE, ZEROES, format, line_at,
 };
 
 /// The pool's file.
@@ -59,6 +59,8 @@ pub(super) enum Op {
     Log,
     /// Another program writes behind the end of the pool's file.
     Litter,
+    /// Gives space that holds nothing back to the file system, and uses it as it is then.
+    Hole,
 }
 
 /// How processes of one workload work.
@@ -279,6 +281,7 @@ impl Life {
                 self.kill()
             }
             Op::Litter => Ok(self.litter()),
+            Op::Hole => Ok(self.hole()),
         }
     }
 
@@ -403,6 +406,22 @@ impl Life {
         }
         self.fence()?;
         self.put(OBJECTS_LINK, value)?;
+        self.fence()
+    }
+
+    /// Gives the space of the record and of the objects back, and uses the latter without a store: it is zero.
+    fn hole(&mut self) -> Result<(), Error> {
+        self.unlink(&[LINK, OBJECTS_LINK])?;
+        self.sync()?;
+        self.checkpoint()?;
+        let room = RECORD_LEN.next_multiple_of(4096);
+        self.region()?.punch(RECORD, room)?;
+        let is_hole = self.region()?.punch(OBJECTS, OBJECT_COUNT * OBJECT_ROOM)?;
+        if !is_hole {
+            return Ok(());
+        }
+        drop(self.region()?.reserve(8)?);
+        self.put(OBJECTS_LINK, ZEROES)?;
         self.fence()
     }
 

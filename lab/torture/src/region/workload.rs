@@ -130,6 +130,7 @@ pub(super) fn named() -> Vec<Workload> {
     let mut all = vec![Workload { trouble: Trouble::NoRoomToCopy, ..full }];
     all.extend(openings());
     all.extend(once());
+    all.extend(holes());
     all.extend(domains());
     all.extend(troubles_of_openings());
     all.extend(extensions());
@@ -185,6 +186,48 @@ fn once() -> Vec<Workload> {
             Trouble::OnceAt("pool.extent_sync"),
             workload("once-lie", Start::Closed, &[Group(1), Sync, Objects, Replace, Sync]),
         ),
+    ]
+}
+
+/// Space that goes back to the file system: after records, beside work, before records.
+fn holes() -> Vec<Workload> {
+    use Op::{Checkpoint, Group, Hole, Kill, Objects, Replace, Sync, Unlink};
+    let ops = [
+        Objects,
+        Replace,
+        Sync,
+        Hole,
+        Group(2),
+        Sync,
+        Objects,
+        Sync,
+        Hole,
+        Sync,
+        Group(9),
+        Kill,
+        Group(1),
+        Replace,
+        Sync,
+        Unlink,
+        Sync,
+        Hole,
+        Replace,
+        Objects,
+        Sync,
+        Checkpoint,
+        Hole,
+    ];
+    let with = |trouble, workload| Workload { trouble, ..workload };
+    let short = [Objects, Sync, Hole, Sync];
+    vec![
+        Workload { is_deep: true, ..workload("hole", Start::Closed, &short) },
+        workload("holes", Start::Closed, &ops),
+        workload("holes-killed", Start::Killed, &ops),
+        Workload { mapped: true, ..workload("holes-mapped", Start::Closed, &ops) },
+        Workload { policy: SyncPolicy::Os, ..workload("holes-os", Start::Closed, &ops) },
+        with(Trouble::Once(Failure::Error), workload("lie-holes", Start::Closed, &ops)),
+        with(Trouble::Dying, workload("dying-holes", Start::Closed, &ops)),
+        with(Trouble::Full, workload("full-holes", Start::Closed, &ops)),
     ]
 }
 
@@ -305,9 +348,21 @@ fn troubles_of_openings() -> Vec<Workload> {
 
 /// Every sequence of up to three of a small alphabet.
 pub(super) fn sequences() -> impl Iterator<Item = Workload> {
-    use Op::{Checkpoint, Close, Group, Grow, Kill, Objects, Record, Replace, Sync, Unlink};
-    const ALPHABET: [Op; 11] =
-        [Group(1), Group(9), Sync, Checkpoint, Record, Grow, Kill, Close, Objects, Replace, Unlink];
+    use Op::{Checkpoint, Close, Group, Grow, Hole, Kill, Objects, Record, Replace, Sync, Unlink};
+    const ALPHABET: [Op; 12] = [
+        Group(1),
+        Group(9),
+        Sync,
+        Checkpoint,
+        Record,
+        Grow,
+        Kill,
+        Close,
+        Objects,
+        Replace,
+        Unlink,
+        Hole,
+    ];
     let count = ALPHABET.len();
     (1..=3_u32).flat_map(move |len| {
         (0..count.pow(len)).map(move |number| {
@@ -322,11 +377,11 @@ pub(super) fn sequences() -> impl Iterator<Item = Workload> {
 /// A workload by chance.
 pub(super) fn random(random: &mut Random, number: u64) -> Workload {
     use Op::{
-        Checkpoint, Close, CloseResize, Copy, Group, Grow, Kill, Objects, Record, Replace, Resize,
-        Sync, Unlink,
+        Checkpoint, Close, CloseResize, Copy, Group, Grow, Hole, Kill, Objects, Record, Replace,
+        Resize, Sync, Unlink,
     };
     let size = SMALL << random.below(2);
-    let op = |random: &mut Random| match random.below(31) {
+    let op = |random: &mut Random| match random.below(33) {
         0..10 => Group(1 + random.below(12) as u64),
         10..15 => Sync,
         15..17 => Checkpoint,
@@ -338,6 +393,7 @@ pub(super) fn random(random: &mut Random, number: u64) -> Workload {
         23 => Resize(size),
         24..27 => Objects,
         27..29 => Replace,
+        29..31 => Hole,
         _ => Unlink,
     };
     let ops: Vec<Op> = (0..4 + random.below(24)).map(|_| op(random)).collect();

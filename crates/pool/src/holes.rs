@@ -1,0 +1,98 @@
+//! Holes: chunks that hold nothing, and whose blocks were given back to the file system.
+//!
+//! A pool that has shrunk gives back what is free in its middle, some of it at a time. What is given back is taken out of
+//! the free runs meanwhile, so that no thread is given it, and no sweep begins: a sweep would find it free.
+
+/// Which chunks are holes, and whether some are being made.
+#[derive(Debug, Default)]
+pub(crate) struct Holes {
+    /// A bit for each chunk: free, and without blocks.
+    bits: Vec<u64>,
+    count: u32,
+    /// Chunks are out to be given back.
+    pub(crate) is_busy: bool,
+    /// A sweep was refused meanwhile.
+    pub(crate) has_refused: bool,
+    /// So much was free that it is given back until no more than what is to be kept is left.
+    pub(crate) goes_on: bool,
+    /// The run that is looked at next.
+    pub(crate) hand: u32,
+}
+
+/// What there is to give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    /// These chunks, which are taken out: the first, and how many.
+    Chunks(u32, u32),
+    /// Some runs were looked at, others not yet.
+    More,
+    Nothing,
+}
+
+/// How much is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Measure {
+    /// Chunks of the shortest run.
+    pub(crate) least: u32,
+    /// Chunks of the longest part of a run.
+    pub(crate) most: u32,
+    /// Free chunks that keep their blocks.
+    pub(crate) kept: u32,
+    /// It begins when so many free chunks have blocks.
+    pub(crate) begin: u32,
+}
+
+impl Holes {
+    fn has(&self, chunk: u32) -> bool {
+        let word = self.bits.get(chunk as usize / 64);
+        word.is_some_and(|word| word >> (chunk % 64) & 1 == 1)
+    }
+
+    /// Chunks that are holes.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Chunks are holes from here on.
+    pub(crate) fn add(&mut self, start: u32, count: u32) {
+        let words = (start + count).div_ceil(64) as usize;
+        self.bits.resize(words.max(self.bits.len()), 0);
+        for chunk in start..start + count {
+            self.count += u32::from(!self.has(chunk));
+            self.bits[chunk as usize / 64] |= 1 << (chunk % 64);
+        }
+    }
+
+    /// Chunks are handed out: their blocks come back as they are written.
+    pub(crate) fn remove(&mut self, start: u32, count: u32) {
+        if self.count == 0 {
+            return;
+        }
+        for chunk in start..start + count {
+            if self.has(chunk) {
+                self.bits[chunk as usize / 64] &= !(1 << (chunk % 64));
+                self.count -= 1;
+            }
+        }
+    }
+
+    /// The last chunks of a range, as many as are no holes and lie together, at most `most` of them.
+    pub(crate) fn last_gap(&self, start: u32, end: u32, measure: Measure) -> Option<(u32, u32)> {
+        let mut to = end;
+        while to > start {
+            if self.has(to - 1) {
+                to -= 1;
+                continue;
+            }
+            let mut from = to - 1;
+            while from > start && to - from < measure.most && !self.has(from - 1) {
+                from -= 1;
+            }
+            if to - from >= measure.least {
+                return Some((from, to - from));
+            }
+            to = from;
+        }
+        None
+    }
+}

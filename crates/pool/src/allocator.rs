@@ -368,6 +368,7 @@ impl Allocator {
         let limit = if self.holes.goes_on { measure.kept } else { measure.begin };
         self.holes.goes_on = with_blocks > limit.into();
         if !self.holes.goes_on {
+            self.holes.hand = 0;
             return Spare::Nothing;
         }
         let left = u32::try_from(with_blocks - u64::from(measure.kept)).unwrap_or(u32::MAX);

@@ -182,6 +182,16 @@ pub(crate) struct Parts {
     pub(crate) pending: Option<Arc<Pending>>,
 }
 
+impl Parts {
+    /// The pages of which the log holds lines, which ends at `end`.
+    fn private_pages(&self, end: Place) -> PageTable {
+        let mut table = PageTable::default();
+        let pages = self.pending.iter().flat_map(|pending| pending.pages());
+        pages.for_each(|page| table.touch(page * PAGE, end.sequence - 1));
+        table
+    }
+}
+
 impl RedoLog {
     /// The log that `adopted` describes, over a mapping that holds what was replayed, or will.
     pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
@@ -192,9 +202,7 @@ impl RedoLog {
         let capacity_now = ring.capacity();
         let log_size = capacity(parts.log_size).max(capacity_now);
         let can_extend = end.position <= capacity_now && capacity_now < log_size;
-        let (reserved, mut pages) = (parts.mapping.reserved(), PageTable::default());
-        let private = parts.pending.iter().flat_map(|pending| pending.pages());
-        private.for_each(|page| pages.touch(page * PAGE, end.sequence - 1));
+        let (reserved, pages) = (parts.mapping.reserved(), parts.private_pages(end));
         RedoLog {
             salt: first.salt.get(),
             ring,

@@ -4,20 +4,23 @@
 //! to a file of its own and syncs it, again and again: where an operation waits long and the probe does too, the disk, or the
 //! processor, is what both wait for.
 
+mod common;
 mod keys;
 mod thread;
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{scope, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tembo_kv::{Error, Options, Store};
+use tembo_kv::{Options, Store};
 use tembo_pmem::memory_used;
 
+pub use common::SoakError;
+use common::{Common, Stretch};
 use thread::Worker;
 
 /// Between two looks at memory and files, and between two writes of the probe.
@@ -63,71 +66,6 @@ pub struct Soaked {
     pub end: (u64, u64),
 }
 
-/// Why a soak failed.
-#[derive(Debug)]
-pub enum SoakError {
-    /// The store failed.
-    Store(Error),
-    /// Its folder could not be used.
-    Io(io::Error),
-    /// An answer was wrong, or a check failed.
-    Wrong(String),
-}
-
-impl std::fmt::Display for SoakError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SoakError::Store(error) => write!(f, "{error}"),
-            SoakError::Io(error) => write!(f, "{error}"),
-            SoakError::Wrong(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for SoakError {}
-
-impl From<Error> for SoakError {
-    fn from(error: Error) -> SoakError {
-        SoakError::Store(error)
-    }
-}
-
-impl From<io::Error> for SoakError {
-    fn from(error: io::Error) -> SoakError {
-        SoakError::Io(error)
-    }
-}
-
-/// A stretch of time since the start.
-#[derive(Clone, Copy, Debug)]
-struct Stretch {
-    from: Duration,
-    to: Duration,
-}
-
-impl Stretch {
-    fn len(self) -> Duration {
-        self.to.saturating_sub(self.from)
-    }
-}
-
-/// What the threads share.
-struct Common {
-    start: Instant,
-    length: Duration,
-    stall: Duration,
-    /// A thread has failed.
-    stop: AtomicBool,
-    /// Bytes of keys and values.
-    live: AtomicU64,
-}
-
-impl Common {
-    fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.start.elapsed() >= self.length
-    }
-}
-
 /// Makes a store in `folder`, which is empty, and works on it. At the end all keys are compared, before and after a
 /// reopening, and the store is checked.
 ///
@@ -139,13 +77,7 @@ pub fn soak(folder: &Path, options: &Options, config: &SoakConfig) -> Result<Soa
         (0..config.threads).map(|number| Worker::new(number, config.keys, config.seed)).collect();
     let before = memory_used().unwrap_or_default();
     let store = Store::create(&pool, &options.clone().memory(config.memory))?;
-    let common = Common {
-        start: Instant::now(),
-        length: config.length,
-        stall: config.stall,
-        stop: AtomicBool::new(false),
-        live: AtomicU64::new(0),
-    };
+    let common = Common::new(config.length, config.stall);
     let mut seen = Soaked::default();
     let mut probes = Vec::new();
     let worked = scope(|scope| {

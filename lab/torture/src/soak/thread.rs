@@ -7,8 +7,8 @@ use std::time::Duration;
 use tembo_kv::{Durability, Error, Keyspace, Store};
 use tembo_sim::Random;
 
+use super::common::{Common, SoakError, Stretch};
 use super::keys::{Held, Keys};
-use super::{Common, SoakError, Stretch};
 
 /// The keyspace of all threads.
 const KEYSPACE: &str = "soak";

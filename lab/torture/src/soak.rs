@@ -4,7 +4,7 @@
 //! to a file of its own and syncs it, again and again: where an operation waits long and the probe does too, the disk, or the
 //! processor, is what both wait for.
 
-mod common;
+mod course;
 mod keys;
 mod thread;
 
@@ -19,8 +19,8 @@ use std::time::Duration;
 use tembo_kv::{Options, Store};
 use tembo_pmem::memory_used;
 
-pub use common::SoakError;
-use common::{Common, Stretch};
+pub use course::SoakError;
+use course::{Course, Stretch};
 use thread::Worker;
 
 /// Between two looks at memory and files, and between two writes of the probe.
@@ -77,18 +77,18 @@ pub fn soak(folder: &Path, options: &Options, config: &SoakConfig) -> Result<Soa
         (0..config.threads).map(|number| Worker::new(number, config.keys, config.seed)).collect();
     let before = memory_used().unwrap_or_default();
     let store = Store::create(&pool, &options.clone().memory(config.memory))?;
-    let common = Common::new(config.length, config.stall);
+    let course = Course::new(config.length, config.stall);
     let mut seen = Soaked::default();
     let mut probes = Vec::new();
     let worked = scope(|scope| {
         let threads: Vec<_> =
-            workers.iter_mut().map(|worker| scope.spawn(|| worker.work(&store, &common))).collect();
-        let probe = scope.spawn(|| probe(&folder.join("probe"), &common));
-        while !common.is_over() {
+            workers.iter_mut().map(|worker| scope.spawn(|| worker.work(&store, &course))).collect();
+        let probe = scope.spawn(|| probe(&folder.join("probe"), &course));
+        while !course.is_over() {
             sleep(PAUSE);
             let used = memory_used().unwrap_or_default().saturating_sub(before);
             seen.memory = seen.memory.max(used);
-            seen.live = seen.live.max(common.live.load(Ordering::Relaxed));
+            seen.live = seen.live.max(course.live.load(Ordering::Relaxed));
             seen.files = seen.files.max(blocks(folder));
         }
         let worked: Result<Vec<()>, SoakError> = threads.into_iter().map(joined).collect();
@@ -103,7 +103,7 @@ pub fn soak(folder: &Path, options: &Options, config: &SoakConfig) -> Result<Soa
     let store = Store::open(&pool, &options.clone().memory(config.memory))?;
     workers.iter().try_for_each(|worker| worker.compare(&store))?;
     checked(&store)?;
-    seen.end = (blocks(folder), common.live.load(Ordering::Relaxed));
+    seen.end = (blocks(folder), course.live.load(Ordering::Relaxed));
     Ok(seen)
 }
 
@@ -121,16 +121,16 @@ fn checked(store: &Store) -> Result<(), SoakError> {
 }
 
 /// Writes and syncs until the end; what took long.
-fn probe(path: &Path, common: &Common) -> Result<Vec<Stretch>, SoakError> {
+fn probe(path: &Path, course: &Course) -> Result<Vec<Stretch>, SoakError> {
     let mut file = File::create_new(path)?;
     file.write_all(&[0; 4096])?;
     let mut seen = Vec::new();
-    while !common.is_over() {
-        let from = common.start.elapsed();
+    while !course.is_over() {
+        let from = course.start.elapsed();
         file.write_all_at(&[1; 4096], 0)?;
         file.sync_data()?;
-        let stretch = Stretch { from, to: common.start.elapsed() };
-        if stretch.len() * 4 > common.stall || seen.is_empty() {
+        let stretch = Stretch { from, to: course.start.elapsed() };
+        if stretch.len() * 4 > course.stall || seen.is_empty() {
             seen.push(stretch);
         }
         sleep(PAUSE);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tembo_kv::{Durability, Error, Keyspace, Store};
 use tembo_sim::Random;
 
-use super::common::{Common, SoakError, Stretch};
+use super::course::{Course, SoakError, Stretch};
 use super::keys::{Held, Keys};
 
 /// The keyspace of all threads.
@@ -64,26 +64,26 @@ impl Worker {
     }
 
     /// Works until it is over.
-    pub(super) fn work(&mut self, store: &Store, common: &Common) -> Result<(), SoakError> {
-        let done = self.work_on(store, common);
+    pub(super) fn work(&mut self, store: &Store, course: &Course) -> Result<(), SoakError> {
+        let done = self.work_on(store, course);
         if done.is_err() {
-            common.stop.store(true, Ordering::Relaxed);
+            course.stop.store(true, Ordering::Relaxed);
         }
         done
     }
 
-    fn work_on(&mut self, store: &Store, common: &Common) -> Result<(), SoakError> {
+    fn work_on(&mut self, store: &Store, course: &Course) -> Result<(), SoakError> {
         let space = store.keyspace(KEYSPACE)?;
-        while !common.is_over() {
+        while !course.is_over() {
             self.operations += 1;
             match self.random.below(100) {
-                0..45 => self.put(store, space, common)?,
-                45..75 => self.get(store, space, common)?,
-                75..85 => self.scan(store, space, common)?,
-                85..95 => self.remove(store, space, common)?,
-                95..97 => self.remove_range(store, space, common)?,
-                97 if self.operations % 50 == 0 => self.remove_all(store, space, common)?,
-                _ => self.snapshot(store, common)?,
+                0..45 => self.put(store, space, course)?,
+                45..75 => self.get(store, space, course)?,
+                75..85 => self.scan(store, space, course)?,
+                85..95 => self.remove(store, space, course)?,
+                95..97 => self.remove_range(store, space, course)?,
+                97 if self.operations % 500 == 0 => self.remove_all(store, space, course)?,
+                _ => self.snapshot(store, course)?,
             }
         }
         if self.named.take().is_some() {
@@ -94,20 +94,20 @@ impl Worker {
 
     fn timed<T>(
         &mut self,
-        common: &Common,
+        course: &Course,
         name: &'static str,
         work: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, SoakError> {
-        let from = common.start.elapsed();
+        let from = course.start.elapsed();
         let done = work()?;
-        let stretch = Stretch { from, to: common.start.elapsed() };
+        let stretch = Stretch { from, to: course.start.elapsed() };
         match self.longest.iter_mut().find(|(known, ..)| *known == name) {
             Some((_, count, longest)) => {
                 (*count, *longest) = (*count + 1, stretch.len().max(*longest));
             }
             None => self.longest.push((name, 1, stretch.len())),
         }
-        if stretch.len() > common.stall {
+        if stretch.len() > course.stall {
             self.stalls.push(stretch);
         }
         Ok(done)
@@ -125,39 +125,39 @@ impl Worker {
         numbers
     }
 
-    fn set(&mut self, number: usize, held: Option<Held>, common: &Common) {
+    fn set(&mut self, number: usize, held: Option<Held>, course: &Course) {
         let before = self.keys.bytes(number);
         match held {
             Some(held) => self.keys.put(number, held),
             None => self.keys.remove(number),
         }
-        common.live.fetch_add(self.keys.bytes(number), Ordering::Relaxed);
-        common.live.fetch_sub(before, Ordering::Relaxed);
+        course.live.fetch_add(self.keys.bytes(number), Ordering::Relaxed);
+        course.live.fetch_sub(before, Ordering::Relaxed);
         self.changed += 1;
     }
 
-    fn put(&mut self, store: &Store, space: Keyspace, common: &Common) -> Result<(), SoakError> {
+    fn put(&mut self, store: &Store, space: Keyspace, course: &Course) -> Result<(), SoakError> {
         let most = [1, 8, 60][self.random.below(3)];
         let mut changes = Vec::new();
         for number in self.numbers(most) {
             let (held, value) = self.keys.value(number, &mut self.random);
             changes.push((number, self.keys.key(number), held, value));
         }
-        self.timed(common, "put", || {
+        self.timed(course, "put", || {
             let mut writer = store.exclusive()?;
             for (_, key, _, value) in &changes {
                 writer.put(space, key, value)?;
             }
             writer.commit(Durability::Strict)
         })?;
-        changes.iter().for_each(|(number, _, held, _)| self.set(*number, Some(*held), common));
+        changes.iter().for_each(|(number, _, held, _)| self.set(*number, Some(*held), course));
         Ok(())
     }
 
-    fn remove(&mut self, store: &Store, space: Keyspace, common: &Common) -> Result<(), SoakError> {
+    fn remove(&mut self, store: &Store, space: Keyspace, course: &Course) -> Result<(), SoakError> {
         let numbers = self.numbers(20);
         let keys: Vec<_> = numbers.iter().map(|number| self.keys.key(*number)).collect();
-        let found = self.timed(common, "remove", || {
+        let found = self.timed(course, "remove", || {
             let mut writer = store.exclusive()?;
             let found: Result<Vec<bool>, Error> =
                 keys.iter().map(|key| writer.remove(space, key)).collect();
@@ -168,56 +168,56 @@ impl Worker {
             if found != self.keys.is_there(number) {
                 return Err(wrong(format!("removing key {number}: it was there: {found}")));
             }
-            self.set(number, None, common);
+            self.set(number, None, course);
         }
         Ok(())
     }
 
-    /// One in fifty of the keys.
+    /// One in five hundred of the keys.
     fn remove_range(
         &mut self,
         store: &Store,
         space: Keyspace,
-        common: &Common,
+        course: &Course,
     ) -> Result<(), SoakError> {
         let all = self.keys.count();
         let first = self.random.below(all);
-        let behind = (first + 1 + all / 50).min(all);
-        self.remove_between(store, space, common, ("remove of a range", first, behind))
+        let behind = (first + 1 + all / 500).min(all);
+        self.remove_between(store, space, course, ("remove of a range", first, behind))
     }
 
     fn remove_all(
         &mut self,
         store: &Store,
         space: Keyspace,
-        common: &Common,
+        course: &Course,
     ) -> Result<(), SoakError> {
         let all = self.keys.count();
-        self.remove_between(store, space, common, ("remove of all", 0, all))
+        self.remove_between(store, space, course, ("remove of all", 0, all))
     }
 
     fn remove_between(
         &mut self,
         store: &Store,
         space: Keyspace,
-        common: &Common,
+        course: &Course,
         (name, first, behind): (&'static str, usize, usize),
     ) -> Result<(), SoakError> {
         let (from, to) = (self.keys.key(first), self.keys.key(behind));
-        self.timed(common, name, || {
+        self.timed(course, name, || {
             let mut writer = store.exclusive()?;
             let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
             writer.remove_range::<[u8]>(space, range)?;
             writer.commit(Durability::Strict)
         })?;
-        (first..behind).for_each(|number| self.set(number, None, common));
+        (first..behind).for_each(|number| self.set(number, None, course));
         Ok(())
     }
 
-    fn get(&mut self, store: &Store, space: Keyspace, common: &Common) -> Result<(), SoakError> {
+    fn get(&mut self, store: &Store, space: Keyspace, course: &Course) -> Result<(), SoakError> {
         for number in self.numbers(10) {
             let key = self.keys.key(number);
-            let value = self.timed(common, "get", || store.get(space, &key))?;
+            let value = self.timed(course, "get", || store.get(space, &key))?;
             if !self.keys.is_right(number, value.as_deref()) {
                 return Err(wrong(format!("a get of key {number} gives another value")));
             }
@@ -226,12 +226,12 @@ impl Worker {
         Ok(())
     }
 
-    fn scan(&mut self, store: &Store, space: Keyspace, common: &Common) -> Result<(), SoakError> {
+    fn scan(&mut self, store: &Store, space: Keyspace, course: &Course) -> Result<(), SoakError> {
         let all = self.keys.count();
         let first = self.random.below(all);
         let behind = (first + 1 + self.random.below(200)).min(all);
         let (from, to) = (self.keys.key(first), self.keys.key(behind));
-        let entries = self.timed(common, "scan", || {
+        let entries = self.timed(course, "scan", || {
             let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
             store.range::<[u8]>(space, range)?.collect::<Result<Vec<_>, Error>>()
         })?;
@@ -265,15 +265,15 @@ impl Worker {
     }
 
     /// Names a snapshot, or drops the one that was named some time ago.
-    fn snapshot(&mut self, store: &Store, common: &Common) -> Result<(), SoakError> {
+    fn snapshot(&mut self, store: &Store, course: &Course) -> Result<(), SoakError> {
         let name = self.name();
         match self.named {
             None if self.operations % 16 == 0 => {
-                self.timed(common, "save of a snapshot", || store.save_snapshot(&name))?;
+                self.timed(course, "save of a snapshot", || store.save_snapshot(&name))?;
                 self.named = Some(self.operations);
             }
             Some(at) if self.operations > at + KEPT => {
-                self.timed(common, "drop of a snapshot", || store.drop_snapshot(&name))?;
+                self.timed(course, "drop of a snapshot", || store.drop_snapshot(&name))?;
                 self.named = None;
             }
             _ => {}

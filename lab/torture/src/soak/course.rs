@@ -1,4 +1,4 @@
-//! What the threads of a soak share.
+//! The course of a soak: when it ends, and what its threads report.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,8 +54,8 @@ impl Stretch {
     }
 }
 
-/// What the threads share.
-pub(super) struct Common {
+/// How far a soak has come, for all its threads.
+pub(super) struct Course {
     pub(super) start: Instant,
     length: Duration,
     pub(super) stall: Duration,
@@ -65,10 +65,10 @@ pub(super) struct Common {
     pub(super) live: AtomicU64,
 }
 
-impl Common {
+impl Course {
     /// Of a soak of that length, which begins.
-    pub(super) fn new(length: Duration, stall: Duration) -> Common {
-        Common {
+    pub(super) fn new(length: Duration, stall: Duration) -> Course {
+        Course {
             start: Instant::now(),
             length,
             stall,

@@ -82,7 +82,9 @@ impl Worker {
                 75..85 => self.scan(store, space, course)?,
                 85..95 => self.remove(store, space, course)?,
                 95..97 => self.remove_range(store, space, course)?,
-                97 if self.operations % 500 == 0 => self.remove_all(store, space, course)?,
+                97 if self.operations.is_multiple_of(500) => {
+                    self.remove_all(store, space, course)?
+                }
                 _ => self.snapshot(store, course)?,
             }
         }
@@ -268,7 +270,7 @@ impl Worker {
     fn snapshot(&mut self, store: &Store, course: &Course) -> Result<(), SoakError> {
         let name = self.name();
         match self.named {
-            None if self.operations % 16 == 0 => {
+            None if self.operations.is_multiple_of(16) => {
                 self.timed(course, "save of a snapshot", || store.save_snapshot(&name))?;
                 self.named = Some(self.operations);
             }

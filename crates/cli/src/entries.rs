@@ -18,8 +18,10 @@ const GROUP_SIZE: usize = 4 << 20;
 
 /// A database's keyspaces, as far as they are there.
 struct Database {
-    /// Its number; that of the items of memcached is their keyspace's name.
+    /// Its number, as clients select it; that of the items of memcached is their keyspace's name.
     name: String,
+    /// The number in the names of its keyspaces: SWAPDB exchanges them. The items of memcached have none.
+    number: Option<usize>,
     data: Option<Keyspace>,
     elements: Option<Keyspace>,
     expiry: Option<Keyspace>,
@@ -28,19 +30,37 @@ struct Database {
 fn databases(snapshot: &Snapshot) -> anyhow::Result<Vec<Database>> {
     let keyspaces = snapshot.keyspaces()?;
     let find = |name: String| keyspaces.iter().find(|(other, _)| *other == name).map(|(_, id)| *id);
-    let database = |number: usize| Database {
-        name: number.to_string(),
+    let order = order(snapshot)?;
+    let database = |(name, number): (usize, usize)| Database {
+        name: name.to_string(),
+        number: Some(number),
         data: find(format::data_keyspace(number)),
         elements: find(format::elements_keyspace(number)),
         expiry: find(format::expiry_keyspace(number)),
     };
     let items = Database {
         name: format::ITEMS_KEYSPACE.to_owned(),
+        number: None,
         data: find(format::ITEMS_KEYSPACE.to_owned()),
         elements: find(format::ITEM_ELEMENTS_KEYSPACE.to_owned()),
         expiry: find(format::ITEM_EXPIRY_KEYSPACE.to_owned()),
     };
-    Ok((0..DATABASES_MAX).map(database).chain([items]).collect())
+    Ok(order.into_iter().enumerate().map(database).chain([items]).collect())
+}
+
+/// The numbers in the names of the keyspaces of each database.
+fn order(snapshot: &Snapshot) -> anyhow::Result<Vec<usize>> {
+    let keyspaces = snapshot.keyspaces()?;
+    let known = keyspaces.iter().find(|(name, _)| name == format::ORDER_KEYSPACE);
+    let found = match known {
+        Some((_, space)) => snapshot.get(*space, format::ORDER_KEY)?.map(|value| value.to_vec()),
+        None => None,
+    };
+    let known = found.and_then(|bytes| format::decode_order(&bytes, DATABASES_MAX).ok());
+    Ok(match known {
+        Some(order) => order.into_iter().map(usize::from).collect(),
+        None => (0..DATABASES_MAX).collect(),
+    })
 }
 
 /// Calls `visit` with each key and value of the keyspace, if there is one.
@@ -183,7 +203,7 @@ pub(crate) fn audit(store: &Store) -> anyhow::Result<Audit> {
         }
         audit.expiring += expiring;
         // Items of memcached are strings.
-        if let Ok(number) = database.name.parse() {
+        if let Some(number) = database.number {
             check_collections(&snapshot, number, &mut |what| audit.fault(format!("{db}: {what}")))?;
         }
     }
@@ -199,13 +219,15 @@ pub(crate) struct Writer<'s> {
     store: &'s Store,
     group: Vec<Entry>,
     size: usize,
+    /// The numbers in the names of the keyspaces of each database, once the first group is committed.
+    order: Option<Vec<usize>>,
     /// Entries committed.
     pub(crate) count: u64,
 }
 
 impl<'s> Writer<'s> {
     pub(crate) fn new(store: &'s Store) -> Writer<'s> {
-        Writer { store, group: Vec::new(), size: 0, count: 0 }
+        Writer { store, group: Vec::new(), size: 0, order: None, count: 0 }
     }
 
     /// Takes an entry, and now and then commits a group.
@@ -226,10 +248,15 @@ impl<'s> Writer<'s> {
             return Ok(());
         }
         let mut spaces = Vec::new();
+        let order = match self.order.take() {
+            Some(order) => order,
+            None => order(&self.store.snapshot()?)?,
+        };
         for entry in &group {
-            let (data, expiry) = keyspaces(&entry.keyspace)?;
+            let (data, expiry) = keyspaces(&entry.keyspace, &order)?;
             spaces.push((self.store.keyspace(&data)?, self.store.keyspace(&expiry)?));
         }
+        self.order = Some(order);
         let mut transaction = self.store.exclusive()?;
         let mut index_key = Vec::new();
         for (entry, (data, expiry)) in group.iter().zip(spaces) {
@@ -252,14 +279,12 @@ impl<'s> Writer<'s> {
 }
 
 /// The keyspaces of a database's values and of its expiry index.
-fn keyspaces(name: &str) -> anyhow::Result<(String, String)> {
+fn keyspaces(name: &str, order: &[usize]) -> anyhow::Result<(String, String)> {
     if name == format::ITEMS_KEYSPACE {
         return Ok((name.to_owned(), format::ITEM_EXPIRY_KEYSPACE.to_owned()));
     }
-    match name.parse() {
-        Ok(db) if db < DATABASES_MAX => {
-            Ok((format::data_keyspace(db), format::expiry_keyspace(db)))
-        }
-        _ => refuse(Exit::BadLine, format!("there is no keyspace `{name}`")),
+    match name.parse::<usize>().ok().and_then(|db| order.get(db)) {
+        Some(&number) => Ok((format::data_keyspace(number), format::expiry_keyspace(number))),
+        None => refuse(Exit::BadLine, format!("there is no keyspace `{name}`")),
     }
 }

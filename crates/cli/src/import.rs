@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use indicatif::ProgressBar;
 use serde::Serialize;
-use tembo_server::{Answer, Client, Imported, Source, import_file, import_live};
+use tembo_server::{Answer, Client, Imported, Source, import_file, import_folder, import_live};
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
-    /// An RDB file
+    /// An RDB file, an append-only file, or the folder of one in several parts
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     file: Option<PathBuf>,
     /// A Redis server that runs: all it has, and then all it executes, until this is interrupted (Ctrl-C)
@@ -96,6 +96,13 @@ fn connect(args: &Args) -> anyhow::Result<Client> {
 
 fn from_file(path: &Path, target: Client) -> anyhow::Result<Imported> {
     let opening = || format!("opening {}", path.display());
+    if path.is_dir() {
+        let bar = progress::bytes(None);
+        let mut observe = |state: &Imported| bar.set_position(state.bytes);
+        let imported = import_folder(path, target, &mut observe);
+        bar.finish_and_clear();
+        return imported.with_context(|| format!("importing {}", path.display()));
+    }
     let file = File::open(path).with_context(opening)?;
     let bar = progress::bytes(Some(file.metadata().with_context(opening)?.len()));
     let mut observe = |state: &Imported| bar.set_position(state.bytes);

@@ -10,6 +10,8 @@ mod config_file;
 mod damaged_collections;
 #[path = "commands/golden.rs"]
 mod golden;
+#[path = "commands/items.rs"]
+mod items;
 #[path = "commands/metrics.rs"]
 mod metrics;
 #[path = "commands/online.rs"]

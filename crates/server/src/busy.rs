@@ -89,7 +89,7 @@ pub(crate) fn serve(context: &mut Context<'_, '_>, all: bool, refusal: &str) -> 
                 for _ in 0..ACCEPTS_MAX {
                     let Ok(accepted) = listener.accept() else { break };
                     let to = (&mut *context.clients, &mut *context.shared, &door.poll);
-                    welcome(accepted, Face::Redis, to, door.output_size_max);
+                    welcome(accepted, Face::Redis, to);
                 }
             }
         }

@@ -19,6 +19,7 @@ mod dump;
 mod eval;
 mod expire;
 mod facts;
+mod failover;
 mod field_expiry;
 mod function;
 mod function_dump;
@@ -34,6 +35,7 @@ mod latency;
 mod lcs;
 mod list;
 mod list_move;
+mod migrate;
 mod monitor;
 mod multi_pop;
 mod pubsub;
@@ -53,6 +55,7 @@ mod stored_libraries;
 mod stream;
 mod string;
 mod string_set;
+mod swapdb;
 mod tracking;
 mod transaction;
 mod wait;
@@ -78,6 +81,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     debug::COMMANDS,
     eval::COMMANDS,
     expire::COMMANDS,
+    failover::COMMANDS,
     function::COMMANDS,
     generic::COMMANDS,
     geo::COMMANDS,
@@ -89,6 +93,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     keys::COMMANDS,
     list::COMMANDS,
     list_move::COMMANDS,
+    migrate::COMMANDS,
     latency::COMMANDS,
     lcs::COMMANDS,
     monitor::COMMANDS,
@@ -104,6 +109,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     stream::COMMANDS,
     string_set::COMMANDS,
     string::COMMANDS,
+    swapdb::COMMANDS,
     transaction::COMMANDS,
 ];
 

@@ -44,6 +44,8 @@ pub(crate) struct Connection {
     pub(crate) input: Vec<u8>,
     /// See `input`.
     pub(crate) start: usize,
+    /// Bytes of memory with which it is counted among all clients.
+    pub(crate) counted: usize,
     /// Whether it is in the list of connections to execute.
     pub(crate) queued: bool,
     /// Whether the socket has something to read.
@@ -77,6 +79,7 @@ impl Connection {
             parser: Parser::default(),
             input: Vec::new(),
             start: 0,
+            counted: 0,
             queued: false,
             readable: false,
             stopped: false,
@@ -219,6 +222,20 @@ impl Connection {
     pub(crate) fn input_buffer(&self) -> Buffer {
         let (size, capacity) = (self.input.len(), self.input.capacity());
         Buffer { used: size - self.start, free: capacity - size + self.start }
+    }
+
+    /// Bytes that it has sent and that were not executed, those queued after MULTI included.
+    pub(crate) fn pending_input(&self) -> usize {
+        let queued = self.session.multi.as_ref().map_or(0, |multi| multi.size);
+        self.input.len() - self.start + self.parser.owned_size() + queued
+    }
+
+    /// Bytes of memory that the client takes.
+    pub(crate) fn memory(&self) -> usize {
+        let queued = self.session.multi.as_ref().map_or(0, |multi| multi.size);
+        let output = self.reply.buffer();
+        let input = self.input.capacity() + self.parser.owned_size();
+        size_of::<Connection>() + input + output.used + output.free + queued
     }
 
     /// Drops what was executed from the input.

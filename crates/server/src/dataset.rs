@@ -11,6 +11,7 @@ mod expiry;
 mod footprint;
 mod known_ends;
 mod lookup;
+mod order;
 mod pieces;
 mod spaces;
 mod upper_levels;
@@ -65,7 +66,9 @@ pub(crate) struct Replaced {
 /// The databases, through the transaction of the turn.
 pub(crate) struct Dataset<'s> {
     store: &'s Store,
-    pub(crate) spaces: &'s Spaces,
+    pub(crate) spaces: Spaces,
+    /// The order of the databases was changed in this turn.
+    is_order_new: bool,
     access: Access,
     transaction: Option<Exclusive>,
     clock: Clock,
@@ -110,11 +113,12 @@ pub(crate) struct Dataset<'s> {
 
 impl<'s> Dataset<'s> {
     /// The databases of a store.
-    pub(crate) fn new(store: &'s Store, spaces: &'s Spaces) -> Dataset<'s> {
+    pub(crate) fn new(store: &'s Store, spaces: &Spaces) -> Dataset<'s> {
         let databases = spaces.data.len();
         Dataset {
             store,
-            spaces,
+            spaces: spaces.clone(),
+            is_order_new: false,
             access: if store.is_read_only() { Access::ReadOnlyPool } else { Access::Open },
             transaction: None,
             clock: Clock::default(),
@@ -331,6 +335,7 @@ impl<'s> Dataset<'s> {
         {
             transaction.commit(Durability::Buffered)?;
         }
+        self.is_order_new = false;
         Ok(())
     }
 
@@ -342,6 +347,10 @@ impl<'s> Dataset<'s> {
         self.known_ends.forget();
         self.is_atomic = false;
         self.waiting.forget_ready();
+        if self.is_order_new {
+            // The server ends if the store cannot be read.
+            let _ = self.load_order();
+        }
         self.expiry.forget_due();
     }
 

@@ -83,7 +83,11 @@ pub(crate) fn dispatch(
             let kept = Kept::new(args);
             multi.size += kept.size();
             multi.queue.push(kept);
-            context.session.closing |= multi.size > COMMAND_SIZE_MAX;
+            let size_max = COMMAND_SIZE_MAX.min(context.shared.settings.input_size_max);
+            if multi.size > size_max {
+                context.session.closing = true;
+                context.shared.stats.input_limit_closes += 1;
+            }
             context.session.changed = true;
             reply.simple("QUEUED");
             return Ok(());

@@ -9,6 +9,4 @@ pub(crate) struct Door {
     pub(crate) poll: Poll,
     /// The same listeners.
     pub(crate) listeners: Vec<Listener>,
-    /// Most bytes that wait for a client.
-    pub(crate) output_size_max: usize,
 }

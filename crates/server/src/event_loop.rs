@@ -92,11 +92,7 @@ impl<'s> EventLoop<'s> {
         shared.settings.set_sync(&shared.report.domain, &shared.report.sync_policy);
         let shared_sockets = || {
             let copies = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
-            Ok(Door {
-                poll: poll.share()?,
-                listeners: copies,
-                output_size_max: config.output_size_max,
-            })
+            Ok(Door { poll: poll.share()?, listeners: copies })
         };
         let door: std::io::Result<Door> = shared_sockets();
         shared.door = Some(door.map_err(|source| Error::io("copying a socket", source))?);
@@ -172,7 +168,8 @@ impl<'s> EventLoop<'s> {
         let now_ms = shared.clock.steady_ms;
         let (settings, port, tls) = (&shared.settings, shared.port, &shared.tls_of_link);
         let greeting = || Greeting { tls: tls.clone(), ..settings.greeting(port) };
-        Ok(shared.replication.advance(data, &greeting, now_ms)?)
+        shared.replication.advance(data, &greeting, now_ms)?;
+        Ok(shared.replication.advance_failover(data, &mut shared.pause, now_ms)?)
     }
 
     /// What is durable is acknowledged to the primary; replicas that have asked for it are fed.
@@ -297,7 +294,7 @@ impl<'s> EventLoop<'s> {
 
     fn welcome(&mut self, arrived: Arrived, face: Face) {
         let Turns { clients, shared, poll, .. } = &mut self.turns;
-        welcome(arrived, face, (clients, shared, poll), self.config.output_size_max);
+        welcome(arrived, face, (clients, shared, poll));
     }
 
     fn tick(&mut self) -> Result<(), Error> {
@@ -306,6 +303,7 @@ impl<'s> EventLoop<'s> {
         self.turns.shared.observed.clock.refine();
         self.turns.shared.take_report(self.turns.data.store());
         self.turns.data.adjust_footprint(Some(!self.maintaining));
+        self.turns.recount_clients();
         if !self.accepting {
             self.accept_again()?;
         }
@@ -337,7 +335,10 @@ impl<'s> EventLoop<'s> {
     fn look_after_clients(&mut self) {
         let (now_ms, timeout_ms) =
             (self.turns.clock().steady_ms, self.turns.shared.settings.timeout_ms);
-        let limit = self.turns.shared.settings.pubsub_output;
+        let (normal, pubsub) = {
+            let settings = &self.turns.shared.settings;
+            (settings.normal_output, settings.pubsub_output)
+        };
         let mut ended = Vec::new();
         for (token, connection) in self.turns.clients.iter_mut() {
             let idle_ms = now_ms.saturating_sub(connection.session.active_ms);
@@ -351,9 +352,8 @@ impl<'s> EventLoop<'s> {
             let stuck = connection.waiting() > 0 && stuck_ms > self.output_stall_ms;
             let slow_request = (connection.is_handshaking() || connection.face == Face::Metrics)
                 && now_ms.saturating_sub(connection.session.since_ms) > REQUEST_MS;
-            let over = connection.session.subscriptions.is_any()
-                && limit.soft > 0
-                && connection.reply.waiting() > limit.soft;
+            let limit = if connection.session.subscriptions.is_any() { pubsub } else { normal };
+            let over = limit.soft > 0 && connection.reply.waiting() > limit.soft;
             let since_ms = connection.over_soft_ms.filter(|_| over).or(over.then_some(now_ms));
             connection.over_soft_ms = since_ms;
             let over_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));

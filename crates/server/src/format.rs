@@ -47,6 +47,28 @@ pub const PAYLOAD_SIZE_MAX: usize = 512 << 20;
 
 const _: () = assert!(PAYLOAD_SIZE_MAX + 1 + EXPIRY_SIZE <= tembo_kv::VALUE_SIZE_MAX);
 
+/// The name of the keyspace that says which keyspaces are those of a database: see [`encode_order`].
+pub const ORDER_KEYSPACE: &str = "databases";
+/// Its only key.
+pub const ORDER_KEY: &[u8] = b"order";
+/// The layout of its value.
+const ORDER_LAYOUT: u8 = 1;
+
+/// For each database that clients select, the number in the names of its keyspaces.
+pub fn encode_order(order: &[u8]) -> Vec<u8> {
+    [&[ORDER_LAYOUT], order].concat()
+}
+
+/// The same, if each of the first `count` numbers is there once, and no other.
+///
+/// # Errors
+/// Another layout; numbers that are missing.
+pub fn decode_order(bytes: &[u8], count: usize) -> Result<Vec<u8>, UnknownLayout> {
+    let [ORDER_LAYOUT, order @ ..] = bytes else { return Err(UnknownLayout) };
+    let has_all = (0..count).all(|number| order.iter().any(|&one| usize::from(one) == number));
+    if order.len() == count && has_all { Ok(order.to_vec()) } else { Err(UnknownLayout) }
+}
+
 /// The name of the keyspace that holds a database.
 pub fn data_keyspace(db: usize) -> String {
     format!("db{db}")

@@ -1,27 +1,31 @@
-//! Coming from Redis: an RDB file, or a Redis server that runs, into a server of ours.
+//! Coming from Redis: an RDB file, an append-only file, or a Redis server that runs, into a server of ours.
 //!
 //! The importer stands between the two as a client. From a file it takes the values as they are, and sends each as a
 //! `RESTORE`. To a server it is a replica (`PSYNC`): it gets such a file, and after it the commands that the server
 //! executes, which it passes on. So nothing has to stop until the new server has all that the old one has.
 
+mod append_only;
 mod error;
 mod file;
 mod imported;
 mod pipe;
 mod source;
 
+use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 pub use error::ImportError;
 pub use imported::Imported;
 pub use source::Source;
 
 use crate::client::Client;
+use crate::import::append_only::{parts, read_either};
 use crate::import::file::read_file;
 use crate::import::pipe::Pipe;
 
-/// Imports an RDB file into the server at the other end of `target`; keys that are there already are replaced. `observe` sees
-/// now and then how far it is.
+/// Imports an RDB file, an append-only file, or one behind the other, into the server at the other end of `target`; keys of
+/// an RDB file that are there already are replaced. `observe` sees now and then how far it is.
 ///
 /// # Errors
 /// What was imported until then stays.
@@ -31,7 +35,24 @@ pub fn import_file(
     observe: &mut dyn FnMut(&Imported),
 ) -> Result<Imported, ImportError> {
     let mut pipe = Pipe::new(target);
-    read_file(file, &mut pipe, observe)?;
+    read_either(file, &mut pipe, observe)?;
+    pipe.finish()
+}
+
+/// Imports an append-only file in several parts: a folder with a manifest, as Redis 7 makes it.
+///
+/// # Errors
+/// What was imported until then stays.
+pub fn import_folder(
+    folder: &Path,
+    target: Client,
+    observe: &mut dyn FnMut(&Imported),
+) -> Result<Imported, ImportError> {
+    let mut pipe = Pipe::new(target);
+    for part in parts(folder)? {
+        let file = File::open(part).map_err(ImportError::Source)?;
+        read_either(file, &mut pipe, observe)?;
+    }
     pipe.finish()
 }
 

@@ -99,7 +99,7 @@ pub use client::{Answer, Client};
 pub use config::{Config, DATABASES_MAX};
 pub use config_file::{Directive, read_config_file};
 pub use error::Error;
-pub use import::{ImportError, Imported, Source, import_file, import_live};
+pub use import::{ImportError, Imported, Source, import_file, import_folder, import_live};
 pub use integrity::check_collections;
 pub use listener::Inherited;
 pub use local::Local;

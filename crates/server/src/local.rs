@@ -72,6 +72,7 @@ impl Local {
         // If the turn before changed them, it was not committed.
         self.shared.scripts.libraries.end_turn(false);
         let mut data = Dataset::new(&self.store, &self.spaces);
+        data.load_order()?;
         data.set_clock(self.shared.clock);
         // A clock that stands still: so many keys expire, whatever the machine is at.
         let now = self.shared.started;

@@ -229,6 +229,11 @@ impl Parser {
         self.missing -= 1;
     }
 
+    /// Bytes of arguments that have buffers of their own.
+    pub(crate) fn owned_size(&self) -> usize {
+        self.owned.iter().map(Vec::capacity).sum()
+    }
+
     /// The first byte not parsed yet.
     pub(crate) fn cursor(&self) -> usize {
         self.cursor

@@ -13,6 +13,7 @@
 //! if the store still retains it, else a snapshot and everything after that. A replica has versions of its own, and so can
 //! feed replicas itself (see `history`).
 
+mod failover;
 mod feed;
 mod following;
 pub(crate) mod format;
@@ -33,6 +34,8 @@ pub(crate) use replicas::{Replica, Replicas};
 use crate::access::Access;
 use crate::clients::Clients;
 use crate::dataset::Dataset;
+use crate::pause::Pause;
+use crate::replication::failover::Failover;
 use crate::replication::following::clear_all;
 use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
 use crate::token::Token;
@@ -58,6 +61,7 @@ pub(crate) struct Replication {
     order: Option<Order>,
     candidates: Vec<Candidate>,
     following: Option<Box<Following>>,
+    failover: Option<Failover>,
     place: Place,
     /// The replicas.
     pub(crate) replicas: Replicas,
@@ -175,6 +179,88 @@ impl Replication {
         }
     }
 
+    /// Whether a failover is under way.
+    pub(crate) fn is_failing_over(&self) -> bool {
+        self.failover.is_some()
+    }
+
+    /// How far a failover is, as INFO names it.
+    pub(crate) fn failover_state(&self) -> &'static str {
+        match (&self.failover, &self.following) {
+            (None, _) => "no-failover",
+            (Some(_), None) => "waiting-for-sync",
+            (Some(_), Some(_)) => "failover-in-progress",
+        }
+    }
+
+    /// Begins to hand the place of the primary over; see `failover`. Writes are held from here on.
+    pub(crate) fn begin_failover(
+        &mut self,
+        target: Option<(String, u16)>,
+        (deadline_ms, is_forced): (Option<u64>, bool),
+        (pause, now_ms): (&mut Pause, u64),
+    ) {
+        self.failover = Some(Failover { target, deadline_ms, is_forced, version: None });
+        pause.begin(now_ms, u64::MAX, false);
+    }
+
+    /// Gives a failover up: this server goes on as the primary. False if there is none.
+    pub(crate) fn abort_failover(&mut self, pause: &mut Pause) -> bool {
+        let was_there = self.failover.take().is_some();
+        if was_there {
+            pause.end();
+            self.promote_later();
+        }
+        was_there
+    }
+
+    /// Goes on with a failover. No transaction may be open, and what was written is durable.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn advance_failover(
+        &mut self,
+        data: &mut Dataset<'_>,
+        pause: &mut Pause,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        let Some(failover) = &mut self.failover else { return Ok(()) };
+        match &self.following {
+            None if self.order.is_some() => {}
+            None => {
+                let version = *failover.version.get_or_insert(data.store().visible());
+                let is_ready = |replica: &&Replica| {
+                    replica.is_online()
+                        && replica.acknowledged >= version
+                        && failover.takes(&replica.ip, replica.port)
+                };
+                let ready = self.replicas.iter().find(is_ready);
+                let mut chosen = ready.map(|replica| (replica.ip.clone(), replica.port));
+                let is_late = failover.is_late(now_ms);
+                if is_late && failover.is_forced {
+                    chosen = chosen.or_else(|| failover.target.clone());
+                }
+                if let Some((host, port)) = chosen {
+                    self.follow_later(data, host, port);
+                } else if is_late {
+                    self.abort_failover(pause);
+                }
+            }
+            // It was refused, or is not there.
+            Some(following) if following.promotes && following.lost.is_some() => {
+                self.abort_failover(pause);
+                // Before the writes that were held.
+                self.settle(data, now_ms)?;
+            }
+            Some(following) if following.promotes => {}
+            Some(_) => {
+                self.failover = None;
+                pause.end();
+            }
+        }
+        Ok(())
+    }
+
     /// The client is to be fed after the turn.
     pub(crate) fn feed_later(&mut self, token: Token, held: Vec<Mark>) {
         self.candidates.push(Candidate { token, held });
@@ -234,9 +320,11 @@ impl Replication {
         let shared = (wake, self.replicas.gap());
         self.replicas_ms = Some(now_ms);
         keep_window(store, self.retain_s)?;
-        let following =
+        let mut following =
             Following::start(opened, place, shared, now_ms).map_err(Error::Descriptor)?;
         data.set_access(following.access());
+        let promotes = self.failover.is_some();
+        following.promotes = promotes;
         self.following = Some(Box::new(following));
         Ok(())
     }
@@ -256,6 +344,7 @@ impl Replication {
         }
         data.transaction()?.put(own, PLACE_KEY, &place.encode())?;
         data.commit()?;
+        data.load_order()?;
         data.store().sync()?;
         self.replicas.gap().close(data.store().visible());
         data.set_access(Access::Open);

@@ -76,10 +76,14 @@ pub(crate) struct Settings {
     pub(crate) replica_lag_ms: u64,
     /// Longest bulk.
     pub(crate) bulk_size_max: usize,
-    /// Most bytes that wait for a client that does not subscribe.
-    pub(crate) output_size_max: usize,
+    /// How many bytes may wait for a client that does not subscribe.
+    pub(crate) normal_output: OutputLimit,
     /// The same for one that does.
     pub(crate) pubsub_output: OutputLimit,
+    /// Most bytes that a client has sent and that were not executed.
+    pub(crate) input_size_max: usize,
+    /// Most bytes of memory of all clients together; 0: any number.
+    pub(crate) clients_size_max: usize,
     /// The classes of events that are published.
     pub(crate) notified: Classes,
     /// Most bytes of a HyperLogLog whose registers are not all laid out.
@@ -134,8 +138,10 @@ impl Settings {
             min_replicas: 0,
             replica_lag_ms: 0,
             bulk_size_max: BULK_SIZE_MAX as usize,
-            output_size_max: config.output_size_max,
+            normal_output: OutputLimit::default(),
             pubsub_output: OutputLimit::default(),
+            input_size_max: 0,
+            clients_size_max: 0,
             notified: Classes::default(),
             hll_sparse_size_max: 0,
             encodings: EncodingLimits::default(),
@@ -393,6 +399,14 @@ impl Settings {
                 Some(_) => Err(out_of_range(low, high)),
                 None => Err("argument couldn't be parsed into an integer".to_owned()),
             },
+            Kind::SizeOrShare => {
+                let percent = text.strip_suffix('%').map(|share| parse_integer(share.as_bytes()));
+                match (percent, parse_size(&text)) {
+                    (Some(Some(0..=100)), _) => Ok(value.to_vec()),
+                    (None, Some(number @ 0..)) => Ok(number.to_string().into_bytes()),
+                    _ => Err("argument must be a memory or percent value".to_owned()),
+                }
+            }
             Kind::Size(low, high) => match parse_size(&text) {
                 Some(number) if (low..=high).contains(&number) => {
                     Ok(number.to_string().into_bytes())
@@ -453,7 +467,9 @@ impl Settings {
         self.notified =
             Classes::parse(&String::from_utf8_lossy(self.value("notify-keyspace-events")))
                 .unwrap_or_default();
-        self.pubsub_output = pubsub_output(self.value("client-output-buffer-limit"));
+        self.normal_output = output_limit(self.value("client-output-buffer-limit"), 0);
+        self.pubsub_output = output_limit(self.value("client-output-buffer-limit"), 2);
+        self.input_size_max = self.number("client-query-buffer-limit") as usize;
         self.hll_sparse_size_max = self.number("hll-sparse-max-bytes") as usize;
         let pair = |kind: &str| {
             let of = |what: &str| self.number(&format!("{kind}-max-listpack-{what}"));
@@ -471,6 +487,13 @@ impl Settings {
         self.percentiles = percentiles.collect();
         self.busy_reply_ms = self.number("busy-reply-threshold");
         self.maxmemory = self.number("maxmemory");
+        self.clients_size_max = match self.value("maxmemory-clients").strip_suffix(b"%") {
+            Some(percent) => {
+                let percent = parse_integer(percent).unwrap_or(0).unsigned_abs();
+                (u128::from(self.maxmemory) * u128::from(percent) / 100) as usize
+            }
+            None => self.number("maxmemory-clients") as usize,
+        };
         self.eviction = Policy::of(self.value("maxmemory-policy"));
         self.samples = self.number("maxmemory-samples") as usize;
         self.eviction_time = eviction_time(self.number("maxmemory-eviction-tenacity") as u32);
@@ -492,7 +515,7 @@ fn out_of_range(low: i64, high: i64) -> String {
     format!("argument must be between {low} and {high} inclusive")
 }
 
-/// The limits as they are to be kept: only that of subscribers can be changed.
+/// The limits as they are to be kept. That of replicas has no effect: what they are sent waits in the store.
 fn check_output_limits(now: &str, wanted: &str) -> Result<Vec<u8>, String> {
     let mut kept: Vec<String> = now.split(' ').map(str::to_owned).collect();
     let words: Vec<&str> = wanted.split_ascii_whitespace().collect();
@@ -518,9 +541,6 @@ fn check_output_limits(now: &str, wanted: &str) -> Result<Vec<u8>, String> {
             );
         };
         let limit = [hard, soft, seconds].map(|number| number.to_string());
-        if at < 8 && kept[at + 1..at + 4] != limit {
-            return Err(format!("the limit of class {class} is set when the server starts"));
-        }
         kept[at + 1..at + 4].clone_from_slice(&limit);
     }
     Ok(kept.join(" ").into_bytes())
@@ -558,10 +578,10 @@ fn check_save_points(text: &str) -> Result<Vec<u8>, String> {
     Ok(words.join(" ").into_bytes())
 }
 
-/// The limit of subscribers, from the value of `client-output-buffer-limit`.
-fn pubsub_output(limits: &[u8]) -> OutputLimit {
+/// The limit of a class, counted from 0 on, from the value of `client-output-buffer-limit`.
+fn output_limit(limits: &[u8], class: usize) -> OutputLimit {
     let text = String::from_utf8_lossy(limits);
-    let mut numbers = text.split(' ').skip(9).map(|number| number.parse().unwrap_or(0));
+    let mut numbers = text.split(' ').skip(class * 4 + 1).map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     OutputLimit { hard: next() as usize, soft: next() as usize, seconds: next() }
 }

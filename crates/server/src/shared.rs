@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) paused: Vec<Token>,
     /// More memory is in use than `maxmemory` allows.
     pub(crate) is_over_memory: bool,
+    /// Bytes of memory of all clients, while there is a limit.
+    pub(crate) clients_size: usize,
     /// Keys that are to be evicted.
     pub(crate) eviction: Eviction,
     /// When keys were last used, once that was asked.
@@ -124,6 +126,7 @@ impl Shared {
             pause: Pause::default(),
             paused: Vec::new(),
             is_over_memory: false,
+            clients_size: 0,
             eviction: Eviction::default(),
             recency: None,
             notes_usage: false,

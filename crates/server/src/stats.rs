@@ -40,6 +40,8 @@ pub(crate) struct Stats {
     pub(crate) errors: u64,
     /// Connections closed because their output waited too long or was too much.
     pub(crate) output_limit_closes: u64,
+    /// Connections closed because they had sent too much that was not executed.
+    pub(crate) input_limit_closes: u64,
     /// Changes since the last save.
     pub(crate) changes: u64,
     rate: Rate,

@@ -183,6 +183,7 @@ impl<'s> Turns<'s> {
             if let Err(error) = self.execute(&mut connection, &mut budget) {
                 failure = Some(error);
             }
+            self.count_client(&mut connection);
             if let Some(wait) = connection.session.waits_for.as_deref().filter(|_| !has_waited) {
                 self.data.waiting.add(token, wait);
             }
@@ -207,6 +208,7 @@ impl<'s> Turns<'s> {
         self.shared.stats.turns += u64::from(pending > 0);
         self.shared.stats.changes += self.data.written().changes - changes;
         let replied = self.reply(committed);
+        self.evict_clients();
         if pending > 0 {
             self.shared.latency.record(Stage::Turn, began.elapsed());
         }
@@ -255,6 +257,10 @@ impl<'s> Turns<'s> {
     fn read(&mut self, connection: &mut Connection) -> bool {
         connection.readable = false;
         match connection.read() {
+            Read::Some(_) if connection.pending_input() > self.shared.settings.input_size_max => {
+                self.shared.stats.input_limit_closes += 1;
+                false
+            }
             Read::Some(count) => {
                 self.shared.stats.input_bytes += count as u64;
                 connection.session.active_ms = self.shared.clock.steady_ms;
@@ -653,11 +659,59 @@ impl<'s> Turns<'s> {
             connection.queued = true;
             self.queue.push_back(token);
         }
+        self.count_client(&mut connection);
         self.clients.give_back(token, connection);
+    }
+
+    /// Counts the memory of a client, if there is a limit of that of all.
+    #[inline]
+    fn count_client(&mut self, connection: &mut Connection) {
+        if self.shared.settings.clients_size_max > 0 {
+            let size = connection.memory();
+            let others = self.shared.clients_size.saturating_sub(connection.counted);
+            self.shared.clients_size = others + size;
+            connection.counted = size;
+        }
+    }
+
+    /// Counts the memory of all clients anew, if there is a limit.
+    pub(crate) fn recount_clients(&mut self) {
+        if self.shared.settings.clients_size_max > 0 {
+            self.shared.clients_size = 0;
+            for (_, connection) in self.clients.iter_mut() {
+                connection.counted = connection.memory();
+                self.shared.clients_size += connection.counted;
+            }
+        }
+    }
+
+    /// Disconnects clients, those that take most first, while all together take too much.
+    fn evict_clients(&mut self) {
+        let most = self.shared.settings.clients_size_max;
+        if most == 0 || self.shared.clients_size <= most {
+            return;
+        }
+        self.recount_clients();
+        let mut all: Vec<(usize, Token)> = self
+            .clients
+            .iter_mut()
+            .filter(|(_, one)| !one.session.no_evict && !one.session.is_replica)
+            .map(|(token, one)| (one.counted, token))
+            .collect();
+        all.sort_unstable_by_key(|(size, _)| *size);
+        while self.shared.clients_size > most
+            && let Some((_, token)) = all.pop()
+        {
+            if let Some(connection) = self.clients.take(token) {
+                self.shared.stats.evicted_clients += 1;
+                self.end(token, connection);
+            }
+        }
     }
 
     /// Disconnects a client that was taken out.
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
+        self.shared.clients_size = self.shared.clients_size.saturating_sub(connection.counted);
         self.data.watches.remove_all(&mut connection.session);
         self.shared.paused.retain(|held| *held != token);
         if let Some(tracked) = connection.session.tracked.take() {

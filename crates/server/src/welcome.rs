@@ -24,12 +24,11 @@ const PROTECTED: &[u8] =
     accepted from the same machine. Set a password (requirepass, or ACL SETUSER default), or turn protected mode off \
     (CONFIG SET protected-mode no) from there.\r\n";
 
-/// Takes in a client that speaks this, or refuses it if there are too many. At most `output_size_max` bytes may wait for it.
+/// Takes in a client that speaks this, or refuses it if there are too many.
 pub(crate) fn welcome(
     arrived: Arrived,
     face: Face,
     (clients, shared, poll): (&mut Clients, &mut Shared, &Poll),
-    output_size_max: usize,
 ) {
     shared.stats.connections += 1;
     if clients.count() >= shared.settings.maxclients {
@@ -62,7 +61,8 @@ pub(crate) fn welcome(
     session.ip = arrived.ip;
     session.can_wait = true;
     admit(&shared.acl, &mut session);
-    let mut connection = Connection::new(arrived.socket, session, output_size_max);
+    let mut connection = Connection::new(arrived.socket, session, usize::MAX);
+    connection.reply.set_limit(shared.settings.normal_output.hard);
     connection.face = face;
     connection.tls = tls;
     let token = clients.insert(Box::new(connection));

@@ -180,8 +180,13 @@ fn take(
             };
             return Ok(Taken::Options(vec!["--sync".into(), sync.into()]));
         }
-        "client-output-buffer-limit" if !text.to_ascii_lowercase().starts_with("pubsub ") => {
-            return Ok(Taken::WithoutEffect("only the class pubsub can be chosen".to_owned()));
+        "client-output-buffer-limit"
+            if ["slave ", "replica "]
+                .iter()
+                .any(|class| text.to_ascii_lowercase().starts_with(class)) =>
+        {
+            let reason = "what replicas are sent waits in the store, not in a buffer";
+            return Ok(Taken::WithoutEffect(reason.to_owned()));
         }
         "appendonly" => {
             yes(&text)?;

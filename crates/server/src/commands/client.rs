@@ -333,7 +333,7 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "LIST [TYPE <type>] [ID <id> ...]",
         "    Return information about client connections.",
         "NO-EVICT (ON|OFF)",
-        "    Accepted: no client is ever evicted.",
+        "    Whether the connection stays when all clients take more than `maxmemory-clients`.",
         "PAUSE <timeout> [WRITE|ALL]",
         "    Hold all commands, or those that write, for <timeout> milliseconds.",
         "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]",

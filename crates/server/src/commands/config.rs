@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::failure::Outcome;
 use crate::permission::update_all;
 use crate::reply::Reply;
+use crate::session::Session;
 use crate::settings::Replaced;
 use crate::tls::{client_config, server_config};
 
@@ -62,6 +63,18 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     if ["maxmemory", "maxmemory-policy"].iter().any(|name| chosen(name).is_some()) {
         context.data.count_footprint(context.shared.settings.maxmemory > 0);
         context.shared.begin_eviction();
+    }
+    if chosen("client-output-buffer-limit").is_some() {
+        let settings = &context.shared.settings;
+        let (normal, pubsub) = (settings.normal_output.hard, settings.pubsub_output.hard);
+        let limit = |session: &Session| match session.subscriptions.is_any() {
+            true => pubsub,
+            false => normal,
+        };
+        for (_, connection) in context.clients.iter_mut() {
+            connection.reply.set_limit(limit(&connection.session));
+        }
+        reply.set_limit(limit(context.session));
     }
     context.data.encodings = context.shared.settings.encodings;
     reply.ok();

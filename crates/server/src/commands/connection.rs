@@ -180,7 +180,7 @@ fn reset(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outco
     context.unwatch_all();
     context.shared.pubsub.forget(context.session);
     tracking::forget(context);
-    reply.set_limit(context.shared.settings.output_size_max);
+    reply.set_limit(context.shared.settings.normal_output.hard);
     let session = &mut *context.session;
     session.multi = None;
     session.db = 0;

@@ -8,6 +8,7 @@ use crate::backup::State;
 use crate::command::{Command, Context};
 use crate::commands::connection::REDIS_VERSION;
 use crate::commands::replication;
+use crate::connection::Connection;
 use crate::failure::{Failure, Outcome};
 use crate::latency::Stage;
 use crate::memory::resident_bytes;
@@ -142,6 +143,9 @@ fn memory(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failur
     let policy = policy.map_or(&b"noeviction"[..], |(_, word)| word);
     put(text, format_args!("maxmemory_policy:{}", String::from_utf8_lossy(policy)));
     put(text, format_args!("mem_not_counted_for_evict:0"));
+    let clients = context.clients.iter().map(Connection::memory).sum::<usize>();
+    put(text, format_args!("mem_clients_slaves:0"));
+    put(text, format_args!("mem_clients_normal:{clients}"));
     put(text, format_args!("mem_fragmentation_ratio:1.00"));
     put(text, format_args!("mem_allocator:libc"));
     put(text, format_args!("active_defrag_running:0"));
@@ -250,6 +254,10 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
     put(
         text,
         format_args!("client_output_buffer_limit_disconnections:{}", stats.output_limit_closes),
+    );
+    put(
+        text,
+        format_args!("client_query_buffer_limit_disconnections:{}", stats.input_limit_closes),
     );
     put(text, format_args!("total_error_replies:{}", stats.errors));
     let [_, keys, items, prefixes] = context.shared.tracking.counts();

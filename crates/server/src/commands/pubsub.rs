@@ -91,7 +91,7 @@ fn remove(
         context.shared.pubsub.confirm(context.session, reply, (kind, None), topic);
     }
     if !context.session.subscriptions.is_any() {
-        reply.set_limit(context.shared.settings.output_size_max);
+        reply.set_limit(context.shared.settings.normal_output.hard);
     }
     Ok(())
 }

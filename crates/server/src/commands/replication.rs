@@ -28,6 +28,9 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let replication = &mut context.shared.replication;
+    if replication.is_failing_over() {
+        return Err("ERR REPLICAOF not allowed while failing over.".into());
+    }
     if args.is(1, "NO") && args.is(2, "ONE") {
         replication.promote_later();
         reply.ok();
@@ -48,7 +51,7 @@ fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -
 }
 
 /// Does at once what was asked for; within EXEC nothing may be committed, and the end of the turn does it.
-fn settle(context: &mut Context<'_, '_>) -> Outcome {
+pub(super) fn settle(context: &mut Context<'_, '_>) -> Outcome {
     if !context.session.executing {
         context.data.commit_early()?;
         let now_ms = context.shared.clock.steady_ms;
@@ -273,7 +276,7 @@ pub(super) fn info(context: &Context<'_, '_>, text: &mut String) {
             "slave{number}:ip={ip},port={port},state={state},offset={acknowledged},lag={lag_s}"
         ));
     }
-    put(format_args!("master_failover_state:no-failover"));
+    put(format_args!("master_failover_state:{}", replication.failover_state()));
     put(format_args!("master_replid:{}", replication.id()));
     put(format_args!("master_replid2:{}", "0".repeat(40)));
     put(format_args!("master_repl_offset:{offset}"));

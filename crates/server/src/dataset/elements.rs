@@ -46,6 +46,12 @@ impl Elements {
         *self.in_use[db].get_or_insert_with(|| transaction.count(space) != Some(0))
     }
 
+    /// Exchanges the elements of two databases.
+    pub(super) fn swap(&mut self, a: usize, b: usize) {
+        self.spaces.swap(a, b);
+        self.in_use.swap(a, b);
+    }
+
     /// Another transaction begins, or this one has gone back.
     pub(super) fn forget(&mut self) {
         self.in_use.fill(None);

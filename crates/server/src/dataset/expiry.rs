@@ -28,6 +28,13 @@ impl ExpiryIndex {
         ExpiryIndex { spaces, due_ms, removed_to, entry: Vec::new() }
     }
 
+    /// Exchanges the indexes of two databases.
+    pub(super) fn swap(&mut self, a: usize, b: usize) {
+        self.spaces.swap(a, b);
+        self.due_ms.swap(a, b);
+        self.removed_to.swap(a, b);
+    }
+
     /// When the next entry of a database is due; `u64::MAX` if there is none. May be too early, never too
     /// late.
     #[inline]

@@ -8,7 +8,7 @@ pub struct Imported {
     pub keys: u64,
     /// Bytes of the RDB file that were read.
     pub bytes: u64,
-    /// Commands that Redis executed since, and that were passed on.
+    /// Commands of an append-only file, or that Redis executed since, and that were passed on.
     pub commands: u64,
     /// What the server refused.
     pub refused: u64,

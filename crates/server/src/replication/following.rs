@@ -74,6 +74,8 @@ pub(crate) struct Following {
     pub(crate) heard_ms: u64,
     /// Since when the link is down.
     pub(crate) down_ms: u64,
+    /// The primary is a replica as yet, and is asked to be none: until it has answered.
+    pub(crate) promotes: bool,
     /// Why it was last lost.
     pub(crate) lost: Option<String>,
     /// Full synchronisations that have begun.
@@ -99,7 +101,7 @@ pub(crate) struct Following {
     gap: Arc<Gap>,
 }
 
-/// A keyspace, and the database whose values it holds.
+/// A keyspace, and if it holds the values of a database the number in its name.
 #[derive(Clone, Copy)]
 struct Target {
     space: Keyspace,
@@ -125,6 +127,7 @@ impl Following {
             stage: Stage::Connect,
             heard_ms: now_ms,
             down_ms: now_ms,
+            promotes: false,
             lost: None,
             full_syncs: 0,
             is_torn: place.content == Content::Incomplete,
@@ -223,12 +226,14 @@ impl Following {
                 let Greeting { password, port, patience_ms, tls } = greeting();
                 let patience = std::time::Duration::from_millis(patience_ms.max(1000));
                 let held = self.held();
-                self.link.answer(Request { held, password, port, patience, tls });
+                let promotes = self.promotes;
+                self.link.answer(Request { held, password, port, patience, tls, promotes });
             }
             Message::Connected => self.stage = Stage::Connecting,
             Message::Lost(reason) => self.lose(reason, now_ms),
             Message::Begin { is_full, mark } => {
                 self.heard_ms = now_ms;
+                self.promotes = false;
                 self.upstream = mark.id;
                 if is_full {
                     self.stage = Stage::Sync;
@@ -354,6 +359,7 @@ impl Following {
 
     fn apply_one(&self, data: &mut Dataset<'_>, entry: Entry<'_>) -> Result<(), Fault> {
         let Target { space, db } = *self.spaces.get(entry.keyspace).ok_or(Malformed)?;
+        let db = db.map(|number| data.database_of(number));
         let transaction = data.transaction()?;
         match entry.action {
             Action::Create => return Ok(()),
@@ -381,7 +387,8 @@ impl Following {
     /// Commits what was applied, and where the store is with it. Durable at the end of the turn.
     fn commit(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         data.transaction()?.put(self.own, PLACE_KEY, &self.place.encode())?;
-        Ok(data.commit()?)
+        data.commit()?;
+        Ok(data.load_order()?)
     }
 
     /// Acknowledges what is durable: at the end of a turn.

@@ -55,6 +55,8 @@ pub(crate) struct Request {
     pub(crate) password: Vec<u8>,
     /// The port that this server listens at.
     pub(crate) port: u16,
+    /// The primary is a replica as yet, and is asked to be none.
+    pub(crate) promotes: bool,
     /// A primary that is silent for so long is lost.
     pub(crate) patience: Duration,
     /// What an encrypted connection needs; none: it is not encrypted.
@@ -273,6 +275,9 @@ impl Reader {
             expect_ok(ask(stream, &[b"AUTH", password])?)?;
         }
         expect_ok(ask(stream, &[b"REPLCONF", b"listening-port", port.as_bytes()])?)?;
+        if wanted.promotes {
+            expect_ok(ask(stream, &[b"REPLICAOF", b"NO", b"ONE"])?)?;
+        }
         let mut words = vec![b"TEMBO.SYNC".to_vec()];
         for mark in &wanted.held {
             words.extend([mark.id.clone().into_bytes(), mark.version.to_string().into_bytes()]);

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Number(i64, i64),
     /// A number of bytes between these, also with a unit.
     Size(i64, i64),
+    /// A number of bytes, or a share of `maxmemory` in percent.
+    SizeOrShare,
     /// Percentiles: numbers from 0 to 100.
     Percentiles,
     /// Pairs of seconds and changes. Any is kept: what is acknowledged is durable at once.
@@ -58,7 +60,7 @@ pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("bind", "", Kind::Fixed),
     ("busy-reply-threshold", "5000", ANY),
     ("client-output-buffer-limit", "", Kind::OutputLimits),
-    ("client-query-buffer-limit", "1073741824", Kind::Fixed),
+    ("client-query-buffer-limit", "1073741824", Kind::Size(1 << 20, i64::MAX)),
     ("cluster-enabled", "no", Kind::Fixed),
     ("daemonize", "no", Kind::Fixed),
     ("databases", "16", Kind::Fixed),
@@ -94,7 +96,7 @@ pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("masteruser", "", Kind::Text),
     ("maxclients", "10000", Kind::Number(1, u32::MAX as i64)),
     ("maxmemory", "0", ANY_SIZE),
-    ("maxmemory-clients", "0", ANY_SIZE),
+    ("maxmemory-clients", "0", Kind::SizeOrShare),
     ("maxmemory-eviction-tenacity", "10", Kind::Number(0, 100)),
     ("maxmemory-policy", "noeviction", Kind::Word(crate::eviction::WORDS)),
     ("maxmemory-samples", "5", Kind::Number(1, 64)),

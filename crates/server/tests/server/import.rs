@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tembo_server::{ImportError, Imported, Source, import_file, import_live};
+use tembo_server::{ImportError, Imported, Source, import_file, import_folder, import_live};
 
 use crate::client::{Client, Random, Running, wait_until};
 use crate::differential::Redis;
@@ -149,4 +149,56 @@ fn an_rdb_file_is_imported_and_a_damaged_one_refused() {
     let newer = [b"REDIS9999".as_slice(), &file[9..]].concat();
     let refused = import_file(&newer[..], target(&server), &mut |_| {});
     assert!(matches!(refused, Err(ImportError::Unsupported { .. })), "{refused:?}");
+}
+
+fn word(bytes: &mut Vec<u8>, words: &[&str]) {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    bytes.extend(crate::client::encode(&words));
+}
+
+#[test]
+fn an_append_only_file_is_imported_without_its_torn_tail() {
+    let mut file = b"#TS:1700000000\r\n".to_vec();
+    word(&mut file, &["SELECT", "0"]);
+    word(&mut file, &["SET", "a", "1"]);
+    word(&mut file, &["INCRBY", "a", "41"]);
+    word(&mut file, &["MULTI"]);
+    word(&mut file, &["SET", "b", "never answered"]);
+    file.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$1\r\nc");
+    let server = Running::start();
+    let imported = import_file(&file[..], target(&server), &mut |_| {}).unwrap();
+    assert_eq!((imported.commands, imported.refused, imported.keys), (5, 0, 0));
+    let mut client = server.client();
+    assert_eq!(client.call("GET a"), "$2\r\n42\r\n");
+    assert_eq!(client.call("EXISTS b c"), ":0\r\n");
+    let failed = import_file(&b"*1\r\n+PING\r\n"[..], target(&server), &mut |_| {});
+    assert!(matches!(failed, Err(ImportError::Damaged { .. })), "{failed:?}");
+}
+
+/// What Redis itself writes: a folder with an RDB file and the commands since.
+#[test]
+fn an_append_only_folder_of_redis_is_imported() {
+    let Some(redis) = Redis::start() else { return };
+    let folder = std::env::temp_dir().join(format!("tembo-server-aof-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut source = Client::connect(redis.address);
+    assert_eq!(source.call(&format!("CONFIG SET dir {}", folder.display())), "+OK\r\n");
+    let mut random = Random(0x5eed_a0f0);
+    for _ in 0..500 {
+        change(&mut random, &mut source);
+    }
+    assert_eq!(source.call("CONFIG SET appendfsync always appendonly yes"), "+OK\r\n");
+    let rewriting = || source.call("INFO persistence");
+    wait_until("the rewriting", rewriting, |info| info.contains("aof_rewrite_in_progress:0"));
+    for _ in 0..500 {
+        change(&mut random, &mut source);
+    }
+    let expected = contents(&mut source);
+    let server = Running::start();
+    let folder_of_parts = folder.join("appendonlydir");
+    let imported = import_folder(&folder_of_parts, target(&server), &mut |_| {}).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(imported.keys > 0 && imported.commands > 100, "{imported:?}");
+    assert_eq!(imported.refused, 0, "{imported:?}");
+    assert_eq!(contents(&mut server.client()), expected);
 }

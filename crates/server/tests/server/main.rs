@@ -6,9 +6,11 @@
 mod acl;
 mod bits;
 mod client;
+mod client_memory;
 mod collection_script;
 mod commands;
 mod connections;
+mod databases;
 mod differential;
 mod dump;
 mod eviction;

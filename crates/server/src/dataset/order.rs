@@ -1,0 +1,71 @@
+//! Which keyspaces are those of a database: SWAPDB exchanges them.
+
+use crate::config::DATABASES_MAX;
+use crate::dataset::Dataset;
+use crate::dataset::spaces::order_of;
+use crate::failure::Failure;
+use crate::format::{self, ORDER_KEY};
+
+impl Dataset<'_> {
+    /// Exchanges two databases, in constant time. Durable with the turn, which has the change in its commit.
+    pub(crate) fn swap_databases(&mut self, a: usize, b: usize) -> Result<(), Failure> {
+        let Some(space) = self.spaces.order_space else {
+            return Err("ERR the databases of a pool that is only read cannot be exchanged".into());
+        };
+        let mut touched = [Vec::new(), Vec::new()];
+        for (touched, (db, other)) in touched.iter_mut().zip([(a, b), (b, a)]) {
+            for key in self.watches.keys(db) {
+                if self.contains(db, &key)? || self.contains(other, &key)? {
+                    touched.push(key);
+                }
+            }
+        }
+        let mut order = self.spaces.order.clone();
+        order.swap(a, b);
+        self.begin()?.put(space, ORDER_KEY, &format::encode_order(&order))?;
+        self.written.changes += 1;
+        self.exchange(a, b);
+        self.is_order_new = true;
+        for (db, touched) in [(a, &touched[0]), (b, &touched[1])] {
+            self.watches.clear(db, touched);
+            self.waiting.touch_all(db);
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, a: usize, b: usize) {
+        self.spaces.data.swap(a, b);
+        self.spaces.elements.swap(a, b);
+        self.spaces.expiry.swap(a, b);
+        self.spaces.order.swap(a, b);
+        self.elements.swap(a, b);
+        self.expiry.swap(a, b);
+        self.is_large.swap(a, b);
+    }
+
+    /// Takes over the order that the store has: what was written was given up, or it came from a primary. No transaction may
+    /// be open.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn load_order(&mut self) -> Result<(), tembo_kv::Error> {
+        self.is_order_new = false;
+        let wanted = order_of(self.store, self.spaces.order_space)?;
+        for db in 0..self.spaces.databases.min(DATABASES_MAX) {
+            let rest = &self.spaces.order[db..self.spaces.databases];
+            if let Some(at) = rest.iter().position(|number| *number == wanted[db]) {
+                self.exchange(db, db + at);
+            }
+        }
+        Ok(())
+    }
+
+    /// The database whose keyspaces have this number.
+    pub(crate) fn database_of(&self, number: usize) -> usize {
+        let order = self.spaces.order.iter();
+        order
+            .take(self.spaces.databases)
+            .position(|&one| usize::from(one) == number)
+            .unwrap_or(number)
+    }
+}

@@ -51,9 +51,10 @@ impl Dataset<'_> {
     pub(crate) fn load_order(&mut self) -> Result<(), tembo_kv::Error> {
         self.is_order_new = false;
         let wanted = order_of(self.store, self.spaces.order_space)?;
-        for db in 0..self.spaces.databases.min(DATABASES_MAX) {
-            let rest = &self.spaces.order[db..self.spaces.databases];
-            if let Some(at) = rest.iter().position(|number| *number == wanted[db]) {
+        let databases = self.spaces.databases.min(DATABASES_MAX);
+        for (db, wanted) in wanted.into_iter().take(databases).enumerate() {
+            let rest = &self.spaces.order[db..databases];
+            if let Some(at) = rest.iter().position(|number| *number == wanted) {
                 self.exchange(db, db + at);
             }
         }

@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
             Some(program) => std::path::absolute(program)?,
             None => build(root)?,
         };
-        let mounted = Mounted::new(&tembo, &results)?;
+        let mounted = Mounted::new(&tembo)?;
         if let Some(program) = &wanted.pjdfstest {
             pjdfstest(&mounted, program, &results)?;
         }

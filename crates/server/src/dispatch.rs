@@ -11,6 +11,7 @@ use crate::command::{
 use crate::event_class::Classes;
 use crate::evict::make_room;
 use crate::failure::{Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
+use crate::invalidate::{Changed, invalidate};
 use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
 use crate::monitor::{is_secret, is_shown_first, show};
@@ -48,7 +49,7 @@ pub(crate) fn dispatch(
     };
     let (command, number) = found;
     if context.shared.settings.maxmemory > 0 {
-        make_room_first(context)?;
+        make_room_first(context, reply)?;
     }
     if !context.session.unrestricted
         && let Some(text) = permission::refusal(context, found, args, Place::Client)
@@ -97,12 +98,17 @@ pub(crate) fn dispatch(
     execute(context, found, args, reply)
 }
 
-/// Evicts keys before a command, if there is too little room.
+/// Evicts keys before a command, if there is too little room. Clients that track them hear of it before the reply.
 #[cold]
-fn make_room_first(context: &mut Context<'_, '_>) -> Result<(), Error> {
+fn make_room_first(context: &mut Context<'_, '_>, reply: &mut Reply) -> Result<(), Error> {
     if context.shared.scripts.running.is_none() {
         make_room(context.data, context.shared)?;
         notify_evicted(context.shared, context.clients);
+        if context.shared.tracking.is_on() {
+            let (keys, _) = context.data.watches.take_changed();
+            let own = Some((&mut *context.session, reply));
+            invalidate(context.shared, context.clients, own, Changed::Evicted(keys));
+        }
     }
     Ok(())
 }

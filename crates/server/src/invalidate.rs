@@ -14,6 +14,8 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 pub(crate) enum Changed {
     /// These keys.
     Keys(Vec<Vec<u8>>),
+    /// These keys, which the server has evicted: no client has changed them.
+    Evicted(Vec<Vec<u8>>),
     /// All keys of a database.
     All,
 }
@@ -27,7 +29,8 @@ pub(crate) fn invalidate(
     mut own: Option<(&mut Session, &mut Reply)>,
     changed: Changed,
 ) {
-    let writer = own.as_ref().map(|(session, _)| session.token);
+    let evicted = matches!(changed, Changed::Evicted(_));
+    let writer = own.as_ref().filter(|_| !evicted).map(|(session, _)| session.token);
     let tracking = &mut shared.tracking;
     let (read, named) = match changed {
         Changed::All => {
@@ -36,7 +39,7 @@ pub(crate) fn invalidate(
             }
             return;
         }
-        Changed::Keys(keys) => tracking.changed(keys),
+        Changed::Keys(keys) | Changed::Evicted(keys) => tracking.changed(keys),
     };
     for (invalid, broadcast) in [(read, false), (named, true)] {
         for (token, keys) in invalid {

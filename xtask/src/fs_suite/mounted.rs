@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -23,8 +23,9 @@ pub(super) struct Mounted {
 
 impl Mounted {
     /// Mounts an empty pool in a folder of its own.
-    pub(super) fn new(tembo: &Path, results: &Path) -> anyhow::Result<Mounted> {
-        let folder = results.join(format!("run.{}", std::process::id()));
+    pub(super) fn new(tembo: &Path) -> anyhow::Result<Mounted> {
+        // A short path: the address of a Unix socket has at most 108 bytes, and the suites make some.
+        let folder = std::env::temp_dir().join(format!("tembo-fs.{}", std::process::id()));
         let at = folder.join("at");
         fs::create_dir_all(&at)?;
         let device = fs::metadata(&at)?.dev();
@@ -32,6 +33,8 @@ impl Mounted {
         mount.arg("mount").arg(folder.join("a.pool")).arg(&at);
         // Other users than root are among what is tested; durability is not.
         mount.args(["--allow-other", "--size-max", "4G", "--sync", "os"]);
+        // A pipe that the suite's output goes to would stay open as long as the mount.
+        mount.stdout(Stdio::null());
         let mut process = mount.spawn()?;
         let end = Instant::now() + PATIENCE;
         while fs::metadata(&at).map_or(true, |metadata| metadata.dev() == device) {

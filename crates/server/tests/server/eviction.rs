@@ -194,3 +194,23 @@ fn evicted_keys_are_published_and_items_are_evicted_too() {
     let mut lines = std::iter::from_fn(|| Some(items.reply())).take_while(|line| line != "END\r\n");
     assert!(lines.any(|line| line == "STAT evictions 50\r\n"));
 }
+
+/// A client that tracks a key hears of its eviction before the reply of the command that the room was made for; also with
+/// NOLOOP, since it has not changed the key.
+#[test]
+fn a_client_hears_of_an_evicted_key_before_the_reply() {
+    for options in ["", " NOLOOP"] {
+        let server = Running::start();
+        let mut client = server.client();
+        client.call("HELLO 3");
+        assert_eq!(client.call(&format!("CLIENT TRACKING ON{options}")), "+OK\r\n");
+        client.call("SET a 1");
+        client.call("CONFIG SET maxmemory-policy allkeys-random");
+        client.call("GET a");
+        client.call("CONFIG SET maxmemory 1");
+        let invalid = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n";
+        assert_eq!(client.call("SET b 1"), invalid, "{options}");
+        assert!(client.reply().starts_with("-OOM"), "{options}");
+        client.call("CONFIG SET maxmemory 0");
+    }
+}

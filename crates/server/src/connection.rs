@@ -147,7 +147,7 @@ impl Connection {
         let room = input.capacity() - input.len();
         let (_, count) =
             rustix::net::recv(&self.socket, spare_capacity(input), RecvFlags::empty())?;
-        if input.len() > COMMAND_SIZE_MAX + (1 << 24) {
+        if input.len() - self.start > COMMAND_SIZE_MAX + (1 << 24) {
             return Err(Errno::NOMEM);
         }
         Ok((count, room))
@@ -174,7 +174,7 @@ impl Connection {
                 tls.read(&self.socket, &mut self.input)?
             }
         };
-        if self.input.len() > COMMAND_SIZE_MAX + (1 << 24) {
+        if self.input.len() - self.start > COMMAND_SIZE_MAX + (1 << 24) {
             return Err(Errno::NOMEM);
         }
         match taken {
@@ -238,12 +238,15 @@ impl Connection {
         size_of::<Connection>() + input + output.used + output.free + queued
     }
 
-    /// Drops what was executed from the input.
+    /// Drops what was executed from the input, if it is no less than the rest: so a byte is moved once on average.
     fn compact(&mut self) {
-        if self.start == self.input.len() {
+        let rest = self.input.len() - self.start;
+        if rest == 0 {
             self.input.clear();
-        } else {
+        } else if self.start >= rest {
             self.input.drain(..self.start);
+        } else {
+            return;
         }
         self.start = 0;
     }

@@ -98,6 +98,8 @@ pub(crate) struct Dataset<'s> {
     pub(crate) waiting: Waiting,
     /// Counters that only rise.
     written: Written,
+    /// The same at the last commit.
+    committed: Written,
     capacity: Capacity,
     footprint: Footprint,
     /// See [`EncodingLimits`].
@@ -136,6 +138,7 @@ impl<'s> Dataset<'s> {
             watches: Watches::new(databases),
             waiting: Waiting::new(databases),
             written: Written::default(),
+            committed: Written::default(),
             capacity: Capacity::new(),
             footprint: Footprint::default(),
             encodings: EncodingLimits::default(),
@@ -336,12 +339,14 @@ impl<'s> Dataset<'s> {
             transaction.commit(Durability::Buffered)?;
         }
         self.is_order_new = false;
+        self.committed = self.written;
         Ok(())
     }
 
     /// Gives up what the transaction wrote. The expiry index may now hold more than is known.
     pub(crate) fn abandon(&mut self) {
         self.transaction = None;
+        self.written.take_back_bytes(self.committed);
         self.write_back.forget_all();
         self.upper_levels.forget_all();
         self.known_ends.forget();
@@ -513,9 +518,7 @@ impl<'s> Dataset<'s> {
         payload: &[u8],
         expiry_ms: Option<u64>,
     ) -> Result<(), Failure> {
-        if key.len() > KEY_SIZE_MAX {
-            return Err(format!("ERR a key is longer than {KEY_SIZE_MAX} bytes").into());
-        }
+        check_key(key)?;
         if of == Type::STRING && payload.len() >= LARGE_STRING_SIZE {
             return self.put_large((db, key), payload, expiry_ms);
         }
@@ -776,4 +779,12 @@ impl<'s> Dataset<'s> {
         let (transaction, expiry) = self.begin_both()?;
         Ok(expiry.count(transaction, db)?)
     }
+}
+
+/// Refuses a key that is too long: before the first of several changes, since an error means that none has happened.
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Failure> {
+    if key.len() > KEY_SIZE_MAX {
+        return Err(format!("ERR a key is longer than {KEY_SIZE_MAX} bytes").into());
+    }
+    Ok(())
 }

@@ -48,7 +48,7 @@ pub(crate) fn dispatch(
         }
     };
     let (command, number) = found;
-    if context.shared.settings.maxmemory > 0 {
+    if context.shared.settings.maxmemory > 0 || context.shared.is_over_memory {
         make_room_first(context, reply)?;
     }
     if !context.session.unrestricted

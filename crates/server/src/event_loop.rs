@@ -357,7 +357,7 @@ impl<'s> EventLoop<'s> {
             let since_ms = connection.over_soft_ms.filter(|_| over).or(over.then_some(now_ms));
             connection.over_soft_ms = since_ms;
             let over_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
-            let stuck = stuck || over && over_ms >= limit.seconds * 1000;
+            let stuck = stuck || over && over_ms >= limit.seconds.saturating_mul(1000);
             if idle || stuck || slow_request {
                 self.turns.shared.stats.output_limit_closes += u64::from(stuck);
                 ended.push(token);

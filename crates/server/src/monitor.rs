@@ -39,7 +39,27 @@ pub(crate) fn is_secret(args: Args<'_>, at: usize) -> bool {
     redacted && at % 2 == 1 && password(at - 1)
         || args.is(0, "AUTH") && at > 0
         || args.is(0, "ACL") && args.is(1, "SETUSER") && at > 1
+        || args.is(0, "MIGRATE") && is_secret_of_migrate(args, at)
         || args.is(0, "HELLO") && (at > 0 && asked(at - 1) || at > 1 && asked(at - 2))
+}
+
+/// Whether an argument of MIGRATE is a user's name or password: its options begin behind the fifth argument, and keys may
+/// have any name.
+fn is_secret_of_migrate(args: Args<'_>, at: usize) -> bool {
+    let mut option = 6;
+    while option < at {
+        let count = match () {
+            () if args.is(option, "KEYS") => return false,
+            () if args.is(option, "AUTH") => 1,
+            () if args.is(option, "AUTH2") => 2,
+            () => 0,
+        };
+        if at <= option + count {
+            return true;
+        }
+        option += 1 + count;
+    }
+    false
 }
 
 /// Appends an argument in quotes, as Redis writes it.

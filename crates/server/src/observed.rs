@@ -14,6 +14,8 @@ pub(crate) use slow_log::{SlowCommand, SlowLog, shortened};
 
 /// Codes of errors that are counted one by one; those behind them are not counted.
 const CODES_MAX: usize = 128;
+/// Bytes of a code that are kept: a script chooses its own.
+const CODE_SIZE_MAX: usize = 64;
 
 /// What was noted.
 pub(crate) struct Observed {
@@ -66,6 +68,7 @@ impl Observed {
     #[cold]
     pub(crate) fn count_error(&mut self, text: &[u8]) {
         let code = text.split(|&byte| byte == b' ').next().unwrap_or_default();
+        let code = &code[..code.len().min(CODE_SIZE_MAX)];
         let code = String::from_utf8_lossy(code).into_owned();
         if self.errors.len() < CODES_MAX || self.errors.contains_key(&code) {
             *self.errors.entry(code).or_default() += 1;

@@ -172,10 +172,16 @@ impl Replication {
     }
 
     /// Be a primary from the end of the turn on: before, no client may write, so that a version is of one history only.
-    pub(crate) fn promote_later(&mut self) {
+    pub(crate) fn promote_later(&mut self, data: &mut Dataset<'_>) {
         match &self.following {
             Some(_) => self.order = Some(Order::Promote),
-            None => self.order = None,
+            None => {
+                // An order of this turn to follow another, which is withdrawn.
+                let was_to_follow = matches!(self.order.take(), Some(Order::Follow(..)));
+                if was_to_follow && data.access() == Access::Replica {
+                    data.set_access(Access::Open);
+                }
+            }
         }
     }
 
@@ -205,11 +211,11 @@ impl Replication {
     }
 
     /// Gives a failover up: this server goes on as the primary. False if there is none.
-    pub(crate) fn abort_failover(&mut self, pause: &mut Pause) -> bool {
+    pub(crate) fn abort_failover(&mut self, data: &mut Dataset<'_>, pause: &mut Pause) -> bool {
         let was_there = self.failover.take().is_some();
         if was_there {
             pause.end();
-            self.promote_later();
+            self.promote_later(data);
         }
         was_there
     }
@@ -243,12 +249,12 @@ impl Replication {
                 if let Some((host, port)) = chosen {
                     self.follow_later(data, host, port);
                 } else if is_late {
-                    self.abort_failover(pause);
+                    self.abort_failover(data, pause);
                 }
             }
             // It was refused, or is not there.
             Some(following) if following.promotes && following.lost.is_some() => {
-                self.abort_failover(pause);
+                self.abort_failover(data, pause);
                 // Before the writes that were held.
                 self.settle(data, now_ms)?;
             }

@@ -45,6 +45,9 @@ const SEARCHES_MAX: usize = 2;
 /// While more bytes of replies than this wait for a client, it is not read from and its commands wait.
 const OUTPUT_PAUSE: usize = 1 << 20;
 
+/// Bytes that a client which has not authenticated may have pending.
+const UNAUTHENTICATED_INPUT_MAX: usize = 1 << 20;
+
 /// What is left of a turn's bounds.
 struct Budget {
     commands: u64,
@@ -256,8 +259,12 @@ impl<'s> Turns<'s> {
     /// Reads from a client; false if it has disconnected.
     fn read(&mut self, connection: &mut Connection) -> bool {
         connection.readable = false;
+        let most = match connection.session.authenticated {
+            true => self.shared.settings.input_size_max,
+            false => self.shared.settings.input_size_max.min(UNAUTHENTICATED_INPUT_MAX),
+        };
         match connection.read() {
-            Read::Some(_) if connection.pending_input() > self.shared.settings.input_size_max => {
+            Read::Some(_) if connection.pending_input() > most => {
                 self.shared.stats.input_limit_closes += 1;
                 false
             }

@@ -26,9 +26,17 @@ pub(crate) struct Wait {
     pub(crate) needs_key: bool,
 }
 
+/// The clients that wait for one key, the longest waiting first.
+#[derive(Default)]
+struct Waiters {
+    tokens: VecDeque<Token>,
+    /// The key is among those that are ready.
+    is_ready: bool,
+}
+
 /// All clients that wait, by key.
 pub(crate) struct Waiting {
-    databases: Vec<HashMap<Vec<u8>, VecDeque<Token>>>,
+    databases: Vec<HashMap<Vec<u8>, Waiters>>,
     deadlines: BTreeSet<(u64, u64)>,
     /// Keys that became ready, in order.
     ready: VecDeque<(usize, Vec<u8>)>,
@@ -51,7 +59,7 @@ impl Waiting {
     /// A client begins to wait.
     pub(crate) fn add(&mut self, token: Token, wait: &Wait) {
         for key in &wait.keys {
-            let tokens = self.databases[wait.db].entry(key.clone()).or_default();
+            let tokens = &mut self.databases[wait.db].entry(key.clone()).or_default().tokens;
             if !tokens.contains(&token) {
                 tokens.push_back(token);
             }
@@ -63,9 +71,9 @@ impl Waiting {
     /// A client waits no longer.
     pub(crate) fn remove(&mut self, token: Token, wait: &Wait) {
         for key in &wait.keys {
-            if let Some(tokens) = self.databases[wait.db].get_mut(key) {
-                tokens.retain(|&other| other != token);
-                if tokens.is_empty() {
+            if let Some(waiters) = self.databases[wait.db].get_mut(key) {
+                waiters.tokens.retain(|&other| other != token);
+                if waiters.tokens.is_empty() {
                     self.databases[wait.db].remove(key);
                 }
             }
@@ -85,12 +93,11 @@ impl Waiting {
     /// A value was put under a key, or was removed.
     #[inline]
     pub(crate) fn touch(&mut self, db: usize, key: &[u8]) {
-        if self.count > 0 && self.databases[db].contains_key(key) {
-            let is_known =
-                self.ready.iter().any(|(other_db, other)| *other_db == db && other == key);
-            if !is_known {
-                self.ready.push_back((db, key.to_vec()));
-            }
+        if self.count > 0
+            && let Some(waiters) = self.databases[db].get_mut(key)
+            && !std::mem::replace(&mut waiters.is_ready, true)
+        {
+            self.ready.push_back((db, key.to_vec()));
         }
     }
 
@@ -103,13 +110,16 @@ impl Waiting {
     /// The next key that is ready, and the clients that wait for it, the longest waiting first.
     pub(crate) fn next_ready(&mut self) -> Option<(usize, Vec<u8>, Vec<Token>)> {
         let (db, key) = self.ready.pop_front()?;
-        let tokens = self.databases[db].get(&key).map(|tokens| tokens.iter().copied().collect());
+        let tokens = self.databases[db].get_mut(&key).map(|waiters| {
+            waiters.is_ready = false;
+            waiters.tokens.iter().copied().collect()
+        });
         Some((db, key, tokens.unwrap_or_default()))
     }
 
     /// Nothing that was changed will be committed.
     pub(crate) fn forget_ready(&mut self) {
-        self.ready.clear();
+        while self.next_ready().is_some() {}
     }
 
     /// When the first wait ends.

@@ -1,5 +1,7 @@
 //! Wrong passwords, by the address that they come from: an address that guesses is slowed down.
 //!
+//! Of IPv6 a network of 64 bits counts as one address, since one host may have all of it.
+//!
 //! After [`FREE`] wrong passwords from an address, each further attempt from there is looked at only after a delay, be it
 //! right or wrong, so that its end tells nothing early; it doubles with each wrong password up to [`DELAY_MS`]. At most
 //! [`HELD_MAX`] attempts of an address are delayed at a time, others are refused. So an address has so many guesses a
@@ -7,7 +9,7 @@
 //! without a wrong password forgets an address.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Wrong passwords that cost nothing.
 const FREE: u32 = 10;
@@ -49,6 +51,7 @@ const OTHERS: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::BROADCAST));
 impl Guesses {
     /// What becomes of an attempt from there. One that is delayed is to be [released](Guesses::release).
     pub(crate) fn attempt(&mut self, from: Option<IpAddr>, now_ms: u64) -> Attempt {
+        let from = network(from);
         let Some(guesser) = self.0.get_mut(&from) else { return Attempt::Now };
         if guesser.held == 0 && now_ms.saturating_sub(guesser.last_ms) > FORGOTTEN_MS {
             self.0.remove(&from);
@@ -67,13 +70,14 @@ impl Guesses {
 
     /// A delayed attempt is looked at, or its client has gone.
     pub(crate) fn release(&mut self, from: Option<IpAddr>) {
-        if let Some(guesser) = self.0.get_mut(&from) {
+        if let Some(guesser) = self.0.get_mut(&network(from)) {
             guesser.held = guesser.held.saturating_sub(1);
         }
     }
 
     /// A password was wrong.
     pub(crate) fn note_wrong(&mut self, from: Option<IpAddr>, now_ms: u64) {
+        let from = network(from);
         if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&from) {
             self.0.retain(|_, one| {
                 one.held > 0 || now_ms.saturating_sub(one.last_ms) <= FORGOTTEN_MS
@@ -87,6 +91,14 @@ impl Guesses {
         guesser.wrong += 1;
         guesser.last_ms = now_ms;
     }
+}
+
+/// What counts as one address.
+fn network(from: Option<IpAddr>) -> Option<IpAddr> {
+    from.map(|address| match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (!0 << 64))),
+        address => address,
+    })
 }
 
 #[cfg(test)]
@@ -115,6 +127,17 @@ mod tests {
         assert_eq!(guesses.attempt(one, 10), Attempt::After(1000));
         guesses.release(one);
         assert_eq!(guesses.attempt(one, 9 + FORGOTTEN_MS + 1), Attempt::Now);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let mut guesses = Guesses::default();
+        let host = |host: u16| Some(IpAddr::from([0x2001, 0xdb8, 0, 7, 0, 0, 0, host]));
+        (0..FREE as u16).for_each(|at| guesses.note_wrong(host(at), 5));
+        assert_eq!(guesses.attempt(host(1000), 6), Attempt::After(50));
+        guesses.release(host(1001));
+        let other = Some(IpAddr::from([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1]));
+        assert_eq!(guesses.attempt(other, 6), Attempt::Now);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::ops::Bound;
 
 use tembo_kv::{Direction, Value};
 
-use crate::dataset::{Before, Dataset, Ends, KnownEnds, LevelEntry, Replaced, VisitElement};
+use crate::dataset::{
+    Before, Dataset, Ends, KnownEnds, LevelEntry, Replaced, VisitElement, check_key,
+};
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, WRONG_TYPE};
 use crate::format::{ELEMENT_SIZE_MAX, Kind, Packed, Part, Spread, Type};
@@ -314,6 +316,7 @@ impl<'d, 's> Opened<'d, 's> {
     /// As [`outgrown`](Opened::outgrown), for a small collection of any size.
     pub(super) fn spread_out(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let Body::Packed(bytes) = &mut self.body else { return Ok(None) };
+        check_key(self.place.1)?;
         let bytes = std::mem::take(bytes);
         let id = self.data.new_id(self.place.0)?;
         self.body = Body::Spread(Spread { id, count: 0, first: 0 });

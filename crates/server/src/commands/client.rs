@@ -314,7 +314,10 @@ fn pause(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
 }
 
 fn unpause(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    context.shared.pause.end();
+    // What is written during a failover would be lost with the place of the primary.
+    if !context.shared.replication.is_failing_over() {
+        context.shared.pause.end();
+    }
     reply.ok();
     Ok(())
 }

@@ -58,7 +58,7 @@ fn failover(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         return Err(SYNTAX.into());
     }
     if options.aborts {
-        if !replication.abort_failover(&mut shared.pause) {
+        if !replication.abort_failover(context.data, &mut shared.pause) {
             return Err("ERR No failover in progress.".into());
         }
         reply.ok();

@@ -7,6 +7,7 @@ use crate::command::{BLOCKING, Command, Context, DENY_OOM, FAST, LIST, MOVABLE_K
 use crate::commands::list::pop_some;
 use crate::commands::multi_pop::{MultiPop, first_with_elements};
 use crate::commands::wait::{Absent, timeout, wait};
+use crate::dataset::check_key;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
@@ -48,6 +49,7 @@ fn transfer(
         return Ok(false);
     }
     List::open(context.data, (db, to))?;
+    check_key(to)?;
     let (moved, left) = context.data.in_steps(0, |data| {
         let mut list = List::open(data, (db, from))?;
         let element = list.pop(source)?.unwrap_or_default();

@@ -32,7 +32,7 @@ fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -
         return Err("ERR REPLICAOF not allowed while failing over.".into());
     }
     if args.is(1, "NO") && args.is(2, "ONE") {
-        replication.promote_later();
+        replication.promote_later(context.data);
         reply.ok();
         return settle(context);
     }

@@ -7,7 +7,7 @@ use tembo_kv::Direction;
 use crate::dataset::Dataset;
 use crate::dataset::footprint::entry_size;
 use crate::failure::Failure;
-use crate::format::{self, ELEMENT_PREFIX_SIZE, PIECE_SIZE, Part, Spread};
+use crate::format::{self, ELEMENT_PREFIX_SIZE, Part, STRIP_LEN, Spread};
 
 /// Elements of a large collection whose size is looked at, to know that of all.
 const SAMPLES: usize = 16;
@@ -176,8 +176,7 @@ impl Dataset<'_> {
         Ok(found.map_or(0, |value| entry_size(key, value.len())))
     }
 
-    /// Bytes that the elements between two keys take, of which there are about so many; 0 while that is not counted. The
-    /// count of a large string is its length.
+    /// Bytes that the elements between two keys take, of which there are about so many; 0 while that is not counted.
     pub(super) fn counted_elements(
         &mut self,
         db: usize,
@@ -187,18 +186,29 @@ impl Dataset<'_> {
         if !self.footprint.is_counted {
             return Ok(0);
         }
-        let (space, mut seen, mut size) = (self.spaces.elements[db], 0, 0);
+        self.sampled_elements(db, (from, to), &|_| count)
+    }
+
+    /// Bytes that the elements between two keys take, of some of them; `count_of` says how many there are about, from the key
+    /// of the first.
+    fn sampled_elements(
+        &mut self,
+        db: usize,
+        (from, to): (&[u8], &[u8]),
+        count_of: &dyn Fn(&[u8]) -> u64,
+    ) -> Result<u64, Failure> {
+        let (space, mut seen, mut size, mut count) = (self.spaces.elements[db], 0, 0, 0);
         let range = (Bound::Included(from), Bound::Excluded(to));
         self.begin()?.range_with::<[u8]>(space, range, Direction::Forward, &mut |key, value| {
+            if seen == 0 {
+                count = count_of(key);
+            }
             seen += 1;
             size += entry_size(key.len(), value.len());
             seen < SAMPLES
         })?;
-        if seen < SAMPLES {
-            return Ok(size);
-        }
-        let mean = size / SAMPLES as u64;
-        Ok(if mean >= PIECE_SIZE as u64 { count } else { mean.saturating_mul(count) })
+        let all = (size / SAMPLES as u64).saturating_mul(count);
+        Ok(if seen < SAMPLES { size } else { all })
     }
 
     /// The same of all elements of a collection.
@@ -210,7 +220,14 @@ impl Dataset<'_> {
         let from = format::element_prefix(id, Part::Main);
         let mut to = from;
         to[ELEMENT_PREFIX_SIZE - 1] = u8::MAX;
-        self.counted_elements(db, (&from, &to), count)
+        if !self.footprint.is_counted {
+            return Ok(0);
+        }
+        // Only a list in strips has no element of the main part, or few: its strips hold many elements each.
+        let strip = format::element_prefix(id, Part::Strip);
+        let count_of =
+            |key: &[u8]| if key.starts_with(&strip) { count / STRIP_LEN as u64 + 1 } else { count };
+        self.sampled_elements(db, (&from, &to), &count_of)
     }
 
     /// Bytes that a database takes, by its share of all keys and elements; 0 while that is not counted.

@@ -41,6 +41,9 @@ impl Dataset<'_> {
         self.elements.swap(a, b);
         self.expiry.swap(a, b);
         self.is_large.swap(a, b);
+        // Collections are known there by the numbers of their databases.
+        self.known_ends.forget();
+        self.upper_levels.forget_all();
     }
 
     /// Takes over the order that the store has: what was written was given up, or it came from a primary. No transaction may
@@ -54,8 +57,15 @@ impl Dataset<'_> {
         let databases = self.spaces.databases.min(DATABASES_MAX);
         for (db, wanted) in wanted.into_iter().take(databases).enumerate() {
             let rest = &self.spaces.order[db..databases];
-            if let Some(at) = rest.iter().position(|number| *number == wanted) {
+            if let Some(at) = rest.iter().position(|number| *number == wanted)
+                && at > 0
+            {
                 self.exchange(db, db + at);
+                for db in [db, db + at] {
+                    let keys = self.watches.keys(db);
+                    self.watches.clear(db, &keys);
+                    self.waiting.touch_all(db);
+                }
             }
         }
         Ok(())

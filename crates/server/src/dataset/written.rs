@@ -12,3 +12,10 @@ pub(crate) struct Written {
     /// Bytes of entries that were removed, likewise.
     pub(crate) removed: u64,
 }
+
+impl Written {
+    /// What was added and removed since then has not happened.
+    pub(super) fn take_back_bytes(&mut self, then: Written) {
+        (self.added, self.removed) = (then.added, then.removed);
+    }
+}

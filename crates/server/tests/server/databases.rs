@@ -188,3 +188,43 @@ fn a_failover_that_is_given_up_leaves_the_primary_as_it_was() {
     wait_until("the end of the failover", state, is_over);
     assert_eq!(client.call("SET a 2"), "+OK\r\n");
 }
+
+/// What is remembered of large collections, which have the same numbers in both databases, goes with them.
+#[test]
+fn large_sorted_sets_are_whole_after_databases_were_exchanged() {
+    let server = Running::start();
+    let mut client = server.client();
+    let members = |from: u32| -> String {
+        (from..from + 3000).map(|score| format!(" {score} m{score}")).collect()
+    };
+    client.call(&format!("ZADD z{}", members(10_000)));
+    client.call("ZPOPMIN z");
+    client.call("SELECT 1");
+    client.call(&format!("ZADD y{}", members(1)));
+    client.call("ZPOPMAX y");
+    assert_eq!(client.call("SWAPDB 0 1"), "+OK\r\n");
+    assert_eq!(client.call("ZCARD z"), ":2999\r\n");
+    assert_eq!(client.call("ZRANK z m10001"), ":0\r\n");
+    client.call("SELECT 0");
+    assert_eq!(client.call("ZRANGE y 0 0"), "*1\r\n$2\r\nm1\r\n");
+    assert_eq!(client.call("ZRANK y m2999"), ":2998\r\n");
+    for score in 1..=200 {
+        assert_eq!(client.call(&format!("ZREM y m{score}")), ":1\r\n");
+        assert_eq!(client.call(&format!("ZADD y {score} n{score}")), ":1\r\n");
+    }
+    assert_eq!(client.call("ZRANK y m2999"), ":2998\r\n");
+    assert_eq!(client.call("ZRANGE y 100 100"), "*1\r\n$4\r\nn101\r\n");
+    assert_eq!(client.call("ZPOPMIN y"), "*2\r\n$2\r\nn1\r\n$1\r\n1\r\n");
+}
+
+/// A primary that was to follow another and no longer is takes writes.
+#[test]
+fn an_order_to_follow_that_is_withdrawn_leaves_a_primary() {
+    let server = Running::start();
+    let mut client = server.client();
+    client.call("MULTI");
+    client.call("REPLICAOF 127.0.0.1 1");
+    client.call("REPLICAOF NO ONE");
+    assert_eq!(client.call("EXEC"), "*2\r\n+OK\r\n+OK\r\n");
+    assert_eq!(client.call("SET a 1"), "+OK\r\n");
+}

@@ -211,3 +211,26 @@ fn the_elements_of_a_large_list_lie_in_strips_of_32() {
     assert_eq!(stored(&local).1, 1 + 4 + 10);
     check(local.store());
 }
+
+/// An error means that nothing has happened: a list that cannot be made, since its key is too long, takes no element away.
+#[test]
+fn an_element_that_cannot_arrive_stays_where_it_is() {
+    let server = Running::start();
+    let mut client = server.client();
+    let long = "k".repeat(70_000);
+    client.call("RPUSH a 1 2");
+    for command in [
+        format!("LMOVE a {long} LEFT RIGHT"),
+        format!("RPOPLPUSH a {long}"),
+        format!("RPUSH {long} {}", "x ".repeat(300).trim_end()),
+        format!("XADD {long} * f v"),
+    ] {
+        let reply = client.call(&command);
+        assert!(
+            reply.starts_with("-ERR a key is longer than"),
+            "{}",
+            &reply[..reply.len().min(90)]
+        );
+    }
+    assert_eq!(client.call("LRANGE a 0 -1"), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+}

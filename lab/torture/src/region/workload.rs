@@ -130,12 +130,12 @@ pub(super) fn named() -> Vec<Workload> {
     let mut all = vec![Workload { trouble: Trouble::NoRoomToCopy, ..full }];
     all.extend(openings());
     all.extend(once());
-    all.extend(holes());
     all.extend(domains());
     all.extend(troubles_of_openings());
     all.extend(extensions());
     all.extend(rounds());
     all.extend(troubles());
+    all.extend(holes());
     all
 }
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Value};
 
 use crate::collection::opened::Place;
-use crate::dataset::{Before, Dataset, Ends, Replaced, VisitElement};
+use crate::dataset::{Before, Dataset, Ends, Replaced, VisitElement, check_key};
 use crate::failure::{Failure, WRONG_TYPE};
 use crate::format::{
     ELEMENT_SIZE_MAX, Kind, Part, STREAM_ID_SIZE, StreamHead, StreamId, Type, UnknownLayout,
@@ -66,6 +66,7 @@ impl<'d, 's> Stream<'d, 's> {
         data: &'d mut Dataset<'s>,
         place: Place<'d>,
     ) -> Result<Stream<'d, 's>, Failure> {
+        check_key(place.1)?;
         let head = StreamHead { id: data.new_id(place.0)?, ..StreamHead::default() };
         Ok(Stream { data, place, expiry_ms: None, before: None, head, is_changed: true })
     }

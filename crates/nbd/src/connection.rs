@@ -2,12 +2,13 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::export::{Export, Exports};
 use crate::flusher::Flusher;
 use crate::handshake::{Agreed, agree};
 use crate::replies::{HEAD, Replies};
-use crate::stream::Stream;
+use crate::stream::{Stream, Until};
 use crate::wire::{Errno, PAYLOAD_MAX, REQUEST_SIZE, Request, command, flag};
 
 /// Bytes that the buffer of a connection keeps between requests.
@@ -15,6 +16,21 @@ const KEPT: usize = 1 << 20;
 
 /// Most parts that BLOCK_STATUS answers with; a client asks again for the rest.
 const PARTS_MAX: usize = 4096;
+
+/// How long a server waits for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For the whole handshake, from the greeting to the choice of an export; 10 s unless another is given.
+    pub handshake: Duration,
+    /// For a client that does not read what is sent to it; 60 s unless another is given. Not zero.
+    pub send: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts { handshake: Duration::from_secs(10), send: Duration::from_secs(60) }
+    }
+}
 
 struct Connection {
     export: Export,
@@ -28,11 +44,15 @@ struct Connection {
 /// Serves a client until it goes away.
 ///
 /// # Errors
-/// Those of the socket.
-pub(crate) fn serve(mut stream: Stream, exports: &Exports) -> io::Result<()> {
-    let Some(Agreed { export, is_structured, has_context }) = agree(&mut stream, exports)? else {
+/// Those of the socket, also that a time is over.
+pub(crate) fn serve(mut stream: Stream, exports: &Exports, timeouts: Timeouts) -> io::Result<()> {
+    let agreed = agree(&mut Until::new(&mut stream, timeouts.handshake), exports)?;
+    let Some(Agreed { export, is_structured, has_context }) = agreed else {
         return Ok(());
     };
+    // Between requests it may be silent for any time.
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(Some(timeouts.send))?;
     let replies = Arc::new(Replies::new(stream.another()?, is_structured));
     let flusher = Flusher::start(exports.array().store().clone(), replies.clone())?;
     let mut connection =

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use tembo_kv::Store;
@@ -10,15 +10,18 @@ use tembo_kv::Store;
 use crate::replies::Replies;
 use crate::wire::Errno;
 
+/// Requests that may wait for a sync, and as many whose replies are under way: with more of them, nothing more is read from the client.
+const WAITING_MAX: usize = 1024;
+
 /// The requests of one connection that wait for a sync. Ends when it is dropped, with the last reply.
 pub(crate) struct Flusher {
-    waiting: Option<Sender<u64>>,
+    waiting: Option<SyncSender<u64>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Flusher {
     pub(crate) fn start(store: Store, replies: Arc<Replies>) -> io::Result<Flusher> {
-        let (waiting, requests) = channel();
+        let (waiting, requests) = sync_channel(WAITING_MAX);
         let thread = thread::Builder::new().name("nbd-flush".into());
         let thread = thread.spawn(move || flush(&store, &replies, &requests))?;
         Ok(Flusher { waiting: Some(waiting), thread: Some(thread) })
@@ -35,7 +38,8 @@ impl Flusher {
 fn flush(store: &Store, replies: &Replies, requests: &Receiver<u64>) {
     while let Ok(first) = requests.recv() {
         // Those that have come by now need no sync of their own.
-        let all: Vec<u64> = std::iter::once(first).chain(requests.try_iter()).collect();
+        let others = requests.try_iter().take(WAITING_MAX - 1);
+        let all: Vec<u64> = std::iter::once(first).chain(others).collect();
         let synced = store.sync().map_err(|_| Errno::IO);
         for cookie in all {
             if replies.done(cookie, synced).is_err() {

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use crate::export::{Export, Exports};
 use crate::replies::ALLOCATION;
-use crate::stream::Stream;
+use crate::stream::Until;
 use crate::wire::{
     FIXED_NEWSTYLE, GREETING, HAVE_OPTIONS, NO_ZEROES, OPTION_REPLY, PAYLOAD_MAX, answer, info,
     option,
@@ -27,8 +27,8 @@ pub(crate) struct Agreed {
     pub(crate) has_context: bool,
 }
 
-struct Handshake<'s> {
-    stream: &'s mut Stream,
+struct Handshake<'s, 'c> {
+    stream: &'s mut Until<'c>,
     exports: &'s Exports,
     has_zeroes: bool,
     is_structured: bool,
@@ -61,7 +61,7 @@ impl<'b> Words<'b> {
     }
 }
 
-fn word(stream: &mut Stream) -> io::Result<u32> {
+fn word(stream: &mut Until<'_>) -> io::Result<u32> {
     let mut bytes = [0; 4];
     stream.read_exact(&mut bytes)?;
     Ok(u32::from_be_bytes(bytes))
@@ -72,7 +72,7 @@ fn damaged(error: tembo_array::Error) -> io::Error {
 }
 
 /// Agrees with a client. `None`: it wants nothing more, or speaks something else.
-pub(crate) fn agree(stream: &mut Stream, exports: &Exports) -> io::Result<Option<Agreed>> {
+pub(crate) fn agree(stream: &mut Until<'_>, exports: &Exports) -> io::Result<Option<Agreed>> {
     let mut greeting = Vec::with_capacity(18);
     greeting.extend(GREETING.to_be_bytes());
     greeting.extend(HAVE_OPTIONS.to_be_bytes());
@@ -118,7 +118,7 @@ pub(crate) fn agree(stream: &mut Stream, exports: &Exports) -> io::Result<Option
     Ok(None)
 }
 
-impl Handshake<'_> {
+impl Handshake<'_, '_> {
     fn answer(&mut self, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(20 + data.len());
         bytes.extend(OPTION_REPLY.to_be_bytes());

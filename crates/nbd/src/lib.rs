@@ -33,5 +33,6 @@ mod server;
 mod stream;
 mod wire;
 
+pub use connection::Timeouts;
 pub use export::Exports;
 pub use server::{Error, Listen, Server, Stopper};

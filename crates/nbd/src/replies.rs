@@ -45,8 +45,10 @@ impl Replies {
         Replies { stream: Mutex::new(stream), is_structured }
     }
 
+    /// Sends a whole reply. What fails may have sent a part of it, for instance to a client that does not read: the connection ends.
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.lock().write_all(bytes)
+        let mut stream = self.stream.lock();
+        stream.write_all(bytes).inspect_err(|_| stream.end())
     }
 
     /// The reply to what returns no data.

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::connection::serve;
+use crate::connection::{Timeouts, serve};
 use crate::export::Exports;
 use crate::stream::Stream;
 
@@ -58,6 +58,7 @@ enum Listener {
 pub struct Server {
     listener: Listener,
     exports: Exports,
+    timeouts: Timeouts,
     stopped: Arc<AtomicBool>,
 }
 
@@ -90,7 +91,13 @@ impl Server {
             Listen::Unix(path) => (path.display().to_string(), bind_unix(path)),
         };
         let listener = listener.map_err(|source| Error::Bind { at, source })?;
-        Ok(Server { listener, exports, stopped: Arc::default() })
+        Ok(Server { listener, exports, timeouts: Timeouts::default(), stopped: Arc::default() })
+    }
+
+    /// With other times that it waits for clients.
+    #[must_use]
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Server {
+        Server { timeouts, ..self }
     }
 
     /// The URI of an export, as clients take it.
@@ -142,7 +149,7 @@ impl Server {
             }
             // A client may have gone away again.
             if let Ok(stream) = self.listener.accept() {
-                start(stream, &self.exports, open)?;
+                start(stream, &self.exports, self.timeouts, open)?;
             }
         }
         Ok(())
@@ -200,7 +207,12 @@ impl Listener {
 }
 
 /// Serves a connection in a thread of its own.
-fn start(stream: Stream, exports: &Exports, open: &Arc<Mutex<Open>>) -> io::Result<()> {
+fn start(
+    stream: Stream,
+    exports: &Exports,
+    timeouts: Timeouts,
+    open: &Arc<Mutex<Open>>,
+) -> io::Result<()> {
     let mut now = open.lock();
     if now.all.len() >= CONNECTIONS_MAX {
         stream.end();
@@ -212,7 +224,7 @@ fn start(stream: Stream, exports: &Exports, open: &Arc<Mutex<Open>>) -> io::Resu
     let (exports, shared) = (exports.clone(), open.clone());
     let thread = thread::Builder::new().name("nbd".into()).spawn(move || {
         // The client sees that the connection has ended.
-        let _ = serve(stream, &exports);
+        let _ = serve(stream, &exports, timeouts);
         drop(exports);
         // When the client sees the end, its place is free for another.
         if let Some((stream, _)) = shared.lock().all.remove(&number) {

@@ -7,10 +7,11 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tembo_array::{Array, DeviceOptions};
 use tembo_kv::{Durability, Options, Store};
-use tembo_nbd::{Exports, Listen, Server, Stopper};
+use tembo_nbd::{Exports, Listen, Server, Stopper, Timeouts};
 
 const LEN: u64 = 1 << 20;
 
@@ -24,6 +25,11 @@ struct Fixture {
 impl Fixture {
     /// A device `disk` that begins with sevens, and nines from 8 KiB on in the snapshot `monday`.
     fn new(only: Option<&str>, read_only: bool) -> Fixture {
+        Fixture::with(only, read_only, Timeouts::default())
+    }
+
+    /// The same, with a server that waits for clients for other times.
+    fn with(only: Option<&str>, read_only: bool, timeouts: Timeouts) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::volatile(&Options::new().size(8 << 20)).unwrap();
         let array = Array::open(&store).unwrap();
@@ -36,7 +42,7 @@ impl Fixture {
         array.write(&disk, 0, &[7; 4096], Durability::Strict).unwrap();
         let exports = Exports::new(&array, only, read_only);
         let listen = Listen::Unix(folder.path().join("socket"));
-        let server = Server::bind(&listen, exports).unwrap();
+        let server = Server::bind(&listen, exports).unwrap().with_timeouts(timeouts);
         let stopper = server.stopper();
         let thread = Some(std::thread::spawn(move || server.run().unwrap()));
         Fixture { folder, array, stopper, thread }
@@ -378,4 +384,73 @@ fn a_write_is_seen_whole_or_not_at_all() {
     }
     writer.join().unwrap();
     assert_eq!(reader.read(43_999, 2).unwrap(), [200, 0]);
+}
+
+/// Connections that the server has at a time.
+const CONNECTIONS: usize = 64;
+
+/// A second for the handshake, or for a client that does not read; the other time is long.
+fn a_second_for(handshake: bool) -> Timeouts {
+    let (short, long) = (Duration::from_secs(1), Duration::from_secs(600));
+    let (handshake, send) = if handshake { (short, long) } else { (long, short) };
+    Timeouts { handshake, send }
+}
+
+/// Waits until the server greets one more client.
+fn wait_for_a_place(path: &std::path::Path) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while UnixStream::connect(path).unwrap().read_exact(&mut [0; 18]).is_err() {
+        assert!(Instant::now() < patience, "no place is free");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn clients_that_say_nothing_keep_no_others_out() {
+    let fixture = Fixture::with(None, false, a_second_for(true));
+    let silent: Vec<_> =
+        (0..CONNECTIONS).map(|_| UnixStream::connect(fixture.path()).unwrap()).collect();
+    wait_for_a_place(&fixture.path());
+    drop(silent);
+    // A handshake that goes on, byte by byte, ends too.
+    let mut slow = UnixStream::connect(fixture.path()).unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    let option = b"\0\0\0\x03IHAVEOPT\0\0\0\x63\0\0\xff\xff";
+    let mut sent = slow.write_all(option);
+    while sent.is_ok() {
+        assert!(Instant::now() < patience, "the handshake goes on");
+        std::thread::sleep(Duration::from_millis(20));
+        sent = slow.write_all(b"x");
+    }
+}
+
+/// So many FLUSH requests.
+fn flushes(count: usize) -> Vec<u8> {
+    let request = [&0x2560_9513_u32.to_be_bytes()[..], &[0, 0, 0, 3], &[0; 20]].concat();
+    request.repeat(count)
+}
+
+#[test]
+fn a_client_that_sends_requests_and_reads_no_replies_is_ended() {
+    let fixture = Fixture::with(None, false, a_second_for(false));
+    let mut client = fixture.client("disk").0;
+    let some = flushes(1000);
+    let sent = (0..1000).take_while(|_| client.write_all(&some).is_ok()).count();
+    assert!(sent < 1000, "the server has taken a million requests whose replies were not read");
+}
+
+#[test]
+fn clients_that_end_and_read_no_replies_keep_no_others_out() {
+    let fixture = Fixture::with(None, false, a_second_for(false));
+    let disconnect = [&0x2560_9513_u32.to_be_bytes()[..], &[0, 0, 0, 2], &[0; 20]].concat();
+    let ended: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = fixture.client("disk").0;
+            // The server may have ended it already.
+            let _ = client.write_all(&[flushes(1000), disconnect.clone()].concat());
+            client
+        })
+        .collect();
+    wait_for_a_place(&fixture.path());
+    drop(ended);
 }

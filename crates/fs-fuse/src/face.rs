@@ -145,8 +145,8 @@ impl Filesystem for Face {
         let _ = self.trees.fs.sync();
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.trees.find(parent, name.as_bytes());
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.trees.find(parent, name.as_bytes(), request.uid());
         // Whether a transaction has ended, the kernel asks each time.
         let ttl = if Place::of(parent) == Place::Transactions { Duration::ZERO } else { TTL };
         self.entry(found, ttl, reply);
@@ -226,7 +226,8 @@ impl Filesystem for Face {
         reply: ReplyEntry,
     ) {
         if Place::of(parent) == Place::Snapshots {
-            return self.entry(self.trees.name_snapshot(parent, name.as_bytes()), TTL, reply);
+            let named = self.trees.name_snapshot(parent, name.as_bytes(), request.uid());
+            return self.entry(named, TTL, reply);
         }
         let new = new_of(request, FileKind::Directory, mode, 0);
         self.made(parent, self.create_entry(parent, name, &new), reply);
@@ -302,9 +303,9 @@ impl Filesystem for Face {
         self.made(parent, linked, reply);
     }
 
-    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if Place::of(number) == Place::Begin {
-            return match self.trees.begin() {
+            return match self.trees.begin(request.uid()) {
                 Ok(view) => reply.opened(FileHandle(view), FopenFlags::FOPEN_DIRECT_IO),
                 Err(error) => reply.error(error),
             };
@@ -441,13 +442,13 @@ impl Filesystem for Face {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = match self.trees.listed(number, offset, false) {
+        let listed = match self.trees.listed(number, offset, false, request.uid()) {
             Ok(listed) => listed,
             Err(error) => return reply.error(error),
         };
@@ -462,13 +463,13 @@ impl Filesystem for Face {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = match self.trees.listed(number, offset, true) {
+        let listed = match self.trees.listed(number, offset, true, request.uid()) {
             Ok(listed) => listed,
             Err(error) => return reply.error(error),
         };

@@ -153,11 +153,11 @@ impl Trees {
         }
     }
 
-    /// What a directory has under a name.
+    /// What a directory has under a name, for a user: others do not see its transactions.
     ///
     /// # Errors
     /// Those of a lookup.
-    pub(crate) fn find(&self, parent: INodeNo, name: &[u8]) -> Result<Found, Errno> {
+    pub(crate) fn find(&self, parent: INodeNo, name: &[u8], user: u32) -> Result<Found, Errno> {
         let at = Place::of(parent);
         let missing = Err(Errno::ENOENT);
         let found = match at {
@@ -171,9 +171,9 @@ impl Trees {
                 Some(version) => self.past.version(&self.fs, version).map_err(code_of)?,
                 None => return missing,
             },
-            Place::Transactions => match number_of(name).filter(|&number| self.views.has(number)) {
-                Some(number) => Place::View(number, ROOT),
-                None => return missing,
+            Place::Transactions => match number_of(name) {
+                Some(number) if self.views.may_enter(number, user) => Place::View(number, ROOT),
+                _ => return missing,
             },
             _ => {
                 let inode = self.read(parent, |tree, number| tree.lookup(number, name))?;
@@ -212,7 +212,7 @@ impl Trees {
         Ok(inode)
     }
 
-    /// A part of a listing behind an offset, each entry with the number and the cookie that the kernel gets, and with the
+    /// A part of a listing behind an offset, as a user sees it, each entry with the number and the cookie that the kernel gets, and with the
     /// inode if that is wanted.
     ///
     /// # Errors
@@ -222,6 +222,7 @@ impl Trees {
         directory: INodeNo,
         offset: u64,
         wants_inodes: bool,
+        user: u32,
     ) -> Result<Vec<(Entry, Option<Inode>)>, Errno> {
         let at = Place::of(directory);
         let dots = [(&b"."[..], 1), (b"..", 2)];
@@ -236,7 +237,7 @@ impl Trees {
         if let Place::Control | Place::Snapshots | Place::Versions | Place::Transactions = at {
             for (name, cookie) in self.names(at).into_iter().zip(3..) {
                 if cookie > offset {
-                    let (found, inode) = self.find(directory, &name)?;
+                    let (found, inode) = self.find(directory, &name, user)?;
                     let entry = Entry { inode: found.number()?.0, kind: inode.kind, cookie, name };
                     listed.push((entry, Some(inode)));
                 }
@@ -304,14 +305,19 @@ impl Trees {
     ///
     /// # Errors
     /// `EEXIST`, `EINVAL`, `ENAMETOOLONG`; those of the store.
-    pub(crate) fn name_snapshot(&self, folder: INodeNo, name: &[u8]) -> Result<Found, Errno> {
+    pub(crate) fn name_snapshot(
+        &self,
+        folder: INodeNo,
+        name: &[u8],
+        user: u32,
+    ) -> Result<Found, Errno> {
         let text = std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
         if self.fs.store().snapshots().iter().any(|(other, _)| other == text) {
             return Err(Errno::EEXIST);
         }
         let store_error = |error: StoreError| errno(&error.into());
         self.fs.store().save_snapshot(text).map_err(store_error)?;
-        self.find(folder, name)
+        self.find(folder, name, user)
     }
 
     /// Drops a named snapshot.
@@ -327,15 +333,15 @@ impl Trees {
         }
     }
 
-    /// Begins a transaction; returns its number.
+    /// Begins a transaction of a user; returns its number.
     ///
     /// # Errors
     /// `EROFS`; those of the store.
-    pub(crate) fn begin(&self) -> Result<u64, Errno> {
+    pub(crate) fn begin(&self, user: u32) -> Result<u64, Errno> {
         if self.fs.store().is_read_only() {
             return Err(Errno::EROFS);
         }
-        self.views.begin(&self.fs).map_err(code_of)
+        self.views.begin(&self.fs, user).map_err(code_of)
     }
 
     /// Ends a transaction, which is committed or dropped then; `None`: it has ended.

@@ -9,6 +9,9 @@ use tembo_fs::{Error, Fs, FsTransaction};
 use crate::errors::errno;
 use crate::place::VIEW_MAX;
 
+/// The user that may do all.
+const ROOT_USER: u32 = 0;
+
 /// A transaction; `None`: it has ended while a call was waiting for it.
 type View = Arc<Mutex<Option<FsTransaction>>>;
 
@@ -20,7 +23,13 @@ pub(crate) struct Views(Mutex<Table>);
 struct Table {
     /// The number that the next one gets.
     next: u64,
-    open: BTreeMap<u64, View>,
+    open: BTreeMap<u64, Begun>,
+}
+
+struct Begun {
+    /// The user that has begun it.
+    owner: u32,
+    view: View,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -29,11 +38,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Views {
-    /// Begins one; returns its number.
+    /// Begins one of a user; returns its number.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn begin(&self, fs: &Fs) -> Result<u64, Error> {
+    pub(crate) fn begin(&self, fs: &Fs, owner: u32) -> Result<u64, Error> {
         let transaction = fs.transaction()?;
         let mut table = locked(&self.0);
         while table.open.contains_key(&table.next) {
@@ -42,13 +51,15 @@ impl Views {
         let number = table.next;
         // The kernel may still know the files of one that has ended: its number is not given again soon.
         table.next = (number + 1) % VIEW_MAX;
-        table.open.insert(number, Arc::new(Mutex::new(Some(transaction))));
+        let view = Arc::new(Mutex::new(Some(transaction)));
+        table.open.insert(number, Begun { owner, view });
         Ok(number)
     }
 
-    /// Whether it has begun and not ended.
-    pub(crate) fn has(&self, number: u64) -> bool {
-        locked(&self.0).open.contains_key(&number)
+    /// Whether it has begun and not ended, and a user may enter it: the one that has begun it, or root.
+    pub(crate) fn may_enter(&self, number: u64, user: u32) -> bool {
+        let table = locked(&self.0);
+        table.open.get(&number).is_some_and(|begun| user == begun.owner || user == ROOT_USER)
     }
 
     /// Does something in a transaction.
@@ -60,7 +71,8 @@ impl Views {
         number: u64,
         work: impl FnOnce(&mut FsTransaction) -> Result<T, Error>,
     ) -> Result<T, Errno> {
-        let view = locked(&self.0).open.get(&number).cloned().ok_or(Errno::ESTALE)?;
+        let view = locked(&self.0).open.get(&number).map(|begun| begun.view.clone());
+        let view = view.ok_or(Errno::ESTALE)?;
         let mut view = locked(&view);
         let transaction = view.as_mut().ok_or(Errno::ESTALE)?;
         work(transaction).map_err(|error| errno(&error))
@@ -68,8 +80,8 @@ impl Views {
 
     /// Ends one, after the call that it may be in. To drop it leaves nothing.
     pub(crate) fn take(&self, number: u64) -> Option<FsTransaction> {
-        let view = locked(&self.0).open.remove(&number)?;
-        let mut view = locked(&view);
+        let begun = locked(&self.0).open.remove(&number)?;
+        let mut view = locked(&begun.view);
         view.take()
     }
 }

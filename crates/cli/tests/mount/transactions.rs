@@ -237,3 +237,42 @@ fn what_was_not_committed_when_the_mount_was_killed_has_never_been() {
     assert_eq!(fs::read(at.join("a")).unwrap(), b"old");
     mounted.end();
 }
+
+/// A program as another user than this one; `None`: only root can be another one.
+fn as_another(at: &Path, command: &[&str]) -> Option<Output> {
+    let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let tried = Command::new("setpriv").args(user).arg("true").status();
+    if !tried.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no program can be started as another user here");
+        return None;
+    }
+    let mut other = Command::new("setpriv");
+    Some(other.args(user).args(command).current_dir(at).output().unwrap())
+}
+
+#[test]
+fn a_transaction_is_entered_by_its_user_only() {
+    let Some(mounted) = Mounted::with(&["--allow-other"], |_| ()) else { return };
+    let at = mounted.at();
+    fs::write(at.join("a"), "old").unwrap();
+    let path = at.join(".tembo/begin");
+    let mut file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut number = String::new();
+    file.read_to_string(&mut number).unwrap();
+    let view = at.join(".tembo/transactions").join(number.trim());
+    fs::write(view.join("a"), "new").unwrap();
+    let Some(outside) = as_another(&at, &["cat", "a"]) else { return };
+    assert_eq!(outside.stdout, b"old", "{outside:?}");
+    let seen = format!(".tembo/transactions/{}/a", number.trim());
+    let other = as_another(&at, &["cat", &seen]).unwrap();
+    assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}");
+    // Its own can be entered by it.
+    let script = "exec 3<> .tembo/begin; read n <&3; cat .tembo/transactions/$n/a";
+    let own = as_another(&at, &["sh", "-ec", script]).unwrap();
+    assert_eq!(own.stdout, b"old", "{own:?}");
+    assert_eq!(fs::read(view.join("a")).unwrap(), b"new");
+    file.write_all(b"commit").unwrap();
+    assert_eq!(fs::read(at.join("a")).unwrap(), b"new");
+    drop(file);
+    mounted.end();
+}

@@ -27,6 +27,9 @@ use overlay::Overlay;
 
 use crate::page_one;
 
+/// Most pages of a database, by SQLite.
+const PAGES_MAX: u32 = 0xffff_fffe;
+
 /// Bytes that are copied at a time out of a pool.
 const COPIED: usize = 1 << 20;
 
@@ -180,6 +183,10 @@ impl OrdinaryFile {
             overlay = overlay.or(found);
         }
         let (page_size, page_count) = match &overlay {
+            Some(overlay) if overlay.page_count > PAGES_MAX => {
+                let what = "its journal or WAL names more pages than SQLite has";
+                return Err(FileError::Damaged { path: path.clone(), what });
+            }
             Some(overlay) => (overlay.page_size, overlay.page_count.into()),
             None => {
                 let mut head = vec![0; HEADER_SIZE.min(len as usize)];
@@ -232,11 +239,25 @@ impl OrdinaryFile {
         Ok(())
     }
 
+    /// The numbers of the pages that the file, its journal or its WAL holds. The others have only zeros: a journal or a WAL may name
+    /// billions of them.
+    fn held(&self) -> Result<Vec<u64>, FileError> {
+        let io = |source| FileError::Io { path: self.path.clone(), source };
+        let len = self.file.metadata().map_err(io)?.len();
+        let in_file = len.div_ceil(u64::from(self.page_size).max(1)).min(self.page_count);
+        let others = self.overlay.iter().flat_map(|overlay| overlay.pages.keys());
+        let others = others.map(|&number| u64::from(number));
+        let mut behind: Vec<u64> =
+            others.filter(|number| (in_file + 1..=self.page_count).contains(number)).collect();
+        behind.sort_unstable();
+        Ok((1..=in_file).chain(behind).collect())
+    }
+
     /// Copies all of it in one transaction.
     fn copy_into(&self, array: &Array, device: &Device) -> Result<(), FileError> {
         let mut tx = array.transaction(Isolation::FirstCommitter)?;
         let mut page = vec![0; self.page_size as usize];
-        for number in 1..=self.page_count {
+        for number in self.held()? {
             self.page(number, &mut page)?;
             if page.iter().any(|byte| *byte != 0) {
                 tx.write(device, (number - 1) * u64::from(self.page_size), &page)?;

@@ -154,6 +154,30 @@ fn a_hot_journal_is_taken_back_wherever_it_is_cut_off() {
 }
 
 #[test]
+fn a_journal_that_names_billions_of_pages_costs_what_it_holds() {
+    let Some(folder) = Folder::new("billions") else { return };
+    folder.shell(&format!(
+        ".open a
+         create table t(a integer primary key, b);
+         {ROWS}
+         pragma cache_size = 5;
+         begin;
+         update t set b = 'changed';
+         .shell cp a hot; cp a-journal hot-journal"
+    ));
+    let named = |pages: u32| {
+        let mut journal = fs::read(folder.path("hot-journal")).unwrap();
+        journal[16..20].copy_from_slice(&pages.to_be_bytes());
+        fs::write(folder.path("hot-journal"), journal).unwrap();
+        let store = Store::volatile(&Options::new().size(8 << 20)).unwrap();
+        import(&Array::open(&store).unwrap(), "main", &folder.path("hot"))
+    };
+    assert_eq!(named(u32::MAX - 1).unwrap().pages, u64::from(u32::MAX - 1));
+    let error = named(u32::MAX).unwrap_err();
+    assert!(matches!(error, FileError::Damaged { .. }), "{error}");
+}
+
+#[test]
 fn a_file_that_another_process_writes_is_busy() {
     let Some(folder) = Folder::new("busy") else { return };
     folder.shell(&format!(".open a\ncreate table t(a integer primary key, b);\n{ROWS}"));

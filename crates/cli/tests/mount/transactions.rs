@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::mounted::{Mounted, TEMBO};
 
+/// The exit code where no pool is mounted.
+const NOT_MOUNTED: i32 = 36;
+
 /// The exit code of a conflict.
 const CONFLICT: i32 = 38;
 
@@ -239,7 +242,7 @@ fn what_was_not_committed_when_the_mount_was_killed_has_never_been() {
 }
 
 /// A program as another user than this one; `None`: only root can be another one.
-fn as_another(at: &Path, command: &[&str]) -> Option<Output> {
+pub(crate) fn as_another(at: &Path, command: &[&str]) -> Option<Output> {
     let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let tried = Command::new("setpriv").args(user).arg("true").status();
     if !tried.is_ok_and(|status| status.success()) {
@@ -275,4 +278,15 @@ fn a_transaction_is_entered_by_its_user_only() {
     assert_eq!(fs::read(at.join("a")).unwrap(), b"new");
     drop(file);
     mounted.end();
+}
+
+#[test]
+fn a_folder_that_looks_like_a_mount_is_none() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let begin = folder.path().join(".tembo/begin");
+    fs::create_dir_all(folder.path().join(".tembo/transactions")).unwrap();
+    fs::write(&begin, "../../planted\n").unwrap();
+    let refused = txn(folder.path(), &["true"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(NOT_MOUNTED), "{refused:?}");
+    assert_eq!(fs::read(&begin).unwrap(), b"../../planted\n");
 }

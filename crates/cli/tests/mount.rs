@@ -254,3 +254,20 @@ fn a_version_that_is_kept_is_a_tree_by_its_number() {
     }
     mounted.end();
 }
+
+#[test]
+fn versions_are_for_the_user_that_mounts_only() {
+    let options = ["--keep-versions", "1000", "--allow-other"];
+    let Some(mounted) = Mounted::with(&options, |_| ()) else { return };
+    let at = mounted.at();
+    fs::write(at.join("a"), "first").unwrap();
+    let version = fs::read_to_string(at.join(".tembo/version")).unwrap();
+    fs::write(at.join("a"), "second").unwrap();
+    let first = format!(".tembo/versions/{}/a", version.trim());
+    let Some(now) = transactions::as_another(&at, &["cat", "a"]) else { return };
+    assert_eq!(now.stdout, b"second", "{now:?}");
+    let other = transactions::as_another(&at, &["cat", &first]).unwrap();
+    assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}");
+    assert_eq!(fs::read(at.join(first)).unwrap(), b"first");
+    mounted.end();
+}

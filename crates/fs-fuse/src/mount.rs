@@ -62,7 +62,8 @@ impl Mount {
         config.n_threads = Some(options.threads.max(1));
         let kernel = Kernel::default();
         let committer = Committer::start(Arc::clone(&kernel))?;
-        let face = Face::new(Trees::new(fs), options.durable, committer);
+        let trees = Trees::new(fs, rustix::process::geteuid().as_raw());
+        let face = Face::new(trees, options.durable, committer);
         let session = Session::new(face, directory, &config)?;
         // It is set once: the session is made here.
         let _ = kernel.set(session.notifier());

@@ -38,6 +38,8 @@ pub(crate) struct Trees {
     pub(crate) fs: Fs,
     past: Past,
     views: Views,
+    /// The user that has mounted it.
+    user: u32,
 }
 
 /// A number, as it is written without a sign or zeroes before it.
@@ -51,8 +53,8 @@ fn code_of(error: Error) -> Errno {
 }
 
 impl Trees {
-    pub(crate) fn new(fs: Fs) -> Trees {
-        Trees { fs, past: Past::default(), views: Views::default() }
+    pub(crate) fn new(fs: Fs, user: u32) -> Trees {
+        Trees { fs, past: Past::default(), views: Views::default(), user }
     }
 
     /// What the kernel gets of an inode.
@@ -196,7 +198,8 @@ impl Trees {
         }
     }
 
-    /// What the kernel knows a folder of `.tembo`, or a file in it, as: it belongs to the owner of the root.
+    /// What the kernel knows a folder of `.tembo`, or a file in it, as: it belongs to the owner of the root, but the versions to the
+    /// user that has mounted it.
     fn control(&self, at: Place) -> Result<Inode, Errno> {
         let root = self.fs.snapshot().and_then(|mut tree| tree.inode(ROOT));
         let mut inode = root.map_err(code_of)?;
@@ -207,8 +210,13 @@ impl Trees {
             Place::Version => (1, 0o444, FileKind::Regular),
             // Which transactions and versions there are is not listed.
             Place::Transactions => (2, 0o711, FileKind::Directory),
+            // A version that was looked at is held until the unmount, and with it all that was removed since.
+            Place::Versions => (2, 0o700, FileKind::Directory),
             _ => (2, 0o755, FileKind::Directory),
         };
+        if at == Place::Versions {
+            inode.user = self.user;
+        }
         Ok(inode)
     }
 

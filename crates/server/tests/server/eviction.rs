@@ -11,6 +11,13 @@ fn info(client: &mut Client, name: &str) -> u64 {
     line.unwrap().trim_end().parse().unwrap()
 }
 
+/// A client of a server whose store has recovered: before, what the pool has in use is not known, and no limit holds.
+fn connected(server: &Running) -> Client {
+    let mut client = server.client();
+    wait_until("recovery", || info(&mut client, "tembo_recovering"), |recovering| *recovering == 0);
+    client
+}
+
 fn count(client: &mut Client) -> u64 {
     client.call("DBSIZE").trim_start_matches(':').trim_end().parse().unwrap()
 }
@@ -34,7 +41,7 @@ fn each_policy_keeps_the_data_below_the_limit() {
         "volatile-ttl",
     ] {
         let server = Running::start();
-        let mut client = server.client();
+        let mut client = connected(&server);
         for i in 0..200 {
             client.call(&format!("SET kept:{i} {}", "v".repeat(100)));
         }
@@ -64,10 +71,8 @@ fn each_policy_keeps_the_data_below_the_limit() {
 #[test]
 fn without_a_policy_writes_are_refused_and_reads_go_on() {
     let server = Running::start();
-    let mut client = server.client();
+    let mut client = connected(&server);
     client.call("SET a 1");
-    // Until then what the pool has in use is not known.
-    wait_until("recovery", || info(&mut client, "tembo_recovering"), |recovering| *recovering == 0);
     for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {
         client.call(&format!("CONFIG SET maxmemory-policy {policy} maxmemory 1"));
         assert!(client.call("SET b 1").starts_with("-OOM "), "{policy}");
@@ -113,7 +118,7 @@ fn what_is_used_stays() {
         [("allkeys-lru", ("IDLETIME", "0", "100000")), ("allkeys-lfu", ("FREQ", "200", "1"))]
     {
         let server = Running::start();
-        let mut client = server.client();
+        let mut client = connected(&server);
         // The uses are noted from here on.
         client.call("CONFIG SET maxmemory 1gb");
         client.call(&format!("CONFIG SET maxmemory-policy {policy}"));
@@ -145,7 +150,7 @@ fn what_is_used_stays() {
 #[test]
 fn uses_are_shown() {
     let server = Running::start();
-    let mut client = server.client();
+    let mut client = connected(&server);
     client.call("SET a 1");
     client.call("OBJECT IDLETIME a");
     client.send(b"DUMP a\r\n");
@@ -202,7 +207,7 @@ fn evicted_keys_are_published_and_items_are_evicted_too() {
 fn a_client_hears_of_an_evicted_key_before_the_reply() {
     for options in ["", " NOLOOP"] {
         let server = Running::start();
-        let mut client = server.client();
+        let mut client = connected(&server);
         client.call("HELLO 3");
         assert_eq!(client.call(&format!("CLIENT TRACKING ON{options}")), "+OK\r\n");
         client.call("SET a 1");

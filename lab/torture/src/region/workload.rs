@@ -126,8 +126,12 @@ const ONCE: &[Op] = &[
 
 /// Every workload that has a name, the short ones first.
 pub(super) fn named() -> Vec<Workload> {
+    let grow = workload("lie-grow", Start::Closed, &[Op::Grow, Op::Grow]);
     let full = workload("no-room-to-copy", Start::Closed, WORK);
-    let mut all = vec![Workload { trouble: Trouble::NoRoomToCopy, ..full }];
+    let mut all = vec![
+        Workload { trouble: Trouble::OnceAt("grow.size_sync"), ..grow },
+        Workload { trouble: Trouble::NoRoomToCopy, ..full },
+    ];
     all.extend(openings());
     all.extend(once());
     all.extend(domains());
@@ -335,7 +339,6 @@ fn troubles_of_openings() -> Vec<Workload> {
         deep(workload("lie-resize", Start::Killed, &resize)),
         deep(workload("lie-creation", Start::Nothing, &open)),
         Workload { is_deep: true, ..with(Trouble::OnceAt("log.trim_sync"), trim) },
-        with(Trouble::OnceAt("grow.size_sync"), workload("lie-grow", Start::Closed, &[Grow, Grow])),
         with(Trouble::Once(Failure::Error), workload("lie-cut", Start::Closed, &cut)),
         with(Trouble::Dying, workload("dying-cut", Start::Closed, &cut)),
         with(Trouble::Full, workload("full-cut", Start::Closed, &cut)),

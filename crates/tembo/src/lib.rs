@@ -59,7 +59,7 @@
 //! | several stores in one file | [`Pool`] |
 //! | structs and pointers instead of keys | [`heap`] |
 //! | files and directories | [`fs`] |
-//! | blocks of a disk, written together | [`array`] |
+//! | blocks of a disk, written together | [`mod@array`] |
 //!
 //! Each of them owns what it needs, and all but [`Exclusive`] are `Send`; a [`Store`] is cloned for next to nothing. The store closes when the
 //! last handle is dropped.

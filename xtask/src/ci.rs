@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: everything that a change must pass, cheapest first.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -35,6 +35,15 @@ pub(crate) fn step(name: &str, command: &mut Command) -> anyhow::Result<()> {
     }
     println!("==> {name}: {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Builds the program `tembo` for a release; where it is.
+pub(crate) fn build_tembo(root: &Path) -> anyhow::Result<PathBuf> {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--package", "tembo-cli"]).current_dir(root);
+    step("build", &mut build)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    Ok(target.map_or_else(|| root.join("target"), PathBuf::from).join("release/tembo"))
 }
 
 /// Licences, bans and sources of the dependencies. Advisories are a separate command, because they

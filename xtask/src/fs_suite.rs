@@ -72,7 +72,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     if wanted.pjdfstest.is_some() || wanted.fsx.is_some() {
         let tembo = match &wanted.tembo {
             Some(program) => std::path::absolute(program)?,
-            None => build(root)?,
+            None => crate::ci::build_tembo(root)?,
         };
         let mounted = Mounted::new(&tembo)?;
         if let Some(program) = &wanted.pjdfstest {
@@ -92,14 +92,6 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         println!("{}", file.display());
     }
     Ok(())
-}
-
-fn build(root: &Path) -> anyhow::Result<PathBuf> {
-    let mut build = Command::new("cargo");
-    build.args(["build", "--release", "--package", "tembo-cli"]).current_dir(root);
-    crate::ci::step("build", &mut build)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    Ok(target.map_or_else(|| root.join("target"), PathBuf::from).join("release/tembo"))
 }
 
 fn parse(words: &[&str]) -> anyhow::Result<Wanted> {

@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         if !wanted.spare_tembo {
             let program = match &wanted.server {
                 Some(program) => program.clone(),
-                None => build(root)?,
+                None => crate::ci::build_tembo(root)?,
             };
             let subject = Subject::Tembo(std::path::absolute(program)?);
             unit::run_all(checkout, &units, &subject, &results)?;
@@ -57,15 +57,6 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         println!("{}", file.display());
     }
     Ok(())
-}
-
-/// Builds the server; where it is.
-fn build(root: &Path) -> anyhow::Result<PathBuf> {
-    let mut build = std::process::Command::new("cargo");
-    build.args(["build", "--release", "--package", "tembo-cli"]).current_dir(root);
-    crate::ci::step("build", &mut build)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    Ok(target.map_or_else(|| root.join("target"), PathBuf::from).join("release/tembo"))
 }
 
 fn parse(words: &[&str]) -> anyhow::Result<Wanted> {

@@ -100,8 +100,9 @@ struct Export {
     since: Option<String>,
 }
 
+/// What names a snapshot of a pool.
 #[derive(Debug, clap::Args)]
-struct Snapshot {
+pub(crate) struct Snapshot {
     #[command(flatten)]
     pool: PoolArgs,
     /// The name; `tembo snapshots` lists and drops them
@@ -178,7 +179,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         Command::Import(args) => import(args),
         Command::Export(args) => export(args),
-        Command::Snapshot(args) => snapshot(&args.pool, &args.snapshot),
+        Command::Snapshot(args) => snapshot(args),
         Command::Clone(args) => {
             clone(&args.named.pool, &args.named.name, &args.clone, args.then.snapshot.as_deref())
         }
@@ -255,19 +256,19 @@ fn export(args: &Export) -> anyhow::Result<Exit> {
 }
 
 /// Names what a pool holds.
-pub(crate) fn snapshot(args: &PoolArgs, name: &str) -> anyhow::Result<Exit> {
+pub(crate) fn snapshot(Snapshot { pool, snapshot: name }: &Snapshot) -> anyhow::Result<Exit> {
     #[derive(Serialize)]
     struct Named<'n> {
         snapshot: &'n str,
         version: u64,
     }
-    let array = to_write(&args.pool)?;
+    let array = to_write(&pool.pool)?;
     let version = array.store().save_snapshot(name)?;
     close(array)?;
     let mut lines = Lines::default();
     lines.add("snapshot", name);
     lines.add("version", version);
-    print(args.json, &Named { snapshot: name, version }, &lines)?;
+    print(pool.json, &Named { snapshot: name, version }, &lines)?;
     Ok(Exit::Done)
 }
 

@@ -28,7 +28,7 @@ enum Command {
     /// Copy a database to an ordinary file
     Export(Export),
     /// Name what the whole pool holds now, in constant time: `file:POOL?vfs=tembo&snapshot=NAME` opens it
-    Snapshot(Snapshot),
+    Snapshot(device::Snapshot),
     /// Make a database that begins as another one, in constant time and space: `file:POOL/CLONE?vfs=tembo` opens it
     Clone(Clone),
     /// Verify the pages of all databases, and account for every byte of the pool; `PRAGMA integrity_check` is for tables
@@ -63,14 +63,6 @@ struct Export {
     file: PathBuf,
     #[command(flatten)]
     then: Then,
-}
-
-#[derive(Debug, clap::Args)]
-struct Snapshot {
-    #[command(flatten)]
-    pool: PoolArgs,
-    /// The name; `tembo snapshots` lists and drops them
-    snapshot: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -126,7 +118,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::List(args) => list(args),
         Command::Import(args) => import(args),
         Command::Export(args) => export(args),
-        Command::Snapshot(args) => device::snapshot(&args.pool, &args.snapshot),
+        Command::Snapshot(args) => device::snapshot(args),
         Command::Clone(Clone { named, clone, then }) => {
             device::clone(&named.pool, &named.name, clone, then.snapshot.as_deref())
         }

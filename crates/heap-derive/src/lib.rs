@@ -63,6 +63,10 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
     let (_, type_generics, _) = input.generics.split_for_impl();
     let body = match &input.data {
         Data::Struct(data) => of_struct(&data.fields, &brand),
+        Data::Enum(data) if data.variants.is_empty() => {
+            let what = "an enum without variants has no value, and cannot live in a heap";
+            return Err(Error::new_spanned(ident, what));
+        }
         Data::Enum(data) => of_enum(data, &brand),
         Data::Union(_) => {
             return Err(Error::new_spanned(ident, "a union cannot live in a heap"));

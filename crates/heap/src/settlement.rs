@@ -267,7 +267,7 @@ impl<'a> Settlement<'a> {
         let pointers = self.pointers(bits, kind)?;
         let is_all = pointers.len() <= POINTERS_MAX;
         for (at, child) in pointers.into_iter().take(POINTERS_MAX) {
-            self.lower(child)?;
+            self.lower(child, 1)?;
             if !is_all {
                 self.change.set(bits, at as usize, 0);
             }
@@ -288,15 +288,16 @@ impl<'a> Settlement<'a> {
             let at = BODY as u64 + 1 + index * words;
             shape.pointers(at, &word, &mut |_, child| found.push(child));
         }
-        found.into_iter().try_for_each(|child| self.lower(child))?;
+        found.into_iter().try_for_each(|child| self.lower(child, 1))?;
         if first > 0 {
             self.change.set(bits, BODY, first);
         }
         Ok(first == 0)
     }
 
-    fn lower(&mut self, bits: u64) -> Result<(), Error> {
-        let (_, count) = self.add(bits, -1)?;
+    /// So many pointers fewer refer to an object.
+    pub(crate) fn lower(&mut self, bits: u64, by: u64) -> Result<(), Error> {
+        let (_, count) = self.add(bits, -(by as i64))?;
         if count == 0 { self.let_go(bits) } else { Ok(()) }
     }
 
@@ -340,9 +341,16 @@ impl<'a> Settlement<'a> {
 
     /// Writes the new objects and commits.
     fn store(&mut self) -> Result<(), Error> {
-        let words = self.change.sorted();
+        let mut words = self.change.sorted();
         if words.is_empty() {
-            return Ok(());
+            if self.change.is_empty() {
+                return Ok(());
+            }
+            // New objects that only new objects and the program refer to: a word is stored that stays as it is, so that they are
+            // written in the same way.
+            let root = Object::from_bits(self.arena.root());
+            let doomed = self.arena.root_word(ROOT_DOOMED)?;
+            words.push((root.offset() + 8 * ROOT_DOOMED as u64, doomed));
         }
         let (pool, id) = (&self.arena.pool, self.arena.entry.id);
         let lines: u64 = self.change.fresh().map(|(_, words)| words.len() as u64 / 8 + 2).sum();

@@ -18,7 +18,7 @@ use crate::persist::{Object, Persist, Reader, Writer};
 use crate::pointer::{Anchor, Ptr, Weak};
 use crate::settlement::Settlement;
 use crate::slice::{Bytes, Slice};
-use crate::types::TypeInfo;
+use crate::types::{Described, TypeInfo};
 
 /// How a transaction stands to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,12 +302,19 @@ impl<'h> Transaction<'h> {
         self.check_type(object)?;
         let bits = object.anchor().bits();
         self.own(bits)?;
-        let proxy = self.change.get(self.arena, bits, PROXY)?;
-        if proxy != 0 {
-            if !self.arena.handles.acquire(proxy) {
-                return self.conflict();
+        loop {
+            let proxy = self.change.get(self.arena, bits, PROXY)?;
+            if proxy == 0 {
+                break;
             }
-            return Ok(Weak::of(Anchor::counted(self.arena, proxy)));
+            if self.arena.handles.acquire(proxy) {
+                let weak = Weak::of(Anchor::counted(self.arena, proxy));
+                // The last weak pointer may have gone before this one was counted, and the proxy with it.
+                if self.change.get(self.arena, bits, PROXY)? == proxy {
+                    return Ok(weak);
+                }
+            }
+            std::thread::yield_now();
         }
         let mut words = vec![0; PROXY_WORDS];
         words[PROXY_TARGET] = bits;
@@ -417,11 +424,12 @@ impl<'h> Transaction<'h> {
             return Ok(number);
         }
         let arena = self.arena;
+        let described = Described::of(info)?;
         let mut ledger = lock(&arena.ledger);
         if let Some(number) = arena.types.number(info)? {
             return Ok(number);
         }
-        let (words, number) = arena.types.next(info, arena.root_word(ROOT_TYPES)?)?;
+        let (words, entry) = arena.types.next(&described, arena.root_word(ROOT_TYPES)?)?;
         let object = arena.take(words.len() as u64)?;
         let mut change = Change::default();
         change.make(object.to_bits(), words);
@@ -430,7 +438,8 @@ impl<'h> Transaction<'h> {
             arena.pool.free_unused(object);
             return Err(error);
         }
-        arena.types.add(info, number, object);
+        let number = entry.number;
+        arena.types.add(entry, object);
         Ok(number)
     }
 

@@ -246,17 +246,15 @@ impl<'a> Settlement<'a> {
             self.change.set(root, ROOT_DOOMED, next);
             return Ok(());
         }
-        loop {
+        for _ in 0..self.doomed.len() {
             let word = self.get(at, HEAD)?;
             if low_of(word) == bits {
                 self.change.set(at, HEAD, head(kind_of(word), next));
                 return Ok(());
             }
             at = low_of(word);
-            if at == 0 {
-                return Err(Error::Damaged { what: "the chain of the doomed", offset: 0 });
-            }
         }
+        Err(Error::Damaged { what: "the chain of the doomed", offset: 0 })
     }
 
     /// Lowers the counts of what an object refers to, and takes the pointers out unless that is all of them; whether it is.
@@ -264,6 +262,8 @@ impl<'a> Settlement<'a> {
         if let Some(Shape::Slice(shape)) = self.arena.types.entry(kind).map(|e| e.shape.clone()) {
             return self.take_slice_apart(bits, &shape);
         }
+        let words = self.arena.types.words(kind).unwrap_or_default();
+        self.check_inside(bits, words.saturating_sub(BODY as u64))?;
         let pointers = self.pointers(bits, kind)?;
         let is_all = pointers.len() <= POINTERS_MAX;
         for (at, child) in pointers.into_iter().take(POINTERS_MAX) {
@@ -275,12 +275,25 @@ impl<'a> Settlement<'a> {
         Ok(is_all)
     }
 
+    /// An object has so many words of fields.
+    fn check_inside(&self, bits: u64, words: u64) -> Result<(), Error> {
+        let object = Object::from_bits(bits);
+        if words.saturating_add(BODY as u64).saturating_mul(8) > object.size() {
+            return Err(Error::Damaged {
+                what: "the length of an object",
+                offset: object.offset(),
+            });
+        }
+        Ok(())
+    }
+
     /// A slice loses elements at its end.
     fn take_slice_apart(&mut self, bits: u64, shape: &Shape) -> Result<bool, Error> {
         let (len, words) = (self.get(bits, BODY)?, shape.words().max(1));
         if !shape.has_pointers() {
             return Ok(true);
         }
+        self.check_inside(bits, len.saturating_mul(words).saturating_add(1))?;
         let first = len.saturating_sub(POINTERS_MAX as u64);
         let mut found = Vec::new();
         for index in first..len {

@@ -36,6 +36,8 @@ pub struct Transaction<'h> {
     change: Change,
     /// How many pointers more of the heap refer to each object.
     deltas: FxHashMap<u64, i64>,
+    /// Objects that it has linked, each kept by a pointer until the commit counts it: the program may drop its own before.
+    linked: Vec<u64>,
     /// Objects that it has made.
     made: Vec<u64>,
     /// The version of the heap that it sees.
@@ -60,6 +62,7 @@ impl<'h> Transaction<'h> {
             company,
             change: Change::default(),
             deltas: FxHashMap::default(),
+            linked: Vec::new(),
             made: Vec::new(),
             start: arena.ownership.now(),
             read: FxHashMap::default(),
@@ -415,6 +418,9 @@ impl<'h> Transaction<'h> {
     }
 
     fn count(&mut self, bits: u64, by: i64) {
+        if by > 0 && self.arena.handles.acquire(bits) {
+            self.linked.push(bits);
+        }
         *self.deltas.entry(bits).or_default() += by;
     }
 
@@ -591,6 +597,12 @@ impl<'h> Transaction<'h> {
         Ok(())
     }
 
+    fn release_linked(&mut self) {
+        for bits in std::mem::take(&mut self.linked) {
+            self.arena.release(bits);
+        }
+    }
+
     /// Commits: fenced when it returns. Whether anything was changed.
     pub(crate) fn commit(mut self) -> Result<bool, Error> {
         if self.is_broken {
@@ -606,6 +618,8 @@ impl<'h> Transaction<'h> {
         let arena = self.arena;
         let mut ledger = lock(&arena.ledger);
         self.validate()?;
+        // Nothing is destroyed while the ledger is locked.
+        self.release_linked();
         let mut settlement = Settlement::new(arena, &mut ledger, &mut self.change);
         if let Err(error) = settlement.count(&self.deltas) {
             settlement.give_up();
@@ -629,6 +643,7 @@ impl<'h> Transaction<'h> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
+        self.release_linked();
         for (index, version) in self.owned.drain() {
             self.arena.ownership.give(index, version);
         }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tembo_heap::{Error, Persist, Ptr, Reader, Shape, Slice, Writer, hash};
+use tembo_heap::{Error, HeapFile, Persist, PoolOptions, Ptr, Reader, Shape, Slice, Writer, hash};
 
 use crate::counts::Node;
 use crate::{after_a_crash, objects, volatile};
@@ -156,6 +156,31 @@ fn types_of_one_name_and_two_layouts_are_two() {
 }
 
 #[test]
+fn what_a_transaction_has_linked_is_there_when_it_commits() {
+    let file = volatile();
+    file.enter(|heap| {
+        let root = heap.root_or::<_, Error>(|_| Ok(Node { value: 0, next: None })).unwrap();
+        // Only the program refers to it, and gives its pointer away.
+        let mut node = Some(heap.atomic(|tx| tx.alloc(Node { value: 8, next: None })).unwrap());
+        heap.atomic(|tx| {
+            tx.set(&root, Node::NEXT, node.take())?;
+            heap.settle()
+        })
+        .unwrap();
+        let node = heap.atomic(|tx| tx.get(&root, Node::NEXT)).unwrap().unwrap();
+        assert_eq!(heap.atomic(|tx| tx.get(&node, Node::VALUE)).unwrap(), 8);
+        // The same, and it is taken back.
+        let mut other = Some(heap.atomic(|tx| tx.alloc(Node { value: 9, next: None })).unwrap());
+        let failed = heap.atomic(|tx| {
+            tx.set(&root, Node::NEXT, other.take())?;
+            Err::<(), _>(Error::NoRoot)
+        });
+        assert!(failed.is_err());
+    });
+    assert_eq!(objects(&file), 2);
+}
+
+#[test]
 fn a_heap_is_settled_within_a_transaction_and_beside_others() {
     let file = volatile();
     file.enter(|heap| {
@@ -182,4 +207,64 @@ fn a_heap_is_settled_within_a_transaction_and_beside_others() {
         });
     });
     assert_eq!(objects(&file), 2);
+}
+
+#[test]
+fn any_flipped_bit_of_a_heap_gives_an_error_or_a_value() {
+    let options = PoolOptions { size: 1 << 20, ..PoolOptions::default() };
+    let file = HeapFile::volatile(&options).unwrap();
+    file.enter(|heap| {
+        heap.atomic(|tx| {
+            let slice = tx.alloc_slice::<Option<Ptr<'_, Node<'_>>>>(3)?;
+            let node = tx.alloc(Node { value: 1, next: None })?;
+            let weak = tx.downgrade(&node)?;
+            tx.set_cell(&slice, 1, Some(node.clone()))?;
+            let bytes = tx.alloc_bytes(b"some bytes")?;
+            let root = tx.alloc((slice, weak, bytes))?;
+            tx.set_root(&root)
+        })
+        .unwrap();
+    });
+    let region = file.pool().region();
+    let image = region.media_bytes(0, region.size()).unwrap().to_vec();
+    let used = file.pool().usage().frontier as usize;
+    let root = file.pool().tenants().unwrap()[0].root.offset() as usize;
+    // All lines of the heap lie behind its root; each word of them has some of its bits flipped.
+    for at in (root..used).step_by(8).filter(|at| image[*at..*at + 8] != [0; 8]) {
+        for bit in [0, 5, 21, 40, 43, 48, 52, 63] {
+            let mut image = image.clone();
+            image[at + bit / 8] ^= 1 << (bit % 8);
+            look(&image);
+        }
+    }
+}
+
+/// Does with a heap what can be done.
+fn look(image: &[u8]) {
+    type Root<'h> = (
+        Ptr<'h, Slice<Option<Ptr<'h, Node<'h>>>>>,
+        tembo_heap::Weak<'h, Node<'h>>,
+        Ptr<'h, tembo_heap::Bytes>,
+    );
+    let Some(file) = crate::open_image(image) else { return };
+    file.enter(|heap| {
+        // A damaged heap gives errors and wrong values: neither is of interest here.
+        let _ = heap.atomic(|tx| {
+            let Some(root) = tx.root::<Root<'_>>()? else { return Ok(()) };
+            let (slice, weak, bytes) = tx.read(&root)?;
+            let _ = tx.upgrade(&weak)?;
+            let _ = tx.bytes(&bytes)?;
+            let node = tx.cell(&slice, 1)?;
+            tx.set_cell(&slice, 0, node)
+        });
+        let _ = heap.atomic(|tx| {
+            let other = tx.alloc(1_u64)?;
+            tx.set_root(&other)
+        });
+        let _ = heap.settle();
+        let _ = heap.sweep();
+    });
+    let _ = file.check();
+    let _ = file.report();
+    let _ = file.objects::<Error>(&mut |_| Ok(()));
 }

@@ -1,5 +1,6 @@
 //! The types that a heap holds: read at the opening, and added to.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use rustc_hash::FxHashMap;
@@ -87,6 +88,8 @@ pub struct TypeEntry {
 #[derive(Default)]
 pub(crate) struct Types {
     all: RwLock<All>,
+    /// A transaction has given, or is about to give, an object a newer version of its type.
+    are_renewed: AtomicBool,
 }
 
 /// The types by number, and their numbers by identity.
@@ -109,7 +112,15 @@ impl Types {
             }
             numbers.insert(mix(entry.name_hash, entry.version.into()), entry.number);
         }
-        Ok(Types { all: RwLock::new((found, numbers)) })
+        Ok(Types { all: RwLock::new((found, numbers)), are_renewed: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn note_renewed(&self) {
+        self.are_renewed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn are_renewed(&self) -> bool {
+        self.are_renewed.load(Ordering::Relaxed)
     }
 
     fn get(&self) -> RwLockReadGuard<'_, All> {

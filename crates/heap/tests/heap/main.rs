@@ -8,6 +8,7 @@ mod list;
 mod soundness;
 mod threads;
 mod transactions;
+mod versions;
 
 use tembo_heap::{HeapFile, PoolOptions};
 use tembo_pool::Pool;

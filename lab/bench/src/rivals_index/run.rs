@@ -337,11 +337,11 @@ impl Run<'_, '_> {
         all: &mut Vec<Candidate>,
     ) -> Result<Vec<(Candidate, Operation, Timed)>, Error> {
         let operation = Operation::SequentialInsert;
+        let plan = source.plan(operation, round)?;
         let mut next = Vec::new();
         for candidate in rotated(all, round) {
             self.begin_trial(source, round, operation, candidate)?;
             let folder = self.folder()?;
-            let plan = source.plan(operation, round)?;
             let timed = self.start(candidate, source, folder.path()).and_then(|mut process| {
                 right(candidate, operation, process.trial(operation, &plan)?, plan.expected)
             });

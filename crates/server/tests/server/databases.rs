@@ -177,6 +177,8 @@ fn a_failover_that_is_given_up_leaves_the_primary_as_it_was() {
     let (replica, _reader) = replica_of(&primary);
     let port = replica.address.port();
     client.call("SET a 1");
+    let is_online = |text: &String| text.contains("state=online");
+    wait_until("the replica", || client.call("INFO replication"), is_online);
     // The replica refuses to be promoted.
     let mut admin = replica.client();
     admin.call("ACL SETUSER default -replicaof");

@@ -5,6 +5,7 @@
 //! that of a small collection is all its entries, [packed](Packed); that of a large one is a [`Spread`], and
 //! its entries are elements, each under a key of its own.
 
+mod block;
 mod element;
 mod field;
 mod item;
@@ -16,6 +17,7 @@ mod stream;
 mod strip;
 mod unknown_layout;
 
+pub use block::{BlockEntry, STREAM_BLOCK_SIZE, StreamBlock, push_to_block};
 pub use element::{
     ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, PIECE_SIZE, Part, element_prefix,
     position_order, score_from_order, score_order,

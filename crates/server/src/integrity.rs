@@ -35,6 +35,8 @@ struct Head {
     kind: Kind,
     /// Of a list: its elements lie in strips.
     in_strips: bool,
+    /// Of a sorted set: level 1 is not stored.
+    levels_from_2: bool,
     /// Without the header.
     payload: Vec<u8>,
     /// Its elements were met.
@@ -90,8 +92,9 @@ fn heads_of(
             return true;
         }
         let payload = value.payload.to_vec();
-        let Type { kind, in_strips, .. } = value.of;
-        let head = Head { key: key.to_vec(), kind, in_strips, payload, is_seen: false };
+        let Type { kind, in_strips, levels_from_2, .. } = value.of;
+        let key = key.to_vec();
+        let head = Head { key, kind, in_strips, levels_from_2, payload, is_seen: false };
         match value.elements() {
             Ok(None) => {
                 if let Err(what) = check_packed(&head) {
@@ -144,7 +147,9 @@ fn judge<'s>(head: &Head, elements: Elements<'s>) -> Result<Judge<'s>, String> {
         Kind::String => Judge::Pieces(PiecesJudge::new(spread.count)),
         Kind::List if head.in_strips => Judge::Strips(StripsJudge::new(spread, elements)),
         Kind::List => Judge::List(ListJudge::new(spread)),
-        Kind::SortedSet => Judge::SortedSet(SortedSetJudge::new(spread, elements)),
+        Kind::SortedSet => {
+            Judge::SortedSet(SortedSetJudge::new(spread, elements, head.levels_from_2))
+        }
         Kind::Set => Judge::Members(MembersJudge::new(spread.count)),
         _ => Judge::Fields(FieldsJudge::new(spread, elements)),
     })

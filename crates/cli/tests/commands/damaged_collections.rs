@@ -15,7 +15,7 @@ use super::{run, text};
 /// Each key, the words that add to it, and elements enough that it is a large one.
 const ADDED: [(&str, &str, usize); 4] =
     [("list", "RPUSH", 1), ("hash", "HSET", 2), ("set", "SADD", 1), ("sorted", "ZADD", 2)];
-const COUNT: usize = 600;
+const COUNT: usize = 1200;
 
 fn fill(pool: &Path) {
     let server = Setup::new(pool, &[]).start();
@@ -101,10 +101,10 @@ fn finds(what: &str, key: &str, damage: impl FnOnce(Damaged)) {
 
 #[test]
 fn collections_that_do_not_count_their_elements_are_found() {
-    finds("the hash hash: it says 600 fields, and has 599", "hash", |damaged| {
+    finds("the hash hash: it says 1200 fields, and has 1199", "hash", |damaged| {
         damaged.element(Part::Main, b"17", None);
     });
-    finds("the set set: it says 600 members, and has 601", "set", |damaged| {
+    finds("the set set: it says 1200 members, and has 1201", "set", |damaged| {
         damaged.element(Part::Main, b"more", Some(b""));
     });
     finds("the list list: a strip is not where the one before it ends", "list", |damaged| {
@@ -131,6 +131,9 @@ fn a_sorted_set_whose_orders_or_levels_differ_is_found() {
         damaged.element(Part::Order, &key, None);
     });
     finds("the zset sorted: a level counts members wrongly", "sorted", |damaged| {
+        damaged.element(Part::Level(2), b"", Some(&3_u64.to_be_bytes()));
+    });
+    finds("the zset sorted: a level has too many entries", "sorted", |damaged| {
         damaged.element(Part::Level(1), b"", Some(&3_u64.to_be_bytes()));
     });
 }
@@ -145,6 +148,14 @@ fn a_stream_that_does_not_fit_its_head_or_its_groups_is_found() {
     });
     finds("the stream stream: an entry is behind the last one", "stream", |damaged| {
         damaged.head(|head| head.last = StreamId { ms: 3, seq: 0 });
+    });
+    let first = StreamId { ms: 1, seq: 1 }.encode();
+    finds("the stream stream: a block is cut", "stream", |damaged| {
+        damaged.element(Part::Main, &first, Some(b"\x00"));
+    });
+    finds("the stream stream: a block is behind the last one", "stream", |damaged| {
+        let entry = b"\x00\x00\x04\x01f\x01v";
+        damaged.element(Part::Main, &StreamId { ms: 2, seq: 0 }.encode(), Some(entry));
     });
     finds("the stream stream: it says 2 groups, and has 1", "stream", |damaged| {
         damaged.head(|head| (head.groups, head.group_numbers) = (2, 2));

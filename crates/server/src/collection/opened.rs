@@ -6,7 +6,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Value};
 
 use crate::dataset::{
-    Before, Dataset, Ends, KnownEnds, LevelEntry, Replaced, VisitElement, check_key,
+    Before, Dataset, Ends, KnownEnds, LevelEntry, LevelOne, Replaced, VisitElement, check_key,
 };
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, WRONG_TYPE};
@@ -18,6 +18,9 @@ const PACKED_MAX: (usize, usize) = (1024, 256);
 
 /// Of a collection of so many elements, a random one is found by counting.
 const COUNTED_MAX: u64 = 1024;
+/// From so many random places elements are drawn together, and so many at each.
+const DRAWN_PLACES: usize = 4;
+const DRAWN_AT_PLACE: usize = 8;
 /// So many elements, less one, may lie between a random place and a random element.
 const SKIPPED_MAX: u64 = 32;
 
@@ -133,6 +136,8 @@ pub(crate) struct Opened<'d, 's> {
     pub(super) expires_fields: bool,
     /// See [`Type::in_strips`].
     pub(super) in_strips: bool,
+    /// See [`Type::levels_from_2`].
+    pub(super) levels_from_2: bool,
     /// Where the entries are.
     pub(super) body: Body,
 }
@@ -165,7 +170,7 @@ impl<'d, 's> Opened<'d, 's> {
         let existed = found.is_some();
         let nothing = (None, Type::new(kind, false), Body::Packed(Vec::new()));
         let (expiry_ms, of, body) = found.unwrap_or(nothing);
-        let Type { is_wide, expires_fields, in_strips, .. } = of;
+        let Type { is_wide, expires_fields, in_strips, levels_from_2, .. } = of;
         let spread = if let Body::Spread(spread) = &body { Some(*spread) } else { None };
         Ok(Opened {
             data,
@@ -178,6 +183,7 @@ impl<'d, 's> Opened<'d, 's> {
             is_wide,
             expires_fields,
             in_strips,
+            levels_from_2,
             body,
         })
     }
@@ -218,6 +224,7 @@ impl<'d, 's> Opened<'d, 's> {
             is_wide: false,
             expires_fields: false,
             in_strips: false,
+            levels_from_2: false,
             body: Body::Packed(Vec::new()),
         }
     }
@@ -237,8 +244,8 @@ impl<'d, 's> Opened<'d, 's> {
             }
             return Ok(());
         }
-        let Opened { kind, is_wide, expires_fields, in_strips, .. } = self;
-        let of = Type { kind, is_spread, is_wide, expires_fields, in_strips };
+        let Opened { kind, is_wide, expires_fields, in_strips, levels_from_2, .. } = self;
+        let of = Type { kind, is_spread, is_wide, expires_fields, in_strips, levels_from_2 };
         let payload = match self.body {
             Body::Packed(bytes) => bytes,
             Body::Spread(spread) => spread.encode(self.kind),
@@ -321,6 +328,7 @@ impl<'d, 's> Opened<'d, 's> {
         let id = self.data.new_id(self.place.0)?;
         self.body = Body::Spread(Spread { id, count: 0, first: 0 });
         self.in_strips = self.kind == Kind::List;
+        self.levels_from_2 = self.kind == Kind::SortedSet;
         self.is_changed = true;
         Ok(Some(bytes))
     }
@@ -334,6 +342,11 @@ impl<'d, 's> Opened<'d, 's> {
     /// See [`Dataset::level`]. Level 1 is long as a rule, and not held.
     pub(super) fn level(&mut self, level: u8) -> Result<Option<&[LevelEntry]>, Failure> {
         if level < 2 { Ok(None) } else { self.data.level(self.set_id(), level) }
+    }
+
+    /// What is held of the levels 1 that are not stored.
+    pub(super) fn level_one(&mut self) -> &mut LevelOne {
+        self.data.level_one()
     }
 
     /// Puts an entry of a level of a sorted set.
@@ -443,6 +456,61 @@ impl<'d, 's> Opened<'d, 's> {
             }
             found => Ok(found),
         }
+    }
+
+    /// As [`random_element`](Opened::random_element), of an element that is to be removed. Several are drawn together, from a few
+    /// random places, and given one after the other: one that is given may have been removed by another command since.
+    pub(super) fn draw_element(
+        &mut self,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let id = self.set_id();
+        if let Some(drawn) = self.data.known_ends.take_drawn(id) {
+            return Ok(Some(drawn));
+        }
+        let Body::Spread(Spread { count, .. }) = self.body else { return Ok(None) };
+        let mut drawn = Vec::new();
+        if count <= COUNTED_MAX {
+            self.visit_from(Bound::Unbounded, &mut |rest| {
+                drawn.push(rest.to_vec());
+                true
+            })?;
+        } else if let Some((first, last)) = self.ends_of_main()? {
+            for _ in 0..DRAWN_PLACES {
+                let place = random_place(&first, &last, random);
+                let most = drawn.len() + DRAWN_AT_PLACE;
+                self.visit_from(Bound::Included(&place), &mut |rest| {
+                    if random().is_multiple_of(2) {
+                        drawn.push(rest.to_vec());
+                    }
+                    drawn.len() < most
+                })?;
+            }
+        }
+        // Shuffled: what is given first is random among them. Two places may have drawn the same.
+        drawn.sort_unstable();
+        drawn.dedup();
+        for at in 1..drawn.len() {
+            drawn.swap(at, (random() % (at as u64 + 1)) as usize);
+        }
+        drawn.truncate(DRAWN_PLACES * DRAWN_AT_PLACE);
+        let Some(one) = drawn.pop() else {
+            // The places are behind all that is left.
+            self.data.known_ends.forget_one(id);
+            return self.random_element(random);
+        };
+        self.data.known_ends.set_drawn(id, drawn);
+        Ok(Some(one))
+    }
+
+    /// Calls `visit` with the rest of the keys of the main part from a bound on, until it returns false.
+    fn visit_from(
+        &mut self,
+        from: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        let ends = (from, Bound::Unbounded);
+        self.visit(Part::Main, ends, Direction::Forward, &mut |rest, _| visit(rest))
     }
 
     /// Two keys between which the elements of the main part lie: its first and its last, or what these were not long ago.

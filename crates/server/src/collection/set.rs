@@ -9,6 +9,9 @@ use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, push_entry};
 use crate::number::parse_integer;
 
+/// So many members that were drawn may have been removed before one is looked for.
+const DRAWS_MAX: usize = 64;
+
 /// Sets, as a type of collection.
 pub(crate) enum Sets {}
 
@@ -28,6 +31,26 @@ impl Set<'_, '_> {
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Option<Vec<u8>>, Failure> {
         self.random_name(random)
+    }
+
+    /// Removes a random member.
+    pub(crate) fn pop(
+        &mut self,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        for _ in 0..DRAWS_MAX {
+            let drawn = match self.0.body {
+                Body::Packed(_) => self.random_name(random)?,
+                Body::Spread(_) => self.0.draw_element(random)?,
+            };
+            let Some(member) = drawn else { return Ok(None) };
+            if self.remove(&member)? {
+                return Ok(Some(member));
+            }
+        }
+        let Some(member) = self.random_name(random)? else { return Ok(None) };
+        self.remove(&member)?;
+        Ok(Some(member))
     }
 
     /// Whether it has that member.

@@ -148,6 +148,7 @@ impl SortedSet<'_, '_> {
         levels::add(&mut self.0, &key, count)?;
         self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.put_element(Part::Order, &[&key], &[])?;
+        levels::changed(&mut self.0, &key, true);
         self.0.count_added();
         Ok(())
     }
@@ -162,6 +163,8 @@ impl SortedSet<'_, '_> {
         levels::add(&mut self.0, &to, count.saturating_sub(1))?;
         self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.put_element(Part::Order, &[&to], &[])?;
+        levels::changed(&mut self.0, &from, false);
+        levels::changed(&mut self.0, &to, true);
         self.0.touch();
         Ok(())
     }
@@ -192,6 +195,7 @@ impl SortedSet<'_, '_> {
         self.0.remove_element(Part::Main, &[member])?;
         self.0.remove_element(Part::Order, &[&key])?;
         levels::remove(&mut self.0, &key)?;
+        levels::changed(&mut self.0, &key, false);
         self.0.count_removed();
         Ok(())
     }

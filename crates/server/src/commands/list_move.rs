@@ -45,12 +45,13 @@ fn transfer(
     reply: &mut Reply,
 ) -> Result<bool, Failure> {
     let db = context.session.db;
-    if List::open(context.data, (db, from))?.count() == 0 {
-        return Ok(false);
-    }
+    let mut list = List::open(context.data, (db, from))?;
+    let moved_at = if source == End::Left { Some(0) } else { list.count().checked_sub(1) };
+    let moved = moved_at.map(|index| list.get(index)).transpose()?.flatten();
+    let Some(size) = moved.map(|element| element.len()) else { return Ok(false) };
     List::open(context.data, (db, to))?;
     check_key(to)?;
-    let (moved, left) = context.data.in_steps(0, |data| {
+    let (moved, left) = context.data.in_steps(size, |data| {
         let mut list = List::open(data, (db, from))?;
         let element = list.pop(source)?.unwrap_or_default();
         if from == to {

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::reply::Reply;
 
 /// So many draws cost less than reading all of a collection that has more entries than this.
-const READ_PER_DRAW: u64 = 8;
+pub(super) const READ_PER_DRAW: u64 = 8;
 /// A larger collection is not read whole for the sake of draws.
 const READ_MAX: u64 = 1 << 20;
 /// Random entries that are held in memory together.

@@ -8,7 +8,7 @@ use crate::collection::{Set, Sets};
 use crate::command::{Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SET, WRITE};
 use crate::commands::argument::{integer, key_count, positive};
 use crate::commands::removal::remove;
-use crate::commands::sample::{Population, distinct, reply_random};
+use crate::commands::sample::{Population, READ_PER_DRAW, distinct, reply_random};
 use crate::commands::scan::scan_collection;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
@@ -145,15 +145,31 @@ fn spop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     }
     let count = if args.count() == 3 { positive(args.at(2))? } else { 1 };
     let mut set = Set::open(context.data, place)?;
-    let is_all = count >= Set::count(&set);
-    let popped = distinct(&mut set, count, &mut random)?;
-    if is_all && !popped.is_empty() {
-        context.data.remove(place.0, place.1)?;
-    } else if !popped.is_empty() {
-        Set::change(context.data, place, (popped.len(), 0), |set| {
-            popped.iter().try_for_each(|member| set.remove(member).map(drop))
-        })?;
-    }
+    let all = Set::count(&set);
+    let is_all = count >= all;
+    let popped = if is_all || count.saturating_mul(READ_PER_DRAW) >= all {
+        let popped = distinct(&mut set, count, &mut random)?;
+        if is_all && !popped.is_empty() {
+            context.data.remove(place.0, place.1)?;
+        } else if !popped.is_empty() {
+            Set::change(context.data, place, (popped.len(), 0), |set| {
+                popped.iter().try_for_each(|member| set.remove(member).map(drop))
+            })?;
+        }
+        popped
+    } else if count > 0 {
+        Set::change(context.data, place, (count as usize, 0), |set| {
+            let mut popped = Vec::new();
+            while (popped.len() as u64) < count
+                && let Some(member) = set.pop(&mut random)?
+            {
+                popped.push(member);
+            }
+            Ok(popped)
+        })?
+    } else {
+        Vec::new()
+    };
     if !popped.is_empty() {
         notify_removed(context, (Classes::SET, "spop"), place.1, u64::from(!is_all));
     }

@@ -6,7 +6,9 @@ use tembo_kv::{Direction, Error};
 
 use crate::dataset::Dataset;
 use crate::dataset::elements::{Ends, VisitElement};
-use crate::dataset::upper_levels::{LevelEntry, UpperLevels};
+use crate::dataset::level_entry::LevelEntry;
+use crate::dataset::level_one::LevelOne;
+use crate::dataset::upper_levels::UpperLevels;
 use crate::failure::Failure;
 use crate::format::{ELEMENT_PREFIX_SIZE, Part, Spread, element_prefix};
 
@@ -253,6 +255,11 @@ impl Dataset<'_> {
             self.upper_levels.hold(of, is_short.then_some(entries));
         }
         Ok(self.upper_levels.entries(of))
+    }
+
+    /// What is held of the levels 1 that are not stored.
+    pub(crate) fn level_one(&mut self) -> &mut LevelOne {
+        &mut self.upper_levels.level_one
     }
 
     /// Puts an entry of a level, which may be held in memory.

@@ -28,6 +28,8 @@ struct Bounds {
 pub(crate) struct KnownEnds {
     /// That which was used last is the last one.
     sets: Vec<Bounds>,
+    /// Random members of a set that were drawn together, of which some may have been removed since.
+    drawn: ((usize, u64), Vec<Vec<u8>>),
 }
 
 impl KnownEnds {
@@ -46,6 +48,16 @@ impl KnownEnds {
             }
         }
         self.sets.last_mut()
+    }
+
+    /// One of the members that were drawn, which it takes.
+    pub(crate) fn take_drawn(&mut self, set: (usize, u64)) -> Option<Vec<u8>> {
+        if self.drawn.0 == set { self.drawn.1.pop() } else { None }
+    }
+
+    /// These members were drawn.
+    pub(crate) fn set_drawn(&mut self, set: (usize, u64), members: Vec<Vec<u8>>) {
+        self.drawn = (set, members);
     }
 
     /// No key of a member is less than this one.
@@ -108,6 +120,7 @@ impl KnownEnds {
     /// Nothing is known any more.
     pub(crate) fn forget(&mut self) {
         self.sets.clear();
+        self.drawn.1.clear();
     }
 }
 

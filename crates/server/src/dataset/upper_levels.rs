@@ -5,6 +5,8 @@
 
 use tembo_kv::{Error, Exclusive, Keyspace};
 
+use crate::dataset::level_entry::LevelEntry;
+use crate::dataset::level_one::LevelOne;
 use crate::format::{Part, element_prefix};
 
 /// Levels that are held.
@@ -14,22 +16,6 @@ const ENTRIES_MAX: usize = 256;
 
 /// A level of a sorted set: its database, its id, and the level.
 pub(crate) type LevelOf = (usize, u64, u8);
-
-/// An entry of a level, or its head, whose key is empty.
-#[derive(Clone, Debug)]
-pub(crate) struct LevelEntry {
-    pub(crate) key: Vec<u8>,
-    /// From it on to the next.
-    pub(crate) members: u64,
-    is_changed: bool,
-}
-
-impl LevelEntry {
-    /// As it is in the store.
-    pub(super) fn new(key: Vec<u8>, members: u64) -> LevelEntry {
-        LevelEntry { key, members, is_changed: false }
-    }
-}
 
 struct Level {
     of: LevelOf,
@@ -42,6 +28,8 @@ struct Level {
 pub(super) struct UpperLevels {
     levels: Vec<Level>,
     is_changed: bool,
+    /// The counts of level 1 that are not stored.
+    pub(super) level_one: LevelOne,
 }
 
 impl UpperLevels {
@@ -111,11 +99,13 @@ impl UpperLevels {
     /// The elements of a sorted set are removed.
     pub(super) fn forget(&mut self, (db, id): (usize, u64)) {
         self.levels.retain(|level| (level.of.0, level.of.1) != (db, id));
+        self.level_one.forget((db, id));
     }
 
     /// Nothing is held any more, nor written.
     pub(super) fn forget_all(&mut self) {
         self.levels.clear();
+        self.level_one.forget_all();
         self.is_changed = false;
     }
 

@@ -17,7 +17,7 @@
 //! | 0, of a sorted set | member | score, order-preserving |
 //! | 1, of a sorted set | score, order-preserving, and member | empty |
 //! | 0 to 5, of a stream | see [`StreamHead`](super::StreamHead) and its like | |
-//! | 1 + level, of a sorted set | as part 1, or nothing | how many members there are from it on to the next of its level, big-endian |
+//! | 1 + level, of a sorted set, from level 2 on | as part 1, or nothing | how many members there are from it on to the next of its level, big-endian |
 //!
 //! The key [`ID_KEY`] holds the last id that was given, big-endian.
 

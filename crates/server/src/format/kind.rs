@@ -6,6 +6,8 @@ const IS_WIDE: u8 = 0x40;
 const EXPIRES_FIELDS: u8 = 0x20;
 /// Bit 5 of the header of a large list.
 const IN_STRIPS: u8 = 0x20;
+/// Bit 5 of the header of a large sorted set.
+const LEVELS_FROM_2: u8 = 0x20;
 /// Bit 4 of the header.
 const IS_SPREAD: u8 = 0x10;
 /// Bits 0-3 of the header.
@@ -68,6 +70,8 @@ pub struct Type {
     pub expires_fields: bool,
     /// A large list whose elements lie in [strips](super::Strip).
     pub in_strips: bool,
+    /// A large sorted set whose levels begin with level 2: the counts of level 1 are not stored.
+    pub levels_from_2: bool,
 }
 
 impl Type {
@@ -82,7 +86,14 @@ impl Type {
 
     /// One that was never wide, and whose fields, if it has some, do not expire.
     pub const fn new(kind: Kind, is_spread: bool) -> Type {
-        Type { kind, is_spread, is_wide: false, expires_fields: false, in_strips: false }
+        Type {
+            kind,
+            is_spread,
+            is_wide: false,
+            expires_fields: false,
+            in_strips: false,
+            levels_from_2: false,
+        }
     }
 
     pub(super) fn encode(self) -> u8 {
@@ -92,6 +103,7 @@ impl Type {
             | flag(self.is_wide, IS_WIDE)
             | flag(self.expires_fields, EXPIRES_FIELDS)
             | flag(self.in_strips, IN_STRIPS)
+            | flag(self.levels_from_2, LEVELS_FROM_2)
     }
 
     pub(super) fn decode(header: u8) -> Option<Type> {
@@ -104,8 +116,10 @@ impl Type {
             Kind::Stream => is_spread && !is_wide,
             _ => true,
         };
-        let has_bit_5 = header & (EXPIRES_FIELDS | IN_STRIPS) != 0;
-        let fits = fits && (!has_bit_5 || matches!(kind, Kind::Hash | Kind::List) && is_spread);
-        fits.then_some(Type { kind, is_spread, is_wide, expires_fields, in_strips })
+        let levels_from_2 = kind == Kind::SortedSet && header & LEVELS_FROM_2 != 0;
+        let has_bit_5 = header & (EXPIRES_FIELDS | IN_STRIPS | LEVELS_FROM_2) != 0;
+        let knows_bit_5 = matches!(kind, Kind::Hash | Kind::List | Kind::SortedSet) && is_spread;
+        let fits = fits && (!has_bit_5 || knows_bit_5);
+        fits.then_some(Type { kind, is_spread, is_wide, expires_fields, in_strips, levels_from_2 })
     }
 }

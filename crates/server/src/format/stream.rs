@@ -2,7 +2,8 @@
 //!
 //! | part | rest of the key | value |
 //! |---|---|---|
-//! | 0 | id of the entry | its fields, each followed by its value, [packed](super::Packed) |
+//! | 0 | id of a block | a [block](super::StreamBlock) of entries |
+//! | 0, of a stream without blocks | id of the entry | its fields, each followed by its value, [packed](super::Packed) |
 //! | 1 | name of the group | [`GroupRecord`] |
 //! | 2 | number of the group, name of the consumer | number of the consumer |
 //! | 3 | number of the group, number of the consumer | [`ConsumerRecord`] and its name |
@@ -100,6 +101,7 @@ fn encode_words<const N: usize>(words: [u64; N]) -> Vec<u8> {
 /// bytes 64-71   entries that were ever added
 /// bytes 72-79   consumer groups
 /// bytes 80-87   number of the group created last
+/// bytes 88-103  only of one in blocks: id of the last block; 0 if none was begun
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamHead {
@@ -119,15 +121,17 @@ pub struct StreamHead {
     pub groups: u64,
     /// The number of the group that was created last. A number is given once only.
     pub group_numbers: u64,
+    /// Of a stream whose entries lie in [blocks](super::StreamBlock) the id of the last one, or [`StreamId::MIN`].
+    pub block: Option<StreamId>,
 }
 
-/// Bytes of a stream's payload.
-pub(super) const STREAM_HEAD_SIZE: usize = 88;
+/// Bytes of a stream's payload, and of one in blocks.
+const STREAM_HEAD_SIZES: (usize, usize) = (88, 104);
 
 impl StreamHead {
     /// The payload's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        encode_words([
+        let mut bytes = encode_words([
             self.id,
             self.count,
             self.last.ms,
@@ -139,7 +143,9 @@ impl StreamHead {
             self.added,
             self.groups,
             self.group_numbers,
-        ])
+        ]);
+        bytes.extend(self.block.into_iter().flat_map(StreamId::encode));
+        bytes
     }
 
     /// Takes a payload apart.
@@ -147,7 +153,9 @@ impl StreamHead {
     /// # Errors
     /// The payload has another size.
     pub fn decode(payload: tembo_kv::Value<'_>) -> Result<StreamHead, UnknownLayout> {
-        let mut words = Words::new(payload, STREAM_HEAD_SIZE)?;
+        let in_blocks = payload.len() == STREAM_HEAD_SIZES.1;
+        let size = if in_blocks { STREAM_HEAD_SIZES.1 } else { STREAM_HEAD_SIZES.0 };
+        let mut words = Words::new(payload, size)?;
         Ok(StreamHead {
             id: words.next()?,
             count: words.next()?,
@@ -157,6 +165,7 @@ impl StreamHead {
             added: words.next()?,
             groups: words.next()?,
             group_numbers: words.next()?,
+            block: if in_blocks { Some(words.id()?) } else { None },
         })
     }
 
@@ -322,11 +331,15 @@ mod tests {
             added: 7,
             groups: 1,
             group_numbers: 5,
+            block: None,
         };
-        let bytes = head.encode();
-        assert_eq!(bytes.len(), STREAM_HEAD_SIZE);
-        assert_eq!(StreamHead::decode(bytes[..].into()), Ok(head));
-        assert_eq!(StreamHead::decode(bytes[1..].into()), Err(UnknownLayout));
+        for (block, size) in [(None, 88), (Some(first), 104)] {
+            let head = StreamHead { block, ..head };
+            let bytes = head.encode();
+            assert_eq!(bytes.len(), size);
+            assert_eq!(StreamHead::decode(bytes[..].into()), Ok(head));
+            assert_eq!(StreamHead::decode(bytes[1..].into()), Err(UnknownLayout));
+        }
         assert_eq!(head.elements().count, u64::MAX);
         for read in [None, Some(3)] {
             let group = GroupRecord { number: 1, last, read, ..GroupRecord::default() };

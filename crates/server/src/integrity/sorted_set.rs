@@ -26,12 +26,18 @@ pub(super) struct SortedSetJudge<'s> {
     ordered: u64,
     /// From level 1 on.
     levels: Vec<Level>,
+    /// Level 1 is not stored.
+    levels_from_2: bool,
 }
 
 impl SortedSetJudge<'_> {
-    pub(super) fn new(spread: Spread, elements: Elements<'_>) -> SortedSetJudge<'_> {
+    pub(super) fn new(
+        spread: Spread,
+        elements: Elements<'_>,
+        levels_from_2: bool,
+    ) -> SortedSetJudge<'_> {
         let levels = (0..LEVEL_MAX).map(|_| Level::default()).collect();
-        SortedSetJudge { spread, elements, members: 0, ordered: 0, levels }
+        SortedSetJudge { spread, elements, members: 0, ordered: 0, levels, levels_from_2 }
     }
 
     pub(super) fn element(
@@ -58,7 +64,8 @@ impl SortedSetJudge<'_> {
         let found = self.elements.get(&key)?;
         expect(found.as_deref() == Some(score), "its two orders differ")?;
         let own = usize::from(level_of(member));
-        for (number, level) in self.levels.iter_mut().enumerate() {
+        let unstored = usize::from(self.levels_from_2);
+        for (number, level) in self.levels.iter_mut().enumerate().skip(unstored) {
             if number < own {
                 if level.entries.is_empty() {
                     level.entries.push_back((Vec::new(), self.ordered));

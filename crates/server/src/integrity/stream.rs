@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tembo_kv::Value;
 
 use crate::format::{
-    ConsumerRecord, GroupRecord, Packed, Part, PendingRecord, STREAM_ID_SIZE, StreamHead, StreamId,
-    element_prefix,
+    ConsumerRecord, GroupRecord, Packed, Part, PendingRecord, STREAM_ID_SIZE, StreamBlock,
+    StreamHead, StreamId, element_prefix,
 };
 use crate::integrity::elements::Elements;
 use crate::integrity::expected::{expect, expect_count};
@@ -30,6 +30,8 @@ pub(super) struct StreamJudge<'s> {
     head: StreamHead,
     elements: Elements<'s>,
     entries: u64,
+    /// The id of the entry that was seen last.
+    last: StreamId,
     groups: BTreeMap<u64, Met>,
 }
 
@@ -45,7 +47,7 @@ fn id(rest: &[u8]) -> Result<StreamId, String> {
 
 impl StreamJudge<'_> {
     pub(super) fn new(head: StreamHead, elements: Elements<'_>) -> StreamJudge<'_> {
-        StreamJudge { head, elements, entries: 0, groups: BTreeMap::new() }
+        StreamJudge { head, elements, entries: 0, last: StreamId::MIN, groups: BTreeMap::new() }
     }
 
     pub(super) fn element(
@@ -55,7 +57,10 @@ impl StreamJudge<'_> {
         value: Value<'_>,
     ) -> Result<(), String> {
         match part {
-            0 => self.entry(id(rest)?, value),
+            0 => match self.head.block {
+                Some(last) => self.block(id(rest)?, last, &value.to_vec()),
+                None => value.with(|bytes| self.entry(id(rest)?, bytes)),
+            },
             1 => self.group(value),
             2 => self.name(rest, value),
             3 => self.consumer(rest, value),
@@ -65,13 +70,26 @@ impl StreamJudge<'_> {
         }
     }
 
-    fn entry(&mut self, id: StreamId, value: Value<'_>) -> Result<(), String> {
+    /// A block, not behind that which the head names as the last one.
+    fn block(&mut self, of: StreamId, last: StreamId, bytes: &[u8]) -> Result<(), String> {
+        expect(of <= last, "a block is behind the last one")?;
+        expect(!bytes.is_empty(), "a block is empty")?;
+        for entry in StreamBlock::new(of, bytes) {
+            let entry = entry.map_err(|_| "a block is cut")?;
+            expect(entry.id > self.last, "entries are not in order")?;
+            self.entry(entry.id, &bytes[entry.packed])?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, id: StreamId, bytes: &[u8]) -> Result<(), String> {
+        self.last = id;
         if self.entries == 0 {
             expect(self.head.first == id, "its head does not name its first entry")?;
         }
         self.entries += 1;
         expect(id <= self.head.last, "an entry is behind the last one")?;
-        let entries = value.with(|bytes| Packed::new(bytes).map(Iterator::count));
+        let entries = Packed::new(bytes).map(Iterator::count);
         let is_whole = entries.is_ok_and(|count| count > 0 && count.is_multiple_of(2));
         expect(is_whole, "the fields of an entry are cut")
     }
@@ -129,10 +147,9 @@ impl StreamJudge<'_> {
     }
 
     pub(super) fn end(self) -> Result<(), String> {
-        let StreamHead { count, first, last, removed_max, groups, .. } = self.head;
+        let StreamHead { count, first, groups, .. } = self.head;
         expect_count(count, self.entries, "entries")?;
         expect(count > 0 || first == StreamId::MIN, "its head names a first entry, and has none")?;
-        expect(removed_max <= last, "an entry was removed that was never there")?;
         expect_count(groups, self.groups.len() as u64, "groups")?;
         for Met { record, consumers } in self.groups.into_values() {
             expect_count(record.consumers, consumers.len() as u64, "consumers of a group")?;

@@ -51,6 +51,32 @@ fn a_full_pool_that_save_keeps_is_emptied() {
     }
 }
 
+/// The turn's other commands are done, and the element stays.
+#[test]
+fn a_long_element_for_which_there_is_no_room_stays_where_it_is() {
+    let options = Options::new().size(24 << 20).size_max(24 << 20);
+    let server = Running::over(Store::volatile(&options).unwrap(), Config::default());
+    let mut client = server.client();
+    let element = "e".repeat(3 << 20);
+    assert_eq!(client.call(&format!("RPUSH a {element}")), ":1\r\n");
+    let (mut from, mut to, mut refused) = ("a", "b", 0);
+    let value = "v".repeat(200_000);
+    for number in 0..130 {
+        client.send(format!("SET small {number}\r\nLMOVE {from} {to} LEFT LEFT\r\n").as_bytes());
+        let (set, moved) = (client.reply(), client.reply());
+        assert!(set == "+OK\r\n" || set.starts_with("-OOM"), "{set}");
+        if moved.starts_with('$') {
+            (from, to) = (to, from);
+        } else {
+            assert!(moved.starts_with("-OOM"), "{moved}");
+            refused += 1;
+        }
+        assert_eq!(client.call(&format!("LINDEX {from} 0")).len(), element.len() + 12);
+        client.call(&format!("SET key:{number} {value}"));
+    }
+    assert!(refused > 0);
+}
+
 #[test]
 fn snapshots_are_listed_and_dropped() {
     let server = Running::start();

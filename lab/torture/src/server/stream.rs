@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tembo_server::format::{
-    ConsumerRecord, ELEMENT_PREFIX_SIZE, GroupRecord, Part, PendingRecord, StreamHead, StreamId,
-    element_prefix,
+    ConsumerRecord, ELEMENT_PREFIX_SIZE, GroupRecord, Part, PendingRecord, StreamBlock, StreamHead,
+    StreamId, element_prefix,
 };
 
 use crate::judge::{expect, text};
@@ -181,8 +181,12 @@ impl Stream {
         let head = StreamHead::decode(payload.into()).map_err(text)?;
         let mut entries = BTreeMap::new();
         for (key, packed) in take(elements, head.id, Part::Main) {
-            let value = tembo_server::format::Packed::new(&packed).map_err(text)?.nth(1);
-            entries.insert(id_of(&key)?, value.ok_or("an entry without a value")?.to_vec());
+            for entry in StreamBlock::new(id_of(&key)?, &packed) {
+                let entry = entry.map_err(text)?;
+                let fields = tembo_server::format::Packed::new(&packed[entry.packed]);
+                let value = fields.map_err(text)?.nth(1).ok_or("an entry without a value")?;
+                entries.insert(entry.id, value.to_vec());
+            }
         }
         expect(head.count == entries.len() as u64, "a stream does not count its entries")?;
         let first = entries.keys().next().copied().unwrap_or_default();

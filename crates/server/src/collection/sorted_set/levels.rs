@@ -10,7 +10,8 @@
 //!   level 0          y  z    b   c1  c2       d   e       g   h
 //! ```
 //! To count the members before one, the search goes back on a level to the first that stands on the next one, and goes on
-//! there: a few tens of entries a level. To find the nth it goes forward on the highest level, and down. A change adds or takes
+//! there: a few tens of entries a level. Level 1 changes with every member, so that it is not stored, but counted where a
+//! search comes to it (see [`LevelOne`](crate::dataset::LevelOne)); sets of earlier releases store it, and go on. To find the nth it goes forward on the highest level, and down. A change adds or takes
 //! one in an entry of each level; a member that stands on a level divides the entry before it, or is merged into it.
 
 use std::ops::Bound;
@@ -58,7 +59,7 @@ pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure>
 
 /// The key of the order of the member before which so many stand; `None`: there are no more than that.
 pub(super) fn nth(set: &mut Opened<'_, '_>, nth: u64) -> Result<Option<Vec<u8>>, Failure> {
-    let mut top = 0;
+    let mut top = first_stored(set) - 1;
     while top < LEVEL_MAX && members(set, top + 1, &[])?.is_some() {
         top += 1;
     }
@@ -82,8 +83,9 @@ pub(super) fn nth(set: &mut Opened<'_, '_>, nth: u64) -> Result<Option<Vec<u8>>,
 /// Counts a member that is about to be added, beside `count` others.
 pub(super) fn add(set: &mut Opened<'_, '_>, key: &[u8], count: u64) -> Result<(), Failure> {
     let own = level_of(member_of(key));
-    let before = if own > 0 { rank(set, key)? } else { 0 };
-    for level in 1..=LEVEL_MAX {
+    let first = first_stored(set);
+    let before = if own >= first { rank(set, key)? } else { 0 };
+    for level in first..=LEVEL_MAX {
         match previous(set, level, key)? {
             None if level > own => break,
             None => {
@@ -104,7 +106,7 @@ pub(super) fn add(set: &mut Opened<'_, '_>, key: &[u8], count: u64) -> Result<()
 /// Counts a member no more that is about to be removed, or has been.
 pub(super) fn remove(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(), Failure> {
     let own = level_of(member_of(key));
-    for level in 1..=LEVEL_MAX {
+    for level in first_stored(set)..=LEVEL_MAX {
         let found = previous(set, level, key)?;
         if level > own {
             let Some((entry, members)) = found else { break };
@@ -123,6 +125,72 @@ pub(super) fn remove(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(), Failure
     Ok(())
 }
 
+/// A member was added or removed, and all that the store has of it was changed: what is held of level 1 follows.
+pub(super) fn changed(set: &mut Opened<'_, '_>, key: &[u8], is_added: bool) {
+    if !set.levels_from_2 {
+        return;
+    }
+    let id = set.set_id();
+    if level_of(member_of(key)) == 0 {
+        set.level_one().changed(id, key, is_added);
+    } else {
+        set.level_one().divided(id, key);
+    }
+}
+
+/// The lowest level that is stored.
+fn first_stored(set: &Opened<'_, '_>) -> u8 {
+    if set.levels_from_2 { 2 } else { 1 }
+}
+
+/// The entries of level 1, which is not stored, in the interval that begins before a key and does not end before it.
+fn level_one_before<'o>(
+    set: &'o mut Opened<'_, '_>,
+    key: &[u8],
+) -> Result<&'o [LevelEntry], Failure> {
+    let id = set.set_id();
+    if set.level_one().before(id, key).is_none() {
+        let start = previous(set, 2, key)?.map(|(start, _)| start);
+        count_interval(set, &start.unwrap_or_default())?;
+    }
+    Ok(set.level_one().before(id, key).unwrap_or_default())
+}
+
+/// The same in the interval that begins with a key of level 2, or an empty key.
+fn level_one_from<'o>(
+    set: &'o mut Opened<'_, '_>,
+    start: &[u8],
+) -> Result<&'o [LevelEntry], Failure> {
+    let id = set.set_id();
+    if set.level_one().from(id, start).is_none() {
+        count_interval(set, start)?;
+    }
+    Ok(set.level_one().from(id, start).unwrap_or_default())
+}
+
+/// Counts the members in the interval that begins with a key of level 2, or an empty key.
+fn count_interval(set: &mut Opened<'_, '_>, start: &[u8]) -> Result<(), Failure> {
+    let (mut entries, mut end) = (vec![LevelEntry::new(start.to_vec(), 0)], None);
+    visit_from(set, 0, start, &mut |key, _| {
+        match level_of(member_of(key)) {
+            0 => {}
+            _ if key == start => {}
+            1 => entries.push(LevelEntry::new(key.to_vec(), 0)),
+            _ => {
+                end = Some(key.to_vec());
+                return false;
+            }
+        }
+        if let Some(last) = entries.last_mut() {
+            last.members += 1;
+        }
+        true
+    })?;
+    let id = set.set_id();
+    set.level_one().hold(id, entries, end);
+    Ok(())
+}
+
 /// Whether a level has nothing but its head.
 fn is_last(set: &mut Opened<'_, '_>, level: u8) -> Result<bool, Failure> {
     let mut is_last = true;
@@ -138,13 +206,19 @@ fn part_of(level: u8) -> Part {
 }
 
 /// Calls `visit` with the entries of a level before a key, the last one first and the head at the end, until it returns
-/// false. What was removed between the head and the first member is not passed.
+/// false; of a level 1 that is not stored at least with those from the entry of level 2 on that is before the key. What was removed between the head and the first member is not passed.
 fn visit_before(
     set: &mut Opened<'_, '_>,
     level: u8,
     key: &[u8],
     visit: &mut VisitElement<'_>,
 ) -> Result<(), Failure> {
+    if level == 1 && set.levels_from_2 {
+        let entries = level_one_before(set, key)?;
+        let end = entries.partition_point(|entry| entry.key[..] < *key);
+        visit_held(entries[..end].iter().rev(), visit);
+        return Ok(());
+    }
     if let Some(entries) = set.level(level)? {
         let end = entries.partition_point(|entry| entry.key[..] < *key);
         visit_held(entries[..end].iter().rev(), visit);
@@ -166,13 +240,18 @@ fn visit_before(
     Ok(())
 }
 
-/// Calls `visit` with the entries of a level from a key on, the head included if the key is empty, until it returns false.
+/// Calls `visit` with the entries of a level from a key on, the head included if the key is empty, until it returns false; of a
+/// level 1 that is not stored with those before the next entry of level 2: the key is one of these, or empty.
 fn visit_from(
     set: &mut Opened<'_, '_>,
     level: u8,
     key: &[u8],
     visit: &mut VisitElement<'_>,
 ) -> Result<(), Failure> {
+    if level == 1 && set.levels_from_2 {
+        visit_held(level_one_from(set, key)?.iter(), visit);
+        return Ok(());
+    }
     if let Some(entries) = set.level(level)? {
         let begin = entries.partition_point(|entry| entry.key[..] < *key);
         visit_held(entries[begin..].iter(), visit);

@@ -5,7 +5,8 @@ use std::ops::Bound;
 
 use tembo_kv::Direction;
 
-use crate::collection::stream::log::{Stream, id_of};
+use crate::collection::stream::id_of::id_of;
+use crate::collection::stream::log::Stream;
 use crate::failure::Failure;
 use crate::format::{ConsumerRecord, GroupRecord, Part, PendingRecord, StreamId, UnknownLayout};
 

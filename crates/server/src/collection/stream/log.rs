@@ -5,13 +5,13 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Value};
 
 use crate::collection::opened::Place;
+use crate::collection::stream::blocks::Blocks;
+use crate::collection::stream::id_of::id_of;
 use crate::dataset::{Before, Dataset, Ends, Replaced, VisitElement, check_key};
 use crate::failure::{Failure, WRONG_TYPE};
-use crate::format::{
-    ELEMENT_SIZE_MAX, Kind, Part, STREAM_ID_SIZE, StreamHead, StreamId, Type, UnknownLayout,
-};
+use crate::format::{ELEMENT_SIZE_MAX, Kind, Part, StreamHead, StreamId, Type, UnknownLayout};
 
-/// So many entries are removed one by one: see the elements of a database.
+/// So many entries that have elements of their own are removed one by one: see the elements of a database.
 const SINGLY_MAX: u64 = 512;
 
 /// Which entries a trim removes: the first ones.
@@ -67,7 +67,8 @@ impl<'d, 's> Stream<'d, 's> {
         place: Place<'d>,
     ) -> Result<Stream<'d, 's>, Failure> {
         check_key(place.1)?;
-        let head = StreamHead { id: data.new_id(place.0)?, ..StreamHead::default() };
+        let (id, block) = (data.new_id(place.0)?, Some(StreamId::MIN));
+        let head = StreamHead { id, block, ..StreamHead::default() };
         Ok(Stream { data, place, expiry_ms: None, before: None, head, is_changed: true })
     }
 
@@ -79,8 +80,7 @@ impl<'d, 's> Stream<'d, 's> {
         data: &'d mut Dataset<'s>,
         place: Place<'d>,
     ) -> Result<Stream<'d, 's>, Failure> {
-        // Opened twice, as the borrow checker has it.
-        if Stream::open(data, place)?.is_none() {
+        if data.find(place.0, place.1)?.is_none() {
             return Stream::create(data, place);
         }
         Stream::open(data, place)?.ok_or(Failure::UnknownLayout)
@@ -120,8 +120,15 @@ impl<'d, 's> Stream<'d, 's> {
 
     /// Adds an entry; its id is greater than that of the last one. `packed`: its fields, each followed by its value.
     pub(crate) fn append(&mut self, id: StreamId, packed: &[u8]) -> Result<(), Failure> {
-        self.put(Part::Main, &[&id.encode()], &[packed])?;
+        let block = match self.blocks() {
+            Some(mut blocks) => Some(blocks.append(id, packed)?),
+            None => {
+                self.put(Part::Main, &[&id.encode()], &[packed])?;
+                None
+            }
+        };
         let head = self.change_head();
+        head.block = block;
         head.count += 1;
         head.added += 1;
         head.last = id;
@@ -132,8 +139,17 @@ impl<'d, 's> Stream<'d, 's> {
     }
 
     /// The fields and values of an entry, packed, if it is there.
-    pub(crate) fn entry(&mut self, id: StreamId) -> Result<Option<Value<'_>>, Failure> {
-        self.element(Part::Main, &[&id.encode()])
+    pub(crate) fn entry(&mut self, id: StreamId) -> Result<Option<Vec<u8>>, Failure> {
+        if let Some(mut blocks) = self.blocks() {
+            return blocks.entry(id);
+        }
+        Ok(self.element(Part::Main, &[&id.encode()])?.map(|value| value.to_vec()))
+    }
+
+    /// The blocks in which the entries lie, unless an earlier release has made the stream.
+    fn blocks(&mut self) -> Option<Blocks<'_, 's>> {
+        let last = self.head.block?;
+        Some(Blocks { data: self.data, of: (self.place.0, self.head.id), last })
     }
 
     /// Calls `visit` with the entries from one id to another, both included, until it returns false.
@@ -143,11 +159,15 @@ impl<'d, 's> Stream<'d, 's> {
         direction: Direction,
         visit: &mut dyn FnMut(StreamId, Value<'_>) -> bool,
     ) -> Result<(), Failure> {
-        if self.head.count == 0 || from > to {
+        if self.head.count == 0 || from > to || from > self.head.last {
             return Ok(());
         }
         // What was removed before the first entry is passed over.
-        let (from, to) = (from.max(self.head.first).encode(), to.encode());
+        let from = from.max(self.head.first);
+        if let Some(mut blocks) = self.blocks() {
+            return blocks.visit((from, to), direction, visit);
+        }
+        let (from, to) = (from.encode(), to.encode());
         let ends = (Bound::Included(&from[..]), Bound::Included(&to[..]));
         let mut is_sound = true;
         self.visit_part(Part::Main, ends, direction, &mut |key, value| match id_of(key) {
@@ -158,12 +178,6 @@ impl<'d, 's> Stream<'d, 's> {
             }
         })?;
         if is_sound { Ok(()) } else { Err(UnknownLayout.into()) }
-    }
-
-    /// Whether the entry that was added last is there still.
-    pub(crate) fn has_last(&mut self) -> Result<bool, Failure> {
-        let last = self.head.last;
-        Ok(self.head.count > 0 && self.entry(last)?.is_some())
     }
 
     /// The id of the last entry that is there.
@@ -191,7 +205,11 @@ impl<'d, 's> Stream<'d, 's> {
         let mut removed = 0;
         let mut first_is_gone = false;
         for &id in ids {
-            if !self.remove_element(Part::Main, &[&id.encode()])? {
+            let was_there = match self.blocks() {
+                Some(mut blocks) => blocks.remove(id)?,
+                None => self.remove_element(Part::Main, &[&id.encode()])?,
+            };
+            if !was_there {
                 continue;
             }
             removed += 1;
@@ -269,7 +287,10 @@ impl<'d, 's> Stream<'d, 's> {
                 true
             })?;
         }
-        if count <= SINGLY_MAX {
+        let first = self.head.first;
+        if let Some(mut blocks) = self.blocks() {
+            blocks.remove_first(first, rest, count)?;
+        } else if count <= SINGLY_MAX {
             for id in removed {
                 self.remove_element(Part::Main, &[&id.encode()])?;
             }
@@ -375,12 +396,6 @@ impl<'d, 's> Stream<'d, 's> {
     ) -> Result<(), Failure> {
         self.data.visit_elements((self.place.0, self.head.id, part), ends, direction, visit)
     }
-}
-
-/// The id that ends a key.
-pub(super) fn id_of(key: &[u8]) -> Option<StreamId> {
-    let bytes: [u8; STREAM_ID_SIZE] = key.try_into().ok()?;
-    Some(StreamId::decode(bytes))
 }
 
 fn is_too_long(rest: &[&[u8]]) -> bool {

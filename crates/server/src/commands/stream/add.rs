@@ -165,11 +165,7 @@ pub(super) fn xadd(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Re
         stream.save()?;
         Ok(trimmed)
     };
-    let trimmed = if found.is_some() && options.trim.is_none() {
-        add(context.data)?
-    } else {
-        context.data.in_steps(size, add)?
-    };
+    let trimmed = context.data.in_steps(size, add)?;
     show_id(id, reply);
     notify(context, Classes::STREAM, "xadd", place.1);
     if trimmed > 0 {

@@ -80,7 +80,7 @@ impl Claim<'_> {
         if self.only_ids {
             show_id(id, &mut claimed.reply);
         } else if let Some(value) = stream.entry(id)? {
-            show_entry(id, value, &mut claimed.reply);
+            show_entry(id, value[..].into(), &mut claimed.reply);
         }
         Ok(())
     }

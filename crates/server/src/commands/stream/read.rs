@@ -230,35 +230,28 @@ impl Found {
     }
 }
 
-/// Whether there may be entries behind an id. A client that has waited is served by what was added, even if that was
-/// removed at once.
-fn has_more(stream: &mut Stream<'_, '_>, id: StreamId, has_waited: bool) -> Result<bool, Failure> {
-    if has_waited {
-        return Ok(stream.head().last > id);
-    }
-    if stream.head().last <= id {
-        return Ok(false);
-    }
-    Ok(stream.has_last()? || stream.last_there()?.is_some_and(|last| last > id))
+/// Entries as they are replied with, and their ids.
+struct Behind {
+    ids: Vec<StreamId>,
+    shown: Reply,
 }
 
-/// Shows the entries behind an id, and returns their ids.
-fn show_behind(
+/// The entries behind an id; `None`: there are none. A client that has waited is served by what was added, even if that was
+/// removed at once.
+fn behind(
     stream: &mut Stream<'_, '_>,
     id: StreamId,
     limit: usize,
-    reply: &mut Reply,
-) -> Result<Vec<StreamId>, Failure> {
-    let (mut shown, mut ids) = (elements(false), Vec::new());
-    if let Some(from) = id.next() {
-        stream.visit((from, StreamId::MAX), Direction::Forward, &mut |id, value| {
-            show_entry(id, value, &mut shown);
-            ids.push(id);
-            ids.len() < limit
-        })?;
-    }
-    show_array(ids.len(), &shown, reply);
-    Ok(ids)
+    has_waited: bool,
+) -> Result<Option<Behind>, Failure> {
+    let mut found = Behind { ids: Vec::new(), shown: elements(false) };
+    let Some(from) = id.next().filter(|_| stream.head().last > id) else { return Ok(None) };
+    stream.visit((from, StreamId::MAX), Direction::Forward, &mut |id, value| {
+        show_entry(id, value, &mut found.shown);
+        found.ids.push(id);
+        found.ids.len() < limit
+    })?;
+    Ok((has_waited || !found.ids.is_empty()).then_some(found))
 }
 
 pub(super) fn xread(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -278,9 +271,9 @@ pub(super) fn xread(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut R
             continue;
         }
         let Some(mut stream) = Stream::open(context.data, (db, key))? else { continue };
-        if has_more(&mut stream, id, has_waited)? {
+        if let Some(Behind { ids, shown }) = behind(&mut stream, id, request.limit, has_waited)? {
             found.begin(key, resp3);
-            show_behind(&mut stream, id, request.limit, &mut found.reply)?;
+            show_array(ids.len(), &shown, &mut found.reply);
         }
     }
     if !found.show(context, reply) && !request.wait(context, args, &resolved) {
@@ -301,8 +294,11 @@ fn deliver(
     let Some(mut stream) = Stream::open(data, place)? else { return Ok(()) };
     let stream = &mut stream;
     let Some(mut group) = Group::find(stream, name)? else { return Ok(()) };
-    let last = group.record().last;
-    if matches!(from, From::New) && !has_more(stream, last, has_waited)? {
+    let new = match from {
+        From::New => behind(stream, group.record().last, request.limit, has_waited)?,
+        From::Behind(_) => None,
+    };
+    if matches!(from, From::New) && new.is_none() {
         return Ok(());
     }
     found.begin(place.1, resp3);
@@ -315,7 +311,8 @@ fn deliver(
             deliver_again(stream, &mut group, (own, id, now_ms), request.limit, &mut found.reply)?;
         }
         From::New => {
-            let ids = show_behind(stream, last, request.limit, &mut found.reply)?;
+            let Some(Behind { ids, shown }) = new else { return Ok(()) };
+            show_array(ids.len(), &shown, &mut found.reply);
             for id in ids {
                 group.advance(stream, id);
                 if !request.no_ack {
@@ -348,7 +345,7 @@ fn deliver_again(
     for id in ids {
         let is_there = match stream.entry(id)? {
             Some(value) => {
-                show_entry(id, value, reply);
+                show_entry(id, value[..].into(), reply);
                 true
             }
             None => {

@@ -1,2 +1,0 @@
-// P-ART includes it and takes nothing of it.
-#pragma once

@@ -110,10 +110,11 @@ impl Inner {
         self.nodes.find(key, lows)
     }
 
-    /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone decide.
+    /// As `find`, of a key whose first eight bytes are `front`, if nothing changes the nodes on the way and heads
+    /// alone decide.
     #[inline(always)]
-    pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Token<'_>)> {
-        self.nodes.find_by_heads(wanted)
+    pub(crate) fn find_by_heads(&self, key: &[u8], front: u64) -> Option<(LeafId, Token<'_>)> {
+        self.nodes.find_by_heads(key, front)
     }
 
     /// Appends to `found` what [`find`](Self::find) says of each of the `keys`, which are looked for side

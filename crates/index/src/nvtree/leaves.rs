@@ -131,7 +131,7 @@ impl Leaves {
     #[inline(always)]
     pub(crate) fn leaf_at_once(&self, wanted: Wanted<'_>) -> Option<Reached<'_>> {
         let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
-        let (id, token) = inner.find_by_heads(wanted.head)?;
+        let (id, token) = inner.find_by_heads(wanted.key, wanted.head)?;
         let leaf = Leaf::at(&self.forest, id).ok()?;
         let lines = leaf.all_lines().ok()?;
         prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len())));
@@ -160,9 +160,23 @@ impl Leaves {
     /// As `leaf_of`, with what the side-car says.
     #[inline]
     pub(crate) fn spot<'f, 'k>(&'f self, wanted: Wanted<'k>) -> Result<Spot<'f, 'k>, Error> {
+        self.spot_at(wanted, None)
+    }
+
+    /// As `spot`; the leaf may have been reached before.
+    #[inline]
+    pub(crate) fn spot_at<'f, 'k>(
+        &'f self,
+        wanted: Wanted<'k>,
+        mut before: Option<Reached<'f>>,
+    ) -> Result<Spot<'f, 'k>, Error> {
         let Wanted { key, hash, .. } = wanted;
         loop {
-            let Reached { leaf, moment, .. } = self.leaf_of(wanted)?;
+            let reached = match before.take() {
+                Some(reached) => reached,
+                None => self.leaf_of(wanted)?,
+            };
+            let Reached { leaf, moment, .. } = reached;
             let (prints, traits) = leaf.side.prints();
             match leaf.place(key, traits) {
                 Ok(placed) => return Ok(Spot { leaf, moment, prints, traits, placed, hash }),

@@ -78,8 +78,8 @@ impl Changer {
         lows: &impl Lows,
     ) -> Result<(), Error> {
         let added = match nodes.all_at_once {
-            Some(all) => add_in_place(nodes, head(low, 0), leaf, all),
-            None => add_in_place(nodes, head(low, 0), leaf, OneByOne),
+            Some(all) => add_in_place(nodes, low, leaf, all),
+            None => add_in_place(nodes, low, leaf, OneByOne),
         };
         if added.is_some() {
             self.leaves += 1;
@@ -206,11 +206,13 @@ impl Changer {
 }
 
 /// Adds a leaf if the node that it belongs to has room and heads say where. For writers.
-fn add_in_place(nodes: &Nodes, wanted: u64, leaf: LeafId, count: impl Count) -> Option<()> {
+fn add_in_place(nodes: &Nodes, low: &[u8], leaf: LeafId, count: impl Count) -> Option<()> {
+    let front = head(low, 0);
     let mut id = nodes.root.load(Ordering::Relaxed);
     loop {
         let node = nodes.arena.get(id)?;
-        let state = node.begin_simple()?;
+        let state = node.begin_now()?;
+        let wanted = if state.is_simple() { front } else { node.head_of(state, low)? };
         let place = node.place_by_heads(wanted, count)?;
         if state.level() == 0 {
             return node.insert(place + 1, wanted, leaf).then_some(());

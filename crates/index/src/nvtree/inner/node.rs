@@ -82,6 +82,11 @@ impl State {
     }
 
     #[inline]
+    fn prefix_len(self) -> usize {
+        (self.0 >> State::PREFIX_SHIFT) as usize
+    }
+
+    #[inline]
     fn shape(self) -> Shape {
         Shape::unpack((self.0 >> 32) as u32)
     }
@@ -196,10 +201,10 @@ impl Node {
         if state.0 & State::ODD == 0 { state } else { self.wait() }
     }
 
-    /// As `begin`; `None` if something changes the node, or heads are not those of whole separators.
-    #[inline]
-    pub(super) fn begin_simple(&self) -> Option<State> {
-        Some(self.state(Ordering::Acquire)).filter(|state| state.is_simple())
+    /// As `begin`; `None` if something changes the node.
+    #[inline(always)]
+    pub(super) fn begin_now(&self) -> Option<State> {
+        Some(self.state(Ordering::Acquire)).filter(|state| state.0 & State::ODD == 0)
     }
 
     #[inline]
@@ -269,6 +274,25 @@ impl Node {
         let place = self.place_of_head(wanted, count);
         // What stands behind the last child equals the head that finds it.
         (self.head(place) != wanted).then_some(place)
+    }
+
+    /// The head of a key in the node; `None`: the key does not have the node's prefix, or the node not all of it.
+    #[inline(never)]
+    pub(super) fn head_of(&self, state: State, key: &[u8]) -> Option<u64> {
+        let len = state.prefix_len();
+        if len > PREFIX_INLINE || len > key.len() {
+            return None;
+        }
+        let (whole, rest) = (len / 8, len % 8);
+        let mut differing = 0;
+        for (index, word) in self.prefix.iter().enumerate().take(whole) {
+            differing |= head(key, 8 * index) ^ word.load(Ordering::Relaxed);
+        }
+        if rest > 0 {
+            let word = self.prefix.get(whole)?.load(Ordering::Relaxed);
+            differing |= (head(key, 8 * whole) ^ word) >> (u64::BITS - 8 * rest as u32);
+        }
+        (differing == 0).then(|| head(key, len))
     }
 
     /// The last place whose head is not above `wanted`, children or none.
@@ -399,8 +423,8 @@ impl Node {
         self.front.0[0].store(self.state(Ordering::Relaxed).next().0, Ordering::Release);
     }
 
-    /// Puts a leaf with that head, which no other separator has, at `place`, which is not the first, into a
-    /// simple node on level 0; false if there is no room. For writers.
+    /// Puts a leaf with that head in the node, which no other separator has, at `place`, which is not the first, into a
+    /// node on level 0 whose prefix its low key has; false if there is no room. For writers.
     pub(super) fn insert(&self, place: usize, head: u64, leaf: LeafId) -> bool {
         let shape = self.shape();
         let count = usize::from(shape.count);

@@ -64,37 +64,44 @@ impl Nodes {
     /// Those of `lows`.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], lows: &impl Lows) -> Result<(LeafId, Token<'_>), Error> {
-        match self.find_by_heads(head(key, 0)) {
+        match self.find_by_heads(key, head(key, 0)) {
             Some(found) => Ok(found),
             None => self.seek(Sought::At(key), lows),
         }
     }
 
-    /// As `find`, of a key with that head, if nothing changes the nodes on the way and heads alone decide.
+    /// As `find`, of a key whose first eight bytes are `front`, if nothing changes the nodes on the way and heads
+    /// alone decide.
     #[inline(always)]
-    pub(crate) fn find_by_heads(&self, wanted: u64) -> Option<(LeafId, Token<'_>)> {
+    pub(crate) fn find_by_heads(&self, key: &[u8], front: u64) -> Option<(LeafId, Token<'_>)> {
         match self.all_at_once {
-            Some(all) => self.find_among_heads(wanted, all),
-            None => self.find_among_heads(wanted, OneByOne),
+            Some(all) => self.find_among_heads(key, front, all),
+            None => self.find_among_heads(key, front, OneByOne),
         }
     }
 
     #[inline(always)]
-    fn find_among_heads(&self, wanted: u64, count: impl Count) -> Option<(LeafId, Token<'_>)> {
+    fn find_among_heads(
+        &self,
+        key: &[u8],
+        front: u64,
+        count: impl Count,
+    ) -> Option<(LeafId, Token<'_>)> {
         let nodes = self.arena.nodes();
         let id = self.root.load(Ordering::Acquire);
         let mut node = nodes.get(id as usize)?;
-        let mut state = node.begin_simple()?;
+        let mut state = node.begin_now()?;
         if self.root.load(Ordering::Relaxed) != id {
             return None;
         }
         loop {
+            let wanted = if state.is_simple() { front } else { node.head_of(state, key)? };
             let child = node.child(node.place_by_heads(wanted, count)?);
             if state.level() == 0 {
                 return node.still(state).then_some((child, Token { node, state }));
             }
             let below = nodes.get(child as usize)?;
-            let below_state = below.begin_simple()?;
+            let below_state = below.begin_now()?;
             if !node.still(state) {
                 return None;
             }
@@ -106,8 +113,9 @@ impl Nodes {
     /// decide: a hint, which may be outdated.
     pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
         let mut behind = [None; COUNT];
-        if let Some((_, token)) = self.find_by_heads(head(key, 0))
-            && let Some(place) = token.node.place_by_heads(head(key, 0), OneByOne)
+        if let Some((_, token)) = self.find_by_heads(key, head(key, 0))
+            && let Some(wanted) = token.node.head_of(token.state, key)
+            && let Some(place) = token.node.place_by_heads(wanted, OneByOne)
         {
             let leaves = token.node.children_from(place + 1);
             behind.iter_mut().zip(leaves).for_each(|(to, leaf)| *to = Some(leaf));

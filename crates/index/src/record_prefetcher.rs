@@ -14,6 +14,35 @@ const MOST: usize = 64;
 /// Bytes of a record that are asked for at most.
 const SIZE_MAX: u64 = 128 << 10;
 
+/// Records that the processor is asked for at most, and that a scan has not come to: as many as it waits for side by
+/// side, with some lines each.
+const NEAR: usize = 6;
+
+/// Lines of a record that it is asked for; of those that follow it thinks itself.
+const NEAR_LINES: u64 = 4;
+
+/// The records of a leaf that the processor was not asked for.
+pub(crate) struct NearRecords<I>(I);
+
+impl<I: Iterator<Item = Object>> NearRecords<I> {
+    /// Asks for the first ones.
+    #[inline]
+    pub(crate) fn begin(records: I, region: &Region) -> NearRecords<I> {
+        let mut near = NearRecords(records);
+        (0..NEAR).for_each(|_| near.come_to_next(region));
+        near
+    }
+
+    /// The scan comes to the next record.
+    #[inline]
+    pub(crate) fn come_to_next(&mut self, region: &Region) {
+        if let Some(record) = self.0.next() {
+            let lines = record.size().div_ceil(64).min(NEAR_LINES);
+            (0..lines).for_each(|line| region.prefetch(record.offset() + line * 64));
+        }
+    }
+}
+
 /// How many records a scan asks for.
 #[derive(Clone, Copy)]
 pub(crate) struct Window(usize);

@@ -14,7 +14,8 @@ pub(crate) use self::prints::{
 };
 pub(crate) use self::side::{Guard, Moment, Order, Side, Traits};
 pub(crate) use self::slot::{
-    erase, has_record, place_of, publish, read, read_element, read_of, read_slot, write, write_all,
+    erase, has_record, owns, place_of, publish, read, read_element, read_of, read_slot, write,
+    write_all,
 };
 use super::format::{
     HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, SLOTS_PER_LINE,
@@ -323,20 +324,43 @@ impl<'f> Leaf<'f> {
         Ok(())
     }
 
+    /// The value of an element, for a reader, and its whole key, which takes the place of what `key` has. A record is
+    /// looked at once for both.
+    pub(crate) fn read_entry(
+        &self,
+        element: &Element,
+        key: &mut Vec<u8>,
+    ) -> Result<Value<'f>, Error> {
+        key.clear();
+        if let (None, Some(record)) = (element.shape.key_len(), element.record()) {
+            let (own, value) = read_record(self.forest, record)?;
+            own.append_to(key);
+            return Ok(Value::in_pool(value));
+        }
+        self.append_key(element, key)?;
+        self.value(element)
+    }
+
     /// The whole key of an element.
     pub(crate) fn key_of(&self, element: &Element) -> Result<Vec<u8>, Error> {
+        let mut key = Vec::with_capacity(32);
+        self.append_key(element, &mut key)?;
+        Ok(key)
+    }
+
+    fn append_key(&self, element: &Element, key: &mut Vec<u8>) -> Result<(), Error> {
         let Some(len) = element.shape.key_len() else {
             let Some(record) = element.record() else {
                 return damaged(self.offset(), "a record of a long key");
             };
-            return Ok(read_key(self.forest, record)?.to_vec());
+            read_key(self.forest, record)?.append_to(key);
+            return Ok(());
         };
-        let mut key = Vec::with_capacity(32);
         if !element.shape.is_odd() {
-            self.prefix()?.append_to(&mut key);
+            self.prefix()?.append_to(key);
         }
         key.extend_from_slice(&element.key.to_be_bytes()[..len]);
-        Ok(key)
+        Ok(())
     }
 }
 

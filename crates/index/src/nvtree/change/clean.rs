@@ -8,7 +8,7 @@ use tembo_pool::Object;
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, is_needed, set};
-use crate::nvtree::leaf::{FREE, Guard, Leaf, erase, place_of};
+use crate::nvtree::leaf::{FREE, Guard, Leaf, erase, owns, place_of};
 use crate::{Error, Retired, Writer};
 
 /// Erases what no version needs; what is left. The caller holds the lock and has reserved.
@@ -115,11 +115,13 @@ pub(crate) fn is_shared(
     slots: impl Iterator<Item = usize>,
     record: Object,
 ) -> Result<bool, Error> {
-    for slot in slots {
-        let (element, meta) = leaf.element(slot)?;
-        if !meta.is_empty() && element.record() == Some(record) {
-            return Ok(true);
-        }
+    let lines = leaf.all_lines()?;
+    let mut owners = slots.map(place_of);
+    if owners.any(|(number, at)| lines.get(number).is_some_and(|line| owns(line, at, record))) {
+        return Ok(true);
+    }
+    if leaf.header()?.older.load() == 0 {
+        return Ok(false);
     }
     Ok(history::read(leaf)?.iter().any(|old| old.element.record() == Some(record)))
 }

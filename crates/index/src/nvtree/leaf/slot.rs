@@ -1,6 +1,7 @@
 //! A slot: a place of a line, in which an element is.
 
 use tembo_pmem::{LineStores, Region, Word};
+use tembo_pool::Object;
 
 use super::element::{Element, Meta, Shape};
 use crate::nvtree::format::{Line, SHAPE_BITS, SLOTS_PER_LINE};
@@ -55,6 +56,16 @@ pub(crate) fn read_of(line: &Line, at: usize, word: u64, key: Shape) -> Option<E
 #[inline]
 pub(crate) fn has_record(line: &Line, at: usize) -> bool {
     shape_in(line.meta_and_shapes.load(), at).value_len().is_none()
+}
+
+/// Whether the element in a place, if there is one, has that object.
+#[inline]
+pub(crate) fn owns(line: &Line, at: usize, object: Object) -> bool {
+    // Mostly it is another one.
+    Object::from_bits(line.pairs[at].payload.load()) == object && {
+        let (element, meta) = read(line, at);
+        !meta.is_empty() && element.record() == Some(object)
+    }
 }
 
 /// Stores an element into a place of a line where nothing that counts is. The caller holds the

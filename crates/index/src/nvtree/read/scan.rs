@@ -13,7 +13,7 @@ use crate::nvtree::image::{LeafImage, make, order_of};
 use crate::nvtree::leaf::{Element, Leaf, Moment, Shape, place_of, read_element};
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::range::Range;
-use crate::record_prefetcher::{RecordPrefetcher, Window};
+use crate::record_prefetcher::{NearRecords, RecordPrefetcher, Window};
 use crate::{Direction, Error, Value, View, Visit};
 
 /// Which keys a walk shows, which way, and of what.
@@ -39,6 +39,8 @@ struct Shown {
     elements: Vec<Element>,
     /// The leaf's prefix, and behind it room for the rest of the key being shown.
     key: Vec<u8>,
+    /// A key that stands in its record.
+    long_key: Vec<u8>,
     window: Window,
 }
 
@@ -210,7 +212,7 @@ fn scan_backward(
 impl Shown {
     fn new() -> Shown {
         let (elements, key) = (Vec::with_capacity(SLOTS_MAX), Vec::with_capacity(64));
-        Shown { elements, key, window: Window::default() }
+        Shown { elements, key, long_key: Vec::new(), window: Window::default() }
     }
 
     /// Reads what a view sees of a leaf; the moment at which that was, `None`: it has changed.
@@ -288,7 +290,7 @@ impl Shown {
         ends: Ends,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
-        let Shown { elements, key, window } = self;
+        let Shown { elements, key, long_key, window } = self;
         let (mut from, mut to) = (0, elements.len());
         if ends.first {
             let is_below = |name: &[u8]| !wanted.range.begins_at(name);
@@ -300,8 +302,8 @@ impl Shown {
         }
         let inside = elements.get(from..to).unwrap_or_default();
         match wanted.direction {
-            Direction::Forward => show(leaf, inside.iter(), (key, window), visit),
-            Direction::Backward => show(leaf, inside.iter().rev(), (key, window), visit),
+            Direction::Forward => show(leaf, inside.iter(), (key, long_key, window), visit),
+            Direction::Backward => show(leaf, inside.iter().rev(), (key, long_key, window), visit),
         }
     }
 }
@@ -329,24 +331,27 @@ fn named(
 fn show<'e>(
     leaf: &Leaf<'_>,
     elements: impl Iterator<Item = &'e Element> + Clone,
-    (key, window): (&mut [u8], &mut Window),
+    (key, long_key, window): (&mut [u8], &mut Vec<u8>, &mut Window),
     visit: &mut Visit<'_>,
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
     let region = leaf.region();
     let records = elements.clone().filter_map(Element::record);
+    let mut near = NearRecords::begin(records.clone(), region);
     let mut records = RecordPrefetcher::new(records, window, region);
     // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
     let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
     for element in elements {
         if element.shape != shape {
             let Some((key_len, len)) = element.shape.simple_lens() else {
-                if let Some(records) = &mut records
-                    && element.record().is_some()
-                {
-                    records.come_to_next(region);
+                if element.record().is_some() {
+                    near.come_to_next(region);
+                    if let Some(records) = &mut records {
+                        records.come_to_next(region);
+                    }
                 }
-                if !visit(&leaf.key_of(element)?, leaf.value(element)?) {
+                let value = leaf.read_entry(element, long_key)?;
+                if !visit(long_key, value) {
                     return Ok(false);
                 }
                 continue;

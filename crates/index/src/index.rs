@@ -9,8 +9,8 @@ use crate::changes::{Period, VisitChanged, VisitDiffering};
 use crate::error::damaged;
 use crate::{
     Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range, Records,
-    Retained, Retired, Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey,
-    Writer,
+    Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit,
+    VisitKey, Writer,
 };
 
 /// The indexes that there are.
@@ -157,6 +157,26 @@ impl Index {
     pub fn forget_kept(&self) {
         if let Index::Nvtree(tree) = self {
             tree.forget_kept();
+        }
+    }
+
+    /// The value under `key` in a version that is visible, for a reader that has not pinned it: copied, into `room`
+    /// if it is long. `None`: it takes a pin, as where the value has more bytes than [`ValueRoom::LEN`], where the leaf has
+    /// something newer, or where a writer was at it.
+    ///
+    /// What is returned was there at one moment during the call, if no tree was given up meanwhile: the caller finds
+    /// that out afterwards.
+    #[inline(always)]
+    pub fn get_unpinned<'r>(
+        &self,
+        key: &[u8],
+        version: u64,
+        room: &'r mut ValueRoom,
+    ) -> Option<Option<Value<'r>>> {
+        match self {
+            // Its writers change nodes in the order of their keys, and its readers find the tree of their version.
+            Index::Cdds(_) => None,
+            Index::Nvtree(tree) => tree.get_unpinned(key, version, room),
         }
     }
 

@@ -36,7 +36,7 @@ pub use nvtree::NvTree;
 pub use record::Records;
 pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
-pub use value::Value;
+pub use value::{Value, ValueRoom};
 pub use versioned::{
     CheckReport, Direction, Op, Place, Range, Retired, TreeMarker, VersionedIndex, View, Visit,
     VisitKey, Writer,

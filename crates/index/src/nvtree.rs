@@ -94,7 +94,8 @@ use crate::changes::{Period, VisitChanged};
 use crate::error::damaged;
 use crate::{
     CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
-    Retired, Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit, VisitKey,
+    Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -195,6 +196,21 @@ impl NvTree {
         self.leaves.forget_kept();
     }
 
+    /// See [`crate::Index::get_unpinned`]. A function of its own: what its callers keep leaves it the registers.
+    #[inline(never)]
+    pub(crate) fn get_unpinned<'r>(
+        &self,
+        key: &[u8],
+        version: u64,
+        room: &'r mut ValueRoom,
+    ) -> Option<Option<Value<'r>>> {
+        let (wanted, mut reached) = (Wanted::new(key), None);
+        match fast::get_fast(&self.leaves, wanted, version, &mut reached) {
+            Some(value) => Some(value),
+            None => read::copy_newest(&reached?, wanted, version, room),
+        }
+    }
+
     /// Visits everything that happened in a period: see [`crate::Index::changes`].
     pub(crate) fn visit_changes(
         &self,
@@ -208,10 +224,10 @@ impl NvTree {
 
 impl VersionedIndex for NvTree {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
-        let mut reached = None;
-        match fast::get_fast(&self.leaves, key, view.version, &mut reached) {
+        let (wanted, mut reached) = (Wanted::new(key), None);
+        match fast::get_fast(&self.leaves, wanted, view.version, &mut reached) {
             Some(value) => Ok(value),
-            None => read::lookup(&self.leaves, Wanted::new(key), reached, view),
+            None => read::lookup(&self.leaves, wanted, reached, view),
         }
     }
 

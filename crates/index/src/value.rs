@@ -12,6 +12,27 @@ const COPY_MAX: usize = 8;
 /// Longer values are copied to the heap by [`Value::with`].
 const WITH_MAX: usize = 512;
 
+/// Room for the copy of a value, which is not initialised before.
+pub struct ValueRoom([MaybeUninit<u8>; ValueRoom::LEN]);
+
+impl ValueRoom {
+    /// Bytes of the longest value that there is room for.
+    pub const LEN: usize = 512;
+
+    /// Room for one value.
+    #[inline(always)]
+    pub const fn new() -> ValueRoom {
+        ValueRoom([MaybeUninit::uninit(); ValueRoom::LEN])
+    }
+}
+
+impl Default for ValueRoom {
+    #[inline(always)]
+    fn default() -> ValueRoom {
+        ValueRoom::new()
+    }
+}
+
 /// A value. A long one lies in the pool; it is to be copied or compared while its version is pinned. A short
 /// one may have stood in a node, from which a writer may move it while the version is pinned, and so is a copy.
 #[derive(Clone, Copy)]
@@ -36,6 +57,19 @@ impl<'p> Value<'p> {
     #[inline(always)]
     pub(crate) fn copy(word: u64, len: usize) -> Value<'p> {
         Value(Borrowed::Inline { word, len }.into())
+    }
+
+    /// A copy, in `room` if it does not fit into a word; `None`: it is longer than that.
+    #[inline]
+    pub(crate) fn copied<'r>(&self, room: &'r mut ValueRoom) -> Option<Value<'r>> {
+        match self.0.borrowed() {
+            Borrowed::Inline { word, len } => Some(Value::copy(word, len)),
+            Borrowed::Media(bytes) => {
+                let copy = bytes.copy_to_uninit(room.0.get_mut(..bytes.len())?);
+                Some(Value::from(&*copy))
+            }
+            Borrowed::Memory(_) => None,
+        }
     }
 
     /// So many bytes.

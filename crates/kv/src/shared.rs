@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tembo_index::{Forest, Index, IndexKind, Range, View};
+use tembo_index::{Forest, Index, IndexKind, Range, Value, ValueRoom, View};
 use tembo_pmem::Region;
 use tembo_pool::{Error as PoolError, Pool, TenantEntry};
 
@@ -170,6 +170,24 @@ impl Shared {
             return Ok(true);
         }
         masked_has(&self.tombstones.load(), index, key, view)
+    }
+
+    /// The value under a key in the visible version, copied; `None`: that takes a pin.
+    #[inline(always)]
+    pub(crate) fn get_unpinned<'r>(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        room: &'r mut ValueRoom,
+    ) -> Option<Option<Value<'r>>> {
+        let (known, version) = self.versions.pins.peek_visible()?;
+        // In this order, behind the version: see `version/read_slots.rs`.
+        let is_plain = !self.forest.has_dead() && !self.tombstones.has_any();
+        if !is_plain || !self.published.is_current(&known) || known.since > version {
+            return None;
+        }
+        let value = known.find(keyspace)?.index.get_unpinned(key, version, room)?;
+        self.published.is_current(&known).then_some(value)
     }
 
     /// The index of a tree. What an index knows of its tree beside media all readers of the tree share, as

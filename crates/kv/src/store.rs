@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use tembo_index::{IndexKind, Op, Value};
+use tembo_index::{IndexKind, Op, Value, ValueRoom};
 use tembo_pmem::Error as RegionError;
 use tembo_pool::{Fragmentation, Pool, TenantStat};
 
@@ -360,13 +360,29 @@ impl Store {
         self.get_with(keyspace, key, |value| value.map(|value| value.to_vec()))
     }
 
-    /// Calls `read` with the value under `key` in the visible version. No
-    /// rollback is possible in the meantime, and no space of that version is given back.
+    /// Calls `read` with the value under `key` in the visible version. A value of at most
+    /// [`ValueRoom::LEN`](tembo_index::ValueRoom::LEN) bytes may be a copy; of any other the version is held as long as
+    /// `read` runs: no rollback is possible in the meantime, and no space of that version is given back.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; damage.
     #[inline(always)]
     pub fn get_with<T>(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        read: impl FnOnce(Option<Value<'_>>) -> T,
+    ) -> Result<T, Error> {
+        let mut room = ValueRoom::new();
+        match self.handle.shared.get_unpinned(keyspace, key, &mut room) {
+            Some(value) => Ok(read(value)),
+            None => self.get_pinned(keyspace, key, read),
+        }
+    }
+
+    /// As `get_with`, with a pin.
+    #[inline(never)]
+    fn get_pinned<T>(
         &self,
         keyspace: Keyspace,
         key: &[u8],

@@ -96,9 +96,11 @@ fn readers_of_single_keys_see_them_rise_and_whole_beside_the_writer() {
 fn a_read_holds_its_version_while_it_lasts() {
     for &kind in KINDS {
         let (store, space) = store(kind);
+        // Too long to be copied.
+        let second = b"second".repeat(100);
         store.put(space, b"a", b"first", Durability::Strict).unwrap();
         let saved = store.save_snapshot("s").unwrap();
-        store.put(space, b"a", b"second", Durability::Strict).unwrap();
+        store.put(space, b"a", &second, Durability::Strict).unwrap();
         store
             .get_with(space, b"a", |value| {
                 assert!(matches!(store.rollback(saved), Err(Error::VersionInUse { .. })));
@@ -106,13 +108,80 @@ fn a_read_holds_its_version_while_it_lasts() {
                 for i in 0..200u8 {
                     store.put(space, b"a", &[i; 6], Durability::Strict).unwrap();
                 }
-                assert_eq!(value.unwrap(), b"second");
+                assert_eq!(value.unwrap(), second);
                 let newest = |value: Option<Value<'_>>| value.unwrap().to_vec();
                 assert_eq!(store.get_with(space, b"a", newest).unwrap(), [199; 6]);
             })
             .unwrap();
         store.rollback(saved).unwrap();
         assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"first"[..]));
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn a_copied_value_stays_what_it_was_and_holds_nothing() {
+    for &kind in KINDS {
+        let (store, space) = store(kind);
+        for value in [b"first".to_vec(), b"second".repeat(10), b"third".repeat(100)] {
+            store.put(space, b"a", &value, Durability::Strict).unwrap();
+            // The thread comes to have its slot for its own.
+            (0..3).for_each(|_| drop(store.get(space, b"a").unwrap()));
+            store
+                .get_with(space, b"a", |read| {
+                    for i in 0..200u8 {
+                        store.put(space, b"a", &[i; 100], Durability::Strict).unwrap();
+                    }
+                    assert_eq!(read.unwrap(), value);
+                    let newest = |value: Option<Value<'_>>| value.unwrap().to_vec();
+                    assert_eq!(store.get_with(space, b"a", newest).unwrap(), [199; 100]);
+                })
+                .unwrap();
+        }
+        store.check().unwrap();
+    }
+}
+
+/// What a reader without a pin copies may have been given to another tree meanwhile.
+#[test]
+fn readers_beside_a_writer_that_clears_see_values_of_their_own_keyspace() {
+    const ROUNDS: u64 = 150;
+    for &kind in KINDS {
+        let (store, space) = store(kind);
+        let other = store.keyspace("other").unwrap();
+        let done = AtomicBool::new(false);
+        let read = || {
+            let mut reads = 0;
+            while !done.load(Ordering::Acquire) || reads == 0 {
+                for key in 0..60u64 {
+                    for (space, own) in [(space, 1), (other, 2)] {
+                        let is_own = |value: Option<Value<'_>>| {
+                            value.is_none_or(|value| value.to_vec().iter().all(|&byte| byte == own))
+                        };
+                        assert!(store.get_with(space, &key.to_be_bytes(), is_own).unwrap());
+                    }
+                    reads += 1;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let readers = [scope.spawn(read), scope.spawn(read)];
+            let ends = Ends(&done);
+            for round in 0..ROUNDS {
+                let (cleared, own) = if round % 2 == 0 { (space, 1) } else { (other, 2) };
+                let mut tx = store.exclusive().unwrap();
+                tx.clear(cleared).unwrap();
+                tx.commit(Durability::Strict).unwrap();
+                while store.maintain(64).unwrap() == Progress::More {}
+                for key in 0..60u64 {
+                    let value = [own; 200];
+                    let value = &value[..[8, 40, 200][(key + round) as usize % 3]];
+                    store.put(cleared, &key.to_be_bytes(), value, Durability::Strict).unwrap();
+                }
+            }
+            drop(ends);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
         store.check().unwrap();
     }
 }

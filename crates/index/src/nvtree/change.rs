@@ -55,11 +55,13 @@ fn change_in_time(
         Op::Put { value, .. } => short(value),
     };
     loop {
-        let fast = effect.and_then(|effect| change_fast(leaves, wanted, effect, how, writer));
-        if let Some(existed) = fast {
+        let mut reached = None;
+        if let Some(effect) = effect
+            && let Some(existed) = change_fast(leaves, wanted, effect, how, writer, &mut reached)
+        {
             return Ok(existed);
         }
-        if let Some(existed) = change_any(leaves, op, how, writer)? {
+        if let Some(existed) = change_any(leaves, op, (wanted, reached), how, writer)? {
             return Ok(existed);
         }
     }

@@ -35,11 +35,10 @@ pub(crate) enum Effect {
 #[inline(always)]
 pub(crate) fn get_fast<'f>(
     leaves: &'f Leaves,
-    key: &[u8],
+    wanted: Wanted<'_>,
     version: u64,
     reached: &mut Option<Reached<'f>>,
-) -> Option<Option<Value<'f>>> {
-    let wanted = Wanted::new(key);
+) -> Option<Option<Value<'static>>> {
     let at = leaves.leaf_at_once(wanted)?;
     let Reached { leaf: Leaf { side, .. }, lines, moment } = at;
     let (bytes, traits) = side.bytes();
@@ -69,30 +68,39 @@ pub(crate) fn put_fast(
     how: How<'_>,
     writer: &Writer<'_>,
 ) -> Option<bool> {
-    change_fast(leaves, Wanted::new(key), Effect::Put(value, 8), how, writer)
+    change_fast(leaves, Wanted::new(key), Effect::Put(value, 8), how, writer, &mut None)
 }
 
 /// Performs the change if the fast path can; whether the key was there. `None`: it cannot, or something
-/// was quicker, and nothing has changed.
+/// was quicker, and nothing has changed. The leaf may have been `reached`.
 #[inline(always)]
-pub(crate) fn change_fast(
-    leaves: &Leaves,
+pub(crate) fn change_fast<'f>(
+    leaves: &'f Leaves,
     wanted: Wanted<'_>,
     effect: Effect,
     how: How<'_>,
     writer: &Writer<'_>,
+    reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    let Reached { leaf: Leaf { side, .. }, lines, moment } = leaves.leaf_at_once(wanted)?;
+    let found = leaves.leaf_at_once(wanted)?;
+    let Reached { leaf: Leaf { side, .. }, lines, moment } = found;
     side.prefetch_rest();
     // Where its line is full, an element lies in the next, and the new one will.
     prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len()) + 1));
     let (all, own) = (all_slots(lines.len()), print(wanted.hash));
     let (bytes, traits) = side.bytes();
-    let (matching, usable) = (bytes.equal(own) & all, bytes.at_most(STALE) & all);
-    let simple = wanted.simple(traits)?;
-    if !writer.retained.needs_no_past(side.newest()) {
+    let (matching, ended_or_free) = (bytes.equal(own) & all, bytes.at_most(STALE) & all);
+    let Some(simple) = wanted.simple(traits) else {
+        *reached = Some(found);
         return None;
-    }
+    };
+    let newest = side.newest();
+    let usable = match writer.retained.needs_no_past(newest) {
+        true => ended_or_free,
+        // What was ended here may be needed; and a group gives its own element of the key up for the new one.
+        false if how.may_have_own(newest, writer) => return None,
+        false => bytes.equal(FREE) & all,
+    };
     let old = simple.find(Slots(matching), lines);
     let (element, new, removed) = match (effect, old) {
         (Effect::Put(payload, len), _) => {
@@ -102,7 +110,7 @@ pub(crate) fn change_fast(
         (Effect::Remove, None) => return side.still(moment).then_some(false),
         (Effect::Remove, Some((_, element))) => (element, TOMB, true),
     };
-    if old.is_none() && Slots(usable).is_last() {
+    if old.is_none() && Slots(ended_or_free).is_last() {
         ask_for_all(lines);
         return None;
     }
@@ -110,6 +118,7 @@ pub(crate) fn change_fast(
     let (number, at) = place_of(slot);
     let target = lines.get(number)?;
     if element.record().is_some() || has_record(target, at) {
+        *reached = Some(found);
         return None;
     }
     let base = side.base();

@@ -1,6 +1,6 @@
 //! How a change commits, and what stamp it gets.
 
-use crate::{Stamp, Ticket, Writer};
+use crate::{Stamp, Ticket, VERSION_MAX, Writer};
 
 /// How changes commit.
 #[derive(Clone, Copy)]
@@ -26,6 +26,16 @@ impl How<'_> {
         match self {
             How::Grouped => writer.stamp.version(),
             How::Single(ticket) => ticket.seen() + 1,
+        }
+    }
+
+    /// Whether a leaf whose newest element is of that version may have one that is to be changed again, or is not known
+    /// well enough.
+    #[inline(always)]
+    pub(crate) fn may_have_own(self, newest: u64, writer: &Writer<'_>) -> bool {
+        match self {
+            How::Grouped => newest >= writer.stamp.version(),
+            How::Single(_) => newest > VERSION_MAX,
         }
     }
 

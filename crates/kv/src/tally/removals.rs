@@ -70,13 +70,16 @@ impl Removals {
 #[inline]
 pub(crate) fn hash(keyspace: Keyspace, key: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let mut hash = 0xcbf2_9ce4_8422_2325 ^ u64::from(keyspace.id);
+    let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(PRIME).rotate_left(29);
     let (words, rest) = key.as_chunks::<8>();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    for word in words.chain(rest.iter().map(|&byte| u64::from(byte) | 1 << 8)) {
-        hash = (hash ^ word).wrapping_mul(PRIME).rotate_left(29);
+    let seed = 0xcbf2_9ce4_8422_2325 ^ u64::from(keyspace.id) ^ (key.len() as u64) << 32;
+    let hash = words.iter().fold(seed, |hash, word| step(hash, u64::from_le_bytes(*word)));
+    match key.last_chunk::<8>() {
+        _ if rest.is_empty() => hash,
+        // With some bytes of the last word again.
+        Some(end) => step(hash, u64::from_le_bytes(*end)),
+        None => step(hash, rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))),
     }
-    hash
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tembo_index::Retained;
-use tembo_pmem::thread::EventCount;
+use tembo_pmem::thread::{EventCount, LatchGuard};
 
 use super::past::Past;
 use super::read_slots::{Reading, Slots};
 use super::visible::Visible;
+use crate::trees::Current;
 
 /// The visible version and the pinned ones.
 pub(crate) struct Pins {
@@ -149,6 +150,13 @@ impl Pins {
     #[inline]
     pub(crate) fn read_visible(&self) -> Option<Reading<'_>> {
         self.slots.begin(&self.visible)
+    }
+
+    /// The trees that the thread knows and the visible version, which is not pinned.
+    #[inline]
+    pub(crate) fn peek_visible(&self) -> Option<(LatchGuard<'_, Current>, u64)> {
+        let known = self.slots.enter()?;
+        Some((known, self.visible.load()))
     }
 
     /// No read of one key begins while what it returns lives.

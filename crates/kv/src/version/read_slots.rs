@@ -23,6 +23,14 @@
 //! same argument with `closed` in the place of `visible`: it finds the pin and refuses, or the reader
 //! finds the slots closed and takes a snapshot, which waits for the rollback.
 //!
+//! **A read that copies pins nothing** ([`Index::get_unpinned`](tembo_index::Index::get_unpinned)). The swap is an
+//! atomic exchange, which waits for all that is under way, and the searches of two reads that follow each other do not
+//! overlap. So a thread first tries without: it enters its slot for the trees, loads `visible`, finds nothing dead, no
+//! tombstone and no other trees, and copies what it finds while the leaf does not change. What was copied was there, in
+//! that version: a leaf that has something newer is left to a read with a pin, and what dies or is erased meanwhile
+//! changes its leaf or the dead epoch. Only trees that are given up do not: so the thread looks behind the copy whether
+//! its trees are still the published ones. They are published anew before the space of any is given back.
+//!
 //! Dead intervals come into force before a version above them is visible, so a reader that finds none
 //! in force after its pin needs none; otherwise it takes a snapshot. The same order makes the trees
 //! that it knows, if no others were published since, those of its version or later ones.
@@ -89,6 +97,12 @@ impl Slots {
         let own = self.slots.get(thread::number());
         let entered = own.and_then(|slot| Some((slot, slot.known.enter()?)));
         entered.or_else(|| self.take_by_lock())
+    }
+
+    /// The trees that the thread knows, for a read without a pin; `None`: the slot is not its own for now.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<LatchGuard<'_, Current>> {
+        self.slots.get(thread::number())?.known.enter()
     }
 
     #[inline(never)]

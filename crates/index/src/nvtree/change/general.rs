@@ -17,7 +17,7 @@ use crate::nvtree::image::ORPHANED;
 use crate::nvtree::leaf::{
     Element, FREE, Guard, LONG, Meta, STALE, Shape, Slots, TOMB, line, place_of, print, write,
 };
-use crate::nvtree::leaves::{Found, Leaves, Spot, Wanted};
+use crate::nvtree::leaves::{Found, Leaves, Reached, Spot, Wanted};
 use crate::record::record_size;
 use crate::{Error, Forest, Op, Records, Retained, Retired, Stamp, Writer};
 
@@ -32,38 +32,42 @@ const VERY_LARGE: usize = 16 << 10;
 /// A record of this size or less may wait for the removal of its key to be forgotten.
 const SHORT: u64 = 1024;
 
+/// A key, and its leaf where that was reached before.
+type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
+
 /// As `change`, of any kind; `None`: room was made in the leaf, and nothing else has changed.
 #[inline(never)]
 pub(super) fn change_any(
     leaves: &Leaves,
     op: Op<'_>,
+    sought: SoughtLeaf<'_, '_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Result<Option<bool>, Error> {
     let mut record = None;
     let changed = match op {
-        Op::Put { key, value } => put(leaves, key, value, how, writer, &mut record),
-        Op::Remove { key } => remove(leaves, key, how, writer, &mut record),
+        Op::Put { value, .. } => put(leaves, sought, value, how, writer, &mut record),
+        Op::Remove { .. } => remove(leaves, sought, how, writer, &mut record),
     };
     // What was written for an element that did not come to be.
     record.into_iter().for_each(|record| leaves.forest.pool().free_unused(record));
     changed
 }
 
-fn put(
-    leaves: &Leaves,
-    key: &[u8],
+fn put<'f>(
+    leaves: &'f Leaves,
+    (wanted, mut reached): SoughtLeaf<'f, '_>,
     value: &[&[u8]],
     how: How<'_>,
     writer: &mut Writer<'_>,
     record: &mut Option<Object>,
 ) -> Result<Option<bool>, Error> {
+    let key = wanted.key;
     let value_len = value.iter().map(|part| part.len()).sum::<usize>();
-    let wanted = Wanted::new(key);
     // The payload of an attempt before, and whether it is a block's.
     let mut made: Option<(u64, bool)> = None;
     loop {
-        let spot = spot_to_change(leaves, wanted, how, writer)?;
+        let spot = spot_to_change(leaves, (wanted, reached.take()), how, writer)?;
         let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
         let shape = spot.placed.shape.with_value(if is_long { LONG } else { value_len });
         let Some(old) = still(&spot, spot.newest())? else { continue };
@@ -121,16 +125,16 @@ fn put(
     }
 }
 
-fn remove(
-    leaves: &Leaves,
-    key: &[u8],
+fn remove<'f>(
+    leaves: &'f Leaves,
+    (wanted, mut reached): SoughtLeaf<'f, '_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
     record: &mut Option<Object>,
 ) -> Result<Option<bool>, Error> {
-    let wanted = Wanted::new(key);
+    let key = wanted.key;
     loop {
-        let spot = spot_to_change(leaves, wanted, how, writer)?;
+        let spot = spot_to_change(leaves, (wanted, reached.take()), how, writer)?;
         let Some(old) = still(&spot, spot.newest())? else { continue };
         let Some(found) = old else { return Ok(Some(false)) };
         let record_len = found.element.record().map_or(0, |object| object.size() as usize);
@@ -176,12 +180,12 @@ fn remove(
 #[inline]
 fn spot_to_change<'f, 'k>(
     leaves: &'f Leaves,
-    wanted: Wanted<'k>,
+    (wanted, mut reached): SoughtLeaf<'f, 'k>,
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Result<Spot<'f, 'k>, Error> {
     loop {
-        let spot = leaves.spot(wanted)?;
+        let spot = leaves.spot_at(wanted, reached.take())?;
         if spot.leaf.side.newest() != ORPHANED {
             return Ok(spot);
         }

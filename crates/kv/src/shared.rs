@@ -182,8 +182,8 @@ impl Shared {
     ) -> Option<Option<Value<'r>>> {
         let (known, version) = self.versions.pins.peek_visible()?;
         // In this order, behind the version: see `version/read_slots.rs`.
-        let is_plain = !self.forest.has_dead() && !self.tombstones.has_any();
-        if !is_plain || !self.published.is_current(&known) || known.since > version {
+        let hides_entries = self.forest.has_dead() || self.tombstones.has_any();
+        if hides_entries || !self.published.is_current(&known) || known.since > version {
             return None;
         }
         let value = known.find(keyspace)?.index.get_unpinned(key, version, room)?;

@@ -94,13 +94,7 @@ pub(crate) fn change_fast<'f>(
         *reached = Some(found);
         return None;
     };
-    let newest = side.newest();
-    let usable = match writer.retained.needs_no_past(newest) {
-        true => ended_or_free,
-        // What was ended here may be needed; and a group gives its own element of the key up for the new one.
-        false if how.may_have_own(newest, writer) => return None,
-        false => bytes.equal(FREE) & all,
-    };
+    let usable = usable(side.newest(), how, writer, ended_or_free, || bytes.equal(FREE) & all)?;
     let old = simple.find(Slots(matching), lines);
     let (element, new, removed) = match (effect, old) {
         (Effect::Put(payload, len), _) => {
@@ -145,6 +139,23 @@ pub(crate) fn change_fast<'f>(
         region.fence("nvtree.fast.fence");
     }
     Some(old.is_some())
+}
+
+/// The slots that a change may use, of those that are free or have what was ended, in a leaf whose newest element is of
+/// that version; `None`: not by the fast path.
+#[inline(always)]
+fn usable(
+    newest: u64,
+    how: How<'_>,
+    writer: &Writer<'_>,
+    ended_or_free: u64,
+    free: impl FnOnce() -> u64,
+) -> Option<u64> {
+    if writer.retained.needs_no_past(newest) {
+        return Some(ended_or_free);
+    }
+    // What was ended may be needed; and a group gives up its own element of the key for the new one.
+    (!how.may_have_own(newest, writer)).then(free)
 }
 
 /// Says that all of a leaf will be read soon: it is split.

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | redis-suite | fs-suite | help`.
+//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | redis-suite | fs-suite | sqlite-suite | help`.
 
 // A command-line tool whose output is its purpose.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -7,6 +7,7 @@ mod ci;
 mod dax;
 mod fs_suite;
 mod miri;
+mod sqlite_suite;
 mod suite;
 mod tidy;
 mod torture;
@@ -32,6 +33,8 @@ cargo xtask <command>
   fs-suite    suites of tests of file systems on a mount, outside of transactions and in one; as root, minutes.
               --pjdfstest PROGRAM, --fsx PROGRAM (both on crates.io); --tembo PROGRAM for another than the release
               build; --page writes docs/filesystem-compatibility.md from the last runs
+  sqlite-suite SQLite's own programs over the VFS, from a checkout of its sources in the version of the system's library; minutes.
+              --path CHECKOUT; --library FILE for another extension than the release build; --page writes docs/sqlite-compatibility.md from the last run
   help        this text";
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         ["dax", ref words @ ..] => dax::run(&root(), words),
         ["redis-suite", ref words @ ..] => suite::run(&root(), words),
         ["fs-suite", ref words @ ..] => fs_suite::run(&root(), words),
+        ["sqlite-suite", ref words @ ..] => sqlite_suite::run(&root(), words),
         ["help" | "--help" | "-h"] | [] => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

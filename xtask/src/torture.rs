@@ -72,9 +72,11 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
     let mut shared = test(root, "tembo-torture", "shared");
     shared.args(["--", "--nocapture"]).env("TEMBO_KILL_ROUNDS", rounds);
     step("kill test of a shared pool", &mut shared)?;
-    let mut sqlite = test(root, "tembo-sqlite", "hosts");
-    sqlite.arg("kill").env("TEMBO_SQLITE_ROUNDS", extent.sqlite_rounds);
-    step("kill test of SQLite", &mut sqlite)?;
+    for (name, target) in [("SQLite", "hosts"), ("processes on one database", "processes")] {
+        let mut sqlite = test(root, "tembo-sqlite", target);
+        sqlite.arg("kill").env("TEMBO_SQLITE_ROUNDS", extent.sqlite_rounds);
+        step(&format!("kill test of {name}"), &mut sqlite)?;
+    }
     let mut schedules = test(root, "tembo-torture", "schedules");
     schedules.args(["--", "--nocapture"]).env("TEMBO_SCHEDULES", extent.schedules);
     step("schedules", &mut schedules)?;

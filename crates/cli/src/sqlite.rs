@@ -1,5 +1,7 @@
 //! `tembo sqlite`: the SQLite databases of a pool, which are devices.
 
+mod serve;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -35,6 +37,8 @@ enum Command {
     Check(PoolArgs),
     /// Say how large a database is, and what it takes
     Stat(Stat),
+    /// Own the pool for programs that come and go: without this, the first of them owns it
+    Serve(Box<serve::Args>),
 }
 
 /// A database of a pool.
@@ -124,6 +128,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         Command::Check(args) => check(args),
         Command::Stat(args) => stat(args),
+        Command::Serve(args) => serve::run(args),
     }
 }
 

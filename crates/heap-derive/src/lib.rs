@@ -9,6 +9,8 @@ use syn::{Data, DeriveInput, Error, Fields, GenericParam, Lifetime, LitInt, LitS
 ///
 /// - `#[persist(name = "…")]`: the name by which heaps know the type; else its path. Give one before a type is moved.
 /// - `#[persist(version = 2)]`: the version of its layout; else 0.
+/// - `#[persist(version = 2, from = OldNode<'h>)]`: the type as it was in an earlier version: of the same name, with pointers to the types
+///   as they are now. An object of it becomes one of this version, by [`From`], in the first transaction that uses it.
 #[proc_macro_derive(Persist, attributes(persist))]
 pub fn persist(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
@@ -28,18 +30,21 @@ fn heap_path() -> TokenStream {
 struct Settings {
     name: Option<String>,
     version: u32,
+    from: Option<Type>,
 }
 
 fn settings(input: &DeriveInput) -> Result<Settings, Error> {
-    let mut settings = Settings { name: None, version: 0 };
+    let mut settings = Settings { name: None, version: 0, from: None };
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("persist")) {
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("name") {
                 settings.name = Some(meta.value()?.parse::<LitStr>()?.value());
             } else if meta.path.is_ident("version") {
                 settings.version = meta.value()?.parse::<LitInt>()?.base10_parse()?;
+            } else if meta.path.is_ident("from") {
+                settings.from = Some(meta.value()?.parse()?);
             } else {
-                return Err(meta.error("only `name` and `version` are known"));
+                return Err(meta.error("only `name`, `version` and `from` are known"));
             }
             Ok(())
         })?;
@@ -63,6 +68,10 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
     let (_, type_generics, _) = input.generics.split_for_impl();
     let body = match &input.data {
         Data::Struct(data) => of_struct(&data.fields, &brand),
+        Data::Enum(data) if data.variants.is_empty() => {
+            let what = "an enum without variants has no value, and cannot live in a heap";
+            return Err(Error::new_spanned(ident, what));
+        }
         Data::Enum(data) => of_enum(data, &brand),
         Data::Union(_) => {
             return Err(Error::new_spanned(ident, "a union cannot live in a heap"));
@@ -71,6 +80,7 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
     let (name, hash) = names_of(input, &settings, &brand);
     let version = settings.version;
     let Body { words, layout, shape, write, read, pointers, fields } = body;
+    let older = settings.from.as_ref().map(|from| of_older(from, &brand));
     let heap = heap_path();
     Ok(quote! { const _: () = {
         use #heap as __heap;
@@ -102,6 +112,8 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
             fn pointers(words: &[u64], each: &mut dyn ::core::ops::FnMut(u64)) {
                 #pointers
             }
+
+            #older
         }
 
         #[automatically_derived]
@@ -109,6 +121,38 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
             #fields
         }
     }; })
+}
+
+/// How values of an older version become those of this one.
+fn of_older(from: &Type, brand: &Lifetime) -> TokenStream {
+    let (old, new) =
+        (quote!(#from as __heap::Persist<#brand>), quote!(Self as __heap::Persist<#brand>));
+    quote! {
+        fn layout_of(version: u32) -> ::core::option::Option<u64> {
+            const {
+                ::core::assert!(
+                    <#old>::NAME == <#new>::NAME && <#old>::VERSION < <#new>::VERSION,
+                    "the type that `from` names is the same in an earlier version: give both one name, and this one a higher version",
+                );
+            }
+            if version == <#new>::VERSION {
+                ::core::option::Option::Some(<#new>::LAYOUT)
+            } else {
+                <#old>::layout_of(version)
+            }
+        }
+
+        fn read_version(
+            version: u32,
+            from: &mut __heap::Reader<'_, #brand>,
+        ) -> ::core::result::Result<Self, __heap::Error> {
+            if version == <#new>::VERSION {
+                <#new>::read(from)
+            } else {
+                <#old>::read_version(version, from).map(<Self as ::core::convert::From<#from>>::from)
+            }
+        }
+    }
 }
 
 /// The name of a type, and its hash.

@@ -1,7 +1,7 @@
 //! What all parts of an open heap share: the pool, the types, the counts in memory, and what waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tembo_pmem::Word;
@@ -15,7 +15,7 @@ use crate::handles::{Handles, Released};
 use crate::ownership::Ownership;
 use crate::types::Types;
 
-/// How long a transaction waits before it begins when a sweep wants to.
+/// How long a transaction that begins waits at most for a sweep that has asked for the heap: it may have given up.
 const GAP: Duration = Duration::from_millis(1);
 
 /// An open heap.
@@ -31,7 +31,10 @@ pub(crate) struct Arena {
     dropped: Mutex<Vec<u64>>,
     /// Transactions are inside, side by side; one that runs alone, a sweep or a check keeps them out.
     gate: RwLock<()>,
+    /// A sweep or a check waits to come in.
     is_wanted: AtomicBool,
+    coming: Mutex<()>,
+    has_come: Condvar,
 }
 
 /// What commits know of the root.
@@ -60,6 +63,8 @@ impl Arena {
             dropped: Mutex::default(),
             gate: RwLock::new(()),
             is_wanted: AtomicBool::new(false),
+            coming: Mutex::default(),
+            has_come: Condvar::new(),
         };
         let types = Types::read(pool, arena.root_word(ROOT_TYPES)?)?;
         let (ledger, orphans) = arena.read_orphans()?;
@@ -147,26 +152,33 @@ impl Arena {
 
     /// The transactions that have ended come before, and none begins while this lives.
     pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same, if no transaction is under way.
     pub(crate) fn try_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
-        match self.gate.try_write() {
-            Ok(guard) => Some(guard),
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+        let guard = match self.gate.try_write() {
+            Ok(guard) => guard,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        self.is_wanted.store(false, Ordering::Relaxed);
+        drop(lock(&self.coming));
+        self.has_come.notify_all();
+        Some(guard)
     }
 
     /// A transaction begins, beside others.
     pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        if self.is_wanted.swap(false, Ordering::Relaxed) {
-            std::thread::sleep(GAP);
+        if self.is_wanted.load(Ordering::Relaxed) {
+            let is_wanted = |_: &mut ()| self.is_wanted.load(Ordering::Relaxed);
+            drop(self.has_come.wait_timeout_while(lock(&self.coming), GAP, is_wanted));
+            self.is_wanted.store(false, Ordering::Relaxed);
         }
-        self.gate.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The transactions that begin from here on wait until the caller's next [`try_alone`](Arena::try_alone), for a while.
     pub(crate) fn make_way(&self) {
         self.is_wanted.store(true, Ordering::Relaxed);
     }

@@ -33,6 +33,14 @@ pub enum Error {
         /// The name of the type.
         name: String,
     },
+    /// The type's layout is no layout that a heap can note: it is nested too deep, too large, or contradicts itself.
+    #[error(
+        "the type {name} has no layout that a heap can keep: it is nested too deep, or too large"
+    )]
+    NoLayout {
+        /// The name of the type.
+        name: String,
+    },
     /// The transaction that made the object was rolled back, or has not committed: it is no object of the heap.
     #[error("the object was made by a transaction that has not committed")]
     NotCommitted,

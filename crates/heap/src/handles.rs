@@ -70,10 +70,12 @@ impl Handles {
         can
     }
 
-    /// The first pointer to an object that a transaction makes.
+    /// The first pointer to an object that a transaction makes. Another thread may hold one to what was at its place before, which it
+    /// is about to find out and to drop: that one stays counted, or its release would take this one's count.
     pub(crate) fn make(&self, bits: u64) {
-        let entry = Entry { count: 1, state: State::Fresh, slot: None };
-        lock(self.shard(bits)).insert(bits, entry);
+        let mut shard = lock(self.shard(bits));
+        let entry = shard.entry(bits).or_insert(NEW);
+        *entry = Entry { count: entry.count + 1, state: State::Fresh, slot: None };
         self.unsettled.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -172,14 +174,51 @@ impl Handles {
         !is_committed
     }
 
+    /// Objects of the heap to which the program has a pointer.
+    pub(crate) fn held(&self) -> Vec<u64> {
+        let is_held = |entry: &Entry| entry.count > 0 && entry.state == State::Whole;
+        self.those(is_held)
+    }
+
     /// Objects whose space is taken, though nothing on media refers to them.
     pub(crate) fn void(&self) -> Vec<u64> {
-        let is_void = |entry: &Entry| matches!(entry.state, State::Void | State::Fresh);
+        self.those(|entry| matches!(entry.state, State::Void | State::Fresh))
+    }
+
+    fn those(&self, is_one: impl Fn(&Entry) -> bool) -> Vec<u64> {
         let of_shard = |shard: &Mutex<FxHashMap<u64, Entry>>| {
             let shard = lock(shard);
-            let void = shard.iter().filter(|(_, entry)| is_void(entry));
-            void.map(|(bits, _)| *bits).collect::<Vec<_>>()
+            let found = shard.iter().filter(|(_, entry)| is_one(entry));
+            found.map(|(bits, _)| *bits).collect::<Vec<_>>()
         };
         self.shards.iter().flat_map(of_shard).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_pointer_to_the_place_of_a_new_object_takes_no_count_of_it() {
+        let handles = Handles::new();
+        assert!(handles.acquire(7), "read from an object that changes meanwhile");
+        handles.make(7);
+        assert_eq!(handles.release(7), Released::Nothing);
+        assert!(!handles.settle(7, true));
+        assert!(!handles.doom(7), "the pointer that was returned keeps the object");
+        assert_eq!(handles.held(), [7]);
+    }
+
+    #[test]
+    fn the_space_of_what_was_rolled_back_is_free_when_the_last_pointer_goes() {
+        let handles = Handles::new();
+        assert!(handles.acquire(7));
+        handles.make(7);
+        assert_eq!(handles.release(7), Released::Nothing);
+        assert!(!handles.settle(7, false));
+        assert_eq!((handles.void(), handles.is_whole(7, false)), (vec![7], false));
+        assert_eq!(handles.release(7), Released::Void);
+        assert!(handles.void().is_empty() && handles.is_whole(7, false));
     }
 }

@@ -197,6 +197,9 @@ impl<'h> Heap<'h> {
     /// # Errors
     /// Those of the pool.
     pub fn settle(&self) -> Result<(), Error> {
+        // A transaction of this thread keeps sweeps out already.
+        let under_way = UnderWay::begin(self.arena);
+        let _beside = under_way.is_some().then(|| self.arena.enter());
         settle(self.arena)
     }
 

@@ -1,14 +1,20 @@
 //! All objects of a heap, from its root: for a sweep, a check and the tools.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pool::{Marker, Object, TenantCheck, TenantError};
 
 use crate::Error;
-use crate::arena::Arena;
+use crate::arena::{Arena, Ledger};
+use crate::change::Change;
 use crate::format::{
     BODY, CHUNK_BEFORE, CHUNK_WORDS, HEAD, PROXY, PROXY_TARGET, ROOT_DOOMED, ROOT_ORPHANS,
     ROOT_ROOT, TYPE_PROXY, kind_of, low_of,
 };
+use crate::settlement::Settlement;
+use crate::shape::Shape;
+
+/// Words that an operation of [`Content::let_cycles_go`] stores, about: fewer than a lane of the log holds.
+const WORDS_MAX: usize = 16;
 
 /// An object of a heap.
 pub(crate) struct Found {
@@ -19,6 +25,13 @@ pub(crate) struct Found {
     /// How many were found.
     pub(crate) references: u64,
     pub(crate) is_doomed: bool,
+}
+
+impl Found {
+    /// How many pointers refer to it that were not found: those of cycles that nothing else refers to.
+    fn lost(&self) -> u64 {
+        self.count.saturating_sub(self.references)
+    }
 }
 
 /// Everything that a heap has on media. Nothing changes it meanwhile.
@@ -41,6 +54,8 @@ impl Content {
             gray.extend(slots.iter().map(|word| word.load()).filter(|bits| *bits != 0));
             chunk = arena.word(chunk, CHUNK_BEFORE)?;
         }
+        // An object of a cycle is counted, and may be reached by the program only.
+        gray.extend(arena.handles.held());
         let mut found: FxHashMap<u64, Found> = FxHashMap::default();
         let mut doomed = arena.root_word(ROOT_DOOMED)?;
         while doomed != 0 {
@@ -84,10 +99,10 @@ impl Content {
         Ok(Content { own, objects })
     }
 
-    /// Counts are right, proxies and their objects know each other.
+    /// Counts are right but for what cycles hold, proxies and their objects know each other.
     pub(crate) fn check(&self, arena: &Arena) -> Result<(), Error> {
         for found in &self.objects {
-            if found.count != found.references {
+            if found.count < found.references {
                 return Err(damaged("a count", found.bits));
             }
             if found.kind == TYPE_PROXY {
@@ -101,6 +116,30 @@ impl Content {
                     return Err(damaged("an object's proxy", found.bits));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes what the cycles that nothing refers to hold of the rest: their pointers are counted no more, and weak pointers to
+    /// their objects give none. The space of the cycles is free then, as a sweep finds out; interrupted, it is done again.
+    pub(crate) fn let_cycles_go(&self, arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
+        let all: FxHashSet<u64> = self.objects.iter().map(|found| found.bits).collect();
+        let mut objects = self.objects.iter().peekable();
+        while objects.peek().is_some() {
+            let mut change = Change::default();
+            let mut settlement = Settlement::new(arena, ledger, &mut change);
+            let mut result = Ok(());
+            while let Some(found) = objects.next_if(|_| settlement.change.len() < WORDS_MAX) {
+                result = let_go_of(&mut settlement, found, &all);
+                if result.is_err() {
+                    break;
+                }
+            }
+            if let Err(error) = result {
+                settlement.give_up();
+                return Err(error);
+            }
+            settlement.make()?;
         }
         Ok(())
     }
@@ -126,9 +165,32 @@ impl Content {
         check.pending = self.objects.iter().filter(|found| found.is_doomed).count() as u64;
         let types = arena.types.all().len() as u64;
         let values = self.objects.iter().filter(|found| found.kind != TYPE_PROXY).count();
-        check.counts = vec![("objects".into(), values as u64), ("types".into(), types)];
+        let lost = self.objects.iter().map(Found::lost).sum();
+        check.counts = vec![
+            ("objects".into(), values as u64),
+            ("types".into(), types),
+            ("pointers from cycles that nothing refers to".into(), lost),
+        ];
         Ok(check)
     }
+}
+
+/// An object loses what cycles hold of it; `all` are the objects that are no part of them.
+fn let_go_of(
+    settlement: &mut Settlement<'_>,
+    found: &Found,
+    all: &FxHashSet<u64>,
+) -> Result<(), Error> {
+    if found.kind == TYPE_PROXY {
+        let target = settlement.change.get(settlement.arena, found.bits, PROXY_TARGET)?;
+        if target != 0 && !all.contains(&target) {
+            settlement.change.set(found.bits, PROXY_TARGET, 0);
+        }
+    }
+    if found.lost() == 0 || found.is_doomed {
+        return Ok(());
+    }
+    settlement.lower(found.bits, found.lost())
 }
 
 fn damaged(what: &'static str, bits: u64) -> Error {
@@ -156,10 +218,11 @@ fn children(arena: &Arena, bits: u64, kind: u16) -> Result<Vec<u64>, Error> {
     let words = arena.words(bits, 0, size)?;
     let mut found = Vec::new();
     if let Some(entry) = arena.types.entry(kind) {
-        let is_slice = entry.shape.words() == 1 && entry.words == 1;
-        let is_slice = is_slice && matches!(entry.shape, crate::Shape::Slice(_));
-        if is_slice && words[BODY].load() > size as u64 {
-            return Err(damaged("the length of a slice", bits));
+        if let Shape::Slice(cell) = &entry.shape {
+            let cells = words[BODY].load().saturating_mul(cell.words());
+            if cells > (size - BODY - 1) as u64 {
+                return Err(damaged("the length of a slice", bits));
+            }
         }
         let word = |at: u64| words.get(at as usize).map_or(0, |word| word.load());
         entry.shape.pointers(BODY as u64, &word, &mut |_, child| found.push(child));

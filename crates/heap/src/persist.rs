@@ -43,6 +43,20 @@ pub trait Persist<'h>: Sized {
     /// [`Error::Damaged`]: they are no value. [`Error::Conflict`].
     fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error>;
 
+    /// The hash of the layout that a version of the type has or had; `None`: a value of it does not become one of this version.
+    /// `#[persist(version = 2, from = …)]` says so.
+    fn layout_of(version: u32) -> Option<u64> {
+        (version == Self::VERSION).then_some(Self::LAYOUT)
+    }
+
+    /// Reads a value of a version that [`layout_of`](Persist::layout_of) knows, and makes one of this version of it.
+    ///
+    /// # Errors
+    /// As [`read`](Persist::read).
+    fn read_version(version: u32, from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
+        if version == Self::VERSION { Self::read(from) } else { Err(from.no_variant()) }
+    }
+
     /// Calls `each` with every pointer in the words of a value, which may all be 0.
     fn pointers(_words: &[u64], _each: &mut dyn FnMut(u64)) {}
 }
@@ -61,6 +75,19 @@ pub trait Object<'h> {
 
     /// What the heap notes of the type.
     fn info() -> TypeInfo;
+
+    /// The words of a value, made of those that it has in an older version of that layout. `None`: it does not follow from that.
+    ///
+    /// # Errors
+    /// As [`Persist::read`].
+    #[doc(hidden)]
+    fn renew(
+        _version: u32,
+        _layout: u64,
+        _from: &mut Reader<'_, 'h>,
+    ) -> Result<Option<Vec<u64>>, Error> {
+        Ok(None)
+    }
 }
 
 impl<'h, T: Persist<'h>> Object<'h> for T {
@@ -79,6 +106,19 @@ impl<'h, T: Persist<'h>> Object<'h> for T {
             name: T::name,
             shape: T::shape,
         }
+    }
+
+    fn renew(
+        version: u32,
+        layout: u64,
+        from: &mut Reader<'_, 'h>,
+    ) -> Result<Option<Vec<u64>>, Error> {
+        if T::layout_of(version) != Some(layout) {
+            return Ok(None);
+        }
+        let (value, mut words) = (T::read_version(version, from)?, Vec::new());
+        value.write(&mut Writer::new(&mut words));
+        Ok(Some(words))
     }
 }
 

@@ -246,17 +246,15 @@ impl<'a> Settlement<'a> {
             self.change.set(root, ROOT_DOOMED, next);
             return Ok(());
         }
-        loop {
+        for _ in 0..self.doomed.len() {
             let word = self.get(at, HEAD)?;
             if low_of(word) == bits {
                 self.change.set(at, HEAD, head(kind_of(word), next));
                 return Ok(());
             }
             at = low_of(word);
-            if at == 0 {
-                return Err(Error::Damaged { what: "the chain of the doomed", offset: 0 });
-            }
         }
+        Err(Error::Damaged { what: "the chain of the doomed", offset: 0 })
     }
 
     /// Lowers the counts of what an object refers to, and takes the pointers out unless that is all of them; whether it is.
@@ -264,15 +262,29 @@ impl<'a> Settlement<'a> {
         if let Some(Shape::Slice(shape)) = self.arena.types.entry(kind).map(|e| e.shape.clone()) {
             return self.take_slice_apart(bits, &shape);
         }
+        let words = self.arena.types.words(kind).unwrap_or_default();
+        self.check_inside(bits, words.saturating_sub(BODY as u64))?;
         let pointers = self.pointers(bits, kind)?;
         let is_all = pointers.len() <= POINTERS_MAX;
         for (at, child) in pointers.into_iter().take(POINTERS_MAX) {
-            self.lower(child)?;
+            self.lower(child, 1)?;
             if !is_all {
                 self.change.set(bits, at as usize, 0);
             }
         }
         Ok(is_all)
+    }
+
+    /// An object has so many words of fields.
+    fn check_inside(&self, bits: u64, words: u64) -> Result<(), Error> {
+        let object = Object::from_bits(bits);
+        if words.saturating_add(BODY as u64).saturating_mul(8) > object.size() {
+            return Err(Error::Damaged {
+                what: "the length of an object",
+                offset: object.offset(),
+            });
+        }
+        Ok(())
     }
 
     /// A slice loses elements at its end.
@@ -281,6 +293,7 @@ impl<'a> Settlement<'a> {
         if !shape.has_pointers() {
             return Ok(true);
         }
+        self.check_inside(bits, len.saturating_mul(words).saturating_add(1))?;
         let first = len.saturating_sub(POINTERS_MAX as u64);
         let mut found = Vec::new();
         for index in first..len {
@@ -288,15 +301,16 @@ impl<'a> Settlement<'a> {
             let at = BODY as u64 + 1 + index * words;
             shape.pointers(at, &word, &mut |_, child| found.push(child));
         }
-        found.into_iter().try_for_each(|child| self.lower(child))?;
+        found.into_iter().try_for_each(|child| self.lower(child, 1))?;
         if first > 0 {
             self.change.set(bits, BODY, first);
         }
         Ok(first == 0)
     }
 
-    fn lower(&mut self, bits: u64) -> Result<(), Error> {
-        let (_, count) = self.add(bits, -1)?;
+    /// So many pointers fewer refer to an object.
+    pub(crate) fn lower(&mut self, bits: u64, by: u64) -> Result<(), Error> {
+        let (_, count) = self.add(bits, -(by as i64))?;
         if count == 0 { self.let_go(bits) } else { Ok(()) }
     }
 
@@ -340,9 +354,16 @@ impl<'a> Settlement<'a> {
 
     /// Writes the new objects and commits.
     fn store(&mut self) -> Result<(), Error> {
-        let words = self.change.sorted();
+        let mut words = self.change.sorted();
         if words.is_empty() {
-            return Ok(());
+            if self.change.is_empty() {
+                return Ok(());
+            }
+            // New objects that only new objects and the program refer to: a word is stored that stays as it is, so that they are
+            // written in the same way.
+            let root = Object::from_bits(self.arena.root());
+            let doomed = self.arena.root_word(ROOT_DOOMED)?;
+            words.push((root.offset() + 8 * ROOT_DOOMED as u64, doomed));
         }
         let (pool, id) = (&self.arena.pool, self.arena.entry.id);
         let lines: u64 = self.change.fresh().map(|(_, words)| words.len() as u64 / 8 + 2).sum();

@@ -75,7 +75,8 @@ impl Shape {
             Shape::Plain { .. } | Shape::Bytes => false,
             Shape::Pointer(_) | Shape::Weak(_) => true,
             Shape::Fields(all) | Shape::Variants(all) => all.iter().any(|(_, s)| s.has_pointers()),
-            Shape::Array(_, shape) | Shape::Slice(shape) => shape.has_pointers(),
+            Shape::Array(count, shape) => *count > 0 && shape.has_pointers(),
+            Shape::Slice(shape) => shape.has_pointers(),
         }
     }
 

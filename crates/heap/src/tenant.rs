@@ -95,6 +95,7 @@ impl Still for Stopped<'_> {
         drop(tenant);
         // It has no versions: what is reachable now is noted now.
         let content = Content::of(self.arena)?;
+        content.let_cycles_go(self.arena, &mut lock(&self.arena.ledger))?;
         Ok(Box::new(Noted(content.all(self.arena))))
     }
 
@@ -126,9 +127,11 @@ pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
         }
         begun => begun?,
     };
-    for bits in Content::of(arena)?.all(arena) {
+    let content = Content::of(arena)?;
+    for bits in content.all(arena) {
         sweep.mark(Object::from_bits(bits))?;
     }
+    content.let_cycles_go(arena, &mut lock(&arena.ledger))?;
     sweep.mark_others(&|| true)?;
     while !sweep.settle_others()? {
         std::thread::yield_now();

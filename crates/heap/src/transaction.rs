@@ -12,13 +12,13 @@ use crate::arena::Arena;
 use crate::change::Change;
 use crate::field::{Field, Place};
 use crate::format::{BODY, HEAD, PROXY, PROXY_TARGET, PROXY_WORDS, ROOT_ROOT, TYPE_PROXY};
-use crate::format::{ROOT_TYPES, head, kind_of};
+use crate::format::{ROOT_TYPES, head, kind_of, low_of};
 use crate::ownership::Ownership;
 use crate::persist::{Object, Persist, Reader, Writer};
 use crate::pointer::{Anchor, Ptr, Weak};
 use crate::settlement::Settlement;
 use crate::slice::{Bytes, Slice};
-use crate::types::TypeInfo;
+use crate::types::{Described, TypeInfo};
 
 /// How a transaction stands to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Transaction<'h> {
     change: Change,
     /// How many pointers more of the heap refer to each object.
     deltas: FxHashMap<u64, i64>,
+    /// Objects that it has linked, each kept by a pointer until the commit counts it: the program may drop its own before.
+    linked: Vec<u64>,
     /// Objects that it has made.
     made: Vec<u64>,
     /// The version of the heap that it sees.
@@ -44,6 +46,8 @@ pub struct Transaction<'h> {
     read: FxHashMap<usize, u64>,
     /// Records that it owns, each with its version before.
     owned: FxHashMap<usize, u64>,
+    /// Objects that get a newer version of their type, each with its number.
+    renewed: FxHashMap<u64, u16>,
     /// Numbers of types, by identity.
     numbers: FxHashMap<u64, u16>,
     /// It cannot commit.
@@ -60,10 +64,12 @@ impl<'h> Transaction<'h> {
             company,
             change: Change::default(),
             deltas: FxHashMap::default(),
+            linked: Vec::new(),
             made: Vec::new(),
             start: arena.ownership.now(),
             read: FxHashMap::default(),
             owned: FxHashMap::default(),
+            renewed: FxHashMap::default(),
             numbers: FxHashMap::default(),
             is_broken: false,
             has_conflict: false,
@@ -142,8 +148,10 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// [`Error::Conflict`], [`Error::WrongType`], [`Error::NotCommitted`], [`Error::Damaged`].
     pub fn read<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<T, Error> {
-        self.check_type(object)?;
-        self.load(object.anchor().bits(), BODY as u64)
+        let kind = self.check_type(object)?;
+        let value = self.load(object.anchor().bits(), BODY as u64)?;
+        self.check_still(object.anchor().bits(), kind)?;
+        Ok(value)
     }
 
     /// Gives an object another value.
@@ -151,8 +159,9 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// As [`read`](Transaction::read).
     pub fn write<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>, value: T) -> Result<(), Error> {
-        self.check_type(object)?;
-        self.store(object.anchor().bits(), BODY as u64, &value)
+        let kind = self.check_type(object)?;
+        self.store(object.anchor().bits(), BODY as u64, &value)?;
+        self.check_still(object.anchor().bits(), kind)
     }
 
     /// The value of a field.
@@ -164,8 +173,10 @@ impl<'h> Transaction<'h> {
         object: &Ptr<'h, T>,
         field: Field<T, F>,
     ) -> Result<F, Error> {
-        self.check_type(object)?;
-        self.load(object.anchor().bits(), BODY as u64 + field.word())
+        let kind = self.check_type(object)?;
+        let value = self.load(object.anchor().bits(), BODY as u64 + field.word())?;
+        self.check_still(object.anchor().bits(), kind)?;
+        Ok(value)
     }
 
     /// Gives a field another value.
@@ -178,8 +189,9 @@ impl<'h> Transaction<'h> {
         field: Field<T, F>,
         value: F,
     ) -> Result<(), Error> {
-        self.check_type(object)?;
-        self.store(object.anchor().bits(), BODY as u64 + field.word(), &value)
+        let kind = self.check_type(object)?;
+        self.store(object.anchor().bits(), BODY as u64 + field.word(), &value)?;
+        self.check_still(object.anchor().bits(), kind)
     }
 
     /// The value at a place.
@@ -302,12 +314,19 @@ impl<'h> Transaction<'h> {
         self.check_type(object)?;
         let bits = object.anchor().bits();
         self.own(bits)?;
-        let proxy = self.change.get(self.arena, bits, PROXY)?;
-        if proxy != 0 {
-            if !self.arena.handles.acquire(proxy) {
-                return self.conflict();
+        loop {
+            let proxy = self.change.get(self.arena, bits, PROXY)?;
+            if proxy == 0 {
+                break;
             }
-            return Ok(Weak::of(Anchor::counted(self.arena, proxy)));
+            if self.arena.handles.acquire(proxy) {
+                let weak = Weak::of(Anchor::counted(self.arena, proxy));
+                // The last weak pointer may have gone before this one was counted, and the proxy with it.
+                if self.change.get(self.arena, bits, PROXY)? == proxy {
+                    return Ok(weak);
+                }
+            }
+            std::thread::yield_now();
         }
         let mut words = vec![0; PROXY_WORDS];
         words[PROXY_TARGET] = bits;
@@ -408,6 +427,9 @@ impl<'h> Transaction<'h> {
     }
 
     fn count(&mut self, bits: u64, by: i64) {
+        if by > 0 && self.arena.handles.acquire(bits) {
+            self.linked.push(bits);
+        }
         *self.deltas.entry(bits).or_default() += by;
     }
 
@@ -417,11 +439,12 @@ impl<'h> Transaction<'h> {
             return Ok(number);
         }
         let arena = self.arena;
+        let described = Described::of(info)?;
         let mut ledger = lock(&arena.ledger);
         if let Some(number) = arena.types.number(info)? {
             return Ok(number);
         }
-        let (words, number) = arena.types.next(info, arena.root_word(ROOT_TYPES)?)?;
+        let (words, entry) = arena.types.next(&described, arena.root_word(ROOT_TYPES)?)?;
         let object = arena.take(words.len() as u64)?;
         let mut change = Change::default();
         change.make(object.to_bits(), words);
@@ -430,7 +453,8 @@ impl<'h> Transaction<'h> {
             arena.pool.free_unused(object);
             return Err(error);
         }
-        arena.types.add(info, number, object);
+        let number = entry.number;
+        arena.types.add(entry, object);
         Ok(number)
     }
 
@@ -451,15 +475,67 @@ impl<'h> Transaction<'h> {
         if is_whole { Ok(()) } else { Err(Error::NotCommitted) }
     }
 
-    fn check_type<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<(), Error> {
+    /// The number of the object's type, which is `T`; an object of an older version becomes one of this.
+    fn check_type<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<u16, Error> {
         let bits = object.anchor().bits();
         self.check_whole(bits)?;
-        let found = kind_of(self.change.get(self.arena, bits, HEAD)?);
+        let found = self.kind(bits)?;
         if self.number(&T::info())? == Some(found) {
-            return Ok(());
+            return Ok(found);
+        }
+        if let Some(number) = self.renew::<T>(bits, found)? {
+            return Ok(number);
         }
         let found = self.arena.types.name(found);
         Err(Error::WrongType { expected: T::object_name(), found })
+    }
+
+    fn kind(&self, bits: u64) -> Result<u16, Error> {
+        match self.renewed.get(&bits) {
+            Some(&number) => Ok(number),
+            None => Ok(kind_of(self.change.get(self.arena, bits, HEAD)?)),
+        }
+    }
+
+    /// No other transaction has given the object a newer version of its type since that was looked at.
+    fn check_still(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
+        if self.arena.types.are_renewed() && self.kind(bits)? != kind {
+            return self.conflict();
+        }
+        Ok(())
+    }
+
+    /// Gives an object of an older version of `T` the value that follows from it; the type's number. `None`: it is of another type.
+    fn renew<T: Object<'h>>(&mut self, bits: u64, found: u16) -> Result<Option<u16>, Error> {
+        let info = T::info();
+        let Some(entry) = self.arena.types.entry(found) else { return Ok(None) };
+        let is_older = entry.name_hash == info.name_hash && entry.version < info.version;
+        if !is_older || self.change.is_fresh(bits) {
+            return Ok(None);
+        }
+        self.arena.types.note_renewed();
+        self.own(bits)?;
+        if self.kind(bits)? != found {
+            return self.conflict();
+        }
+        let (mut old, arena) = (Vec::new(), self.arena);
+        self.change.read(arena, bits, BODY, entry.words as usize, &mut old)?;
+        let words = T::renew(entry.version, entry.layout, &mut Reader::new(&old, arena))?;
+        let Some(words) = words else { return Ok(None) };
+        let number = self.register(&info)?;
+        let room = tembo_pool::Object::from_bits(bits).size();
+        let size = 8 * (BODY + words.len()) as u64;
+        if size > room {
+            return Err(Error::NoRoom { room, size });
+        }
+        let of = |words: &[u64], at: u64| words.get(at as usize).copied().unwrap_or_default();
+        (info.shape)().pointers(0, &|at| of(&words, at), &mut |_, bits| self.count(bits, 1));
+        entry.shape.pointers(0, &|at| of(&old, at), &mut |_, bits| self.count(bits, -1));
+        for (index, word) in words.iter().enumerate() {
+            self.change.set(bits, BODY + index, *word);
+        }
+        self.renewed.insert(bits, number);
+        Ok(Some(number))
     }
 
     fn load<F: Persist<'h>>(&mut self, bits: u64, at: u64) -> Result<F, Error> {
@@ -582,6 +658,12 @@ impl<'h> Transaction<'h> {
         Ok(())
     }
 
+    fn release_linked(&mut self) {
+        for bits in std::mem::take(&mut self.linked) {
+            self.arena.release(bits);
+        }
+    }
+
     /// Commits: fenced when it returns. Whether anything was changed.
     pub(crate) fn commit(mut self) -> Result<bool, Error> {
         if self.is_broken {
@@ -590,13 +672,19 @@ impl<'h> Transaction<'h> {
         if self.has_conflict {
             return Err(Error::Conflict);
         }
-        if self.change.is_empty() && self.deltas.is_empty() {
+        if self.change.is_empty() && self.deltas.is_empty() && self.renewed.is_empty() {
             // Whatever it has read was valid together.
             return Ok(false);
         }
         let arena = self.arena;
         let mut ledger = lock(&arena.ledger);
         self.validate()?;
+        // Nothing is destroyed while the ledger is locked.
+        self.release_linked();
+        for (bits, number) in self.renewed.drain() {
+            let word = self.change.get(arena, bits, HEAD)?;
+            self.change.set(bits, HEAD, head(number, low_of(word)));
+        }
         let mut settlement = Settlement::new(arena, &mut ledger, &mut self.change);
         if let Err(error) = settlement.count(&self.deltas) {
             settlement.give_up();
@@ -620,6 +708,7 @@ impl<'h> Transaction<'h> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
+        self.release_linked();
         for (index, version) in self.owned.drain() {
             self.arena.ownership.give(index, version);
         }

@@ -1,5 +1,6 @@
 //! The types that a heap holds: read at the opening, and added to.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use rustc_hash::FxHashMap;
@@ -15,6 +16,9 @@ use crate::shape::{Shape, mix};
 
 /// How deep a shape can be nested.
 const DEPTH_MAX: usize = 64;
+
+/// Bytes that the name and the shape of a type have at most.
+const TEXT_MAX: usize = 1 << 20;
 
 /// What a program says of a type.
 #[derive(Clone, Copy)]
@@ -39,6 +43,31 @@ impl TypeInfo {
     }
 }
 
+/// What a program says of a type, asked once, before anything is changed: the program may say something else the next time, or panic.
+pub(crate) struct Described {
+    info: TypeInfo,
+    name: String,
+    shape: Shape,
+    /// The name, and behind it the shape, as they are stored.
+    text: Vec<u8>,
+}
+
+impl Described {
+    /// # Errors
+    /// [`Error::NoLayout`]: an opening would not understand what would be stored.
+    pub(crate) fn of(info: &TypeInfo) -> Result<Described, Error> {
+        let (name, shape) = ((info.name)(), (info.shape)());
+        let mut text = name.clone().into_bytes();
+        shape.encode(&mut text);
+        let read = text.get(name.len()..).and_then(|mut from| Shape::decode(&mut from, DEPTH_MAX));
+        let is_short = text.len() <= TEXT_MAX;
+        if !is_short || read.is_none_or(|read| read != shape) || shape.words() != info.words {
+            return Err(Error::NoLayout { name });
+        }
+        Ok(Described { info: *info, name, shape, text })
+    }
+}
+
 /// A type that a heap holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeEntry {
@@ -59,6 +88,8 @@ pub struct TypeEntry {
 #[derive(Default)]
 pub(crate) struct Types {
     all: RwLock<All>,
+    /// A transaction has given, or is about to give, an object a newer version of its type.
+    are_renewed: AtomicBool,
 }
 
 /// The types by number, and their numbers by identity.
@@ -81,7 +112,15 @@ impl Types {
             }
             numbers.insert(mix(entry.name_hash, entry.version.into()), entry.number);
         }
-        Ok(Types { all: RwLock::new((found, numbers)) })
+        Ok(Types { all: RwLock::new((found, numbers)), are_renewed: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn note_renewed(&self) {
+        self.are_renewed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn are_renewed(&self) -> bool {
+        self.are_renewed.load(Ordering::Relaxed)
     }
 
     fn get(&self) -> RwLockReadGuard<'_, All> {
@@ -119,46 +158,48 @@ impl Types {
         }
     }
 
-    /// The content of the object that says what the next type is, and its number.
-    pub(crate) fn next(&self, info: &TypeInfo, before: u64) -> Result<(Vec<u64>, u16), Error> {
+    /// The content of the object that says what the next type is, and its entry.
+    pub(crate) fn next(
+        &self,
+        info: &Described,
+        before: u64,
+    ) -> Result<(Vec<u64>, TypeEntry), Error> {
         let count = self.get().0.len();
         if count >= TYPES_MAX {
             return Err(Error::TooManyTypes { max: TYPES_MAX });
         }
         let number = TYPE_FIRST + count as u16;
-        let (name, mut shape) = ((info.name)(), Vec::new());
-        (info.shape)().encode(&mut shape);
-        let sizes = name.len() as u64 | (shape.len() as u64) << 32;
+        let Described { info, name, shape, text } = info;
         let mut words = vec![0; KIND_TEXT];
         words[KIND_BEFORE] = before;
         words[KIND_NUMBER] = u64::from(number) | u64::from(info.version) << 32;
         words[KIND_NAME_HASH] = info.name_hash;
         words[KIND_LAYOUT] = info.layout;
         words[KIND_WORDS] = info.words;
-        words[KIND_SIZES] = sizes;
-        let text: Vec<u8> = name.into_bytes().into_iter().chain(shape).collect();
+        words[KIND_SIZES] = name.len() as u64 | ((text.len() - name.len()) as u64) << 32;
         for chunk in text.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             words.push(u64::from_le_bytes(word));
         }
-        Ok((words, number))
-    }
-
-    /// The type is on media.
-    pub(crate) fn add(&self, info: &TypeInfo, number: u16, object: Object) {
-        let mut all = self.all.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        all.1.insert(info.identity(), number);
-        all.0.push(Arc::new(TypeEntry {
-            name: (info.name)(),
+        let entry = TypeEntry {
+            name: name.clone(),
             version: info.version,
-            shape: (info.shape)(),
+            shape: shape.clone(),
             number,
             name_hash: info.name_hash,
             layout: info.layout,
             words: info.words,
-            object,
-        }));
+            object: Object::NONE,
+        };
+        Ok((words, entry))
+    }
+
+    /// The type is on media.
+    pub(crate) fn add(&self, entry: TypeEntry, object: Object) {
+        let mut all = self.all.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.1.insert(mix(entry.name_hash, entry.version.into()), entry.number);
+        all.0.push(Arc::new(TypeEntry { object, ..entry }));
     }
 
     /// Calls `each` with the place of each pointer of an object, counted from its head.
@@ -212,7 +253,9 @@ fn read_one(pool: &Pool, object: Object) -> Result<(TypeEntry, u64), Error> {
         shape,
         object,
     };
-    if entry.shape.words() != entry.words {
+    if entry.shape.words() != entry.words
+        || entry.words.saturating_mul(8) > tembo_pool::OBJECT_SIZE_MAX
+    {
         return Err(damaged("a type", object));
     }
     Ok((entry, word(KIND_BEFORE)))

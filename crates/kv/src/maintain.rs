@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tembo_index::VersionedIndex;
-use tembo_pool::Error as PoolError;
+use tembo_pool::{Error as PoolError, GivenBack, Sparing};
 
 use crate::background::{Phase, Wake};
 use crate::counts::note_drifted;
@@ -109,7 +109,10 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
             Progress::More => Ok(Progress::More),
             Progress::Idle => {
                 let wanting = ledger.trees.iter().find(|tree| tree.wants_hint()).map(Tree::index);
-                let Some(index) = wanting.cloned() else { return Ok(Progress::Idle) };
+                let Some(index) = wanting.cloned() else {
+                    drop(writing);
+                    return give_blocks_back(shared);
+                };
                 // What is being written down is not reachable yet: no marking may begin.
                 ledger.machine.begin_hint();
                 drop(writing);
@@ -142,6 +145,19 @@ pub(crate) fn give_back_private(engine: &Engine) -> Result<(), Error> {
             Err(error)
         }
     }
+}
+
+/// Gives blocks of free space back to the file system, if there is much of it.
+fn give_blocks_back(shared: &Shared) -> Result<Progress, Error> {
+    let give = || shared.pool().give_blocks_back(Sparing::Surplus);
+    let mut given = give()?;
+    if given == GivenBack::NotYet {
+        shared.region().checkpoint()?;
+        given = give()?;
+    }
+    // What the log needs again by now is looked at when there is other work.
+    let is_more = matches!(given, GivenBack::Bytes(_) | GivenBack::Looked);
+    Ok(if is_more { Progress::More } else { Progress::Idle })
 }
 
 fn erase_or_collect(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {

@@ -327,6 +327,39 @@ fn what_is_free_in_the_middle_of_a_file_goes_back_to_the_file_system() {
     assert_eq!(store.check().unwrap().leaked, 0);
 }
 
+/// The background gives back what a large pool no longer needs, but for a reserve; what is written next survives a crash.
+#[test]
+fn a_large_pool_that_was_emptied_takes_little_room_while_it_is_open() {
+    let directory = Directory::new("surplus");
+    if !has_holes(&directory) {
+        return;
+    }
+    let options = file_options(IndexKind::Nvtree);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    recover(&store);
+    let space = store.keyspace("a").unwrap();
+    let put = |number: u64| {
+        let value = vec![number as u8; 1 << 20];
+        store.put(space, &key(number), &value, Durability::Buffered).unwrap();
+    };
+    let blocks = || std::fs::metadata(directory.pool()).unwrap().blocks() * 512;
+    (0..192).for_each(put);
+    store.sync().unwrap();
+    assert!(blocks() > 192 << 20, "{}", blocks());
+    clear(&store, &[space]).unwrap();
+    idle(&store);
+    assert!(blocks() < 128 << 20, "{}", blocks());
+    (0..192).for_each(put);
+    store.sync().unwrap();
+    drop(store);
+    let store = Store::open(&directory.pool(), &options).unwrap();
+    let found = all(&store, store.keyspace("a").unwrap());
+    assert_eq!(found.len(), 192);
+    for (number, (_, value)) in found.iter().enumerate() {
+        assert!(value.iter().all(|byte| *byte == number as u8), "{number}");
+    }
+}
+
 /// What a crash can leave of a file that is cut: its end is there still, with whatever it held.
 #[test]
 fn a_file_that_was_not_cut_is_one_that_has_begun_to_grow() {

@@ -87,6 +87,12 @@ pub trait DiskFile: Send + Sync {
         Ok(false)
     }
 
+    /// Gives blocks to what has none of the first `len` bytes, which keep their content: a store into a mapping of the file
+    /// cannot find the disk full then.
+    fn fill_holes(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Cuts the file to `len` bytes.
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()>;
 

@@ -22,7 +22,7 @@ impl Frees {
     }
 
     /// `len` bytes at `offset` are free that were not: to be called when their unlinking has been fenced, and before they
-    /// are used again.
+    /// are used again. A thread that wrote there has fenced it, or has [handed it over](crate::Region::hand_over).
     #[inline]
     pub fn note(&self, offset: u64, len: u64) {
         if let Some((marks, book)) = &self.log {

@@ -31,6 +31,7 @@ mod report;
 mod table;
 pub mod thread;
 mod ticks;
+mod unfenced;
 
 pub use backend::BYPASS_MIN;
 pub use counters::Counters;

@@ -112,6 +112,8 @@ struct State {
     blank: Option<u64>,
     pages: PageTable,
     beside: Beside,
+    /// Ranges of the pool file that are being overwritten beside the log.
+    overwritten: Vec<(u64, u64)>,
     /// Extents wait for a sync, and no thread asks for one.
     want_sync: bool,
 }
@@ -249,6 +251,7 @@ impl RedoLog {
                 blank,
                 pages,
                 beside,
+                overwritten: Vec::new(),
                 want_sync: false,
             }),
             changed: Condvar::new(),

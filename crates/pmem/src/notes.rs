@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use crate::LINE;
 use crate::extent::{Freed, Room, WrittenExtent};
 use crate::flush::line_count;
+use crate::unfenced::Unfenced;
 
 /// Keeps room for threads, and gets it back when a thread ends.
 pub(crate) trait Holder: Send + Sync {
@@ -23,15 +24,18 @@ impl Holder for () {
 #[derive(Default)]
 pub(crate) struct Note {
     region: u64,
+    /// No other note has it; 0 of a thread that is being torn down.
+    number: u64,
+    unfenced: Option<Arc<Unfenced>>,
     holder: Option<Weak<dyn Holder>>,
     /// What was flushed and not yet fenced.
     pub(crate) flushed: Spans,
     /// Room for the lines of a fence, empty between two.
     pub(crate) lines: Vec<u64>,
     /// What was written beside the log.
-    pub(crate) extents: Vec<WrittenExtent>,
+    extents: Vec<WrittenExtent>,
     /// Where records were written whose lines are flushed.
-    pub(crate) rooms: Vec<Room>,
+    rooms: Vec<Room>,
     /// What the thread has freed since the first of these.
     pub(crate) freed: Vec<Freed>,
     /// Sections open.
@@ -41,18 +45,55 @@ pub(crate) struct Note {
 }
 
 impl Note {
+    /// An extent was written beside the log.
+    pub(crate) fn add_extent(&mut self, written: WrittenExtent) {
+        self.wrote(written.extent.offset, written.extent.end());
+        self.extents.push(written);
+    }
+
+    /// A record was written there, whose lines are flushed.
+    #[inline]
+    pub(crate) fn add_room(&mut self, room: Room) {
+        self.wrote(room.start, room.end);
+        self.rooms.push(room);
+    }
+
     /// The space is free. What the thread has written in it and not fenced may be another thread's by now, and is not
     /// written beside the log.
     #[inline]
     pub(crate) fn forget(&mut self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len);
+        if let Some(unfenced) = &self.unfenced {
+            unfenced.check_freed(self.number, (offset, end));
+        }
         let (rooms, extents) = (self.rooms.len(), self.extents.len());
         if rooms + extents > 0 {
-            self.freed.push(Freed {
-                start: offset,
-                end: offset.saturating_add(len),
-                rooms,
-                extents,
-            });
+            self.freed.push(Freed { start: offset, end, rooms, extents });
+        }
+    }
+
+    /// What the next fence would append, but for the lines of extents.
+    pub(crate) fn noted(&self) -> usize {
+        self.flushed.line_count() + self.extents.len()
+    }
+
+    /// Takes the extents and rooms that were written since the last fence.
+    pub(crate) fn take_written(&mut self) -> (Vec<WrittenExtent>, Vec<Room>) {
+        if let Some(unfenced) = &self.unfenced {
+            unfenced.forget(self.number);
+        }
+        (std::mem::take(&mut self.extents), std::mem::take(&mut self.rooms))
+    }
+
+    /// Room for the next fence, empty, to be used again.
+    pub(crate) fn give_back(&mut self, lines: Vec<u64>, rooms: Vec<Room>) {
+        (self.lines, self.rooms) = (lines, rooms);
+    }
+
+    #[inline]
+    fn wrote(&self, start: u64, end: u64) {
+        if let Some(unfenced) = &self.unfenced {
+            unfenced.add(self.number, (start, end));
         }
     }
 }
@@ -96,6 +137,9 @@ impl Spans {
 
 impl Drop for Note {
     fn drop(&mut self) {
+        if let Some(unfenced) = &self.unfenced {
+            unfenced.forget(self.number);
+        }
         if self.held > 0
             && let Some(holder) = self.holder.as_ref().and_then(Weak::upgrade)
         {
@@ -111,6 +155,7 @@ thread_local! {
 /// A region's place in the notes of all threads.
 pub(crate) struct NoteBook {
     region: u64,
+    unfenced: Arc<Unfenced>,
     holder: Weak<dyn Holder>,
 }
 
@@ -119,7 +164,8 @@ impl NoteBook {
     pub(crate) fn new(holder: &Arc<impl Holder + 'static>) -> NoteBook {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let holder: Arc<dyn Holder> = holder.clone();
-        NoteBook { region: NEXT.fetch_add(1, Ordering::Relaxed), holder: Arc::downgrade(&holder) }
+        let region = NEXT.fetch_add(1, Ordering::Relaxed);
+        NoteBook { region, unfenced: Arc::default(), holder: Arc::downgrade(&holder) }
     }
 
     /// Works on the calling thread's notes. `work` must not come back here. A thread that is being
@@ -145,8 +191,11 @@ impl NoteBook {
     #[cold]
     fn begin(&self, notes: &mut Vec<Note>) -> usize {
         notes.retain(|note| note.holder.as_ref().is_some_and(|holder| holder.strong_count() > 0));
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut note = Note::default();
         note.region = self.region;
+        note.number = NEXT.fetch_add(1, Ordering::Relaxed);
+        note.unfenced = Some(self.unfenced.clone());
         note.holder = Some(self.holder.clone());
         notes.push(note);
         notes.len() - 1

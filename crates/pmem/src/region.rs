@@ -301,8 +301,27 @@ impl Region {
     /// there is nothing to order.
     pub fn fence_flushed(&self, name: &'static str) {
         let is_unknown = self.observer.as_ref().is_some_and(|observer| observer.shares_threads());
-        if Counters::has_unfenced() || is_unknown {
+        let has_unfenced = match &self.backend {
+            // A fence of another region has not put this one's lines into the log.
+            Backend::Logged(logged) => logged.has_unfenced(),
+            _ => Counters::has_unfenced(),
+        };
+        if has_unfenced || is_unknown {
             self.fence(name);
+        }
+    }
+
+    /// What the calling thread has written and not fenced is no longer its own: the lock goes under which it wrote. Other
+    /// threads may free that space from then on, and write there. To be called before the lock is released.
+    ///
+    /// In the `logged` domain it puts into the log what the next fence would put there: else that fence might say of the
+    /// space what is no longer so, in a group that a replay then takes for torn. It orders nothing. Elsewhere a later flush and
+    /// fence of the other thread is all there is to it, and nothing is done.
+    pub fn hand_over(&self) {
+        if let Backend::Logged(logged) = &self.backend
+            && logged.has_unfenced()
+        {
+            logged.fence();
         }
     }
 

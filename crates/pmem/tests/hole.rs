@@ -151,3 +151,25 @@ fn a_hole_that_may_not_be_durable_ends_all_promises() {
     disk.heal();
     assert!(matches!(region.reserve(1).map(drop), Err(Error::Poisoned { .. })));
 }
+
+#[test]
+fn a_pool_with_holes_is_mapped_only_when_the_disk_has_room_for_all_of_it() {
+    let disk = SimDisk::mapped();
+    let region = made(&disk);
+    put(&region, 7);
+    free(&region);
+    region.checkpoint().unwrap();
+    let before = disk.room_taken(Path::new(PATH));
+    assert!(region.punch(OBJECT, LEN).unwrap());
+    region.close().unwrap();
+
+    // A store into a hole of a mapped file on a full disk would end the process.
+    let mapped = RegionOptions { domain: DomainRequest::Flush, ..options(&disk) };
+    disk.leave_room(Some(0));
+    let refused = Region::open(Path::new(PATH), &mapped).err();
+    assert!(matches!(refused, Some(Error::DiskFull { .. })), "{refused:?}");
+    disk.leave_room(None);
+    let region = Region::open(Path::new(PATH), &mapped).unwrap();
+    assert_eq!(disk.room_taken(Path::new(PATH)), before);
+    assert_eq!(region.media_bytes(OBJECT, LEN).unwrap().to_vec(), vec![0; LEN as usize]);
+}

@@ -18,8 +18,7 @@ const KEPT_MIN: u64 = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sparing {
     /// Those of runs of 1 MiB and more, when more than 128 MiB and half of what is in use has blocks and is free, until half of
-    /// that is left: a pool whose content comes and goes keeps what it needs. To be asked for only where no other thread can hold
-    /// unfenced notes of free space: a store does not do it in the background.
+    /// that is left: a pool whose content comes and goes keeps what it needs.
     Surplus,
     /// All.
     All,

@@ -76,12 +76,19 @@ impl Holes {
         }
     }
 
+    /// If the 64 chunks before `to`, which a word of bits is of, are all holes, where they begin.
+    fn before_word(&self, to: u32) -> Option<u32> {
+        let is_end = to.is_multiple_of(64) && to > 0;
+        let word = is_end.then(|| self.bits.get(to as usize / 64 - 1)).flatten()?;
+        (*word == u64::MAX).then_some(to - 64)
+    }
+
     /// The last chunks of a range, as many as are no holes and lie together, at most `most` of them.
     pub(crate) fn last_gap(&self, start: u32, end: u32, measure: Measure) -> Option<(u32, u32)> {
         let mut to = end;
         while to > start {
             if self.has(to - 1) {
-                to -= 1;
+                to = self.before_word(to).unwrap_or(to - 1);
                 continue;
             }
             let mut from = to - 1;
@@ -94,5 +101,24 @@ impl Holes {
             to = from;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_gap_is_found_behind_any_holes() {
+        let measure = Measure { least: 1, most: 4, kept: 0, begin: 0 };
+        for end in [64, 65, 127, 128, 129, 200] {
+            for gap in 0..end {
+                let mut holes = Holes::default();
+                holes.add(0, gap);
+                holes.add(gap + 1, end - gap - 1);
+                assert_eq!(holes.last_gap(0, end, measure), Some((gap, 1)), "{gap} of {end}");
+                assert_eq!(holes.last_gap(gap + 1, end, measure), None, "{gap} of {end}");
+            }
+        }
     }
 }

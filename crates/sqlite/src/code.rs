@@ -20,6 +20,7 @@ impl Code {
     pub(crate) const NOTFOUND: Code = Code(12);
     pub(crate) const FULL: Code = Code(13);
     pub(crate) const CANTOPEN: Code = Code(14);
+    pub(crate) const MISUSE: Code = Code(21);
     pub(crate) const NOTADB: Code = Code(26);
     pub(crate) const BUSY_SNAPSHOT: Code = Code(5 | 2 << 8);
     pub(crate) const IOERR_SHORT_READ: Code = Code(10 | 2 << 8);

@@ -12,12 +12,12 @@ use crate::code::{
 };
 use crate::ffi::{Api, IoMethods, SqliteFile};
 use crate::journal::{self, Journal};
-use crate::main_file::MainFile;
-use crate::pragma;
+use crate::open_file::OpenFile;
+use crate::process::generation;
 
 /// What SQLite has open.
 pub(crate) enum Kind {
-    Main(Arc<Mutex<MainFile>>),
+    Main(Arc<Mutex<OpenFile>>),
     Journal(Arc<Mutex<Journal>>),
 }
 
@@ -25,6 +25,8 @@ pub(crate) enum Kind {
 pub(crate) struct File {
     pub(crate) kind: Kind,
     pub(crate) api: Api,
+    /// The process that has it open.
+    pub(crate) generation: u32,
 }
 
 /// Bytes in a sector, as SQLite is told: no page is smaller than what is written whole.
@@ -67,11 +69,15 @@ pub(crate) unsafe fn give(to: *mut SqliteFile, file: File) {
 
 /// The file that was given.
 ///
+/// # Errors
+/// [`Code::MISUSE`]: it is open in the process of which this one is a fork.
+///
 /// # Safety
 /// `file` is open, and stays so for `'f`.
-unsafe fn file<'f>(file: *mut SqliteFile) -> &'f File {
+unsafe fn file<'f>(file: *mut SqliteFile) -> Result<&'f File, Code> {
     // SAFETY: `give` has put it there, and `close` has not been called.
-    unsafe { &*(*file).file.cast::<File>() }
+    let file = unsafe { &*(*file).file.cast::<File>() };
+    if file.generation == generation() { Ok(file) } else { Err(Code::MISUSE) }
 }
 
 /// The bytes that SQLite names by address and length.
@@ -94,6 +100,11 @@ fn unsigned(number: i64) -> Result<u64, Code> {
 /// SQLite calls it, with what the function of that name is given.
 unsafe extern "C" fn close(of: *mut SqliteFile) -> c_int {
     guard(|| {
+        // SAFETY: SQLite calls this with an open file.
+        if unsafe { file(of) }.is_err() {
+            // The parent's: it goes with the memory of the child.
+            return Ok(());
+        }
         // SAFETY: SQLite closes an open file, once.
         let file = unsafe { Box::from_raw((*of).file.cast::<File>()) };
         // SAFETY: as above.
@@ -111,7 +122,7 @@ unsafe extern "C" fn close(of: *mut SqliteFile) -> c_int {
 unsafe extern "C" fn read(of: *mut SqliteFile, to: *mut c_void, len: c_int, at: i64) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file, and a buffer of that length that is its own.
-        let (file, to) = unsafe { (file(of), bytes_mut(to, len)) };
+        let (file, to) = unsafe { (file(of)?, bytes_mut(to, len)) };
         let at = unsigned(at)?;
         let done = match &file.kind {
             Kind::Main(main) => main.lock().read(at, to)?,
@@ -130,7 +141,7 @@ unsafe extern "C" fn read(of: *mut SqliteFile, to: *mut c_void, len: c_int, at: 
 unsafe extern "C" fn write(of: *mut SqliteFile, from: *const c_void, len: c_int, at: i64) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file, and so many bytes to be read; they are not changed.
-        let (file, from) = unsafe { (file(of), &*bytes_mut(from.cast_mut(), len)) };
+        let (file, from) = unsafe { (file(of)?, &*bytes_mut(from.cast_mut(), len)) };
         let at = unsigned(at)?;
         match &file.kind {
             Kind::Main(main) => main.lock().write(at, from),
@@ -144,7 +155,7 @@ unsafe extern "C" fn write(of: *mut SqliteFile, from: *const c_void, len: c_int,
 unsafe extern "C" fn truncate(of: *mut SqliteFile, len: i64) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        let file = unsafe { file(of) };
+        let file = unsafe { file(of) }?;
         let len = unsigned(len)?;
         match &file.kind {
             Kind::Main(main) => main.lock().truncate(len),
@@ -161,8 +172,8 @@ unsafe extern "C" fn truncate(of: *mut SqliteFile, len: i64) -> c_int {
 unsafe extern "C" fn sync(of: *mut SqliteFile, _flags: c_int) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        if let Kind::Main(main) = unsafe { &file(of).kind } {
-            main.lock().sync();
+        if let Kind::Main(main) = &unsafe { file(of) }?.kind {
+            main.lock().sync()?;
         }
         Ok(())
     })
@@ -173,7 +184,7 @@ unsafe extern "C" fn sync(of: *mut SqliteFile, _flags: c_int) -> c_int {
 unsafe extern "C" fn file_size(of: *mut SqliteFile, size: *mut i64) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        let len = match unsafe { &file(of).kind } {
+        let len = match &unsafe { file(of) }?.kind {
             Kind::Main(main) => main.lock().len()?,
             Kind::Journal(journal) => journal.lock().len(),
         };
@@ -188,7 +199,7 @@ unsafe extern "C" fn file_size(of: *mut SqliteFile, size: *mut i64) -> c_int {
 unsafe extern "C" fn lock(of: *mut SqliteFile, level: c_int) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        match unsafe { &file(of).kind } {
+        match &unsafe { file(of) }?.kind {
             Kind::Main(main) => main.lock().lock(level),
             Kind::Journal(_) => Ok(()),
         }
@@ -200,7 +211,7 @@ unsafe extern "C" fn lock(of: *mut SqliteFile, level: c_int) -> c_int {
 unsafe extern "C" fn unlock(of: *mut SqliteFile, level: c_int) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        if let Kind::Main(main) = unsafe { &file(of).kind } {
+        if let Kind::Main(main) = &unsafe { file(of) }?.kind {
             main.lock().unlock(level);
         }
         Ok(())
@@ -212,8 +223,8 @@ unsafe extern "C" fn unlock(of: *mut SqliteFile, level: c_int) -> c_int {
 unsafe extern "C" fn check_reserved_lock(of: *mut SqliteFile, answer: *mut c_int) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        let is_reserved = match unsafe { &file(of).kind } {
-            Kind::Main(main) => main.lock().has_writer(),
+        let is_reserved = match &unsafe { file(of) }?.kind {
+            Kind::Main(main) => main.lock().has_writer()?,
             Kind::Journal(_) => false,
         };
         // SAFETY: SQLite passes a place for the answer.
@@ -239,14 +250,14 @@ unsafe extern "C" fn device_characteristics(_of: *mut SqliteFile) -> c_int {
 unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c_void) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        let File { kind, api } = unsafe { file(of) };
+        let File { kind, api, .. } = unsafe { file(of) }?;
         let Kind::Main(main) = kind else { return Err(Code::NOTFOUND) };
         match what {
             FCNTL_COMMIT_PHASETWO => main.lock().commit(),
             FCNTL_SYNC => {
                 // SAFETY: with this number SQLite passes the name of the super-journal, or null.
                 if let Some(name) = unsafe { text(with.cast()) }.filter(|name| !name.is_empty()) {
-                    journal::join(&name, main);
+                    journal::join(&name, main)?;
                 }
                 Ok(())
             }
@@ -267,7 +278,7 @@ unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c
                 // SAFETY: as above.
                 let (name, value) = unsafe { (text(words[1]), text(words[2])) };
                 let name = name.ok_or(Code::NOTFOUND)?;
-                let answer = pragma::answer(&mut main.lock(), &name, value.as_deref())?;
+                let answer = main.lock().pragma(&name, value.as_deref())?;
                 words[0] = allocated(api, &answer)?;
                 Ok(())
             }

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tembo_array::Transaction;
-use tembo_kv::Durability;
 
 use crate::code::Code;
-use crate::main_file::MainFile;
+use crate::open_file::{OpenFile, commit_all};
+use crate::process::PerProcess;
 
 /// A file in memory.
 #[derive(Default)]
@@ -45,7 +44,7 @@ impl Journal {
 }
 
 /// The databases whose transactions commit together.
-type Members = Vec<Arc<Mutex<MainFile>>>;
+type Members = Vec<Arc<Mutex<OpenFile>>>;
 
 #[derive(Default)]
 struct SuperJournal {
@@ -53,70 +52,50 @@ struct SuperJournal {
     members: Members,
 }
 
-static SUPER_JOURNALS: Mutex<Option<HashMap<String, SuperJournal>>> = Mutex::new(None);
+static SUPER_JOURNALS: PerProcess<Mutex<HashMap<String, SuperJournal>>> = PerProcess::new();
 
 /// The super-journal of that name, made if there is none.
 pub(crate) fn super_journal(name: &str) -> Arc<Mutex<Journal>> {
-    let mut all = SUPER_JOURNALS.lock();
-    all.get_or_insert_default().entry(name.to_owned()).or_default().content.clone()
+    SUPER_JOURNALS.get().lock().entry(name.to_owned()).or_default().content.clone()
 }
 
 /// Whether there is a super-journal of that name.
 pub(crate) fn is_super_journal(name: &str) -> bool {
-    SUPER_JOURNALS.lock().as_ref().is_some_and(|all| all.contains_key(name))
+    SUPER_JOURNALS.get().lock().contains_key(name)
 }
 
 /// The transaction of a database is to commit when that super-journal is removed. One that is another VFS's, because the main
 /// database is, is not known here: then databases commit one by one.
-pub(crate) fn join(name: &str, file: &Arc<Mutex<MainFile>>) {
-    let mut all = SUPER_JOURNALS.lock();
-    let Some(journal) = all.as_mut().and_then(|all| all.get_mut(name)) else { return };
+pub(crate) fn join(name: &str, file: &Arc<Mutex<OpenFile>>) -> Result<(), Code> {
+    let mut all = SUPER_JOURNALS.get().lock();
+    let Some(journal) = all.get_mut(name) else { return Ok(()) };
     if !journal.members.iter().any(|member| Arc::ptr_eq(member, file)) {
         journal.members.push(file.clone());
     }
     drop(all);
-    file.lock().join(name);
+    file.lock().join(name)
 }
 
 /// Removes a super-journal. If that is how SQLite commits, the transactions of its databases are committed: those of one pool
 /// together.
 pub(crate) fn remove_super_journal(name: &str, commits: bool) -> Result<(), Code> {
-    let Some(journal) = SUPER_JOURNALS.lock().as_mut().and_then(|all| all.remove(name)) else {
-        return Ok(());
-    };
+    let Some(journal) = SUPER_JOURNALS.get().lock().remove(name) else { return Ok(()) };
     let mut members = journal.members;
     members.retain(|member| commits && member.lock().is_in(name));
     while let Some(first) = members.first().cloned() {
-        let database = first.lock().database().clone();
-        let (group, rest) =
-            members.into_iter().partition(|member| member.lock().database().shares_pool(&database));
+        let shares = |member: &Arc<Mutex<OpenFile>>| {
+            Arc::ptr_eq(member, &first) || member.lock().shares_pool(&first.lock())
+        };
+        let (group, rest): (Members, Members) = members.into_iter().partition(shares);
         members = rest;
-        commit(&group)?;
+        commit_all(&group)?;
     }
     Ok(())
 }
 
-fn commit(group: &Members) -> Result<(), Code> {
-    let (mut all, mut durability) = (Vec::new(), Durability::Buffered);
-    for member in group {
-        let (tx, wanted) = member.lock().give();
-        all.extend(tx);
-        if wanted == Durability::Strict {
-            durability = wanted;
-        }
-    }
-    if all.is_empty() {
-        return Ok(());
-    }
-    let version = Transaction::commit_all(all, durability)?.version();
-    group.iter().try_for_each(|member| member.lock().was_committed(version))
-}
-
 /// A database closes: it commits with no other any more.
-pub(crate) fn leave(file: &Arc<Mutex<MainFile>>) {
-    if let Some(all) = SUPER_JOURNALS.lock().as_mut() {
-        for journal in all.values_mut() {
-            journal.members.retain(|member| !Arc::ptr_eq(member, file));
-        }
+pub(crate) fn leave(file: &Arc<Mutex<OpenFile>>) {
+    for journal in SUPER_JOURNALS.get().lock().values_mut() {
+        journal.members.retain(|member| !Arc::ptr_eq(member, file));
     }
 }

@@ -8,7 +8,8 @@
 //! sqlite> .open file:app.pool?vfs=tembo
 //! ```
 //! A program in Rust passes [`auto_extension`] to `sqlite3_auto_extension`. [`import`] and [`export`] copy ordinary
-//! database files, without a SQLite. `docs/sqlite.md` says what a
+//! database files, without a SQLite. The first process that opens a pool owns it and serves the others; an [`Owner`] outlives
+//! programs. `docs/sqlite.md` says what a
 //! database is then, and what differs from an ordinary file.
 
 #![allow(unsafe_code)]
@@ -18,12 +19,22 @@ mod entry;
 mod ffi;
 mod file;
 mod journal;
+mod listener;
 mod main_file;
+mod open_file;
 mod ordinary;
+mod owner;
 mod page_one;
 mod pool;
 mod pragma;
+mod process;
+mod remote;
+mod socket;
+mod thread;
 mod vfs;
+mod view;
+mod wire;
 
 pub use entry::{auto_extension, sqlite3_tembosqlite_init};
 pub use ordinary::{DatabaseHeader, FileError, Imported, export, header, import};
+pub use owner::{Owner, OwnerError};

@@ -13,6 +13,7 @@ use tembo_kv::Durability;
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
 use crate::page_one;
 use crate::pool::Database;
+use crate::view::View;
 
 /// An open database.
 pub(crate) struct MainFile {
@@ -22,35 +23,25 @@ pub(crate) struct MainFile {
     lock: i32,
     snapshot: Option<DeviceSnapshot>,
     tx: Option<Transaction>,
-    /// SQLite has asked for a sync in this transaction.
-    is_synced: bool,
-    /// The super-journal with whose removal the transaction commits.
-    super_journal: Option<String>,
-    /// What the program believes the journal mode to be.
-    pub(crate) says_wal: bool,
 }
 
 impl MainFile {
-    pub(crate) fn new(database: Arc<Database>, past: Option<DeviceSnapshot>) -> MainFile {
-        MainFile {
-            database,
-            past,
-            lock: LOCK_NONE,
-            snapshot: None,
-            tx: None,
-            is_synced: false,
-            super_journal: None,
-            says_wal: false,
-        }
+    /// Opens it at a version.
+    ///
+    /// # Errors
+    /// [`Code::CANTOPEN`]: there is no such version.
+    pub(crate) fn new(database: Arc<Database>, view: &View) -> Result<MainFile, Code> {
+        let past = match view {
+            View::Current => None,
+            View::Named(name) => Some(database.device().at_name(name)),
+            View::At(version) => Some(database.device().at(*version)),
+        };
+        let past = past.transpose().map_err(|_| Code::CANTOPEN)?;
+        Ok(MainFile { database, past, lock: LOCK_NONE, snapshot: None, tx: None })
     }
 
     pub(crate) fn database(&self) -> &Arc<Database> {
         &self.database
-    }
-
-    /// Whether it shows a version of the past.
-    pub(crate) fn is_past(&self) -> bool {
-        self.past.is_some()
     }
 
     /// The version that it reads.
@@ -63,7 +54,7 @@ impl MainFile {
 
     /// Reads; how many bytes: fewer at the end.
     pub(crate) fn read(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, Code> {
-        let device = self.database.device()?;
+        let device = self.database.device();
         let (len, tag) = match (&mut self.tx, self.past.as_ref().or(self.snapshot.as_ref())) {
             (Some(tx), _) => (tx.read(device, offset, to)?, tx.tag(device)?),
             (None, Some(snapshot)) => (snapshot.read_at(offset, to)?, snapshot.tag()),
@@ -78,11 +69,11 @@ impl MainFile {
 
     pub(crate) fn len(&self) -> Result<u64, Code> {
         if let Some(tx) = &self.tx {
-            return Ok(tx.len(self.database.device()?)?);
+            return Ok(tx.len(self.database.device())?);
         }
         match self.past.as_ref().or(self.snapshot.as_ref()) {
             Some(snapshot) => Ok(snapshot.len()),
-            None => Ok(self.database.device()?.len()?),
+            None => Ok(self.database.device().len()?),
         }
     }
 
@@ -102,7 +93,7 @@ impl MainFile {
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
         let database = self.database.clone();
-        let (device, tx) = (database.device()?, self.writing()?);
+        let (device, tx) = (database.device(), self.writing()?);
         if offset < page_one::COUNTED as u64 {
             let mut stored = vec![0; bytes.len()];
             let len = tx.read(device, offset, &mut stored)?;
@@ -123,16 +114,16 @@ impl MainFile {
         if self.len()? == len {
             return Ok(());
         }
-        Ok(self.writing()?.set_len(database.device()?, len)?)
-    }
-
-    /// What is committed is to be durable.
-    pub(crate) fn sync(&mut self) {
-        self.is_synced = true;
+        Ok(self.writing()?.set_len(database.device(), len)?)
     }
 
     pub(crate) fn has_writer(&self) -> bool {
         self.database.has_writer()
+    }
+
+    /// The lock that it has.
+    pub(crate) fn level(&self) -> i32 {
+        self.lock
     }
 
     /// # Errors
@@ -150,7 +141,7 @@ impl MainFile {
             return Ok(());
         }
         if self.snapshot.is_none() {
-            self.snapshot = Some(self.database.device()?.snapshot()?);
+            self.snapshot = Some(self.database.device().snapshot()?);
         }
         if level >= LOCK_RESERVED && self.lock < LOCK_RESERVED {
             if self.database.store()?.is_read_only() {
@@ -175,8 +166,6 @@ impl MainFile {
         }
         if self.lock >= LOCK_RESERVED && level < LOCK_RESERVED {
             self.tx = None;
-            self.super_journal = None;
-            self.is_synced = false;
             self.database.end_writing();
         }
         if level == LOCK_NONE {
@@ -185,44 +174,25 @@ impl MainFile {
         self.lock = level;
     }
 
-    /// The transaction is to commit with others, when this super-journal is removed.
-    pub(crate) fn join(&mut self, super_journal: &str) {
-        self.super_journal = Some(super_journal.to_owned());
-    }
-
-    pub(crate) fn is_in(&self, super_journal: &str) -> bool {
-        self.super_journal.as_deref() == Some(super_journal)
-    }
-
-    /// Gives its transaction to the one commit of several databases, and how durable it is to be.
-    pub(crate) fn give(&mut self) -> (Option<Transaction>, Durability) {
-        let durability = self.durability();
-        (self.tx.take(), durability)
-    }
-
-    fn durability(&self) -> Durability {
-        if self.is_synced { Durability::Strict } else { Durability::Buffered }
-    }
-
-    /// What it gave is committed.
-    pub(crate) fn was_committed(&mut self, version: u64) -> Result<(), Code> {
+    /// A commit of its transaction is visible.
+    fn was_committed(&mut self, version: u64) -> Result<(), Code> {
         self.database.committed(version);
-        self.is_synced = false;
-        self.super_journal = None;
         // It goes on reading, under the lock that it still has, what it has written.
-        self.snapshot = Some(self.database.device()?.snapshot()?);
+        self.snapshot = Some(self.database.device().snapshot()?);
         Ok(())
     }
+}
 
-    /// Commits: the transaction is complete.
-    ///
-    /// Durability point: strict, if SQLite has asked for a sync (`PRAGMA synchronous` is not OFF).
-    pub(crate) fn commit(&mut self) -> Result<(), Code> {
-        let (tx, durability) = self.give();
-        let Some(tx) = tx else { return Ok(()) };
-        let version = tx.commit(durability)?.version();
-        self.was_committed(version)
+/// Commits the transactions of databases of one pool, all or none.
+///
+/// Durability point: as `durability` says, when it returns.
+pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Result<(), Code> {
+    let all: Vec<Transaction> = files.iter_mut().filter_map(|file| file.tx.take()).collect();
+    if all.is_empty() {
+        return Ok(());
     }
+    let version = Transaction::commit_all(all, durability)?.version();
+    files.iter_mut().try_for_each(|file| file.was_committed(version))
 }
 
 /// Writes the counter to page 1: what is written of the page next goes over it.

@@ -1,15 +1,20 @@
-//! The pools that this process has open, each once, whatever the number of connections.
+//! The pools that this process owns, each open once, whatever the number of connections.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use tembo_array::{Array, Device, DeviceOptions};
 use tembo_kv::{self as kv, DomainRequest, Options, Store, pmem};
 
 use crate::code::Code;
+use crate::listener::Listener;
+use crate::process::PerProcess;
+use crate::socket;
 
 /// Bytes of a pool that is made for a database: it grows.
 const SIZE: u64 = 4 << 20;
@@ -20,17 +25,26 @@ pub(crate) struct Pool {
     store: Store,
     array: Array,
     databases: Mutex<HashMap<String, Weak<Database>>>,
+    /// Where other processes reach it; none, if the system has refused a socket.
+    listener: OnceLock<Listener>,
 }
+
+/// A hold on an open pool. The last one closes it, so that the one file can be copied; no other connection opens it
+/// meanwhile.
+pub(crate) struct PoolRef(Option<Arc<Pool>>);
 
 /// A database: a device of a pool, and which connection writes to it.
 pub(crate) struct Database {
-    pool: Option<Arc<Pool>>,
-    /// There until it is dropped.
-    device: Option<Device>,
+    /// It goes before its pool.
+    device: Device,
+    pool: PoolRef,
     has_writer: AtomicBool,
     /// The version of the last commit that was made by this process.
     last: AtomicU64,
 }
+
+/// How a process serves a client of a pool.
+pub(crate) type Serve = fn(UnixStream, &Weak<Pool>);
 
 /// Where a database is, and how it is opened.
 pub(crate) struct Place {
@@ -38,10 +52,9 @@ pub(crate) struct Place {
     pub(crate) device: String,
     pub(crate) domain: Option<DomainRequest>,
     pub(crate) creates: bool,
-    pub(crate) read_only: bool,
 }
 
-static POOLS: Mutex<Option<HashMap<PathBuf, Weak<Pool>>>> = Mutex::new(None);
+static POOLS: PerProcess<Mutex<HashMap<PathBuf, Weak<Pool>>>> = PerProcess::new();
 
 /// The name of the device of a database that has a pool of its own.
 const MAIN: &str = "main";
@@ -55,40 +68,60 @@ pub(crate) fn split(path: &Path) -> (PathBuf, String) {
     }
 }
 
-/// Opens a database, and its pool if need be.
-pub(crate) fn open(place: &Place) -> Result<Arc<Database>, Code> {
-    let mut pools = POOLS.lock();
-    let pools = pools.get_or_insert_default();
-    let path = canonical(&place.pool);
-    let pool = match pools.get(&path).and_then(Weak::upgrade) {
-        Some(pool) => pool,
-        None => {
-            let pool = Arc::new(start(&path, place)?);
-            pools.insert(path, Arc::downgrade(&pool));
-            pool
-        }
-    };
-    let mut databases = pool.databases.lock();
-    if let Some(database) = databases.get(&place.device).and_then(Weak::upgrade) {
-        return Ok(database);
+/// The pool of that canonical path, if this process owns it.
+pub(crate) fn owned(path: &Path) -> Option<PoolRef> {
+    let pools = POOLS.get().lock();
+    pools.get(path).and_then(PoolRef::of)
+}
+
+/// Opens the pool of a canonical path, and serves it to other processes. `None`: one of them owns it.
+pub(crate) fn own(
+    path: &Path,
+    creates: bool,
+    domain: Option<DomainRequest>,
+    serve: Serve,
+) -> Result<Option<PoolRef>, Code> {
+    let mut pools = POOLS.get().lock();
+    if let Some(pool) = pools.get(path).and_then(PoolRef::of) {
+        return Ok(Some(pool));
     }
-    let found = match place.creates && !pool.store.is_read_only() {
-        true => pool.array.open_or_create(&place.device, DeviceOptions::default()),
-        false => pool.array.device(&place.device),
-    };
-    let database = Arc::new(Database {
-        pool: Some(pool.clone()),
-        device: Some(found?),
-        has_writer: AtomicBool::new(false),
-        last: AtomicU64::new(0),
+    let Some(store) = start(path, creates, domain)? else { return Ok(None) };
+    let (pool, _) = serve_at(&mut pools, path, store, serve)?;
+    Ok(Some(pool))
+}
+
+/// Serves a store that is open; the second: whether the system has given a socket.
+pub(crate) fn adopt(
+    path: &Path,
+    store: Store,
+    serve: Serve,
+) -> Result<(PoolRef, io::Result<()>), tembo_array::Error> {
+    serve_at(&mut POOLS.get().lock(), path, store, serve)
+}
+
+/// Without a socket the pool is this process's alone: others find it busy.
+fn serve_at(
+    pools: &mut HashMap<PathBuf, Weak<Pool>>,
+    path: &Path,
+    store: Store,
+    serve: Serve,
+) -> Result<(PoolRef, io::Result<()>), tembo_array::Error> {
+    let array = Array::open(&store)?;
+    let (databases, listener) = (Mutex::default(), OnceLock::new());
+    let pool = Arc::new(Pool { path: path.to_owned(), store, array, databases, listener });
+    pools.insert(path.to_owned(), Arc::downgrade(&pool));
+    let served = Arc::downgrade(&pool);
+    let listener =
+        Listener::new(&socket::path_beside(path), Box::new(move |client| serve(client, &served)));
+    let is_served = listener.map(|listener| {
+        // It is set here only.
+        let _ = pool.listener.set(listener);
     });
-    databases.insert(place.device.clone(), Arc::downgrade(&database));
-    drop(databases);
-    Ok(database)
+    Ok((PoolRef(Some(pool)), is_served))
 }
 
 /// A path by which the same file is known whatever the way to it.
-fn canonical(path: &Path) -> PathBuf {
+pub(crate) fn canonical(path: &Path) -> PathBuf {
     let resolved = path.canonicalize().ok().or_else(|| {
         let folder = path.parent()?.canonicalize().ok()?;
         Some(folder.join(path.file_name()?))
@@ -96,42 +129,86 @@ fn canonical(path: &Path) -> PathBuf {
     resolved.unwrap_or_else(|| path.to_owned())
 }
 
-fn start(path: &Path, place: &Place) -> Result<Pool, Code> {
-    let mut options = Options::new().size(SIZE).read_only(place.read_only);
-    if let Some(domain) = place.domain {
+fn start(path: &Path, creates: bool, domain: Option<DomainRequest>) -> Result<Option<Store>, Code> {
+    let mut options = Options::new().size(SIZE);
+    if let Some(domain) = domain {
         options = options.domain(domain);
     }
-    let opened = match place.creates {
+    let opened = match creates {
         true => Store::open_or_create(path, &options),
         false => Store::open(path, &options),
     };
-    let store = opened.map_err(|error| match error {
-        kv::Error::Region(pmem::Error::Held { .. }) => Code::BUSY,
-        kv::Error::Region(pmem::Error::NotAPool { .. }) => Code::NOTADB,
-        kv::Error::Region(pmem::Error::Io { .. }) => Code::CANTOPEN,
-        error => error.into(),
-    })?;
-    let array = Array::open(&store)?;
-    let databases = Mutex::default();
-    Ok(Pool { path: path.to_owned(), store, array, databases })
+    match opened {
+        Ok(store) => Ok(Some(store)),
+        Err(kv::Error::Region(pmem::Error::Held { .. })) => Ok(None),
+        Err(kv::Error::Region(pmem::Error::NotAPool { .. })) => Err(Code::NOTADB),
+        Err(kv::Error::Region(pmem::Error::Io { .. })) => Err(Code::CANTOPEN),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl PoolRef {
+    /// `None`: it is closed, or about to be.
+    pub(crate) fn of(pool: &Weak<Pool>) -> Option<PoolRef> {
+        pool.upgrade().map(|pool| PoolRef(Some(pool)))
+    }
+
+    fn pool(&self) -> Result<&Arc<Pool>, Code> {
+        self.0.as_ref().ok_or(Code::IOERR)
+    }
+
+    /// A database of it, open once.
+    pub(crate) fn database(&self, device: &str, creates: bool) -> Result<Arc<Database>, Code> {
+        let pool = self.pool()?;
+        let mut databases = pool.databases.lock();
+        if let Some(database) = databases.get(device).and_then(Weak::upgrade) {
+            return Ok(database);
+        }
+        let found = match creates && !pool.store.is_read_only() {
+            true => pool.array.open_or_create(device, DeviceOptions::default()),
+            false => pool.array.device(device),
+        };
+        let database = Arc::new(Database {
+            device: found?,
+            pool: PoolRef(Some(pool.clone())),
+            has_writer: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+        });
+        databases.retain(|_, known| known.strong_count() > 0);
+        databases.insert(device.to_owned(), Arc::downgrade(&database));
+        Ok(database)
+    }
+}
+
+impl Drop for PoolRef {
+    fn drop(&mut self) {
+        let Some(pool) = self.0.take() else { return };
+        let mut pools = POOLS.get().lock();
+        let Some(Pool { path, store, array, listener, .. }) = Arc::into_inner(pool) else { return };
+        pools.remove(&path);
+        // The socket goes before the lock of the pool: the next owner makes its own.
+        drop((listener, array));
+        // Nothing depends on a clean end.
+        let _ = store.close();
+    }
 }
 
 impl Database {
-    pub(crate) fn device(&self) -> Result<&Device, Code> {
-        self.device.as_ref().ok_or(Code::IOERR)
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     pub(crate) fn array(&self) -> Result<&Array, Code> {
-        self.pool.as_ref().map(|pool| &pool.array).ok_or(Code::IOERR)
+        self.pool.pool().map(|pool| &pool.array)
     }
 
     pub(crate) fn store(&self) -> Result<&Store, Code> {
-        self.pool.as_ref().map(|pool| &pool.store).ok_or(Code::IOERR)
+        self.pool.pool().map(|pool| &pool.store)
     }
 
     /// Whether both lie in one pool.
     pub(crate) fn shares_pool(&self, other: &Database) -> bool {
-        match (&self.pool, &other.pool) {
+        match (&self.pool.0, &other.pool.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
@@ -158,20 +235,5 @@ impl Database {
     /// The version of the last commit.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Database {
-    /// The last one of a pool closes it, so that the one file can be copied. No other opens it meanwhile.
-    fn drop(&mut self) {
-        let Some(pool) = self.pool.take() else { return };
-        let mut pools = POOLS.lock();
-        let Some(Pool { path, store, array, .. }) = Arc::into_inner(pool) else { return };
-        if let Some(pools) = pools.as_mut() {
-            pools.remove(&path);
-        }
-        drop((array, self.device.take()));
-        // Nothing depends on a clean end.
-        let _ = store.close();
     }
 }

@@ -3,24 +3,23 @@
 use crate::code::Code;
 use crate::main_file::MainFile;
 
+/// Whether a name, in lower case, is one of these.
+pub(crate) fn is_known(name: &str) -> bool {
+    name.starts_with("tembo_")
+}
+
 /// The answer to a pragma; an error with [`Code::NOTFOUND`]: it is SQLite's.
 ///
 /// | pragma | answer |
 /// |---|---|
-/// | `journal_mode = wal` | `wal`, and nothing changes: readers do not wait as it is |
 /// | `tembo_version` | the version of the pool that the connection reads |
 /// | `tembo_snapshot = NAME` | names the visible version durably, and answers with it |
 /// | `tembo_drop_snapshot = NAME` | 1, or 0: there was none of that name |
 /// | `tembo_snapshots` | the names and their versions |
-pub(crate) fn answer(file: &mut MainFile, name: &str, value: Option<&str>) -> Result<String, Code> {
+pub(crate) fn answer(file: &MainFile, name: &str, value: Option<&str>) -> Result<String, Code> {
     let database = file.database().clone();
     let store = database.store()?;
     match (name.to_ascii_lowercase().as_str(), value) {
-        ("journal_mode", Some(mode)) => {
-            file.says_wal = mode.eq_ignore_ascii_case("wal");
-            if file.says_wal { Ok("wal".into()) } else { Err(Code::NOTFOUND) }
-        }
-        ("journal_mode", None) if file.says_wal => Ok("wal".into()),
         ("tembo_version", None) => Ok(file.version()?.to_string()),
         ("tembo_snapshot", Some(name)) => Ok(store.save_snapshot(name)?.to_string()),
         ("tembo_drop_snapshot", Some(name)) => Ok(u8::from(store.drop_snapshot(name)?).to_string()),

@@ -15,8 +15,10 @@ use crate::code::{
 use crate::ffi::{Api, SqliteFile, Vfs};
 use crate::file::{File, Kind, give, guard, text};
 use crate::journal::{Journal, is_super_journal, remove_super_journal, super_journal};
-use crate::main_file::MainFile;
+use crate::open_file::OpenFile;
 use crate::pool::{self, Place};
+use crate::process::{generation, watch_forks};
+use crate::view::View;
 
 const NAME: &CStr = c"tembo";
 
@@ -40,6 +42,7 @@ pub(crate) fn register(api: Api) -> Result<(), Code> {
     if default.is_null() {
         return Err(Code::IOERR);
     }
+    watch_forks();
     let data = Box::into_raw(Box::new(Data { api, default })).cast();
     // SAFETY: what SQLite has registered stays, and does not change but for its link.
     let default_size = unsafe { (*default).file_size };
@@ -115,14 +118,14 @@ unsafe extern "C" fn open(
             unsafe { *out = flags };
         }
         // SAFETY: SQLite has passed it to be filled.
-        unsafe { give(to, File { kind, api: *api }) };
+        unsafe { give(to, File { kind, api: *api, generation: generation() }) };
         Ok(())
     })
 }
 
 /// # Safety
 /// `name` is the name of a database, as SQLite passes it to `xOpen`.
-unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<MainFile, Code> {
+unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<OpenFile, Code> {
     // SAFETY: the caller's promise; the parameter is null or ends with a zero.
     let parameter = |key: &CStr| unsafe { text((api.uri_parameter)(name, key.as_ptr())) };
     // SAFETY: the caller's promise.
@@ -141,25 +144,13 @@ unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<Main
         Some("logged") => Some(DomainRequest::Logged),
         Some(_) => return Err(Code::CANTOPEN),
     };
-    let (snapshot, version) = (parameter(c"snapshot"), parameter(c"version"));
-    let is_past = snapshot.is_some() || version.is_some();
-    let place = Place {
-        pool,
-        device,
-        domain,
-        creates: flags & OPEN_CREATE != 0 && !is_past,
-        read_only: false,
+    let view = match (parameter(c"snapshot"), parameter(c"version")) {
+        (Some(name), _) => View::Named(name),
+        (None, Some(version)) => View::At(version.parse().map_err(|_| Code::CANTOPEN)?),
+        (None, None) => View::Current,
     };
-    let database = pool::open(&place)?;
-    let past = match (snapshot, version) {
-        (Some(name), _) => Some(database.device()?.at_name(&name).map_err(|_| Code::CANTOPEN)?),
-        (None, Some(version)) => {
-            let version = version.parse().map_err(|_| Code::CANTOPEN)?;
-            Some(database.device()?.at(version).map_err(|_| Code::CANTOPEN)?)
-        }
-        (None, None) => None,
-    };
-    Ok(MainFile::new(database, past))
+    let creates = flags & OPEN_CREATE != 0 && view == View::Current;
+    OpenFile::new(Place { pool, device, domain, creates }, view)
 }
 
 /// # Safety

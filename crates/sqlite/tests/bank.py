@@ -1,8 +1,12 @@
-"""A bank in SQL over the VFS `tembo`, in an unmodified Python: several writers and readers in one process.
+"""A bank in SQL over the VFS `tembo`, in an unmodified Python: several writers and readers, in one process or in several.
 
-    bank.py LIBRARY run POOL       transfers money until it is killed; says what is committed
-    bank.py LIBRARY check POOL     says what is there
-    bank.py LIBRARY features POOL  what a database can do
+    bank.py LIBRARY run POOL           transfers money until it is killed; says what is committed
+    bank.py LIBRARY write POOL WRITER  the same with one writer and one reader, beside other processes
+    bank.py LIBRARY check POOL         says what is there
+    bank.py LIBRARY features POOL      what a database can do
+    bank.py LIBRARY hold POOL          has the database open until its input ends
+    bank.py LIBRARY lock POOL          has a transaction open until it is killed
+    bank.py LIBRARY lose POOL          has transactions open while the owner of the pool is killed
 """
 
 import os
@@ -10,8 +14,10 @@ import random
 import sqlite3
 import sys
 import threading
+import time
 
 ACCOUNTS, EACH = 40, 1000
+WRITERS = 4
 LIBRARY, MODE, POOL = sys.argv[1:4]
 
 loader = sqlite3.connect(":memory:")
@@ -21,7 +27,14 @@ loader.load_extension(LIBRARY)
 
 def connect(pool=POOL, more="", patience=60):
     uri = f"file:{pool}?vfs=tembo{more}"
-    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            # The owner of the pool has not begun to serve.
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
 
 
 def one(connection, sql):
@@ -72,6 +85,104 @@ def read(stop):
     connection.close()
 
 
+def is_of_a_lost_owner(error):
+    return "disk I/O error" in str(error) or "locked" in str(error)
+
+
+def go_on(connection, error):
+    """After an error that the end of the owner explains: the transaction is lost, the connection is not."""
+    if not is_of_a_lost_owner(error):
+        raise error
+    if connection.in_transaction:
+        connection.execute("rollback")
+
+
+def last_of(connection, writer):
+    return one(connection, f"select coalesce(max(n), -1) from log where writer = {writer}")
+
+
+def retried(connection, work):
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if time.monotonic() > end:
+                raise
+            go_on(connection, error)
+
+
+def write_beside_others(writer):
+    connection = connect()
+    while True:
+        n = retried(connection, lambda: last_of(connection, writer)) + 1
+        try:
+            transfer(connection, writer, n)
+        except sqlite3.OperationalError as error:
+            # A commit that the owner's end cut short is there, or it is not.
+            go_on(connection, error)
+            continue
+        print(writer, n, flush=True)
+
+
+def read_beside_others():
+    connection = connect()
+    while True:
+        total = retried(connection, lambda: one(connection, "select sum(sum) from account"))
+        if total != ACCOUNTS * EACH:
+            print("sum", total, flush=True)
+            os._exit(1)
+
+
+def write_mode():
+    connection = connect()
+    retried(connection, lambda: make(connection))
+    threading.Thread(target=read_beside_others, daemon=True).start()
+    write_beside_others(int(sys.argv[4]))
+
+
+def hold():
+    connection = connect()
+    one(connection, "select count(*) from sqlite_master")
+    print("ready", flush=True)
+    sys.stdin.read()
+    connection.close()
+
+
+def lock():
+    connection = connect()
+    connection.execute("begin immediate")
+    connection.execute("update account set sum = 0")
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+def lose():
+    writer, reader = connect(), connect()
+    make(writer)
+    writer.execute("create table lost(x)")
+    writer.execute("insert into lost values('committed')")
+    reader.execute("begin")
+    assert one(reader, "select sum(sum) from account") == ACCOUNTS * EACH
+    writer.execute("begin immediate")
+    writer.execute("insert into lost values('not committed')")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    # The owner is gone.
+    refused(writer, "commit", "disk I/O error")
+    if writer.in_transaction:
+        writer.execute("rollback")
+    refused(reader, "select * from lost", "disk I/O error")
+    if reader.in_transaction:
+        reader.execute("rollback")
+    writer.execute("insert into lost values('later')")
+    for connection in [writer, reader]:
+        found = [row[0] for row in connection.execute("select x from lost order by rowid")]
+        assert found == ["committed", "later"], found
+        assert one(connection, "pragma integrity_check") == "ok"
+    print("done", flush=True)
+
+
 def start(*jobs):
     threads = [threading.Thread(target=job, args=arguments) for job, *arguments in jobs]
     for thread in threads:
@@ -89,7 +200,7 @@ def check():
     connection = connect()
     print(one(connection, "pragma integrity_check"))
     print(one(connection, "select sum(sum) from account"))
-    for writer in range(2):
+    for writer in range(WRITERS):
         log = f"from log where writer = {writer}"
         last = one(connection, f"select coalesce(max(n), -1) {log}")
         assert one(connection, f"select count(*) {log}") == last + 1, "a commit is missing before another"
@@ -260,8 +371,33 @@ def ordinary_files_come_in_and_out():
     raise AssertionError("an ordinary file was opened as a pool")
 
 
+def a_fork_is_detected():
+    parent = connect()
+    parent.execute("create table forked(x)")
+    # Not in the connection's cache.
+    parent.execute("insert into forked values(1)")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            refused(parent, "select * from forked", "misuse")
+            refused(parent, "insert into forked values(2)", "misuse")
+            parent.close()
+            own = connect()
+            own.execute("insert into forked values(3)")
+            own.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [row[0] for row in parent.execute("select x from forked order by x")] == [1, 3]
+    parent.execute("drop table forked")
+    parent.close()
+
+
 def features():
     make(connect())
+    a_fork_is_detected()
     readers_do_not_wait()
     spills_roll_back_and_commit()
     caches_are_dropped_when_another_connection_commits()
@@ -279,4 +415,13 @@ def features():
     print("done")
 
 
-{"run": run, "check": check, "features": features}[MODE]()
+MODES = {
+    "run": run,
+    "write": write_mode,
+    "check": check,
+    "features": features,
+    "hold": hold,
+    "lock": lock,
+    "lose": lose,
+}
+MODES[MODE]()

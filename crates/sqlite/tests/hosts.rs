@@ -1,71 +1,14 @@
 //! The extension in the programs that people have, unmodified: the `sqlite3` shell and Python, where they are installed.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+#[path = "programs/host.rs"]
+mod host;
 
-/// Debian's Python, which can load extensions; others may be built without.
-const PYTHON: &str = "/usr/bin/python3";
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
-/// The extension, which lies beside the tests.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().join("libtembo_sqlite")
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("tembo-sqlite-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn has(program: &str, arguments: &[&str]) -> bool {
-    let tried = Command::new(program).args(arguments).output();
-    let has = tried.is_ok_and(|output| output.status.success());
-    if !has {
-        println!("not tried: there is no {program} that loads extensions");
-    }
-    has
-}
-
-fn has_python() -> bool {
-    let needed = "import sqlite3; sqlite3.connect(':memory:').enable_load_extension(True)";
-    has(PYTHON, &["-c", needed])
-}
-
-fn python(mode: &str, pool: &Path) -> Command {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bank.py");
-    let mut command = Command::new(PYTHON);
-    command.arg(script).arg(library()).arg(mode).arg(pool);
-    command
-}
-
-/// What the shell prints for a script; `.load` comes before it.
-fn shell(folder: &Folder, script: &str) -> String {
-    let mut shell = Command::new("sqlite3");
-    shell.current_dir(&folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut shell = shell.stderr(Stdio::piped()).spawn().unwrap();
-    let mut input = shell.stdin.take().unwrap();
-    writeln!(input, ".load {}", library().display()).unwrap();
-    // A dot begins a line.
-    script.lines().for_each(|line| writeln!(input, "{}", line.trim_start()).unwrap());
-    drop(input);
-    let output = shell.wait_with_output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    String::from_utf8(output.stdout).unwrap() + &errors
-}
+use host::{Folder, has, has_python, python, shell};
 
 #[test]
 fn the_shell_goes_on_where_another_shell_has_stopped() {
@@ -103,29 +46,6 @@ fn the_shell_goes_on_where_another_shell_has_stopped() {
     assert_eq!(printed, "172\n");
 }
 
-/// A pool has one owner. Another process is told so at once, and opens it when the first has ended.
-#[test]
-fn a_second_process_finds_the_database_locked_until_the_first_has_ended() {
-    if !has("sqlite3", &[":memory:", "select 1"]) {
-        return;
-    }
-    let folder = Folder::new("second");
-    let mut first = Command::new("sqlite3");
-    first.current_dir(&folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut first = first.spawn().unwrap();
-    let mut input = first.stdin.take().unwrap();
-    writeln!(input, ".load {}\n.open file:app.pool?vfs=tembo", library().display()).unwrap();
-    writeln!(input, "create table t(a);\ninsert into t values(7);\n.print ready").unwrap();
-    let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    let read = ".open file:app.pool?vfs=tembo\nselect a from t;";
-    let refused = shell(&folder, read);
-    assert!(refused.contains("locked"), "{refused}");
-    drop(input);
-    first.wait().unwrap();
-    assert_eq!(shell(&folder, read), "7\n");
-}
-
 #[test]
 fn a_database_does_what_an_ordinary_one_does() {
     if !has_python() {
@@ -145,7 +65,7 @@ fn what_was_committed_is_there_after_a_kill_and_the_rest_is_not() {
     }
     let folder = Folder::new("kills");
     let pool = folder.0.join("bank.pool");
-    let mut acknowledged = [-1_i64; 2];
+    let mut acknowledged = [-1_i64; 4];
     let rounds = std::env::var("TEMBO_SQLITE_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let mut bank = python("run", &pool).stdout(Stdio::piped()).spawn().unwrap();
@@ -165,7 +85,7 @@ fn what_was_committed_is_there_after_a_kill_and_the_rest_is_not() {
         let found: Vec<&str> = printed.lines().collect();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(found[..2], ["ok", "40000"], "round {round}: {printed}{errors}");
-        for writer in 0..2 {
+        for writer in 0..acknowledged.len() {
             let last: i64 = found[2 + writer].parse().unwrap();
             assert!(last >= acknowledged[writer], "round {round}: {last} of {acknowledged:?}");
         }

@@ -151,6 +151,7 @@ impl Kind {
         size: Size,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Box<dyn Driven>, Error> {
+        let observer_is_absent = observer.is_none();
         let pool = volatile_pool(size, observer)?;
         let size_max = pool.region().size();
         Ok(match self {
@@ -163,6 +164,9 @@ impl Kind {
             Kind::Lcb => Box::new(baseline::Baseline::over(pool, size, Design::Lcb)?),
             Kind::NvtreePaperAdaptive => {
                 Box::new(paper::Paper::over(pool, size, Some(Strategy::Balanced))?)
+            }
+            Kind::KvNvtree if observer_is_absent => {
+                Box::new(kv::StrictStore::in_memory(size_max, IndexKind::Nvtree)?)
             }
             _ => return Err(Error::Absent("a way to watch this one")),
         })

@@ -105,7 +105,7 @@ pub(crate) const CALLGRIND: [&str; 3] = [
 ];
 
 #[inline(never)]
-fn guarded(work: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+pub(crate) fn guarded(work: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
     let done = counted(work);
     // So that the call above does not become a jump.
     std::hint::black_box(&done);

@@ -27,6 +27,7 @@ mod page;
 mod pair;
 mod records;
 mod rival;
+mod rivals_index;
 mod run;
 mod sheet;
 mod snapshot_held;
@@ -50,6 +51,10 @@ pub use outcome::{Cell, Cost, Latency, Outcome, Space};
 pub use page::{agreement, html, markdown, plots};
 pub use pair::Pair;
 pub use records::{Rate, Records, records};
+pub use rivals_index::{
+    Candidate, DriverBuild, NotMeasured, RivalCell, RivalPair, RivalRatio, RivalSources,
+    RivalSpace, RivalTable, RivalsConfig, RivalsReport, rivals_index, rivals_index_cell,
+};
 pub use run::{Config, run};
 pub use snapshot_held::{Held, Latencies, SnapshotHeld, snapshot_held};
 pub use spread::Spread;

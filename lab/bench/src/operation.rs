@@ -66,6 +66,26 @@ impl Operation {
         }
     }
 
+    /// In one word, as it is written in JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Operation::Insert => "insert",
+            Operation::Lookup => "lookup",
+            Operation::MissingLookup => "missing-lookup",
+            Operation::Update => "update",
+            Operation::Scan => "scan",
+            Operation::ZipfLookup => "zipf-lookup",
+            Operation::ZipfUpdate => "zipf-update",
+            Operation::Remove => "remove",
+            Operation::SequentialInsert => "sequential-insert",
+        }
+    }
+
+    /// The operation of that word.
+    pub(crate) fn of_word(word: &str) -> Option<Operation> {
+        Operation::ALL.into_iter().find(|operation| operation.word() == word)
+    }
+
     /// Whether it begins with an empty structure.
     pub(crate) fn is_fresh(self) -> bool {
         matches!(self, Operation::Insert | Operation::SequentialInsert)

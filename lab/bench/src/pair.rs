@@ -97,7 +97,7 @@ impl Structures<'_> {
 }
 
 /// Two threads that begin together: CPU time of both, wall time of the longer.
-fn threads(
+pub(crate) fn threads(
     kind: Kind,
     shared: [&dyn Shared; 2],
     operation: Operation,

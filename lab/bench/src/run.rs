@@ -288,7 +288,7 @@ impl Run<'_> {
 }
 
 /// Bytes of memory that belong to this process alone: not the pools, which are files.
-fn memory_bytes() -> u64 {
+pub(crate) fn memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB"));

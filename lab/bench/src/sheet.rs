@@ -59,6 +59,18 @@ impl Sheet {
         Spread::of(pairs.filter(|(_, below)| **below > 0.0).map(|(above, below)| above / below))
     }
 
+    /// A series divided by that of another sheet at the same place, in the same round.
+    pub(crate) fn ratio_to(
+        &self,
+        below: &Sheet,
+        series: &str,
+        at: impl ToString,
+    ) -> Option<Spread> {
+        let at = at.to_string();
+        let pairs = self.figures(series, &at).iter().zip(below.figures(series, &at));
+        Spread::of(pairs.filter(|(_, below)| **below > 0.0).map(|(above, below)| above / below))
+    }
+
     /// All of it, series and places in the order in which they came.
     pub(crate) fn chart(&self, shape: Shape, labels: Labels) -> Chart {
         let mut series: Vec<Series> = Vec::new();

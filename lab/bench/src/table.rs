@@ -121,22 +121,22 @@ fn rebuilds(random: Option<Rebuilds>, sequential: Option<Rebuilds>) -> Option<St
     Some(format!("{}, {}", text(random?), text(sequential?)))
 }
 
-fn rate(spread: Spread) -> String {
+pub(crate) fn rate(spread: Spread) -> String {
     format!("{:.3} ({:.3})", spread.median, spread.best)
 }
 
-fn ratio(spread: Spread) -> String {
+pub(crate) fn ratio(spread: Spread) -> String {
     format!("{:.2} ({:.2}–{:.2})", spread.median, spread.worst, spread.best)
 }
 
-fn headed<'c>(first: &'c str, columns: impl IntoIterator<Item = &'c str>) -> Table {
+pub(crate) fn headed<'c>(first: &'c str, columns: impl IntoIterator<Item = &'c str>) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED);
     table.set_header(std::iter::once(first).chain(columns));
     table
 }
 
-fn row(name: &str, texts: impl IntoIterator<Item = Option<String>>) -> Vec<Field> {
+pub(crate) fn row(name: &str, texts: impl IntoIterator<Item = Option<String>>) -> Vec<Field> {
     let field = |text: Option<String>| {
         Field::new(text.unwrap_or_else(|| "–".into())).set_alignment(CellAlignment::Right)
     };

@@ -2,6 +2,7 @@
 
 mod disk;
 mod experiments;
+mod rivals_index;
 mod snapshot_held;
 mod trials;
 
@@ -34,6 +35,10 @@ enum Experiment {
     Disk(Box<disk::Args>),
     #[command(hide = true)]
     DiskCell(disk::CellArgs),
+    /// Our index beside LB+-Tree, P-ART, FAST&FAIR and Abseil's B-Tree, from checkouts that you name
+    RivalsIndex(Box<rivals_index::Args>),
+    #[command(hide = true)]
+    RivalsIndexCell(rivals_index::CellArgs),
     /// A snapshot held open while everything is overwritten
     SnapshotHeld(snapshot_held::Args),
 }
@@ -106,6 +111,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         (Some(Experiment::Records(args)), _) => records(args),
         (Some(Experiment::Disk(args)), _) => disk::run(args),
         (Some(Experiment::DiskCell(args)), _) => disk::cell(args),
+        (Some(Experiment::RivalsIndex(args)), _) => rivals_index::run(args),
+        (Some(Experiment::RivalsIndexCell(args)), _) => rivals_index::cell(args),
         (Some(Experiment::SnapshotHeld(args)), _) => snapshot_held::run(args),
         (None, Some(args)) => experiments::run(args),
         (None, None) => {

@@ -77,3 +77,44 @@ fn a_disk_bench_refuses_a_folder_in_memory() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
 }
+
+/// Without a checkout there are our own contenders, and a reason for each rival that is not there.
+#[test]
+fn a_rival_that_is_missing_is_named_and_ours_are_measured() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (pools, build, absent) = (path("pools"), path("build"), path("absent"));
+    std::fs::create_dir(&pools).unwrap();
+    let words = ["bench", "rivals-index", "--json", "--no-instructions", "--threads", "1,2"];
+    let sizes = ["--keys", "10000", "--string-keys", "10000", "--rounds", "2"];
+    let chosen = ["--contenders", "wall,bare,store,lbtree,part"];
+    let places = ["--path", &pools, "--build", &build, "--lbtree", &absent];
+    let output = run(&[&words[..], &sizes, &chosen, &places].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = serde_json::from_slice::<Value>(&output.stdout).unwrap();
+    let missing = report["missing"].as_array().unwrap();
+    let why = |name: &str| {
+        let found = missing.iter().find(|missing| missing["candidate"] == name).unwrap();
+        found["why"].as_str().unwrap()
+    };
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    assert!(why("lbtree").contains("has no lbtree-src/lbtree.cc"), "{}", why("lbtree"));
+    assert_eq!(why("part"), "no --recipe was given");
+    let tables = report["tables"].as_array().unwrap();
+    assert_eq!(tables.len(), 2);
+    for table in tables {
+        let is_strings = table["is_strings"] == true;
+        let ours = if is_strings { &["store"][..] } else { &["wall", "bare", "store"] };
+        assert_eq!(table["candidates"], Value::from(ours));
+        let cells = table["cells"].as_array().unwrap();
+        let count = |name: &str| cells.iter().filter(|cell| cell["candidate"] == name).count();
+        assert_eq!(count("store"), 8);
+        assert_eq!(count("wall"), if is_strings { 0 } else { 4 });
+        assert!(cells.iter().all(|cell| cell["cpu"]["median"].as_f64().unwrap() > 0.0));
+        // Of the bare index and the store; of the wall there are no lookups.
+        assert_eq!(table["pairs"].as_array().unwrap().len(), if is_strings { 0 } else { 8 });
+        let ratios = table["ratios"].as_array().unwrap();
+        assert_eq!(ratios.len(), if is_strings { 0 } else { 8 });
+    }
+    assert_eq!(std::fs::read_dir(&pools).unwrap().count(), 0);
+}

@@ -192,6 +192,7 @@ impl Subject for Heaps {
         let many = if state.many == 0 { 0 } else { 1 + content::MANY };
         let objects = root + many + (state.items.len() + state.values.len()) as u64;
         expect(found.counts[0].1 == objects, "objects are not counted right")?;
+        expect(found.counts[2].1 == 0, "counts are larger than the pointers")?;
         expect(found.pending == 0, "objects that were not destroyed")?;
         expect(check.account.objects - found.objects <= 1, "beside them there is only the log")
     }

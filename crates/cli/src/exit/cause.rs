@@ -33,6 +33,9 @@ pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<tembo_sqlite::FileError>() {
         return of_database(error);
     }
+    if let Some(tembo_sqlite::OwnerError::Socket { source, .. }) = cause.downcast_ref() {
+        return of_io(source);
+    }
     if let Some(error) = cause.downcast_ref::<kv::Error>() {
         return of_kv(error);
     }

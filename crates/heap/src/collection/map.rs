@@ -90,7 +90,7 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         value: V,
     ) -> Result<Option<V>, Error> {
         let PMap { len, root } = tx.at(self)?;
-        let (root, before) = insert(tx, root, key.as_ref(), value)?;
+        let (root, before) = insert(tx, root, key.as_ref(), value, 0)?;
         let len = len + u64::from(before.is_none());
         tx.put(self, PMap { len, root: Some(root) })?;
         Ok(before)
@@ -106,7 +106,7 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
         let PMap { len, root } = tx.at(self)?;
-        let (root, before) = remove(tx, root, key.as_ref())?;
+        let (root, before) = remove(tx, root, key.as_ref(), 0)?;
         if before.is_some() {
             tx.put(self, PMap { len: len.saturating_sub(1), root })?;
         }
@@ -135,11 +135,21 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
 
 type Node<'h, V> = Ptr<'h, MapNode<'h, V>>;
 
+/// How deep a tree can be. The expected depth of 2⁶⁴ keys is below 200; only a damaged tree, or keys that are made for it, are
+/// deeper, and would take all of the thread's stack.
+const DEPTH_MAX: u32 = 1024;
+
+fn deeper<V>(depth: u32, at: &Node<'_, V>) -> Result<u32, Error> {
+    let damaged = Error::Damaged { what: "the depth of a map", offset: at.offset() };
+    if depth < DEPTH_MAX { Ok(depth + 1) } else { Err(damaged) }
+}
+
 fn insert<'h, V: Persist<'h>>(
     tx: &mut Transaction<'h>,
     at: Link<'h, V>,
     wanted: &[u8],
     value: V,
+    depth: u32,
 ) -> Result<(Node<'h, V>, Option<V>), Error> {
     let Some(node) = at else {
         let key = tx.alloc_bytes(wanted)?;
@@ -156,7 +166,7 @@ fn insert<'h, V: Persist<'h>>(
         Ordering::Greater => (MapNode::RIGHT, MapNode::LEFT),
     };
     let child = tx.get(&node, side)?;
-    let (child, before) = insert(tx, child, wanted, value)?;
+    let (child, before) = insert(tx, child, wanted, value, deeper(depth, &node)?)?;
     if priority(&key(tx, &child)?) > priority(&own) {
         let inner = tx.get(&child, other)?;
         tx.set(&node, side, inner)?;
@@ -172,18 +182,19 @@ fn remove<'h, V: Persist<'h>>(
     tx: &mut Transaction<'h>,
     at: Link<'h, V>,
     wanted: &[u8],
+    depth: u32,
 ) -> Result<(Link<'h, V>, Option<V>), Error> {
     let Some(node) = at else { return Ok((None, None)) };
     let side = match wanted.cmp(&key(tx, &node)?) {
         Ordering::Equal => {
             let MapNode { value, left, right, .. } = tx.read(&node)?;
-            return Ok((merge(tx, left, right)?, Some(value)));
+            return Ok((merge(tx, left, right, depth)?, Some(value)));
         }
         Ordering::Less => MapNode::LEFT,
         Ordering::Greater => MapNode::RIGHT,
     };
     let child = tx.get(&node, side)?;
-    let (child, before) = remove(tx, child, wanted)?;
+    let (child, before) = remove(tx, child, wanted, deeper(depth, &node)?)?;
     if before.is_some() {
         tx.set(&node, side, child)?;
     }
@@ -195,16 +206,17 @@ fn merge<'h, V: Persist<'h>>(
     tx: &mut Transaction<'h>,
     left: Link<'h, V>,
     right: Link<'h, V>,
+    depth: u32,
 ) -> Result<Link<'h, V>, Error> {
     let (Some(one), Some(two)) = (&left, &right) else { return Ok(left.or(right)) };
     if priority(&key(tx, one)?) > priority(&key(tx, two)?) {
         let inner = tx.get(one, MapNode::RIGHT)?;
-        let merged = merge(tx, inner, right.clone())?;
+        let merged = merge(tx, inner, right.clone(), deeper(depth, one)?)?;
         tx.set(one, MapNode::RIGHT, merged)?;
         Ok(left)
     } else {
         let inner = tx.get(two, MapNode::LEFT)?;
-        let merged = merge(tx, left.clone(), inner)?;
+        let merged = merge(tx, left.clone(), inner, deeper(depth, two)?)?;
         tx.set(two, MapNode::LEFT, merged)?;
         Ok(right)
     }

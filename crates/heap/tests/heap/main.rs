@@ -3,9 +3,12 @@
 
 mod collections;
 mod counts;
+mod cycles;
 mod list;
+mod soundness;
 mod threads;
 mod transactions;
+mod versions;
 
 use tembo_heap::{HeapFile, PoolOptions};
 use tembo_pool::Pool;
@@ -27,8 +30,13 @@ pub(crate) fn objects(file: &HeapFile) -> u64 {
 pub(crate) fn after_a_crash(file: &HeapFile) -> HeapFile {
     let region = file.pool().region();
     let image = region.media_bytes(0, region.size()).unwrap().to_vec();
-    let region = tembo_pmem::Region::from_image(&image, &tembo_pmem::RegionOptions::default());
+    open_image(&image).unwrap()
+}
+
+/// The heap in an image, if there is one to be opened.
+pub(crate) fn open_image(image: &[u8]) -> Option<HeapFile> {
+    let region = tembo_pmem::Region::from_image(image, &tembo_pmem::RegionOptions::default());
     let kinds = tembo_heap::kinds(tembo_pool::Kinds::default());
-    let pool = Pool::from_region_of(region.unwrap(), kinds).unwrap();
-    HeapFile::of(&std::sync::Arc::new(pool), "heap").unwrap()
+    let pool = Pool::from_region_of(region.unwrap(), kinds).ok()?;
+    HeapFile::of(&std::sync::Arc::new(pool), "heap").ok()
 }

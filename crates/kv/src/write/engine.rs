@@ -315,6 +315,8 @@ where
         let machine = &ledger.machine;
         let retired = ledger.retired.len() as u64;
         engine.shared.status.note(machine.is_recovering(), retired, machine.collections());
+        // What was given up without a fence is space that another thread may free from here on.
+        engine.shared.region().hand_over();
         if self.is_owned {
             engine.writer.forget_holder();
         }

@@ -64,7 +64,11 @@ pub(crate) fn change_in_slot(
     }
     // What changes nothing reports what others have done: it may be in flight.
     versions.land(slot.number, if drawn != 0 { drawn } else { versions.clock.last() });
-    let existed = applied.ok()??;
+    let Some(existed) = applied.ok().flatten() else {
+        // A record may have been written, and given up.
+        engine.shared.region().hand_over();
+        return None;
+    };
     state.tally.count(keyspace, op, existed, drawn);
     Some(existed)
 }

@@ -39,6 +39,11 @@ impl Logged {
         }
     }
 
+    /// Whether the calling thread has flushed something since its last fence.
+    pub(crate) fn has_unfenced(&self) -> bool {
+        self.book.with(|note| note.noted() > 0)
+    }
+
     pub(crate) fn sync(&self) -> Result<(), Error> {
         self.log.sync()
     }
@@ -82,10 +87,10 @@ impl Logged {
         let rest = end / PAGE * PAGE;
         self.book.with(|note| {
             if filled >= rest {
-                note.rooms.push(Room { start: offset, end, needs });
+                note.add_room(Room { start: offset, end, needs });
             } else {
-                note.rooms.push(Room { start: offset, end: filled, needs });
-                note.rooms.push(Room { start: rest, end, needs });
+                note.add_room(Room { start: offset, end: filled, needs });
+                note.add_room(Room { start: rest, end, needs });
             }
         });
     }

@@ -184,6 +184,17 @@ impl DiskFile for OsFile {
         }
     }
 
+    fn fill_holes(&self, len: u64) -> io::Result<()> {
+        if !matches!(self.hole(0), Ok(Some(at)) if at < len) {
+            return Ok(());
+        }
+        match retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), 0, len)) {
+            // Such a file system has no holes that it was asked for.
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
     fn truncate(&self, _step: &'static str, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }

@@ -87,6 +87,10 @@ impl DiskFile for WatchedFile {
         self.file.punch(step, offset, len)
     }
 
+    fn fill_holes(&self, len: u64) -> io::Result<()> {
+        self.file.fill_holes(len)
+    }
+
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()> {
         self.file.truncate(step, len)
     }

@@ -31,8 +31,7 @@ impl RedoLog {
         let (mut lines, mut extents, mut rooms) = book.with(|note| {
             let mut lines = std::mem::take(&mut note.lines);
             note.flushed.drain_into(&mut lines);
-            let mut rooms = std::mem::take(&mut note.rooms);
-            let mut extents = std::mem::take(&mut note.extents);
+            let (mut extents, mut rooms) = note.take_written();
             if !note.freed.is_empty() {
                 drop_freed(&note.freed, &mut rooms, &mut extents);
                 note.freed.clear();
@@ -74,7 +73,7 @@ impl RedoLog {
         drop(state);
         lines.clear();
         rooms.clear();
-        book.with(|note| (note.lines, note.rooms) = (lines, rooms));
+        book.with(|note| note.give_back(lines, rooms));
     }
 
     fn encode(&self, state: &mut State, lines: &[u64], extents: &[WrittenExtent]) {
@@ -82,6 +81,8 @@ impl RedoLog {
         let synced_through = state.durable.sequence - 1;
         let mapping = &self.mapping;
         let records: Vec<Extent> = extents.iter().map(|written| written.extent).collect();
+        let kept = state.outside_overwritten(lines);
+        let lines = kept.as_deref().unwrap_or(lines);
         state.end = encode(
             &mut state.tail,
             (self.salt, synced_through),
@@ -138,6 +139,18 @@ impl RedoLog {
                 self.poison(&mut state, cause);
             }
         }
+    }
+}
+
+impl State {
+    /// The lines that no thread overwrites beside the log just now; `None`: all. Such a line is one of a space that was given
+    /// up: it may have the bytes half-way, and a checkpoint must not write these behind the thread.
+    fn outside_overwritten(&self, lines: &[u64]) -> Option<Vec<u64>> {
+        if self.overwritten.is_empty() {
+            return None;
+        }
+        let is_inside = |line| self.overwritten.iter().any(|&(from, to)| from <= line && line < to);
+        Some(lines.iter().copied().filter(|line| !is_inside(*line)).collect())
     }
 }
 

@@ -17,6 +17,28 @@ const RUNS_MIN: u64 = 16 << 10;
 /// Bytes of a run that are read and written at once.
 const PIECE: u64 = 1 << 20;
 
+/// While it lives no line of the range goes into the log.
+pub(super) struct Overwriting<'l> {
+    log: &'l RedoLog,
+    range: (u64, u64),
+}
+
+impl<'l> Overwriting<'l> {
+    fn begin(log: &'l RedoLog, state: &mut State, range: (u64, u64)) -> Overwriting<'l> {
+        state.overwritten.push(range);
+        Overwriting { log, range }
+    }
+}
+
+impl Drop for Overwriting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.log.lock();
+        if let Some(at) = state.overwritten.iter().position(|range| *range == self.range) {
+            state.overwritten.swap_remove(at);
+        }
+    }
+}
+
 impl RedoLog {
     /// Writes whole pages of the pool file at `offset`: `len` bytes of `parts`, zeroes behind them. The range is not
     /// read yet; what freed it is in the groups before `needs`. Durable with the group of the thread's next fence.
@@ -31,20 +53,36 @@ impl RedoLog {
         parts: &[&[u8]],
         needs: u64,
     ) -> Result<(), Error> {
-        let is_free = {
-            let state = self.lock();
-            self.check(&state)?;
-            state.may_overwrite(offset, offset + len, needs)
+        let range = (offset, offset + len);
+        let overwriting = self.overwrite(range, needs)?;
+        let (overwriting, work) = match overwriting {
+            Some(overwriting) => (overwriting, None),
+            None => {
+                let work = self.wait_until_free(book, offset, len)?;
+                (Overwriting::begin(self, &mut self.lock(), range), Some(work))
+            }
         };
-        let work = if is_free { None } else { Some(self.wait_until_free(book, offset, len)?) };
         let failed_syncs = self.pool.failed();
         let written = self.write_parts(offset, len, parts);
         let crc = written.map_err(|e| Error::io("write", &self.pool_path, e))?;
         drop(work);
         self.show(offset, offset + len).map_err(|e| Error::io("refresh", &self.pool_path, e))?;
+        drop(overwriting);
         let extent = Extent { offset, len, crc: Some(crc) };
-        book.with(|note| note.extents.push(WrittenExtent { extent, failed_syncs }));
+        book.with(|note| note.add_extent(WrittenExtent { extent, failed_syncs }));
         Ok(())
+    }
+
+    /// Begins to overwrite a range, if that may be.
+    pub(super) fn overwrite(
+        &self,
+        range: (u64, u64),
+        needs: u64,
+    ) -> Result<Option<Overwriting<'_>>, Error> {
+        let mut state = self.lock();
+        self.check(&state)?;
+        let is_free = state.may_overwrite(range.0, range.1, needs);
+        Ok(is_free.then(|| Overwriting::begin(self, &mut state, range)))
     }
 
     /// Makes a range one that may be overwritten, and keeps checkpoints away as long as the result lives.

@@ -28,13 +28,9 @@ impl RedoLog {
     /// something else then.
     pub(crate) fn punch(&self, offset: u64, len: u64) -> Result<bool, Error> {
         let needs = self.frees.freed(offset, len);
-        {
-            let state = self.lock();
-            self.check(&state)?;
-            if !state.may_overwrite(offset, offset + len, needs) {
-                return Ok(false);
-            }
-        }
+        let Some(_overwriting) = self.overwrite((offset, offset + len), needs)? else {
+            return Ok(false);
+        };
         let failed = self.pool.failed();
         let punched = self.pool.punch("pool.hole_punch", offset, len);
         // ORDER: the hole is durable before its space is used again: a line that is left out because it is zero

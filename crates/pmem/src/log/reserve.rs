@@ -28,8 +28,7 @@ fn cost_noted(noted: usize) -> u64 {
 impl RedoLog {
     /// Makes room for an operation of `lines` lines beside what the thread has noted already.
     pub(crate) fn reserve(&self, book: &NoteBook, lines: u64) -> Result<(), Error> {
-        let (mut noted, depth) =
-            book.with(|note| (note.flushed.line_count() + note.extents.len(), note.depth));
+        let (mut noted, depth) = book.with(|note| (note.noted(), note.depth));
         let may_fence = depth == 0;
         if noted > NOTED_MAX && may_fence {
             self.append(book);
@@ -85,7 +84,7 @@ impl RedoLog {
             if note.depth > 0 {
                 return 0;
             }
-            let left = cost_noted(note.flushed.line_count() + note.extents.len()).min(note.held);
+            let left = cost_noted(note.noted()).min(note.held);
             let released = note.held - left;
             note.held = left;
             released

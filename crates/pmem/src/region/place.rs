@@ -117,6 +117,7 @@ impl Place<'_> {
         old: log::Old,
     ) -> Result<Backend, Error> {
         let backend = choice.backend(self.options)?;
+        self.file.fill_holes(self.size).map_err(|e| self.io("give blocks to", e))?;
         if old.replay.is_some() {
             log::confirm(slots, &old)?;
         }

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use tembo_index::IndexKind;
-use tembo_kv::{Direction, Durability, Keyspace, Options, Store, Value};
+use tembo_kv::{Direction, Durability, Keyspace, Options, Progress, Store, Value};
 
 use super::bare::number;
 use super::pool::{Size, forget_name, pool_options};
@@ -22,6 +22,17 @@ impl StrictStore {
         let options = Options::new().pool(pool_options(size)).index(index);
         let store = Store::create(&path, &options)?;
         forget_name(&path);
+        let keyspace = store.keyspace("bench")?;
+        Ok(StrictStore { store, keyspace })
+    }
+}
+
+impl StrictStore {
+    /// With its flushes off, and with nothing in the background.
+    pub(super) fn in_memory(size: u64, index: IndexKind) -> Result<StrictStore, Error> {
+        let options = Options::new().index(index).background(false).size(size).size_max(size);
+        let store = Store::volatile(&options)?;
+        while store.maintain(64)? == Progress::More {}
         let keyspace = store.keyspace("bench")?;
         Ok(StrictStore { store, keyspace })
     }

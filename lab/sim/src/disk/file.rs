@@ -139,6 +139,14 @@ impl DiskFile for SimFile {
         })
     }
 
+    fn fill_holes(&self, len: u64) -> io::Result<()> {
+        let inner = &mut *self.disk.lock();
+        match inner.state.allocate(self.file, 0, len, &mut inner.chooser) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+
     fn truncate(&self, step: &'static str, len: u64) -> io::Result<()> {
         self.step(step, |inner, done| {
             match done {

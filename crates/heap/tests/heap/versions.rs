@@ -1,0 +1,195 @@
+//! Types that have got another layout, and heaps that an earlier release has written: see images/README.md.
+
+use std::path::Path;
+
+use tembo_heap::{Bytes, Error, Heap, HeapFile, Persist, Ptr, Weak};
+use tembo_pmem::{Region, RegionOptions};
+use tembo_pool::{Geometry, Kinds, Pool};
+
+use crate::{after_a_crash, objects, open_image};
+
+const SIZE: u64 = 128 << 10;
+
+#[derive(Persist)]
+#[persist(name = "golden.node", version = 1)]
+struct First<'h> {
+    value: u32,
+    is_marked: bool,
+    next: Option<Ptr<'h, Node<'h>>>,
+}
+
+#[derive(Persist)]
+#[persist(name = "golden.node", version = 2, from = First<'h>)]
+struct Second<'h> {
+    next: Option<Ptr<'h, Node<'h>>>,
+    value: i64,
+}
+
+/// The one of today.
+#[derive(Persist)]
+#[persist(name = "golden.node", version = 3, from = Second<'h>)]
+struct Node<'h> {
+    value: i64,
+    next: Option<Ptr<'h, Node<'h>>>,
+    before: Option<Weak<'h, Node<'h>>>,
+    tag: u8,
+}
+
+/// One that is too large for the places of the first.
+#[derive(Persist)]
+#[persist(name = "golden.node", version = 4, from = First<'h>)]
+struct Large<'h> {
+    next: Option<Ptr<'h, Node<'h>>>,
+    words: [u64; 40],
+}
+
+impl<'h> From<First<'h>> for Second<'h> {
+    fn from(old: First<'h>) -> Self {
+        let value = if old.is_marked { -i64::from(old.value) } else { old.value.into() };
+        Second { next: old.next, value }
+    }
+}
+
+impl<'h> From<Second<'h>> for Node<'h> {
+    fn from(old: Second<'h>) -> Self {
+        Node { value: old.value, next: old.next, before: None, tag: 7 }
+    }
+}
+
+impl<'h> From<First<'h>> for Large<'h> {
+    fn from(old: First<'h>) -> Self {
+        Large { next: old.next, words: [1; 40] }
+    }
+}
+
+#[derive(Persist)]
+#[persist(name = "golden.root")]
+struct Root<'h> {
+    list: Ptr<'h, Node<'h>>,
+    watched: Weak<'h, Node<'h>>,
+    title: Ptr<'h, Bytes>,
+    numbers: [f64; 2],
+}
+
+/// The same, of the program that had the first version.
+#[derive(Persist)]
+#[persist(name = "golden.root")]
+struct FirstRoot<'h> {
+    list: Ptr<'h, First<'h>>,
+    watched: Weak<'h, First<'h>>,
+    title: Ptr<'h, Bytes>,
+    numbers: [f64; 2],
+}
+
+fn tiny() -> HeapFile {
+    let region = Region::volatile(SIZE, &RegionOptions::default()).unwrap();
+    Pool::format(&region, Geometry::TINY).unwrap();
+    let pool = Pool::from_region_of(region, tembo_heap::kinds(Kinds::default())).unwrap();
+    HeapFile::add_to(&pool.into(), "heap").unwrap()
+}
+
+/// What the image was made by, in the program that had the first version.
+fn fill(heap: Heap<'_>) {
+    heap.atomic(|tx| {
+        let second = tx.alloc(First { value: 2, is_marked: true, next: None })?;
+        let watched = tx.downgrade(&second)?;
+        let list = tx.alloc(First { value: 1, is_marked: false, next: None })?;
+        let title = tx.alloc_bytes(b"golden")?;
+        let root = tx.alloc(FirstRoot { list, watched, title, numbers: [0.5, -1.0] })?;
+        tx.set_root(&root)
+    })
+    .unwrap();
+}
+
+/// Reads everything with the types of today.
+fn holds_all(file: &HeapFile) {
+    file.enter(|heap| {
+        let root = heap.root::<Root<'_>>().unwrap().unwrap();
+        let Root { list, watched, title, numbers } = heap.atomic(|tx| tx.read(&root)).unwrap();
+        assert_eq!(heap.atomic(|tx| tx.bytes(&title)).unwrap(), b"golden");
+        assert_eq!(numbers, [0.5, -1.0]);
+        let first = heap.atomic(|tx| tx.read(&list)).unwrap();
+        assert_eq!((first.value, first.tag, first.before.is_none()), (1, 7, true));
+        assert!(first.next.is_none());
+        // Nothing but the weak pointer refers to the other.
+        assert!(heap.atomic(|tx| tx.upgrade(&watched)).unwrap().is_none());
+    });
+    assert_eq!(objects(file), 3);
+}
+
+#[test]
+fn a_heap_of_version_1_opens_with_all_that_it_holds() {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images/heap_1.image");
+    let mut bytes = std::fs::read(image).unwrap();
+    bytes.resize(SIZE as usize, 0);
+    holds_all(&open_image(&bytes).unwrap());
+}
+
+#[test]
+fn a_heap_of_today_holds_the_same() {
+    let file = tiny();
+    file.enter(fill);
+    if let Some(path) = std::env::var_os("TEMBO_HEAP_IMAGE") {
+        let mut bytes = file.pool().region().media_bytes(0, SIZE).unwrap().to_vec();
+        bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1);
+        std::fs::write(path, bytes).unwrap();
+    }
+    holds_all(&file);
+}
+
+#[test]
+fn an_object_gets_the_newer_version_when_it_is_used() {
+    let file = tiny();
+    file.enter(fill);
+    let file = after_a_crash(&file);
+    let versions = || {
+        let reports = file.report().unwrap().into_iter();
+        let of_nodes = reports.filter(|report| report.name == "golden.node");
+        of_nodes.map(|report| (report.version, report.objects)).collect::<Vec<_>>()
+    };
+    objects(&file);
+    assert_eq!(versions(), [(1, 1)]);
+    file.enter(|heap| {
+        let root = heap.root::<Root<'_>>().unwrap().unwrap();
+        let list = heap.atomic(|tx| tx.get(&root, Root::LIST)).unwrap();
+        // A transaction that fails leaves it as it was; one that commits does not.
+        let failed = heap.atomic(|tx| {
+            assert_eq!(tx.get(&list, Node::VALUE)?, 1);
+            Err::<(), _>(Error::NoRoot)
+        });
+        assert!(failed.is_err());
+        assert_eq!(versions(), [(1, 1), (3, 0)]);
+        heap.atomic(|tx| {
+            let next = tx.alloc(Node { value: 9, next: None, before: None, tag: 1 })?;
+            let back = tx.downgrade(&list)?;
+            tx.set(&next, Node::BEFORE, Some(back))?;
+            tx.set(&list, Node::NEXT, Some(next))
+        })
+        .unwrap();
+        assert_eq!(versions(), [(1, 0), (3, 2)]);
+        assert_eq!(heap.atomic(|tx| tx.get(&list, Node::TAG)).unwrap(), 7);
+    });
+    assert_eq!(objects(&file), 4);
+    assert_eq!(objects(&after_a_crash(&file)), 4);
+}
+
+#[test]
+fn an_older_program_and_an_object_without_room_get_errors() {
+    let file = tiny();
+    file.enter(|heap| {
+        let made = heap.atomic(|tx| {
+            let first = tx.alloc(First { value: 3, is_marked: true, next: None })?;
+            tx.set_root(&first)?;
+            Ok::<_, Error>(first)
+        });
+        let first = made.unwrap();
+        let large = heap.root::<Large<'_>>().map(drop);
+        assert!(matches!(large, Err(Error::NoRoom { room: 48, size: 344 })), "{large:?}");
+        assert_eq!(heap.atomic(|tx| tx.get(&first, First::VALUE)).unwrap(), 3, "as it was");
+        let node = heap.root::<Node<'_>>().unwrap().unwrap();
+        assert_eq!(heap.atomic(|tx| tx.get(&node, Node::VALUE)).unwrap(), -3);
+        let old = heap.atomic(|tx| tx.get(&first, First::VALUE));
+        assert!(matches!(old, Err(Error::WrongType { .. })), "the older program is refused");
+    });
+    assert_eq!(objects(&file), 1);
+}

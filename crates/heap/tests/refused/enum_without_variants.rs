@@ -1,0 +1,5 @@
+//! An enum that has no value.
+#[derive(tembo_heap::Persist)]
+enum Never {}
+
+fn main() {}

@@ -1,0 +1,256 @@
+//! A database that a connection has open: of a pool that this process owns, or at its owner.
+//!
+//! The first process that opens a pool owns it, and serves the others through a socket beside it. When it ends, the next call of
+//! another process takes the ownership over, or finds the process that has: the lock of the pool decides. What was open at the
+//! owner is lost then, and nothing that was committed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use tembo_kv::Durability;
+
+use crate::code::{Code, LOCK_NONE, LOCK_RESERVED};
+use crate::main_file::{self, MainFile};
+use crate::pool::{self, Place, PoolRef};
+use crate::remote::RemoteFile;
+use crate::view::View;
+use crate::{owner, pragma};
+
+/// How long a pool may be held by a process that serves no clients: one that is about to, or that has another use for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before the next try.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Where the database is open.
+enum At {
+    This(Box<MainFile>),
+    Owner(RemoteFile),
+}
+
+/// An open database.
+pub(crate) struct OpenFile {
+    place: Place,
+    view: View,
+    at: At,
+    lock: i32,
+    /// SQLite has asked for a sync in this transaction.
+    is_synced: bool,
+    /// The super-journal with whose removal the transaction commits.
+    super_journal: Option<String>,
+    /// What the program believes the journal mode to be.
+    says_wal: bool,
+}
+
+/// Opens a pool, of which another process may be the owner, and something of it.
+fn open_at(place: &Place, view: &View) -> Result<At, Code> {
+    let path = pool::canonical(&place.pool);
+    let this = |pool: &PoolRef| {
+        let database = pool.database(&place.device, place.creates)?;
+        MainFile::new(database, view).map(|file| At::This(Box::new(file)))
+    };
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(pool) = pool::owned(&path) {
+            return this(&pool);
+        }
+        if let Some(file) = RemoteFile::open(&path, &place.device, place.creates, view)? {
+            return Ok(At::Owner(file));
+        }
+        if let Some(pool) = pool::own(&path, place.creates, place.domain, owner::serve)? {
+            return this(&pool);
+        }
+        if Instant::now() > end {
+            return Err(Code::BUSY);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+impl OpenFile {
+    /// # Errors
+    /// [`Code::BUSY`]: another process has the pool, and serves no clients.
+    pub(crate) fn new(place: Place, view: View) -> Result<OpenFile, Code> {
+        let at = open_at(&place, &view)?;
+        let (lock, is_synced, super_journal, says_wal) = (LOCK_NONE, false, None, false);
+        Ok(OpenFile { place, view, at, lock, is_synced, super_journal, says_wal })
+    }
+
+    /// Whether it shows a version of the past.
+    pub(crate) fn is_past(&self) -> bool {
+        self.view != View::Current
+    }
+
+    /// Whether the owner is gone, and took nothing with it that a lock protects.
+    fn has_lost_its_owner(&self) -> bool {
+        self.lock == LOCK_NONE && matches!(&self.at, At::Owner(file) if file.is_lost())
+    }
+
+    /// Looks for the owner again, if the last one is gone.
+    fn reach(&mut self) -> Result<(), Code> {
+        if self.has_lost_its_owner() {
+            // The database was there: none is made in its place.
+            self.place.creates = false;
+            self.at = open_at(&self.place, &self.view)?;
+        }
+        Ok(())
+    }
+
+    /// Does what can be done again: a second time if the owner went away before.
+    fn again<R>(&mut self, mut work: impl FnMut(&mut At) -> Result<R, Code>) -> Result<R, Code> {
+        self.reach()?;
+        let done = work(&mut self.at);
+        if done.is_err() && self.has_lost_its_owner() {
+            self.reach()?;
+            return work(&mut self.at);
+        }
+        done
+    }
+
+    /// Reads; how many bytes: fewer at the end.
+    pub(crate) fn read(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, Code> {
+        self.again(|at| match at {
+            At::This(file) => file.read(offset, to),
+            At::Owner(file) => file.read(offset, to),
+        })
+    }
+
+    pub(crate) fn len(&mut self) -> Result<u64, Code> {
+        self.again(|at| match at {
+            At::This(file) => file.len(),
+            At::Owner(file) => file.len(),
+        })
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
+        match &mut self.at {
+            At::This(file) => file.write(offset, bytes),
+            At::Owner(file) => file.write(offset, bytes),
+        }
+    }
+
+    pub(crate) fn truncate(&mut self, len: u64) -> Result<(), Code> {
+        match &mut self.at {
+            At::This(file) => file.truncate(len),
+            At::Owner(file) => file.truncate(len),
+        }
+    }
+
+    /// What is committed is to be durable.
+    pub(crate) fn sync(&mut self) -> Result<(), Code> {
+        self.is_synced = true;
+        self.send()
+    }
+
+    /// What was written is at the owner.
+    fn send(&mut self) -> Result<(), Code> {
+        match &mut self.at {
+            At::This(_) => Ok(()),
+            At::Owner(file) => file.sync(),
+        }
+    }
+
+    pub(crate) fn has_writer(&mut self) -> Result<bool, Code> {
+        self.again(|at| match at {
+            At::This(file) => Ok(file.has_writer()),
+            At::Owner(file) => file.has_writer(),
+        })
+    }
+
+    /// # Errors
+    /// [`Code::BUSY`]: another connection writes. [`Code::BUSY_SNAPSHOT`]: another one has written since this one has
+    /// begun to read.
+    pub(crate) fn lock(&mut self, level: i32) -> Result<(), Code> {
+        self.again(|at| match at {
+            At::This(file) => file.lock(level),
+            At::Owner(file) => file.lock(level),
+        })?;
+        self.lock = self.lock.max(level);
+        Ok(())
+    }
+
+    /// Gives up locks; a transaction that was not committed is dropped.
+    pub(crate) fn unlock(&mut self, level: i32) {
+        match &mut self.at {
+            At::This(file) => file.unlock(level),
+            At::Owner(file) => file.unlock(level),
+        }
+        if level < LOCK_RESERVED {
+            (self.is_synced, self.super_journal) = (false, None);
+        }
+        self.lock = self.lock.min(level);
+    }
+
+    /// The transaction is to commit with others, when this super-journal is removed.
+    pub(crate) fn join(&mut self, super_journal: &str) -> Result<(), Code> {
+        self.super_journal = Some(super_journal.to_owned());
+        self.send()
+    }
+
+    pub(crate) fn is_in(&self, super_journal: &str) -> bool {
+        self.super_journal.as_deref() == Some(super_journal)
+    }
+
+    /// Commits: the transaction is complete.
+    ///
+    /// Durability point: strict, if SQLite has asked for a sync (`PRAGMA synchronous` is not OFF).
+    pub(crate) fn commit(&mut self) -> Result<(), Code> {
+        match &mut self.at {
+            At::This(file) => main_file::commit(&mut [file], durability(self.is_synced))?,
+            At::Owner(file) => file.commit(self.is_synced)?,
+        }
+        (self.is_synced, self.super_journal) = (false, None);
+        Ok(())
+    }
+
+    /// The answer to a pragma; an error with [`Code::NOTFOUND`]: it is SQLite's. `journal_mode = wal` is answered, and
+    /// changes nothing: readers do not wait as it is. The rest are of the [pool](pragma::answer).
+    pub(crate) fn pragma(&mut self, name: &str, value: Option<&str>) -> Result<String, Code> {
+        let name = name.to_ascii_lowercase();
+        match (name.as_str(), value) {
+            ("journal_mode", Some(mode)) => {
+                self.says_wal = mode.eq_ignore_ascii_case("wal");
+                if self.says_wal { Ok("wal".into()) } else { Err(Code::NOTFOUND) }
+            }
+            ("journal_mode", None) if self.says_wal => Ok("wal".into()),
+            (name, value) if pragma::is_known(name) => self.again(|at| match at {
+                At::This(file) => pragma::answer(file, name, value),
+                At::Owner(file) => file.pragma(name, value),
+            }),
+            _ => Err(Code::NOTFOUND),
+        }
+    }
+
+    /// Whether both lie in one pool.
+    pub(crate) fn shares_pool(&self, other: &OpenFile) -> bool {
+        match (&self.at, &other.at) {
+            (At::This(a), At::This(b)) => a.database().shares_pool(b.database()),
+            (At::Owner(a), At::Owner(b)) => a.shares_pool(b),
+            _ => false,
+        }
+    }
+}
+
+fn durability(is_synced: bool) -> Durability {
+    if is_synced { Durability::Strict } else { Durability::Buffered }
+}
+
+/// Commits databases of one pool together.
+pub(crate) fn commit_all(group: &[Arc<Mutex<OpenFile>>]) -> Result<(), Code> {
+    let mut files: Vec<MutexGuard<'_, OpenFile>> = group.iter().map(|file| file.lock()).collect();
+    let is_synced = files.iter().any(|file| file.is_synced);
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for file in &mut files {
+        match &mut file.at {
+            At::This(file) => here.push(&mut **file),
+            At::Owner(file) => there.push(file),
+        }
+    }
+    main_file::commit(&mut here, durability(is_synced))?;
+    RemoteFile::commit_all(&mut there, is_synced)?;
+    for file in &mut files {
+        (file.is_synced, file.super_journal) = (false, None);
+    }
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! A database of a pool that another process owns.
+//!
+//! One connection to the owner a database. Pages that are read in order come several at a time; pages that are written go
+//! several at a time. Both buffers are of one lock's duration: a page cache is SQLite's own.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use crate::code::{Code, LOCK_NONE, LOCK_SHARED, OK};
+use crate::socket;
+use crate::view::View;
+use crate::wire::{self, BATCH_SIZE, Locked, READ_MAX, Request, WRITE_MAX};
+
+/// An open database, at the owner.
+pub(crate) struct RemoteFile {
+    stream: UnixStream,
+    /// Where the owner listens.
+    socket: PathBuf,
+    /// The number that the owner has given it.
+    number: u64,
+    frame: Vec<u8>,
+    reply: Vec<u8>,
+    /// The owner is gone, or it does not speak the protocol.
+    is_lost: bool,
+    lock: i32,
+    /// What came with the lock, while nothing was written.
+    locked: Option<Locked>,
+    /// Bytes that were read, while nothing was written, and where they stand.
+    read: Vec<u8>,
+    read_at: u64,
+    /// Where the last read ended, and how many bytes it has asked for.
+    next: u64,
+    window: usize,
+    /// Writes that were not sent yet.
+    writes: Vec<u8>,
+}
+
+/// Where in a reply the data begin.
+const DATA: usize = 4;
+
+impl RemoteFile {
+    /// Opens a database at the owner of a pool. `None`: no owner listens, or it is about to end.
+    ///
+    /// # Errors
+    /// Those of the owner.
+    pub(crate) fn open(
+        pool: &Path,
+        device: &str,
+        creates: bool,
+        view: &View,
+    ) -> Result<Option<RemoteFile>, Code> {
+        let socket = socket::path_beside(pool);
+        let Ok(stream) = socket::connect(&socket) else { return Ok(None) };
+        match socket::peer(&stream) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(Code::CANTOPEN);
+            }
+            Err(_) => return Ok(None),
+        }
+        let mut file = RemoteFile {
+            stream,
+            socket,
+            number: 0,
+            frame: Vec::new(),
+            reply: Vec::new(),
+            is_lost: false,
+            lock: LOCK_NONE,
+            locked: None,
+            read: Vec::new(),
+            read_at: 0,
+            next: 0,
+            window: 0,
+            writes: Vec::new(),
+        };
+        let opened = file.call(&Request::Open { device, creates, view: view.clone() });
+        match opened.map(wire::number) {
+            Ok(Ok(number)) => {
+                file.number = number;
+                Ok(Some(file))
+            }
+            _ if file.is_lost => Ok(None),
+            Ok(Err(_)) => Err(Code::IOERR),
+            Err(code) => Err(code),
+        }
+    }
+
+    /// Whether the owner is gone, with what was not committed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Whether both have the same owner.
+    pub(crate) fn shares_pool(&self, other: &RemoteFile) -> bool {
+        self.socket == other.socket
+    }
+
+    /// Asks the owner; the data of its reply.
+    fn call(&mut self, request: &Request<'_>) -> Result<&[u8], Code> {
+        if self.is_lost {
+            return Err(Code::IOERR);
+        }
+        socket::begin(&mut self.frame);
+        request.put(&mut self.frame);
+        let answered = socket::send_frame(&self.stream, &mut self.frame)
+            .and_then(|()| socket::receive(&self.stream, &mut self.reply));
+        let code = match (answered, self.reply.first_chunk()) {
+            (Ok(()), Some(code)) => i32::from_le_bytes(*code),
+            _ => {
+                self.is_lost = true;
+                return Err(Code::IOERR);
+            }
+        };
+        if code == OK { Ok(&self.reply[DATA..]) } else { Err(Code(code)) }
+    }
+
+    /// Sends the writes that wait.
+    fn send_writes(&mut self) -> Result<(), Code> {
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        let writes = std::mem::take(&mut self.writes);
+        let sent = self.call(&Request::Write(&writes)).map(|_| ());
+        self.writes = writes;
+        self.writes.clear();
+        sent
+    }
+
+    /// Forgets what was read.
+    fn forget(&mut self) {
+        self.locked = None;
+        self.read.clear();
+    }
+
+    /// Whether what was read holds until the next write or unlock.
+    fn may_keep(&self) -> bool {
+        self.lock >= LOCK_SHARED
+    }
+
+    /// Reads; how many bytes: fewer at the end.
+    pub(crate) fn read(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, Code> {
+        self.send_writes()?;
+        if let Some(done) = self.copy_kept(offset, to) {
+            self.next = offset + done as u64;
+            return Ok(done);
+        }
+        // What is read in order is asked for in larger and larger parts.
+        self.window = match offset == self.next && self.may_keep() {
+            true => (self.window * 2).clamp(to.len(), READ_MAX),
+            false => to.len(),
+        };
+        if self.window > READ_MAX {
+            return Err(Code::IOERR);
+        }
+        let len = self.window as u32;
+        let data = self.call(&Request::Read { offset, len })?;
+        let done = data.len().min(to.len());
+        to[..done].copy_from_slice(&data[..done]);
+        if self.may_keep() {
+            self.read.clear();
+            self.read.extend(&self.reply[DATA..]);
+            self.read_at = offset;
+        }
+        self.next = offset + done as u64;
+        Ok(done)
+    }
+
+    /// Reads from what is known. `None`: it does not reach.
+    fn copy_kept(&self, offset: u64, to: &mut [u8]) -> Option<usize> {
+        let part = |kept_at: u64, kept: &[u8], to: &mut [u8]| {
+            let from = usize::try_from(offset.checked_sub(kept_at)?).ok()?;
+            to.copy_from_slice(kept.get(from..from.checked_add(to.len())?)?);
+            Some(to.len())
+        };
+        let head = self.locked.as_ref().and_then(|locked| part(0, &locked.head, to));
+        head.or_else(|| part(self.read_at, &self.read, to))
+    }
+
+    pub(crate) fn len(&mut self) -> Result<u64, Code> {
+        self.send_writes()?;
+        match &self.locked {
+            Some(locked) => Ok(locked.len),
+            None => wire::number(self.call(&Request::Len)?).map_err(|_| Code::IOERR),
+        }
+    }
+
+    /// Writes, at the latest before the commit.
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
+        if self.is_lost || bytes.len() > WRITE_MAX {
+            return Err(Code::IOERR);
+        }
+        self.forget();
+        wire::put_write(&mut self.writes, offset, bytes);
+        if self.writes.len() >= BATCH_SIZE { self.send_writes() } else { Ok(()) }
+    }
+
+    pub(crate) fn truncate(&mut self, len: u64) -> Result<(), Code> {
+        self.send_writes()?;
+        self.forget();
+        self.call(&Request::Truncate(len)).map(|_| ())
+    }
+
+    /// What waits is at the owner when it returns: from here on an error of a write would come too late.
+    pub(crate) fn sync(&mut self) -> Result<(), Code> {
+        self.send_writes()
+    }
+
+    pub(crate) fn has_writer(&mut self) -> Result<bool, Code> {
+        Ok(self.call(&Request::HasWriter)? == [1])
+    }
+
+    /// # Errors
+    /// [`Code::BUSY`], [`Code::BUSY_SNAPSHOT`] as of a lock in this process; the latter too if the owner has ended under the
+    /// reader's lock: its snapshot is lost.
+    pub(crate) fn lock(&mut self, level: i32) -> Result<(), Code> {
+        if level <= self.lock {
+            return Ok(());
+        }
+        let had = self.lock;
+        match self.call(&Request::Lock(level)).map(Locked::of) {
+            Ok(Ok(locked)) => {
+                // Above, what was written may not have been sent.
+                self.locked = (had == LOCK_NONE).then_some(locked).or(self.locked.take());
+                self.lock = level;
+                Ok(())
+            }
+            Ok(Err(_)) => Err(Code::IOERR),
+            Err(_) if self.is_lost && had == LOCK_SHARED => Err(Code::BUSY_SNAPSHOT),
+            Err(code) => Err(code),
+        }
+    }
+
+    /// Gives up locks; a transaction that was not committed is dropped. An owner that is gone has done so.
+    pub(crate) fn unlock(&mut self, level: i32) {
+        if level >= self.lock {
+            return;
+        }
+        self.forget();
+        self.writes.clear();
+        self.lock = level;
+        if !self.is_lost {
+            // An error loses the connection, and the owner drops the locks.
+            let _ = self.call(&Request::Unlock(level)).map(|_| ());
+        }
+    }
+
+    /// Commits. If the owner is lost meanwhile, the error leaves open whether the commit is there: it may be.
+    pub(crate) fn commit(&mut self, is_synced: bool) -> Result<(), Code> {
+        self.send_writes()?;
+        self.forget();
+        self.call(&Request::Commit { is_synced }).map(|_| ())
+    }
+
+    /// Commits what databases of one owner have written, together.
+    pub(crate) fn commit_all(files: &mut [&mut RemoteFile], is_synced: bool) -> Result<(), Code> {
+        let mut sessions = Vec::new();
+        for file in &mut *files {
+            file.send_writes()?;
+            file.forget();
+            sessions.extend(file.number.to_le_bytes());
+        }
+        let Some(first) = files.first_mut() else { return Ok(()) };
+        first.call(&Request::CommitAll { is_synced, sessions: &sessions }).map(|_| ())
+    }
+
+    pub(crate) fn pragma(&mut self, name: &str, value: Option<&str>) -> Result<String, Code> {
+        self.send_writes()?;
+        let answer = self.call(&Request::Pragma { name, value })?;
+        Ok(String::from_utf8_lossy(answer).into_owned())
+    }
+}

@@ -1,0 +1,89 @@
+//! The socket beside a pool: its path, its peers, and frames on it.
+//!
+//! A frame is its length as a `u32`, little-endian, and so many bytes.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::net::{SendFlags, send, sockopt};
+use rustix::process::geteuid;
+
+/// The most bytes of a frame.
+pub(crate) const FRAME_MAX: usize = 256 << 10;
+
+/// The longest path of a socket, in bytes.
+const ADDRESS_MAX: usize = 107;
+
+/// Where the owner of a pool listens.
+pub(crate) fn path_beside(pool: &Path) -> PathBuf {
+    let mut path = pool.as_os_str().to_owned();
+    path.push(".sock");
+    path.into()
+}
+
+/// Does something with the address of a path. One that is too long for an address is reached through its folder.
+fn at<R>(path: &Path, work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if path.as_os_str().len() > ADDRESS_MAX => {
+            let folder = File::open(folder)?;
+            work(&Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
+        }
+        _ => work(path),
+    }
+}
+
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
+    at(path, |address| UnixListener::bind(address))
+}
+
+pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
+    at(path, |address| UnixStream::connect(address))
+}
+
+/// The process at the other end, if it is the same user's.
+pub(crate) fn peer(stream: &UnixStream) -> io::Result<i32> {
+    let peer = sockopt::socket_peercred(stream)?;
+    if peer.uid != geteuid() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(peer.pid.as_raw_nonzero().get())
+}
+
+/// An empty frame, to be filled behind its length.
+pub(crate) fn begin(frame: &mut Vec<u8>) {
+    frame.clear();
+    frame.extend([0; 4]);
+}
+
+/// Sends a frame that [`begin`] has begun. A peer that is gone is an error, not a signal.
+pub(crate) fn send_frame(stream: &UnixStream, frame: &mut [u8]) -> io::Result<()> {
+    let len = frame.len() - 4;
+    if len > FRAME_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
+    let mut rest = &*frame;
+    while !rest.is_empty() {
+        match send(stream, rest, SendFlags::NOSIGNAL) {
+            Ok(sent) => rest = &rest[sent..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Receives a frame into a buffer, which has it alone then.
+pub(crate) fn receive(mut stream: &UnixStream, to: &mut Vec<u8>) -> io::Result<()> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > FRAME_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    to.resize(len, 0);
+    stream.read_exact(to)
+}

@@ -1,0 +1,143 @@
+//! The process of one of our own contenders: the commands and loops of a driver, in Rust.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+
+use super::candidate::{Candidate, Shape};
+use super::named_store::NamedStore;
+use super::plan;
+use super::process::Timed;
+use crate::contender::Size;
+use crate::drive::Driven;
+use crate::guard::guarded;
+use crate::run::memory_bytes;
+use crate::{Error, Operation, pair};
+
+/// Bytes in a node: those of the other experiments.
+const NODE_SIZE: u32 = 1024;
+
+/// The structure of this process.
+enum Structure {
+    Numbers(Box<dyn Driven>),
+    Strings(NamedStore),
+}
+
+/// Serves the commands of `input` with one of our contenders until the input ends: `words` are its name, `numbers`
+/// or `strings`, a folder for its pool, the number of keys, and `in-memory` if it is to have no file.
+///
+/// # Errors
+/// [`Error::Absent`] for words and commands that are not known; what a contender meets.
+pub fn rivals_index_cell(
+    words: &[String],
+    input: &mut dyn BufRead,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
+    let io = |source| Error::Process { contender: "a cell".into(), source };
+    let (candidate, structure) = made(words)?;
+    let mut cell = Cell { candidate, structure, memory: memory_bytes() };
+    writeln!(output, "@ 0 0 0").and_then(|()| output.flush()).map_err(io)?;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if input.read_line(&mut line).map_err(io)? == 0 {
+            return Ok(());
+        }
+        let command: Vec<&str> = line.split_whitespace().collect();
+        let [one, two, three] = cell.command(&command)?;
+        writeln!(output, "@ {one} {two} {three}").and_then(|()| output.flush()).map_err(io)?;
+    }
+}
+
+fn made(words: &[String]) -> Result<(Candidate, Structure), Error> {
+    let unknown = Error::Absent("such a cell");
+    let [name, shape, folder, keys, rest @ ..] = words else { return Err(unknown) };
+    let (Some(candidate), Ok(keys)) = (Candidate::named(name), keys.parse::<u64>()) else {
+        return Err(unknown);
+    };
+    let is_in_memory = rest.iter().any(|word| word == IN_MEMORY);
+    let (folder, size) = (Path::new(folder), Size::new(keys, NODE_SIZE));
+    let structure = match (candidate.kind(), shape == Shape::Strings.word()) {
+        (None, _) => return Err(unknown),
+        (_, true) if is_in_memory => Structure::Strings(NamedStore::in_memory(keys)?),
+        (_, true) => Structure::Strings(NamedStore::new(folder)?),
+        (Some(kind), _) if is_in_memory => Structure::Numbers(kind.in_memory(size, None)?),
+        (Some(kind), _) => Structure::Numbers(kind.make(folder, size)?),
+    };
+    Ok((candidate, structure))
+}
+
+/// The word for a structure without a file.
+pub(super) const IN_MEMORY: &str = "in-memory";
+
+struct Cell {
+    candidate: Candidate,
+    structure: Structure,
+    /// Bytes of memory before anything was put.
+    memory: u64,
+}
+
+impl Cell {
+    fn command(&mut self, words: &[&str]) -> Result<[u64; 3], Error> {
+        let unknown = || Error::Absent("such a command");
+        let operation = |word: &str| Operation::of_word(word).ok_or_else(unknown);
+        match *words {
+            ["trial", word, _, path] => {
+                let timed = self.trial(operation(word)?, &PathBuf::from(path))?;
+                Ok(figures(&timed))
+            }
+            ["pair", word, _, one, _, other] => {
+                let timed = self.pair(operation(word)?, Path::new(one), Path::new(other))?;
+                Ok(figures(&timed))
+            }
+            ["space"] => {
+                let pool = match &self.structure {
+                    Structure::Numbers(driven) => driven.used_bytes(),
+                    Structure::Strings(store) => store.used_bytes(),
+                };
+                Ok([pool, memory_bytes().saturating_sub(self.memory), 0])
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    fn trial(&mut self, operation: Operation, path: &Path) -> Result<Timed, Error> {
+        let mut timed = None;
+        match &mut self.structure {
+            Structure::Numbers(driven) => {
+                let plan = plan::numbers(path)?;
+                guarded(&mut || {
+                    let trial = driven.trial(operation, &plan)?;
+                    let (elapsed, right) = (trial.elapsed, trial.right);
+                    timed = Some(Timed { operations: trial.operations, elapsed, right });
+                    Ok(())
+                })?;
+            }
+            Structure::Strings(store) => {
+                let plan = plan::names(path)?;
+                guarded(&mut || {
+                    timed = Some(store.trial(operation, &plan)?);
+                    Ok(())
+                })?;
+            }
+        }
+        timed.ok_or(Error::Absent("a trial"))
+    }
+
+    fn pair(&self, operation: Operation, one: &Path, other: &Path) -> Result<Timed, Error> {
+        let absent = Error::Absent("two threads");
+        let Structure::Numbers(driven) = &self.structure else { return Err(absent) };
+        let (Some(shared), Some(kind)) = (driven.shared(), self.candidate.kind()) else {
+            return Err(absent);
+        };
+        let plans = [plan::numbers(one)?, plan::numbers(other)?];
+        let operations = plans.iter().map(|plan| plan.len() as u64).sum();
+        let elapsed = pair::threads(kind, [shared, shared], operation, &plans)?;
+        Ok(Timed { operations, elapsed, right: operations })
+    }
+}
+
+fn figures(timed: &Timed) -> [u64; 3] {
+    let nanoseconds = |time: std::time::Duration| time.as_nanos() as u64;
+    let elapsed = timed.elapsed;
+    [nanoseconds(elapsed.cpu), nanoseconds(elapsed.wall), timed.right]
+}

@@ -1,0 +1,2 @@
+// P-ART includes it and takes nothing of it.
+#pragma once

@@ -1,0 +1,134 @@
+//! The store with keys of 16 to 32 bytes and values of 100.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use tembo_index::IndexKind;
+use tembo_kv::{
+    Direction, DomainRequest, Durability, Keyspace, Options, PoolOptions, Progress, RegionOptions,
+    Store, Value,
+};
+
+use super::plan::Name;
+use super::process::Timed;
+use crate::clock::Stopwatch;
+use crate::operation::SCAN_LEN;
+use crate::{Error, Operation};
+
+/// Bytes of a value; the first eight are a number.
+const VALUE_SIZE: usize = 100;
+
+/// Bytes of memory for a key of a store without a file.
+const MEMORY_PER_KEY: u64 = 2048;
+
+/// A store with one keyspace, each operation a strict commit.
+pub(super) struct NamedStore {
+    store: Store,
+    keyspace: Keyspace,
+}
+
+impl NamedStore {
+    pub(super) fn new(folder: &Path) -> Result<NamedStore, Error> {
+        let path = folder.join("pool");
+        let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
+        let pool = PoolOptions { region, ..PoolOptions::default() };
+        let store = Store::create(&path, &Options::new().pool(pool).index(IndexKind::Nvtree))?;
+        // So that it ends with the process, however that ends.
+        let _ = std::fs::remove_file(&path);
+        let keyspace = store.keyspace("bench")?;
+        Ok(NamedStore { store, keyspace })
+    }
+
+    /// With its flushes off, and with nothing in the background.
+    pub(super) fn in_memory(keys: u64) -> Result<NamedStore, Error> {
+        let size = (256 << 20) + keys * MEMORY_PER_KEY;
+        let options = Options::new().index(IndexKind::Nvtree).background(false);
+        let store = Store::volatile(&options.size(size).size_max(size))?;
+        while store.maintain(64)? == Progress::More {}
+        let keyspace = store.keyspace("bench")?;
+        Ok(NamedStore { store, keyspace })
+    }
+
+    pub(super) fn trial(&self, operation: Operation, plan: &[Name]) -> Result<Timed, Error> {
+        let watch = Stopwatch::start();
+        let right = self.act(operation, plan)?;
+        Ok(Timed { operations: plan.len() as u64, elapsed: watch.elapsed(), right })
+    }
+
+    /// How many answers were right.
+    fn act(&self, operation: Operation, plan: &[Name]) -> Result<u64, Error> {
+        let mut right = 0;
+        match operation {
+            Operation::Insert | Operation::SequentialInsert => {
+                for name in plan {
+                    right += u64::from(!self.put(name, name.number)?);
+                }
+            }
+            Operation::Lookup => {
+                for name in plan {
+                    right += u64::from(self.get(name)? == Some(name.number));
+                }
+            }
+            Operation::ZipfLookup => {
+                for name in plan {
+                    right += u64::from(self.get(name)?.is_some());
+                }
+            }
+            Operation::MissingLookup => {
+                for name in plan {
+                    right += u64::from(self.get(name)?.is_none());
+                }
+            }
+            Operation::Update | Operation::ZipfUpdate => {
+                for (at, name) in plan.iter().enumerate() {
+                    right += u64::from(self.put(name, at as u64)?);
+                }
+            }
+            Operation::Scan => {
+                for name in plan {
+                    right += self.scan(name)?;
+                }
+            }
+            Operation::Remove => {
+                let NamedStore { store, keyspace } = self;
+                for name in plan {
+                    let existed = store.remove(*keyspace, name.bytes(), Durability::Strict)?;
+                    right += u64::from(existed);
+                }
+            }
+        }
+        Ok(right)
+    }
+
+    fn put(&self, name: &Name, number: u64) -> Result<bool, Error> {
+        let mut value = [7; VALUE_SIZE];
+        value[..8].copy_from_slice(&number.to_le_bytes());
+        Ok(self.store.put(self.keyspace, name.bytes(), &value, Durability::Strict)?)
+    }
+
+    fn get(&self, name: &Name) -> Result<Option<u64>, Error> {
+        Ok(self.store.get_with(self.keyspace, name.bytes(), |value| value.and_then(number))?)
+    }
+
+    fn scan(&self, name: &Name) -> Result<u64, Error> {
+        let mut count = 0;
+        let mut visit = |key: &[u8], value: Value<'_>| {
+            std::hint::black_box((key, number(value)));
+            count += 1;
+            count < SCAN_LEN as u64
+        };
+        let (from, to) = (Bound::Included(name.bytes()), Bound::Unbounded);
+        let snapshot = self.store.snapshot()?;
+        snapshot.range_with::<[u8]>(self.keyspace, (from, to), Direction::Forward, &mut visit)?;
+        Ok(count)
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.store.report().used_bytes
+    }
+}
+
+/// What the first bytes of a value say.
+fn number(value: Value<'_>) -> Option<u64> {
+    value.array(0).map(u64::from_le_bytes)
+}

@@ -1,0 +1,18 @@
+/* Loads the extension before a program of SQLite's begins, which has no option for that. */
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+__attribute__((constructor)) static void load(void) {
+  const char *library = getenv("TEMBO_SQLITE_LIBRARY");
+  sqlite3 *db = 0;
+  char *error = 0;
+  if (!library) return;
+  if (sqlite3_open(":memory:", &db) || sqlite3_enable_load_extension(db, 1) ||
+      sqlite3_load_extension(db, library, 0, &error)) {
+    fprintf(stderr, "%s: %s\n", library, error ? error : sqlite3_errmsg(db));
+    exit(1);
+  }
+  sqlite3_close(db);
+}

@@ -99,9 +99,21 @@ fn log(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}.log", path.display()))
 }
 
+/// Whether the log may still need what the range held before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Before {
+    Nothing,
+    Needed,
+}
+
 #[test]
 fn lines_that_were_given_up_do_not_come_over_what_is_written_beside_the_log() {
-    let path = std::env::temp_dir().join(format!("tembo-overwritten-{}", std::process::id()));
+    [Before::Nothing, Before::Needed].into_iter().for_each(nothing_comes_over_it);
+}
+
+fn nothing_comes_over_it(before: Before) {
+    let name = format!("tembo-overwritten-{before:?}-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
     let left = path.with_extension("left");
     let stop = Stop::default();
     let options = RegionOptions {
@@ -115,6 +127,11 @@ fn lines_that_were_given_up_do_not_come_over_what_is_written_beside_the_log() {
     let all = [path.clone(), log(&path), left.clone(), log(&left)];
     all.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
+    if before == Before::Needed {
+        write(&region, &[3; 1000]);
+        region.fence("test.fence");
+        region.frees().note(OBJECTS, 4096);
+    }
     let large = vec![2; BYPASS_MIN as usize];
     // This thread writes two lines, and gives them up: nothing came to refer to them.
     write(&region, &[1; 100]);
@@ -128,11 +145,14 @@ fn lines_that_were_given_up_do_not_come_over_what_is_written_beside_the_log() {
             write(&region, &large);
             region.fence("test.fence");
             region.sync().unwrap();
+            region.checkpoint().unwrap();
         });
         is_written.recv().unwrap();
         region.fence("test.fence");
         region.sync().unwrap();
-        region.checkpoint().unwrap();
+        if before == Before::Nothing {
+            region.checkpoint().unwrap();
+        }
         go_on.send(()).unwrap();
     });
     std::fs::copy(&path, &left).unwrap();

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::{Checkpoint, RedoLog, State};
@@ -54,19 +55,18 @@ impl RedoLog {
         needs: u64,
     ) -> Result<(), Error> {
         let range = (offset, offset + len);
-        let overwriting = self.overwrite(range, needs)?;
-        let (overwriting, work) = match overwriting {
+        let (overwriting, work) = match self.overwrite(range, needs)? {
             Some(overwriting) => (overwriting, None),
             None => {
-                let work = self.wait_until_free(book, offset, len)?;
-                (Overwriting::begin(self, &mut self.lock(), range), Some(work))
+                let (overwriting, work) = self.wait_until_free(book, range)?;
+                (overwriting, Some(work))
             }
         };
         let failed_syncs = self.pool.failed();
         let written = self.write_parts(offset, len, parts);
         let crc = written.map_err(|e| Error::io("write", &self.pool_path, e))?;
-        drop(work);
         self.show(offset, offset + len).map_err(|e| Error::io("refresh", &self.pool_path, e))?;
+        drop(work);
         drop(overwriting);
         let extent = Extent { offset, len, crc: Some(crc) };
         book.with(|note| note.add_extent(WrittenExtent { extent, failed_syncs }));
@@ -85,28 +85,28 @@ impl RedoLog {
         Ok(is_free.then(|| Overwriting::begin(self, &mut state, range)))
     }
 
-    /// Makes a range one that may be overwritten, and keeps checkpoints away as long as the result lives.
+    /// Makes a range one that may be overwritten, begins with it, and keeps checkpoints away as long as the result lives.
     fn wait_until_free(
         &self,
         book: &NoteBook,
-        offset: u64,
-        len: u64,
-    ) -> Result<std::sync::MutexGuard<'_, Checkpoint>, Error> {
+        range: (u64, u64),
+    ) -> Result<(Overwriting<'_>, MutexGuard<'_, Checkpoint>), Error> {
         self.append(book);
         let mut work = self.lock_checkpoint();
         // ORDER: what unlinked the record that had this space is durable before the space is
         // overwritten, for the overwriting is not in the log.
         self.make_durable("log.sync_before_bypass")?;
-        let (is_doubtful, next) = {
-            let state = self.lock();
-            (state.beside.is_doubtful_in(offset, offset + len), state.end.sequence)
+        let (is_doubtful, next, overwriting) = {
+            let mut state = self.lock();
+            let overwriting = Overwriting::begin(self, &mut state, range);
+            (state.beside.is_doubtful_in(range.0, range.1), state.end.sequence, overwriting)
         };
         if is_doubtful {
             self.vouch(&mut work)?;
         }
         // From here on no checkpoint brings back what the range held before.
-        work.voids.paint(offset, offset + len, next);
-        Ok(work)
+        work.voids.paint(range.0, range.1, next);
+        Ok((overwriting, work))
     }
 
     /// Has the log's header say that all groups are durable that are, so that replay does not compare their extents.

@@ -52,8 +52,9 @@ pub use page::{agreement, html, markdown, plots};
 pub use pair::Pair;
 pub use records::{Rate, Records, records};
 pub use rivals_index::{
-    Candidate, DriverBuild, NotMeasured, RivalCell, RivalPair, RivalRatio, RivalSources,
-    RivalSpace, RivalTable, RivalsConfig, RivalsReport, rivals_index, rivals_index_cell,
+    Candidate, DriverBuild, NotMeasured, RivalCell, RivalLatency, RivalPair, RivalRatio,
+    RivalSources, RivalSpace, RivalTable, RivalsConfig, RivalsReport, rivals_index,
+    rivals_index_cell,
 };
 pub use run::{Config, run};
 pub use snapshot_held::{Held, Latencies, SnapshotHeld, snapshot_held};

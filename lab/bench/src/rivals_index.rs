@@ -22,6 +22,7 @@ pub use candidate::Candidate;
 pub use cell::rivals_index_cell;
 pub use driver::{DriverBuild, RivalSources};
 pub use report::{
-    NotMeasured, RivalCell, RivalPair, RivalRatio, RivalSpace, RivalTable, RivalsReport,
+    NotMeasured, RivalCell, RivalLatency, RivalPair, RivalRatio, RivalSpace, RivalTable,
+    RivalsReport,
 };
 pub use run::{RivalsConfig, rivals_index};

@@ -113,6 +113,9 @@ fn a_rival_that_is_missing_is_named_and_ours_are_measured() {
         assert!(cells.iter().all(|cell| cell["cpu"]["median"].as_f64().unwrap() > 0.0));
         // Of the bare index and the store; of the wall there are no lookups.
         assert_eq!(table["pairs"].as_array().unwrap().len(), if is_strings { 0 } else { 8 });
+        let latencies = table["latencies"].as_array().unwrap();
+        assert_eq!(latencies.len(), if is_strings { 0 } else { 3 });
+        assert!(latencies.iter().all(|of| of["max_ns"].as_u64() >= of["median_ns"].as_u64()));
         let ratios = table["ratios"].as_array().unwrap();
         assert_eq!(ratios.len(), if is_strings { 0 } else { 8 });
     }

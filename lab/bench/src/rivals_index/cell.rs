@@ -89,6 +89,11 @@ impl Cell {
                 let timed = self.pair(operation(word)?, Path::new(one), Path::new(other))?;
                 Ok(figures(&timed))
             }
+            ["latencies", _, path] => {
+                let Structure::Numbers(driven) = &mut self.structure else { return Err(unknown()) };
+                let histogram = driven.timed_inserts(&plan::numbers(Path::new(path))?)?;
+                Ok([0.5, 0.999, 1.0].map(|quantile| histogram.value_at_quantile(quantile)))
+            }
             ["space"] => {
                 let pool = match &self.structure {
                     Structure::Numbers(driven) => driven.used_bytes(),

@@ -68,6 +68,12 @@ impl Process {
         self.end(one.count + other.count)
     }
 
+    /// Inserts the keys, each timed by itself: nanoseconds that half of them do not exceed, that 999 of 1000, the longest.
+    pub(super) fn latencies(&mut self, plan: &Plan) -> Result<[u64; 3], Error> {
+        self.command(&format!("latencies {}", keys(plan)))?;
+        self.reply()
+    }
+
     /// Bytes in its pool, and of other memory.
     pub(super) fn space(&mut self) -> Result<[u64; 2], Error> {
         self.command("space")?;

@@ -58,6 +58,8 @@ pub struct RivalTable {
     pub pairs: Vec<RivalPair>,
     /// Bytes an entry after the insertion in random order.
     pub spaces: Vec<RivalSpace>,
+    /// Single insertions in random order, of one round.
+    pub latencies: Vec<RivalLatency>,
     /// Keys with which instructions were counted; 0: they were not.
     pub counted_keys: u64,
 }
@@ -103,6 +105,19 @@ pub struct RivalPair {
     pub apart: Spread,
     /// `together` divided by `apart`, in the same rounds.
     pub ratio: Spread,
+}
+
+/// Single insertions in random order, in nanoseconds of thread CPU time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RivalLatency {
+    /// The contender.
+    pub candidate: Candidate,
+    /// Half of them take no longer.
+    pub median_ns: u64,
+    /// 999 of 1000 take no longer.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
 }
 
 /// Bytes an entry.

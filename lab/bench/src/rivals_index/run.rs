@@ -12,7 +12,8 @@ use super::driver::{DriverBuild, Purpose, RivalSources, has_rtm};
 use super::plan::Source;
 use super::process::{Process, Timed, is_one_word};
 use super::report::{
-    NotMeasured, RivalCell, RivalPair, RivalRatio, RivalSpace, RivalTable, RivalsReport,
+    NotMeasured, RivalCell, RivalLatency, RivalPair, RivalRatio, RivalSpace, RivalTable,
+    RivalsReport,
 };
 use crate::keys::Keys;
 use crate::machine::Machine;
@@ -72,7 +73,7 @@ impl RivalsConfig {
         let pairs = if self.has_pairs { pair::OPERATIONS.len() } else { 0 };
         let one = (OPERATIONS.len() + 1 + pairs) as u64 * u64::from(self.rounds);
         let counted = u64::from(self.has_counts);
-        self.shapes().len() as u64 * self.candidates.len() as u64 * (one + counted)
+        self.shapes().len() as u64 * self.candidates.len() as u64 * (one + 1 + counted)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -156,6 +157,7 @@ struct Sheets {
     together: Sheet,
     apart: Sheet,
     spaces: BTreeMap<Candidate, [f64; 2]>,
+    latencies: Vec<RivalLatency>,
     counts: Vec<(Candidate, Operation, f64)>,
 }
 
@@ -225,6 +227,9 @@ impl Run<'_, '_> {
         let is_stopped = rounds < self.config.rounds;
         if rounds == 0 {
             return Ok((None, is_stopped));
+        }
+        if shape == Shape::Numbers && !is_stopped {
+            self.latencies(keys, &mut all, &mut sheets)?;
         }
         if self.config.has_counts && !is_stopped {
             self.counts(shape, keys, &all, &mut sheets)?;
@@ -408,6 +413,28 @@ impl Run<'_, '_> {
         Ok(figures)
     }
 
+    /// One more insertion into an empty structure, in which a clock is read after each key.
+    fn latencies(
+        &mut self,
+        keys: u64,
+        all: &mut Vec<Candidate>,
+        sheets: &mut Sheets,
+    ) -> Result<(), Error> {
+        let folder = self.folder()?;
+        let of_keys = Keys { count: keys, seed: self.config.seed };
+        let source = Source::new(of_keys, Shape::Numbers, folder.path());
+        let plan = source.plan(Operation::Insert, 1)?;
+        for candidate in all.clone() {
+            self.begin("single insertions", candidate.title())?;
+            let started = self.start(candidate, &source, folder.path());
+            let latencies = started.and_then(|mut process| process.latencies(&plan));
+            if let Some([median_ns, p999_ns, max_ns]) = self.judge(candidate, all, latencies)? {
+                sheets.latencies.push(RivalLatency { candidate, median_ns, p999_ns, max_ns });
+            }
+        }
+        Ok(())
+    }
+
     fn counts(
         &mut self,
         shape: Shape,
@@ -577,6 +604,17 @@ fn table(shape: Shape, keys: u64, candidates: Vec<Candidate>, sheets: &Sheets) -
     });
     let spaces = spaces.collect();
     let is_strings = shape == Shape::Strings;
+    let latencies = sheets.latencies.clone();
     let counted_keys = if sheets.counts.is_empty() { 0 } else { keys.min(COUNTED_KEYS) };
-    RivalTable { keys, is_strings, candidates, cells, ratios, pairs, spaces, counted_keys }
+    RivalTable {
+        keys,
+        is_strings,
+        candidates,
+        cells,
+        ratios,
+        pairs,
+        spaces,
+        latencies,
+        counted_keys,
+    }
 }

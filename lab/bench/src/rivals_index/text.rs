@@ -51,6 +51,7 @@ impl fmt::Display for RivalTable {
             format!("instructions an operation, by callgrind with {} keys", self.counted_keys);
         self.part(f, &title, |cell| cell.instructions.map(|count| format!("{count:.0}")))?;
         self.pairs(f)?;
+        self.latencies(f)?;
         self.spaces(f)
     }
 }
@@ -120,6 +121,18 @@ impl RivalTable {
             table.add_row(row(&name, [rate(*together), rate(*apart), ratio(*of)].map(Some)));
         }
         writeln!(f, "\ntwo threads: M ops/s of wall time, median (best)\n{table}")
+    }
+
+    fn latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.latencies.is_empty() {
+            return Ok(());
+        }
+        let mut table = headed("", ["median", "99.9 %", "longest"]);
+        for latency in &self.latencies {
+            let texts = [latency.median_ns, latency.p999_ns, latency.max_ns];
+            table.add_row(row(latency.candidate.title(), texts.map(|ns| Some(ns.to_string()))));
+        }
+        writeln!(f, "\nsingle insertions in random order, ns of thread CPU time\n{table}")
     }
 
     fn spaces(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

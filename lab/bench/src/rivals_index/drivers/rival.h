@@ -242,6 +242,34 @@ inline uint64_t sum_of(uint64_t sum, const Name &name) {
     return sum;
 }
 
+// The least time between two readings of the clock.
+inline uint64_t clock_cost() {
+    uint64_t least = ~0ull;
+    for (int at = 0; at < 1000; at++) {
+        uint64_t began = clock_of(CLOCK_THREAD_CPUTIME_ID);
+        least = std::min(least, clock_of(CLOCK_THREAD_CPUTIME_ID) - began);
+    }
+    return least;
+}
+
+// Inserts the keys, each timed by itself: the time that half of them do not exceed, that 999 of 1000, the longest.
+template <class Key, class Structure>
+void reply_latencies(Structure &structure, const Plan<Key> &plan) {
+    uint64_t *times = (uint64_t *)malloc(plan.count * sizeof *times), cost = clock_cost();
+    if (!times || plan.count == 0) fail("memory");
+    auto session = structure.session(false);
+    uint64_t began = clock_of(CLOCK_THREAD_CPUTIME_ID);
+    for (uint64_t at = 0; at < plan.count; at++) {
+        session.insert(plan.keys[at], number(plan.keys[at]));
+        uint64_t ended = clock_of(CLOCK_THREAD_CPUTIME_ID);
+        times[at] = ended - began > cost ? ended - began - cost : 1;
+        began = ended;
+    }
+    std::sort(times, times + plan.count);
+    reply(times[plan.count / 2], times[plan.count - 1 - plan.count / 1000], times[plan.count - 1]);
+    free(times);
+}
+
 // Commands until the end of the input.
 template <class Key, class Structure>
 int serve(Structure &structure) {
@@ -263,6 +291,8 @@ int serve(Structure &structure) {
             uint64_t sum = 0xcbf29ce484222325ull;
             for (uint64_t at = 0; at < plan.count; at++) sum = sum_of(sum, plan.keys[at]);
             reply(sum);
+        } else if (command == "latencies") {
+            reply_latencies(structure, plan);
         } else if (command == "trial") {
             Trial<Structure, Key> trial{structure, operation, plan};
             rival_guarded(&trial.call, &trial);

@@ -7,6 +7,7 @@ use super::candidate::{Candidate, Shape};
 use super::named_store::NamedStore;
 use super::plan;
 use super::process::Timed;
+use crate::clock::Elapsed;
 use crate::contender::Size;
 use crate::drive::Driven;
 use crate::guard::guarded;
@@ -34,7 +35,8 @@ pub fn rivals_index_cell(
 ) -> Result<(), Error> {
     let io = |source| Error::Process { contender: "a cell".into(), source };
     let (candidate, structure) = made(words)?;
-    let mut cell = Cell { candidate, structure, memory: memory_bytes() };
+    let is_counted = words.iter().any(|word| word == IN_MEMORY);
+    let mut cell = Cell { candidate, structure, is_counted, memory: memory_bytes() };
     writeln!(output, "@ 0 0 0").and_then(|()| output.flush()).map_err(io)?;
     let mut line = String::new();
     loop {
@@ -72,6 +74,8 @@ pub(super) const IN_MEMORY: &str = "in-memory";
 struct Cell {
     candidate: Candidate,
     structure: Structure,
+    /// Instructions are counted, and no time.
+    is_counted: bool,
     /// Bytes of memory before anything was put.
     memory: u64,
 }
@@ -107,20 +111,35 @@ impl Cell {
 
     fn trial(&mut self, operation: Operation, path: &Path) -> Result<Timed, Error> {
         let mut timed = None;
+        // Callgrind does not survive the clock that is asked here.
+        let is_counted = self.is_counted;
+        let counted = |right, operations: usize| Timed {
+            operations: operations as u64,
+            elapsed: Elapsed::default(),
+            right,
+        };
         match &mut self.structure {
             Structure::Numbers(driven) => {
                 let plan = plan::numbers(path)?;
                 guarded(&mut || {
-                    let trial = driven.trial(operation, &plan)?;
-                    let (elapsed, right) = (trial.elapsed, trial.right);
-                    timed = Some(Timed { operations: trial.operations, elapsed, right });
+                    timed = Some(if is_counted {
+                        counted(driven.untimed(operation, &plan)?, plan.len())
+                    } else {
+                        let trial = driven.trial(operation, &plan)?;
+                        let (elapsed, right) = (trial.elapsed, trial.right);
+                        Timed { operations: trial.operations, elapsed, right }
+                    });
                     Ok(())
                 })?;
             }
             Structure::Strings(store) => {
                 let plan = plan::names(path)?;
                 guarded(&mut || {
-                    timed = Some(store.trial(operation, &plan)?);
+                    timed = Some(if is_counted {
+                        counted(store.act(operation, &plan)?, plan.len())
+                    } else {
+                        store.trial(operation, &plan)?
+                    });
                     Ok(())
                 })?;
             }
@@ -145,4 +164,60 @@ fn figures(timed: &Timed) -> [u64; 3] {
     let nanoseconds = |time: std::time::Duration| time.as_nanos() as u64;
     let elapsed = timed.elapsed;
     [nanoseconds(elapsed.cpu), nanoseconds(elapsed.wall), timed.right]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::plan::Source;
+    use super::*;
+    use crate::keys::Keys;
+
+    const OPERATIONS: [Operation; 7] = [
+        Operation::Insert,
+        Operation::Lookup,
+        Operation::MissingLookup,
+        Operation::Update,
+        Operation::Scan,
+        Operation::ZipfLookup,
+        Operation::Remove,
+    ];
+
+    /// With a file each trial says its time; without one no clock is asked.
+    #[test]
+    fn a_cell_answers_rightly_and_has_times_only_with_a_file() {
+        let all = [
+            (Candidate::Bare, Shape::Numbers),
+            (Candidate::Store, Shape::Numbers),
+            (Candidate::Store, Shape::Strings),
+        ];
+        for (candidate, shape) in all {
+            for is_in_memory in [false, true] {
+                let folder = tempfile::tempdir().unwrap();
+                let source = Source::new(Keys { count: 500, seed: 9 }, shape, folder.path());
+                let plans = OPERATIONS.map(|operation| source.plan(operation, 1).unwrap());
+                let commands = OPERATIONS.iter().zip(&plans).map(|(operation, plan)| {
+                    let path = plan.path.display();
+                    format!("trial {} {} {path}\n", operation.word(), plan.count)
+                });
+                let commands: String = commands.collect();
+                let place = folder.path().to_str().unwrap();
+                let mut words = vec![candidate.name(), shape.word(), place, "500"];
+                words.extend(is_in_memory.then_some(IN_MEMORY));
+                let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+                let mut output = Vec::new();
+                rivals_index_cell(&words, &mut commands.as_bytes(), &mut output).unwrap();
+                let text = String::from_utf8(output).unwrap();
+                let replies: Vec<&str> = text.lines().skip(1).collect();
+                assert_eq!(replies.len(), plans.len());
+                for (reply, plan) in replies.iter().zip(&plans) {
+                    let figures: Vec<u64> =
+                        reply.split(' ').skip(1).map(|figure| figure.parse().unwrap()).collect();
+                    assert_eq!(figures[2], plan.expected, "{candidate:?}, {reply}");
+                    assert_eq!(figures[1] == 0, is_in_memory, "{candidate:?}, {reply}");
+                }
+            }
+        }
+    }
 }

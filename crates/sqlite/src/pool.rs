@@ -142,7 +142,10 @@ fn start(path: &Path, creates: bool, domain: Option<DomainRequest>) -> Result<Op
         Ok(store) => Ok(Some(store)),
         Err(kv::Error::Region(pmem::Error::Held { .. })) => Ok(None),
         Err(kv::Error::Region(pmem::Error::NotAPool { .. })) => Err(Code::NOTADB),
-        Err(kv::Error::Region(pmem::Error::Io { .. })) => Err(Code::CANTOPEN),
+        // It cannot be read or made; `Exists`: the log of a pool that was removed is in the way.
+        Err(kv::Error::Region(pmem::Error::Io { .. } | pmem::Error::Exists { .. })) => {
+            Err(Code::CANTOPEN)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use crate::code::{Code, LOCK_NONE, LOCK_SHARED, OK};
+use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED, OK};
 use crate::socket;
 use crate::view::View;
 use crate::wire::{self, BATCH_SIZE, Locked, READ_MAX, Request, WRITE_MAX};
@@ -21,6 +21,8 @@ pub(crate) struct RemoteFile {
     number: u64,
     frame: Vec<u8>,
     reply: Vec<u8>,
+    /// A reply that was not waited for is to come first.
+    is_owed: bool,
     /// The owner is gone, or it does not speak the protocol.
     is_lost: bool,
     lock: i32,
@@ -65,6 +67,7 @@ impl RemoteFile {
             number: 0,
             frame: Vec::new(),
             reply: Vec::new(),
+            is_owed: false,
             is_lost: false,
             lock: LOCK_NONE,
             locked: None,
@@ -101,10 +104,7 @@ impl RemoteFile {
         if self.is_lost {
             return Err(Code::IOERR);
         }
-        socket::begin(&mut self.frame);
-        request.put(&mut self.frame);
-        let answered = socket::send_frame(&self.stream, &mut self.frame)
-            .and_then(|()| socket::receive(&self.stream, &mut self.reply));
+        let answered = self.send(request).and_then(|()| self.receive());
         let code = match (answered, self.reply.first_chunk()) {
             (Ok(()), Some(code)) => i32::from_le_bytes(*code),
             _ => {
@@ -113,6 +113,20 @@ impl RemoteFile {
             }
         };
         if code == OK { Ok(&self.reply[DATA..]) } else { Err(Code(code)) }
+    }
+
+    fn send(&mut self, request: &Request<'_>) -> io::Result<()> {
+        socket::begin(&mut self.frame);
+        request.put(&mut self.frame);
+        socket::send_frame(&self.stream, &mut self.frame)
+    }
+
+    /// The reply to the last request.
+    fn receive(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_owed) {
+            socket::receive(&self.stream, &mut self.reply)?;
+        }
+        socket::receive(&self.stream, &mut self.reply)
     }
 
     /// Sends the writes that wait.
@@ -218,11 +232,14 @@ impl RemoteFile {
             return Ok(());
         }
         let had = self.lock;
+        if had >= LOCK_RESERVED {
+            // It keeps all other writers out already, and readers need not be kept out.
+            self.lock = level;
+            return Ok(());
+        }
         match self.call(&Request::Lock(level)).map(Locked::of) {
             Ok(Ok(locked)) => {
-                // Above, what was written may not have been sent.
-                self.locked = (had == LOCK_NONE).then_some(locked).or(self.locked.take());
-                self.lock = level;
+                (self.locked, self.lock) = (Some(locked), level);
                 Ok(())
             }
             Ok(Err(_)) => Err(Code::IOERR),
@@ -238,11 +255,20 @@ impl RemoteFile {
         }
         self.forget();
         self.writes.clear();
-        self.lock = level;
-        if !self.is_lost {
-            // An error loses the connection, and the owner drops the locks.
-            let _ = self.call(&Request::Unlock(level)).map(|_| ());
+        let had = std::mem::replace(&mut self.lock, level);
+        if self.is_lost || level >= LOCK_RESERVED {
+            return;
         }
+        if had == LOCK_SHARED && !self.is_owed {
+            // No other connection waits for the end of a reader.
+            match self.send(&Request::Unlock(level)) {
+                Ok(()) => self.is_owed = true,
+                Err(_) => self.is_lost = true,
+            }
+            return;
+        }
+        // An error loses the connection, and the owner drops the locks.
+        let _ = self.call(&Request::Unlock(level)).map(|_| ());
     }
 
     /// Commits. If the owner is lost meanwhile, the error leaves open whether the commit is there: it may be.

@@ -395,6 +395,26 @@ def a_fork_is_detected():
     parent.close()
 
 
+def a_log_without_its_pool_is_not_overwritten():
+    removed = os.path.join(os.path.dirname(POOL), "removed.pool")
+    made = connect(removed)
+    made.execute("create table t(x)")
+    made.close()
+    os.remove(removed)
+    # Where persistent memory is mapped, there is no log.
+    if os.path.exists(removed + ".log"):
+        try:
+            connect(removed)
+        except sqlite3.OperationalError as error:
+            assert "unable to open" in str(error), error
+        else:
+            raise AssertionError("a log was overwritten")
+        os.remove(removed + ".log")
+    again = connect(removed)
+    assert one(again, "select count(*) from sqlite_master") == 0
+    again.close()
+
+
 def features():
     make(connect())
     a_fork_is_detected()
@@ -405,6 +425,7 @@ def features():
     attached_files_of_a_pool_commit_together()
     the_past_is_read()
     ordinary_files_come_in_and_out()
+    a_log_without_its_pool_is_not_overwritten()
     lock, stop = threading.Lock(), threading.Event()
     readers = start((read, stop), (read, stop))
     for thread in start((write, 0, lock, 60), (write, 1, lock, 60)):

@@ -19,6 +19,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use tembo_kv::{Options, Store};
+use tembo_sqlite::{Owner, OwnerError};
+
 use host::{Folder, has, has_python, library, python, shell};
 
 /// A program that is spoken with.
@@ -97,6 +100,30 @@ fn a_client_does_what_an_owner_does() {
     owner.end();
     assert!(!socket.exists());
     assert!(printed(python("check", &pool)).starts_with("ok\n40000\n"));
+}
+
+#[test]
+fn an_owner_without_a_database_of_its_own_serves_programs_that_come_and_go() {
+    if !has_python() {
+        return;
+    }
+    let folder = Folder::new("owner");
+    let pool = folder.0.join("bank.pool");
+    let store = Store::create(&pool, &Options::new().size(4 << 20)).unwrap();
+    let owner = Owner::new(&pool, store).unwrap();
+    assert_eq!(owner.socket(), folder.0.canonicalize().unwrap().join("bank.pool.sock"));
+    assert!(printed(python("features", &pool)).ends_with("done\n"));
+    assert!(printed(python("check", &pool)).starts_with("ok\n40000\n"));
+    assert!(owner.socket().exists());
+    drop(owner);
+    assert!(printed(python("check", &pool)).starts_with("ok\n40000\n"));
+    // What is no socket is not removed, and then the pool is not served.
+    let other = folder.0.join("other.pool");
+    let store = Store::create(&other, &Options::new().size(4 << 20)).unwrap();
+    std::fs::write(folder.0.join("other.pool.sock"), "a file").unwrap();
+    let refused = Owner::new(&other, store).err().unwrap();
+    assert!(matches!(refused, OwnerError::Socket { .. }), "{refused}");
+    assert_eq!(std::fs::read(folder.0.join("other.pool.sock")).unwrap(), b"a file");
 }
 
 #[test]

@@ -68,6 +68,7 @@ pub(crate) const LOCK_NONE: c_int = 0;
 pub(crate) const LOCK_SHARED: c_int = 1;
 pub(crate) const LOCK_RESERVED: c_int = 2;
 
+pub(crate) const FCNTL_LOCK_STATE: c_int = 1;
 pub(crate) const FCNTL_SIZE_HINT: c_int = 5;
 pub(crate) const FCNTL_OVERWRITE: c_int = 11;
 pub(crate) const FCNTL_VFSNAME: c_int = 12;

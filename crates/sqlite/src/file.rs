@@ -7,8 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::code::{
-    CHARACTERISTICS, Code, FCNTL_COMMIT_PHASETWO, FCNTL_HAS_MOVED, FCNTL_OVERWRITE, FCNTL_PRAGMA,
-    FCNTL_SIZE_HINT, FCNTL_SYNC, FCNTL_VFSNAME, LOCK_NONE, OK,
+    CHARACTERISTICS, Code, FCNTL_COMMIT_PHASETWO, FCNTL_HAS_MOVED, FCNTL_LOCK_STATE,
+    FCNTL_OVERWRITE, FCNTL_PRAGMA, FCNTL_SIZE_HINT, FCNTL_SYNC, FCNTL_VFSNAME, LOCK_NONE, OK,
 };
 use crate::ffi::{Api, IoMethods, SqliteFile};
 use crate::journal::{self, Journal};
@@ -262,6 +262,11 @@ unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c
                 Ok(())
             }
             FCNTL_SIZE_HINT | FCNTL_OVERWRITE => Ok(()),
+            FCNTL_LOCK_STATE => {
+                // SAFETY: with this number SQLite passes a place for the answer.
+                unsafe { *with.cast::<c_int>() = main.lock().level() };
+                Ok(())
+            }
             FCNTL_HAS_MOVED => {
                 // SAFETY: with this number SQLite passes a place for the answer.
                 unsafe { *with.cast::<c_int>() = 0 };

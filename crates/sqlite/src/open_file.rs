@@ -170,6 +170,11 @@ impl OpenFile {
         Ok(())
     }
 
+    /// The lock that SQLite has asked for, and that it has.
+    pub(crate) fn level(&self) -> i32 {
+        self.lock
+    }
+
     /// Gives up locks; a transaction that was not committed is dropped.
     pub(crate) fn unlock(&mut self, level: i32) {
         match &mut self.at {

@@ -71,3 +71,33 @@ fn transactions_snapshots_and_threads_work_as_with_a_file() {
     let check: String = db.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
 }
+
+/// The lock that a connection has on its database.
+fn lock_state(db: &Connection) -> c_int {
+    let mut state: c_int = -1;
+    // SAFETY: the connection is open, and with this number SQLite asks for a place for the answer.
+    let code = unsafe {
+        ffi::sqlite3_file_control(
+            db.handle(),
+            c"main".as_ptr(),
+            ffi::SQLITE_FCNTL_LOCKSTATE,
+            (&raw mut state).cast(),
+        )
+    };
+    assert_eq!(code, ffi::SQLITE_OK);
+    state
+}
+
+#[test]
+fn a_connection_says_which_lock_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = connect(&folder.path().join("app.pool"), "");
+    db.execute_batch("create table t(a)").unwrap();
+    assert_eq!(lock_state(&db), 0);
+    db.execute_batch("begin; select * from t").unwrap();
+    assert_eq!(lock_state(&db), 1);
+    db.execute_batch("insert into t values(1)").unwrap();
+    assert_eq!(lock_state(&db), 2);
+    db.execute_batch("commit").unwrap();
+    assert_eq!(lock_state(&db), 0);
+}

@@ -9,6 +9,7 @@ use tembo_pmem::thread::lock;
 use tembo_pool::{Object, Pool, TenantEntry};
 
 use crate::Error;
+use crate::candidates::Candidates;
 use crate::format::{CHUNK_BEFORE, CHUNK_SLOTS, CHUNK_WORDS, MAGIC, ROOT_DOOMED, ROOT_ORPHANS};
 use crate::format::{ROOT_TYPES, Root};
 use crate::handles::{Handles, Released};
@@ -44,6 +45,7 @@ pub(crate) struct Ledger {
     pub(crate) chunks: Vec<u64>,
     /// Their free places.
     pub(crate) free: Vec<u32>,
+    pub(crate) candidates: Candidates,
 }
 
 impl Arena {

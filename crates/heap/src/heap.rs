@@ -203,6 +203,20 @@ impl<'h> Heap<'h> {
         settle(self.arena)
     }
 
+    /// Does a part of the collection of cycles: of objects that refer to each other, and to which nothing else refers. It looks into
+    /// `budget` objects at most, 1 at least, beside transactions; once in a collection it waits for those that are under way.
+    /// Returns whether the collection is at its end: all is destroyed, or will be by the next commits, that was garbage when it began. After an
+    /// opening it knows of no earlier garbage: that a [sweep](Heap::sweep) frees.
+    ///
+    /// Interrupted at any point it has happened to the part that it has done. It frees, and changes, nothing that can be reached.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]; those of the pool; damage.
+    pub fn collect_cycles(&self, budget: usize) -> Result<bool, Error> {
+        let _under_way = UnderWay::begin(self.arena).ok_or(Error::Nested)?;
+        crate::cycles::step(self.arena, budget.max(1))
+    }
+
     /// Finds out what is free in the pool, after an opening, while no transaction is under way; whether it did.
     ///
     /// # Errors

@@ -24,8 +24,10 @@
 extern crate self as tembo_heap;
 
 mod arena;
+mod candidates;
 mod change;
 mod collection;
+mod cycles;
 mod error;
 mod field;
 mod format;

@@ -213,7 +213,7 @@ fn meet<'f>(
 }
 
 /// What an object refers to.
-fn children(arena: &Arena, bits: u64, kind: u16) -> Result<Vec<u64>, Error> {
+pub(crate) fn children(arena: &Arena, bits: u64, kind: u16) -> Result<Vec<u64>, Error> {
     let size = (Object::from_bits(bits).size() / 8) as usize;
     let words = arena.words(bits, 0, size)?;
     let mut found = Vec::new();

@@ -102,6 +102,7 @@ impl<'a> Settlement<'a> {
         let damaged = Error::Damaged { what: "a count", offset: Object::from_bits(bits).offset() };
         let count = count.ok_or(damaged)?;
         if delta != 0 {
+            self.ledger.candidates.counted(bits, delta);
             self.change.set(bits, HEAD, head(kind_of(word), count));
         }
         Ok((kind_of(word), count))
@@ -141,7 +142,7 @@ impl<'a> Settlement<'a> {
     }
 
     /// Weak pointers to the object give none from here on; a proxy is its object's no more.
-    fn end_weak(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
+    pub(crate) fn end_weak(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
         if kind == TYPE_PROXY {
             let target = self.get(bits, PROXY_TARGET)?;
             if target != 0 {
@@ -189,6 +190,8 @@ impl<'a> Settlement<'a> {
 
     fn clear_slot(&mut self, bits: u64) {
         let Some(slot) = self.arena.handles.slot(bits) else { return };
+        // It is linked, and may be so by what it refers to.
+        self.ledger.candidates.add(bits);
         let (chunk, index) = self.place(slot);
         self.change.set(chunk, index, 0);
         self.given.push(slot);
@@ -210,7 +213,7 @@ impl<'a> Settlement<'a> {
     }
 
     /// The pointers of an object, each with its place.
-    fn pointers(&self, bits: u64, kind: u16) -> Result<Vec<(u64, u64)>, Error> {
+    pub(crate) fn pointers(&self, bits: u64, kind: u16) -> Result<Vec<(u64, u64)>, Error> {
         let mut found = Vec::new();
         let word = |index: u64| self.get(bits, index as usize).unwrap_or_default();
         self.arena.types.pointers(kind, &word, &mut |at, child| found.push((at, child)));
@@ -258,7 +261,7 @@ impl<'a> Settlement<'a> {
     }
 
     /// Lowers the counts of what an object refers to, and takes the pointers out unless that is all of them; whether it is.
-    fn take_apart(&mut self, bits: u64, kind: u16) -> Result<bool, Error> {
+    pub(crate) fn take_apart(&mut self, bits: u64, kind: u16) -> Result<bool, Error> {
         if let Some(Shape::Slice(shape)) = self.arena.types.entry(kind).map(|e| e.shape.clone()) {
             return self.take_slice_apart(bits, &shape);
         }
@@ -331,6 +334,9 @@ impl<'a> Settlement<'a> {
 
     fn end(mut self, is_made: bool) {
         for bits in self.doomed {
+            if is_made {
+                self.ledger.candidates.doomed(bits);
+            }
             self.arena.handles.end_doom(bits, is_made);
         }
         if !is_made {
@@ -343,6 +349,9 @@ impl<'a> Settlement<'a> {
             }
             self.ledger.free.append(&mut self.taken);
             return;
+        }
+        if self.ledger.candidates.marking.is_some() {
+            self.change.fresh().for_each(|(bits, _)| self.ledger.candidates.made(bits));
         }
         self.ledger.free.append(&mut self.given);
         for (bits, slot) in self.slots {

@@ -40,6 +40,8 @@ pub struct Transaction<'h> {
     linked: Vec<u64>,
     /// Objects that it has made.
     made: Vec<u64>,
+    /// New objects to which new objects have got pointers: there may be a cycle.
+    rings: Vec<u64>,
     /// The version of the heap that it sees.
     start: u64,
     /// Versions of records that it has read.
@@ -66,6 +68,7 @@ impl<'h> Transaction<'h> {
             deltas: FxHashMap::default(),
             linked: Vec::new(),
             made: Vec::new(),
+            rings: Vec::new(),
             start: arena.ownership.now(),
             read: FxHashMap::default(),
             owned: FxHashMap::default(),
@@ -572,6 +575,10 @@ impl<'h> Transaction<'h> {
         self.change.read(self.arena, bits, at as usize, words.len(), &mut old)?;
         pointers(words, &mut |bits| self.count(bits, 1));
         pointers(&old, &mut |bits| self.count(bits, -1));
+        if self.change.is_fresh(bits) {
+            let (change, rings) = (&self.change, &mut self.rings);
+            pointers(words, &mut |bits| rings.extend(change.is_fresh(bits).then_some(bits)));
+        }
         for (index, (word, old)) in words.iter().zip(&old).enumerate() {
             if word != old {
                 self.change.set(bits, at as usize + index, *word);
@@ -691,6 +698,11 @@ impl<'h> Transaction<'h> {
             return Err(error);
         }
         settlement.make()?;
+        for bits in std::mem::take(&mut self.rings) {
+            if self.change.is_fresh(bits) {
+                ledger.candidates.add(bits);
+            }
+        }
         let version = arena.ownership.next();
         for (index, _) in self.owned.drain() {
             arena.ownership.give(index, version);

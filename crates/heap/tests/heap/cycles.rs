@@ -136,3 +136,138 @@ fn a_cycle_of_an_earlier_process_is_swept_with_what_it_held() {
     });
     assert_eq!(objects(&again), 2);
 }
+
+/// Collects cycles, in parts of `budget` objects; how many parts.
+fn collect(heap: Heap<'_>, budget: usize) -> u32 {
+    let mut parts = 1;
+    while !heap.collect_cycles(budget).unwrap() {
+        parts += 1;
+    }
+    parts
+}
+
+#[test]
+fn cycles_are_collected_in_parts_with_what_only_they_held() {
+    for budget in [1, 2, 1000] {
+        let file = volatile();
+        file.enter(|heap| {
+            let (root, ring) = make(heap);
+            drop(ring);
+            collect(heap, budget);
+            assert_eq!(objects(&file), 4, "what is reachable stays");
+            cut(heap, &root);
+            let parts = collect(heap, budget);
+            assert!(budget > 1 || parts > 4, "each looks into one object: {parts}");
+            let watched = heap.atomic(|tx| tx.get(&root, Root::WATCHED)).unwrap().unwrap();
+            assert!(heap.atomic(|tx| tx.upgrade(&watched)).unwrap().is_none());
+            drop(watched);
+            heap.atomic(|tx| tx.set(&root, Root::WATCHED, None)).unwrap();
+        });
+        assert_eq!(objects(&file), 2);
+        assert_eq!(objects(&after_a_crash(&file)), 2);
+    }
+}
+
+#[test]
+fn a_cycle_is_collected_when_the_program_lets_it_go() {
+    let file = volatile();
+    file.enter(|heap| {
+        let (root, ring) = make(heap);
+        let next = heap.atomic(|tx| tx.get(&ring, Ring::NEXT)).unwrap();
+        drop(ring);
+        cut(heap, &root);
+        collect(heap, 3);
+        let next = next.unwrap();
+        assert_eq!(heap.atomic(|tx| tx.get(&next, Ring::VALUE)).unwrap(), 2);
+        drop(next);
+        collect(heap, 3);
+        heap.atomic(|tx| tx.set(&root, Root::WATCHED, None)).unwrap();
+        assert_eq!(objects(&file), 2);
+        // Cycles that no object of the heap has ever referred to.
+        let ring = heap.atomic(|tx| {
+            let ring = tx.alloc(Ring { value: 7, next: None, kept: None })?;
+            tx.set(&ring, Ring::NEXT, Some(ring.clone()))?;
+            let other = tx.alloc(Ring { value: 8, next: None, kept: None })?;
+            tx.set(&other, Ring::NEXT, Some(other.clone()))?;
+            Ok::<_, Error>(ring)
+        });
+        collect(heap, 3);
+        assert_eq!(objects(&file), 3);
+        let lone = heap.atomic(|tx| tx.alloc(Ring { value: 9, next: None, kept: None })).unwrap();
+        heap.atomic(|tx| tx.set(&lone, Ring::NEXT, Some(lone.clone()))).unwrap();
+        drop((ring, lone));
+        collect(heap, 3);
+    });
+    assert_eq!(objects(&file), 2);
+}
+
+#[test]
+fn what_is_moved_while_cycles_are_searched_for_stays() {
+    for parts in 1..12 {
+        let file = volatile();
+        file.enter(|heap| {
+            let (root, ring) = make(heap);
+            drop(ring);
+            cut(heap, &root);
+            for _ in 0..parts {
+                heap.collect_cycles(1).unwrap();
+            }
+            // The ring is garbage; the program gets it back by a weak pointer, if it is there, and links it.
+            let found = heap.atomic(|tx| {
+                let watched = tx.get(&root, Root::WATCHED)?.ok_or(Error::NoRoot)?;
+                let ring = tx.upgrade(&watched)?;
+                tx.set(&root, Root::RING, ring.clone())?;
+                Ok::<_, Error>(ring.is_some())
+            });
+            let found = found.unwrap();
+            collect(heap, 1);
+            collect(heap, 1);
+            if found {
+                let ring = heap.atomic(|tx| tx.get(&root, Root::RING)).unwrap().unwrap();
+                let next = heap.atomic(|tx| tx.get(&ring, Ring::NEXT)).unwrap().unwrap();
+                assert_eq!(heap.atomic(|tx| tx.get(&next, Ring::VALUE)).unwrap(), 2);
+            }
+            assert_eq!(objects(&file), if found { 4 } else { 2 });
+        });
+    }
+}
+
+#[test]
+fn cycles_are_collected_beside_transactions() {
+    let file = volatile();
+    file.enter(|heap| {
+        let (root, ring) = make(heap);
+        drop(ring);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for value in 0..300 {
+                    heap.atomic(|tx| {
+                        let old = tx.get(&root, Root::RING)?;
+                        let ring = tx.alloc(Ring { value, next: None, kept: None })?;
+                        let next = if value % 3 == 0 { Some(ring.clone()) } else { old };
+                        tx.set(&ring, Ring::NEXT, next)?;
+                        tx.set(&root, Root::RING, Some(ring))
+                    })
+                    .unwrap();
+                }
+                is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) && !writer.is_finished() {
+                heap.collect_cycles(2).unwrap();
+            }
+        });
+        collect(heap, 100);
+        collect(heap, 100);
+        let mut values = Vec::new();
+        let mut at = heap.atomic(|tx| tx.get(&root, Root::RING)).unwrap();
+        while let Some(ring) = at.take().filter(|_| values.len() < 3) {
+            values.push(heap.atomic(|tx| tx.get(&ring, Ring::VALUE)).unwrap());
+            at = heap.atomic(|tx| tx.get(&ring, Ring::NEXT)).unwrap();
+        }
+        assert_eq!(values, [299, 298, 297]);
+        heap.atomic(|tx| tx.set(&root, Root::WATCHED, None)).unwrap();
+    });
+    // The root, what it keeps, and three rings.
+    assert_eq!(objects(&file), 5);
+}

@@ -11,6 +11,7 @@ use syn::{Data, DeriveInput, Error, Fields, GenericParam, Lifetime, LitInt, LitS
 /// - `#[persist(version = 2)]`: the version of its layout; else 0.
 /// - `#[persist(version = 2, from = OldNode<'h>)]`: the type as it was in an earlier version: of the same name, with pointers to the types
 ///   as they are now. An object of it becomes one of this version, by [`From`], in the first transaction that uses it.
+///   Values inside of slices and collections (`PVec<Node>`) have no versions: hold what gets versions by pointer (`PVec<Ptr<Node>>`).
 #[proc_macro_derive(Persist, attributes(persist))]
 pub fn persist(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);

@@ -80,7 +80,12 @@ impl Arena {
     /// The dead-on-open list: its chunks, and what an earlier process has left in it.
     fn read_orphans(&self) -> Result<(Ledger, Vec<(u64, u32)>), Error> {
         let (mut ledger, mut bits) = (Ledger::default(), self.root_word(ROOT_ORPHANS)?);
-        while bits != 0 && !ledger.chunks.contains(&bits) {
+        while bits != 0 {
+            let most = self.pool.region().size() as usize / (8 * CHUNK_WORDS);
+            if ledger.chunks.len() > most {
+                let offset = Object::from_bits(bits).offset();
+                return Err(Error::Damaged { what: "the dead-on-open list", offset });
+            }
             ledger.chunks.push(bits);
             bits = self.word(bits, CHUNK_BEFORE)?;
         }

@@ -25,9 +25,11 @@ pub enum Error {
         /// What the heap holds.
         found: String,
     },
-    /// The heap holds objects of a type of this name that are laid out differently. Give the type a version and migrate.
+    /// The heap holds objects of a type of this name that are laid out differently. Give the type a version, and say what it comes
+    /// from. A slice, or a collection, of values has the layout of the values, and no version: hold values that get versions by pointer.
     #[error(
-        "the type {name} has another layout than the heap holds; give it a new version, and migrate"
+        "the type {name} has another layout than the heap holds: give it a version, and say what it comes from; \
+         values inside of collections have no versions, but what collections point to has"
     )]
     WrongLayout {
         /// The name of the type.
@@ -77,6 +79,9 @@ pub enum Error {
         /// The most possible.
         max: usize,
     },
+    /// The pool is opened for reading only. Nothing has changed.
+    #[error("the pool is opened for reading only")]
+    ReadOnly,
     /// A tenant stands not still: an operation is under way. Try again.
     #[error("a transaction is under way")]
     Busy,

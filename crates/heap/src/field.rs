@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::arena::Arena;
+use crate::persist::{Expected, Object};
 use crate::pointer::{Anchor, Ptr};
 
 /// A field of type `F` in an object of type `T`. `#[derive(Persist)]` makes a constant for each field of a struct, in upper case.
@@ -13,7 +14,7 @@ pub struct Field<T, F> {
 
 impl<T, F> Field<T, F> {
     /// The field that begins at a word of the object's fields. For the derive macro: a wrong number gives errors and wrong
-    /// values of this object.
+    /// values, and where it names pointers wrong counts, so that other objects of the heap can be lost. Memory stays safe.
     #[doc(hidden)]
     pub const fn at(at: u64) -> Field<T, F> {
         Field { at, _types: PhantomData }
@@ -25,7 +26,7 @@ impl<T, F> Field<T, F> {
 
     /// A field of this field.
     pub const fn then<G>(self, inner: Field<F, G>) -> Field<T, G> {
-        Field::at(self.at + inner.at)
+        Field::at(self.at.saturating_add(inner.at))
     }
 }
 
@@ -40,38 +41,41 @@ impl<T, F> Copy for Field<T, F> {}
 /// A field of one object, which it keeps.
 pub struct Place<'h, F> {
     anchor: Anchor<'h>,
+    /// The type of the whole object.
+    expected: Expected<'h>,
     at: u64,
     _field: PhantomData<fn(F) -> F>,
 }
 
 impl<'h, F> Place<'h, F> {
-    pub(crate) fn of(anchor: Anchor<'h>, at: u64) -> Place<'h, F> {
-        Place { anchor, at, _field: PhantomData }
+    fn of(anchor: Anchor<'h>, expected: Expected<'h>, at: u64) -> Place<'h, F> {
+        Place { anchor, expected, at, _field: PhantomData }
     }
 
     pub(crate) fn arena(&self) -> &'h Arena {
         self.anchor.arena()
     }
 
-    pub(crate) fn parts(&self) -> (u64, u64) {
-        (self.anchor.bits(), self.at)
+    /// The object, the type that it is to have, and the word of its fields.
+    pub(crate) fn parts(&self) -> (u64, Expected<'h>, u64) {
+        (self.anchor.bits(), self.expected, self.at)
     }
 
     /// A field of what is here.
     pub fn field<G>(&self, field: Field<F, G>) -> Place<'h, G> {
-        Place::of(self.anchor.clone(), self.at + field.word())
+        Place::of(self.anchor.clone(), self.expected, self.at.saturating_add(field.word()))
     }
 }
 
 impl<F> Clone for Place<'_, F> {
     fn clone(&self) -> Self {
-        Place::of(self.anchor.clone(), self.at)
+        Place::of(self.anchor.clone(), self.expected, self.at)
     }
 }
 
-impl<'h, T> Ptr<'h, T> {
+impl<'h, T: Object<'h>> Ptr<'h, T> {
     /// A field of the object.
     pub fn field<F>(&self, field: Field<T, F>) -> Place<'h, F> {
-        Place::of(self.anchor().clone(), field.word())
+        Place::of(self.anchor().clone(), Expected::of::<T>(), field.word())
     }
 }

@@ -80,10 +80,12 @@ impl<'h> Heap<'h> {
     /// After a [conflict](Error::Conflict) it is called again, so what it changes outside of the heap is the caller's to keep right.
     ///
     /// When it returns it is fenced, and as durable as the pool's sync policy promises. Two fences if it
-    /// changes something and frees nothing; none if it only reads.
+    /// changes something and frees nothing; none if it only reads. The first read of an object of an [older version](Persist) of its type
+    /// changes it, but where the pool is read-only.
     ///
     /// # Errors
-    /// What `body` says; [`Error::Aborted`], [`Error::Nested`]; [`Error::Pool`] of the commit: nothing has changed.
+    /// What `body` says; [`Error::Aborted`], [`Error::Nested`]; [`Error::Pool`] of the commit: nothing has changed. Or of the sync behind
+    /// it: then the change is made and seen, and may be lost if the system stops; the pool takes no other.
     pub fn atomic<R, E: From<Error>>(
         &self,
         mut body: impl FnMut(&mut Transaction<'h>) -> Result<R, E>,
@@ -197,9 +199,6 @@ impl<'h> Heap<'h> {
     /// # Errors
     /// Those of the pool.
     pub fn settle(&self) -> Result<(), Error> {
-        // A transaction of this thread keeps sweeps out already.
-        let under_way = UnderWay::begin(self.arena);
-        let _beside = under_way.is_some().then(|| self.arena.enter());
         settle(self.arena)
     }
 
@@ -286,6 +285,9 @@ fn back_off(conflicts: u32) {
 }
 
 fn settle(arena: &Arena) -> Result<(), Error> {
+    // A transaction of this thread keeps sweeps out already.
+    let under_way = UnderWay::begin(arena);
+    let _beside = under_way.is_some().then(|| arena.enter());
     crate::upkeep::all(arena, &mut lock(&arena.ledger))?;
     Ok(arena.pool.region().sync()?)
 }

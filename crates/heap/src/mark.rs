@@ -48,7 +48,11 @@ impl Content {
         own.extend(arena.types.all().iter().map(|entry| entry.object.to_bits()));
         let mut gray: Vec<u64> = Vec::new();
         let mut chunk = arena.root_word(ROOT_ORPHANS)?;
-        while chunk != 0 && own.len() < 1 << 24 {
+        let types = own.len();
+        while chunk != 0 {
+            if own.len() - types > arena.pool.region().size() as usize / (8 * CHUNK_WORDS) {
+                return Err(damaged("the dead-on-open list", chunk));
+            }
             own.push(chunk);
             let slots = arena.words(chunk, CHUNK_BEFORE + 1, CHUNK_WORDS - 1)?;
             gray.extend(slots.iter().map(|word| word.load()).filter(|bits| *bits != 0));

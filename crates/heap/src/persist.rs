@@ -122,6 +122,29 @@ impl<'h, T: Persist<'h>> Object<'h> for T {
     }
 }
 
+/// How the words of a value of an older version become those of this one: see [`Object::renew`].
+type Renew<'h> = fn(u32, u64, &mut Reader<'_, 'h>) -> Result<Option<Vec<u64>>, Error>;
+
+/// The type that a program expects an object to have.
+pub(crate) struct Expected<'h> {
+    pub(crate) info: fn() -> TypeInfo,
+    pub(crate) renew: Renew<'h>,
+}
+
+impl<'h> Expected<'h> {
+    pub(crate) fn of<T: Object<'h>>() -> Expected<'h> {
+        Expected { info: T::info, renew: T::renew }
+    }
+}
+
+impl Clone for Expected<'_> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl Copy for Expected<'_> {}
+
 /// Where the words of a value are written.
 pub struct Writer<'w, 'h> {
     words: &'w mut Vec<u64>,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use tembo_pmem::Word;
 use tembo_pool::Object;
 
 use crate::Error;
@@ -67,8 +68,7 @@ pub(crate) fn objects<E: From<Error>>(
         let mut json = String::new();
         if let Some(entry) = arena.types.entry(found.kind) {
             let words = arena.words(found.bits, 0, (object.size() / 8) as usize)?;
-            let word = |at: usize| words.get(at).map_or(0, |word| word.load());
-            value(&entry.shape, BODY, &word, &mut json);
+            value(&entry.shape, BODY, &Words(words), &mut json);
         } else {
             json.push_str("null");
         }
@@ -84,11 +84,20 @@ pub(crate) fn objects<E: From<Error>>(
     Ok(())
 }
 
+/// The words of an object; those beyond its end are zero.
+struct Words<'a>(&'a [Word]);
+
+impl Words<'_> {
+    fn at(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, Word::load)
+    }
+}
+
 /// Writes a value as JSON.
-fn value(shape: &Shape, at: usize, word: &dyn Fn(usize) -> u64, to: &mut String) {
+fn value(shape: &Shape, at: usize, words: &Words<'_>, to: &mut String) {
     match shape {
-        Shape::Plain { name, words } => plain(name, *words, at, word, to),
-        Shape::Pointer(_) | Shape::Weak(_) => match word(at) {
+        Shape::Plain { name, words: count } => plain(name, *count, at, words, to),
+        Shape::Pointer(_) | Shape::Weak(_) => match words.at(at) {
             0 => to.push_str("null"),
             bits => put(to, Object::from_bits(bits).offset()),
         },
@@ -101,53 +110,59 @@ fn value(shape: &Shape, at: usize, word: &dyn Fn(usize) -> u64, to: &mut String)
                 }
                 text(name, to);
                 to.push(':');
-                value(shape, at, word, to);
+                value(shape, at, words, to);
                 at += shape.words() as usize;
             }
             to.push('}');
         }
-        Shape::Variants(all) => match all.get(word(at) as usize) {
+        Shape::Variants(all) => match all.get(words.at(at) as usize) {
             Some((name, shape)) if shape.words() == 0 => text(name, to),
             Some((name, shape)) => {
                 to.push('{');
                 text(name, to);
                 to.push(':');
-                value(shape, at + 1, word, to);
+                value(shape, at + 1, words, to);
                 to.push('}');
             }
             None => to.push_str("null"),
         },
-        Shape::Array(count, shape) => values(*count, shape, at, word, to),
-        Shape::Slice(shape) => values(word(at), shape, at + 1, word, to),
+        Shape::Array(count, shape) => values(*count, shape, at, words, to),
+        Shape::Slice(shape) => values(words.at(at), shape, at + 1, words, to),
         Shape::Bytes => {
-            let len = word(at) as usize;
-            let words = (0..len.div_ceil(8)).flat_map(|index| word(at + 1 + index).to_le_bytes());
-            let bytes: Vec<u8> = words.take(len).collect();
+            let len = (words.at(at) as usize).min(8 * words.0.len());
+            let bytes =
+                (0..len.div_ceil(8)).flat_map(|index| words.at(at + 1 + index).to_le_bytes());
+            let bytes: Vec<u8> = bytes.take(len).collect();
             text(&String::from_utf8_lossy(&bytes), to);
         }
     }
 }
 
-fn values(count: u64, shape: &Shape, at: usize, word: &dyn Fn(usize) -> u64, to: &mut String) {
+fn values(count: u64, shape: &Shape, at: usize, words: &Words<'_>, to: &mut String) {
+    if shape.words() == 0 {
+        // Values without size: all that can be said is how many.
+        put(to, count);
+        return;
+    }
     to.push('[');
-    for index in 0..count as usize {
+    for index in 0..(count as usize).min(words.0.len()) {
         if index > 0 {
             to.push(',');
         }
-        value(shape, at + index * shape.words() as usize, word, to);
+        value(shape, at + index * shape.words() as usize, words, to);
     }
     to.push(']');
 }
 
-fn plain(name: &str, words: u64, at: usize, word: &dyn Fn(usize) -> u64, to: &mut String) {
-    let first = word(at);
+fn plain(name: &str, count: u64, at: usize, words: &Words<'_>, to: &mut String) {
+    let first = words.at(at);
     match name {
         "bool" => to.push_str(if first == 0 { "false" } else { "true" }),
         "f64" if f64::from_bits(first).is_finite() => put(to, f64::from_bits(first)),
         "f32" if f32::from_bits(first as u32).is_finite() => put(to, f32::from_bits(first as u32)),
         "char" => text(&char::from_u32(first as u32).unwrap_or_default().to_string(), to),
         name if name.starts_with('i') => put(to, first as i64),
-        _ if words == 1 => put(to, first),
+        _ if count == 1 => put(to, first),
         _ => to.push_str("null"),
     }
 }

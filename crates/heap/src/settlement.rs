@@ -172,9 +172,22 @@ impl<'a> Settlement<'a> {
         (self.ledger.chunks.get(chunk).copied().unwrap_or_default(), index + 1)
     }
 
+    /// The place of an object in the dead-on-open list, when the change is made.
+    fn slot(&self, bits: u64) -> Option<u32> {
+        let changed = self.slots.iter().rev().find(|(other, _)| *other == bits);
+        changed.map_or_else(|| self.arena.handles.slot(bits), |(_, slot)| *slot)
+    }
+
     fn take_slot(&mut self, bits: u64) -> Result<(), Error> {
-        let has = self.slots.iter().any(|(other, slot)| *other == bits && slot.is_some());
-        if has || self.arena.handles.slot(bits).is_some() {
+        if self.slot(bits).is_some() {
+            return Ok(());
+        }
+        if let Some(slot) = self.arena.handles.slot(bits) {
+            // It was to lose its place, and keeps it.
+            self.slots.retain(|(other, _)| *other != bits);
+            self.given.retain(|given| *given != slot);
+            let (chunk, index) = self.place(slot);
+            self.change.set(chunk, index, bits);
             return Ok(());
         }
         if self.ledger.free.is_empty() {
@@ -189,7 +202,7 @@ impl<'a> Settlement<'a> {
     }
 
     fn clear_slot(&mut self, bits: u64) {
-        let Some(slot) = self.arena.handles.slot(bits) else { return };
+        let Some(slot) = self.slot(bits) else { return };
         // It is linked, and may be so by what it refers to.
         self.ledger.candidates.add(bits);
         let (chunk, index) = self.place(slot);
@@ -323,6 +336,10 @@ impl<'a> Settlement<'a> {
     /// Those of the pool: nothing has changed then.
     pub(crate) fn make(mut self) -> Result<(), Error> {
         let made = self.store();
+        if made.is_err() {
+            // What was written is another's to overwrite when the ledger is unlocked.
+            self.arena.pool.region().hand_over();
+        }
         self.end(made.is_ok());
         made
     }

@@ -4,7 +4,7 @@
 //! an error, a panic or a conflict drops it. Its commit is one operation of the pool's log, with all that follows
 //! ([`settlement`](crate::settlement)).
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pmem::thread::lock;
 
 use crate::Error;
@@ -14,7 +14,7 @@ use crate::field::{Field, Place};
 use crate::format::{BODY, HEAD, PROXY, PROXY_TARGET, PROXY_WORDS, ROOT_ROOT, TYPE_PROXY};
 use crate::format::{ROOT_TYPES, head, kind_of, low_of};
 use crate::ownership::Ownership;
-use crate::persist::{Object, Persist, Reader, Writer};
+use crate::persist::{Expected, Object, Persist, Reader, Writer};
 use crate::pointer::{Anchor, Ptr, Weak};
 use crate::settlement::Settlement;
 use crate::slice::{Bytes, Slice};
@@ -36,8 +36,8 @@ pub struct Transaction<'h> {
     change: Change,
     /// How many pointers more of the heap refer to each object.
     deltas: FxHashMap<u64, i64>,
-    /// Objects that it has linked, each kept by a pointer until the commit counts it: the program may drop its own before.
-    linked: Vec<u64>,
+    /// Objects that it links or changes, each kept by a pointer until the commit: the program may drop its own before.
+    kept: FxHashSet<u64>,
     /// Objects that it has made.
     made: Vec<u64>,
     /// New objects to which new objects have got pointers: there may be a cycle.
@@ -48,14 +48,16 @@ pub struct Transaction<'h> {
     read: FxHashMap<usize, u64>,
     /// Records that it owns, each with its version before.
     owned: FxHashMap<usize, u64>,
-    /// Objects that get a newer version of their type, each with its number.
-    renewed: FxHashMap<u64, u16>,
+    /// Objects that get a newer version of their type, each with the type's identity and number.
+    renewed: FxHashMap<u64, (u64, u16)>,
     /// Numbers of types, by identity.
     numbers: FxHashMap<u64, u16>,
     /// It cannot commit.
     is_broken: bool,
     has_conflict: bool,
     is_full: bool,
+    /// It changes something by what the program asks for.
+    has_changed: bool,
     scratch: Vec<u64>,
 }
 
@@ -66,7 +68,7 @@ impl<'h> Transaction<'h> {
             company,
             change: Change::default(),
             deltas: FxHashMap::default(),
-            linked: Vec::new(),
+            kept: FxHashSet::default(),
             made: Vec::new(),
             rings: Vec::new(),
             start: arena.ownership.now(),
@@ -77,6 +79,7 @@ impl<'h> Transaction<'h> {
             is_broken: false,
             has_conflict: false,
             is_full: false,
+            has_changed: false,
             scratch: Vec::new(),
         }
     }
@@ -135,6 +138,7 @@ impl<'h> Transaction<'h> {
     }
 
     fn make(&mut self, number: u16, mut words: Vec<u64>) -> Result<Anchor<'h>, Error> {
+        self.has_changed = true;
         let taken = self.arena.take(words.len() as u64);
         self.is_full |= matches!(taken, Err(Error::Pool(tembo_pool::Error::PoolFull { .. })));
         let object = taken?;
@@ -151,10 +155,7 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// [`Error::Conflict`], [`Error::WrongType`], [`Error::NotCommitted`], [`Error::Damaged`].
     pub fn read<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<T, Error> {
-        let kind = self.check_type(object)?;
-        let value = self.load(object.anchor().bits(), BODY as u64)?;
-        self.check_still(object.anchor().bits(), kind)?;
-        Ok(value)
+        self.load_of(object.anchor().bits(), Expected::of::<T>(), 0)
     }
 
     /// Gives an object another value.
@@ -162,9 +163,7 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// As [`read`](Transaction::read).
     pub fn write<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>, value: T) -> Result<(), Error> {
-        let kind = self.check_type(object)?;
-        self.store(object.anchor().bits(), BODY as u64, &value)?;
-        self.check_still(object.anchor().bits(), kind)
+        self.store_of(object.anchor().bits(), Expected::of::<T>(), 0, &value)
     }
 
     /// The value of a field.
@@ -176,10 +175,7 @@ impl<'h> Transaction<'h> {
         object: &Ptr<'h, T>,
         field: Field<T, F>,
     ) -> Result<F, Error> {
-        let kind = self.check_type(object)?;
-        let value = self.load(object.anchor().bits(), BODY as u64 + field.word())?;
-        self.check_still(object.anchor().bits(), kind)?;
-        Ok(value)
+        self.load_of(object.anchor().bits(), Expected::of::<T>(), field.word())
     }
 
     /// Gives a field another value.
@@ -192,9 +188,7 @@ impl<'h> Transaction<'h> {
         field: Field<T, F>,
         value: F,
     ) -> Result<(), Error> {
-        let kind = self.check_type(object)?;
-        self.store(object.anchor().bits(), BODY as u64 + field.word(), &value)?;
-        self.check_still(object.anchor().bits(), kind)
+        self.store_of(object.anchor().bits(), Expected::of::<T>(), field.word(), &value)
     }
 
     /// The value at a place.
@@ -202,9 +196,8 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// As [`read`](Transaction::read).
     pub fn at<F: Persist<'h>>(&mut self, place: &Place<'h, F>) -> Result<F, Error> {
-        let (bits, at) = place.parts();
-        self.check_whole(bits)?;
-        self.load(bits, BODY as u64 + at)
+        let (bits, expected, at) = place.parts();
+        self.load_of(bits, expected, at)
     }
 
     /// Gives a place another value.
@@ -220,9 +213,8 @@ impl<'h> Transaction<'h> {
         place: &Place<'h, F>,
         value: &F,
     ) -> Result<(), Error> {
-        let (bits, at) = place.parts();
-        self.check_whole(bits)?;
-        self.store(bits, BODY as u64 + at, value)
+        let (bits, expected, at) = place.parts();
+        self.store_of(bits, expected, at, value)
     }
 
     /// Cells of a slice.
@@ -284,7 +276,7 @@ impl<'h> Transaction<'h> {
         if index >= len {
             return Err(Error::NoSuchElement { index, len });
         }
-        Ok(BODY as u64 + 1 + index * T::WORDS)
+        Ok(index.saturating_mul(T::WORDS).saturating_add(BODY as u64 + 1))
     }
 
     /// A copy of the bytes.
@@ -392,6 +384,7 @@ impl<'h> Transaction<'h> {
         self.check_type(object)?;
         let (root, bits) = (self.arena.root(), object.anchor().bits());
         self.own(root)?;
+        self.has_changed = true;
         let before = self.change.get(self.arena, root, ROOT_ROOT)?;
         self.count(bits, 1);
         if before != 0 {
@@ -430,8 +423,8 @@ impl<'h> Transaction<'h> {
     }
 
     fn count(&mut self, bits: u64, by: i64) {
-        if by > 0 && self.arena.handles.acquire(bits) {
-            self.linked.push(bits);
+        if by > 0 {
+            self.keep(bits);
         }
         *self.deltas.entry(bits).or_default() += by;
     }
@@ -478,24 +471,32 @@ impl<'h> Transaction<'h> {
         if is_whole { Ok(()) } else { Err(Error::NotCommitted) }
     }
 
-    /// The number of the object's type, which is `T`; an object of an older version becomes one of this.
-    fn check_type<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<u16, Error> {
-        let bits = object.anchor().bits();
+    /// The object is a `T`; one of an older version becomes one of this.
+    fn check_type<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<(), Error> {
+        self.check(object.anchor().bits(), Expected::of::<T>()).map(drop)
+    }
+
+    /// The number of the object's type, which is the one that is expected.
+    fn check(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
         self.check_whole(bits)?;
-        let found = self.kind(bits)?;
-        if self.number(&T::info())? == Some(found) {
+        let info = (expected.info)();
+        let found = match self.renewed.get(&bits) {
+            Some((identity, number)) if *identity == info.identity() => return Ok(*number),
+            _ => self.kind(bits)?,
+        };
+        if self.number(&info)? == Some(found) {
             return Ok(found);
         }
-        if let Some(number) = self.renew::<T>(bits, found)? {
+        if let Some(number) = self.renew(bits, found, &info, expected)? {
             return Ok(number);
         }
         let found = self.arena.types.name(found);
-        Err(Error::WrongType { expected: T::object_name(), found })
+        Err(Error::WrongType { expected: (info.name)(), found })
     }
 
     fn kind(&self, bits: u64) -> Result<u16, Error> {
         match self.renewed.get(&bits) {
-            Some(&number) => Ok(number),
+            Some((_, number)) => Ok(*number),
             None => Ok(kind_of(self.change.get(self.arena, bits, HEAD)?)),
         }
     }
@@ -508,9 +509,14 @@ impl<'h> Transaction<'h> {
         Ok(())
     }
 
-    /// Gives an object of an older version of `T` the value that follows from it; the type's number. `None`: it is of another type.
-    fn renew<T: Object<'h>>(&mut self, bits: u64, found: u16) -> Result<Option<u16>, Error> {
-        let info = T::info();
+    /// Gives an object of an older version the value that follows from it; the type's number. `None`: it is of another type.
+    fn renew(
+        &mut self,
+        bits: u64,
+        found: u16,
+        info: &TypeInfo,
+        expected: Expected<'h>,
+    ) -> Result<Option<u16>, Error> {
         let Some(entry) = self.arena.types.entry(found) else { return Ok(None) };
         let is_older = entry.name_hash == info.name_hash && entry.version < info.version;
         if !is_older || self.change.is_fresh(bits) {
@@ -523,12 +529,16 @@ impl<'h> Transaction<'h> {
         }
         let (mut old, arena) = (Vec::new(), self.arena);
         self.change.read(arena, bits, BODY, entry.words as usize, &mut old)?;
-        let words = T::renew(entry.version, entry.layout, &mut Reader::new(&old, arena))?;
-        let Some(words) = words else { return Ok(None) };
-        let number = self.register(&info)?;
+        let mut reader = Reader::new(&old, arena);
+        let Some(words) = (expected.renew)(entry.version, entry.layout, &mut reader)? else {
+            return Ok(None);
+        };
+        // Where nothing can be stored only this transaction sees it so.
+        let is_kept = !arena.pool.region().is_read_only();
+        let number = if is_kept { self.register(info)? } else { 0 };
         let room = tembo_pool::Object::from_bits(bits).size();
         let size = 8 * (BODY + words.len()) as u64;
-        if size > room {
+        if is_kept && size > room {
             return Err(Error::NoRoom { room, size });
         }
         let of = |words: &[u64], at: u64| words.get(at as usize).copied().unwrap_or_default();
@@ -537,8 +547,33 @@ impl<'h> Transaction<'h> {
         for (index, word) in words.iter().enumerate() {
             self.change.set(bits, BODY + index, *word);
         }
-        self.renewed.insert(bits, number);
+        self.renewed.insert(bits, (info.identity(), number));
         Ok(Some(number))
+    }
+
+    fn load_of<F: Persist<'h>>(
+        &mut self,
+        bits: u64,
+        expected: Expected<'h>,
+        at: u64,
+    ) -> Result<F, Error> {
+        let kind = self.check(bits, expected)?;
+        let value = self.load(bits, at.saturating_add(BODY as u64));
+        // What was read as of one version, and is of another, may be no value.
+        self.check_still(bits, kind)?;
+        value
+    }
+
+    fn store_of<F: Persist<'h>>(
+        &mut self,
+        bits: u64,
+        expected: Expected<'h>,
+        at: u64,
+        value: &F,
+    ) -> Result<(), Error> {
+        let kind = self.check(bits, expected)?;
+        self.store(bits, at.saturating_add(BODY as u64), value)?;
+        self.check_still(bits, kind)
     }
 
     fn load<F: Persist<'h>>(&mut self, bits: u64, at: u64) -> Result<F, Error> {
@@ -570,6 +605,7 @@ impl<'h> Transaction<'h> {
         pointers: fn(&[u64], &mut dyn FnMut(u64)),
     ) -> Result<(), Error> {
         self.own(bits)?;
+        self.has_changed = true;
         self.check_counted(words, pointers)?;
         let mut old = Vec::with_capacity(words.len());
         self.change.read(self.arena, bits, at as usize, words.len(), &mut old)?;
@@ -643,14 +679,17 @@ impl<'h> Transaction<'h> {
         if is_valid { Ok(()) } else { self.conflict() }
     }
 
-    /// Owns an object that it will change.
+    /// Owns an object that it will change, and keeps it.
     fn own(&mut self, bits: u64) -> Result<(), Error> {
         self.check_whole(bits)?;
+        if self.change.is_fresh(bits) {
+            return Ok(());
+        }
+        if bits != self.arena.root() {
+            self.keep(bits);
+        }
         let index = Ownership::index(bits);
-        if self.company == Company::Alone
-            || self.change.is_fresh(bits)
-            || self.owned.contains_key(&index)
-        {
+        if self.company == Company::Alone || self.owned.contains_key(&index) {
             return Ok(());
         }
         let Some(version) = self.arena.ownership.version(index) else { return self.conflict() };
@@ -665,8 +704,15 @@ impl<'h> Transaction<'h> {
         Ok(())
     }
 
-    fn release_linked(&mut self) {
-        for bits in std::mem::take(&mut self.linked) {
+    /// Nothing destroys an object before the commit.
+    fn keep(&mut self, bits: u64) {
+        if self.kept.insert(bits) && !self.arena.handles.acquire(bits) {
+            self.kept.remove(&bits);
+        }
+    }
+
+    fn release_kept(&mut self) {
+        for bits in std::mem::take(&mut self.kept) {
             self.arena.release(bits);
         }
     }
@@ -684,11 +730,15 @@ impl<'h> Transaction<'h> {
             return Ok(false);
         }
         let arena = self.arena;
+        if arena.pool.region().is_read_only() {
+            // Newer versions of what it has read stay its own.
+            return if self.has_changed { Err(Error::ReadOnly) } else { Ok(false) };
+        }
         let mut ledger = lock(&arena.ledger);
         self.validate()?;
         // Nothing is destroyed while the ledger is locked.
-        self.release_linked();
-        for (bits, number) in self.renewed.drain() {
+        self.release_kept();
+        for (bits, (_, number)) in self.renewed.drain() {
             let word = self.change.get(arena, bits, HEAD)?;
             self.change.set(bits, HEAD, head(number, low_of(word)));
         }
@@ -720,7 +770,7 @@ impl<'h> Transaction<'h> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        self.release_linked();
+        self.release_kept();
         for (index, version) in self.owned.drain() {
             self.arena.ownership.give(index, version);
         }

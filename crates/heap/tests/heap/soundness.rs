@@ -181,6 +181,78 @@ fn what_a_transaction_has_linked_is_there_when_it_commits() {
 }
 
 #[test]
+fn what_a_transaction_changes_is_there_when_it_commits() {
+    let file = volatile();
+    file.enter(|heap| {
+        // Only the program refers to it, and drops its pointer.
+        let mut orphan = Some(heap.atomic(|tx| tx.alloc(Node { value: 1, next: None })).unwrap());
+        heap.atomic(|tx| {
+            let node = orphan.take().ok_or(Error::NoRoot)?;
+            tx.set(&node, Node::VALUE, 2)?;
+            drop(node);
+            heap.settle()?;
+            let root = tx.alloc(Node { value: 3, next: None })?;
+            tx.set_root(&root)
+        })
+        .unwrap();
+        let root = heap.root::<Node<'_>>().unwrap().unwrap();
+        assert_eq!(heap.atomic(|tx| tx.get(&root, Node::VALUE)).unwrap(), 3);
+    });
+    assert_eq!(objects(&file), 1);
+    assert_eq!(objects(&after_a_crash(&file)), 1);
+}
+
+#[test]
+fn what_another_thread_unlinks_is_there_when_the_transaction_that_changes_it_commits() {
+    let file = volatile();
+    file.enter(|heap| {
+        let root = heap.root_or::<_, Error>(|_| Ok(Node { value: 0, next: None })).unwrap();
+        let weak = heap.atomic(|tx| {
+            let next = tx.alloc(Node { value: 1, next: None })?;
+            tx.set(&root, Node::NEXT, Some(next.clone()))?;
+            tx.downgrade(&next)
+        });
+        let weak = weak.unwrap();
+        heap.atomic(|tx| {
+            let next = tx.upgrade(&weak)?.ok_or(Error::NoRoot)?;
+            tx.set(&next, Node::VALUE, 2)?;
+            drop(next);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    heap.atomic(|tx| tx.set(&root, Node::NEXT, None)).unwrap();
+                    heap.settle().unwrap();
+                });
+            });
+            tx.alloc(Node { value: 9, next: None }).map(drop)
+        })
+        .or_else(|error| if matches!(error, Error::NoRoot) { Ok(()) } else { Err(error) })
+        .unwrap();
+        drop(weak);
+    });
+    assert_eq!(objects(&file), 1);
+}
+
+#[test]
+fn an_orphan_that_is_linked_and_not_within_one_transaction_keeps_its_place() {
+    let file = volatile();
+    file.enter(|heap| {
+        let orphan = heap.atomic(|tx| tx.alloc(Node { value: 1, next: None })).unwrap();
+        for _ in 0..3 {
+            heap.atomic(|tx| tx.alloc(Node { value: 2, next: Some(orphan.clone()) }).map(drop))
+                .unwrap();
+        }
+        assert_eq!(objects(&file), 1);
+        assert_eq!(objects(&after_a_crash(&file)), 1 - 1, "dead on open");
+        let others: Vec<_> = (0..40)
+            .map(|value| heap.atomic(|tx| tx.alloc(Node { value, next: None })).unwrap())
+            .collect();
+        drop(orphan);
+        assert_eq!(objects(&file), others.len() as u64);
+    });
+    assert_eq!(objects(&file), 0);
+}
+
+#[test]
 fn a_heap_is_settled_within_a_transaction_and_beside_others() {
     let file = volatile();
     file.enter(|heap| {
@@ -235,12 +307,26 @@ fn any_flipped_bit_of_a_heap_gives_an_error_or_a_value() {
             let mut image = image.clone();
             image[at + bit / 8] ^= 1 << (bit % 8);
             look(&image);
+            change(&image);
         }
     }
 }
 
-/// Does with a heap what can be done.
+/// Looks at a heap by all means that there are.
 fn look(image: &[u8]) {
+    let Some(file) = crate::open_image(image) else { return };
+    // A damaged heap gives errors and wrong values: neither is of interest here.
+    let _ = file.check();
+    let _ = file.report();
+    let _ = file.objects::<Error>(&mut |_| Ok(()));
+    file.enter(|heap| {
+        let _ = heap.sweep();
+    });
+    let _ = file.check();
+}
+
+/// Does with a heap what can be done.
+fn change(image: &[u8]) {
     type Root<'h> = (
         Ptr<'h, Slice<Option<Ptr<'h, Node<'h>>>>>,
         tembo_heap::Weak<'h, Node<'h>>,
@@ -248,7 +334,6 @@ fn look(image: &[u8]) {
     );
     let Some(file) = crate::open_image(image) else { return };
     file.enter(|heap| {
-        // A damaged heap gives errors and wrong values: neither is of interest here.
         let _ = heap.atomic(|tx| {
             let Some(root) = tx.root::<Root<'_>>()? else { return Ok(()) };
             let (slice, weak, bytes) = tx.read(&root)?;
@@ -262,9 +347,8 @@ fn look(image: &[u8]) {
             tx.set_root(&other)
         });
         let _ = heap.settle();
+        let _ = heap.collect_cycles(100);
         let _ = heap.sweep();
     });
     let _ = file.check();
-    let _ = file.report();
-    let _ = file.objects::<Error>(&mut |_| Ok(()));
 }

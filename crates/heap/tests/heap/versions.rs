@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tembo_heap::{Bytes, Error, Heap, HeapFile, Persist, Ptr, Weak};
+use tembo_heap::{Bytes, Error, Heap, HeapFile, Persist, Persistent, PoolOptions, Ptr, Weak};
 use tembo_pmem::{Region, RegionOptions};
 use tembo_pool::{Geometry, Kinds, Pool};
 
@@ -192,4 +192,88 @@ fn an_older_program_and_an_object_without_room_get_errors() {
         assert!(matches!(old, Err(Error::WrongType { .. })), "the older program is refused");
     });
     assert_eq!(objects(&file), 1);
+}
+
+#[derive(Persist)]
+#[persist(name = "place", version = 1)]
+struct Narrow {
+    one: u64,
+    // The objects get room for one word more.
+    spare: (u64, u64),
+}
+
+/// The field stands behind another one.
+#[derive(Persist)]
+#[persist(name = "place", version = 2, from = Narrow)]
+struct Wide {
+    zero: u64,
+    one: u64,
+    two: Persistent<u64>,
+}
+
+impl From<Narrow> for Wide {
+    fn from(old: Narrow) -> Self {
+        Wide { zero: 0, one: old.one, two: Persistent::new(2) }
+    }
+}
+
+#[test]
+fn a_place_in_an_object_of_an_older_version_is_one_of_the_newer() {
+    let file = tiny();
+    file.enter(|heap| {
+        heap.atomic(|tx| {
+            let narrow = tx.alloc(Narrow { one: 1, spare: (8, 9) })?;
+            let root = tx.alloc((narrow, 5_u64))?;
+            tx.set_root(&root)
+        })
+        .unwrap();
+        let root = heap.root::<(Ptr<'_, Wide>, u64)>().unwrap().unwrap();
+        let (wide, _) = heap.atomic(|tx| tx.read(&root)).unwrap();
+        // Nothing has looked at the object but by its places.
+        let (one, two) = (wide.field(Wide::ONE), wide.field(Wide::TWO));
+        assert_eq!(heap.atomic(|tx| tx.at(&one)).unwrap(), 1);
+        heap.atomic(|tx| tx.put(&one, 7)).unwrap();
+        assert_eq!(two.load().unwrap(), 2);
+        two.store(3).unwrap();
+        let Wide { zero, one, .. } = heap.atomic(|tx| tx.read(&wide)).unwrap();
+        assert_eq!((zero, one, two.load().unwrap()), (0, 7, 3));
+    });
+    assert_eq!(objects(&file), 2);
+}
+
+#[test]
+fn a_pool_that_is_only_read_shows_objects_of_older_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let mut options = PoolOptions { size: 1 << 20, ..PoolOptions::default() };
+    let file = HeapFile::create(&path, &options).unwrap();
+    file.enter(|heap| {
+        heap.atomic(|tx| {
+            let first = tx.alloc(First { value: 3, is_marked: true, next: None })?;
+            tx.set_root(&first)
+        })
+        .unwrap();
+    });
+    file.close().unwrap();
+    options.region.read_only = true;
+    for _ in 0..2 {
+        let file = HeapFile::open(&path, &options).unwrap();
+        file.enter(|heap| {
+            let values = heap.atomic(|tx| {
+                let node = tx.root::<Node<'_>>()?.ok_or(Error::NoRoot)?;
+                Ok::<_, Error>((tx.get(&node, Node::VALUE)?, tx.at(&node.field(Node::TAG))?))
+            });
+            assert_eq!(values.unwrap(), (-3, 7));
+            let changed = heap.atomic(|tx| {
+                let node = tx.root::<Node<'_>>()?.ok_or(Error::NoRoot)?;
+                tx.set(&node, Node::VALUE, 1)
+            });
+            assert!(matches!(changed, Err(Error::ReadOnly)), "{changed:?}");
+            // Large has no room there, and needs none.
+            let large = heap.root::<Large<'_>>().unwrap().unwrap();
+            assert_eq!(heap.atomic(|tx| tx.get(&large, Large::WORDS)).unwrap(), [1; 40]);
+        });
+        let report = file.report().unwrap();
+        assert_eq!((report[0].version, report[0].objects), (1, 1));
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Marking {
     /// Marked objects that are to be looked into.
     pub(crate) gray: Vec<u64>,
     /// Objects that are to be marked when all is that the root reaches.
-    pub(crate) late: Vec<u64>,
+    pub(crate) late: FxHashSet<u64>,
     pub(crate) is_late: bool,
 }
 
@@ -66,7 +66,7 @@ impl Candidates {
             self.add(bits);
         }
         if let Some(marking) = &mut self.marking {
-            marking.late.push(bits);
+            marking.late.insert(bits);
         }
     }
 
@@ -77,13 +77,21 @@ impl Candidates {
         }
     }
 
-    /// Nothing refers to an object: the commits destroy it.
-    pub(crate) fn doomed(&mut self, bits: u64) {
+    /// A sweep frees what is not in `live`: what was found of that is void, and a search begins anew.
+    pub(crate) fn keep_only(&mut self, live: &FxHashSet<u64>) {
+        self.found.extend(self.marking.take().into_iter().flat_map(|marking| marking.judged));
+        self.found.retain(|bits| live.contains(bits));
+        self.garbage.clear();
+    }
+
+    /// An object is destroyed by the commits, or was not made: its place will be another's.
+    pub(crate) fn remove(&mut self, bits: u64) {
         self.found.remove(&bits);
         self.garbage.remove(&bits);
         if let Some(marking) = &mut self.marking {
             marking.judged.remove(&bits);
             marking.marked.remove(&bits);
+            marking.late.remove(&bits);
         }
     }
 }

@@ -128,6 +128,7 @@ impl Content {
     /// their objects give none. The space of the cycles is free then, as a sweep finds out; interrupted, it is done again.
     pub(crate) fn let_cycles_go(&self, arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
         let all: FxHashSet<u64> = self.objects.iter().map(|found| found.bits).collect();
+        ledger.candidates.keep_only(&all);
         let mut objects = self.objects.iter().peekable();
         while objects.peek().is_some() {
             let mut change = Change::default();

@@ -352,11 +352,15 @@ impl<'a> Settlement<'a> {
     fn end(mut self, is_made: bool) {
         for bits in self.doomed {
             if is_made {
-                self.ledger.candidates.doomed(bits);
+                self.ledger.candidates.remove(bits);
             }
             self.arena.handles.end_doom(bits, is_made);
         }
+        for &bits in &self.unmade {
+            self.ledger.candidates.remove(bits);
+        }
         if !is_made {
+            self.change.fresh().for_each(|(bits, _)| self.ledger.candidates.remove(bits));
             if let Some(chunk) = self.chunk {
                 self.ledger.chunks.pop();
                 let first = (self.ledger.chunks.len() * CHUNK_SLOTS) as u32;

@@ -169,6 +169,36 @@ fn cycles_are_collected_in_parts_with_what_only_they_held() {
 }
 
 #[test]
+fn what_a_sweep_has_freed_is_not_collected_again() {
+    for parts in 0..8 {
+        let file = volatile();
+        file.enter(|heap| {
+            let (root, ring) = make(heap);
+            drop(ring);
+            cut(heap, &root);
+            for _ in 0..parts {
+                heap.collect_cycles(1).unwrap();
+            }
+            assert!(heap.sweep().unwrap());
+            collect(heap, 1);
+            heap.atomic(|tx| tx.set(&root, Root::WATCHED, None)).unwrap();
+            // New objects that are dropped within their transaction leave no candidate behind.
+            heap.atomic(|tx| {
+                let child = tx.alloc(Ring { value: 1, next: None, kept: None })?;
+                let parent = tx.alloc(Ring { value: 2, next: Some(child.clone()), kept: None })?;
+                tx.alloc((parent, child)).map(drop)
+            })
+            .unwrap();
+            fill(heap);
+            collect(heap, 1);
+            let kept = heap.atomic(|tx| tx.get(&root, Root::KEPT)).unwrap();
+            assert_eq!(heap.atomic(|tx| tx.get(&kept, Node::VALUE)).unwrap(), 5);
+        });
+        assert_eq!(objects(&file), 2);
+    }
+}
+
+#[test]
 fn a_cycle_is_collected_when_the_program_lets_it_go() {
     let file = volatile();
     file.enter(|heap| {

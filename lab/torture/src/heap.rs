@@ -51,6 +51,10 @@ pub(crate) enum Op {
     Dropped,
     /// Changes that are taken back.
     Abort(usize),
+    /// A ring of items, which is cut off: a cycle that nothing refers to, that refers to a value of the list.
+    Ring,
+    /// Collects cycles, in small parts.
+    Collect,
     /// A transaction that does nothing.
     Nothing,
     /// Finds out what is free.
@@ -89,6 +93,8 @@ fn act(heap: Heap<'_>, op: &Op, state: &Content, serial: u64) -> Result<bool, St
         Op::Orphan => content::orphan(heap, serial),
         Op::Dropped => content::dropped(heap, serial),
         Op::Abort(index) => content::abort(heap, at(index)),
+        Op::Ring => content::ring(heap, serial),
+        Op::Collect => content::collect(heap),
         Op::Nothing => heap.atomic(|_| Ok(())),
         Op::Sweep => heap.sweep().map(drop),
     };
@@ -116,7 +122,7 @@ impl Content {
             Op::Wide => self.wide = serial,
             Op::Many => self.many = serial,
             Op::Few => self.many = 0,
-            Op::Dropped | Op::Abort(_) | Op::Nothing | Op::Sweep => {}
+            Op::Dropped | Op::Abort(_) | Op::Ring | Op::Collect | Op::Nothing | Op::Sweep => {}
         }
         self.number();
     }
@@ -182,7 +188,11 @@ impl Subject for Heaps {
     }
 
     fn check(&self, live: &mut HeapFile, state: &Content) -> Result<(), String> {
-        live.enter(|heap| heap.settle()).map_err(text)?;
+        live.enter(|heap| {
+            content::collect(heap)?;
+            heap.settle()
+        })
+        .map_err(text)?;
         let check = live.check().map_err(text)?;
         expect_accounted(&check.account, live.pool().region().size())?;
         let lost = (check.account.leaked, check.account.dangling);
@@ -203,7 +213,7 @@ impl Subject for Heaps {
 
     fn random_op(&self, random: &mut Random) -> Op {
         let (one, two) = (random.below(5), random.below(5));
-        match random.below(20) {
+        match random.below(23) {
             0..=3 => Op::Push,
             4 => Op::PushElsewhere,
             5..=6 => Op::Remove(one),
@@ -218,6 +228,8 @@ impl Subject for Heaps {
             16 => Op::Orphan,
             17 => Op::Dropped,
             18 => Op::Abort(one),
+            19 => Op::Ring,
+            20 => Op::Collect,
             _ => Op::Sweep,
         }
     }
@@ -238,6 +250,8 @@ impl Subject for Heaps {
             Op::Orphan,
             Op::Dropped,
             Op::Abort(0),
+            Op::Ring,
+            Op::Collect,
             Op::Sweep,
         ]
     }
@@ -262,6 +276,7 @@ impl Subject for Heaps {
                 vec![Op::Many, Op::LabelElsewhere, Op::Many, Op::Few, Op::Label],
             ),
             Script::new("wide", 2, vec![Op::Wide, Op::LabelElsewhere, Op::Wide]),
+            Script::new("rings", 2, vec![Op::Ring, Op::Collect, Op::Ring, Op::Sweep, Op::Label]),
             Script::new("orphans", 2, vec![Op::Orphan, Op::Dropped, Op::Sweep]),
         ];
         // Opened after transactions that were under way, in each state of theirs.

@@ -100,6 +100,26 @@ pub(super) fn dropped(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
     heap.settle()
 }
 
+pub(super) fn ring(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        let first = tx.get(&top, Top::FIRST)?;
+        let one = item(tx, serial)?;
+        if let Some(first) = first {
+            let value = tx.get(&first, Item::VALUE)?;
+            tx.set(&one, Item::VALUE, value)?;
+        }
+        let two = item(tx, serial)?;
+        tx.set(&two, Item::NEXT, Some(one.clone()))?;
+        tx.set(&one, Item::NEXT, Some(two))
+    })
+}
+
+pub(super) fn collect(heap: Heap<'_>) -> Result<(), Error> {
+    while !heap.collect_cycles(2)? {}
+    Ok(())
+}
+
 /// The item of that index, and the one before it.
 #[allow(clippy::type_complexity)]
 fn nth<'h>(

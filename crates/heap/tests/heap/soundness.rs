@@ -223,10 +223,12 @@ fn what_another_thread_unlinks_is_there_when_the_transaction_that_changes_it_com
                     heap.settle().unwrap();
                 });
             });
-            tx.alloc(Node { value: 9, next: None }).map(drop)
+            let made = tx.alloc(Node { value: 9, next: None })?;
+            tx.set_root(&made)
         })
-        .or_else(|error| if matches!(error, Error::NoRoot) { Ok(()) } else { Err(error) })
         .unwrap();
+        let made = heap.root::<Node<'_>>().unwrap().unwrap();
+        assert_eq!(heap.atomic(|tx| tx.get(&made, Node::VALUE)).unwrap(), 9);
         drop(weak);
     });
     assert_eq!(objects(&file), 1);

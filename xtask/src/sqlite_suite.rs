@@ -63,8 +63,14 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
             None => programs::build_library(root)?,
         };
         let programs = Programs::build(checkout, &library, &results)?;
-        std::fs::write(results.join("mptest.tsv"), mptest(&programs)?)?;
-        std::fs::write(results.join("speedtest1.tsv"), speedtest1(&programs)?)?;
+        let (errors, lines) = mptest(&programs)?;
+        std::fs::write(results.join("mptest.tsv"), lines)?;
+        let lines = speedtest1(&programs)?;
+        std::fs::write(results.join("speedtest1.tsv"), &lines)?;
+        let failed = lines.lines().filter(|line| !line.ends_with("passed")).count();
+        if errors > 0 || failed > 0 {
+            bail!("mptest: {errors} errors; speedtest1: {failed} runs that have not passed");
+        }
     } else if !wanted.page {
         bail!("--path names a checkout of SQLite's sources; see `cargo xtask help`");
     }
@@ -92,27 +98,30 @@ fn parse(words: &[&str]) -> anyhow::Result<Wanted> {
     Ok(wanted)
 }
 
-/// A line for each script: name, tests, errors. The process that begins owns the pool; those that it starts are its clients.
-fn mptest(programs: &Programs) -> anyhow::Result<String> {
-    let mut lines = String::new();
+/// All errors, and a line for each script: name, tests, errors. The process that begins owns the pool; those that it starts are its clients.
+fn mptest(programs: &Programs) -> anyhow::Result<(u32, String)> {
+    let (mut all, mut lines) = (0, String::new());
     for script in SCRIPTS {
         let database = programs.database(&format!("mptest.{script}"))?;
         let (errors, tests) = summary(&programs.mptest(&database, script)?);
         println!("==> mptest {script}: {errors} errors in {tests} tests");
         writeln!(lines, "{script}\t{tests}\t{errors}")?;
+        all += errors;
     }
-    Ok(lines)
+    Ok((all, lines))
 }
 
 /// Errors and tests as mptest counts them; an error, if it has come to no end.
 fn summary(text: &str) -> (u32, u32) {
+    let has_failed = text.starts_with("failed\n");
     let counts = text.lines().find_map(|line| {
         let rest = line.strip_prefix("Summary: ")?;
         let mut words = rest.split(' ');
         let errors = words.next()?.parse().ok()?;
         Some((errors, words.nth(3)?.parse().ok()?))
     });
-    counts.unwrap_or((1, 0))
+    let (errors, tests): (u32, u32) = counts.unwrap_or((1, 0));
+    (errors.max(u32::from(has_failed)), tests)
 }
 
 /// A line for each run: place, what, verdict.
@@ -145,6 +154,9 @@ fn speedtest1(programs: &Programs) -> anyhow::Result<String> {
 
 /// The hash of all answers, which the program prints when it has come to its end.
 fn hash(text: &str) -> Option<&str> {
+    if text.starts_with("failed\n") {
+        return None;
+    }
     text.lines().find_map(|line| line.strip_prefix("Verification Hash: "))
 }
 
@@ -158,5 +170,7 @@ mod tests {
         assert_eq!(summary("fatal: cannot open\n"), (1, 0));
         assert_eq!(hash(" TOTAL 1s\nVerification Hash: 10 abc\n"), Some("10 abc"));
         assert_eq!(hash("error\n"), None);
+        assert_eq!(hash("failed\nVerification Hash: 10 abc\n"), None);
+        assert_eq!(summary("failed\nSummary: 0 errors out of 81 tests\n"), (1, 81));
     }
 }

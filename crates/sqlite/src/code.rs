@@ -27,6 +27,13 @@ impl Code {
     pub(crate) const IOERR_FSYNC: Code = Code(10 | 4 << 8);
 }
 
+impl Code {
+    /// As an error of a commit that is complete: one with which SQLite does not try it again.
+    pub(crate) fn of_commit(self) -> Code {
+        if self == Code::FULL || self.0 & 0xff == Code::IOERR.0 { self } else { Code::IOERR }
+    }
+}
+
 impl From<Error> for Code {
     fn from(error: Error) -> Code {
         match error {
@@ -47,7 +54,8 @@ impl From<kv::Error> for Code {
             kv::Error::ReadOnly | kv::Error::IsReplica => Code::READONLY,
             kv::Error::Conflict { .. } | kv::Error::WouldDeadlock => Code::BUSY,
             kv::Error::Corrupt { .. } | kv::Error::Damaged { .. } => Code::CORRUPT,
-            kv::Error::Poisoned => Code::IOERR_FSYNC,
+            // Visible, and not durable: as after a sync that failed.
+            kv::Error::NotDurable(_) | kv::Error::Poisoned => Code::IOERR_FSYNC,
             _ => Code::IOERR,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use rustix::net::{Shutdown, shutdown};
 
+use crate::process::Inherited;
 use crate::{socket, thread};
 
 /// Clients at a time; one more finds the connection closed.
@@ -29,6 +31,8 @@ pub(crate) struct Listener {
 }
 
 struct Shared {
+    /// Forgotten before it is closed.
+    _inherited: Inherited,
     socket: UnixListener,
     is_stopped: AtomicBool,
     clients: AtomicUsize,
@@ -49,7 +53,8 @@ impl Listener {
         let socket = socket::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         let (is_stopped, clients) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { socket, is_stopped, clients, serve });
+        let _inherited = Inherited::new(socket.as_raw_fd());
+        let shared = Arc::new(Shared { _inherited, socket, is_stopped, clients, serve });
         let accepting = shared.clone();
         let listener = Listener { path: path.to_owned(), shared };
         thread::start("tembo-owner", move || accept_all(&accepting))?;

@@ -187,12 +187,28 @@ impl MainFile {
 ///
 /// Durability point: as `durability` says, when it returns.
 pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Result<(), Code> {
-    let all: Vec<Transaction> = files.iter_mut().filter_map(|file| file.tx.take()).collect();
+    let (mut all, mut written) = (Vec::new(), Vec::new());
+    for file in files {
+        if let Some(tx) = file.tx.take() {
+            all.push(tx);
+            written.push(file);
+        }
+    }
     if all.is_empty() {
         return Ok(());
     }
-    let version = Transaction::commit_all(all, durability)?.version();
-    files.iter_mut().try_for_each(|file| file.was_committed(version))
+    match Transaction::commit_all(all, durability) {
+        Ok(committed) => {
+            written.iter_mut().try_for_each(|file| file.was_committed(committed.version()))
+        }
+        Err(error) => {
+            // It may be visible without being durable. Then a reader of before must not write over it.
+            for file in written {
+                file.database.committed(file.database.store()?.visible());
+            }
+            Err(error.into())
+        }
+    }
 }
 
 /// Writes the counter to page 1: what is written of the page next goes over it.
@@ -205,8 +221,15 @@ fn store_counter(tx: &mut Transaction, device: &Device) -> Result<(), Code> {
 }
 
 impl Drop for MainFile {
+    /// What was committed without a sync is durable when its connection is closed.
     fn drop(&mut self) {
         self.unlock(LOCK_NONE);
         self.past = None;
+        if let Ok(store) = self.database.store()
+            && store.durable() < store.visible()
+        {
+            // A store whose sync fails says so at the next commit.
+            let _ = store.sync();
+        }
     }
 }

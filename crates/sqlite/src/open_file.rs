@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Where the database is open.
 enum At {
     This(Box<MainFile>),
-    Owner(RemoteFile),
+    Owner(Box<RemoteFile>),
 }
 
 /// An open database.
@@ -41,7 +41,12 @@ pub(crate) struct OpenFile {
     super_journal: Option<String>,
     /// What the program believes the journal mode to be.
     says_wal: bool,
+    /// The owner is another one: what SQLite has in its cache may be of a version that is gone.
+    is_cache_stale: bool,
 }
+
+/// Where SQLite reads by itself what it compares with its cache: the change counter, and what stands behind it.
+const COMPARED: (u64, usize) = (24, 16);
 
 /// Opens a pool, of which another process may be the owner, and something of it.
 fn open_at(place: &Place, view: &View) -> Result<At, Code> {
@@ -56,7 +61,7 @@ fn open_at(place: &Place, view: &View) -> Result<At, Code> {
             return this(&pool);
         }
         if let Some(file) = RemoteFile::open(&path, &place.device, place.creates, view)? {
-            return Ok(At::Owner(file));
+            return Ok(At::Owner(Box::new(file)));
         }
         if let Some(pool) = pool::own(&path, place.creates, place.domain, owner::serve)? {
             return this(&pool);
@@ -74,7 +79,8 @@ impl OpenFile {
     pub(crate) fn new(place: Place, view: View) -> Result<OpenFile, Code> {
         let at = open_at(&place, &view)?;
         let (lock, is_synced, super_journal, says_wal) = (LOCK_NONE, false, None, false);
-        Ok(OpenFile { place, view, at, lock, is_synced, super_journal, says_wal })
+        let is_cache_stale = false;
+        Ok(OpenFile { place, view, at, lock, is_synced, super_journal, says_wal, is_cache_stale })
     }
 
     /// Whether it shows a version of the past.
@@ -93,6 +99,7 @@ impl OpenFile {
             // The database was there: none is made in its place.
             self.place.creates = false;
             self.at = open_at(&self.place, &self.view)?;
+            self.is_cache_stale = true;
         }
         Ok(())
     }
@@ -110,10 +117,16 @@ impl OpenFile {
 
     /// Reads; how many bytes: fewer at the end.
     pub(crate) fn read(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, Code> {
-        self.again(|at| match at {
+        let done = self.again(|at| match at {
             At::This(file) => file.read(offset, to),
             At::Owner(file) => file.read(offset, to),
-        })
+        })?;
+        if self.is_cache_stale && (offset, to.len()) == COMPARED {
+            // A version that is gone may have had the counter of this one. SQLite reads nothing else from these bytes.
+            to.iter_mut().for_each(|byte| *byte = !*byte);
+            self.is_cache_stale = false;
+        }
+        Ok(done)
     }
 
     pub(crate) fn len(&mut self) -> Result<u64, Code> {
@@ -201,10 +214,11 @@ impl OpenFile {
     ///
     /// Durability point: strict, if SQLite has asked for a sync (`PRAGMA synchronous` is not OFF).
     pub(crate) fn commit(&mut self) -> Result<(), Code> {
-        match &mut self.at {
-            At::This(file) => main_file::commit(&mut [file], durability(self.is_synced))?,
-            At::Owner(file) => file.commit(self.is_synced)?,
-        }
+        let committed = match &mut self.at {
+            At::This(file) => main_file::commit(&mut [file], durability(self.is_synced)),
+            At::Owner(file) => file.commit(self.is_synced),
+        };
+        committed.map_err(Code::of_commit)?;
         (self.is_synced, self.super_journal) = (false, None);
         Ok(())
     }
@@ -219,10 +233,18 @@ impl OpenFile {
                 if self.says_wal { Ok("wal".into()) } else { Err(Code::NOTFOUND) }
             }
             ("journal_mode", None) if self.says_wal => Ok("wal".into()),
-            (name, value) if pragma::is_known(name) => self.again(|at| match at {
-                At::This(file) => pragma::answer(file, name, value),
-                At::Owner(file) => file.pragma(name, value),
-            }),
+            (name, value) if pragma::is_known(name) => {
+                let ask = |at: &mut At| match at {
+                    At::This(file) => pragma::answer(file, name, value),
+                    At::Owner(file) => file.pragma(name, value),
+                };
+                if value.is_none() {
+                    return self.again(ask);
+                }
+                // What changes something is not done twice.
+                self.reach()?;
+                ask(&mut self.at)
+            }
             _ => Err(Code::NOTFOUND),
         }
     }
@@ -249,11 +271,11 @@ pub(crate) fn commit_all(group: &[Arc<Mutex<OpenFile>>]) -> Result<(), Code> {
     for file in &mut files {
         match &mut file.at {
             At::This(file) => here.push(&mut **file),
-            At::Owner(file) => there.push(file),
+            At::Owner(file) => there.push(&mut **file),
         }
     }
-    main_file::commit(&mut here, durability(is_synced))?;
-    RemoteFile::commit_all(&mut there, is_synced)?;
+    main_file::commit(&mut here, durability(is_synced)).map_err(Code::of_commit)?;
+    RemoteFile::commit_all(&mut there, is_synced).map_err(Code::of_commit)?;
     for file in &mut files {
         (file.is_synced, file.super_journal) = (false, None);
     }

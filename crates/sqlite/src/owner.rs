@@ -10,12 +10,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tembo_kv::{Durability, Store};
 
-use crate::code::{Code, LOCK_NONE, OK};
+use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, OK};
 use crate::main_file::{self, MainFile};
 use crate::pool::{self, Pool, PoolRef};
 use crate::pragma;
-use crate::process::PerProcess;
-use crate::socket;
+use crate::process::{PerProcess, watch_forks};
+use crate::socket::{self, Stream};
 use crate::wire::{self, HEAD_SIZE, Locked, Malformed, READ_MAX, Request};
 
 /// The databases that clients have open, by number.
@@ -43,7 +43,7 @@ struct Client {
 /// A process that owns a pool, and serves its databases to other processes until this is dropped and their connections have
 /// ended: `tembo sqlite serve`. Any program that opens a database is one without asking for it; this one outlives them.
 pub struct Owner {
-    _pool: PoolRef,
+    pool: PoolRef,
     socket: PathBuf,
 }
 
@@ -70,18 +70,36 @@ impl Owner {
     /// # Errors
     /// [`OwnerError`].
     pub fn new(path: &Path, store: Store) -> Result<Owner, OwnerError> {
+        watch_forks();
         let path = pool::canonical(path);
         let socket = socket::path_beside(&path);
-        let (_pool, served) = pool::adopt(&path, store, serve)?;
+        let (pool, served) = pool::adopt(&path, store, serve)?;
         match served {
-            Ok(()) => Ok(Owner { _pool, socket }),
+            Ok(()) => Ok(Owner { pool, socket }),
             Err(source) => Err(OwnerError::Socket { socket, source }),
         }
+    }
+
+    /// Makes durable what was committed without a sync, also while clients go on.
+    ///
+    /// Durability point: all that was visible before the call is durable when it returns.
+    ///
+    /// # Errors
+    /// A failed sync: the store takes no more writes.
+    pub fn sync(&self) -> Result<(), OwnerError> {
+        self.pool.sync().map_err(|error| OwnerError::Store(error.into()))
     }
 
     /// Where it listens.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // A store whose sync fails says so at the next commit; `sync` reports it.
+        let _ = self.sync();
     }
 }
 
@@ -107,6 +125,7 @@ impl From<Malformed> for End {
 
 /// Serves a client until it ends its connection, or breaks the protocol.
 pub(crate) fn serve(stream: UnixStream, pool: &Weak<Pool>) {
+    let stream = Stream::new(stream);
     // Either way the connection ends, and with it what the client had open.
     match serve_frames(&stream, pool) {
         Ok(()) | Err(End::Io | End::Malformed) => {}
@@ -204,6 +223,9 @@ impl Client {
         let files = files.ok_or(Code::IOERR)?;
         let mut files: Vec<_> = files.iter().map(|file| file.lock()).collect();
         let mut files: Vec<&mut MainFile> = files.iter_mut().map(|file| &mut **file).collect();
+        if files.iter().any(|file| file.level() < LOCK_RESERVED) {
+            return Err(Code::IOERR);
+        }
         main_file::commit(&mut files, durability(is_synced)).map(|()| Vec::new())
     }
 }

@@ -108,11 +108,11 @@ fn serve_at(
 ) -> Result<(PoolRef, io::Result<()>), tembo_array::Error> {
     let array = Array::open(&store)?;
     let (databases, listener) = (Mutex::default(), OnceLock::new());
-    let pool = Arc::new(Pool { path: path.to_owned(), store, array, databases, listener });
-    pools.insert(path.to_owned(), Arc::downgrade(&pool));
+    let (served_at, path) = (socket::path_beside(path), path.to_owned());
+    let pool = Arc::new(Pool { path, store, array, databases, listener });
+    pools.insert(pool.path.clone(), Arc::downgrade(&pool));
     let served = Arc::downgrade(&pool);
-    let listener =
-        Listener::new(&socket::path_beside(path), Box::new(move |client| serve(client, &served)));
+    let listener = Listener::new(&served_at, Box::new(move |client| serve(client, &served)));
     let is_served = listener.map(|listener| {
         // It is set here only.
         let _ = pool.listener.set(listener);
@@ -160,6 +160,11 @@ impl PoolRef {
         self.0.as_ref().ok_or(Code::IOERR)
     }
 
+    /// Makes durable what is visible.
+    pub(crate) fn sync(&self) -> Result<(), kv::Error> {
+        self.0.as_ref().map_or(Ok(()), |pool| pool.store.sync().map(drop))
+    }
+
     /// A database of it, open once.
     pub(crate) fn database(&self, device: &str, creates: bool) -> Result<Arc<Database>, Code> {
         let pool = self.pool()?;
@@ -187,7 +192,8 @@ impl Drop for PoolRef {
     fn drop(&mut self) {
         let Some(pool) = self.0.take() else { return };
         let mut pools = POOLS.get().lock();
-        let Some(Pool { path, store, array, listener, .. }) = Arc::into_inner(pool) else { return };
+        let Some(pool) = Arc::into_inner(pool) else { return };
+        let Pool { path, store, array, listener, .. } = pool;
         pools.remove(&path);
         // The socket goes before the lock of the pool: the next owner makes its own.
         drop((listener, array));

@@ -1,7 +1,8 @@
 //! What is of one process. A fork copies a process's memory and none of its threads: what the parent has open, a child must not use.
 
+use std::os::fd::RawFd;
 use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// How many forks lie between the process that loaded the library and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -10,14 +11,48 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // SAFETY: the function stays loaded, and does what may be done in a child: it adds to an atomic. If the system refuses for
-        // want of memory, forks are not detected.
+        // SAFETY: the function stays loaded, and does what may be done in a child: it changes atomics and closes files. If the
+        // system refuses for want of memory, forks are not detected.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
 }
 
 extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    for slot in &INHERITED {
+        let fd = slot.swap(FREE, Ordering::Relaxed);
+        if fd != FREE {
+            // SAFETY: the child's copy; what owns it is of the parent, and is not used or dropped here.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+/// No file.
+const FREE: RawFd = -1;
+
+/// Open files that a child closes: it would keep connections from ending with the parent.
+static INHERITED: [AtomicI32; 2048] = [const { AtomicI32::new(FREE) }; 2048];
+
+/// An open file that is closed in a child. It is dropped before the file is closed.
+pub(crate) struct Inherited(Option<&'static AtomicI32>);
+
+impl Inherited {
+    /// Without a free place the child keeps the file.
+    pub(crate) fn new(fd: RawFd) -> Inherited {
+        let is_taken = |slot: &&AtomicI32| {
+            slot.compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        Inherited(INHERITED.iter().find(is_taken))
+    }
+}
+
+impl Drop for Inherited {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.store(FREE, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Differs between a process and its child.

@@ -6,15 +6,16 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED, OK};
-use crate::socket;
+use crate::socket::{self, Stream};
 use crate::view::View;
 use crate::wire::{self, BATCH_SIZE, Locked, READ_MAX, Request, WRITE_MAX};
 
 /// An open database, at the owner.
 pub(crate) struct RemoteFile {
-    stream: UnixStream,
+    stream: Stream,
     /// Where the owner listens.
     socket: PathBuf,
     /// The number that the owner has given it.
@@ -36,7 +37,12 @@ pub(crate) struct RemoteFile {
     window: usize,
     /// Writes that were not sent yet.
     writes: Vec<u8>,
+    /// The error of writes that were sent late: the transaction is not whole, and cannot be committed.
+    failed: Option<Code>,
 }
+
+/// How long the owner may take to open a database.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where in a reply the data begin.
 const DATA: usize = 4;
@@ -53,7 +59,7 @@ impl RemoteFile {
         view: &View,
     ) -> Result<Option<RemoteFile>, Code> {
         let socket = socket::path_beside(pool);
-        let Ok(stream) = socket::connect(&socket) else { return Ok(None) };
+        let Ok(stream) = socket::connect(&socket).map(Stream::new) else { return Ok(None) };
         match socket::peer(&stream) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -76,9 +82,19 @@ impl RemoteFile {
             next: 0,
             window: 0,
             writes: Vec::new(),
+            failed: None,
         };
+        // One that does not answer is stopped, or it is no owner.
+        let patience = |stream: &UnixStream, time| stream.set_read_timeout(time).is_ok();
+        if !patience(&file.stream, Some(PATIENCE)) {
+            return Ok(None);
+        }
         let opened = file.call(&Request::Open { device, creates, view: view.clone() });
-        match opened.map(wire::number) {
+        let opened = opened.map(wire::number);
+        if !patience(&file.stream, None) {
+            return Ok(None);
+        }
+        match opened {
             Ok(Ok(number)) => {
                 file.number = number;
                 Ok(Some(file))
@@ -129,8 +145,11 @@ impl RemoteFile {
         socket::receive(&self.stream, &mut self.reply)
     }
 
-    /// Sends the writes that wait.
+    /// Sends the writes that wait. Once that has failed, it fails until the transaction is given up.
     fn send_writes(&mut self) -> Result<(), Code> {
+        if let Some(code) = self.failed {
+            return Err(code);
+        }
         if self.writes.is_empty() {
             return Ok(());
         }
@@ -138,7 +157,7 @@ impl RemoteFile {
         let sent = self.call(&Request::Write(&writes)).map(|_| ());
         self.writes = writes;
         self.writes.clear();
-        sent
+        sent.inspect_err(|code| self.failed = Some(*code))
     }
 
     /// Forgets what was read.
@@ -204,6 +223,9 @@ impl RemoteFile {
         if self.is_lost || bytes.len() > WRITE_MAX {
             return Err(Code::IOERR);
         }
+        if let Some(code) = self.failed {
+            return Err(code);
+        }
         self.forget();
         wire::put_write(&mut self.writes, offset, bytes);
         if self.writes.len() >= BATCH_SIZE { self.send_writes() } else { Ok(()) }
@@ -256,6 +278,9 @@ impl RemoteFile {
         self.forget();
         self.writes.clear();
         let had = std::mem::replace(&mut self.lock, level);
+        if level < LOCK_RESERVED {
+            self.failed = None;
+        }
         if self.is_lost || level >= LOCK_RESERVED {
             return;
         }
@@ -294,5 +319,56 @@ impl RemoteFile {
         self.send_writes()?;
         let answer = self.call(&Request::Pragma { name, value })?;
         Ok(String::from_utf8_lossy(answer).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An owner that answers everything with OK, but for the first writes.
+    fn serve(stream: &UnixStream) -> io::Result<()> {
+        let (mut request, mut reply, mut has_failed) = (Vec::new(), Vec::new(), false);
+        loop {
+            socket::receive(stream, &mut request)?;
+            let request = Request::of(&request).map_err(|_| io::ErrorKind::InvalidData)?;
+            let fails = matches!(request, Request::Write(_)) && !has_failed;
+            has_failed |= fails;
+            socket::begin(&mut reply);
+            reply.extend(if fails { Code::FULL.0 } else { OK }.to_le_bytes());
+            match request {
+                Request::Open { .. } | Request::Len => reply.extend([0; 8]),
+                Request::Lock(_) => Locked::default().put(&mut reply),
+                Request::Read { len, .. } => reply.resize(reply.len() + len as usize, 7),
+                _ => {}
+            }
+            socket::send_frame(stream, &mut reply)?;
+        }
+    }
+
+    #[test]
+    fn a_transaction_whose_writes_failed_late_is_not_committed() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = folder.path().join("a.pool");
+        let listener = socket::bind(&socket::path_beside(&pool)).unwrap();
+        let owner = std::thread::spawn(move || serve(&listener.accept().unwrap().0));
+        let mut file = RemoteFile::open(&pool, "main", true, &View::Current).unwrap().unwrap();
+        file.lock(LOCK_RESERVED).unwrap();
+        file.write(0, &[1; 4096]).unwrap();
+        // The read sends the writes, and finds that they have failed; SQLite may go on after that.
+        let mut page = [0; 512];
+        assert_eq!(file.read(8192, &mut page), Err(Code::FULL));
+        assert_eq!(file.read(8192, &mut page), Err(Code::FULL));
+        assert_eq!(file.write(0, &[1; 4096]), Err(Code::FULL));
+        assert_eq!(file.truncate(4096), Err(Code::FULL));
+        assert_eq!(file.sync(), Err(Code::FULL));
+        assert_eq!(file.commit(true), Err(Code::FULL));
+        assert_eq!(RemoteFile::commit_all(&mut [&mut file], true), Err(Code::FULL));
+        file.unlock(LOCK_NONE);
+        file.lock(LOCK_RESERVED).unwrap();
+        file.write(0, &[1; 4096]).unwrap();
+        file.commit(true).unwrap();
+        drop(file);
+        assert!(owner.join().unwrap().is_err());
     }
 }

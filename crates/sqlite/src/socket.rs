@@ -4,12 +4,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::net::{SendFlags, send, sockopt};
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use rustix::process::geteuid;
+
+use crate::process::Inherited;
 
 /// The most bytes of a frame.
 pub(crate) const FRAME_MAX: usize = 256 << 10;
@@ -45,11 +48,54 @@ pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
 
 /// The process at the other end, if it is the same user's.
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<i32> {
-    let peer = sockopt::socket_peercred(stream)?;
-    if peer.uid != geteuid() {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the socket is open; the system writes at most `len` bytes to a structure of three integers.
+    let code = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // A process of another namespace has no number here.
+    if peer.uid != geteuid().as_raw() || peer.pid == 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    Ok(peer.pid.as_raw_nonzero().get())
+    Ok(peer.pid)
+}
+
+/// A connection that ends for both sides when it is dropped, and that a child of a fork does not keep.
+pub(crate) struct Stream {
+    /// Forgotten before it is closed.
+    _inherited: Inherited,
+    stream: UnixStream,
+}
+
+impl Stream {
+    pub(crate) fn new(stream: UnixStream) -> Stream {
+        Stream { _inherited: Inherited::new(stream.as_raw_fd()), stream }
+    }
+}
+
+impl Deref for Stream {
+    type Target = UnixStream;
+
+    fn deref(&self) -> &UnixStream {
+        &self.stream
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // The other side may have ended it.
+        let _ = shutdown(&self.stream, Shutdown::Both);
+    }
 }
 
 /// An empty frame, to be filled behind its length.

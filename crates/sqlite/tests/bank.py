@@ -6,6 +6,7 @@
     bank.py LIBRARY features POOL      what a database can do
     bank.py LIBRARY hold POOL          has the database open until its input ends
     bank.py LIBRARY lock POOL          has a transaction open until it is killed
+    bank.py LIBRARY fork POOL          has the database open, and a child, until its input ends
     bank.py LIBRARY lose POOL          has transactions open while the owner of the pool is killed
 """
 
@@ -20,6 +21,15 @@ ACCOUNTS, EACH = 40, 1000
 WRITERS = 4
 LIBRARY, MODE, POOL = sys.argv[1:4]
 
+
+
+def end_at_an_error(error):
+    """A thread that fails fails the program."""
+    sys.__excepthook__(error.exc_type, error.exc_value, error.exc_traceback)
+    os._exit(1)
+
+
+threading.excepthook = end_at_an_error
 loader = sqlite3.connect(":memory:")
 loader.enable_load_extension(True)
 loader.load_extension(LIBRARY)
@@ -93,6 +103,7 @@ def go_on(connection, error):
     """After an error that the end of the owner explains: the transaction is lost, the connection is not."""
     if not is_of_a_lost_owner(error):
         raise error
+    print("lost", error, flush=True)
     if connection.in_transaction:
         connection.execute("rollback")
 
@@ -155,6 +166,16 @@ def lock():
     connection.execute("update account set sum = 0")
     print("ready", flush=True)
     sys.stdin.read()
+
+
+def fork():
+    connection = connect()
+    make(connection)
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+    print("ready", flush=True)
+    threading.Event().wait()
 
 
 def lose():
@@ -444,5 +465,6 @@ MODES = {
     "hold": hold,
     "lock": lock,
     "lose": lose,
+    "fork": fork,
 }
 MODES[MODE]()

@@ -50,6 +50,16 @@ impl Program {
         self.lines.next().expect("the program has ended").unwrap()
     }
 
+    /// The number of the next transaction that is committed.
+    fn committed(&mut self) -> i64 {
+        loop {
+            let line = self.line();
+            if !line.starts_with("lost") {
+                return line[2..].parse().unwrap();
+            }
+        }
+    }
+
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -98,8 +108,28 @@ fn a_client_does_what_an_owner_does() {
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(printed(python("features", &pool)).ends_with("done\n"));
     owner.end();
-    assert!(!socket.exists());
     assert!(printed(python("check", &pool)).starts_with("ok\n40000\n"));
+}
+
+#[test]
+fn a_child_of_an_owner_that_is_killed_keeps_no_other_process_waiting() {
+    if !has_python() || !has("sqlite3", &[":memory:", "select 1"]) {
+        return;
+    }
+    let folder = Folder::new("child");
+    let pool = folder.0.join("bank.pool");
+    // It has a child, which lives until the input ends.
+    let mut owner = Program::ready(python("fork", &pool));
+    let input = owner.input.take();
+    let mut client = writing(&pool, 0);
+    client.committed();
+    owner.kill();
+    // The child maps the pool, which so stays locked. It keeps no connection.
+    let refused = shell(&folder, ".open file:bank.pool?vfs=tembo\nselect count(*) from account;");
+    assert!(refused.contains("locked"), "{refused}");
+    drop(input);
+    client.committed();
+    writing(&pool, 1).committed();
 }
 
 #[test]
@@ -215,14 +245,25 @@ fn a_client_takes_over_from_an_owner_that_closes() {
     let mut last = -1_i64;
     for _ in 0..50 {
         // A commit that the owner's end cut short may be there without having been acknowledged.
-        let n = client.line()[2..].parse().unwrap();
+        let n = client.committed();
         assert!(n > last, "{n} after {last}");
         last = n;
     }
 }
 
-/// Has what a writer has acknowledged.
-fn note(acknowledged: &mut [i64], line: &str) {
+/// What writers have acknowledged, and how many errors a round the end of an owner explains.
+struct Noted {
+    acknowledged: [i64; 4],
+    lost: usize,
+}
+
+/// Takes down a line of a writer.
+fn note(noted: &mut Noted, line: &str) {
+    if line.starts_with("lost") {
+        noted.lost += 1;
+        return;
+    }
+    let acknowledged = &mut noted.acknowledged;
     // The last line of a killed one may be cut off.
     let mut words = line.split(' ').map(str::parse::<i64>);
     match (words.next(), words.next()) {
@@ -241,14 +282,14 @@ fn processes_are_killed_and_what_was_committed_is_there() {
     }
     let folder = Folder::new("killed");
     let pool = folder.0.join("bank.pool");
-    let mut acknowledged = [-1_i64; 4];
+    let mut noted = Noted { acknowledged: [-1; 4], lost: 0 };
     let rounds = std::env::var("TEMBO_SQLITE_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let mut banks: Vec<Program> = Vec::new();
         for writer in 0..3 {
             let mut bank = writing(&pool, writer);
             // The first one owns the pool when the others begin.
-            note(&mut acknowledged, &bank.line());
+            note(&mut noted, &bank.line());
             banks.push(bank);
         }
         // The owner is killed, a client, or one after the other.
@@ -256,23 +297,28 @@ fn processes_are_killed_and_what_was_committed_is_there() {
         for &victim in victims {
             for (writer, bank) in banks.iter_mut().enumerate() {
                 for _ in 0..=(round * 7 + writer * 3) % 20 {
-                    note(&mut acknowledged, &bank.line());
+                    note(&mut noted, &bank.line());
                 }
             }
             let mut killed = banks.remove(victim.min(banks.len() - 1));
             killed.kill();
-            killed.lines.by_ref().for_each(|line| note(&mut acknowledged, &line.unwrap()));
+            killed.lines.by_ref().for_each(|line| note(&mut noted, &line.unwrap()));
             for bank in &mut banks {
                 for _ in 0..10 {
-                    note(&mut acknowledged, &bank.line());
+                    note(&mut noted, &bank.line());
                 }
             }
         }
-        for mut bank in banks {
+        // The owner at last.
+        for mut bank in banks.into_iter().rev() {
             bank.kill();
-            bank.lines.by_ref().for_each(|line| note(&mut acknowledged, &line.unwrap()));
+            bank.lines.by_ref().for_each(|line| note(&mut noted, &line.unwrap()));
         }
-        check(&pool, round, &acknowledged);
+        if victims == [1] {
+            assert_eq!(noted.lost, 0, "round {round}: only a client was killed");
+        }
+        noted.lost = 0;
+        check(&pool, round, &noted.acknowledged);
     }
 }
 

@@ -78,9 +78,14 @@ impl Programs {
         let out = File::create(&path).with_context(|| path.display().to_string())?;
         command.env("TEMBO_SQLITE_LIBRARY", &self.library).stdin(Stdio::null());
         let run = command.stdout(out.try_clone()?).stderr(out);
-        // What a failure is, the caller reads in what was printed.
-        run.status().with_context(|| format!("{name}: cannot start {command:?}"))?;
-        Ok(String::from_utf8_lossy(&fs::read(&path)?).into_owned())
+        let status = run.status().with_context(|| format!("{name}: cannot start {command:?}"))?;
+        let mut text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        if !status.success() {
+            // What it counted before is no result.
+            text.insert_str(0, "failed\n");
+            println!("==> {name}: {status}");
+        }
+        Ok(text)
     }
 
     pub(super) fn mptest(&self, database: &Path, script: &str) -> anyhow::Result<String> {
@@ -116,14 +121,23 @@ impl Programs {
         writeln!(input, ".load {}", self.library.display())?;
         writeln!(input, ".open \"file:{}?vfs=tembo\"", pool.display())?;
         writeln!(input, "create table owned(a);\n.print ready")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        if line != "ready\n" {
-            bail!("the owner of {} says {line:?}", pool.display());
-        }
+        let mut output = BufReader::new(output);
+        let mut says = |wanted: &str| -> anyhow::Result<()> {
+            let mut line = String::new();
+            output.read_line(&mut line)?;
+            if line.trim_end() != wanted {
+                bail!("the owner of {} says {line:?}, not {wanted}", pool.display());
+            }
+            Ok(())
+        };
+        says("ready")?;
         let done = work(&pool.join("client"));
+        writeln!(input, "select count(*) from owned;")?;
+        says("0")?;
         drop(input);
-        shell.wait()?;
+        if !shell.wait()?.success() {
+            bail!("the owner of {} has ended with an error", pool.display());
+        }
         done
     }
 }

@@ -29,6 +29,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     while !stopped.load(Ordering::Relaxed) {
         std::thread::sleep(POLL);
     }
-    drop(owner);
+    owner.sync()?;
     Ok(Exit::Done)
 }

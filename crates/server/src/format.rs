@@ -17,7 +17,7 @@ mod stream;
 mod strip;
 mod unknown_layout;
 
-pub use block::{BlockEntry, STREAM_BLOCK_SIZE, StreamBlock, push_to_block};
+pub use block::{BlockEntry, STREAM_BLOCK_SIZE, StreamBlock, fits_in_block, push_to_block};
 pub use element::{
     ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, PIECE_SIZE, Part, element_prefix,
     position_order, score_from_order, score_order,

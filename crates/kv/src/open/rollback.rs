@@ -85,6 +85,8 @@ fn roll(
     // A promotion is taken back too, as the next open would find it.
     ledger.is_replica |= shared.catalogue.is_replica(view)?;
     let dropped = shared.held.replace(prepared::load(&shared.catalogue, view, &ledger.trees)?);
+    // Also when the trees are the same: a reader without a pin asks behind its copy whether they were published anew, and
+    // what died is given back later.
     shared.published.store(ledger.trees.known(), visible);
     pins.forget_trees();
     // Followers learn of it as of any version that becomes durable.

@@ -27,9 +27,10 @@
 //! atomic exchange, which waits for all that is under way, and the searches of two reads that follow each other do not
 //! overlap. So a thread first tries without: it enters its slot for the trees, loads `visible`, finds nothing dead, no
 //! tombstone and no other trees, and copies what it finds while the leaf does not change. What was copied was there, in
-//! that version: a leaf that has something newer is left to a read with a pin, and what dies or is erased meanwhile
-//! changes its leaf or the dead epoch. Only trees that are given up do not: so the thread looks behind the copy whether
-//! its trees are still the published ones. They are published anew before the space of any is given back.
+//! that version: a leaf that has something newer is left to a read with a pin, and what is erased meanwhile changes its
+//! leaf. Trees that are given up do not, nor does a rollback: so the thread looks behind the copy whether its trees are
+//! still the published ones. They are published anew, by each rollback too, before the space of anything is given back. What an
+//! abort makes void was never visible.
 //!
 //! Dead intervals come into force before a version above them is visible, so a reader that finds none
 //! in force after its pin needs none; otherwise it takes a snapshot. The same order makes the trees

@@ -215,8 +215,8 @@ impl Mapping {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let at = self.base.as_ptr().wrapping_add(from as usize).cast();
-        // SAFETY: the range is mapped by `self`; the caller holds that no store to it is pending
-        // and no reader looks at it, so that only the pages' backing changes.
+        // SAFETY: the range is mapped by `self`; the caller holds that no store to it is pending, so that only the
+        // pages' backing changes. A reader that still copies from there, by loads that may race, believes none of it.
         unsafe { madvise(at, (to - from) as usize, Advice::LinuxDontNeed) }?;
         Ok(())
     }

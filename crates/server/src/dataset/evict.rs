@@ -2,12 +2,14 @@
 
 use std::ops::Bound;
 
-use tembo_kv::Direction;
+use tembo_kv::{Direction, Value};
 
 use crate::dataset::Dataset;
 use crate::dataset::footprint::entry_size;
 use crate::failure::Failure;
-use crate::format::{self, ELEMENT_PREFIX_SIZE, Part, STRIP_LEN, Spread};
+use crate::format::{
+    self, ELEMENT_PREFIX_SIZE, Part, STREAM_ID_SIZE, STRIP_LEN, Spread, StreamBlock, StreamId,
+};
 
 /// Elements of a large collection whose size is looked at, to know that of all.
 const SAMPLES: usize = 16;
@@ -186,22 +188,22 @@ impl Dataset<'_> {
         if !self.footprint.is_counted {
             return Ok(0);
         }
-        self.sampled_elements(db, (from, to), &|_| count)
+        self.sampled_elements(db, (from, to), &|key, value| blocks_of(key, value, count))
     }
 
-    /// Bytes that the elements between two keys take, of some of them; `count_of` says how many there are about, from the key
-    /// of the first.
+    /// Bytes that the elements between two keys take, of some of them; `count_of` says how many there are about, from the
+    /// first one.
     fn sampled_elements(
         &mut self,
         db: usize,
         (from, to): (&[u8], &[u8]),
-        count_of: &dyn Fn(&[u8]) -> u64,
+        count_of: &dyn Fn(&[u8], Value<'_>) -> u64,
     ) -> Result<u64, Failure> {
         let (space, mut seen, mut size, mut count) = (self.spaces.elements[db], 0, 0, 0);
         let range = (Bound::Included(from), Bound::Excluded(to));
         self.begin()?.range_with::<[u8]>(space, range, Direction::Forward, &mut |key, value| {
             if seen == 0 {
-                count = count_of(key);
+                count = count_of(key, value);
             }
             seen += 1;
             size += entry_size(key.len(), value.len());
@@ -225,8 +227,10 @@ impl Dataset<'_> {
         }
         // Only a list in strips has no element of the main part, or few: its strips hold many elements each.
         let strip = format::element_prefix(id, Part::Strip);
-        let count_of =
-            |key: &[u8]| if key.starts_with(&strip) { count / STRIP_LEN as u64 + 1 } else { count };
+        let count_of = |key: &[u8], value: Value<'_>| match key.starts_with(&strip) {
+            true => count / STRIP_LEN as u64 + 1,
+            false => blocks_of(key, value, count),
+        };
         self.sampled_elements(db, (&from, &to), &count_of)
     }
 
@@ -249,5 +253,19 @@ impl Dataset<'_> {
         let used = u128::from(self.used_bytes());
         let share = used * u128::from(own) / u128::from(all.max(1));
         Ok(share as u64)
+    }
+}
+
+/// About how many elements a collection of so many has in the store: entries of a stream may lie in blocks, of which this may
+/// be the first one.
+fn blocks_of(key: &[u8], value: Value<'_>, count: u64) -> u64 {
+    let id =
+        key.get(ELEMENT_PREFIX_SIZE..).and_then(|id| <[u8; STREAM_ID_SIZE]>::try_from(id).ok());
+    let Some(id) = id.map(StreamId::decode) else { return count };
+    let count_in =
+        |bytes: &[u8]| StreamBlock::new(id, bytes).try_fold(0_u64, |sum, one| one.map(|_| sum + 1));
+    match value.with(count_in) {
+        Ok(in_one) if in_one > 0 => count / in_one + 1,
+        _ => count,
     }
 }

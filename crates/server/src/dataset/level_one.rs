@@ -11,6 +11,9 @@ use crate::dataset::level_entry::LevelEntry;
 /// Intervals that are held; with a greater number all are forgotten.
 const INTERVALS_MAX: usize = 4096;
 
+/// Bytes that intervals take when all are forgotten.
+const BYTES_MAX: usize = 16 << 20;
+
 /// A sorted set: its database and its id.
 type SetId = (usize, u64);
 
@@ -25,6 +28,8 @@ struct Interval {
 #[derive(Default)]
 pub(crate) struct LevelOne {
     intervals: BTreeMap<(SetId, Vec<u8>), Interval>,
+    /// Bytes of all intervals that came since nothing was held.
+    bytes: usize,
 }
 
 impl LevelOne {
@@ -43,9 +48,12 @@ impl LevelOne {
 
     /// Holds an interval: its entries, of which the first one has its key, and its end.
     pub(crate) fn hold(&mut self, set: SetId, entries: Vec<LevelEntry>, end: Option<Vec<u8>>) {
-        if self.intervals.len() == INTERVALS_MAX {
+        let size = |entry: &LevelEntry| size_of::<LevelEntry>() + entry.key.len();
+        let bytes = entries.iter().map(size).sum::<usize>();
+        if self.intervals.len() == INTERVALS_MAX || self.bytes + bytes > BYTES_MAX {
             self.forget_all();
         }
+        self.bytes += bytes;
         let start = entries.first().map(|entry| entry.key.clone()).unwrap_or_default();
         self.intervals.insert((set, start), Interval { end, entries });
     }
@@ -88,6 +96,7 @@ impl LevelOne {
     /// Nothing is held any more.
     pub(super) fn forget_all(&mut self) {
         self.intervals.clear();
+        self.bytes = 0;
     }
 }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::format::stream::StreamId;
 use crate::format::unknown_layout::UnknownLayout;
 
-/// A block of so many bytes takes no further entry; an entry that is longer is a block of its own.
+/// Bytes of a block, unless one entry is longer: that one is a block of its own.
 pub const STREAM_BLOCK_SIZE: usize = 1024;
 
 /// Bytes before the fields of an entry, at most.
@@ -28,9 +28,14 @@ fn push_number(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
+/// Whether a block of so many bytes that has entries takes another one.
+pub fn fits_in_block(size: usize, packed: &[u8]) -> bool {
+    size + HEAD_MAX + packed.len() <= STREAM_BLOCK_SIZE
+}
+
 /// Appends an entry to a block, whose id is not greater; false: it has no room for it. An empty one has room for any.
 pub fn push_to_block(block: &mut Vec<u8>, of: StreamId, id: StreamId, packed: &[u8]) -> bool {
-    if !block.is_empty() && block.len() + HEAD_MAX + packed.len() > STREAM_BLOCK_SIZE {
+    if !block.is_empty() && !fits_in_block(block.len(), packed) {
         return false;
     }
     let ms = id.ms.wrapping_sub(of.ms);

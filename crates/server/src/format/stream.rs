@@ -128,6 +128,9 @@ pub struct StreamHead {
 /// Bytes of a stream's payload, and of one in blocks.
 const STREAM_HEAD_SIZES: (usize, usize) = (88, 104);
 
+/// Elements that a stream with groups counts for at least: more than are removed one by one.
+const WITH_GROUPS_MIN: u64 = 1000;
+
 impl StreamHead {
     /// The payload's bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -171,7 +174,7 @@ impl StreamHead {
 
     /// Where the elements are. What groups have beside the entries is not counted: with a group there are many.
     pub(super) fn elements(&self) -> Spread {
-        let count = if self.groups == 0 { self.count } else { u64::MAX };
+        let count = if self.groups == 0 { self.count } else { self.count.max(WITH_GROUPS_MIN) };
         Spread { id: self.id, count, first: 0 }
     }
 }
@@ -340,7 +343,7 @@ mod tests {
             assert_eq!(StreamHead::decode(bytes[..].into()), Ok(head));
             assert_eq!(StreamHead::decode(bytes[1..].into()), Err(UnknownLayout));
         }
-        assert_eq!(head.elements().count, u64::MAX);
+        assert_eq!(head.elements().count, WITH_GROUPS_MIN);
         for read in [None, Some(3)] {
             let group = GroupRecord { number: 1, last, read, ..GroupRecord::default() };
             assert_eq!(GroupRecord::decode(group.encode()[..].into()), Ok(group));

@@ -57,3 +57,27 @@ fn ranks_of_a_large_sorted_set_are_those_of_its_order() {
     client.call("RENAME y z");
     ranks_are_right(&mut client, &model);
 }
+
+#[test]
+fn ranks_stay_right_when_any_member_moves() {
+    let server = Running::start();
+    let mut client = server.client();
+    let count = 2000;
+    for number in 0..count {
+        client.send(format!("ZADD s {number} m{number}\r\n").as_bytes());
+        assert_eq!(client.reply(), ":1\r\n");
+    }
+    for number in 0..count - 200 {
+        // It is known how many members are behind it, and it moves among them, and back.
+        let behind = number + 190;
+        assert_eq!(client.call(&format!("ZRANK s m{behind}")), format!(":{behind}\r\n"));
+        for score in [f64::from(number) + 150.5, f64::from(number)] {
+            assert_eq!(client.call(&format!("ZADD s {score} m{number}")), ":0\r\n");
+            for at in [behind, count - 1] {
+                let rank = client.call(&format!("ZRANK s m{at}"));
+                assert_eq!(rank, format!(":{at}\r\n"), "{number} at {score}");
+            }
+        }
+    }
+    assert_eq!(client.call("ZRANGE s 500 500"), "*1\r\n$4\r\nm500\r\n");
+}

@@ -51,30 +51,45 @@ fn a_full_pool_that_save_keeps_is_emptied() {
     }
 }
 
-/// The turn's other commands are done, and the element stays.
+/// There is room enough that a turn goes without precautions, and not for the element: the turn's other commands are done, and it
+/// stays.
 #[test]
 fn a_long_element_for_which_there_is_no_room_stays_where_it_is() {
+    let options = Options::new().size(96 << 20).size_max(96 << 20);
+    let server = Running::over(Store::volatile(&options).unwrap(), Config::default());
+    let mut client = server.client();
+    let value = "v".repeat(1 << 20);
+    (0..30).for_each(|number| {
+        assert_eq!(client.call(&format!("SET key:{number} {value}")), "+OK\r\n")
+    });
+    let element = "e".repeat(40 << 20);
+    assert_eq!(client.call(&format!("RPUSH a {element}")), ":1\r\n");
+    for number in 0..5 {
+        client.send(format!("SET small {number}\r\nLMOVE a b LEFT LEFT\r\n").as_bytes());
+        let (set, moved) = (client.reply(), client.reply());
+        assert_eq!(set, "+OK\r\n");
+        assert!(moved.starts_with("-OOM"), "{moved:.100}");
+        assert_eq!(client.call("GET small"), format!("$1\r\n{number}\r\n"));
+    }
+    assert_eq!(client.call("LLEN b"), ":0\r\n");
+    assert_eq!(client.call("LINDEX a 0").len(), element.len() + 13);
+}
+
+/// An entry behind a long one costs what it takes itself.
+#[test]
+fn a_short_entry_behind_a_long_one_needs_little_room() {
     let options = Options::new().size(24 << 20).size_max(24 << 20);
     let server = Running::over(Store::volatile(&options).unwrap(), Config::default());
     let mut client = server.client();
-    let element = "e".repeat(3 << 20);
-    assert_eq!(client.call(&format!("RPUSH a {element}")), ":1\r\n");
-    let (mut from, mut to, mut refused) = ("a", "b", 0);
-    let value = "v".repeat(200_000);
-    for number in 0..130 {
-        client.send(format!("SET small {number}\r\nLMOVE {from} {to} LEFT LEFT\r\n").as_bytes());
-        let (set, moved) = (client.reply(), client.reply());
-        assert!(set == "+OK\r\n" || set.starts_with("-OOM"), "{set}");
-        if moved.starts_with('$') {
-            (from, to) = (to, from);
-        } else {
-            assert!(moved.starts_with("-OOM"), "{moved}");
-            refused += 1;
-        }
-        assert_eq!(client.call(&format!("LINDEX {from} 0")).len(), element.len() + 12);
-        client.call(&format!("SET key:{number} {value}"));
-    }
-    assert!(refused > 0);
+    let long = "e".repeat(8 << 20);
+    assert!(client.call(&format!("XADD s 1-1 field {long}")).starts_with('$'));
+    let value = "v".repeat(100_000);
+    let full = (0..).find(|number| client.call(&format!("SET key:{number} {value}")) != "+OK\r\n");
+    (0..full.unwrap().min(10)).for_each(|number| drop(client.call(&format!("DEL key:{number}"))));
+    let added = || client.call("XADD s * field short");
+    wait_until("room for a short entry", added, |added| added.starts_with('$'));
+    assert_eq!(client.call("XDEL s 1-7"), ":0\r\n");
+    assert_eq!(client.call("XLEN s"), ":2\r\n");
 }
 
 #[test]

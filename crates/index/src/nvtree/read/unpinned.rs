@@ -4,7 +4,8 @@
 //! # Why the copy is sound
 //! A record is given up when the element that owns it leaves its leaf: under the leaf's lock, and so in another sequence.
 //! So if the sequence is the same before the element was read and after the record was copied, the record was the
-//! element's all that time. Until then nothing of it is believed: its space may be another's, whose bytes change, and so
+//! element's all that time. The leaf does not change when its tree is given up, or by a rollback: the caller asks behind
+//! the copy whether the tree is still its own. Until then nothing of it is believed: its space may be another's, whose bytes change, and so
 //! lengths are compared with those of the object, and an error is none. What was there at the opening and was not verified
 //! is left to readers with a pin.
 

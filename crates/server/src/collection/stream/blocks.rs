@@ -7,7 +7,9 @@ use tembo_kv::{Direction, Value};
 use crate::collection::stream::id_of::id_of;
 use crate::dataset::{Dataset, Ends};
 use crate::failure::Failure;
-use crate::format::{BlockEntry, Part, StreamBlock, StreamId, UnknownLayout, push_to_block};
+use crate::format::{
+    BlockEntry, Part, StreamBlock, StreamId, UnknownLayout, fits_in_block, push_to_block,
+};
 
 /// The blocks of a stream.
 pub(super) struct Blocks<'b, 's> {
@@ -35,12 +37,9 @@ impl Blocks<'_, '_> {
     /// Adds an entry behind all others; the id of the last block from here on.
     pub(super) fn append(&mut self, id: StreamId, packed: &[u8]) -> Result<StreamId, Failure> {
         let last = self.last;
-        let has_room = last != StreamId::MIN
-            && self.change(last, |block| {
-                // One without entries is not there.
-                Ok(!block.is_empty() && push_to_block(block, last, id, packed))
-            })?;
-        if has_room {
+        // A block that takes no further entry may be long: it is not written again.
+        if last != StreamId::MIN && self.has_room(last, packed)? {
+            self.change(last, |block| Ok(push_to_block(block, last, id, packed)))?;
             return Ok(last);
         }
         self.change(id, |block| {
@@ -48,6 +47,20 @@ impl Blocks<'_, '_> {
             Ok(())
         })?;
         Ok(id)
+    }
+
+    /// Whether a block is there, and takes an entry.
+    fn has_room(&mut self, block: StreamId, packed: &[u8]) -> Result<bool, Failure> {
+        let found = self.data.element(self.address(), &[&block.encode()])?;
+        Ok(found.is_some_and(|value| !value.is_empty() && fits_in_block(value.len(), packed)))
+    }
+
+    /// Where an entry is in a block.
+    fn found(&mut self, block: StreamId, id: StreamId) -> Result<Option<BlockEntry>, Failure> {
+        let Some(value) = self.data.element(self.address(), &[&block.encode()])? else {
+            return Ok(None);
+        };
+        Ok(value.with(|bytes| find(block, bytes, id))?)
     }
 
     /// The id of the block that has the entry with an id, if the entry is there.
@@ -103,9 +116,10 @@ impl Blocks<'_, '_> {
     /// Removes an entry; false if it was not there.
     pub(super) fn remove(&mut self, id: StreamId) -> Result<bool, Failure> {
         let Some(block) = self.block_of(id)? else { return Ok(false) };
+        let Some(entry) = self.found(block, id)? else { return Ok(false) };
         self.change(block, |bytes| {
-            let found = find(block, bytes, id)?;
-            Ok(found.map(|entry| drop(bytes.drain(entry.begin..entry.packed.end))).is_some())
+            drop(bytes.drain(entry.begin..entry.packed.end));
+            Ok(true)
         })
     }
 
@@ -128,9 +142,12 @@ impl Blocks<'_, '_> {
             self.data.remove_elements_between(self.address(), (&begin.encode(), &to), count)?;
         }
         let (Some(end), Some(rest)) = (end, rest) else { return Ok(()) };
+        let stays = self.found(end, rest)?.ok_or(UnknownLayout)?;
+        if stays.begin == 0 {
+            return Ok(());
+        }
         self.change(end, |bytes| {
-            let found = find(end, bytes, rest)?.ok_or(UnknownLayout)?;
-            bytes.drain(..found.begin);
+            drop(bytes.drain(..stays.begin));
             Ok(())
         })
     }

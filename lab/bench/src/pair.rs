@@ -126,7 +126,7 @@ pub(crate) fn threads(
 }
 
 /// How many answers were right.
-fn act(shared: &dyn Shared, operation: Operation, plan: &[u64]) -> Result<u64, Error> {
+pub(crate) fn act(shared: &dyn Shared, operation: Operation, plan: &[u64]) -> Result<u64, Error> {
     let mut right = 0;
     for &key in plan {
         right += u64::from(match operation {

@@ -4,13 +4,14 @@
 //! sources; it is compiled when the command runs. Nothing of a rival is in the project.
 //!
 //! Each contender is a process with one structure, ours too. It is given one operation at a time with the same file of
-//! keys, and replies with its thread CPU time; the others wait meanwhile. So contenders alternate, operation by
+//! keys, and replies with its CPU time; the others wait meanwhile. So contenders alternate, operation by
 //! operation and round after round, and all have the same keys in the same order.
 
 mod candidate;
 mod cell;
 mod counts;
 mod driver;
+mod figures;
 mod named_store;
 mod plan;
 mod process;

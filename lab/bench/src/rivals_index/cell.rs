@@ -2,12 +2,13 @@
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::candidate::{Candidate, Shape};
 use super::named_store::NamedStore;
 use super::plan;
-use super::process::Timed;
-use crate::clock::Elapsed;
+use super::process::{Timed, process_cpu};
+use crate::clock::{Elapsed, Stopwatch};
 use crate::contender::Size;
 use crate::drive::Driven;
 use crate::guard::guarded;
@@ -36,8 +37,9 @@ pub fn rivals_index_cell(
     let io = |source| Error::Process { contender: "a cell".into(), source };
     let (candidate, structure) = made(words)?;
     let is_counted = words.iter().any(|word| word == IN_MEMORY);
-    let mut cell = Cell { candidate, structure, is_counted, memory: memory_bytes() };
-    writeln!(output, "@ 0 0 0").and_then(|()| output.flush()).map_err(io)?;
+    let memory = memory_bytes();
+    let mut cell = Cell { candidate, structure, is_counted, ready: None, memory };
+    writeln!(output, "@ 0 0 0 0").and_then(|()| output.flush()).map_err(io)?;
     let mut line = String::new();
     loop {
         line.clear();
@@ -45,8 +47,9 @@ pub fn rivals_index_cell(
             return Ok(());
         }
         let command: Vec<&str> = line.split_whitespace().collect();
-        let [one, two, three] = cell.command(&command)?;
-        writeln!(output, "@ {one} {two} {three}").and_then(|()| output.flush()).map_err(io)?;
+        let [one, two, three, four] = cell.command(&command)?;
+        let written = writeln!(output, "@ {one} {two} {three} {four}");
+        written.and_then(|()| output.flush()).map_err(io)?;
     }
 }
 
@@ -76,12 +79,14 @@ struct Cell {
     structure: Structure,
     /// Instructions are counted, and no time.
     is_counted: bool,
+    /// What `go` begins.
+    ready: Option<(Operation, Vec<u64>)>,
     /// Bytes of memory before anything was put.
     memory: u64,
 }
 
 impl Cell {
-    fn command(&mut self, words: &[&str]) -> Result<[u64; 3], Error> {
+    fn command(&mut self, words: &[&str]) -> Result<[u64; 4], Error> {
         let unknown = || Error::Absent("such a command");
         let operation = |word: &str| Operation::of_word(word).ok_or_else(unknown);
         match *words {
@@ -96,14 +101,27 @@ impl Cell {
             ["latencies", _, path] => {
                 let Structure::Numbers(driven) = &mut self.structure else { return Err(unknown()) };
                 let histogram = driven.timed_inserts(&plan::numbers(Path::new(path))?)?;
-                Ok([0.5, 0.999, 1.0].map(|quantile| histogram.value_at_quantile(quantile)))
+                let [median, p999, max] = [0.5, 0.999, 1.0].map(|q| histogram.value_at_quantile(q));
+                Ok([median, p999, max, 0])
             }
             ["space"] => {
                 let pool = match &self.structure {
                     Structure::Numbers(driven) => driven.used_bytes(),
                     Structure::Strings(store) => store.used_bytes(),
                 };
-                Ok([pool, memory_bytes().saturating_sub(self.memory), 0])
+                Ok([pool, memory_bytes().saturating_sub(self.memory), 0, 0])
+            }
+            ["ready", word, _, path] => {
+                self.ready = Some((operation(word)?, plan::numbers(Path::new(path))?));
+                Ok([0; 4])
+            }
+            ["go"] => {
+                let (operation, plan) = self.ready.take().ok_or_else(unknown)?;
+                Ok(figures(&self.alone(operation, &plan)?))
+            }
+            ["scan-sum", _, path] => {
+                let Structure::Strings(store) = &self.structure else { return Err(unknown()) };
+                Ok([store.scan_sum(&plan::names(Path::new(path))?)?, 0, 0, 0])
             }
             _ => Err(unknown()),
         }
@@ -116,6 +134,7 @@ impl Cell {
         let counted = |right, operations: usize| Timed {
             operations: operations as u64,
             elapsed: Elapsed::default(),
+            process: Duration::ZERO,
             right,
         };
         match &mut self.structure {
@@ -125,9 +144,11 @@ impl Cell {
                     timed = Some(if is_counted {
                         counted(driven.untimed(operation, &plan)?, plan.len())
                     } else {
+                        let began = process_cpu();
                         let trial = driven.trial(operation, &plan)?;
+                        let process = process_cpu().saturating_sub(began);
                         let (elapsed, right) = (trial.elapsed, trial.right);
-                        Timed { operations: trial.operations, elapsed, right }
+                        Timed { operations: trial.operations, elapsed, process, right }
                     });
                     Ok(())
                 })?;
@@ -155,15 +176,29 @@ impl Cell {
         };
         let plans = [plan::numbers(one)?, plan::numbers(other)?];
         let operations = plans.iter().map(|plan| plan.len() as u64).sum();
+        let began = process_cpu();
         let elapsed = pair::threads(kind, [shared, shared], operation, &plans)?;
-        Ok(Timed { operations, elapsed, right: operations })
+        let process = process_cpu().saturating_sub(began);
+        Ok(Timed { operations, elapsed, process, right: operations })
+    }
+
+    /// The loop of [`pair`](Cell::pair), in one thread.
+    fn alone(&self, operation: Operation, plan: &[u64]) -> Result<Timed, Error> {
+        let absent = || Error::Absent("two threads");
+        let Structure::Numbers(driven) = &self.structure else { return Err(absent()) };
+        let shared = driven.shared().ok_or_else(absent)?;
+        let (began, watch) = (process_cpu(), Stopwatch::start());
+        let right = pair::act(shared, operation, plan)?;
+        let elapsed = watch.elapsed();
+        let process = process_cpu().saturating_sub(began);
+        Ok(Timed { operations: plan.len() as u64, elapsed, process, right })
     }
 }
 
-fn figures(timed: &Timed) -> [u64; 3] {
-    let nanoseconds = |time: std::time::Duration| time.as_nanos() as u64;
+fn figures(timed: &Timed) -> [u64; 4] {
+    let nanoseconds = |time: Duration| time.as_nanos() as u64;
     let elapsed = timed.elapsed;
-    [nanoseconds(elapsed.cpu), nanoseconds(elapsed.wall), timed.right]
+    [nanoseconds(elapsed.cpu), nanoseconds(elapsed.wall), timed.right, nanoseconds(timed.process)]
 }
 
 #[cfg(test)]
@@ -215,9 +250,51 @@ mod tests {
                     let figures: Vec<u64> =
                         reply.split(' ').skip(1).map(|figure| figure.parse().unwrap()).collect();
                     assert_eq!(figures[2], plan.expected, "{candidate:?}, {reply}");
-                    assert_eq!(figures[1] == 0, is_in_memory, "{candidate:?}, {reply}");
+                    let has_no_time = [figures[1] == 0, figures[3] == 0];
+                    assert_eq!(has_no_time, [is_in_memory; 2], "{candidate:?}, {reply}");
                 }
             }
         }
+    }
+
+    /// One loop in two steps, as a driver has it, with half of the keys each time.
+    #[test]
+    fn what_is_ready_begins_with_go() {
+        for candidate in [Candidate::Bare, Candidate::Store] {
+            let folder = tempfile::tempdir().unwrap();
+            let keys = Keys { count: 500, seed: 9 };
+            let source = Source::new(keys, Shape::Numbers, folder.path());
+            let [one, other] = source.pair(Operation::Insert, 1).unwrap();
+            let mut commands = String::new();
+            for operation in pair::OPERATIONS {
+                for plan in [&one, &other] {
+                    let (word, path) = (operation.word(), plan.path.display());
+                    commands += &format!("ready {word} {} {path}\ngo\n", plan.count);
+                }
+            }
+            let place = folder.path().to_str().unwrap();
+            let words = [candidate.name(), Shape::Numbers.word(), place, "500"].map(str::to_owned);
+            let mut output = Vec::new();
+            rivals_index_cell(&words, &mut commands.as_bytes(), &mut output).unwrap();
+            let text = String::from_utf8(output).unwrap();
+            let replies: Vec<&str> = text.lines().skip(1).collect();
+            assert_eq!(replies.len(), 4 * pair::OPERATIONS.len());
+            for [ready, done] in replies.as_chunks().0 {
+                assert_eq!(*ready, "@ 0 0 0 0");
+                assert_eq!(done.split(' ').nth(3), Some("250"), "{candidate:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn scans_of_strings_visit_the_keys_that_are_expected() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Source::new(Keys { count: 500, seed: 9 }, Shape::Strings, folder.path());
+        let store = NamedStore::in_memory(500).unwrap();
+        let names = |operation| plan::names(&source.plan(operation, 1).unwrap().path).unwrap();
+        store.act(Operation::Insert, &names(Operation::Insert)).unwrap();
+        assert_eq!(store.scan_sum(&names(Operation::Scan)).unwrap(), source.scan_sum(1));
+        store.act(Operation::Remove, &names(Operation::Remove)).unwrap();
+        assert_ne!(store.scan_sum(&names(Operation::Scan)).unwrap(), source.scan_sum(1));
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::candidate::Candidate;
 use super::plan::Source;
 use super::process::Process;
 use crate::guard::CALLGRIND;
@@ -21,24 +22,28 @@ pub(super) fn has_valgrind() -> bool {
 }
 
 /// Runs `command` under callgrind and counts the instructions of each operation. Its dumps go into `folder`.
+///
+/// # Errors
+/// [`Error::Wrong`] for wrong answers, which are not counted; [`Error::Process`].
 pub(super) fn counted(
-    name: &'static str,
+    candidate: Candidate,
     command: &Command,
-    is_driver: bool,
     source: &Source<'_>,
     operations: &[Operation],
     folder: &Path,
 ) -> Result<Vec<(Operation, f64)>, Error> {
+    let name = candidate.name();
     let out = folder.join(format!("callgrind-{name}"));
     let mut watched = Command::new("valgrind");
-    watched.args(if is_driver { DRIVER } else { CALLGRIND });
+    watched.args(if candidate.is_rival() { DRIVER } else { CALLGRIND });
     watched.arg(format!("--callgrind-out-file={}", out.display()));
     watched.arg(command.get_program()).args(command.get_args());
     let mut process = Process::start(name, watched)?;
     let mut counts = Vec::new();
     for &operation in operations {
         let plan = source.plan(operation, 1)?;
-        counts.push((operation, process.trial(operation, &plan)?.operations));
+        let timed = process.trial(operation, &plan)?;
+        counts.push((operation, timed.judged(candidate, operation, plan.expected)?.operations));
     }
     process.finish()?;
     let total = |number: usize| -> Option<f64> {

@@ -9,8 +9,8 @@ use tembo_kv::{
     Store, Value,
 };
 
-use super::plan::Name;
-use super::process::Timed;
+use super::plan::{Name, word_of};
+use super::process::{Timed, process_cpu};
 use crate::clock::Stopwatch;
 use crate::operation::SCAN_LEN;
 use crate::{Error, Operation};
@@ -50,9 +50,11 @@ impl NamedStore {
     }
 
     pub(super) fn trial(&self, operation: Operation, plan: &[Name]) -> Result<Timed, Error> {
-        let watch = Stopwatch::start();
+        let (began, watch) = (process_cpu(), Stopwatch::start());
         let right = self.act(operation, plan)?;
-        Ok(Timed { operations: plan.len() as u64, elapsed: watch.elapsed(), right })
+        let elapsed = watch.elapsed();
+        let process = process_cpu().saturating_sub(began);
+        Ok(Timed { operations: plan.len() as u64, elapsed, process, right })
     }
 
     /// How many answers were right, without asking a clock.
@@ -86,7 +88,9 @@ impl NamedStore {
             }
             Operation::Scan => {
                 for name in plan {
-                    right += self.scan(name)?;
+                    right += self.scan(name, |key, number| {
+                        std::hint::black_box((key, number));
+                    })?;
                 }
             }
             Operation::Remove => {
@@ -110,10 +114,20 @@ impl NamedStore {
         Ok(self.store.get_with(self.keyspace, name.bytes(), |value| value.and_then(number))?)
     }
 
-    fn scan(&self, name: &Name) -> Result<u64, Error> {
+    /// A sum over the keys that scans visit: see [`Source`](super::plan::Source).
+    pub(super) fn scan_sum(&self, plan: &[Name]) -> Result<u64, Error> {
+        let mut sum = 0_u64;
+        for name in plan {
+            self.scan(name, |key, _| sum = sum.wrapping_add(word_of(key)))?;
+        }
+        Ok(sum)
+    }
+
+    #[inline]
+    fn scan(&self, name: &Name, mut each: impl FnMut(&[u8], Option<u64>)) -> Result<u64, Error> {
         let mut count = 0;
         let mut visit = |key: &[u8], value: Value<'_>| {
-            std::hint::black_box((key, number(value)));
+            each(key, number(value));
             count += 1;
             count < SCAN_LEN as u64
         };

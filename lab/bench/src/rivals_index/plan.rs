@@ -11,6 +11,7 @@ use super::candidate::Shape;
 use crate::Error;
 use crate::Operation;
 use crate::keys::{Keys, Zipf};
+use crate::operation::SCAN_LEN;
 
 /// Bytes of the longest string.
 const NAME_MAX: usize = 32;
@@ -88,6 +89,20 @@ impl<'f> Source<'f> {
         self.written(operation.word(), &numbers, expected)
     }
 
+    /// What [`scan_sum`](super::process::Process::scan_sum) has to reply to the scans of a round: the sum of all
+    /// words ([`word`]) of the keys that they visit.
+    pub(super) fn scan_sum(&self, round: u32) -> u64 {
+        let mut sorted: Vec<u64> = self.keys.shuffled(0).iter().map(|key| key >> 1).collect();
+        sorted.sort_unstable();
+        let of_scan = |key: u64| {
+            let from = sorted.partition_point(|other| *other < key >> 1);
+            let visited = &sorted[from..sorted.len().min(from + SCAN_LEN)];
+            visited.iter().fold(0, |sum: u64, key| sum.wrapping_add(word(self.shape, *key)))
+        };
+        let plan = Operation::Scan.plan(self.keys, &self.zipf, round);
+        plan.into_iter().fold(0, |sum: u64, key| sum.wrapping_add(of_scan(key)))
+    }
+
     /// All keys in two parts, one for each of two threads.
     pub(super) fn pair(&self, operation: Operation, round: u32) -> Result<[Plan; 2], Error> {
         let [mut one, mut other] = self.keys.halves(u64::from(round) << 8 | operation as u64);
@@ -118,6 +133,19 @@ impl<'f> Source<'f> {
         write().map_err(|source| Error::Folder { path: path.clone(), source })?;
         Ok(Plan { path, count: numbers.len() as u64, expected })
     }
+}
+
+/// What a scan shows of a key: a number itself; of a string eight bytes, which have the lower half of its number.
+fn word(shape: Shape, number: u64) -> u64 {
+    match shape {
+        Shape::Numbers => number,
+        Shape::Strings => word_of(Name::of(number).bytes()),
+    }
+}
+
+/// [`word`] of a string.
+pub(super) fn word_of(name: &[u8]) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|byte| name.get(8 + byte).copied().unwrap_or_default()))
 }
 
 /// The numbers of a plan.

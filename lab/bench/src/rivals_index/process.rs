@@ -5,6 +5,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
+use super::candidate::Candidate;
 use super::plan::Plan;
 use crate::clock::Elapsed;
 use crate::{Error, Operation};
@@ -13,8 +16,33 @@ use crate::{Error, Operation};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) operations: u64,
+    /// Of the thread that did it, and on the wall.
     pub(super) elapsed: Elapsed,
+    /// CPU time of the whole process meanwhile, with its background.
+    pub(super) process: Duration,
     pub(super) right: u64,
+}
+
+impl Timed {
+    /// Itself, if all answers were right; the wall has none.
+    pub(super) fn judged(
+        self,
+        candidate: Candidate,
+        operation: Operation,
+        expected: u64,
+    ) -> Result<Timed, Error> {
+        if self.right == expected || candidate == Candidate::Wall {
+            return Ok(self);
+        }
+        let (contender, operation) = (candidate.name(), operation.name());
+        Err(Error::Wrong { contender, operation, expected, found: self.right })
+    }
+}
+
+/// CPU time of this process, of all of its threads.
+pub(super) fn process_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 /// A process with one structure; killed when this is dropped.
@@ -42,20 +70,26 @@ impl Process {
 
     /// Does an operation with the keys of a plan.
     pub(super) fn trial(&mut self, operation: Operation, plan: &Plan) -> Result<Timed, Error> {
-        self.begin(operation, plan)?;
+        self.command(&format!("trial {} {}", operation.word(), keys(plan)))?;
         self.end(plan.count)
     }
 
-    /// As [`trial`](Process::trial), without waiting for its end.
-    pub(super) fn begin(&mut self, operation: Operation, plan: &Plan) -> Result<(), Error> {
-        self.command(&format!("trial {} {}", operation.word(), keys(plan)))
+    /// Lets it read the keys of a trial by the loop of [`pair`](Process::pair), and waits until it has them.
+    pub(super) fn ready(&mut self, operation: Operation, plan: &Plan) -> Result<(), Error> {
+        self.command(&format!("ready {} {}", operation.word(), keys(plan)))?;
+        self.reply().map(drop)
+    }
+
+    /// Begins what is [`ready`](Process::ready).
+    pub(super) fn go(&mut self) -> Result<(), Error> {
+        self.command("go")
     }
 
     /// Waits for the end of what was begun.
     pub(super) fn end(&mut self, operations: u64) -> Result<Timed, Error> {
-        let [cpu, wall, right] = self.reply()?;
+        let [cpu, wall, right, process] = self.reply()?;
         let elapsed = Elapsed { cpu: Duration::from_nanos(cpu), wall: Duration::from_nanos(wall) };
-        Ok(Timed { operations, elapsed, right })
+        Ok(Timed { operations, elapsed, process: Duration::from_nanos(process), right })
     }
 
     /// The same operation by two threads: CPU time of both, wall time of the longer.
@@ -71,13 +105,25 @@ impl Process {
     /// Inserts the keys, each timed by itself: nanoseconds that half of them do not exceed, that 999 of 1000, the longest.
     pub(super) fn latencies(&mut self, plan: &Plan) -> Result<[u64; 3], Error> {
         self.command(&format!("latencies {}", keys(plan)))?;
-        self.reply()
+        self.reply().map(|[median, p999, max, _]| [median, p999, max])
     }
 
     /// Bytes in its pool, and of other memory.
     pub(super) fn space(&mut self) -> Result<[u64; 2], Error> {
         self.command("space")?;
-        self.reply().map(|[pool, memory, _]| [pool, memory])
+        self.reply().map(|[pool, memory, ..]| [pool, memory])
+    }
+
+    /// A sum over the keys that its scans from the keys of a plan visit: see [`Source`](super::plan::Source).
+    pub(super) fn scan_sum(&mut self, plan: &Plan) -> Result<u64, Error> {
+        self.command(&format!("scan-sum {}", keys(plan)))?;
+        self.reply().map(|[sum, ..]| sum)
+    }
+
+    /// How much of its resident memory has pages of 2 MiB, from 0 to 1; `None` where the system does not say.
+    pub(super) fn large_pages(&self) -> Option<f64> {
+        let path = format!("/proc/{}/smaps_rollup", self.child.id());
+        large_pages(&std::fs::read_to_string(path).ok()?)
     }
 
     /// A sum over the keys of a plan, as it reads them.
@@ -105,7 +151,7 @@ impl Process {
     }
 
     /// The next line that begins with `@`: a rival prints other lines by itself.
-    fn reply(&mut self) -> Result<[u64; 3], Error> {
+    fn reply(&mut self) -> Result<[u64; 4], Error> {
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -150,7 +196,31 @@ impl Drop for Process {
     }
 }
 
+/// Of the text of `smaps_rollup` (proc_pid_smaps(5)).
+fn large_pages(text: &str) -> Option<f64> {
+    let kib = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        value.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let resident = kib("Rss").filter(|kib| *kib > 0.0)?;
+    let large = ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"];
+    Some(large.into_iter().filter_map(kib).sum::<f64>() / resident)
+}
+
 /// A path goes through a line of words.
 pub(super) fn is_one_word(path: &Path) -> bool {
     path.to_str().is_some_and(|text| !text.contains(char::is_whitespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_pages_are_a_share_of_resident_memory() {
+        let text = "5500-7ffe ---p 00000000 00:00 0 [rollup]\nRss:  8192 kB\nRssAnon: 1 kB\n\
+                    AnonHugePages:  2048 kB\nShmemPmdMapped: 4096 kB\nFilePmdMapped: 0 kB\n";
+        assert_eq!(large_pages(text), Some(0.75));
+        assert_eq!(large_pages("Rss: 0 kB\n"), None);
+    }
 }

@@ -22,7 +22,7 @@ pub struct RivalsReport {
     pub builds: Vec<DriverBuild>,
     /// What is missing, and why.
     pub missing: Vec<NotMeasured>,
-    /// What is left out or added, contender by contender.
+    /// How the figures are to be read; then what is left out or added, contender by contender.
     pub notes: Vec<&'static str>,
     /// By keys; strings last.
     pub tables: Vec<RivalTable>,
@@ -71,7 +71,9 @@ pub struct RivalCell {
     pub operation: Operation,
     /// The contender.
     pub candidate: Candidate,
-    /// Millions of operations a second of thread CPU time.
+    /// Millions of operations a second of the process's CPU time, its threads in the background included.
+    pub process: Spread,
+    /// Millions of operations a second of the CPU time of the thread that does them.
     pub cpu: Spread,
     /// Millions of operations a second on the wall.
     pub wall: Spread,
@@ -88,7 +90,7 @@ pub struct RivalRatio {
     pub above: Candidate,
     /// The divisor: the rival with the greatest median, or the bare index.
     pub below: Candidate,
-    /// Round by round, by thread CPU time.
+    /// Round by round, by the process's CPU time.
     pub ratio: Spread,
 }
 
@@ -129,4 +131,6 @@ pub struct RivalSpace {
     pub pool: f64,
     /// Of other memory.
     pub memory: f64,
+    /// Share of the process's resident memory that has pages of 2 MiB; `None`: the system does not say.
+    pub large_pages: Option<f64>,
 }

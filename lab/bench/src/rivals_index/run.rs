@@ -4,20 +4,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use super::candidate::{Candidate, Shape};
+use super::candidate::{Candidate, NOTES, Shape};
 use super::cell::IN_MEMORY;
 use super::counts;
-use super::driver::{DriverBuild, Purpose, RivalSources, has_rtm};
-use super::plan::Source;
+use super::driver::{DriverBuild, LARGE_PAGES, Purpose, RivalSources, has_rtm};
+use super::figures::{COUNTED_KEYS, Found, OPERATIONS, Sheets};
+use super::plan::{Plan, Source};
 use super::process::{Process, Timed, is_one_word};
-use super::report::{
-    NotMeasured, RivalCell, RivalLatency, RivalPair, RivalRatio, RivalSpace, RivalTable,
-    RivalsReport,
-};
+use super::report::{NotMeasured, RivalLatency, RivalTable, RivalsReport};
 use crate::keys::Keys;
 use crate::machine::Machine;
-use crate::sheet::Sheet;
 use crate::{Error, Operation, Watch, pair};
 
 /// What to measure.
@@ -46,20 +44,6 @@ pub struct RivalsConfig {
     /// The binary that has [`rivals_index_cell`](super::rivals_index_cell), and the words before its arguments.
     pub cell: (PathBuf, Vec<String>),
 }
-
-/// On one structure, in this order.
-const OPERATIONS: [Operation; 7] = [
-    Operation::Insert,
-    Operation::Lookup,
-    Operation::MissingLookup,
-    Operation::Update,
-    Operation::Scan,
-    Operation::ZipfLookup,
-    Operation::Remove,
-];
-
-/// Keys with which instructions are counted, at most.
-const COUNTED_KEYS: u64 = 100_000;
 
 impl RivalsConfig {
     fn shapes(&self) -> Vec<(Shape, u64)> {
@@ -124,12 +108,13 @@ pub fn rivals_index(config: &RivalsConfig, watch: &mut Watch<'_>) -> Result<Riva
         }
     }
     let rivals = run.builds.iter().filter_map(|build| build.candidate.note(run.has_rtm));
+    let notes = NOTES.into_iter().chain(rivals).collect();
     Ok(RivalsReport {
         machine,
         folder: config.folder.display().to_string(),
         rounds: config.rounds,
         seed: config.seed,
-        notes: rivals.collect(),
+        notes,
         builds: run.builds,
         missing: run.missing,
         tables,
@@ -147,18 +132,6 @@ struct Run<'r, 'w> {
     builds: Vec<DriverBuild>,
     missing: Vec<NotMeasured>,
     has_rtm: bool,
-}
-
-/// What a table is made of, round by round.
-#[derive(Default)]
-struct Sheets {
-    cpu: Sheet,
-    wall: Sheet,
-    together: Sheet,
-    apart: Sheet,
-    spaces: BTreeMap<Candidate, [f64; 2]>,
-    latencies: Vec<RivalLatency>,
-    counts: Vec<(Candidate, Operation, f64)>,
 }
 
 impl Run<'_, '_> {
@@ -215,11 +188,16 @@ impl Run<'_, '_> {
             |candidate: &Candidate| !candidate.is_rival() || self.timed.contains_key(candidate);
         let mut all = self.candidates();
         all.retain(|candidate| candidate.takes(shape) && has_driver(candidate));
+        // A contender that fails with two threads has its part with one.
+        let mut in_pairs = if self.has_pairs(shape) { all.clone() } else { Vec::new() };
         let mut sheets = Sheets::default();
         let mut rounds = 0;
         for round in 1..=self.config.rounds {
-            match self.round(shape, keys, round, &mut all, &mut sheets) {
-                Ok(()) => rounds = round,
+            match self.round(shape, keys, round, [&mut all, &mut in_pairs]) {
+                Ok(found) => {
+                    sheets.add(found, keys);
+                    rounds = round;
+                }
                 Err(Error::Stopped) => break,
                 Err(error) => return Err(error),
             }
@@ -234,20 +212,28 @@ impl Run<'_, '_> {
         if self.config.has_counts && !is_stopped {
             self.counts(shape, keys, &all, &mut sheets)?;
         }
-        Ok((Some(table(shape, keys, all, &sheets)), is_stopped))
+        in_pairs.retain(|candidate| all.contains(candidate));
+        Ok((Some(sheets.table(shape, keys, all, &in_pairs)), is_stopped))
     }
 
-    /// What fails of a rival ends its part in the table; what fails of ours ends the run.
+    fn has_pairs(&self, shape: Shape) -> bool {
+        self.config.has_pairs && shape == Shape::Numbers
+    }
+
+    /// What fails of a rival ends its part in the tables of `all`; what fails of ours ends the run. `what` was
+    /// measured; empty: all of it.
     fn judge<T>(
         &mut self,
         candidate: Candidate,
         all: &mut Vec<Candidate>,
+        what: &str,
         result: Result<T, Error>,
     ) -> Result<Option<T>, Error> {
         match result {
             Ok(done) => Ok(Some(done)),
+            Err(Error::Stopped) => Err(Error::Stopped),
             Err(error) if candidate.is_rival() => {
-                self.miss(candidate, "", error.reason());
+                self.miss(candidate, what, error.reason());
                 all.retain(|other| *other != candidate);
                 Ok(None)
             }
@@ -255,23 +241,22 @@ impl Run<'_, '_> {
         }
     }
 
+    /// What a round finds; an error leaves nothing of the round but the list of what failed.
     fn round(
         &mut self,
         shape: Shape,
         keys: u64,
         round: u32,
-        all: &mut Vec<Candidate>,
-        sheets: &mut Sheets,
-    ) -> Result<(), Error> {
+        [all, in_pairs]: [&mut Vec<Candidate>; 2],
+    ) -> Result<Found, Error> {
         let folder = self.folder()?;
         let of_keys = Keys { count: keys, seed: self.config.seed.wrapping_add(round.into()) };
         let source = Source::new(of_keys, shape, folder.path());
-        // Rounds that are not whole leave nothing.
-        let mut next = Vec::new();
+        let mut found = Found::default();
         let mut alive = BTreeMap::new();
         for candidate in all.clone() {
             let started = self.start(candidate, &source, folder.path());
-            if let Some(process) = self.judge(candidate, all, started)? {
+            if let Some(process) = self.judge(candidate, all, "", started)? {
                 alive.insert(candidate, process);
             }
         }
@@ -285,31 +270,29 @@ impl Run<'_, '_> {
                 let Some(process) = alive.get_mut(&candidate) else { continue };
                 let timed = process.trial(operation, &plan);
                 let timed =
-                    timed.and_then(|timed| right(candidate, operation, timed, plan.expected));
-                let space =
-                    if operation == Operation::Insert { Some(process.space()) } else { None };
-                if let Some(timed) = self.judge(candidate, all, timed)? {
-                    next.push((candidate, operation, timed));
+                    timed.and_then(|timed| timed.judged(candidate, operation, plan.expected));
+                if operation == Operation::Insert
+                    && let Ok(bytes) = process.space()
+                {
+                    found.spaces.push((candidate, bytes, process.large_pages()));
                 }
-                if let Some(space) = space.and_then(Result::ok) {
-                    sheets.spaces.insert(candidate, space.map(|bytes| bytes as f64 / keys as f64));
+                let timed = match (timed, operation) {
+                    (Ok(timed), Operation::Scan) => {
+                        scanned(candidate, process, &source, &plan, round).map(|()| timed)
+                    }
+                    (timed, _) => timed,
+                };
+                if let Some(timed) = self.judge(candidate, all, "", timed)? {
+                    found.timed.push((candidate, operation, timed));
                 }
             }
         }
         self.after_removal(&source, round, all, &mut alive)?;
         drop(alive);
-        next.extend(self.sequential(&source, round, all)?);
-        if self.config.has_pairs && shape == Shape::Numbers {
-            self.pairs(&source, round, all, sheets)?;
-        }
-        for (candidate, operation, timed) in next {
-            let rate = |time: std::time::Duration| {
-                timed.operations as f64 / time.as_secs_f64().max(1e-9) / 1e6
-            };
-            sheets.cpu.push(candidate.name(), operation.word(), rate(timed.elapsed.cpu));
-            sheets.wall.push(candidate.name(), operation.word(), rate(timed.elapsed.wall));
-        }
-        Ok(())
+        found.timed.extend(self.sequential(&source, round, all)?);
+        in_pairs.retain(|candidate| all.contains(candidate));
+        self.pairs(&source, round, in_pairs, &mut found)?;
+        Ok(found)
     }
 
     /// Not measured: nothing that was removed is there any more.
@@ -328,13 +311,13 @@ impl Run<'_, '_> {
             let Some(process) = alive.get_mut(&candidate) else { continue };
             let timed = process.trial(Operation::MissingLookup, &removed);
             let right = timed
-                .and_then(|timed| right(candidate, Operation::Remove, timed, removed.expected));
-            self.judge(candidate, all, right)?;
+                .and_then(|timed| timed.judged(candidate, Operation::Remove, removed.expected));
+            self.judge(candidate, all, "", right)?;
         }
         Ok(())
     }
 
-    /// Ascending keys into empty structures, one after the other.
+    /// Ascending keys into empty structures, one after the other; then, not measured, all of them are looked up.
     fn sequential(
         &mut self,
         source: &Source<'_>,
@@ -348,9 +331,15 @@ impl Run<'_, '_> {
             self.begin_trial(source, round, operation, candidate)?;
             let folder = self.folder()?;
             let timed = self.start(candidate, source, folder.path()).and_then(|mut process| {
-                right(candidate, operation, process.trial(operation, &plan)?, plan.expected)
+                let timed = process.trial(operation, &plan)?;
+                let timed = timed.judged(candidate, operation, plan.expected)?;
+                if candidate.offers(Operation::Lookup) {
+                    let found = process.trial(Operation::Lookup, &plan)?;
+                    found.judged(candidate, operation, plan.count)?;
+                }
+                Ok(timed)
             });
-            if let Some(timed) = self.judge(candidate, all, timed)? {
+            if let Some(timed) = self.judge(candidate, all, "", timed)? {
                 next.push((candidate, operation, timed));
             }
         }
@@ -362,31 +351,29 @@ impl Run<'_, '_> {
         &mut self,
         source: &Source<'_>,
         round: u32,
-        all: &mut Vec<Candidate>,
-        sheets: &mut Sheets,
+        in_pairs: &mut Vec<Candidate>,
+        found: &mut Found,
     ) -> Result<(), Error> {
-        for candidate in rotated(all, round) {
+        for candidate in rotated(in_pairs, round) {
             if let Some(why) = candidate.one_thread(self.has_rtm) {
                 self.miss(candidate, "two threads", why);
+                in_pairs.retain(|other| *other != candidate);
                 continue;
             }
             let pairs = self.pair(source, round, candidate);
-            let Some(pairs) = self.judge(candidate, all, pairs)? else { continue };
-            for (operation, together, apart) in pairs {
-                sheets.together.push(candidate.name(), operation.word(), together);
-                sheets.apart.push(candidate.name(), operation.word(), apart);
-            }
+            let pairs = self.judge(candidate, in_pairs, "two threads", pairs)?;
+            found.pairs.extend(pairs.into_iter().flatten());
         }
         Ok(())
     }
 
-    /// Millions a second on the wall, together and apart.
+    /// Millions a second on the wall, together and apart, by the same loop. Another one is first in each round.
     fn pair(
         &mut self,
         source: &Source<'_>,
         round: u32,
         candidate: Candidate,
-    ) -> Result<Vec<(Operation, f64, f64)>, Error> {
+    ) -> Result<Vec<(Candidate, Operation, [f64; 2])>, Error> {
         let folders = [self.folder()?, self.folder()?, self.folder()?];
         let start = |at: usize| self.start(candidate, source, folders[at].path());
         let (mut both, mut one, mut other) = (start(0)?, start(1)?, start(2)?);
@@ -397,18 +384,29 @@ impl Run<'_, '_> {
             }
             self.begin_trial(source, round, operation, candidate)?;
             let plans = source.pair(operation, round)?;
-            let expected = plans.iter().map(|plan| plan.expected).sum();
-            let together = both.pair(operation, &plans)?;
-            // A lookup of values that updates of two threads have changed is right if the key is there.
-            let together = right(candidate, operation, together, expected)?;
-            one.begin(operation, &plans[0])?;
-            other.begin(operation, &plans[1])?;
-            let (first, second) = (one.end(plans[0].count)?, other.end(plans[1].count)?);
-            let wall = first.elapsed.wall.max(second.elapsed.wall);
-            let rate = |time: std::time::Duration| {
-                together.operations as f64 / time.as_secs_f64().max(1e-9) / 1e6
+            let (count, expected) =
+                (plans[0].count + plans[1].count, plans[0].expected + plans[1].expected);
+            // Values are changed by the last operation only: here a rival has to find those of the insertion, and ours the
+            // keys.
+            let mut together = || -> Result<Duration, Error> {
+                let timed = both.pair(operation, &plans)?;
+                Ok(timed.judged(candidate, operation, expected)?.elapsed.wall)
             };
-            figures.push((operation, rate(together.elapsed.wall), rate(wall)));
+            let mut apart = || {
+                let mut processes = [(&mut one, &plans[0]), (&mut other, &plans[1])];
+                if round.is_multiple_of(2) {
+                    processes.reverse();
+                }
+                at_once(candidate, operation, processes)
+            };
+            let times = if round.is_multiple_of(2) {
+                let apart = apart()?;
+                [together()?, apart]
+            } else {
+                [together()?, apart()?]
+            };
+            let rate = |time: Duration| count as f64 / time.as_secs_f64().max(1e-9) / 1e6;
+            figures.push((candidate, operation, times.map(rate)));
         }
         Ok(figures)
     }
@@ -428,7 +426,7 @@ impl Run<'_, '_> {
             self.begin("single insertions", candidate.title())?;
             let started = self.start(candidate, &source, folder.path());
             let latencies = started.and_then(|mut process| process.latencies(&plan));
-            if let Some([median_ns, p999_ns, max_ns]) = self.judge(candidate, all, latencies)? {
+            if let Some([median_ns, p999_ns, max_ns]) = self.judge(candidate, all, "", latencies)? {
                 sheets.latencies.push(RivalLatency { candidate, median_ns, p999_ns, max_ns });
             }
         }
@@ -459,15 +457,14 @@ impl Run<'_, '_> {
             else {
                 continue;
             };
-            let is_driver = candidate.is_rival();
-            let name = candidate.name();
-            match counts::counted(name, &command, is_driver, &source, &OPERATIONS, folder.path()) {
+            match counts::counted(candidate, &command, &source, &OPERATIONS, folder.path()) {
                 Ok(counts) => {
                     let counts = counts.into_iter();
                     sheets
                         .counts
                         .extend(counts.map(|(operation, count)| (candidate, operation, count)));
                 }
+                Err(error @ Error::Wrong { .. }) if !candidate.is_rival() => return Err(error),
                 Err(error) => self.miss(candidate, "instructions", error.reason()),
             }
         }
@@ -507,6 +504,8 @@ impl Run<'_, '_> {
         if candidate.is_rival() {
             let all = if purpose == Purpose::Timed { &self.timed } else { &self.counted };
             let mut command = Command::new(all.get(&candidate)?);
+            let (variable, value) = LARGE_PAGES;
+            command.env(variable, value);
             command.arg(word).arg(folder.join(format!("pool-{}", candidate.name()))).arg(keys);
             return Some(command);
         }
@@ -537,84 +536,41 @@ fn rotated(all: &[Candidate], round: u32) -> Vec<Candidate> {
     rotated
 }
 
-fn right(
+/// Two processes with a plan each, which both have read before either begins: the longer time on the wall.
+fn at_once(
     candidate: Candidate,
     operation: Operation,
-    timed: Timed,
-    expected: u64,
-) -> Result<Timed, Error> {
-    if timed.right == expected || candidate == Candidate::Wall {
-        return Ok(timed);
+    mut processes: [(&mut Process, &Plan); 2],
+) -> Result<Duration, Error> {
+    for (process, plan) in &mut processes {
+        process.ready(operation, plan)?;
     }
-    let (contender, operation) = (candidate.name(), operation.name());
-    Err(Error::Wrong { contender, operation, expected, found: timed.right })
+    for (process, _) in &mut processes {
+        process.go()?;
+    }
+    let mut longest = Duration::ZERO;
+    for (process, plan) in processes {
+        let timed = process.end(plan.count)?.judged(candidate, operation, plan.expected)?;
+        longest = longest.max(timed.elapsed.wall);
+    }
+    Ok(longest)
 }
 
-fn table(shape: Shape, keys: u64, candidates: Vec<Candidate>, sheets: &Sheets) -> RivalTable {
-    let mut cells = Vec::new();
-    let mut ratios = Vec::new();
-    let mut pairs = Vec::new();
-    let operations = OPERATIONS.into_iter().chain([Operation::SequentialInsert]);
-    for operation in operations {
-        let of =
-            |sheet: &Sheet, candidate: Candidate| sheet.spread(candidate.name(), operation.word());
-        for &candidate in &candidates {
-            let (Some(cpu), Some(wall)) = (of(&sheets.cpu, candidate), of(&sheets.wall, candidate))
-            else {
-                continue;
-            };
-            let mut counts = sheets.counts.iter();
-            let count = counts.find(|count| (count.0, count.1) == (candidate, operation));
-            let instructions = count.map(|count| count.2);
-            cells.push(RivalCell { operation, candidate, cpu, wall, instructions });
-        }
-        let median =
-            |candidate: &Candidate| of(&sheets.cpu, *candidate).map(|spread| spread.median);
-        let rivals = candidates.iter().filter(|candidate| candidate.is_rival());
-        let best = rivals.filter_map(|rival| Some((median(rival)?, *rival)));
-        let best = best.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, rival)| rival);
-        let wanted = [
-            (Candidate::Bare, best),
-            (Candidate::Store, best),
-            (Candidate::Store, Some(Candidate::Bare)),
-        ];
-        for (above, below) in wanted {
-            let Some(below) = below else { continue };
-            let ratio = sheets.cpu.ratio(above.name(), below.name(), operation.word());
-            ratios.extend(ratio.map(|ratio| RivalRatio { operation, above, below, ratio }));
-        }
-        for &candidate in &candidates {
-            let (together, apart) = (of(&sheets.together, candidate), of(&sheets.apart, candidate));
-            if let (Some(together), Some(apart)) = (together, apart) {
-                // Rounds of one sheet are those of the other.
-                let name = candidate.name();
-                let ratio = sheets.together.ratio_to(&sheets.apart, name, operation.word());
-                let ratio = ratio.unwrap_or_default();
-                pairs.push(RivalPair { operation, candidate, together, apart, ratio });
-            }
-        }
+/// Not measured: scans visit the right keys. Of our own contenders, those of strings can say so.
+fn scanned(
+    candidate: Candidate,
+    process: &mut Process,
+    source: &Source<'_>,
+    plan: &Plan,
+    round: u32,
+) -> Result<(), Error> {
+    if !candidate.is_rival() && source.shape() == Shape::Numbers {
+        return Ok(());
     }
-    let spaces = candidates.iter().filter_map(|candidate| {
-        let [pool, memory] = *sheets.spaces.get(candidate)?;
-        (*candidate != Candidate::Wall).then_some(RivalSpace {
-            candidate: *candidate,
-            pool,
-            memory,
-        })
-    });
-    let spaces = spaces.collect();
-    let is_strings = shape == Shape::Strings;
-    let latencies = sheets.latencies.clone();
-    let counted_keys = if sheets.counts.is_empty() { 0 } else { keys.min(COUNTED_KEYS) };
-    RivalTable {
-        keys,
-        is_strings,
-        candidates,
-        cells,
-        ratios,
-        pairs,
-        spaces,
-        latencies,
-        counted_keys,
+    let (expected, found) = (source.scan_sum(round), process.scan_sum(plan)?);
+    if found == expected {
+        return Ok(());
     }
+    let contender = candidate.name();
+    Err(Error::Wrong { contender, operation: "sum of a scan's keys", expected, found })
 }

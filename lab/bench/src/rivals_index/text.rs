@@ -44,8 +44,10 @@ impl fmt::Display for RivalTable {
             "keys of 8 bytes with values of 8"
         };
         writeln!(f, "\n{} {what}", self.keys)?;
-        self.part(f, "M ops/s of thread CPU time: median (best)", |cell| Some(rate(cell.cpu)))?;
+        let title = "M ops/s of the process's CPU time: median (best)";
+        self.part(f, title, |cell| Some(rate(cell.process)))?;
         self.ratios(f)?;
+        self.part(f, "M ops/s of thread CPU time: median (best)", |cell| Some(rate(cell.cpu)))?;
         self.part(f, "M ops/s of wall time: median (best)", |cell| Some(rate(cell.wall)))?;
         let title =
             format!("instructions an operation, by callgrind with {} keys", self.counted_keys);
@@ -107,7 +109,10 @@ impl RivalTable {
             ];
             table.add_row(row(operation.name(), texts));
         }
-        writeln!(f, "\nratios by thread CPU time, round by round: median (worst–best)\n{table}")
+        writeln!(
+            f,
+            "\nratios by the process's CPU time, round by round: median (worst–best)\n{table}"
+        )
     }
 
     fn pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,11 +141,16 @@ impl RivalTable {
     }
 
     fn spaces(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = headed("", ["pool, file or log", "other memory"]);
+        let mut table = headed("", ["pool, file or log", "other memory", "2 MiB pages"]);
         for space in &self.spaces {
-            let texts = [space.pool, space.memory].map(|bytes| Some(format!("{bytes:.1}")));
-            table.add_row(row(space.candidate.title(), texts));
+            let [pool, memory] =
+                [space.pool, space.memory].map(|bytes| Some(format!("{bytes:.1}")));
+            let large = space.large_pages.map(|share| format!("{:.0} %", share * 100.0));
+            table.add_row(row(space.candidate.title(), [pool, memory, large]));
         }
-        writeln!(f, "\nbytes an entry after the insertion in random order\n{table}")
+        writeln!(
+            f,
+            "\nbytes an entry after the insertion in random order; resident memory in pages of 2 MiB\n{table}"
+        )
     }
 }

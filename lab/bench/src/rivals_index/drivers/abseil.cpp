@@ -77,10 +77,11 @@ struct Numbers {
             all.map.erase(found);
         }
 
-        size_t scan(uint64_t from, size_t length) {
+        template <class Visit>
+        size_t scan(uint64_t from, size_t length, Visit visit) {
             size_t visited = 0;
             for (auto at = all.map.lower_bound(from); at != all.map.end(); ++at) {
-                rival::seen(at->first, at->second);
+                visit(at->first, at->second);
                 if (++visited == length) break;
             }
             return visited;
@@ -152,12 +153,13 @@ struct Names {
             all.map.erase(found);
         }
 
-        size_t scan(const rival::Name &from, size_t length) {
+        template <class Visit>
+        size_t scan(const rival::Name &from, size_t length, Visit visit) {
             size_t visited = 0;
             for (auto at = all.map.lower_bound(view(from)); at != all.map.end(); ++at) {
                 uint64_t value;
                 memcpy(&value, at->second, 8);
-                rival::seen((uint64_t)at->first.data()[0], value);
+                visit(rival::word_of(at->first.data()), value);
                 if (++visited == length) break;
             }
             return visited;

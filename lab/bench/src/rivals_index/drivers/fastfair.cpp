@@ -74,13 +74,14 @@ struct FastFair {
 
         void remove(uint64_t key) { tree.btree_delete((int64_t)key); }
 
-        size_t scan(uint64_t from, size_t length) {
+        template <class Visit>
+        size_t scan(uint64_t from, size_t length, Visit visit) {
             int64_t first = (int64_t)from;
             size_t visited = 0;
             for (page *at = leaf(first); at; at = at->hdr.sibling_ptr) {
                 for (int slot = 0; at->records[slot].ptr; slot++) {
                     if (at->records[slot].key < first) continue;
-                    rival::seen((uint64_t)at->records[slot].key, (uint64_t)at->records[slot].ptr);
+                    visit((uint64_t)at->records[slot].key, (uint64_t)at->records[slot].ptr);
                     if (++visited == length) return visited;
                 }
             }

@@ -85,7 +85,8 @@ struct LbTree {
 
         void remove(uint64_t key) { tree.del((key_type)key); }
 
-        size_t scan(uint64_t from, size_t length) {
+        template <class Visit>
+        size_t scan(uint64_t from, size_t length, Visit visit) {
             key_type first = (key_type)from;
             int position;
             bleaf *leaf = (bleaf *)tree.lookup(first, &position);
@@ -97,7 +98,7 @@ struct LbTree {
                 }
                 tree.qsortBleaf(leaf, 0, count - 1, positions);
                 for (int at = 0; at < count; at++) {
-                    rival::seen((uint64_t)leaf->k(positions[at]), leaf->ch(positions[at]).value);
+                    visit((uint64_t)leaf->k(positions[at]), leaf->ch(positions[at]).value);
                     if (++visited == length) return visited;
                 }
             }

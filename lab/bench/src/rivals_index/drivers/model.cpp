@@ -16,6 +16,13 @@ struct Model {
     }
     static std::string bytes(const rival::Name &name) { return std::string(name.bytes, name.length); }
 
+    static uint64_t word(const std::string &bytes) {
+        if (std::is_same<K, rival::Name>::value) return rival::word_of(bytes.data());
+        uint64_t key;
+        memcpy(&key, bytes.data(), sizeof key);
+        return __builtin_bswap64(key);
+    }
+
     struct Session {
         Model &all;
 
@@ -37,9 +44,13 @@ struct Model {
 
         void remove(const K &key) { all.map.erase(bytes(key)); }
 
-        size_t scan(const K &from, size_t length) {
+        template <class Visit>
+        size_t scan(const K &from, size_t length, Visit visit) {
             size_t visited = 0;
-            for (auto at = all.map.lower_bound(bytes(from)); at != all.map.end() && visited < length; ++at) visited++;
+            for (auto at = all.map.lower_bound(bytes(from)); at != all.map.end() && visited < length; ++at) {
+                visit(word(at->first), at->second);
+                visited++;
+            }
             return visited;
         }
     };

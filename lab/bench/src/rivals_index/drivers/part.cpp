@@ -129,14 +129,18 @@ struct Part {
 
         void remove(const K &key) { tree.remove(probe.of(key), thread); }
 
-        size_t scan(const K &from, size_t length) {
+        template <class Visit>
+        size_t scan(const K &from, size_t length, Visit visit) {
             Key *found[rival::SCAN_LEN];
             size_t count = 0;
             tree.lookupRange(probe.of(from), last.key(), nullptr, found, length, count, thread);
             for (size_t at = 0; at < count; at++) {
                 uint64_t value = found[at]->value;
-                if (std::is_same<K, rival::Name>::value) value = *(uint64_t *)value;
-                rival::seen(*(uint64_t *)found[at]->fkey, value);
+                if (std::is_same<K, rival::Name>::value) {
+                    visit(rival::word_of((const char *)found[at]->fkey), *(uint64_t *)value);
+                } else {
+                    visit(__builtin_bswap64(*(uint64_t *)found[at]->fkey), value);
+                }
             }
             return count;
         }

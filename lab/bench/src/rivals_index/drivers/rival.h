@@ -53,6 +53,13 @@ inline void persist(const void *at, size_t size) {
 // The compiler has to have both.
 inline void seen(uint64_t key, uint64_t value) { asm volatile("" : : "r"(key), "r"(value)); }
 
+// What a scan shows of a key of 16 to 32 bytes: the eight bytes that have the lower half of its number.
+inline uint64_t word_of(const char *name) {
+    uint64_t word;
+    memcpy(&word, name + 8, sizeof word);
+    return word;
+}
+
 // A key of 16 to 32 bytes.
 struct Name {
     uint64_t number;
@@ -68,15 +75,30 @@ struct Setting {
     uint64_t keys;
 };
 
-// A file, all of whose pages are there before anything is timed; it has no name any more.
-inline char *map_file(const char *path, size_t size) {
+constexpr size_t LARGE_PAGE = 2 << 20;
+
+// Numbers of the Linux ABI, which older headers do not have.
+constexpr int POPULATE_WRITE = 23, COLLAPSE = 25;
+
+// A file at a multiple of 2 MiB, all of whose pages are there before anything is timed, in large pages where the system
+// has them for files in memory: Tembo asks for the same. It has no name any more.
+inline char *map_file(const char *path, size_t wanted) {
+    size_t size = (wanted + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1);
     int file = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
     if (file < 0 || ftruncate(file, (off_t)size) != 0) fail(path);
-    void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
-    if (at == MAP_FAILED) fail(path);
+    void *room = mmap(nullptr, size + LARGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) fail(path);
+    char *at = (char *)(((uintptr_t)room + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1));
+    if (mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) fail(path);
+    // Hints: what fails leaves small pages, and the report says how many are large.
+    (void)madvise(at, size, MADV_HUGEPAGE);
+    if (madvise(at, size, POPULATE_WRITE) != 0) {
+        for (size_t page = 0; page < size; page += 4096) *(volatile char *)(at + page) = 0;
+    }
+    for (size_t page = 0; page < size; page += LARGE_PAGE) (void)madvise(at + page, LARGE_PAGE, COLLAPSE);
     close(file);
     unlink(path);
-    return (char *)at;
+    return at;
 }
 
 // An allocator of whole lines in a file, by classes of size, with free lists that no crash would leave: it costs a
@@ -156,6 +178,7 @@ extern "C" __attribute__((noinline, noclone, used)) inline void rival_guarded(vo
 template <class Session, class Key>
 uint64_t act(Session &session, const std::string &operation, const Key *plan, uint64_t count) {
     uint64_t right = 0, value = 0;
+    auto show = [](uint64_t key, uint64_t value) { seen(key, value); };
     if (operation == "insert" || operation == "sequential-insert") {
         for (uint64_t at = 0; at < count; at++) session.insert(plan[at], number(plan[at]));
         right = count;
@@ -168,7 +191,7 @@ uint64_t act(Session &session, const std::string &operation, const Key *plan, ui
     } else if (operation == "update") {
         for (uint64_t at = 0; at < count; at++) right += session.update(plan[at], at);
     } else if (operation == "scan") {
-        for (uint64_t at = 0; at < count; at++) right += session.scan(plan[at], SCAN_LEN);
+        for (uint64_t at = 0; at < count; at++) right += session.scan(plan[at], SCAN_LEN, show);
     } else if (operation == "remove") {
         for (uint64_t at = 0; at < count; at++) session.remove(plan[at]);
         right = count;
@@ -212,7 +235,7 @@ struct Trial {
     const std::string &operation;
     const Plan<Key> &plan;
     std::atomic<int> *waiting = nullptr;
-    uint64_t cpu = 0, wall = 0, right = 0;
+    uint64_t cpu = 0, process = 0, wall = 0, right = 0;
 
     void run() {
         auto session = structure.session(waiting != nullptr);
@@ -220,17 +243,19 @@ struct Trial {
             waiting->fetch_sub(1);
             while (waiting->load() > 0) _mm_pause();
         }
-        uint64_t began = clock_of(CLOCK_MONOTONIC), cpu_began = clock_of(CLOCK_THREAD_CPUTIME_ID);
+        uint64_t process_began = clock_of(CLOCK_PROCESS_CPUTIME_ID), began = clock_of(CLOCK_MONOTONIC);
+        uint64_t cpu_began = clock_of(CLOCK_THREAD_CPUTIME_ID);
         right = act(session, operation, plan.keys, plan.count);
         cpu = clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu_began;
         wall = clock_of(CLOCK_MONOTONIC) - began;
+        process = clock_of(CLOCK_PROCESS_CPUTIME_ID) - process_began;
     }
 
     static void call(void *trial) { ((Trial *)trial)->run(); }
 };
 
-inline void reply(uint64_t one, uint64_t two = 0, uint64_t three = 0) {
-    printf("\n@ %lu %lu %lu\n", one, two, three);
+inline void reply(uint64_t one, uint64_t two = 0, uint64_t three = 0, uint64_t four = 0) {
+    printf("\n@ %lu %lu %lu %lu\n", one, two, three, four);
     fflush(stdout);
 }
 
@@ -277,7 +302,7 @@ int serve(Structure &structure) {
     char word[64];
     while (scanf(" %63s", word) == 1) {
         std::string command = word, operation;
-        if (command == "trial" || command == "pair") {
+        if (command == "trial" || command == "pair" || command == "ready") {
             if (scanf(" %63s", word) != 1) break;
             operation = word;
         }
@@ -293,10 +318,20 @@ int serve(Structure &structure) {
             reply(sum);
         } else if (command == "latencies") {
             reply_latencies(structure, plan);
-        } else if (command == "trial") {
+        } else if (command == "scan-sum") {
+            auto session = structure.session(false);
+            uint64_t sum = 0;
+            auto add = [&](uint64_t key, uint64_t) { sum += key; };
+            for (uint64_t at = 0; at < plan.count; at++) session.scan(plan.keys[at], SCAN_LEN, add);
+            reply(sum);
+        } else if (command == "trial" || command == "ready") {
+            if (command == "ready") {
+                reply(0);
+                if (scanf(" %63s", word) != 1 || strcmp(word, "go") != 0) break;
+            }
             Trial<Structure, Key> trial{structure, operation, plan};
             rival_guarded(&trial.call, &trial);
-            reply(trial.cpu, trial.wall, trial.right);
+            reply(trial.cpu, trial.wall, trial.right, trial.process);
         } else if (command == "pair") {
             if (!other.read()) break;
             std::atomic<int> waiting{2};
@@ -304,7 +339,8 @@ int serve(Structure &structure) {
             std::thread beside([&] { two.run(); });
             one.run();
             beside.join();
-            reply(one.cpu + two.cpu, std::max(one.wall, two.wall), one.right + two.right);
+            reply(one.cpu + two.cpu, std::max(one.wall, two.wall), one.right + two.right,
+                  std::max(one.process, two.process));
         } else {
             fail("an unknown command");
         }

@@ -14,6 +14,8 @@ use anyhow::{Context, bail};
 
 use mounted::Mounted;
 
+use crate::suites::{each_option, write_page};
+
 /// How pjdfstest is to run: which optional calls there are, and which users a test may become.
 const PJDFSTEST: &str = "\
 [features]
@@ -86,27 +88,23 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         bail!("--pjdfstest and --fsx name programs; see `cargo xtask help`");
     }
     if wanted.page {
-        let file = root.join("docs/filesystem-compatibility.md");
-        std::fs::write(&file, page::write(&results, PLACES)?)
-            .with_context(|| file.display().to_string())?;
-        println!("{}", file.display());
+        write_page(root, "filesystem-compatibility.md", &page::write(&results, PLACES)?)?;
     }
     Ok(())
 }
 
 fn parse(words: &[&str]) -> anyhow::Result<Wanted> {
     let mut wanted = Wanted::default();
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+    each_option("fs-suite", words, |word, value| {
         match word {
             "--pjdfstest" => wanted.pjdfstest = Some(std::path::absolute(value()?)?),
             "--fsx" => wanted.fsx = Some(std::path::absolute(value()?)?),
             "--tembo" => wanted.tembo = Some(PathBuf::from(value()?)),
             "--page" => wanted.page = true,
-            other => bail!("`{other}` is no option of fs-suite"),
+            _ => return Ok(false),
         }
-    }
+        Ok(true)
+    })?;
     Ok(wanted)
 }
 

@@ -9,6 +9,7 @@ mod fs_suite;
 mod miri;
 mod sqlite_suite;
 mod suite;
+mod suites;
 mod tidy;
 mod torture;
 

@@ -9,9 +9,11 @@ mod programs;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
 use programs::{Programs, Vfs};
+
+use crate::suites::{each_option, write_page};
 
 /// Scripts of mptest, which starts processes of its own.
 const SCRIPTS: [&str; 4] = ["config01", "config02", "crash01", "multiwrite01"];
@@ -75,26 +77,22 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         bail!("--path names a checkout of SQLite's sources; see `cargo xtask help`");
     }
     if wanted.page {
-        let file = root.join("docs/sqlite-compatibility.md");
-        std::fs::write(&file, page::write(&results)?)
-            .with_context(|| file.display().to_string())?;
-        println!("{}", file.display());
+        write_page(root, "sqlite-compatibility.md", &page::write(&results)?)?;
     }
     Ok(())
 }
 
 fn parse(words: &[&str]) -> anyhow::Result<Wanted> {
     let mut wanted = Wanted::default();
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+    each_option("sqlite-suite", words, |word, value| {
         match word {
             "--path" => wanted.path = Some(std::path::absolute(value()?)?),
             "--library" => wanted.library = Some(PathBuf::from(value()?)),
             "--page" => wanted.page = true,
-            other => bail!("`{other}` is no option of sqlite-suite"),
+            _ => return Ok(false),
         }
-    }
+        Ok(true)
+    })?;
     Ok(wanted)
 }
 

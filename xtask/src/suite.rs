@@ -12,9 +12,11 @@ mod unit;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
 use subject::Subject;
+
+use crate::suites::{each_option, write_page};
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -51,28 +53,24 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         bail!("--path names a checkout of Redis's sources");
     }
     if wanted.page {
-        let file = root.join("docs/redis-compatibility.md");
-        let text = page::write(&results)?;
-        std::fs::write(&file, text).with_context(|| file.display().to_string())?;
-        println!("{}", file.display());
+        write_page(root, "redis-compatibility.md", &page::write(&results)?)?;
     }
     Ok(())
 }
 
 fn parse(words: &[&str]) -> anyhow::Result<Wanted> {
     let mut wanted = Wanted::default();
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+    each_option("redis-suite", words, |word, value| {
         match word {
             "--path" => wanted.checkout = Some(std::path::absolute(value()?)?),
-            "--unit" => wanted.units.push((*value()?).to_owned()),
+            "--unit" => wanted.units.push(value()?.to_owned()),
             "--redis" => wanted.redis = Some(PathBuf::from(value()?)),
             "--server" => wanted.server = Some(PathBuf::from(value()?)),
             "--page" => wanted.page = true,
             "--only-redis" => wanted.spare_tembo = true,
-            other => bail!("`{other}` is no option of redis-suite"),
+            _ => return Ok(false),
         }
-    }
+        Ok(true)
+    })?;
     Ok(wanted)
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,8 @@ use std::time::Duration;
 use rustix::net::{Shutdown, shutdown};
 
 use crate::process::Inherited;
-use crate::{socket, thread};
+use crate::socket::{self, Stream};
+use crate::thread;
 
 /// Clients at a time; one more finds the connection closed.
 const CLIENTS_MAX: usize = 256;
@@ -22,7 +23,7 @@ const CLIENTS_MAX: usize = 256;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a thread does with a client.
-type Serve = dyn Fn(UnixStream) + Send + Sync;
+type Serve = dyn Fn(Stream) + Send + Sync;
 
 /// A socket that is listened at, until it is dropped.
 pub(crate) struct Listener {
@@ -84,13 +85,14 @@ fn accept_all(shared: &Arc<Shared>) {
             return;
         }
         match accepted {
-            Ok((stream, _)) => begin(shared, stream),
+            // A child closes it from here on.
+            Ok((stream, _)) => begin(shared, Stream::new(stream)),
             Err(_) => std::thread::sleep(PAUSE),
         }
     }
 }
 
-fn begin(shared: &Arc<Shared>, stream: UnixStream) {
+fn begin(shared: &Arc<Shared>, stream: Stream) {
     shared.clients.fetch_add(1, Ordering::SeqCst);
     let seat = Seat(shared.clone());
     if shared.clients.load(Ordering::SeqCst) > CLIENTS_MAX {

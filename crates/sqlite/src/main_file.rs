@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tembo_array::{Device, DeviceSnapshot, Isolation, Transaction};
-use tembo_kv::Durability;
+use tembo_kv::{Durability, Store};
 
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
 use crate::page_one;
@@ -174,10 +174,8 @@ impl MainFile {
         self.lock = level;
     }
 
-    /// A commit of its transaction is visible.
-    fn was_committed(&mut self, version: u64) -> Result<(), Code> {
-        self.database.committed(version);
-        // It goes on reading, under the lock that it still has, what it has written.
+    /// It goes on reading, under the lock that it still has, what it has written.
+    fn show_newest(&mut self) -> Result<(), Code> {
         self.snapshot = Some(self.database.device().snapshot()?);
         Ok(())
     }
@@ -197,18 +195,22 @@ pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Res
     if all.is_empty() {
         return Ok(());
     }
-    match Transaction::commit_all(all, durability) {
-        Ok(committed) => {
-            written.iter_mut().try_for_each(|file| file.was_committed(committed.version()))
-        }
-        Err(error) => {
-            // It may be visible without being durable. Then a reader of before must not write over it.
-            for file in written {
-                file.database.committed(file.database.store()?.visible());
-            }
-            Err(error.into())
-        }
+    let done = Transaction::commit_all(all, durability);
+    // It may be visible without being durable. Then a reader of before must not write over it, and in EXCLUSIVE mode the
+    // connection itself is one.
+    for file in &written {
+        let version = match &done {
+            Ok(committed) => Ok(committed.version()),
+            Err(_) => file.database.store().map(Store::visible),
+        };
+        version.into_iter().for_each(|version| file.database.committed(version));
     }
+    let mut shown = Ok(());
+    for file in &mut written {
+        shown = shown.and(file.show_newest());
+    }
+    done?;
+    shown
 }
 
 /// Writes the counter to page 1: what is written of the page next goes over it.

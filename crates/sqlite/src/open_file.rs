@@ -41,12 +41,26 @@ pub(crate) struct OpenFile {
     super_journal: Option<String>,
     /// What the program believes the journal mode to be.
     says_wal: bool,
-    /// The owner is another one: what SQLite has in its cache may be of a version that is gone.
-    is_cache_stale: bool,
+    kept: Kept,
+}
+
+/// What SQLite has kept from another owner, and must not believe.
+#[derive(Clone, Copy)]
+enum Kept {
+    Nothing,
+    /// Pages in its cache, and the schema.
+    Pages,
+    Schema,
 }
 
 /// Where SQLite reads by itself what it compares with its cache: the change counter, and what stands behind it.
 const COMPARED: (u64, usize) = (24, 16);
+
+/// Where the number of the schema stands in page 1.
+const SCHEMA_COOKIE: std::ops::Range<usize> = 40..44;
+
+/// Bytes of the smallest page.
+const PAGE_MIN: usize = 512;
 
 /// Opens a pool, of which another process may be the owner, and something of it.
 fn open_at(place: &Place, view: &View) -> Result<At, Code> {
@@ -79,8 +93,8 @@ impl OpenFile {
     pub(crate) fn new(place: Place, view: View) -> Result<OpenFile, Code> {
         let at = open_at(&place, &view)?;
         let (lock, is_synced, super_journal, says_wal) = (LOCK_NONE, false, None, false);
-        let is_cache_stale = false;
-        Ok(OpenFile { place, view, at, lock, is_synced, super_journal, says_wal, is_cache_stale })
+        let kept = Kept::Nothing;
+        Ok(OpenFile { place, view, at, lock, is_synced, super_journal, says_wal, kept })
     }
 
     /// Whether it shows a version of the past.
@@ -99,7 +113,7 @@ impl OpenFile {
             // The database was there: none is made in its place.
             self.place.creates = false;
             self.at = open_at(&self.place, &self.view)?;
-            self.is_cache_stale = true;
+            self.kept = Kept::Pages;
         }
         Ok(())
     }
@@ -121,12 +135,27 @@ impl OpenFile {
             At::This(file) => file.read(offset, to),
             At::Owner(file) => file.read(offset, to),
         })?;
-        if self.is_cache_stale && (offset, to.len()) == COMPARED {
-            // A version that is gone may have had the counter of this one. SQLite reads nothing else from these bytes.
-            to.iter_mut().for_each(|byte| *byte = !*byte);
-            self.is_cache_stale = false;
-        }
+        self.refuse_kept(offset, &mut to[..done]);
         Ok(done)
+    }
+
+    /// Behind a takeover: what SQLite keeps may be of a version that is gone, and that had the numbers of this one. So it is shown
+    /// others, once.
+    fn refuse_kept(&mut self, offset: u64, read: &mut [u8]) {
+        let others = |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        match self.kept {
+            // SQLite reads nothing else from these bytes.
+            Kept::Pages if (offset, read.len()) == COMPARED => {
+                others(read);
+                self.kept = Kept::Schema;
+            }
+            // With any number but its own SQLite reads the schema again.
+            Kept::Schema if offset == 0 && read.len() >= PAGE_MIN => {
+                others(&mut read[SCHEMA_COOKIE]);
+                self.kept = Kept::Nothing;
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn len(&mut self) -> Result<u64, Code> {

@@ -85,7 +85,7 @@ impl Owner {
     /// Durability point: all that was visible before the call is durable when it returns.
     ///
     /// # Errors
-    /// A failed sync: the store takes no more writes.
+    /// A failed sync: what was committed may not be durable.
     pub fn sync(&self) -> Result<(), OwnerError> {
         self.pool.sync().map_err(|error| OwnerError::Store(error.into()))
     }
@@ -98,7 +98,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // A store whose sync fails says so at the next commit; `sync` reports it.
+        // `sync` reports what a failure is.
         let _ = self.sync();
     }
 }
@@ -124,8 +124,7 @@ impl From<Malformed> for End {
 }
 
 /// Serves a client until it ends its connection, or breaks the protocol.
-pub(crate) fn serve(stream: UnixStream, pool: &Weak<Pool>) {
-    let stream = Stream::new(stream);
+pub(crate) fn serve(stream: Stream, pool: &Weak<Pool>) {
     // Either way the connection ends, and with it what the client had open.
     match serve_frames(&stream, pool) {
         Ok(()) | Err(End::Io | End::Malformed) => {}

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,14 +12,16 @@ use tembo_kv::{self as kv, DomainRequest, Options, Store, pmem};
 
 use crate::code::Code;
 use crate::listener::Listener;
-use crate::process::PerProcess;
-use crate::socket;
+use crate::process::{PerProcess, generation};
+use crate::socket::{self, Stream};
 
 /// Bytes of a pool that is made for a database: it grows.
 const SIZE: u64 = 4 << 20;
 
 /// An open pool.
 pub(crate) struct Pool {
+    /// Of the process that opened it.
+    generation: u32,
     path: PathBuf,
     store: Store,
     array: Array,
@@ -44,7 +45,7 @@ pub(crate) struct Database {
 }
 
 /// How a process serves a client of a pool.
-pub(crate) type Serve = fn(UnixStream, &Weak<Pool>);
+pub(crate) type Serve = fn(Stream, &Weak<Pool>);
 
 /// Where a database is, and how it is opened.
 pub(crate) struct Place {
@@ -109,7 +110,7 @@ fn serve_at(
     let array = Array::open(&store)?;
     let (databases, listener) = (Mutex::default(), OnceLock::new());
     let (served_at, path) = (socket::path_beside(path), path.to_owned());
-    let pool = Arc::new(Pool { path, store, array, databases, listener });
+    let pool = Arc::new(Pool { generation: generation(), path, store, array, databases, listener });
     pools.insert(pool.path.clone(), Arc::downgrade(&pool));
     let served = Arc::downgrade(&pool);
     let listener = Listener::new(&served_at, Box::new(move |client| serve(client, &served)));
@@ -162,7 +163,10 @@ impl PoolRef {
 
     /// Makes durable what is visible.
     pub(crate) fn sync(&self) -> Result<(), kv::Error> {
-        self.0.as_ref().map_or(Ok(()), |pool| pool.store.sync().map(drop))
+        match &self.0 {
+            Some(pool) if pool.generation == generation() => pool.store.sync().map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// A database of it, open once.
@@ -191,6 +195,11 @@ impl PoolRef {
 impl Drop for PoolRef {
     fn drop(&mut self) {
         let Some(pool) = self.0.take() else { return };
+        if pool.generation != generation() {
+            // It is the parent's, whose threads this process does not have.
+            std::mem::forget(pool);
+            return;
+        }
         let mut pools = POOLS.get().lock();
         let Some(pool) = Arc::into_inner(pool) else { return };
         let Pool { path, store, array, listener, .. } = pool;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
 use tembo_pmem::Word;
 use tembo_pmem::thread::lock;
 use tembo_pool::{Object, Pool, TenantEntry};
@@ -80,9 +81,9 @@ impl Arena {
     /// The dead-on-open list: its chunks, and what an earlier process has left in it.
     fn read_orphans(&self) -> Result<(Ledger, Vec<(u64, u32)>), Error> {
         let (mut ledger, mut bits) = (Ledger::default(), self.root_word(ROOT_ORPHANS)?);
+        let mut seen = FxHashSet::default();
         while bits != 0 {
-            let most = self.pool.region().size() as usize / (8 * CHUNK_WORDS);
-            if ledger.chunks.len() > most {
+            if !seen.insert(bits) {
                 let offset = Object::from_bits(bits).offset();
                 return Err(Error::Damaged { what: "the dead-on-open list", offset });
             }

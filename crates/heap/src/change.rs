@@ -11,12 +11,14 @@ use crate::arena::Arena;
 pub(crate) struct Change {
     words: FxHashMap<u64, u64>,
     fresh: FxHashMap<u64, Vec<u64>>,
+    /// Objects as newer versions of their types, where nothing can be stored. They may be larger than on media.
+    shown: FxHashMap<u64, Vec<u64>>,
 }
 
 impl Change {
     /// A word as it would be.
     pub(crate) fn get(&self, arena: &Arena, bits: u64, index: usize) -> Result<u64, Error> {
-        if let Some(words) = self.fresh.get(&bits) {
+        if let Some(words) = self.fresh.get(&bits).or_else(|| self.shown.get(&bits)) {
             let outside = || Error::Damaged { what: "a field", offset: 8 * index as u64 };
             return words.get(index).copied().ok_or_else(outside);
         }
@@ -35,7 +37,8 @@ impl Change {
         count: usize,
         to: &mut Vec<u64>,
     ) -> Result<(), Error> {
-        if !self.words.is_empty() || self.fresh.contains_key(&bits) {
+        let is_whole = self.fresh.contains_key(&bits) || self.shown.contains_key(&bits);
+        if is_whole || !self.words.is_empty() {
             for index in first..first + count {
                 to.push(self.get(arena, bits, index)?);
             }
@@ -47,7 +50,7 @@ impl Change {
 
     /// Has a word stored. Of an object that is no new one the caller has checked that the word is in it.
     pub(crate) fn set(&mut self, bits: u64, index: usize, word: u64) {
-        match self.fresh.get_mut(&bits) {
+        match self.fresh.get_mut(&bits).or_else(|| self.shown.get_mut(&bits)) {
             Some(words) => {
                 if let Some(place) = words.get_mut(index) {
                     *place = word;
@@ -62,6 +65,11 @@ impl Change {
     /// A new object of these words.
     pub(crate) fn make(&mut self, bits: u64, words: Vec<u64>) {
         self.fresh.insert(bits, words);
+    }
+
+    /// An object is read as these words, which are never stored.
+    pub(crate) fn show(&mut self, bits: u64, words: Vec<u64>) {
+        self.shown.insert(bits, words);
     }
 
     /// A new object is not needed.

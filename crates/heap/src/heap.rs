@@ -203,14 +203,18 @@ impl<'h> Heap<'h> {
     }
 
     /// Does a part of the collection of cycles: of objects that refer to each other, and to which nothing else refers. It looks into
-    /// `budget` objects at most, 1 at least, beside transactions; once in a collection it waits for those that are under way.
-    /// Returns whether the collection is at its end: all is destroyed, or will be by the next commits, that was garbage when it began. After an
-    /// opening it knows of no earlier garbage: that a [sweep](Heap::sweep) frees.
+    /// `budget` objects at most, 1 at least, beside transactions; a sweep or a check waits for it. Once in a collection it waits
+    /// for the transactions that are under way, and others wait for it, whatever the budget: while it looks into what only the program
+    /// holds, or commits have linked or unlinked since marking began, with what only these reach, and into the garbage; and
+    /// while it empties the weak pointers to that, each by an operation of the log.
+    /// Returns whether the collection is at its end: what it has found is destroyed, or will be by the next commits. A
+    /// [sweep](Heap::sweep) frees what it does not find: garbage of before the opening, and a cycle that became garbage while
+    /// a commit gave its objects more pointers than it took.
     ///
     /// Interrupted at any point it has happened to the part that it has done. It frees, and changes, nothing that can be reached.
     ///
     /// # Errors
-    /// [`Error::Nested`]; those of the pool; damage.
+    /// [`Error::Nested`]; those of the pool; damage. Nothing is taken for garbage because of that: what is found later is searched for anew.
     pub fn collect_cycles(&self, budget: usize) -> Result<bool, Error> {
         let _under_way = UnderWay::begin(self.arena).ok_or(Error::Nested)?;
         crate::cycles::step(self.arena, budget.max(1))

@@ -48,9 +48,9 @@ impl Content {
         own.extend(arena.types.all().iter().map(|entry| entry.object.to_bits()));
         let mut gray: Vec<u64> = Vec::new();
         let mut chunk = arena.root_word(ROOT_ORPHANS)?;
-        let types = own.len();
+        let mut chunks: FxHashSet<u64> = FxHashSet::default();
         while chunk != 0 {
-            if own.len() - types > arena.pool.region().size() as usize / (8 * CHUNK_WORDS) {
+            if !chunks.insert(chunk) {
                 return Err(damaged("the dead-on-open list", chunk));
             }
             own.push(chunk);

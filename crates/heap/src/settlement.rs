@@ -101,8 +101,8 @@ impl<'a> Settlement<'a> {
         let count = low_of(word).checked_add_signed(delta);
         let damaged = Error::Damaged { what: "a count", offset: Object::from_bits(bits).offset() };
         let count = count.ok_or(damaged)?;
+        self.ledger.candidates.counted(bits, delta);
         if delta != 0 {
-            self.ledger.candidates.counted(bits, delta);
             self.change.set(bits, HEAD, head(kind_of(word), count));
         }
         Ok((kind_of(word), count))

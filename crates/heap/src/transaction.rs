@@ -544,8 +544,15 @@ impl<'h> Transaction<'h> {
         let of = |words: &[u64], at: u64| words.get(at as usize).copied().unwrap_or_default();
         (info.shape)().pointers(0, &|at| of(&words, at), &mut |_, bits| self.count(bits, 1));
         entry.shape.pointers(0, &|at| of(&old, at), &mut |_, bits| self.count(bits, -1));
-        for (index, word) in words.iter().enumerate() {
-            self.change.set(bits, BODY + index, *word);
+        if is_kept {
+            for (index, word) in words.iter().enumerate() {
+                self.change.set(bits, BODY + index, *word);
+            }
+        } else {
+            let mut shown = Vec::with_capacity(BODY + words.len());
+            self.change.read(arena, bits, 0, BODY, &mut shown)?;
+            shown.extend(words);
+            self.change.show(bits, shown);
         }
         self.renewed.insert(bits, (info.identity(), number));
         Ok(Some(number))

@@ -138,7 +138,7 @@ fn a_cycle_of_an_earlier_process_is_swept_with_what_it_held() {
 }
 
 /// Collects cycles, in parts of `budget` objects; how many parts.
-fn collect(heap: Heap<'_>, budget: usize) -> u32 {
+pub(crate) fn collect(heap: Heap<'_>, budget: usize) -> u32 {
     let mut parts = 1;
     while !heap.collect_cycles(budget).unwrap() {
         parts += 1;

@@ -5,6 +5,7 @@ mod collections;
 mod counts;
 mod cycles;
 mod list;
+mod moves;
 mod soundness;
 mod threads;
 mod transactions;

@@ -277,3 +277,50 @@ fn a_pool_that_is_only_read_shows_objects_of_older_versions() {
         assert_eq!((report[0].version, report[0].objects), (1, 1));
     }
 }
+
+#[test]
+fn a_pool_that_is_only_read_shows_a_large_object_beside_its_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let mut options = PoolOptions { size: 1 << 20, ..PoolOptions::default() };
+    let file = HeapFile::create(&path, &options).unwrap();
+    file.enter(|heap| {
+        heap.atomic(|tx| {
+            let before = tx.alloc(First { value: 3, is_marked: true, next: None })?;
+            let first = tx.alloc(First { value: 4, is_marked: true, next: None })?;
+            let behind = tx.alloc(First { value: 5, is_marked: false, next: None })?;
+            let root = tx.alloc((before, first, behind))?;
+            tx.set_root(&root)
+        })
+        .unwrap();
+    });
+    file.close().unwrap();
+    options.region.read_only = true;
+    type Root<'h> = (Ptr<'h, Node<'h>>, Ptr<'h, Large<'h>>, Ptr<'h, Node<'h>>);
+    let file = HeapFile::open(&path, &options).unwrap();
+    file.enter(|heap| {
+        heap.atomic(|tx| {
+            let root = tx.root::<Root<'_>>()?.ok_or(Error::NoRoot)?;
+            let (before, first, behind) = tx.read(&root)?;
+            assert_eq!(tx.get(&first, Large::WORDS)?, [1; 40]);
+            assert_eq!((tx.get(&before, Node::VALUE)?, tx.get(&before, Node::TAG)?), (-3, 7));
+            assert_eq!((tx.get(&behind, Node::VALUE)?, tx.get(&behind, Node::TAG)?), (5, 7));
+            assert!(tx.get(&behind, Node::NEXT)?.is_none());
+            assert_eq!(tx.get(&first, Large::WORDS)?, [1; 40]);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+        // As the other one of them is read first.
+        heap.atomic(|tx| {
+            let (_, first, behind) = match tx.root::<Root<'_>>()? {
+                Some(root) => tx.read(&root)?,
+                None => return Err(Error::NoRoot),
+            };
+            assert_eq!(tx.get(&behind, Node::VALUE)?, 5);
+            assert_eq!(tx.get(&first, Large::WORDS)?, [1; 40]);
+            assert_eq!(tx.get(&behind, Node::VALUE)?, 5);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    });
+}

@@ -373,6 +373,10 @@ impl Store {
         key: &[u8],
         read: impl FnOnce(Option<Value<'_>>) -> T,
     ) -> Result<T, Error> {
+        if self.handle.shared.kind() == IndexKind::Cdds {
+            // Its readers find the tree of their version.
+            return self.get_pinned(keyspace, key, read);
+        }
         let mut room = ValueRoom::new();
         match self.handle.shared.get_unpinned(keyspace, key, &mut room) {
             Some(value) => Ok(read(value)),

@@ -337,7 +337,8 @@ fn show<'e>(
     let prefix_len = key.len().saturating_sub(8);
     let region = leaf.region();
     let records = elements.clone().filter_map(Element::record);
-    let mut near = NearRecords::begin(records.clone(), region);
+    // Few leaves have records, and those that do are looked through once more.
+    let (all, mut near) = (records.clone(), None);
     let mut records = RecordPrefetcher::new(records, window, region);
     // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
     let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
@@ -345,7 +346,8 @@ fn show<'e>(
         if element.shape != shape {
             let Some((key_len, len)) = element.shape.simple_lens() else {
                 if element.record().is_some() {
-                    near.come_to_next(region);
+                    let begin = || NearRecords::begin(all.clone(), region);
+                    near.get_or_insert_with(begin).come_to_next(region);
                     if let Some(records) = &mut records {
                         records.come_to_next(region);
                     }

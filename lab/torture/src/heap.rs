@@ -55,6 +55,8 @@ pub(crate) enum Op {
     Ring,
     /// Collects cycles, in small parts.
     Collect,
+    /// One such part: what follows changes the heap while cycles are searched for.
+    Part,
     /// A transaction that does nothing.
     Nothing,
     /// Finds out what is free.
@@ -95,6 +97,7 @@ fn act(heap: Heap<'_>, op: &Op, state: &Content, serial: u64) -> Result<bool, St
         Op::Abort(index) => content::abort(heap, at(index)),
         Op::Ring => content::ring(heap, serial),
         Op::Collect => content::collect(heap),
+        Op::Part => heap.collect_cycles(1).map(drop),
         Op::Nothing => heap.atomic(|_| Ok(())),
         Op::Sweep => heap.sweep().map(drop),
     };
@@ -122,7 +125,8 @@ impl Content {
             Op::Wide => self.wide = serial,
             Op::Many => self.many = serial,
             Op::Few => self.many = 0,
-            Op::Dropped | Op::Abort(_) | Op::Ring | Op::Collect | Op::Nothing | Op::Sweep => {}
+            Op::Dropped | Op::Abort(_) | Op::Ring => {}
+            Op::Collect | Op::Part | Op::Nothing | Op::Sweep => {}
         }
         self.number();
     }
@@ -189,6 +193,8 @@ impl Subject for Heaps {
 
     fn check(&self, live: &mut HeapFile, state: &Content) -> Result<(), String> {
         live.enter(|heap| {
+            // The first of them ends a collection that had begun before the last rings were cut off.
+            content::collect(heap)?;
             content::collect(heap)?;
             heap.settle()
         })
@@ -213,7 +219,7 @@ impl Subject for Heaps {
 
     fn random_op(&self, random: &mut Random) -> Op {
         let (one, two) = (random.below(5), random.below(5));
-        match random.below(23) {
+        match random.below(25) {
             0..=3 => Op::Push,
             4 => Op::PushElsewhere,
             5..=6 => Op::Remove(one),
@@ -230,6 +236,7 @@ impl Subject for Heaps {
             18 => Op::Abort(one),
             19 => Op::Ring,
             20 => Op::Collect,
+            21..=22 => Op::Part,
             _ => Op::Sweep,
         }
     }
@@ -252,6 +259,7 @@ impl Subject for Heaps {
             Op::Abort(0),
             Op::Ring,
             Op::Collect,
+            Op::Part,
             Op::Sweep,
         ]
     }
@@ -277,6 +285,24 @@ impl Subject for Heaps {
             ),
             Script::new("wide", 2, vec![Op::Wide, Op::LabelElsewhere, Op::Wide]),
             Script::new("rings", 2, vec![Op::Ring, Op::Collect, Op::Ring, Op::Sweep, Op::Label]),
+            Script::new(
+                "parts",
+                3,
+                vec![
+                    Op::Ring,
+                    Op::Part,
+                    Op::Share(0, 2),
+                    Op::Part,
+                    Op::Remove(1),
+                    Op::Part,
+                    Op::Ring,
+                    Op::Part,
+                    Op::Part,
+                    Op::Clear,
+                    Op::Part,
+                    Op::Push,
+                ],
+            ),
             Script::new("orphans", 2, vec![Op::Orphan, Op::Dropped, Op::Sweep]),
         ];
         // Opened after transactions that were under way, in each state of theirs.

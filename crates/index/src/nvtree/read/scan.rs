@@ -6,6 +6,8 @@
 
 use std::ops::Bound;
 
+use tembo_pool::Object;
+
 use super::prefetcher::Prefetcher;
 use crate::error::damaged;
 use crate::nvtree::format::SLOTS_MAX;
@@ -336,24 +338,15 @@ fn show<'e>(
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
     let region = leaf.region();
-    let records = elements.clone().filter_map(Element::record);
-    // Few leaves have records, and those that do are looked through once more.
-    let (all, mut near) = (records.clone(), None);
-    let mut records = RecordPrefetcher::new(records, window, region);
+    let all = elements.clone().filter_map(Element::record);
+    let records = RecordPrefetcher::new(all.clone(), window, region);
+    let mut long = LongEntries { all, near: None, records, key: long_key };
     // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
     let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
     for element in elements {
         if element.shape != shape {
             let Some((key_len, len)) = element.shape.simple_lens() else {
-                if element.record().is_some() {
-                    let begin = || NearRecords::begin(all.clone(), region);
-                    near.get_or_insert_with(begin).come_to_next(region);
-                    if let Some(records) = &mut records {
-                        records.come_to_next(region);
-                    }
-                }
-                let value = leaf.read_entry(element, long_key)?;
-                if !visit(long_key, value) {
+                if !long.show(leaf, element, visit)? {
                     return Ok(false);
                 }
                 continue;
@@ -370,6 +363,38 @@ fn show<'e>(
         }
     }
     Ok(true)
+}
+
+/// The entries of a leaf that are not simple.
+struct LongEntries<'w, I> {
+    all: I,
+    /// None before the first record: few leaves have any.
+    near: Option<NearRecords<I>>,
+    records: Option<RecordPrefetcher<'w, I>>,
+    /// Room for a key that stands in its record.
+    key: &'w mut Vec<u8>,
+}
+
+impl<I: Iterator<Item = Object> + Clone> LongEntries<'_, I> {
+    /// Shows an entry; whether that was not enough. A function of its own: what simple entries need stays in registers.
+    #[inline(never)]
+    fn show(
+        &mut self,
+        leaf: &Leaf<'_>,
+        element: &Element,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool, Error> {
+        if element.record().is_some() {
+            let region = leaf.region();
+            let begin = || NearRecords::begin(self.all.clone(), region);
+            self.near.get_or_insert_with(begin).come_to_next(region);
+            if let Some(records) = &mut self.records {
+                records.come_to_next(region);
+            }
+        }
+        let value = leaf.read_entry(element, self.key)?;
+        Ok(visit(self.key, value))
+    }
 }
 
 /// Which ends of the range may lie in a leaf.

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Brings what the tests and benchmarks need beside Rust: Redis's own tools, redis-py, and valgrind.
+# Brings what the tests and benchmarks need beside Rust: Redis's own tools, Python's libraries, and valgrind.
 #
 # Debian's packages come through apt when this may (root, or sudo without a password); otherwise it
-# says which to install. redis-py goes into a virtual environment in target/venv. No service is
+# says which to install. Python's libraries go into a virtual environment in target/venv. No service is
 # installed or started: the server comes out of redis-tools, whose one program takes either name.
 set -eu
 cd "$(dirname "$0")/.."
@@ -43,7 +43,7 @@ else
     ln -sfn "$(command -v redis-check-rdb)" target/bin/redis-server
 fi
 
-if ! target/venv/bin/python -c 'import redis' >/dev/null 2>&1; then
+if ! target/venv/bin/python -c 'import redis, prometheus_client' >/dev/null 2>&1; then
     rm -rf target/venv
     python3 -m venv target/venv
     target/venv/bin/pip install --quiet --disable-pip-version-check -r scripts/requirements.txt </dev/null

@@ -72,6 +72,16 @@ impl Note {
         }
     }
 
+    /// Nothing that the thread has written since its last fence is to be written beside the log.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(unfenced) = &self.unfenced {
+            unfenced.forget(self.number);
+        }
+        self.extents.clear();
+        self.rooms.clear();
+        self.freed.clear();
+    }
+
     /// What the next fence would append, but for the lines of extents.
     pub(crate) fn noted(&self) -> usize {
         self.flushed.line_count() + self.extents.len()

@@ -311,17 +311,15 @@ impl Region {
         }
     }
 
-    /// What the calling thread has written and not fenced is no longer its own: the lock goes under which it wrote. Other
-    /// threads may free that space from then on, and write there. To be called before the lock is released.
+    /// What the calling thread has written and not fenced is no longer its own: the lock goes under which it wrote, and nothing
+    /// that is to survive refers to it. Other threads may free that space from then on, and write there. To be called before
+    /// the lock is released.
     ///
-    /// In the `logged` domain it puts into the log what the next fence would put there: else that fence might say of the
-    /// space what is no longer so, in a group that a replay then takes for torn. It orders nothing. Elsewhere a later flush and
-    /// fence of the other thread is all there is to it, and nothing is done.
+    /// In the `logged` domain the next fence does not say of the space what the thread wrote there beside the log: that may no
+    /// longer be so, and a replay would take the group for torn. Elsewhere nothing is done.
     pub fn hand_over(&self) {
-        if let Backend::Logged(logged) = &self.backend
-            && logged.has_unfenced()
-        {
-            logged.fence();
+        if let Backend::Logged(logged) = &self.backend {
+            logged.hand_over();
         }
     }
 

@@ -39,6 +39,11 @@ impl Logged {
         }
     }
 
+    /// What the calling thread has written beside the log since its last fence was given up.
+    pub(crate) fn hand_over(&self) {
+        self.book.with(|note| note.give_up());
+    }
+
     /// Whether the calling thread has flushed something since its last fence.
     pub(crate) fn has_unfenced(&self) -> bool {
         self.book.with(|note| note.noted() > 0)

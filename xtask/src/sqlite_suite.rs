@@ -50,7 +50,7 @@ const PLACES: [&str; 2] = ["owner", "client"];
 struct Wanted {
     path: Option<PathBuf>,
     /// The extension, if it is not to be built.
-    library: Option<PathBuf>,
+    extension: Option<PathBuf>,
     page: bool,
 }
 
@@ -60,11 +60,11 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     let results = root.join("target/sqlite-suite");
     std::fs::create_dir_all(&results)?;
     if let Some(checkout) = &wanted.path {
-        let library = match &wanted.library {
-            Some(library) => std::path::absolute(library)?,
-            None => programs::build_library(root)?,
+        let extension = match &wanted.extension {
+            Some(extension) => std::path::absolute(extension)?,
+            None => programs::build_extension(root)?,
         };
-        let programs = Programs::build(checkout, &library, &results)?;
+        let programs = Programs::build(checkout, &extension, &results)?;
         let (errors, lines) = mptest(&programs)?;
         std::fs::write(results.join("mptest.tsv"), lines)?;
         let lines = speedtest1(&programs)?;
@@ -87,7 +87,7 @@ fn parse(words: &[&str]) -> anyhow::Result<Wanted> {
     each_option("sqlite-suite", words, |word, value| {
         match word {
             "--path" => wanted.path = Some(std::path::absolute(value()?)?),
-            "--library" => wanted.library = Some(PathBuf::from(value()?)),
+            "--extension" => wanted.extension = Some(PathBuf::from(value()?)),
             "--page" => wanted.page = true,
             _ => return Ok(false),
         }

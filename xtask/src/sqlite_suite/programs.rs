@@ -25,12 +25,12 @@ pub(super) enum Vfs {
 /// The programs, and a folder for their databases and what they print.
 pub(super) struct Programs {
     checkout: PathBuf,
-    library: PathBuf,
+    extension: PathBuf,
     results: PathBuf,
 }
 
 /// Builds the extension for a release; where it is.
-pub(super) fn build_library(root: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn build_extension(root: &Path) -> anyhow::Result<PathBuf> {
     let mut build = Command::new("cargo");
     build.args(["build", "--release", "--package", "tembo-sqlite"]).current_dir(root);
     step("build", &mut build)?;
@@ -43,7 +43,7 @@ impl Programs {
     /// Builds them against the system's SQLite, whose version is that of the checkout.
     pub(super) fn build(
         checkout: &Path,
-        library: &Path,
+        extension: &Path,
         results: &Path,
     ) -> anyhow::Result<Programs> {
         let load = results.join("load.c");
@@ -54,8 +54,8 @@ impl Programs {
             cc.arg(checkout.join(source)).arg(&load).args(["-lsqlite3", "-lm"]);
             step(&format!("build of {name}"), &mut cc)?;
         }
-        let (checkout, library) = (checkout.to_owned(), library.to_owned());
-        Ok(Programs { checkout, library, results: results.to_owned() })
+        let (checkout, extension) = (checkout.to_owned(), extension.to_owned());
+        Ok(Programs { checkout, extension, results: results.to_owned() })
     }
 
     /// The path of a database that is not there.
@@ -76,7 +76,7 @@ impl Programs {
     fn printed(&self, name: &str, command: &mut Command) -> anyhow::Result<String> {
         let path = self.results.join(format!("{name}.txt"));
         let out = File::create(&path).with_context(|| path.display().to_string())?;
-        command.env("TEMBO_SQLITE_LIBRARY", &self.library).stdin(Stdio::null());
+        command.env("TEMBO_SQLITE_EXTENSION", &self.extension).stdin(Stdio::null());
         let run = command.stdout(out.try_clone()?).stderr(out);
         let status = run.status().with_context(|| format!("{name}: cannot start {command:?}"))?;
         let mut text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
@@ -118,7 +118,7 @@ impl Programs {
         let mut shell = shell.spawn().context("the owner: cannot start sqlite3")?;
         let (input, output) = (shell.stdin.take(), shell.stdout.take());
         let (Some(mut input), Some(output)) = (input, output) else { bail!("no pipe") };
-        writeln!(input, ".load {}", self.library.display())?;
+        writeln!(input, ".load {}", self.extension.display())?;
         writeln!(input, ".open \"file:{}?vfs=tembo\"", pool.display())?;
         writeln!(input, "create table owned(a);\n.print ready")?;
         let mut output = BufReader::new(output);

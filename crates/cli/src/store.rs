@@ -54,7 +54,8 @@ impl Default for Index {
     fn default() -> Index {
         match IndexKind::default() {
             IndexKind::Cdds => Index::Cdds,
-            IndexKind::Nvtree => Index::Nvtree,
+            // A server asks for ranges of keys.
+            IndexKind::Nvtree | IndexKind::Hash => Index::Nvtree,
         }
     }
 }

@@ -407,8 +407,7 @@ impl<'a> Settlement<'a> {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             // ORDER: a new object is durable, by its checksum, before the words that refer to it.
             pool.region().write("heap.object.write", offset, &[&bytes])?;
-            let crc = tembo_pmem::crc32c(0, &bytes);
-            contents.push([offset, bytes.len() as u64, crc.into()]);
+            contents.push(operation.content(offset, &bytes));
         }
         for object in std::mem::take(&mut self.freed) {
             operation.free(object);

@@ -8,9 +8,9 @@ use tembo_pool::{Object, Pool};
 use crate::changes::{Period, VisitChanged, VisitDiffering};
 use crate::error::damaged;
 use crate::{
-    Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, NvTree, Op, Place, Range, Records,
-    Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit,
-    VisitKey, Writer,
+    Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, HashIndex, NvTree, Op, Place,
+    Range, Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex,
+    View, Visit, VisitKey, Writer,
 };
 
 /// The indexes that there are.
@@ -21,17 +21,25 @@ pub enum IndexKind {
     /// The NV-Tree: only its leaves are.
     #[default]
     Nvtree,
+    /// The hash index: the leaves of an NV-Tree, found by the hash of a key. Its keys have no order.
+    Hash,
 }
 
 impl IndexKind {
-    /// Every one.
+    /// Every one whose keys have an order.
     pub const ALL: [IndexKind; 2] = [IndexKind::Cdds, IndexKind::Nvtree];
+
+    /// Whether its keys are visited in the order of their bytes, and so ranges of keys are what they say.
+    pub const fn is_ordered(self) -> bool {
+        !matches!(self, IndexKind::Hash)
+    }
 
     /// Its name, as users write it.
     pub const fn name(self) -> &'static str {
         match self {
             IndexKind::Cdds => "cdds",
             IndexKind::Nvtree => "nvtree",
+            IndexKind::Hash => "hash",
         }
     }
 }
@@ -42,6 +50,8 @@ pub enum Index {
     Cdds(Cdds),
     /// The NV-Tree.
     Nvtree(NvTree),
+    /// The hash index.
+    Hash(HashIndex),
 }
 
 /// Does the same with whichever index it is.
@@ -50,6 +60,7 @@ macro_rules! either {
         match $index {
             Index::Cdds($inner) => $does,
             Index::Nvtree($inner) => $does,
+            Index::Hash($inner) => $does,
         }
     };
 }
@@ -71,6 +82,7 @@ impl Index {
         match kind {
             IndexKind::Cdds => Cdds::format(pool, records, birth),
             IndexKind::Nvtree => NvTree::format(pool, records, birth),
+            IndexKind::Hash => HashIndex::format(pool, records, birth),
         }
     }
 
@@ -92,6 +104,9 @@ impl Index {
             IndexKind::Nvtree => {
                 NvTree::create(forest, writer).map(|(tree, cell)| (Index::Nvtree(tree), cell))
             }
+            IndexKind::Hash => {
+                HashIndex::create(forest, writer).map(|(index, cell)| (Index::Hash(index), cell))
+            }
         }
     }
 
@@ -107,6 +122,9 @@ impl Index {
         }
         if NvTree::lies_at(forest.pool(), cell)? {
             return NvTree::open(forest, cell).map(Index::Nvtree);
+        }
+        if HashIndex::lies_at(forest.pool(), cell)? {
+            return HashIndex::open(forest, cell).map(Index::Hash);
         }
         damaged(cell.offset(), "the root cell of an index")
     }
@@ -132,6 +150,7 @@ impl Index {
         match self {
             Index::Cdds(_) => Ok(None),
             Index::Nvtree(tree) => tree.hinted_leaves(),
+            Index::Hash(index) => index.hinted_leaves(),
         }
     }
 
@@ -140,6 +159,7 @@ impl Index {
         match self {
             Index::Cdds(_) => IndexKind::Cdds,
             Index::Nvtree(_) => IndexKind::Nvtree,
+            Index::Hash(_) => IndexKind::Hash,
         }
     }
 
@@ -150,13 +170,16 @@ impl Index {
             // Its writers leave out what nothing needs, and its old nodes go as a whole.
             Index::Cdds(_) => 0,
             Index::Nvtree(tree) => tree.kept(),
+            Index::Hash(index) => index.kept(),
         }
     }
 
     /// A walk through the index begins.
     pub fn forget_kept(&self) {
-        if let Index::Nvtree(tree) = self {
-            tree.forget_kept();
+        match self {
+            Index::Cdds(_) => {}
+            Index::Nvtree(tree) => tree.forget_kept(),
+            Index::Hash(index) => index.forget_kept(),
         }
     }
 
@@ -177,10 +200,11 @@ impl Index {
             // Its writers change nodes in the order of their keys, and its readers find the tree of their version.
             Index::Cdds(_) => None,
             Index::Nvtree(tree) => tree.get_unpinned(key, version, room),
+            Index::Hash(index) => index.get_unpinned(key, version, room),
         }
     }
 
-    /// Visits everything that happened in the period to keys from `from` on, in the order of keys and, of
+    /// Visits everything that happened in the period to keys from `from` on, in the order of the index and, of
     /// one key, of versions. The caller retains all versions from `period.after` on, and what it asks
     /// about is visible. A change may be visited that put the value that was there, and a removal of a key
     /// that was not.
@@ -199,10 +223,11 @@ impl Index {
         match self {
             Index::Cdds(tree) => tree.visit_changes(period, from, visit),
             Index::Nvtree(tree) => tree.visit_changes(period, from, visit),
+            Index::Hash(index) => index.visit_changes(period, from, visit),
         }
     }
 
-    /// Visits the keys from `from` on that differ between the version `period.after` and the version
+    /// Visits the keys behind that place that differ between the version `period.after` and the version
     /// `period.until`, in order, with what they have in the later one. The caller retains these two.
     /// A key may be visited that has got the value that it had, or was not there and is not.
     ///
@@ -211,10 +236,10 @@ impl Index {
     pub fn difference(
         &self,
         period: Period<'_>,
-        from: &[u8],
+        from: Bound<&[u8]>,
         visit: &mut VisitDiffering<'_>,
     ) -> Result<(), Error> {
-        let (from, to, direction) = (Bound::Included(from), Bound::Unbounded, Direction::Forward);
+        let (to, direction) = (Bound::Unbounded, Direction::Forward);
         let (range, later) = (Range { from, to, direction }, period.last());
         let mut looked_up = Ok(());
         self.range_changed(range, period.after, later, &mut |key| match self.get(key, later) {

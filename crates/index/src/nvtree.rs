@@ -40,16 +40,17 @@
 //! # Cost
 //! Of a key and a value of up to eight bytes: one line and one fence for an insert, an update, a
 //! removal that commits by itself; one line in a group. The insert that takes a leaf's last slot splits it
-//! (`change/split_half.rs`): it costs two fences, and lines for what moves, the header and the link.
+//! (`change/split_half.rs`): it costs two fences, and lines for what moves, the header and the link. Of longer keys and
+//! values an insert and an update write a record before, with one more fence; a removal takes none.
 //!
 //! # Rooms
 //! ```text
 //!   nvtree.rs   the tree: format, open, VersionedIndex
 //!     |
-//!   change/     put and remove: the general path; making room: clean, split, rebase
+//!   change/     put and remove: the general path, the fast path of records; making room: clean, split, rebase
 //!   upkeep/     mark, scrub, collect and merge, the hint, check
 //!   read/       the general path of lookups; ranges, changes
-//!   fast        the fast path of lookups and changes
+//!   fast        the fast path of lookups and changes of short keys and values
 //!     |
 //!   leaves/     the leaves of a tree, and the ways to them: how a search finds one, how an opening learns of all
 //!     |
@@ -78,16 +79,18 @@ mod tests;
 mod upkeep;
 
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tembo_pool::{Object, Pool};
 
+pub(crate) use self::format::Sorted;
 pub(crate) use self::format::lines_in;
 use self::format::{CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell, cell_magic, records_of};
-use self::how::How;
+pub(crate) use self::how::How;
 pub(crate) use self::inner::Arena;
 use self::leaf::Leaf;
-pub(crate) use self::leaf::Side;
+pub(crate) use self::leaf::{Side, hash};
 use self::leaves::{Leaves, Wanted};
 use self::read::Sought;
 use crate::changes::{Period, VisitChanged};
@@ -104,6 +107,8 @@ pub struct NvTree {
     /// Held by a mark, by a merge, which must not carry elements to where the mark was, and by the thread that
     /// writes the hint, which must not name a leaf that a merge unlinks.
     structure: Mutex<()>,
+    /// Whether the last value that was read is too long for a [`ValueRoom`]: then a reader pins its version at once.
+    reads_long: AtomicBool,
 }
 
 impl NvTree {
@@ -112,6 +117,16 @@ impl NvTree {
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
     pub fn format(pool: &Pool, records: Records, birth: Stamp) -> Result<Object, Error> {
+        NvTree::format_sorted(pool, Sorted::ByKey, records, birth)
+    }
+
+    /// As `format`, of a list of leaves that is sorted so.
+    pub(crate) fn format_sorted(
+        pool: &Pool,
+        sorted: Sorted,
+        records: Records,
+        birth: Stamp,
+    ) -> Result<Object, Error> {
         let (region, node_size) = (pool.region(), u64::from(pool.geometry().node_size));
         let cell_object = pool.alloc(CELL_SIZE)?;
         let first = pool.alloc(node_size).inspect_err(|_| pool.free(cell_object))?;
@@ -125,7 +140,7 @@ impl NvTree {
         region.flush("nvtree.format.leaf", first.offset(), node_size);
         let cell: &TreeCell = region.get(cell_object.offset())?;
         region.store(&cell.first, first.to_bits());
-        region.store(&cell.magic, cell_magic(records));
+        region.store(&cell.magic, cell_magic(sorted, records));
         for word in [&cell.hint, &cell.hint_check].into_iter().chain(&cell.reserved) {
             region.store(word, 0);
         }
@@ -138,8 +153,17 @@ impl NvTree {
     ///
     /// Durability point: as of [`NvTree::format`].
     pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(NvTree, Object), Error> {
-        let cell = NvTree::format(forest.pool(), forest.records(), writer.stamp)?;
-        let tree = NvTree::open(forest, cell)?;
+        NvTree::create_sorted(forest, Sorted::ByKey, writer)
+    }
+
+    /// As `create`, of a list of leaves that is sorted so.
+    pub(crate) fn create_sorted(
+        forest: Arc<Forest>,
+        sorted: Sorted,
+        writer: &Writer<'_>,
+    ) -> Result<(NvTree, Object), Error> {
+        let cell = NvTree::format_sorted(forest.pool(), sorted, forest.records(), writer.stamp)?;
+        let tree = NvTree::open_sorted(forest, sorted, cell)?;
         let first = Leaf::of(&tree.leaves.forest, tree.leaves.first()?)?;
         // What the space was before may have left a side-car.
         first.side.lock().forget();
@@ -148,8 +172,13 @@ impl NvTree {
 
     /// Whether the cell of an NV-Tree lies there.
     pub fn lies_at(pool: &Pool, cell: Object) -> Result<bool, Error> {
+        NvTree::lies_sorted_at(pool, Sorted::ByKey, cell)
+    }
+
+    /// As `lies_at`, of a list of leaves that is sorted so.
+    pub(crate) fn lies_sorted_at(pool: &Pool, sorted: Sorted, cell: Object) -> Result<bool, Error> {
         let media: &TreeCell = pool.region().get(cell.offset())?;
-        Ok(cell.size() >= CELL_SIZE && records_of(media.magic.load()).is_some())
+        Ok(cell.size() >= CELL_SIZE && records_of(sorted, media.magic.load()).is_some())
     }
 
     /// Gives back the space of a tree that nothing refers to yet.
@@ -166,15 +195,32 @@ impl NvTree {
 
     /// The tree behind an object that `create` returned.
     pub fn open(forest: Arc<Forest>, cell_object: Object) -> Result<NvTree, Error> {
+        NvTree::open_sorted(forest, Sorted::ByKey, cell_object)
+    }
+
+    /// As `open`, of a list of leaves that is sorted so.
+    pub(crate) fn open_sorted(
+        forest: Arc<Forest>,
+        sorted: Sorted,
+        cell_object: Object,
+    ) -> Result<NvTree, Error> {
         forest.pool().valid(cell_object)?;
         let media: &TreeCell = forest.region().get(cell_object.offset())?;
         let Some(records) =
-            records_of(media.magic.load()).filter(|_| cell_object.size() >= CELL_SIZE)
+            records_of(sorted, media.magic.load()).filter(|_| cell_object.size() >= CELL_SIZE)
         else {
-            return damaged(cell_object.offset(), "the cell of an NV-Tree");
+            let wanted = match sorted {
+                Sorted::ByKey => "the cell of an NV-Tree",
+                Sorted::ByHash => "the cell of a hash index",
+            };
+            return damaged(cell_object.offset(), wanted);
         };
         forest.agree(records, cell_object)?;
-        Ok(NvTree { leaves: Leaves::new(forest, cell_object), structure: Mutex::new(()) })
+        Ok(NvTree {
+            leaves: Leaves::new(forest, cell_object, sorted),
+            structure: Mutex::new(()),
+            reads_long: AtomicBool::new(false),
+        })
     }
 
     /// How many leaves the hint on media names; `None`: there is no hint, or one that was torn or
@@ -204,11 +250,57 @@ impl NvTree {
         version: u64,
         room: &'r mut ValueRoom,
     ) -> Option<Option<Value<'r>>> {
-        let (wanted, mut reached) = (Wanted::new(key), None);
-        match fast::get_fast(&self.leaves, wanted, version, &mut reached) {
-            Some(value) => Some(value),
-            None => read::copy_newest(&reached?, wanted, version, room),
+        self.copy_fast::<false>(key, version, room)
+    }
+
+    /// As `get_unpinned`; `SCATTERED`: of a tree that is sorted by hash, and so of a scattered key.
+    #[inline(always)]
+    pub(crate) fn copy_fast<'r, const SCATTERED: bool>(
+        &self,
+        key: &[u8],
+        version: u64,
+        room: &'r mut ValueRoom,
+    ) -> Option<Option<Value<'r>>> {
+        if self.reads_long.load(Ordering::Relaxed) {
+            return None;
         }
+        let (wanted, mut reached) = (Wanted::new(key), None);
+        match fast::get_fast::<SCATTERED>(&self.leaves, wanted, version, &mut reached) {
+            Some(value) => Some(value),
+            None => read::copy_newest(&reached?, wanted, version, (room, &self.reads_long)),
+        }
+    }
+
+    /// As [`VersionedIndex::get`]; `SCATTERED`: of a tree that is sorted by hash, and so of a scattered key.
+    #[inline(always)]
+    pub(crate) fn find<const SCATTERED: bool>(
+        &self,
+        key: &[u8],
+        view: View<'_>,
+    ) -> Result<Option<Value<'_>>, Error> {
+        let (wanted, mut reached) = (Wanted::new(key), None);
+        let found =
+            match fast::get_fast::<SCATTERED>(&self.leaves, wanted, view.version, &mut reached) {
+                Some(value) => value,
+                None => read::lookup(&self.leaves, wanted, reached, view)?,
+            };
+        if self.reads_long.load(Ordering::Relaxed)
+            && found.is_some_and(|value| value.len() <= ValueRoom::LEN)
+        {
+            self.reads_long.store(false, Ordering::Relaxed);
+        }
+        Ok(found)
+    }
+
+    /// Puts or removes a key; `SCATTERED`: of a tree that is sorted by hash, and so a scattered key.
+    #[inline(always)]
+    pub(crate) fn change<const SCATTERED: bool>(
+        &self,
+        op: Op<'_>,
+        how: How<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<bool, Error> {
+        change::change::<SCATTERED>(&self.leaves, op, how, writer)
     }
 
     /// Visits everything that happened in a period: see [`crate::Index::changes`].
@@ -224,11 +316,7 @@ impl NvTree {
 
 impl VersionedIndex for NvTree {
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
-        let (wanted, mut reached) = (Wanted::new(key), None);
-        match fast::get_fast(&self.leaves, wanted, view.version, &mut reached) {
-            Some(value) => Ok(value),
-            None => read::lookup(&self.leaves, wanted, reached, view),
-        }
+        self.find::<false>(key, view)
     }
 
     fn get_at(
@@ -258,11 +346,11 @@ impl VersionedIndex for NvTree {
     }
 
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        change::change(&self.leaves, op, How::Grouped, writer)
+        self.change::<false>(op, How::Grouped, writer)
     }
 
     fn apply_at(&self, _place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        change::change(&self.leaves, op, How::Grouped, writer)
+        self.change::<false>(op, How::Grouped, writer)
     }
 
     #[inline(always)]
@@ -272,7 +360,7 @@ impl VersionedIndex for NvTree {
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        change::change(&self.leaves, op, How::Single(ticket), writer).map(Some)
+        self.change::<false>(op, How::Single(ticket), writer).map(Some)
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {

@@ -30,6 +30,37 @@ fn front(records: Records) -> u64 {
 /// Parts of a value that are written as they are; of more, all are put together before.
 const VALUE_PARTS: usize = 6;
 
+/// Records of so many bytes are put together before: that takes less than to write part after part.
+const SMALL_MAX: usize = 256;
+
+/// The bytes of a record; `None`: it is not small.
+#[inline(always)]
+fn put_together<'b>(
+    bytes: &'b mut [u8; SMALL_MAX],
+    records: Records,
+    header: RecordHeader,
+    (key, value): (&[u8], &[&[u8]]),
+) -> Option<&'b [u8]> {
+    const CHECKSUM: usize = RECORD_CHECKSUM as usize;
+    const FRONT: usize = RECORD_HEADER as usize + CHECKSUM;
+    let size = FRONT + key.len() + header.value_len as usize;
+    let (own, mut rest) = bytes.get_mut(FRONT..size)?.split_at_mut_checked(key.len())?;
+    own.copy_from_slice(key);
+    for part in value {
+        let (own, others) = rest.split_at_mut_checked(part.len())?;
+        own.copy_from_slice(part);
+        rest = others;
+    }
+    // What the checksum is of stands together: in a record without one, and before there is one.
+    bytes.get_mut(CHECKSUM..FRONT)?.copy_from_slice(header.as_bytes());
+    if records == Records::Unchecked {
+        return bytes.get(CHECKSUM..size);
+    }
+    let checksum = RecordChecksum { crc: crc32c(0, bytes.get(CHECKSUM..size)?) };
+    bytes.get_mut(..FRONT)?.copy_from_slice(RecordFront { header, checksum }.as_bytes());
+    bytes.get(..size)
+}
+
 /// What `write` makes of the bytes of a record, part after part.
 #[inline]
 pub(crate) fn with_record<T>(
@@ -40,6 +71,12 @@ pub(crate) fn with_record<T>(
 ) -> Result<T, Error> {
     let value_len: usize = value.iter().map(|part| part.len()).sum();
     let header = RecordHeader { key_len: key.len() as u32, value_len: value_len as u32 };
+    if key.len() + value_len <= SMALL_MAX {
+        let mut bytes = [0; SMALL_MAX];
+        if let Some(bytes) = put_together(&mut bytes, records, header, (key, value)) {
+            return write(&[bytes]).map_err(|error| Error::Pool(error.into()));
+        }
+    }
     let mut front = RecordFront { header, checksum: RecordChecksum { crc: 0 } };
     let joined;
     let mut parts: [&[u8]; 2 + VALUE_PARTS] = [&[]; 2 + VALUE_PARTS];
@@ -130,6 +167,21 @@ pub(crate) fn has_key(forest: &Forest, record: Object, key: &[u8]) -> Result<boo
         verify(forest, record)?;
     }
     Ok(is_same)
+}
+
+/// As [`has_key`], of a record that may be of any key: one look at the object; `None`: it is damaged, or a writer was at
+/// what named it.
+#[inline(always)]
+pub(crate) fn is_of_key(forest: &Forest, record: Object, key: &[u8]) -> Option<bool> {
+    let object = forest.region().media_bytes(record.offset(), record.size()).ok()?;
+    let RecordHeader { key_len, .. } = object.read(0)?;
+    let front = front(forest.records()) as usize;
+    let is_same = key_len as usize == key.len()
+        && object.slice(front..front + key.len()).is_some_and(|own| own.eq_bytes(key));
+    if !is_same {
+        verify_once(forest, record).ok()?;
+    }
+    Some(is_same)
 }
 
 /// Compares the record with its checksum, if it has one.

@@ -170,6 +170,11 @@ fn every_flush_and_fence_of_the_nv_tree_has_something_to_order() {
 }
 
 #[test]
+fn every_flush_and_fence_of_the_hash_index_has_something_to_order() {
+    (1..13).for_each(|seed| run(IndexKind::Hash, seed));
+}
+
+#[test]
 fn every_flush_and_fence_of_the_b_tree_has_something_to_order() {
     (1..13).for_each(|seed| run(IndexKind::Cdds, seed));
 }

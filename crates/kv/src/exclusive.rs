@@ -92,12 +92,13 @@ impl Exclusive {
     /// `range::<[u8]>(keyspace, ..)`.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; damage.
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`], unless it is the range of all keys; damage.
     pub fn range<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<Entries<'_>, Error> {
+        self.writing.shared().check_range(bounds(&range))?;
         let known = self.tree(keyspace)?.known.clone();
         let view = self.changes.view(self.writing.shared());
         let tombstones = self.writing.shared().tombstones.load();
@@ -110,7 +111,7 @@ impl Exclusive {
     /// [`range`](Exclusive::range), for nothing is copied.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; damage.
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`], unless it is the range of all keys; damage.
     pub fn range_with<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: Keyspace,
@@ -119,6 +120,7 @@ impl Exclusive {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
+        self.writing.shared().check_range((from, to))?;
         let view = self.changes.view(self.writing.shared());
         let (tree, range) = (self.tree(keyspace)?, Range { from, to, direction });
         let tombstones = self.writing.shared().tombstones.load();
@@ -197,13 +199,14 @@ impl Exclusive {
     /// The changes before and after it have versions of their own; all become visible with the last.
     ///
     /// # Errors
-    /// As of [`put`](Exclusive::put).
+    /// As of [`put`](Exclusive::put); [`Error::Unordered`].
     pub fn remove_range<K: AsRef<[u8]> + ?Sized>(
         &mut self,
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<(), Error> {
         self.writing.note_thread();
+        self.writing.shared().check_order()?;
         let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
         let (shared, ledger) = self.writing.parts();
         self.changes.remove_range(shared, ledger, (keyspace, range))

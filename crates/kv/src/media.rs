@@ -20,11 +20,12 @@ mod window;
 pub(crate) use commit_word::CommitWord;
 pub(crate) use dead_table::DeadTable;
 pub(crate) use format::{
-    BOUND_EXCLUDED, BOUND_INCLUDED, BOUND_UNBOUNDED, COUNTS_KEY, CountsHeader, FEATURES_KNOWN,
-    FEATURES_PREPARED, FEATURES_RANGES, FEATURES_REPLICA, INDEX_CDDS, INDEX_NVTREE, ITEM_KEY_READ,
-    ITEM_PUT, ITEM_RANGE_READ, ITEM_REMOVE, KEYSPACE_TAG, KeyspaceCount, KeyspaceEntry,
-    LARGE_HEADER, LARGE_PIECE, LargeValueHeader, PREPARED_PIECE_SIZE, PREPARED_TAG, PreparedHeader,
-    PreparedItem, REPLICA_KEY, TOMBSTONE_TAG, TombstoneHeader, TombstoneKey,
+    BOUND_EXCLUDED, BOUND_INCLUDED, BOUND_UNBOUNDED, COUNTS_KEY, CountsHeader, FEATURES_HASH,
+    FEATURES_KNOWN, FEATURES_PREPARED, FEATURES_RANGES, FEATURES_REPLICA, INDEX_CDDS, INDEX_HASH,
+    INDEX_NVTREE, ITEM_KEY_READ, ITEM_PUT, ITEM_RANGE_READ, ITEM_REMOVE, KEYSPACE_TAG,
+    KeyspaceCount, KeyspaceEntry, LARGE_HEADER, LARGE_PIECE, LargeValueHeader, PREPARED_PIECE_SIZE,
+    PREPARED_TAG, PreparedHeader, PreparedItem, REPLICA_KEY, TOMBSTONE_TAG, TombstoneHeader,
+    TombstoneKey,
 };
 pub(crate) use limit::Limit;
 pub(crate) use names::NameTable;

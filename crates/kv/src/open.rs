@@ -33,7 +33,9 @@ use tembo_pool::{Error as PoolError, Kind, NewTenant, Pool, TenantEntry, TenantF
 use crate::background::{Status, Wake};
 use crate::held::HeldKeys;
 use crate::ledger::{Features, Ledger};
-use crate::media::{CommitWord, DeadTable, LANE, Limit, NameTable, Root, WindowWords, grouped};
+use crate::media::{
+    CommitWord, DeadTable, FEATURES_HASH, LANE, Limit, NameTable, Root, WindowWords, grouped,
+};
 use crate::shared::Shared;
 use crate::tombstones::{Tombstone, Tombstones};
 use crate::trees::{Catalogue, Directory, PrivateTrees, Published};
@@ -68,7 +70,12 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let (mut versions, mut named) = retained_at(&root, used, &dead, is_logged)?;
     // Behind the pins: what no retained version needs may lie in space that has been given to others.
     forest.set_retained(versions.pins.retained());
-    let catalogue = Catalogue::new(Index::open(forest.clone(), root.catalogue()?, 1)?);
+    let names = Index::open(forest.clone(), root.catalogue()?, 1)?;
+    let kind = match tenant.features.must & FEATURES_HASH.must {
+        0 => names.kind(),
+        _ => IndexKind::Hash,
+    };
+    let catalogue = Catalogue::new(names, kind);
     let is_replica = catalogue.is_replica(View { version: used, dead: &dead })?;
     let (before, limit) = match is_replica {
         true => (last_committed(&root, &dead)?, used),
@@ -204,9 +211,14 @@ pub(crate) fn format(
     (kind, records): (IndexKind, Records),
 ) -> Result<TenantEntry, Error> {
     let _section = pool.reserve(64 << 10, 256)?;
-    let new = NewTenant { name, ..NEW_TENANT };
+    // The catalogue is read by ranges.
+    let (catalogue, features) = match kind.is_ordered() {
+        true => (kind, NEW_TENANT.features),
+        false => (IndexKind::Nvtree, FEATURES_HASH),
+    };
+    let new = NewTenant { name, features, ..NEW_TENANT };
     pool.add_tenant(&new, Root::SIZE, |region, root| {
-        let cell = Index::format(pool, kind, records, grouped(1))?;
+        let cell = Index::format(pool, catalogue, records, grouped(1))?;
         Root::format(region, root, cell)
     })
 }

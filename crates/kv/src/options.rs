@@ -86,7 +86,8 @@ impl Options {
         self
     }
 
-    /// The index of a store that is created. One that is opened keeps its own.
+    /// The index of a store that is created. One that is opened keeps its own. With [`IndexKind::Hash`] keys have no order: all
+    /// of them can be visited, ranges of them are refused ([`Error::Unordered`](crate::Error::Unordered)).
     pub fn index(mut self, index: IndexKind) -> Options {
         self.index = index;
         self

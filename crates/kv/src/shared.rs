@@ -1,5 +1,6 @@
 //! What all threads of a store share and change without the writer's lock.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{Forest, Index, IndexKind, Range, Value, ValueRoom, View};
@@ -68,7 +69,26 @@ impl Shared {
     }
 
     pub(crate) fn kind(&self) -> IndexKind {
-        self.catalogue.tree().kind()
+        self.catalogue.kind()
+    }
+
+    /// A range of keys is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`] if keys have no order, and these are not all keys.
+    pub(crate) fn check_range(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Error> {
+        match bounds {
+            (Bound::Unbounded, Bound::Unbounded) => Ok(()),
+            _ => self.check_order(),
+        }
+    }
+
+    /// What takes an order of keys is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`] if there is none.
+    pub(crate) fn check_order(&self) -> Result<(), Error> {
+        if self.kind().is_ordered() { Ok(()) } else { Err(Error::Unordered) }
     }
 
     /// Makes what is visible as durable as was asked for.

@@ -138,12 +138,13 @@ impl Snapshot {
     /// The iterator holds the version as this snapshot does, and may outlive it.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; damage.
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`], unless it is the range of all keys; damage.
     pub fn range<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<Entries<'static>, Error> {
+        self.handle.shared.check_range(bounds(&range))?;
         self.tree(keyspace)?;
         Ok(self.clone().into_range(keyspace, &range))
     }
@@ -164,7 +165,7 @@ impl Snapshot {
     /// [`range`](Snapshot::range), for nothing is copied.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; damage.
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`], unless it is the range of all keys; damage.
     pub fn range_with<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: Keyspace,
@@ -173,6 +174,7 @@ impl Snapshot {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
+        self.handle.shared.check_range((from, to))?;
         let range = Range { from, to, direction };
         let (index, name) = self.tree(keyspace)?;
         masked_range(&self.tombstones, index, range, self.view(), visit).in_keyspace(name)
@@ -184,7 +186,8 @@ impl Snapshot {
     /// Of the NV-Tree it passes over leaves in which nothing is that new. Takes memory for the keys.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]: this one has no such keyspace; damage.
+    /// [`Error::NoSuchKeyspace`]: this one has no such keyspace; [`Error::Unordered`], unless it is the range of all keys;
+    /// damage.
     pub fn changed_keys<K: AsRef<[u8]> + ?Sized>(
         &self,
         since: &Snapshot,
@@ -192,6 +195,7 @@ impl Snapshot {
         range: impl RangeBounds<K>,
     ) -> Result<BTreeSet<Vec<u8>>, Error> {
         let (from, to) = bounds(&range);
+        self.handle.shared.check_range((from, to))?;
         let range = Range { from, to, direction: Direction::Forward };
         let (index, name) = self.tree(keyspace)?;
         let before = match since.tree(keyspace) {

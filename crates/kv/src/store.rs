@@ -12,7 +12,7 @@ use tembo_pool::{Fragmentation, Pool, TenantStat};
 
 use crate::check::{Check, check};
 use crate::commit::Uncommitted;
-use crate::entries::Entries;
+use crate::entries::{Entries, bounds};
 use crate::horizon::{Horizon, horizon};
 use crate::keyspace::{check_name, check_sizes};
 use crate::ledger::{publish, reclaim, set_retention};
@@ -405,12 +405,13 @@ impl Store {
     /// The iterator holds that version like a snapshot.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; damage.
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`], unless it is the range of all keys; damage.
     pub fn range<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: Keyspace,
         range: impl std::ops::RangeBounds<K>,
     ) -> Result<Entries<'static>, Error> {
+        self.handle.shared.check_range(bounds(&range))?;
         let snapshot = self.snapshot()?;
         snapshot.knows(keyspace)?;
         Ok(snapshot.into_range(keyspace, &range))

@@ -173,12 +173,13 @@ impl Transaction {
     /// A serialisable transaction has read what was fetched: up to some hundred entries more than were taken.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; damage.
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`]; damage.
     pub fn range<K: AsRef<[u8]> + ?Sized>(
         &mut self,
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<Entries<'_>, Error> {
+        self.handle().shared.check_order()?;
         self.snapshot.knows(keyspace)?;
         let fetch =
             move |range: Range<'_>, visit: &mut Visit<'_>| self.visit(keyspace, range, visit);
@@ -189,7 +190,7 @@ impl Transaction {
     /// transaction's own writes included. Faster than [`range`](Transaction::range), for nothing is copied.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; damage.
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`]; damage.
     pub fn range_with<K: AsRef<[u8]> + ?Sized>(
         &mut self,
         keyspace: Keyspace,
@@ -198,6 +199,7 @@ impl Transaction {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
+        self.handle().shared.check_order()?;
         self.visit(keyspace, Range { from, to, direction }, visit)
     }
 
@@ -256,12 +258,13 @@ impl Transaction {
     /// fails if another commits a change of the range before it.
     ///
     /// # Errors
-    /// As of [`put`](Transaction::put). After [`Error::Full`] it can only be dropped.
+    /// As of [`put`](Transaction::put); [`Error::Unordered`]. After [`Error::Full`] it can only be dropped.
     pub fn remove_range<K: AsRef<[u8]> + ?Sized>(
         &mut self,
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<(), Error> {
+        self.handle().shared.check_order()?;
         self.snapshot.knows(keyspace)?;
         let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
         self.handle().shared.check_writable()?;

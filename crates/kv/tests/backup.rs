@@ -69,9 +69,8 @@ fn restored(backups: &[&Path], pool: &Path, index: IndexKind) -> State {
 
 #[test]
 fn a_row_of_backups_brings_back_each_of_its_versions() {
-    for (index, other) in
-        [(IndexKind::Nvtree, IndexKind::Cdds), (IndexKind::Cdds, IndexKind::Nvtree)]
-    {
+    let (cdds, nvtree, hash) = (IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash);
+    for (index, other) in [(nvtree, cdds), (cdds, nvtree), (hash, nvtree), (nvtree, hash)] {
         let directory = Directory::new("row");
         let store = Store::create(&directory.file("a.pool"), &options(index)).unwrap();
         change(&store, "a", 0..3000, 7);
@@ -171,9 +170,8 @@ fn a_backup_is_of_one_version_whatever_others_write() {
 
 #[test]
 fn an_interrupted_backup_goes_on_at_its_version() {
-    for (index, is_part) in
-        IndexKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)])
-    {
+    let kinds = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
+    for (index, is_part) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let directory = Directory::new("resumed");
         let path = directory.file("a.pool");
         let mut store = Store::create(&path, &options(index)).unwrap();

@@ -1,14 +1,15 @@
-//! Fences and lines are budgets, whatever the machine: those of a store over the NV-Tree, the structure's
-//! own changes included.
+//! Fences and lines are budgets, whatever the machine: those of a store over the NV-Tree and over the hash index, the
+//! structure's own changes included.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use tembo_kv::{Durability, IndexKind, Keyspace, Options, Progress, Store};
 use tembo_pmem::Counters;
 
+const KINDS: [IndexKind; 2] = [IndexKind::Nvtree, IndexKind::Hash];
+
 /// With one version that has been, so that the version limit is raised.
-fn store(size: u64) -> (Store, Keyspace) {
-    let options =
-        Options::new().index(IndexKind::Nvtree).background(false).size(size).size_max(size);
+fn store(index: IndexKind, size: u64) -> (Store, Keyspace) {
+    let options = Options::new().index(index).background(false).size(size).size_max(size);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == Progress::More {}
     let space = store.keyspace("x").unwrap();
@@ -26,7 +27,11 @@ fn cost(work: impl FnOnce()) -> (u64, u64) {
 
 #[test]
 fn a_single_change_inline_costs_one_fence_and_one_line() {
-    let (store, space) = store(16 << 20);
+    KINDS.into_iter().for_each(single_inline);
+}
+
+fn single_inline(index: IndexKind) {
+    let (store, space) = store(index, 16 << 20);
     for i in 0..10u64 {
         let key = i.to_be_bytes();
         let put = |value: u64| {
@@ -43,7 +48,11 @@ fn a_single_change_inline_costs_one_fence_and_one_line() {
 
 #[test]
 fn a_single_change_out_of_line_costs_two_fences_and_its_record() {
-    let (store, space) = store(16 << 20);
+    KINDS.into_iter().for_each(single_out_of_line);
+}
+
+fn single_out_of_line(index: IndexKind) {
+    let (store, space) = store(index, 16 << 20);
     for len in [9, 40, 100, 1024, 10_000] {
         let (key, value) = (format!("key of {len:08} bytes").into_bytes(), vec![7; len]);
         // Lengths, key and value; a record need not begin at a line.
@@ -68,10 +77,14 @@ fn a_single_change_out_of_line_costs_two_fences_and_its_record() {
 
 #[test]
 fn a_group_of_n_costs_two_fences_and_n_lines_and_the_commit_word() {
-    let (store, space) = store(16 << 20);
+    KINDS.into_iter().for_each(group);
+}
+
+fn group(index: IndexKind) {
+    let (store, space) = store(index, 16 << 20);
     // So many fit into one leaf.
     for n in [1u64, 2, 10, 30] {
-        let group = |value: u64| {
+        let commit = |value: u64| {
             let mut tx = store.exclusive().unwrap();
             for i in 0..n {
                 let key = (n << 32 | i << 8 | 7).to_be_bytes();
@@ -79,18 +92,23 @@ fn a_group_of_n_costs_two_fences_and_n_lines_and_the_commit_word() {
             }
             tx.commit(Durability::Buffered).unwrap();
         };
-        assert_eq!(cost(|| group(1)), (2, n + 1), "inserts");
+        assert_eq!(cost(|| commit(1)), (2, n + 1), "inserts");
     }
 }
 
 /// Lines of a leaf of 1 KiB, its header among them, and the link.
 const SPLIT_LINES_MAX: u64 = 16 + 1;
 
-/// Splits and everything included; and no single insert costs more than a split and an element.
+/// Splits and everything included; and no single insert costs more than a split and an element: growth is in steps of one
+/// leaf.
 #[test]
 fn a_million_random_inserts_cost_what_the_budget_says() {
+    KINDS.into_iter().for_each(million_inserts);
+}
+
+fn million_inserts(index: IndexKind) {
     const COUNT: u64 = 1_000_000;
-    let (store, space) = store(256 << 20);
+    let (store, space) = store(index, 256 << 20);
     let (mut state, mut fences, mut lines, mut lines_max) = (88_172_645_463_325_252u64, 0, 0, 0);
     let mut random = || {
         state ^= state << 13;
@@ -108,7 +126,12 @@ fn a_million_random_inserts_cost_what_the_budget_says() {
         lines_max = lines_max.max(cost.1);
     }
     let each = |sum: u64| sum as f64 / COUNT as f64;
-    println!("{:.4} fences, {:.4} lines, {lines_max} at most", each(fences), each(lines));
+    println!(
+        "{}: {:.4} fences, {:.4} lines, {lines_max} at most",
+        index.name(),
+        each(fences),
+        each(lines)
+    );
     assert!(each(fences) <= 1.04 && each(lines) <= 1.4);
     assert!(lines_max <= 1 + SPLIT_LINES_MAX, "{lines_max} lines for one insert");
     store.check().unwrap();

@@ -124,6 +124,8 @@ fn a_copied_value_stays_what_it_was_and_holds_nothing() {
     for &kind in KINDS {
         let (store, space) = store(kind);
         for value in [b"first".to_vec(), b"second".repeat(10), b"third".repeat(100)] {
+            store.put(space, b"a", b"before", Durability::Strict).unwrap();
+            let saved = store.save_snapshot("s").unwrap();
             store.put(space, b"a", &value, Durability::Strict).unwrap();
             // The thread comes to have its slot for its own.
             (0..3).for_each(|_| drop(store.get(space, b"a").unwrap()));
@@ -135,8 +137,20 @@ fn a_copied_value_stays_what_it_was_and_holds_nothing() {
                     assert_eq!(read.unwrap(), value);
                     let newest = |value: Option<Value<'_>>| value.unwrap().to_vec();
                     assert_eq!(store.get_with(space, b"a", newest).unwrap(), [199; 100]);
+                    // What is held would not let its version be rolled back.
+                    let rolled_back = store.rollback(saved);
+                    if kind == IndexKind::Nvtree {
+                        rolled_back.unwrap();
+                        assert_eq!(store.get(space, b"a").unwrap().unwrap(), b"before");
+                    } else {
+                        assert!(matches!(rolled_back, Err(Error::VersionInUse { .. })));
+                    }
+                    assert_eq!(read.unwrap(), value);
                 })
                 .unwrap();
+            assert!(store.drop_snapshot("s").unwrap());
+            // Nothing is dead any more: what is dead takes a pin.
+            while store.maintain(64).unwrap() == Progress::More {}
         }
         store.check().unwrap();
     }

@@ -82,7 +82,7 @@ impl Backend {
     ///
     /// # Safety
     /// They are `len` bytes, for which there is room at `at`, in the region; none of them lies there.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn write(
         &self,
         at: *mut u8,

@@ -5,8 +5,8 @@
 pub(crate) struct Extent {
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// CRC-32C of the bytes. Logs of earlier programs have none: these synced the bytes before the group.
-    pub(crate) crc: Option<u32>,
+    /// The checksum of the bytes. Logs of the earliest programs have none: these synced the bytes before the group.
+    pub(crate) checksum: Option<u32>,
 }
 
 impl Extent {

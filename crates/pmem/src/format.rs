@@ -3,6 +3,8 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::checksum::OuterChecksum;
+
 /// Bytes at the start of a region that `pmem` keeps for itself.
 pub const HEADER_SIZE: u64 = 4096;
 
@@ -150,6 +152,13 @@ pub(crate) const LOG_VERSION: u32 = 1;
 /// Feature of a log that a program must know: extents carry checksums, and may be written after their group.
 pub(crate) const LOG_EXTENTS_CHECKED: u64 = 1;
 
+/// Feature of a log that a program must know: payloads and extents are checked by XXH3, in place of CRC-32C, which does not
+/// see when a value with its CRC-32C stands in the place of another.
+pub(crate) const LOG_XXH3: u64 = 1 << 1;
+
+/// What a program must know of the logs that are written today.
+pub(crate) const LOG_MUST: u64 = LOG_EXTENTS_CHECKED | LOG_XXH3;
+
 /// Bytes of a log file before its ring.
 pub(crate) const LOG_HEADER_SIZE: u64 = 4096;
 
@@ -227,6 +236,19 @@ impl LogHeader {
     pub(crate) fn checks_extents(&self) -> bool {
         self.features_must.get() & LOG_EXTENTS_CHECKED != 0
     }
+
+    /// The checksum around payloads and extents.
+    pub(crate) fn outer_checksum(&self) -> OuterChecksum {
+        match self.features_must.get() & LOG_XXH3 {
+            0 => OuterChecksum::Crc32c,
+            _ => OuterChecksum::Xxh3,
+        }
+    }
+
+    /// Whether a program of an earlier release made the log.
+    pub(crate) fn is_old(&self) -> bool {
+        self.features_must.get() & LOG_MUST != LOG_MUST
+    }
 }
 
 /// The line before a group's payload. The payload is `lines` offsets of eight bytes, `extents`
@@ -244,7 +266,8 @@ pub(crate) struct GroupHeader {
     pub(crate) position: U64,
     /// Random in the first group that an opening appends to a log in use, zero in others.
     pub(crate) random: [U64; 2],
-    /// CRC-32C of the 56 bytes before it and the payload, begun with the previous group's.
+    /// CRC-32C of the 56 bytes before it and of the payload's XXH3, begun with the previous group's. Without [`LOG_XXH3`] of the
+    /// payload itself.
     pub(crate) chain: U32,
     /// CRC-32C of the 60 bytes before it: certifies the header alone.
     pub(crate) crc: U32,
@@ -265,8 +288,8 @@ const _: () = {
 pub(crate) struct ExtentRecord {
     pub(crate) offset: U64,
     pub(crate) pages: U32,
-    /// CRC-32C of the bytes.
-    pub(crate) crc: U32,
+    /// The lower half of the XXH3 of the bytes. Without [`LOG_XXH3`] their CRC-32C.
+    pub(crate) checksum: U32,
 }
 
 const _: () = assert!(size_of::<ExtentRecord>() == 16);

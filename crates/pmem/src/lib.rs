@@ -3,6 +3,7 @@
 //! Everything above knows *store*, *load*, *flush*, *fence* and *sync*, and nothing of the medium.
 
 mod backend;
+mod checksum;
 mod choice;
 mod counters;
 mod disk;
@@ -34,6 +35,7 @@ mod ticks;
 mod unfenced;
 
 pub use backend::BYPASS_MIN;
+pub use checksum::OuterChecksum;
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, OsDisk};
 pub use domain::{Domain, DomainRequest, SyncPolicy};

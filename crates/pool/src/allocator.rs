@@ -113,6 +113,15 @@ impl Allocator {
         self.take_slot(current, class, size).ok_or(Lack::Frontier(self.frontier))
     }
 
+    /// Takes an object of a class if the class has a slot at hand, in the chunk from which it took the last one.
+    #[inline]
+    pub(crate) fn take_at_hand(&mut self, class: u8) -> Option<Object> {
+        let size = size_of_class(class);
+        let current = self.classes[usize::from(class)].current;
+        // The objects of a class without chunks to share have no current one.
+        if current == NONE { None } else { self.take_slot(current, class, size) }
+    }
+
     #[inline]
     fn take_slot(&mut self, chunk: u32, class: u8, size: u64) -> Option<Object> {
         let granules = self.layout.granules();
@@ -440,6 +449,29 @@ mod tests {
     use crate::Geometry;
     use crate::class::class_for;
     use crate::class_lists::SLOTS_ASKED;
+
+    #[test]
+    fn what_is_at_hand_is_what_would_be_taken_next_and_takes_no_other_chunk() {
+        let layout = Layout::new(Geometry::default());
+        let (first, class) = (layout.first(), class_for(192).unwrap());
+        let mut allocator = Allocator::new(layout, first, first + 4);
+        allocator.frontier = first + 4;
+        assert_eq!(allocator.take_at_hand(class), None, "no object was taken");
+        let mut taken = vec![allocator.take(class).unwrap()];
+        let top = allocator.top();
+        while let Some(object) = allocator.take_at_hand(class) {
+            taken.push(object);
+        }
+        assert_eq!((allocator.top(), taken.len()), (top, layout.slots(192) as usize));
+        assert_eq!(allocator.objects, taken.len() as u64);
+        allocator.give(taken[7]);
+        assert_eq!(allocator.take_at_hand(class), Some(taken[7]));
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), layout.slots(192) as usize);
+        let large = class_for(layout.chunk_size()).unwrap();
+        assert!(allocator.take(large).is_ok() && allocator.take_at_hand(large).is_none());
+    }
 
     #[test]
     fn gathered_chunks_give_many_slots_each_and_are_three_quarters_full() {

@@ -1,7 +1,7 @@
 //! What a pool has on media: the superblock. Everything else is chunks, without any allocation
 //! metadata. See `docs/formats/superblock.md`.
 
-use tembo_pmem::{Fault, HEADER_SIZE, LINE, Region, Word, media};
+use tembo_pmem::{Fault, HEADER_SIZE, LINE, OuterChecksum, Region, Word, media};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -151,7 +151,9 @@ pub(crate) const LOW_TENANT: u8 = 0x40;
 pub(crate) const LOW_LANE: u8 = 0x80;
 
 /// The pool's log begins with this line, behind which its lanes stand. See `docs/formats/pool-log.md`.
-pub(crate) const LOG_MAGIC: u64 = u64::from_le_bytes(*b"TembPLog");
+pub(crate) const LOG_MAGIC: u64 = u64::from_le_bytes(*b"TembPLg2");
+/// The magic of a log of earlier programs: its entries and what they name are checked by CRC-32C alone.
+pub(crate) const LOG_MAGIC_CRC32C: u64 = u64::from_le_bytes(*b"TembPLog");
 
 /// The first word of a lane, alone in its line: a number, and in the lowest bit whether the operation is committed.
 pub(crate) const LANE_COMMITTED: u64 = 1;
@@ -164,16 +166,26 @@ pub(crate) const ENTRY_SEAL: u64 = 4;
 pub(crate) const ENTRY_EXTENT: u64 = 5;
 pub(crate) const ENTRY_CONTENT: u64 = 6;
 
-/// The first word of an entry: its kind, the number of words that follow it, and in the upper half the CRC-32C of the checksum
-/// before it, the lane, the lane's number, and the entry.
-pub(crate) fn entry_head(kind: u64, words: &[u64], lane: usize, number: u64, before: u32) -> u64 {
+/// Where an entry stands: its lane, the lane's number, and the checksum of the entry before.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryPlace {
+    pub(crate) lane: usize,
+    pub(crate) number: u64,
+    pub(crate) before: u32,
+}
+
+/// The first word of an entry: its kind, the number of words that follow it, and in the upper half the checksum of its place
+/// and the entry.
+pub(crate) fn entry_head(
+    checksum: OuterChecksum,
+    place: EntryPlace,
+    kind: u64,
+    words: &[u64],
+) -> u64 {
     let low = kind | (words.len() as u64) << 8;
-    let salt = [u64::from(before), lane as u64, number, low];
-    let mut crc = 0;
-    for word in salt.iter().chain(words) {
-        crc = crc32c::crc32c_append(crc, &word.to_le_bytes());
-    }
-    u64::from(crc) << 32 | low
+    let salt = [u64::from(place.before), place.lane as u64, place.number, low];
+    let crc = crc32c::crc32c(salt.as_bytes());
+    u64::from(checksum.chain(crc, words.as_bytes())) << 32 | low
 }
 
 const LOW_BITS: u32 = 48;
@@ -250,6 +262,19 @@ mod tests {
         }
         assert_eq!(unseal(Sealed::Size, seal(Sealed::Frontier, 7)), None);
         assert_eq!(unseal(Sealed::Size, 0), None);
+    }
+
+    /// A torn entry can have a word of an older one in the place of its own.
+    #[test]
+    fn an_entry_is_not_taken_for_one_with_another_sealed_word() {
+        let place = EntryPlace { lane: 1, number: 7, before: 5 };
+        let head = |checksum, value| {
+            let words = [4168, seal(Sealed::Frontier, value), 4176, 3];
+            entry_head(checksum, place, ENTRY_UNDO, &words)
+        };
+        let (earlier, now) = (OuterChecksum::Crc32c, OuterChecksum::Xxh3);
+        assert_eq!(head(earlier, 11), head(earlier, 13), "earlier programs took it for that");
+        assert_ne!(head(now, 11), head(now, 13));
     }
 
     #[test]

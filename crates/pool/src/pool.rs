@@ -332,6 +332,13 @@ impl Pool {
         self.space.alloc(size)
     }
 
+    /// As [`alloc`](Pool::alloc), where a slot is at hand: nothing grows, no frontier is raised, and nothing is stored. So
+    /// a section needs no room for it, and the pool no bytes to spare. `None`: there is none.
+    #[inline]
+    pub fn alloc_at_hand(&self, size: u64) -> Option<Object> {
+        self.space.alloc_at_hand(size)
+    }
+
     /// Says that what the calling thread does next makes room: while the relief lives, its thread may take the
     /// reserve, which all others leave free: one chunk in sixteen, at most sixteen (1 MiB of chunks of 64 KiB). So
     /// something can be removed from a full pool.

@@ -129,6 +129,14 @@ impl Space {
         }
     }
 
+    /// Takes space for an object of `size` bytes if its class has a slot at hand; `None`: it takes
+    /// [`alloc`](crate::Pool::alloc).
+    #[inline]
+    pub(crate) fn alloc_at_hand(&self, size: u64) -> Option<Object> {
+        let class = class_for(size)?;
+        self.shared.lock().take_at_hand(class)
+    }
+
     /// Asks the disk for the pages of some slots, which have other objects too, and come from there before a slot is stored
     /// to. Slots that lie near each other are read in one piece.
     fn ask_for(&self, mut slots: Vec<(u64, u64)>) {

@@ -39,6 +39,7 @@ mod migrate;
 mod monitor;
 mod multi_pop;
 mod pubsub;
+mod redis_sync;
 mod removal;
 mod replication;
 mod sample;
@@ -98,6 +99,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     lcs::COMMANDS,
     monitor::COMMANDS,
     pubsub::COMMANDS,
+    redis_sync::COMMANDS,
     replication::COMMANDS,
     script::COMMANDS,
     server::COMMANDS,

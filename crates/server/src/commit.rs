@@ -31,7 +31,8 @@ pub(crate) fn expire(
     }
     let notified = shared.settings.notified;
     let is_wanted = [Classes::EXPIRED, Classes::HASH, Classes::GENERIC];
-    data.record_expired(is_wanted.into_iter().any(|class| notified.has(class)));
+    let is_published = is_wanted.into_iter().any(|class| notified.has(class));
+    data.record_expired(is_published || shared.propagation.is_on);
     let began = now();
     let until = began + if is_idle { EXPIRY_TIME.1 } else { EXPIRY_TIME.0 };
     let mut rounds = 0..EXPIRIES_MAX;
@@ -59,6 +60,7 @@ pub(crate) fn expire(
         Err(_) => {
             // Nothing else has been written in this turn yet.
             data.abandon();
+            drop(data.take_expired());
             data.postpone_expiry(data.now_ms() + 1000);
         }
     }
@@ -96,5 +98,33 @@ pub(crate) fn commit(
         store.sync().map_err(|_| StoreError::Poisoned)?;
         shared.latency.record(Stage::Sync, began.elapsed());
     }
-    shared.replication.settle(data, shared.clock.steady_ms)
+    shared.replication.settle(data, shared.clock.steady_ms)?;
+    if shared.propagation.is_on {
+        send_effects(shared);
+    }
+    Ok(())
+}
+
+/// Sends the effects of what is durable to the servers of Redis that follow. A replica has none.
+#[cold]
+fn send_effects(shared: &mut Shared) {
+    let is_replica = shared.replication.following().is_some();
+    if is_replica || shared.propagation.is_broken {
+        shared.replication.redis.end(is_replica);
+        return shared.propagation.end();
+    }
+    if shared.propagation.size() > 0 {
+        let limits = shared.settings.stream_limits();
+        shared.replication.redis.append(shared.propagation.take_turn(), limits);
+    }
+}
+
+/// The turn has failed. Which of its effects are in the store cannot be told if some were sent: those that follow begin anew.
+#[cold]
+pub(crate) fn lose_effects(shared: &mut Shared) {
+    shared.propagation.fail();
+    if shared.propagation.is_broken {
+        shared.replication.redis.end(false);
+        shared.propagation.end();
+    }
 }

@@ -232,10 +232,9 @@ impl Connection {
 
     /// Bytes of memory that the client takes.
     pub(crate) fn memory(&self) -> usize {
-        let queued = self.session.multi.as_ref().map_or(0, |multi| multi.size);
         let output = self.reply.buffer();
         let input = self.input.capacity() + self.parser.owned_size();
-        size_of::<Connection>() + input + output.used + output.free + queued
+        size_of::<Connection>() + input + output.used + output.free + self.session.memory()
     }
 
     /// Drops what was executed from the input, if it is no less than the rest: so a byte is moved once on average.

@@ -8,6 +8,7 @@ use crate::command::{
     ADMIN, Command, Context, DENY_OOM, FAST, NO_MULTI, NOT_QUEUED, READ, REPLICATED, SAVE, SESSION,
     SUBSCRIBED, Table, WRITE,
 };
+use crate::effects::{begin_effects, end_effects};
 use crate::event_class::Classes;
 use crate::evict::make_room;
 use crate::failure::{Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
@@ -213,7 +214,15 @@ pub(crate) fn execute(
     if is_shown_first {
         show(context, args);
     }
+    let is_followed = context.shared.propagation.is_on;
+    if is_followed {
+        begin_effects(context, command, args);
+    }
     let done = (command.run)(context, args, reply);
+    if is_followed {
+        let changed = context.data.written().changes != before;
+        end_effects(context, (command, args), (changed, done.is_err()));
+    }
     let failed = done.is_err() || std::mem::take(&mut context.shared.scripts.ended_with_error);
     observe(context, (command, number), args, (began, failed));
     if is_monitored && !is_shown_first {

@@ -177,7 +177,11 @@ impl<'s> EventLoop<'s> {
         self.relay_replicas();
         let Turns { data, shared, clients, .. } = &mut self.turns;
         let now_ms = shared.clock.steady_ms;
-        for token in shared.replication.end_turn(data.store(), clients, now_ms) {
+        let has_candidates = shared.replication.has_candidates();
+        let stream_id = if has_candidates { shared.new_name() } else { String::new() };
+        let source = (data.store(), data.databases());
+        let to = (&mut shared.propagation, stream_id);
+        for token in shared.replication.end_turn(source, clients, to, now_ms) {
             self.disconnect(token);
         }
     }
@@ -310,6 +314,7 @@ impl<'s> EventLoop<'s> {
         if self.turns.clock().steady_ms >= self.second_ms {
             self.second_ms = self.turns.clock().steady_ms + 1000;
             self.look_after_clients();
+            self.look_after_redis();
             self.keep_the_past()?;
         }
         Ok(())
@@ -329,6 +334,30 @@ impl<'s> EventLoop<'s> {
             // Most likely the disk is full; it is tried again in a second.
             _ => Ok(()),
         }
+    }
+
+    /// Once a second: servers of Redis that follow are sent PING, and those that are silent or slow are disconnected.
+    fn look_after_redis(&mut self) {
+        let Turns { shared, clients, .. } = &mut self.turns;
+        if !shared.propagation.is_on {
+            return;
+        }
+        let (limits, now_ms) = (shared.settings.stream_limits(), shared.clock.steady_ms);
+        let redis = &mut shared.replication.redis;
+        for (token, connection) in clients.iter_mut() {
+            if connection.session.is_replica {
+                redis.hear(token, connection.session.active_ms);
+            }
+        }
+        if redis.is_ping_due(limits, now_ms) {
+            shared.propagation.send(&[b"PING"]);
+        }
+        let lost = redis.lost(limits, now_ms);
+        if redis.is_idle(limits, now_ms) {
+            redis.end(false);
+            shared.propagation.end();
+        }
+        lost.into_iter().for_each(|token| self.disconnect(token));
     }
 
     /// Once a second: disconnects clients that are idle or do not read, and frees unused buffers.

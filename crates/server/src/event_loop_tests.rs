@@ -123,6 +123,30 @@ fn pipelined_writes_cost_one_commit() {
     });
 }
 
+/// What of a failed turn is in the store is not asked: each server that follows begins anew.
+#[test]
+fn a_failed_turn_with_effects_ends_the_stream_of_servers_of_redis() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut replica] = clients(event_loop, address);
+        replica.write_all(b"PSYNC ? -1\r\n").unwrap();
+        let began = Instant::now();
+        while !event_loop.turns.shared.propagation.is_on {
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it does not follow");
+        }
+        let set = b"SET a 1\r\n";
+        writer.write_all(set).unwrap();
+        arrived(event_loop, set.len());
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        let text = replies(event_loop, &mut writer, 1);
+        assert!(text.starts_with("-ERR"), "{text}");
+        assert!(!event_loop.turns.shared.propagation.is_on);
+        let mut sent = Vec::new();
+        replica.read_to_end(&mut sent).unwrap();
+        assert!(!sent.windows(3).any(|word| word == b"SET"));
+    });
+}
+
 #[test]
 fn a_failed_commit_is_reported_to_all_its_clients_and_leaves_nothing() {
     with_loop(|event_loop, address| {

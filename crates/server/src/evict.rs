@@ -39,7 +39,7 @@ pub(crate) fn make_room(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(
     }
     shared.stats.begin_excess();
     let (began, limit) = (Instant::now(), shared.settings.eviction_time);
-    let is_published = shared.settings.notified.has(Classes::EVICTED);
+    let is_published = shared.propagation.is_on || shared.settings.notified.has(Classes::EVICTED);
     let mut count = 0;
     while data.used_bytes() > most {
         let mut random = shared.random();

@@ -56,11 +56,19 @@ pub(crate) fn notify_added(context: &mut Context<'_, '_>) {
 /// A key, or fields of one, were removed because they had expired.
 pub(crate) fn notify_expired(shared: &mut Shared, clients: &mut Clients, expired: &Expired) {
     let key = (expired.db, &expired.key[..]);
-    let events: &[(Classes, &str)] = match (expired.is_fields, expired.is_removed) {
+    let events: &[(Classes, &str)] = match (!expired.fields.is_empty(), expired.is_removed) {
         (false, _) => &[(Classes::EXPIRED, "expired")],
         (true, false) => &[(Classes::HASH, "hexpired")],
         (true, true) => &[(Classes::HASH, "hexpired"), (Classes::GENERIC, "del")],
     };
+    if shared.propagation.is_on {
+        let fields = expired.fields.iter().map(Vec::as_slice);
+        let words: Vec<&[u8]> = match expired.is_removed {
+            true => vec![b"DEL", &expired.key],
+            false => [b"HDEL".as_slice(), &expired.key].into_iter().chain(fields).collect(),
+        };
+        shared.propagation.send_alone(expired.db, &words);
+    }
     for &(class, event) in events {
         if shared.settings.notified.has(class) {
             publish_event(shared, clients, key, event);
@@ -71,7 +79,12 @@ pub(crate) fn notify_expired(shared: &mut Shared, clients: &mut Clients, expired
 /// Keys were evicted: publishes those that were not yet published.
 pub(crate) fn notify_evicted(shared: &mut Shared, clients: &mut Clients) {
     for (db, key) in std::mem::take(&mut shared.eviction.evicted) {
-        publish_event(shared, clients, (db, &key), "evicted");
+        if shared.propagation.is_on {
+            shared.propagation.send_alone(db, &[b"DEL", &key]);
+        }
+        if shared.settings.notified.has(Classes::EVICTED) {
+            publish_event(shared, clients, (db, &key), "evicted");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::clients::Clients;
 use crate::pubsub::message::{Message, confirm};
 use crate::pubsub::topics::Topics;
 use crate::reply::Reply;
-use crate::session::{Replies, Session, Topic};
+use crate::session::{Replies, Session, Subscriptions, Topic};
 use crate::token::Token;
 
 /// All subscriptions, and the clients that MONITOR.
@@ -41,14 +41,14 @@ impl PubSub {
 
     /// The client subscribes.
     pub(crate) fn subscribe(&mut self, session: &mut Session, topic: Topic, name: &[u8]) {
-        if session.subscriptions.of(topic).insert(name.to_vec()) {
+        if session.subscriptions.insert(topic, name) {
             self.topics(topic).add(name, session.token);
         }
     }
 
     /// The client subscribes no more.
     pub(crate) fn unsubscribe(&mut self, session: &mut Session, topic: Topic, name: &[u8]) {
-        if session.subscriptions.of(topic).remove(name) {
+        if session.subscriptions.remove(topic, name) {
             self.topics(topic).remove(name, session.token);
         }
     }
@@ -73,10 +73,11 @@ impl PubSub {
     /// The client subscribes to nothing any more, and does not monitor.
     pub(crate) fn forget(&mut self, session: &mut Session) {
         for topic in Topic::ALL {
-            for name in std::mem::take(session.subscriptions.of(topic)) {
-                self.topics(topic).remove(&name, session.token);
+            for name in session.subscriptions.of(topic) {
+                self.topics(topic).remove(name, session.token);
             }
         }
+        session.subscriptions = Subscriptions::default();
         if std::mem::take(&mut session.monitors) {
             self.monitors.remove(&session.token);
         }

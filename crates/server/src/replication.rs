@@ -13,12 +13,16 @@
 //! if the store still retains it, else a snapshot and everything after that. A replica has versions of its own, and so can
 //! feed replicas itself (see `history`).
 
+mod awaited;
 mod failover;
 mod feed;
+mod follower;
 mod following;
 pub(crate) mod format;
 mod history;
 mod link;
+mod outlet;
+mod redis;
 mod replicas;
 
 use std::os::fd::OwnedFd;
@@ -27,14 +31,19 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, eventfd};
 use tembo_kv::{Durability, Error, Keyspace, Retention, Store};
 
+pub(crate) use follower::Follower;
 pub(crate) use following::{Following, Greeting, Stage};
 pub(crate) use history::Mark;
+pub(crate) use redis::{Limits, RedisReplicas, Wish};
 pub(crate) use replicas::{Replica, Replicas};
 
 use crate::access::Access;
 use crate::clients::Clients;
 use crate::dataset::Dataset;
+use crate::goal::Goal;
 use crate::pause::Pause;
+use crate::propagation::Propagation;
+use crate::replication::awaited::AllAwaited;
 use crate::replication::failover::Failover;
 use crate::replication::following::clear_all;
 use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
@@ -46,10 +55,18 @@ enum Order {
     Promote,
 }
 
-/// A client that is to be fed, and what it holds.
+/// How a client asks to be fed.
+enum Asked {
+    /// As a server of Tembo, which holds this.
+    Changes(Vec<Mark>),
+    /// As a server of Redis.
+    Stream(Wish),
+}
+
+/// A client that is to be fed.
 struct Candidate {
     token: Token,
-    held: Vec<Mark>,
+    asked: Asked,
 }
 
 /// What a server is to others.
@@ -65,6 +82,9 @@ pub(crate) struct Replication {
     place: Place,
     /// The replicas.
     pub(crate) replicas: Replicas,
+    /// Those that are servers of Redis.
+    pub(crate) redis: RedisReplicas,
+    awaited: AllAwaited,
     /// When there last was a replica, by the server's clock.
     replicas_ms: Option<u64>,
     /// Seconds of the past that are kept for replicas that are away.
@@ -155,6 +175,20 @@ impl Replication {
             None if self.replicas_ms.is_some() => durable,
             None => 0,
         }
+    }
+
+    /// The offset that clients see: that of the stream while only servers of Redis follow, as they compare it.
+    pub(crate) fn shown_offset(&self, durable: u64) -> u64 {
+        if self.is_followed_by_redis_only() { self.redis.bounds().1 } else { self.offset(durable) }
+    }
+
+    /// The name of what that is an offset of.
+    pub(crate) fn shown_id(&self) -> &str {
+        if self.is_followed_by_redis_only() { &self.redis.id } else { self.id() }
+    }
+
+    fn is_followed_by_redis_only(&self) -> bool {
+        self.redis.is_on() && self.replicas.iter().next().is_none()
     }
 
     /// Follow this primary from the end of the turn on. False if that is so already.
@@ -269,7 +303,75 @@ impl Replication {
 
     /// The client is to be fed after the turn.
     pub(crate) fn feed_later(&mut self, token: Token, held: Vec<Mark>) {
-        self.candidates.push(Candidate { token, held });
+        self.candidates.push(Candidate { token, asked: Asked::Changes(held) });
+    }
+
+    /// The client is to be fed after the turn as a server of Redis.
+    pub(crate) fn feed_stream_later(&mut self, token: Token, wish: Wish) {
+        self.candidates.push(Candidate { token, asked: Asked::Stream(wish) });
+    }
+
+    /// Whether a client is to be fed.
+    pub(crate) fn has_candidates(&self) -> bool {
+        !self.candidates.is_empty()
+    }
+
+    /// The connection of a replica has ended.
+    pub(crate) fn forget(&mut self, token: Token, now_ms: u64) {
+        self.replicas.forget(token);
+        self.redis.forget(token, now_ms);
+    }
+
+    /// All replicas, servers of Tembo first.
+    pub(crate) fn followers(&self) -> impl Iterator<Item = Follower<'_>> {
+        let replicas = self.replicas.iter().map(|replica| Follower {
+            ip: &replica.ip,
+            port: replica.port,
+            reached: replica.acknowledged,
+            heard_ms: replica.acknowledged_ms,
+            is_online: replica.is_online(),
+            is_redis: false,
+        });
+        let redis = self.redis.iter().map(|replica| Follower {
+            ip: &replica.ip,
+            port: replica.port,
+            reached: replica.acknowledged,
+            heard_ms: replica.heard_ms,
+            is_online: replica.is_online(),
+            is_redis: true,
+        });
+        replicas.chain(redis)
+    }
+
+    /// How many replicas have reached a goal.
+    pub(crate) fn count(&self, goal: Goal) -> usize {
+        self.replicas.count(goal.version) + self.redis.count(goal.place, goal.durably)
+    }
+
+    /// A client waits until so many replicas have reached a goal.
+    pub(crate) fn await_goal(&mut self, token: Token, goal: Goal, count: usize) {
+        self.awaited.add(token, goal, count);
+    }
+
+    /// A client waits no longer.
+    pub(crate) fn end_wait(&mut self, token: Token) {
+        self.awaited.remove(token);
+    }
+
+    /// A replica says how far it is: up to a version, or a place in the stream of which so much is on its disk. Returns the
+    /// clients whose wait that ends.
+    pub(crate) fn acknowledge(
+        &mut self,
+        token: Token,
+        (reached, durable): (u64, Option<u64>),
+        now_ms: u64,
+    ) -> Vec<Token> {
+        if !self.redis.acknowledge(token, (reached, durable), now_ms) {
+            self.replicas.acknowledge(token, reached, now_ms);
+        }
+        let (replicas, redis) = (&self.replicas, &self.redis);
+        self.awaited
+            .take_met(|goal| replicas.count(goal.version) + redis.count(goal.place, goal.durably))
     }
 
     /// The clients that are to be fed and whose connection is encrypted, where nothing waits to be sent.
@@ -382,36 +484,65 @@ impl Replication {
 
     /// Acknowledges what is durable, and begins to feed those that have asked for it: at the end of a turn, when
     /// everything is durable and replied to. Returns connections that are to be ended.
-    pub(crate) fn end_turn(&mut self, store: &Store, clients: &Clients, now_ms: u64) -> Vec<Token> {
+    pub(crate) fn end_turn(
+        &mut self,
+        (store, databases): (&Store, usize),
+        clients: &Clients,
+        (propagation, stream_id): (&mut Propagation, String),
+        now_ms: u64,
+    ) -> Vec<Token> {
         if let Some(following) = &mut self.following {
             following.end_turn(now_ms);
         }
         let mut refused = Vec::new();
-        for Candidate { token, held } in std::mem::take(&mut self.candidates) {
+        for Candidate { token, asked } in std::mem::take(&mut self.candidates) {
             let Some(connection) = clients.get(token) else { continue };
             if connection.waiting() > 0 || connection.tls.is_some() {
-                self.candidates.push(Candidate { token, held });
+                self.candidates.push(Candidate { token, asked });
                 continue;
             }
             let session = &connection.session;
             let ip = session.peer.rsplit_once(':').map_or("", |(ip, _)| ip).to_owned();
             let ip = session.replica_ip.clone().unwrap_or(ip);
-            let of = (token, ip, session.replica_port);
-            // From now on, so that the replica finds again what it has seen, whenever it is away.
-            self.replicas_ms = Some(now_ms);
-            let kept = keep_window(store, self.retain_s);
-            let begun = kept.and_then(|()| history::begin(store, &self.id, &held));
-            let begun = begun.is_ok_and(|beginning| {
-                let id = self.id.clone();
-                let added =
-                    self.replicas.add(store, &connection.socket, of, (id, beginning), now_ms);
-                added.is_ok()
-            });
+            let begun = match asked {
+                Asked::Changes(held) => {
+                    let of = (token, ip, session.replica_port);
+                    self.feed((store, &connection.socket), of, &held, now_ms)
+                }
+                Asked::Stream(_) if self.following.is_some() => false,
+                Asked::Stream(wish) => {
+                    let (to, of) = ((&connection.socket, token), (ip, session.replica_port));
+                    let with = (&wish, stream_id.clone());
+                    let begun = self.redis.add((store, databases), to, of, with, now_ms).is_ok();
+                    if begun {
+                        propagation.begin();
+                    }
+                    begun
+                }
+            };
             if !begun {
                 refused.push(token);
             }
         }
         refused
+    }
+
+    /// Begins to feed a server of Tembo; false: that cannot be.
+    fn feed(
+        &mut self,
+        (store, socket): (&Store, &OwnedFd),
+        of: (Token, String, u16),
+        held: &[Mark],
+        now_ms: u64,
+    ) -> bool {
+        // From now on, so that the replica finds again what it has seen, whenever it is away.
+        self.replicas_ms = Some(now_ms);
+        let kept = keep_window(store, self.retain_s);
+        let begun = kept.and_then(|()| history::begin(store, &self.id, held));
+        begun.is_ok_and(|beginning| {
+            let id = self.id.clone();
+            self.replicas.add(store, socket, of, (id, beginning), now_ms).is_ok()
+        })
     }
 
     /// Seconds of the past that are kept for replicas that are away, of `retain_s` that are kept while there are replicas.

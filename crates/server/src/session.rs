@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::args::Kept;
 use crate::buffer::Buffer;
+use crate::goal::Goal;
 use crate::key_search::KeySearch;
 use crate::token::Token;
 use crate::tracking::Tracked;
@@ -65,19 +66,45 @@ impl Topic {
     pub(crate) const ALL: [Topic; 3] = [Topic::Channel, Topic::Pattern, Topic::Shard];
 }
 
+/// Bytes of memory that keep a name beside its own: an entry of a tree here, and one of a table for all clients.
+const NAME_SIZE: usize = 160;
+
 /// What a client subscribes to.
 #[derive(Default)]
-pub(crate) struct Subscriptions([BTreeSet<Vec<u8>>; 3]);
+pub(crate) struct Subscriptions {
+    names: [BTreeSet<Vec<u8>>; 3],
+    /// Bytes of memory that they take.
+    size: usize,
+}
 
 impl Subscriptions {
     /// The names of one topic.
-    pub(crate) fn of(&mut self, topic: Topic) -> &mut BTreeSet<Vec<u8>> {
-        &mut self.0[topic as usize]
+    pub(crate) fn of(&self, topic: Topic) -> &BTreeSet<Vec<u8>> {
+        &self.names[topic as usize]
+    }
+
+    /// Adds a name; false if it is there.
+    pub(crate) fn insert(&mut self, topic: Topic, name: &[u8]) -> bool {
+        let is_new = self.names[topic as usize].insert(name.to_vec());
+        if is_new {
+            // Here and among those of all clients.
+            self.size += NAME_SIZE + 2 * name.len();
+        }
+        is_new
+    }
+
+    /// Removes a name; false if it is not there.
+    pub(crate) fn remove(&mut self, topic: Topic, name: &[u8]) -> bool {
+        let was_there = self.names[topic as usize].remove(name);
+        if was_there {
+            self.size = self.size.saturating_sub(NAME_SIZE + 2 * name.len());
+        }
+        was_there
     }
 
     /// How many names of the topic there are.
     pub(crate) fn count(&self, topic: Topic) -> usize {
-        self.0[topic as usize].len()
+        self.names[topic as usize].len()
     }
 
     /// How many there are of the topic and of those that Redis counts with it: channels and patterns together.
@@ -93,7 +120,7 @@ impl Subscriptions {
     /// Whether there is one.
     #[inline]
     pub(crate) fn is_any(&self) -> bool {
-        self.0.iter().any(|names| !names.is_empty())
+        self.names.iter().any(|names| !names.is_empty())
     }
 }
 
@@ -142,6 +169,8 @@ pub(crate) struct Session {
     /// Keys watched, by database and key, and when each expires; `u64::MAX` if it does not or was not
     /// there.
     pub(crate) watched: HashMap<(usize, Vec<u8>), u64>,
+    /// Bytes of memory that they take.
+    watched_size: usize,
     /// Whether a command may wait for a key.
     pub(crate) may_wait: bool,
     /// A command waits for a key; those behind it are not executed.
@@ -168,8 +197,10 @@ pub(crate) struct Session {
     pub(crate) replica_ip: Option<String>,
     /// See `replica_ip`.
     pub(crate) replica_port: u16,
-    /// The version that WAIT waits for.
-    pub(crate) wait_version: u64,
+    /// A replica takes a file whose size is not known before: REPLCONF CAPA EOF.
+    pub(crate) takes_unsized: bool,
+    /// What WAIT waits for.
+    pub(crate) wait_goal: Goal,
     /// It is a replica.
     pub(crate) is_replica: bool,
     /// Whether a command may go on in later turns.
@@ -203,6 +234,7 @@ impl Session {
             multi: None,
             executing: false,
             watched: HashMap::new(),
+            watched_size: 0,
             may_wait: true,
             waits_for: None,
             tracked: None,
@@ -216,11 +248,34 @@ impl Session {
             last_command: None,
             replica_ip: None,
             replica_port: 0,
-            wait_version: 0,
+            takes_unsized: false,
+            wait_goal: Goal::default(),
             is_replica: false,
             can_wait: false,
             search: None,
         }
+    }
+
+    /// The client watches a key, which expires then.
+    pub(crate) fn watch(&mut self, place: (usize, Vec<u8>), expiry_ms: u64) {
+        // Here and among those of all clients.
+        self.watched_size += NAME_SIZE + 2 * place.1.len();
+        self.watched.insert(place, expiry_ms);
+    }
+
+    /// The keys that it watched: it watches none any more.
+    pub(crate) fn take_watched(&mut self) -> HashMap<(usize, Vec<u8>), u64> {
+        self.watched_size = 0;
+        std::mem::take(&mut self.watched)
+    }
+
+    /// Bytes of memory that are held for it beside its buffers: commands that are queued, wait or are held, keys that it
+    /// watches, names that it subscribes to.
+    pub(crate) fn memory(&self) -> usize {
+        let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
+        let waits = self.waits_for.as_ref().map_or(0, |wait| wait.size());
+        let held = self.postponed.as_ref().map_or(0, |command| command.size());
+        queued + waits + held + self.watched_size + self.subscriptions.size
     }
 
     /// Whether its next command cannot be executed: one waits for a key, or CLIENT PAUSE holds it.
@@ -282,7 +337,7 @@ impl Session {
             output_size,
             output_size,
             output.used,
-            input.used + input.free + output_size + queued_size,
+            size_of::<Session>() + input.used + input.free + output_size + self.memory(),
             self.last_command.unwrap_or("NULL"),
             text(&self.user),
             self.redirect(),

@@ -17,7 +17,7 @@ use crate::eviction::{Policy, eviction_time};
 use crate::glob;
 use crate::number::parse_integer;
 use crate::recency::Decay;
-use crate::replication::Greeting;
+use crate::replication::{Greeting, Limits};
 pub use crate::settings::parameter::Parameter;
 use crate::settings::parameter::{BULK_SIZE_MAX, Kind, PARAMETERS, find, resolved};
 use crate::tls::{ClientCertificates, TlsConfig};
@@ -40,7 +40,9 @@ pub(crate) struct OutputLimit {
 /// Values of parameters, by their places.
 pub(crate) type Replaced = Vec<(usize, Vec<u8>)>;
 
-/// Redis's limit for subscribers.
+/// Redis's limit for replicas.
+const REPLICA_OUTPUT: &str = "slave 268435456 67108864 60";
+/// The same for subscribers.
 const PUBSUB_OUTPUT: &str = "pubsub 33554432 8388608 60";
 
 /// The parameters with their values; those that the server acts on also as numbers.
@@ -168,7 +170,7 @@ impl Settings {
         settings.put("masterauth", config.masterauth.clone().unwrap_or_default());
         settings.put("protected-mode", if config.protected { "yes" } else { "no" }.to_owned());
         let limit = config.output_size_max;
-        let limits = format!("normal {limit} 0 0 slave 0 0 0 {PUBSUB_OUTPUT}");
+        let limits = format!("normal {limit} 0 0 {REPLICA_OUTPUT} {PUBSUB_OUTPUT}");
         settings.put("client-output-buffer-limit", limits);
         if config.debug {
             settings.put("enable-debug-command", "yes".to_owned());
@@ -437,6 +439,24 @@ impl Settings {
         }
     }
 
+    /// How much is kept for servers of Redis that follow.
+    pub(crate) fn stream_limits(&self) -> Limits {
+        let output = output_limit(self.value("client-output-buffer-limit"), 1);
+        let ms = |name: &str| self.number(name).saturating_mul(1000);
+        Limits {
+            backlog: self.number("repl-backlog-size"),
+            hard: output.hard as u64,
+            soft: output.soft as u64,
+            soft_ms: output.seconds.saturating_mul(1000),
+            kept_ms: match ms("repl-backlog-ttl") {
+                0 => u64::MAX,
+                kept_ms => kept_ms,
+            },
+            ping_ms: ms("repl-ping-replica-period"),
+            silent_ms: self.repl_timeout_ms,
+        }
+    }
+
     /// The priority with which Sentinel chooses a replica.
     pub(crate) fn replica_priority(&self) -> u64 {
         self.number("replica-priority")
@@ -515,7 +535,7 @@ fn out_of_range(low: i64, high: i64) -> String {
     format!("argument must be between {low} and {high} inclusive")
 }
 
-/// The limits as they are to be kept. That of replicas has no effect: what they are sent waits in the store.
+/// The limits as they are to be kept. That of replicas is for servers of Redis: what others are sent waits in the store.
 fn check_output_limits(now: &str, wanted: &str) -> Result<Vec<u8>, String> {
     let mut kept: Vec<String> = now.split(' ').map(str::to_owned).collect();
     let words: Vec<&str> = wanted.split_ascii_whitespace().collect();

@@ -17,9 +17,10 @@ use crate::item_state::ItemState;
 use crate::latency::Latency;
 use crate::observed::Observed;
 use crate::pause::Pause;
+use crate::propagation::Propagation;
 use crate::pubsub::PubSub;
 use crate::recency::{Decay, Recency, Usage};
-use crate::replication::{Replica, Replication};
+use crate::replication::{Follower, Replication};
 use crate::scan::Scans;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) items: ItemState,
     /// Primary and replicas.
     pub(crate) replication: Replication,
+    /// What replicas that are servers of Redis are sent.
+    pub(crate) propagation: Propagation,
     /// Where clients come in while a script runs; none in a process without sockets.
     pub(crate) door: Option<Door>,
     /// Clients taken in so far.
@@ -134,6 +137,7 @@ impl Shared {
             pubsub: PubSub::default(),
             items: ItemState::default(),
             replication: Replication::default(),
+            propagation: Propagation::default(),
             door: None,
             clients_seen: 0,
             scripts: Scripts::default(),
@@ -204,9 +208,13 @@ impl Shared {
     #[cold]
     fn good_replicas(&self) -> usize {
         let heard_ms = self.clock.steady_ms.saturating_sub(self.settings.replica_lag_ms);
-        let is_good =
-            |replica: &&Replica| replica.is_online() && replica.acknowledged_ms >= heard_ms;
-        self.replication.replicas.iter().filter(is_good).count()
+        let is_good = |one: &Follower<'_>| one.is_online && one.heard_ms >= heard_ms;
+        self.replication.followers().filter(is_good).count()
+    }
+
+    /// A name as Redis gives it to a run and to a stream: 40 digits that no other has.
+    pub(crate) fn new_name(&mut self) -> String {
+        format!("{:016x}{:016x}{:08x}", self.random(), self.random(), self.random() as u32)
     }
 
     /// A random number, not fit for secrets.

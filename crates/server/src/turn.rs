@@ -10,7 +10,7 @@ use crate::args::Kept;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
-use crate::commit::commit;
+use crate::commit::{commit, lose_effects};
 use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
 use crate::dispatch::{dispatch, execute_queued};
@@ -208,6 +208,9 @@ impl<'s> Turns<'s> {
             }
             None => commit(&mut self.data, &mut self.shared, executed),
         };
+        if committed.is_err() && self.shared.propagation.is_on {
+            lose_effects(&mut self.shared);
+        }
         self.shared.stats.turns += u64::from(pending > 0);
         self.shared.stats.changes += self.data.written().changes - changes;
         let replied = self.reply(committed);
@@ -568,7 +571,7 @@ impl<'s> Turns<'s> {
             self.data.waiting.remove(token, &wait);
             self.end_delay(&mut connection);
             connection.begin_turn();
-            self.shared.replication.replicas.end_wait(token);
+            self.shared.replication.end_wait(token);
             if wait.keys.is_empty() && !with_error {
                 self.end_wait_for_replicas(&mut connection, &wait);
             } else if with_error {
@@ -727,7 +730,7 @@ impl<'s> Turns<'s> {
         }
         self.shared.pubsub.forget(&mut connection.session);
         if connection.session.is_replica {
-            self.shared.replication.replicas.forget(token);
+            self.shared.replication.forget(token, self.shared.clock.steady_ms);
         }
         if let Some(wait) = connection.session.waits_for.take() {
             self.data.waiting.remove(token, &wait);

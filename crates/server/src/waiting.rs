@@ -26,6 +26,17 @@ pub(crate) struct Wait {
     pub(crate) needs_key: bool,
 }
 
+/// Bytes of memory that keep a key that is waited for, beside its own.
+const KEY_SIZE: usize = 160;
+
+impl Wait {
+    /// Bytes of memory that it takes, here and among those of all clients.
+    pub(crate) fn size(&self) -> usize {
+        let keys = self.keys.iter().map(|key| KEY_SIZE + 2 * key.len());
+        self.command.size() + keys.sum::<usize>()
+    }
+}
+
 /// The clients that wait for one key, the longest waiting first.
 #[derive(Default)]
 struct Waiters {

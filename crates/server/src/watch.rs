@@ -51,7 +51,7 @@ impl Watches {
 
     /// The client watches nothing any more.
     pub(crate) fn remove_all(&mut self, session: &mut Session) {
-        for ((db, key), _) in session.watched.drain() {
+        for ((db, key), _) in session.take_watched() {
             self.remove(db, &key, session.id);
         }
         self.dirty.remove(&session.id);

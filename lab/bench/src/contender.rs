@@ -38,10 +38,14 @@ pub enum Kind {
     Cdds,
     /// The NV-Tree of this house, bare: versions, each operation commits by itself.
     Nvtree,
+    /// The hash index, bare: as the NV-Tree.
+    Hash,
     /// The store over the CDDS B-Tree, a strict commit for each operation.
     KvCdds,
     /// The store over the NV-Tree, a strict commit for each operation.
     KvNvtree,
+    /// The store over the hash index, a strict commit for each operation.
+    KvHash,
     /// The NV-Tree as its paper has it: no versions, two fences for each operation, and keys are not
     /// looked for before they are inserted.
     NvtreePaper,
@@ -65,13 +69,15 @@ pub enum Kind {
 
 impl Kind {
     /// In the order of tables.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Wall,
         Kind::Btreemap,
         Kind::Cdds,
         Kind::Nvtree,
+        Kind::Hash,
         Kind::KvCdds,
         Kind::KvNvtree,
+        Kind::KvHash,
         Kind::NvtreePaper,
         Kind::NvtreePaperAdaptive,
     ];
@@ -94,8 +100,10 @@ impl Kind {
             Kind::Btreemap => "btreemap",
             Kind::Cdds => "cdds",
             Kind::Nvtree => "nvtree",
+            Kind::Hash => "hash",
             Kind::KvCdds => "kv-cdds",
             Kind::KvNvtree => "kv-nvtree",
+            Kind::KvHash => "kv-hash",
             Kind::NvtreePaper => "nvtree-paper",
             Kind::NvtreePaperAdaptive => "nvtree-paper-adaptive",
             Kind::Bplus => "b+tree",
@@ -121,8 +129,10 @@ impl Kind {
             Kind::Btreemap => Box::new(btreemap::Volatile::default()),
             Kind::Cdds => Box::new(bare::Bare::new(folder, size, IndexKind::Cdds)?),
             Kind::Nvtree => Box::new(bare::Bare::new(folder, size, IndexKind::Nvtree)?),
+            Kind::Hash => Box::new(bare::Bare::new(folder, size, IndexKind::Hash)?),
             Kind::KvCdds => Box::new(kv::StrictStore::new(folder, size, IndexKind::Cdds)?),
             Kind::KvNvtree => Box::new(kv::StrictStore::new(folder, size, IndexKind::Nvtree)?),
+            Kind::KvHash => Box::new(kv::StrictStore::new(folder, size, IndexKind::Hash)?),
             Kind::NvtreePaper => Box::new(paper::Paper::new(folder, size, None)?),
             Kind::NvtreePaperAdaptive => {
                 Box::new(paper::Paper::new(folder, size, Some(Strategy::Balanced))?)
@@ -157,6 +167,7 @@ impl Kind {
         Ok(match self {
             Kind::Cdds => Box::new(bare::Bare::over(pool, size_max, IndexKind::Cdds)?),
             Kind::Nvtree => Box::new(bare::Bare::over(pool, size_max, IndexKind::Nvtree)?),
+            Kind::Hash => Box::new(bare::Bare::over(pool, size_max, IndexKind::Hash)?),
             Kind::CddsPaper => {
                 Box::new(cdds_paper::CddsPaper::over(pool, size, LeafOrder::Sorted)?)
             }
@@ -167,6 +178,9 @@ impl Kind {
             }
             Kind::KvNvtree if observer_is_absent => {
                 Box::new(kv::StrictStore::in_memory(size_max, IndexKind::Nvtree)?)
+            }
+            Kind::KvHash if observer_is_absent => {
+                Box::new(kv::StrictStore::in_memory(size_max, IndexKind::Hash)?)
             }
             _ => return Err(Error::Absent("a way to watch this one")),
         })

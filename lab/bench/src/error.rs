@@ -17,6 +17,12 @@ pub enum Error {
     /// The store.
     #[error("the store")]
     Store(#[from] tembo_kv::Error),
+    /// The thesis's array, or ARIES on it.
+    #[error("the modelled array")]
+    Mars(#[from] tembo_mars::Error),
+    /// A device of blocks.
+    #[error("a device")]
+    Array(#[from] tembo_array::Error),
     /// A contender's answers are wrong: figures of it would mean nothing.
     #[error("{contender} answered {found} of {expected} keys rightly in {operation}")]
     Wrong {

@@ -12,6 +12,9 @@ mod context;
 mod effort;
 mod ftrace;
 mod index;
+mod mars;
+mod mars_host;
+mod mars_programs;
 mod medium;
 mod micro;
 mod nvtree_insert;
@@ -85,6 +88,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment { name: "nvtree-9b", title: "NV-Store: StatusUpdate", run: served::nvstore_status },
     Experiment { name: "nvtree-9c", title: "NV-Store: SessionStore", run: served::nvstore_session },
+    Experiment { name: "mars-3.5", title: mars::TITLE_LATENCY, run: mars::latency },
+    Experiment { name: "mars-3.6", title: mars::TITLE_BANDWIDTH, run: mars::bandwidth },
+    Experiment { name: "mars-3.7", title: mars::TITLE_INSIDE, run: mars::inside },
+    Experiment { name: "mars-3.8", title: mars::TITLE_ARIES, run: mars::against_aries },
+    Experiment { name: "mars-3.9", title: mars_programs::TITLE, run: mars_programs::programs },
+    Experiment {
+        name: "mars-3.10",
+        title: mars_programs::TITLE_MEMCACHE,
+        run: mars_programs::memcache,
+    },
 ];
 
 /// Figures of the documents that cannot be repeated on one machine, or not on this one.
@@ -114,6 +127,10 @@ const IMPOSSIBLE: &[(&str, &str)] = &[
     (
         "NV-Tree 6b: misses that clflush causes",
         "callgrind knows no flushes; lines flushed are counted in nvtree-5, and nvtree-10b times clflush",
+    ),
+    (
+        "Coburn 3.10: MemcacheDB with Berkeley DB",
+        "MemcacheDB is not kept any more; a hash table under one lock, and ARIES, stand there",
     ),
     ("reads of PCM and STT-RAM", "slower than of memory; what an emulation delays here is flushes"),
     (

@@ -90,6 +90,7 @@ impl Brand {
         match self {
             Brand::Tembo(IndexKind::Nvtree) => "Tembo",
             Brand::Tembo(IndexKind::Cdds) => "Tembo, CDDS",
+            Brand::Tembo(IndexKind::Hash) => "Tembo, hash",
             Brand::TemboVolatile => "Tembo, CDDS, volatile",
             Brand::Redb => "redb",
             Brand::Fjall => "fjall",

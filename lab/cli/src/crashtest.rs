@@ -63,6 +63,8 @@ enum Structure {
     Cdds,
     /// The NV-Tree
     Nvtree,
+    /// The hash index
+    Hash,
     /// The store, over the NV-Tree
     Kv,
     /// The store, over the B-Tree
@@ -112,6 +114,7 @@ impl From<Structure> for torture::Structure {
             Structure::Heap => torture::Structure::Heap,
             Structure::Cdds => torture::Structure::Cdds,
             Structure::Nvtree => torture::Structure::Nvtree,
+            Structure::Hash => torture::Structure::Hash,
             Structure::Kv => torture::Structure::Kv,
             Structure::KvCdds => torture::Structure::KvCdds,
             Structure::Replica => torture::Structure::Replica,

@@ -6,13 +6,14 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 15] = [
+    pub const ALL: [Structure; 16] = [
         Structure::Region,
         Structure::Pool,
         Structure::Log,
         Structure::Heap,
         Structure::Cdds,
         Structure::Nvtree,
+        Structure::Hash,
         Structure::Kv,
         Structure::KvCdds,
         Structure::Replica,
@@ -33,6 +34,7 @@ impl Structure {
             Structure::Heap => "heap",
             Structure::Cdds => "cdds",
             Structure::Nvtree => "nvtree",
+            Structure::Hash => "hash",
             Structure::Kv => "kv",
             Structure::KvCdds => "kv-cdds",
             Structure::Replica => "replica",

@@ -29,6 +29,7 @@ use crate::{
 
 const CDDS: Tree = Tree { kind: IndexKind::Cdds, keys: Keys::Short };
 const NVTREE: Tree = Tree { kind: IndexKind::Nvtree, keys: Keys::Short };
+const HASH: Tree = Tree { kind: IndexKind::Hash, keys: Keys::Short };
 const KV: Kv = Kv(IndexKind::Nvtree);
 const FILES: Files = Files(IndexKind::Nvtree);
 const KV_CDDS: Kv = Kv(IndexKind::Cdds);
@@ -55,6 +56,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         Structure::Heap => explore_one(&Heaps, target, effort, mutation, 61),
         Structure::Cdds => explore_tree(&CDDS, target, effort, mutation),
         Structure::Nvtree => explore_tree(&NVTREE, target, effort, mutation),
+        Structure::Hash => explore_tree(&HASH, target, effort, mutation),
         Structure::Kv => explore_one(&KV, target, effort, mutation, 4099),
         Structure::KvCdds => explore_one(&KV_CDDS, target, effort, mutation, 4099),
         Structure::Replica => explore_one(&Replicated, target, effort, mutation, 4099),
@@ -80,6 +82,7 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
         Structure::Heap => sequence(&Heaps, target, ops),
         Structure::Cdds => sequence(&CDDS, target, ops),
         Structure::Nvtree => sequence(&NVTREE, target, ops),
+        Structure::Hash => sequence(&HASH, target, ops),
         Structure::Kv => sequence(&KV, target, ops),
         Structure::KvCdds => sequence(&KV_CDDS, target, ops),
         Structure::Replica => sequence(&Replicated, target, ops),
@@ -106,6 +109,8 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         | Structure::Fs => return Vec::new(),
         Structure::Kv | Structure::KvCdds | Structure::Replica => "kv",
         Structure::Log => "pool",
+        // It has the steps of the leaves, and no others.
+        Structure::Hash => "nvtree",
         Structure::Heap => "heap",
         Structure::Pool | Structure::Cdds | Structure::Nvtree => structure.name(),
     };
@@ -118,6 +123,8 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     };
     // Roots that have versions, and can be void, are only in one kind of index.
     let needs_roots = |step: &Step| step.name == "kv.scrub.roots";
+    // A merge carries records only under a shorter prefix: scattered keys of a small tree have none in common.
+    let needs_prefixes = |step: &Step| step.name == "nvtree.merge.record.fence";
     // Those of the pool's log are reached by what uses it.
     let is_of_log = |step: &Step| step.name.starts_with("pool.log.");
     // A replica raises the limit, commits and forgets what is dead for versions that it is given, some of them again.
@@ -133,6 +140,7 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         }
         step.name.split('.').next() == Some(first)
             && is_of_log(step) == (structure == Structure::Log)
+            && (structure != Structure::Hash || !needs_prefixes(step))
             && needs_roots(step) == (structure == Structure::KvCdds)
             && (structure != Structure::Replica || is_of_replica(step))
             && (structure == Structure::Replica || !needs_replica(step))
@@ -177,6 +185,7 @@ pub fn prove(
         Structure::Heap => prove_one(&Heaps, target, effort, mutations, each),
         Structure::Cdds => prove_one(&CDDS, target, effort, mutations, each),
         Structure::Nvtree => prove_one(&NVTREE, target, effort, mutations, each),
+        Structure::Hash => prove_one(&HASH, target, effort, mutations, each),
         Structure::Kv => prove_one(&KV, target, effort, mutations, each),
         Structure::KvCdds => prove_one(&KV_CDDS, target, effort, mutations, each),
         Structure::Replica => prove_one(&Replicated, target, effort, mutations, each),
@@ -198,6 +207,7 @@ pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, Str
         Structure::Heap => Ok(Proof::new(&Heaps, target, effort)?.redundancy()),
         Structure::Cdds => Ok(Proof::new(&CDDS, target, effort)?.redundancy()),
         Structure::Nvtree => Ok(Proof::new(&NVTREE, target, effort)?.redundancy()),
+        Structure::Hash => Ok(Proof::new(&HASH, target, effort)?.redundancy()),
         Structure::Kv => Ok(Proof::new(&KV, target, effort)?.redundancy()),
         Structure::KvCdds => Ok(Proof::new(&KV_CDDS, target, effort)?.redundancy()),
         Structure::Array => Ok(Proof::new(&ARRAY, target, effort)?.redundancy()),

@@ -15,6 +15,8 @@ pub enum Structure {
     Cdds,
     /// The NV-Tree.
     Nvtree,
+    /// The hash index.
+    Hash,
     /// The store: commits, keyspaces, snapshots, rollback, recovery; over the NV-Tree.
     Kv,
     /// The store over the CDDS B-Tree.

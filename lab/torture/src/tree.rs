@@ -1,4 +1,4 @@
-//! An index of either kind under torture, with the least that it needs of a store: a limit of
+//! An index of any kind under torture, with the least that it needs of a store: a limit of
 //! versions, a word that commits them, two named versions, and the note of a rollback.
 
 mod harness;
@@ -18,7 +18,7 @@ const SIZE: u64 = 128 << 10;
 /// With keys of 64 KiB.
 const SIZE_FOR_LONGEST: u64 = 6 << 20;
 
-/// A tree in nodes of four entries, or in leaves of six.
+/// A tree in nodes of four entries, or in leaves of six; a hash index in leaves of six.
 pub(crate) struct Tree {
     pub(crate) kind: IndexKind,
     pub(crate) keys: Keys,

@@ -93,6 +93,26 @@ fn lanes_of_a_store_make_visible_what_is_fenced() {
     hold_plan(&Plan { cast: Cast::Store, keys: 60, threads: vec![put(0), put(118), look] });
 }
 
+/// A reader that has found the element of its key copies the record when another thread may have put the key again, and given the
+/// space of that record to another key.
+#[test]
+fn a_read_without_a_pin_copies_what_its_key_has() {
+    // A group gives back what was unlinked. The first read of a thread takes a pin, and learns of the trees.
+    let group = || Call::Group(vec![(6, 8)]);
+    let write = vec![
+        Call::Put(0, 40),
+        Call::Put(0, 40),
+        group(),
+        Call::Put(4, 40),
+        Call::Put(0, 40),
+        group(),
+        Call::Put(4, 40),
+        Call::Put(2, 40),
+    ];
+    let read = vec![Call::Get(0); 8];
+    hold_plan(&Plan { cast: Cast::Store, keys: 4, threads: vec![write, read] });
+}
+
 #[test]
 fn a_remove_that_finds_nothing_is_followed_by_a_read_that_finds_nothing() {
     // While something of before the removal is under way.

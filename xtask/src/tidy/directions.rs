@@ -29,6 +29,7 @@ const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[
     ("crates/cli", Some(PRODUCT)),
     ("lab/sim", Some(&["pmem"])),
     ("lab/torture", None),
+    ("lab/mars", Some(&["pmem"])),
     ("lab/bench", None),
     ("lab/cli", None),
 ];

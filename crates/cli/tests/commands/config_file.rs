@@ -90,7 +90,10 @@ fn redis_s_own_file_is_obeyed_where_both_have_the_directive() {
         ("maxmemory", "104857600"),
         ("notify-keyspace-events", "xE"),
         ("save", "3600 1 300 100 60 10000"),
-        ("client-output-buffer-limit", "normal 0 0 0 slave 0 0 0 pubsub 16777216 8388608 60"),
+        (
+            "client-output-buffer-limit",
+            "normal 0 0 0 slave 268435456 67108864 60 pubsub 16777216 8388608 60",
+        ),
         // The command line goes before the file.
         ("maxclients", "77"),
     ];

@@ -6,6 +6,7 @@ mod clean;
 mod general;
 mod rebase;
 mod reclaim;
+mod record;
 mod replacement;
 mod space;
 mod split;
@@ -14,6 +15,7 @@ mod split_half;
 pub(super) use self::carry::carry;
 pub(super) use self::clean::{clean, erase_slots};
 use self::general::{change_any, inline};
+use self::record::change_record;
 pub(super) use self::space::{reserve_lines, reserve_structure};
 use crate::nvtree::fast::{Effect, change_fast, put_fast};
 use crate::nvtree::how::How;
@@ -22,7 +24,7 @@ use crate::{Error, Op, Writer};
 
 /// Puts or removes a key; whether it was there.
 #[inline(always)]
-pub(crate) fn change(
+pub(crate) fn change<const SCATTERED: bool>(
     leaves: &Leaves,
     op: Op<'_>,
     how: How<'_>,
@@ -31,16 +33,16 @@ pub(crate) fn change(
     op.key()?;
     if let Op::Put { key, value } = op
         && let Some(word) = eight(value)
-        && let Some(existed) = put_fast(leaves, key, word, how, writer)
+        && let Some(existed) = put_fast::<SCATTERED>(leaves, key, word, how, writer)
     {
         return Ok(existed);
     }
-    change_in_time(leaves, op, how, writer)
+    change_in_time::<SCATTERED>(leaves, op, how, writer)
 }
 
 /// As `change`, if it takes more than one attempt.
 #[inline(never)]
-fn change_in_time(
+fn change_in_time<const SCATTERED: bool>(
     leaves: &Leaves,
     op: Op<'_>,
     how: How<'_>,
@@ -57,8 +59,12 @@ fn change_in_time(
     loop {
         let mut reached = None;
         if let Some(effect) = effect
-            && let Some(existed) = change_fast(leaves, wanted, effect, how, writer, &mut reached)
+            && let Some(existed) =
+                change_fast::<SCATTERED>(leaves, wanted, effect, how, writer, &mut reached)
         {
+            return Ok(existed);
+        }
+        if let Some(existed) = change_record(leaves, op, wanted, how, writer, &mut reached) {
             return Ok(existed);
         }
         if let Some(existed) = change_any(leaves, op, (wanted, reached), how, writer)? {

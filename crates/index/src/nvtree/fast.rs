@@ -33,13 +33,13 @@ pub(crate) enum Effect {
 /// The newest value of the key, if that is what a version sees; `None`: the fast path does not find it, and the leaf may
 /// have been `reached`.
 #[inline(always)]
-pub(crate) fn get_fast<'f>(
+pub(crate) fn get_fast<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
     wanted: Wanted<'_>,
     version: u64,
     reached: &mut Option<Reached<'f>>,
 ) -> Option<Option<Value<'static>>> {
-    let at = leaves.leaf_at_once(wanted)?;
+    let at = leaves.leaf_fast::<SCATTERED>(wanted)?;
     let Reached { leaf: Leaf { side, .. }, lines, moment } = at;
     let (bytes, traits) = side.bytes();
     let matching = bytes.equal(print(wanted.hash)) & all_slots(lines.len());
@@ -61,20 +61,21 @@ pub(crate) fn get_fast<'f>(
 
 /// Puts eight bytes; as `change_fast`.
 #[inline(never)]
-pub(crate) fn put_fast(
+pub(crate) fn put_fast<const SCATTERED: bool>(
     leaves: &Leaves,
     key: &[u8],
     value: u64,
     how: How<'_>,
     writer: &Writer<'_>,
 ) -> Option<bool> {
-    change_fast(leaves, Wanted::new(key), Effect::Put(value, 8), how, writer, &mut None)
+    let effect = Effect::Put(value, 8);
+    change_fast::<SCATTERED>(leaves, Wanted::new(key), effect, how, writer, &mut None)
 }
 
 /// Performs the change if the fast path can; whether the key was there. `None`: it cannot, or something
 /// was quicker, and nothing has changed. The leaf may have been `reached`.
 #[inline(always)]
-pub(crate) fn change_fast<'f>(
+pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
     wanted: Wanted<'_>,
     effect: Effect,
@@ -82,7 +83,7 @@ pub(crate) fn change_fast<'f>(
     writer: &Writer<'_>,
     reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    let found = leaves.leaf_at_once(wanted)?;
+    let found = leaves.leaf_fast::<SCATTERED>(wanted)?;
     let Reached { leaf: Leaf { side, .. }, lines, moment } = found;
     side.prefetch_rest();
     // Where its line is full, an element lies in the next, and the new one will.
@@ -144,7 +145,7 @@ pub(crate) fn change_fast<'f>(
 /// The slots that a change may use, of those that are free or have what was ended, in a leaf whose newest element is of
 /// that version; `None`: not by the fast path.
 #[inline(always)]
-fn usable(
+pub(crate) fn usable(
     newest: u64,
     how: How<'_>,
     writer: &Writer<'_>,

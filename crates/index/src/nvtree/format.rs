@@ -131,7 +131,7 @@ media! {
     pub(crate) struct TreeCell {
         /// Object of the first leaf; never changes.
         pub(crate) first: Word,
-        /// [`CELL_MAGIC`] or [`CHECKED_CELL_MAGIC`].
+        /// See [`cell_magic`].
         pub(crate) magic: Word,
         /// Object of the hint's directory, 0: there is no hint. Stored after `hint_check`, in one line.
         pub(crate) hint: Word,
@@ -141,9 +141,21 @@ media! {
     }
 }
 
+/// What the leaves of a list are in the order of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sorted {
+    /// The bytes of the keys.
+    ByKey,
+    /// The bytes of the scattered keys (`hash/scatter.rs`), which stand in the place of the keys: a hash index.
+    ByHash,
+}
+
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CELL");
 /// Of a tree whose records have checksums.
 pub(crate) const CHECKED_CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CEL2");
+/// Of a hash index, and of one whose records have checksums.
+pub(crate) const HASH_CELL_MAGIC: u64 = u64::from_le_bytes(*b"HSH-CELL");
+pub(crate) const CHECKED_HASH_CELL_MAGIC: u64 = u64::from_le_bytes(*b"HSH-CEL2");
 pub(crate) const CELL_SIZE: u64 = size_of::<TreeCell>() as u64;
 const _: () = assert!(CELL_SIZE == 64);
 
@@ -189,15 +201,19 @@ const _: () = assert!(
 );
 const _: () = assert!(offset_of!(TreeCell, hint) == 16 && offset_of!(TreeCell, hint_check) == 24);
 
-/// The magic of a tree with such records.
-pub(crate) fn cell_magic(records: Records) -> u64 {
-    match records {
-        Records::Unchecked => CELL_MAGIC,
-        Records::Checked => CHECKED_CELL_MAGIC,
+/// The magic of a list that is sorted so, with such records.
+pub(crate) fn cell_magic(sorted: Sorted, records: Records) -> u64 {
+    match (sorted, records) {
+        (Sorted::ByKey, Records::Unchecked) => CELL_MAGIC,
+        (Sorted::ByKey, Records::Checked) => CHECKED_CELL_MAGIC,
+        (Sorted::ByHash, Records::Unchecked) => HASH_CELL_MAGIC,
+        (Sorted::ByHash, Records::Checked) => CHECKED_HASH_CELL_MAGIC,
     }
 }
 
-/// The records of a tree with that magic; `None`: it is none.
-pub(crate) fn records_of(magic: u64) -> Option<Records> {
-    [Records::Unchecked, Records::Checked].into_iter().find(|&records| cell_magic(records) == magic)
+/// The records of a list with that magic; `None`: it is none that is sorted so.
+pub(crate) fn records_of(sorted: Sorted, magic: u64) -> Option<Records> {
+    [Records::Unchecked, Records::Checked]
+        .into_iter()
+        .find(|&records| cell_magic(sorted, records) == magic)
 }

@@ -1,5 +1,7 @@
 //! How a change commits, and what stamp it gets.
 
+use tembo_pmem::Region;
+
 use crate::{Stamp, Ticket, VERSION_MAX, Writer};
 
 /// How changes commit.
@@ -36,6 +38,24 @@ impl How<'_> {
         match self {
             How::Grouped => newest >= writer.stamp.version(),
             How::Single(_) => newest > VERSION_MAX,
+        }
+    }
+
+    /// A record was written; what refers to it comes next.
+    #[inline(always)]
+    pub(crate) fn fence_record(self, region: &Region) {
+        if let How::Single(_) = self {
+            // ORDER: the record is durable before an element that commits by itself refers to it.
+            region.fence("nvtree.record.fence");
+        }
+    }
+
+    /// The element of the change was written, and is durable on return if it commits by itself.
+    #[inline(always)]
+    pub(crate) fn fence_element(self, region: &Region) {
+        if let How::Single(_) = self {
+            // ORDER: durable before any thread is notified, and before another writer comes.
+            region.fence("nvtree.single.fence");
         }
     }
 

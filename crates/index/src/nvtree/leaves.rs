@@ -21,6 +21,7 @@
 //! linked but not yet published when the walk ends hangs on a leaf that is locked: a reader waits there, and
 //! finds then that the inner nodes have changed. Walk and split may both publish the same leaf.
 
+mod hash_directory;
 mod headers;
 mod opening;
 mod spot;
@@ -32,16 +33,19 @@ use std::sync::{Arc, OnceLock};
 use tembo_pmem::prefetch;
 use tembo_pool::Object;
 
+use self::hash_directory::{HashDirectory, Listed};
 use self::headers::all_leaves;
 use self::opening::{FromHint, Opening, Reach, Unread};
 pub(crate) use self::spot::{Found, Spot};
 pub(crate) use self::wanted::Wanted;
 use crate::error::damaged;
-use crate::nvtree::format::{Line, TreeCell};
+use crate::head::head;
+use crate::key::KeyBytes;
+use crate::nvtree::format::{Line, Sorted, TreeCell};
 use crate::nvtree::hint::{Directory, Hinted, hint_directory, hint_page};
 use crate::nvtree::image::make;
 use crate::nvtree::inner::{Inner, LeafId, Token};
-use crate::nvtree::leaf::{Leaf, Moment, line};
+use crate::nvtree::leaf::{Leaf, Moment, Range, line};
 use crate::{Error, Forest};
 
 /// Pages to the left and to the right whose first leaves can be in the same inner node.
@@ -61,6 +65,8 @@ pub(crate) struct Leaves {
     pub(super) cell_object: Object,
     /// Made when something first looks for a key.
     inner: OnceLock<Box<Inner>>,
+    /// Where keys are scattered.
+    directory: Option<Box<HashDirectory>>,
     opening: Opening,
     pub(super) hinted: Hinted,
     /// Elements that only old versions needed when leaves were split for them, since the last walk.
@@ -69,10 +75,16 @@ pub(crate) struct Leaves {
 
 impl Leaves {
     /// Of the tree whose cell that object is.
-    pub(super) fn new(forest: Arc<Forest>, cell_object: Object) -> Leaves {
+    pub(super) fn new(forest: Arc<Forest>, cell_object: Object, sorted: Sorted) -> Leaves {
         let (opening, hinted) = (Opening::default(), Hinted::default());
         let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));
-        Leaves { forest, cell_object, inner, opening, hinted, kept }
+        let directory = (sorted == Sorted::ByHash).then(Box::default);
+        Leaves { forest, cell_object, inner, directory, opening, hinted, kept }
+    }
+
+    /// Whether the keys are scattered.
+    pub(super) fn is_scattered(&self) -> bool {
+        self.directory.is_some()
     }
 
     pub(super) fn cell_offset(&self) -> u64 {
@@ -137,6 +149,72 @@ impl Leaves {
         prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len())));
         let moment = leaf.side.begin_now(self.forest.dead_epoch())?;
         token.still().then_some(Reached { leaf, lines, moment })
+    }
+
+    /// The leaf that the key belongs to, by the fastest way if nothing is in that way; of scattered keys by the directory.
+    #[inline(always)]
+    pub(crate) fn leaf_fast<const SCATTERED: bool>(
+        &self,
+        wanted: Wanted<'_>,
+    ) -> Option<Reached<'_>> {
+        if !SCATTERED {
+            return self.leaf_at_once(wanted);
+        }
+        let directory = self.directory.as_deref()?;
+        match directory.find(wanted.head) {
+            Listed::Leaf(id, entry) => {
+                let leaf = Leaf::at(&self.forest, id).ok()?;
+                let lines = leaf.all_lines().ok()?;
+                prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len())));
+                let moment = leaf.side.begin_now(self.forest.dead_epoch())?;
+                entry.still().then_some(Reached { leaf, lines, moment })
+            }
+            Listed::Shared => self.leaf_at_once(wanted),
+            Listed::Unknown => {
+                self.list(directory, wanted);
+                None
+            }
+        }
+    }
+
+    /// The leaf that the directory names for keys that begin so, and the least and the greatest of these.
+    #[cfg(test)]
+    pub(crate) fn listed(&self, head: u64) -> Option<(LeafId, std::ops::RangeInclusive<u64>)> {
+        self.directory.as_deref()?.listed(head)
+    }
+
+    /// Lists the leaf that the key belongs to in the directory, if nothing is in the way.
+    #[cold]
+    #[inline(never)]
+    fn list(&self, directory: &HashDirectory, wanted: Wanted<'_>) {
+        let (Ok(Reached { leaf, moment, .. }), Ok(inner)) = (self.leaf_of(wanted), self.inner())
+        else {
+            // What is in the way is reported by the search that follows.
+            return;
+        };
+        directory.reach(inner.leaf_count());
+        // The sequence goes on when the lock is given back, as `HashDirectory` wants.
+        let Some(_guard) = leaf.side.lock_at(moment) else { return };
+        if let Ok(range) = leaf.range() {
+            directory.list(leaf.id, range.low, range.high);
+            directory.share(wanted.head);
+        }
+    }
+
+    /// The leaves of some keys, looked for side by side: a hint.
+    pub(crate) fn leaves_abreast(&self, keys: &[&[u8]]) -> Result<Vec<LeafId>, Error> {
+        let inner = self.inner()?;
+        let Some(directory) = &self.directory else {
+            let mut found = Vec::with_capacity(keys.len());
+            inner.find_abreast(keys, &*self.forest, &mut found)?;
+            return Ok(found.into_iter().map(|(leaf, _)| leaf).collect());
+        };
+        keys.iter().for_each(|key| directory.prefetch(head(key, 0)));
+        let leaf = |key: &&[u8]| match directory.find(head(key, 0)) {
+            Listed::Leaf(leaf, _) => Ok(leaf),
+            Listed::Shared | Listed::Unknown => Ok(inner.find(key, &*self.forest)?.0),
+        };
+        keys.iter().map(leaf).collect()
     }
 
     #[inline(never)]
@@ -224,6 +302,35 @@ impl Leaves {
     /// Publishes a leaf to the inner nodes, which a walk may have done before.
     pub(super) fn publish(&self, low: &[u8], leaf: LeafId) -> Result<(), Error> {
         self.inner()?.insert(low, leaf, &*self.forest)
+    }
+
+    /// Publishes the leaf that takes over what `leaf` has from `low` on, below `high`. The caller holds both locks.
+    pub(super) fn publish_split(
+        &self,
+        leaf: &Leaf<'_>,
+        (low, right): (&[u8], LeafId),
+        high: Option<KeyBytes<'_>>,
+    ) -> Result<(), Error> {
+        let Some(directory) = &self.directory else { return self.publish(low, right) };
+        let first = leaf.low()?;
+        self.publish(low, right)?;
+        directory.reach(self.inner()?.leaf_count());
+        directory.list(right, low.into(), high);
+        directory.list(leaf.id, first, Some(low.into()));
+        Ok(())
+    }
+
+    /// Takes from the inner nodes and the directory a leaf that `leaf`, whose range is given, has taken in. The caller
+    /// holds both locks.
+    pub(super) fn publish_merge(
+        &self,
+        range: Range<'_>,
+        (low, right): (&[u8], LeafId),
+    ) -> Result<(), Error> {
+        if let Some(directory) = &self.directory {
+            directory.merge(range.low, low.into(), range.high);
+        }
+        self.inner()?.remove(low, right, &*self.forest)
     }
 
     /// Whether a leaf that was found for the key covers it; else the inner nodes know more on return. To

@@ -1,15 +1,18 @@
-//! Of a simple leaf, one sort of numbers finds what lists of elements find of any leaf.
+//! Of a simple leaf, one sort of numbers finds what lists of elements find of any leaf. And the directory of scattered keys is
+//! right at every time, and mostly there.
 #![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 
 use tembo_pool::{Geometry, Pool, PoolOptions};
 
-use super::NvTree;
 use super::image::{make, make_general, make_simple};
 use super::leaf::Leaf;
 use super::upkeep::{reach_once, reach_simple};
+use super::{How, NvTree, Sorted};
+use crate::head::head;
 use crate::{
-    Clock, DeadInterval, DeadIntervals, Error, Forest, Op, Retained, Stamp, VersionedIndex, Writer,
+    Clock, DeadInterval, DeadIntervals, Error, Forest, Op, Retained, Retired, Stamp,
+    VersionedIndex, View, Writer,
 };
 
 /// Puts and removes short keys in two groups, the later of which dies.
@@ -91,5 +94,115 @@ fn a_mark_of_a_simple_leaf_finds_the_same() -> Result<(), Error> {
         leaf = at.next()?;
     }
     assert!(simple > 100);
+    Ok(())
+}
+
+/// A hash index without what scatters keys: they are spread evenly.
+struct Spread {
+    tree: NvTree,
+    pool: Arc<Pool>,
+    clock: Clock,
+    retired: Vec<Retired>,
+    seed: u64,
+    keys: Vec<[u8; 8]>,
+}
+
+impl Spread {
+    fn new() -> Result<Spread, Error> {
+        let geometry = Geometry { chunk_size: 4096, node_size: 512 };
+        let options = PoolOptions { size: 16 << 20, geometry, ..PoolOptions::default() };
+        let pool = Arc::new(Pool::volatile(&options)?);
+        let forest = Arc::new(Forest::new(pool.clone(), 1 << 30)?);
+        let (clock, stamp, mut retired) = (Clock::new(1), Stamp::grouped(1, 0), Vec::new());
+        let retained = Retained::new(1, Vec::new());
+        let dead = &DeadIntervals::NONE;
+        let writer = Writer { stamp, dead, retained: &retained, retired: &mut retired };
+        let (tree, _) = NvTree::create_sorted(forest, Sorted::ByHash, &writer)?;
+        Ok(Spread { tree, pool, clock, retired, seed: 1, keys: Vec::new() })
+    }
+
+    fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (self.seed ^ self.seed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+
+    fn with_writer<T>(&mut self, with: impl FnOnce(&NvTree, &Clock, &mut Writer<'_>) -> T) -> T {
+        let retained = Retained::new(self.clock.last(), Vec::new());
+        let (stamp, dead) = (Stamp::grouped(self.clock.last(), 0), &DeadIntervals::NONE);
+        let mut writer = Writer { stamp, dead, retained: &retained, retired: &mut self.retired };
+        with(&self.tree, &self.clock, &mut writer)
+    }
+
+    /// Puts a key, or removes one of those that are there.
+    fn change(&mut self, grows: bool) -> Result<(), Error> {
+        let number = self.random();
+        let key = match grows {
+            true => number.to_be_bytes(),
+            false if self.keys.is_empty() => return Ok(()),
+            false => self.keys.swap_remove(number as usize % self.keys.len()),
+        };
+        self.with_writer(|tree, clock, writer| {
+            let op = match grows {
+                true => Op::Put { key: &key, value: &[&key] },
+                false => Op::Remove { key: &key },
+            };
+            tree.change::<true>(op, How::Single(&clock.ticket()), writer)
+        })?;
+        self.keys.extend(grows.then_some(key));
+        Ok(())
+    }
+
+    fn collect(&mut self) -> Result<(), Error> {
+        let mut from = None;
+        loop {
+            from = self.with_writer(|tree, _, writer| tree.collect(from.as_deref(), writer))?;
+            if from.is_none() {
+                break;
+            }
+        }
+        self.clock.draw();
+        self.retired.drain(..).for_each(|retired| self.pool.free(retired.object));
+        Ok(())
+    }
+
+    /// Looks for every key, and asks of slots whether the leaf that is named for each has all of its keys; how many
+    /// leaves there are.
+    fn check(&mut self) -> Result<u64, Error> {
+        let (visible, dead) = (self.clock.last(), &DeadIntervals::NONE);
+        let view = View { version: visible, dead };
+        for key in &self.keys {
+            let found = self.tree.find::<true>(key, view)?;
+            assert_eq!(found.map(|value| value.to_vec()), Some(key.to_vec()));
+        }
+        let leaves = &self.tree.leaves;
+        let is_listed = |key: &&[u8; 8]| leaves.listed(head(*key, 0)).is_some();
+        // Of these all slots were asked for, and hardly any has keys of two leaves.
+        assert!(self.keys.iter().filter(is_listed).count() * 100 >= self.keys.len() * 95);
+        let report = self.tree.check(&Retained::new(visible, Vec::new()), dead)?;
+        assert_eq!(report.entry_count, self.keys.len() as u64);
+        for _ in 0..4000 {
+            let word = self.random();
+            let leaves = &self.tree.leaves;
+            let Some((id, slot)) = leaves.listed(word) else { continue };
+            let range = Leaf::at(&leaves.forest, id)?.range()?;
+            for inside in [word, *slot.start(), *slot.end()] {
+                assert!(range.covers(&inside.to_be_bytes()), "{inside:x}");
+            }
+        }
+        Ok(report.leaf_count)
+    }
+}
+
+#[test]
+fn a_leaf_that_the_directory_names_has_all_keys_of_the_slot() -> Result<(), Error> {
+    let (mut spread, mut leaves_max) = (Spread::new()?, 0);
+    for round in 0..40 {
+        // Grows, shrinks to nothing, and grows again.
+        let grows = !(15..30).contains(&round);
+        (0..600).try_for_each(|_| spread.change(grows))?;
+        spread.collect()?;
+        leaves_max = leaves_max.max(spread.check()?);
+    }
+    assert!(leaves_max > 400);
     Ok(())
 }

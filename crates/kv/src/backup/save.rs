@@ -239,10 +239,9 @@ impl Saving<'_, '_> {
             written = self.entry(kind, key, value.unwrap_or_else(|| Value::from(&[][..])));
             written.is_ok()
         };
-        // The least key behind it.
-        let from = from.map_or(Vec::new(), |key| [key, &[0]].concat());
+        let from = from.map_or(Bound::Unbounded, Bound::Excluded);
         let period = Period { after, until: snapshot.version(), dead: snapshot.dead() };
-        index.difference(period, &from, &mut visit).in_keyspace(name)?;
+        index.difference(period, from, &mut visit).in_keyspace(name)?;
         written
     }
 

@@ -101,12 +101,13 @@ pub(crate) struct KeyspaceEntry {
     pub(crate) cell: U64,
     /// The version that made the tree.
     pub(crate) birth: U64,
-    /// Which index: [`INDEX_CDDS`] or [`INDEX_NVTREE`].
+    /// Which index: [`INDEX_CDDS`], [`INDEX_NVTREE`] or [`INDEX_HASH`].
     pub(crate) index: U64,
 }
 
 pub(crate) const INDEX_CDDS: u64 = 1;
 pub(crate) const INDEX_NVTREE: u64 = 2;
+pub(crate) const INDEX_HASH: u64 = 3;
 const _: () = assert!(size_of::<KeyspaceEntry>() == 32);
 
 /// First byte of a catalogue key: a keyspace's name follows.
@@ -228,10 +229,13 @@ pub(crate) const FEATURES_REPLICA: TenantFeatures =
 /// what was removed.
 pub(crate) const FEATURES_RANGES: TenantFeatures = TenantFeatures { may: 0, must: 1, read_only: 0 };
 
+/// A store whose keyspaces are hash indexes; its catalogue is an NV-Tree. Set when the store is made.
+pub(crate) const FEATURES_HASH: TenantFeatures = TenantFeatures { may: 0, must: 2, read_only: 0 };
+
 /// All feature bits that this program knows.
 pub(crate) const FEATURES_KNOWN: TenantFeatures = TenantFeatures {
     may: 0,
-    must: FEATURES_RANGES.must,
+    must: FEATURES_RANGES.must | FEATURES_HASH.must,
     read_only: FEATURES_PREPARED.read_only | FEATURES_REPLICA.read_only,
 };
 

@@ -109,7 +109,8 @@ pub(crate) fn masked_range(
     view: View<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<(), Error> {
-    if list.is_empty() {
+    // Of keys without an order no ranges are removed.
+    if list.is_empty() || !index.kind().is_ordered() {
         return Ok(index.range(range.from, range.to, range.direction, view, visit)?);
     }
     let cell = index.object().to_bits();

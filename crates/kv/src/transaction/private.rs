@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tembo_index::{DeadIntervals, Index, Op, Retained, VersionedIndex, View, Writer};
+use tembo_index::{DeadIntervals, Index, IndexKind, Op, Retained, VersionedIndex, View, Writer};
 
 use crate::Error;
 use crate::trees::{PRIVATE_VERSION, private_stamp};
@@ -21,7 +21,12 @@ pub(super) fn create(writing: &mut Locked<'_>) -> Result<Arc<Index>, Error> {
     let mut retired = Vec::new();
     let (stamp, dead, retained) = (private_stamp(), &*dead, &retained);
     let writer = Writer { stamp, dead, retained, retired: &mut retired };
-    let (index, _) = Index::create(shared.forest.clone(), shared.kind(), &writer)?;
+    // What a transaction has written is read in order.
+    let kind = match shared.kind() {
+        IndexKind::Hash => IndexKind::Nvtree,
+        kind => kind,
+    };
+    let (index, _) = Index::create(shared.forest.clone(), kind, &writer)?;
     ledger.retired.extend(&mut retired);
     let index = Arc::new(index);
     shared.private.register(&index);

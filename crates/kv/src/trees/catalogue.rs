@@ -12,14 +12,16 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Error;
 use crate::media::{
-    COUNTS_KEY, CountsHeader, INDEX_CDDS, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceCount, KeyspaceEntry,
-    REPLICA_KEY, TOMBSTONE_TAG, TombstoneHeader, TombstoneKey,
+    COUNTS_KEY, CountsHeader, INDEX_CDDS, INDEX_HASH, INDEX_NVTREE, KEYSPACE_TAG, KeyspaceCount,
+    KeyspaceEntry, REPLICA_KEY, TOMBSTONE_TAG, TombstoneHeader, TombstoneKey,
 };
 use crate::tombstones::{KeyRange, Tombstone};
 
 /// The catalogue's tree.
 pub(crate) struct Catalogue {
     tree: Index,
+    /// The kind of the indexes that it names.
+    kind: IndexKind,
 }
 
 /// How many keys there were, by the root cell of their tree.
@@ -31,8 +33,14 @@ pub(crate) struct Counts {
 }
 
 impl Catalogue {
-    pub(crate) fn new(tree: Index) -> Catalogue {
-        Catalogue { tree }
+    /// A catalogue in `tree` of a store of a kind.
+    pub(crate) fn new(tree: Index, kind: IndexKind) -> Catalogue {
+        Catalogue { tree, kind }
+    }
+
+    /// The kind of the indexes of keyspaces.
+    pub(crate) fn kind(&self) -> IndexKind {
+        self.kind
     }
 
     pub(crate) fn tree(&self) -> &Index {
@@ -233,5 +241,6 @@ fn index_number(kind: IndexKind) -> u64 {
     match kind {
         IndexKind::Cdds => INDEX_CDDS,
         IndexKind::Nvtree => INDEX_NVTREE,
+        IndexKind::Hash => INDEX_HASH,
     }
 }

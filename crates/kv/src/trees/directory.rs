@@ -225,8 +225,7 @@ pub(crate) fn create_tree(
     writer: &mut Writer<'_>,
 ) -> Result<Tree, Error> {
     let _section = forest.pool().reserve(4096, 64)?;
-    // Every tree of a store is of the kind that the first one was made of.
-    let kind = catalogue.tree().kind();
+    let kind = catalogue.kind();
     let (index, cell) = Index::create(forest.clone(), kind, writer)?;
     let birth = writer.stamp.version();
     let entry = Catalogue::entry(id, cell, birth, kind);

@@ -159,7 +159,7 @@ impl Tree {
         let removed_min = (node_size / REMOVED_BYTES).max(1);
         let enough = |count: u64| self.removed >= removed_min.max(count / SHARE);
         // Nodes of the CDDS B-Tree are made anew by its writers, which leave out what no version needs.
-        self.index().kind() == IndexKind::Nvtree && self.count().is_some_and(enough)
+        self.index().kind() != IndexKind::Cdds && self.count().is_some_and(enough)
     }
 
     /// Whether a collection is worth it: so much was kept for old versions, which have been given up since.

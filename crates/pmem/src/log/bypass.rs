@@ -6,10 +6,11 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::{Checkpoint, RedoLog, State};
+use crate::checksum::OuterChecksum;
 use crate::extent::{Extent, Room, WrittenExtent};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
-use crate::{DiskFile, Error, crc32c, racy};
+use crate::{DiskFile, Error, racy};
 
 /// A fence that has written fewer bytes of whole pages than this puts them into the log, unless the next sync is one
 /// of the pool file in any case: there they cost no sync of a second file.
@@ -64,11 +65,11 @@ impl RedoLog {
         };
         let failed_syncs = self.pool.failed();
         let written = self.write_parts(offset, len, parts);
-        let crc = written.map_err(|e| Error::io("write", &self.pool_path, e))?;
+        let checksum = written.map_err(|e| Error::io("write", &self.pool_path, e))?;
         self.show(offset, offset + len).map_err(|e| Error::io("refresh", &self.pool_path, e))?;
         drop(work);
         drop(overwriting);
-        let extent = Extent { offset, len, crc: Some(crc) };
+        let extent = Extent { offset, len, checksum: Some(checksum) };
         book.with(|note| note.add_extent(WrittenExtent { extent, failed_syncs }));
         Ok(())
     }
@@ -131,12 +132,12 @@ impl RedoLog {
 
     fn write_parts(&self, offset: u64, len: u64, parts: &[&[u8]]) -> io::Result<u32> {
         const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
-        let (mut at, end, mut crc) = (offset, offset + len, 0);
+        let (mut at, end, mut checksum) = (offset, offset + len, OuterChecksum::Xxh3.running());
         let mut write = |piece: &[u8]| {
             if piece.is_empty() {
                 return Ok(());
             }
-            crc = crc32c(crc, piece);
+            checksum.put(piece);
             let result = self.pool.write_at("pool.bypass_write", piece, at);
             at += piece.len() as u64;
             result
@@ -150,7 +151,7 @@ impl RedoLog {
         write(&ZEROES[..left.min(ZEROES.len())])?;
         debug_assert_eq!(at, end);
         self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
-        Ok(crc)
+        Ok(checksum.value())
     }
 
     /// Lets the mapping show what the pool file has.
@@ -209,7 +210,7 @@ impl RedoLog {
         self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
         // A page that stays private takes memory, no more.
         let _ = self.show(offset, offset + len);
-        let extent = Extent { offset, len, crc: Some(crc32c(0, &bytes)) };
+        let extent = Extent { offset, len, checksum: Some(OuterChecksum::Xxh3.of_extent(&bytes)) };
         Some(WrittenExtent { extent, failed_syncs })
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::group::{Place, Walk};
+use super::group::{LogKind, Place, Walk};
 use super::last::keep_last;
 use super::sync::is_full;
 use super::{Checkpoint, Failure, RedoLog};
@@ -90,7 +90,7 @@ impl RedoLog {
         let view = self.ring.view(from.position, len);
         let view = view.map_err(|e| Error::io("read", &self.path, e))?;
         let bytes = view.bytes();
-        let mut walk = Walk::new(bytes, (self.salt, true), from);
+        let mut walk = Walk::new(bytes, LogKind::written(self.salt), from);
         let mut lines: Vec<(u64, usize)> = Vec::new();
         while walk.place != to
             && let Some(group) = walk.next()

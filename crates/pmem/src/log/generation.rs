@@ -12,8 +12,8 @@ use super::ring::{CAPACITY_MIN, PIECE, Ring, capacity, limit};
 use super::voids::Voids;
 use crate::disk::WatchedFile;
 use crate::format::{
-    FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_EXTENTS_CHECKED, LOG_HEADER_SIZE, LOG_MAGIC,
-    LOG_VERSION, LogHeader, MediaHeader, split,
+    FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_MUST, LOG_VERSION,
+    LogHeader, MediaHeader, split,
 };
 use crate::header::{Slots, check_features};
 use crate::pool_file::with_suffix;
@@ -175,8 +175,7 @@ fn resume(
     let free = size - replay.bytes;
     let can_extend = replay.end.position < size && size < wanted;
     let is_small = size < initial(source) || (!can_extend && size < wanted / SMALL_SHARE);
-    let is_old = !header.get().checks_extents();
-    if is_old || is_small || (!can_extend && free < RESUME_ROOM.min(size / 4)) {
+    if header.get().is_old() || is_small || (!can_extend && free < RESUME_ROOM.min(size / 4)) {
         return None;
     }
     let salt = header.get().salt.get();
@@ -268,7 +267,7 @@ fn find(source: &Source<'_>, path: &Path, pool: &MediaHeader) -> Result<Option<F
     };
     let log = *header.get();
     let (must, read) = (log.features_must.get(), log.features_read.get());
-    check_features(path, (must, LOG_EXTENTS_CHECKED), read, source.read_only)?;
+    check_features(path, (must, LOG_MUST), read, source.read_only)?;
     if log.identity != pool.identity {
         return Err(foreign(path, pool, Some(&log)));
     }
@@ -393,7 +392,7 @@ fn fresh_header(source: &Source<'_>, pool: &MediaHeader, capacity: u64) -> LogHe
     let mut header = LogHeader::new_zeroed();
     header.magic = LOG_MAGIC;
     header.version.set(LOG_VERSION);
-    header.features_must.set(LOG_EXTENTS_CHECKED);
+    header.features_must.set(LOG_MUST);
     header.identity = split(pool.identity());
     header.previous = pool.generation;
     header.generation.set(pool.generation.get() + 1);

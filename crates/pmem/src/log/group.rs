@@ -3,6 +3,7 @@
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::checksum::OuterChecksum;
 use crate::extent::Extent;
 use crate::format::{ExtentRecord, GroupHeader, LogHeader};
 use crate::mapping::PAGE;
@@ -33,6 +34,31 @@ impl Place {
             sequence: header.start_sequence.get(),
             chain: header.start_chain.get(),
         }
+    }
+}
+
+/// What a log's header says of its groups.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogKind {
+    pub(super) salt: u64,
+    /// Whether extents carry checksums.
+    pub(super) checks_extents: bool,
+    /// The checksum around payloads and extents.
+    pub(super) outer: OuterChecksum,
+}
+
+impl LogKind {
+    pub(super) fn of(header: &LogHeader) -> LogKind {
+        LogKind {
+            salt: header.salt.get(),
+            checks_extents: header.checks_extents(),
+            outer: header.outer_checksum(),
+        }
+    }
+
+    /// Of a log that is written to.
+    pub(super) fn written(salt: u64) -> LogKind {
+        LogKind { salt, checks_extents: true, outer: OuterChecksum::Xxh3 }
     }
 }
 
@@ -69,7 +95,7 @@ pub(super) fn encode(
         let record = ExtentRecord {
             offset: extent.offset.into(),
             pages: ((extent.len / PAGE) as u32).into(),
-            crc: extent.crc.unwrap_or_default().into(),
+            checksum: extent.checksum.unwrap_or_default().into(),
         };
         out.extend_from_slice(record.as_bytes());
     }
@@ -100,7 +126,7 @@ pub(super) fn encode_opening(
 
 /// Puts the checksums into the group that begins at `start` of `out`; the place behind it.
 fn seal(out: &mut [u8], start: usize, place: Place) -> Place {
-    let chain = chain(place.chain, &out[start..]);
+    let chain = chain(OuterChecksum::Xxh3, place.chain, &out[start..]);
     out[start + CHAINED..start + CERTIFIED].copy_from_slice(&chain.to_le_bytes());
     let crc = crc32c(0, &out[start..start + CERTIFIED]);
     out[start + CERTIFIED..start + HEADER].copy_from_slice(&crc.to_le_bytes());
@@ -111,8 +137,8 @@ fn seal(out: &mut [u8], start: usize, place: Place) -> Place {
     }
 }
 
-fn chain(before: u32, group: &[u8]) -> u32 {
-    crc32c(crc32c(before, &group[..CHAINED]), &group[HEADER..])
+fn chain(outer: OuterChecksum, before: u32, group: &[u8]) -> u32 {
+    outer.chain(crc32c(before, &group[..CHAINED]), &group[HEADER..])
 }
 
 /// A header that certifies itself, wherever it was found.
@@ -153,9 +179,9 @@ impl Group<'_> {
             match is_checked {
                 true => {
                     let len = (rest & u64::from(u32::MAX)) * PAGE;
-                    Extent { offset, len, crc: Some((rest >> 32) as u32) }
+                    Extent { offset, len, checksum: Some((rest >> 32) as u32) }
                 }
-                false => Extent { offset, len: rest, crc: None },
+                false => Extent { offset, len: rest, checksum: None },
             }
         })
     }
@@ -169,15 +195,14 @@ fn word(bytes: &[u8]) -> u64 {
 pub(super) struct Walk<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// Salt of the log, and whether its extents carry checksums.
-    log: (u64, bool),
+    kind: LogKind,
     pub(super) place: Place,
 }
 
 impl<'b> Walk<'b> {
-    /// Walks `bytes`, which begin at `place` of a log of that salt, whose extents carry checksums or do not.
-    pub(super) fn new(bytes: &'b [u8], log: (u64, bool), place: Place) -> Walk<'b> {
-        Walk { bytes, at: 0, log, place }
+    /// Walks `bytes`, which begin at `place` of a log.
+    pub(super) fn new(bytes: &'b [u8], kind: LogKind, place: Place) -> Walk<'b> {
+        Walk { bytes, at: 0, kind, place }
     }
 
     /// How far into the bytes.
@@ -188,7 +213,7 @@ impl<'b> Walk<'b> {
     /// The next group, if it is valid and whole.
     pub(super) fn next(&mut self) -> Option<Group<'b>> {
         let rest = self.bytes.get(self.at..)?;
-        let header = certified(rest, self.log.0)?;
+        let header = certified(rest, self.kind.salt)?;
         let (lines, extents) = (header.lines.get() as usize, header.extents.get() as usize);
         if header.sequence.get() != self.place.sequence
             || header.position.get() != self.place.position
@@ -198,7 +223,7 @@ impl<'b> Walk<'b> {
             return None;
         }
         let group = rest.get(..group_size(lines, extents))?;
-        let chain = chain(self.place.chain, group);
+        let chain = chain(self.kind.outer, self.place.chain, group);
         if chain != header.chain.get() {
             return None;
         }
@@ -208,7 +233,7 @@ impl<'b> Walk<'b> {
             synced_through: header.synced_through.get(),
             offsets: &group[HEADER..extents_at],
             extents: &group[extents_at..extents_at + extents * size_of::<ExtentRecord>()],
-            is_checked: self.log.1,
+            is_checked: self.kind.checks_extents,
             data_at: self.at + head_size(lines, extents),
         };
         self.at += group.len();
@@ -218,5 +243,35 @@ impl<'b> Walk<'b> {
             chain,
         };
         Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { position: 0, sequence: 1, chain: 5 };
+
+    /// A group of one line, in which a value stands with its CRC-32C.
+    fn group_with(value: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        let copy = |_, out: &mut Vec<u8>| {
+            out.extend_from_slice(&value.to_le_bytes());
+            out.extend_from_slice(&crc32c(0, &value.to_le_bytes()).to_le_bytes());
+            out.resize(out.len() + LINE as usize - 8, 0);
+        };
+        encode(&mut out, (9, 0), PLACE, (&[4160], &[]), copy);
+        out
+    }
+
+    /// What a torn write leaves: the first sector is new, the second one that of a group of the same form.
+    #[test]
+    fn a_torn_group_with_the_checksummed_value_of_an_older_one_is_not_valid() {
+        let is_valid = |group: &[u8]| Walk::new(group, LogKind::written(9), PLACE).next().is_some();
+        let (older, mut torn) = (group_with(11), group_with(13));
+        assert!(is_valid(&torn));
+        let cut = HEADER;
+        torn[cut..].copy_from_slice(&older[cut..]);
+        assert!(!is_valid(&torn));
     }
 }

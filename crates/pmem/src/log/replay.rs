@@ -4,14 +4,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::group::{Place, Walk, certified};
+use super::group::{LogKind, Place, Walk, certified};
 use super::last::keep_last;
 use super::ring::{Ring, View};
 use super::voids::Voids;
+use crate::checksum::OuterChecksum;
 use crate::extent::Extent;
 use crate::format::LogHeader;
 use crate::mapping::PAGE;
-use crate::{DiskFile, Error, HEADER_SIZE, LINE, crc32c};
+use crate::{DiskFile, Error, HEADER_SIZE, LINE};
 
 /// Bytes of an extent that are read at once.
 const EXTENT_PIECE: u64 = 1 << 20;
@@ -99,7 +100,7 @@ pub(super) struct Owner<'a> {
 /// says cannot be; [`Error::Io`].
 pub(super) fn replay(ring: &Ring, owner: &Owner<'_>, header: &LogHeader) -> Result<Replay, Error> {
     let start = Place::start(header);
-    let log = (header.salt.get(), header.checks_extents());
+    let kind = LogKind::of(header);
     let damaged = |place: Place| Error::LogDamaged {
         path: owner.path.to_owned(),
         sequence: place.sequence,
@@ -111,18 +112,18 @@ pub(super) fn replay(ring: &Ring, owner: &Owner<'_>, header: &LogHeader) -> Resu
     let called_durable = header.synced_through.get();
     let gathered = |end: u64| -> Result<_, Error> {
         let mut gathered = Gathered { synced_through: called_durable, ..Gathered::default() };
-        let mut walk = Walk::new(bytes, log, start);
+        let mut walk = Walk::new(bytes, kind, start);
         gather(&mut walk, owner.size, end, &mut gathered).map_err(damaged)?;
         Ok((gathered, walk.place, walk.at()))
     };
     let (mut found, mut end, mut at) = gathered(u64::MAX)?;
     let doubtful = found.extents.iter().filter(|(group, _)| *group > found.synced_through);
-    if let Some(torn) = first_torn(owner, doubtful)? {
+    if let Some(torn) = first_torn(owner, kind.outer, doubtful)? {
         // The bytes did not come to the disk with the group: both are of the tail that no sync has finished.
         (found, end, at) = gathered(torn)?;
     }
     let Gathered { mut lines, voids, mut extents, synced_through, starts } = found;
-    let later = Later { salt: log.0, start, missing: end.sequence };
+    let later = Later { salt: kind.salt, start, missing: end.sequence };
     let is_damaged = synced_through >= end.sequence || later.was_durable(&bytes[at..], at);
     if is_damaged {
         return Err(damaged(end));
@@ -149,15 +150,16 @@ pub(super) fn replay(ring: &Ring, owner: &Owner<'_>, header: &LogHeader) -> Resu
 /// The first group that has an extent whose bytes are not those that were written.
 fn first_torn<'e>(
     owner: &Owner<'_>,
+    outer: OuterChecksum,
     extents: impl Iterator<Item = &'e (u64, Extent)>,
 ) -> Result<Option<u64>, Error> {
     for (group, extent) in extents {
-        let mut crc = 0;
+        let mut checksum = outer.running();
         read_extent(owner, extent, |_, bytes| {
-            crc = crc32c(crc, bytes);
+            checksum.put(bytes);
             Ok(())
         })?;
-        if Some(crc) != extent.crc {
+        if Some(checksum.value()) != extent.checksum {
             return Ok(Some(*group));
         }
     }
@@ -193,12 +195,12 @@ fn gather(walk: &mut Walk<'_>, size: u64, last: u64, into: &mut Gathered) -> Res
         };
         into.starts.push(at);
         for extent in group.extents() {
-            let Extent { offset, len, crc } = extent;
+            let Extent { offset, len, checksum } = extent;
             let end = offset.checked_add(len).filter(|end| *end <= size);
             let is_whole = offset % PAGE == 0 && offset >= HEADER_SIZE && len > 0;
             let end = end.filter(|_| is_whole).ok_or(place)?;
             into.voids.paint(offset, end, group.sequence);
-            if crc.is_some() {
+            if checksum.is_some() {
                 into.extents.push((group.sequence, extent));
             }
         }

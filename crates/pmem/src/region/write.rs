@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use super::Region;
 use crate::backend::{Backend, overlaps};
 use crate::flush::line_count;
-use crate::{Counters, Error, Frees, HEADER_SIZE, LINE, LineWords, Stored};
+use crate::{Counters, Error, Frees, HEADER_SIZE, LINE, LineWords, Observer, Stored};
 
 /// Lines that a node has at most: there is a bit for each.
 const LINES_MAX: usize = u64::BITS as usize;
@@ -68,14 +68,32 @@ impl Region {
         }
         Counters::stored(len as u64);
         Counters::flushed(line_count(offset, len as u64));
-        // SAFETY: the parts are `len` bytes, `range` found room for them, and none of them lies there.
-        let write = || unsafe { self.backend.write(at, offset, len, parts, room) };
-        let Some(observer) = &self.observer else {
-            return write();
-        };
+        match &self.observer {
+            // SAFETY: the parts are `len` bytes, `range` found room for them, and none of them lies there.
+            None => unsafe { self.backend.write(at, offset, len, parts, room) },
+            // SAFETY: as above.
+            Some(observer) => unsafe {
+                self.write_observed(&**observer, (name, at, offset, len), parts, room)
+            },
+        }
+    }
+
+    /// # Safety
+    /// The parts are `len` bytes, for which there is room at `at`, where `offset` is, and none of them lies there.
+    #[cold]
+    unsafe fn write_observed(
+        &self,
+        observer: &dyn Observer,
+        (name, at, offset, len): (&'static str, *mut u8, u64, usize),
+        parts: &[&[u8]],
+        room: u64,
+    ) -> Result<(), Error> {
         let mut written = Ok(());
         let stored = Stored { name: None, offset, parts };
-        observer.store(stored, &mut || written = write());
+        observer.store(stored, &mut || {
+            // SAFETY: the caller's promise.
+            written = unsafe { self.backend.write(at, offset, len, parts, room) };
+        });
         observer.flush(name, offset, len as u64);
         written
     }

@@ -1,12 +1,13 @@
 //! What a lane holds, read and verified.
 
-use tembo_pmem::{Region, Word};
+use tembo_pmem::{OuterChecksum, Region, Word};
 
 use super::shape::{Shape, State};
 use crate::format::{
-    ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head,
+    ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, EntryPlace,
+    entry_head,
 };
-use crate::{Error, TenantId};
+use crate::{Error, OBJECT_SIZE_MAX, TenantId};
 
 /// Work that is still to be done after a commit. Its tenant does it, again and again until it is
 /// [done](crate::Committed::done), from wherever it was interrupted.
@@ -56,7 +57,8 @@ impl Found {
         while let Some((&head, behind)) = rest.split_first() {
             let (kind, count) = (head & 0xff, (head >> 8 & 0xff_ffff) as usize);
             let Some((words, behind)) = behind.split_at_checked(count) else { break };
-            if entry_head(kind, words, lane, state.number, chain) != head {
+            let place = EntryPlace { lane, number: state.number, before: chain };
+            if entry_head(shape.checksum, place, kind, words) != head {
                 break;
             }
             let pairs = words.as_chunks::<2>().0.iter().map(|&[offset, word]| (offset, word));
@@ -68,11 +70,12 @@ impl Found {
                     found.sequence = words.first().copied().unwrap_or(u64::MAX);
                 }
                 // What an extent or an object holds that was not written to its end makes the entry void.
-                ENTRY_EXTENT if count == 3 => match extent(region, words) {
+                ENTRY_EXTENT if count == 3 => match extent(region, shape.checksum, words) {
                     Some(pairs) => found.redo.extend(pairs),
                     None => break,
                 },
-                ENTRY_CONTENT if words.as_chunks::<3>().0.iter().all(|c| is_whole(region, c)) => {}
+                ENTRY_CONTENT
+                    if words.as_chunks().0.iter().all(|c| is_whole(region, shape.checksum, c)) => {}
                 ENTRY_INTENT if count > 0 => found.intents.push(Intent {
                     tenant: TenantId((words[0] >> 32) as u8),
                     code: words[0] as u32,
@@ -87,16 +90,17 @@ impl Found {
     }
 }
 
-/// Whether a range of the region has the checksum that an entry says it has: offset, bytes, CRC-32C.
-fn is_whole(region: &Region, &[offset, len, crc]: &[u64; 3]) -> bool {
+/// Whether a range of the region has the checksum that an entry says it has: offset, bytes, checksum.
+fn is_whole(region: &Region, checksum: OuterChecksum, &[offset, len, sum]: &[u64; 3]) -> bool {
     let bytes = region.media_bytes(offset, len);
-    bytes.is_ok_and(|bytes| u64::from(bytes.crc32c(0)) == crc)
+    // A longer range is no object's.
+    len <= OBJECT_SIZE_MAX && bytes.is_ok_and(|bytes| checksum.of(&bytes.to_vec()) == sum)
 }
 
 /// The offsets and words that an extent holds, if it is whole.
-fn extent(region: &Region, words: &[u64]) -> Option<Vec<(u64, u64)>> {
+fn extent(region: &Region, checksum: OuterChecksum, words: &[u64]) -> Option<Vec<(u64, u64)>> {
     let place: &[u64; 3] = words.try_into().ok()?;
-    if !is_whole(region, place) {
+    if !is_whole(region, checksum, place) {
         return None;
     }
     let words = region.words(place[0], (place[1] / 8) as usize).ok()?;

@@ -8,7 +8,8 @@ use super::lanes::{Lane, Log, Made};
 use super::recover::store;
 use super::shape::{State, advance};
 use crate::format::{
-    ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, entry_head,
+    ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, EntryPlace,
+    entry_head,
 };
 use crate::space::Space;
 use crate::{Error, Object, TenantId};
@@ -227,7 +228,7 @@ impl<'p> Operation<'p> {
     }
 
     /// Commits an operation that has noted nothing: these words, each at an offset that is aligned and above the superblock, are stored
-    /// where they belong. What lies in `contents` (offset, bytes, CRC-32C) was written and flushed before by the calling thread, and
+    /// where they belong. What [`contents`](Self::content) name was written and flushed before by the calling thread, and
     /// is durable if the words are. However many words there are: what no lane holds goes to an extent of its own, for which the
     /// operation was begun with 16 bytes for each word.
     ///
@@ -287,9 +288,14 @@ impl<'p> Operation<'p> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         // ORDER: the extent is true by its checksum, and durable with the entry that has it.
         self.region().write("pool.log.extent", object.offset(), &[&bytes])?;
-        let crc = u64::from(crc32c::crc32c(&bytes));
-        self.append(ENTRY_EXTENT, &[object.offset(), bytes.len() as u64, crc])?;
+        let content = self.content(object.offset(), &bytes);
+        self.append(ENTRY_EXTENT, &content)?;
         Ok(object)
+    }
+
+    /// Bytes that were written at an offset, as [`commit_words`](Self::commit_words) asks for them.
+    pub fn content(&self, offset: u64, bytes: &[u8]) -> [u64; 3] {
+        [offset, bytes.len() as u64, self.made.shape.checksum.of(bytes)]
     }
 
     /// Takes everything back: the words are as they were, and fenced.
@@ -316,7 +322,8 @@ impl<'p> Operation<'p> {
             // of these can never be true in it.
             region.fence("pool.log.begin.fence");
         }
-        let head = entry_head(kind, words, lane.index, number, self.chain);
+        let place = EntryPlace { lane: lane.index, number, before: self.chain };
+        let head = entry_head(self.made.shape.checksum, place, kind, words);
         let places = &self.made.shape.entries(region, lane.index)?[self.used..];
         for (place, word) in places.iter().zip([head].iter().chain(words)) {
             region.store(place, *word);

@@ -1,8 +1,10 @@
 //! Where the parts of the log lie.
 
-use tembo_pmem::{LINE, Region, Word};
+use tembo_pmem::{LINE, OuterChecksum, Region, Word};
 
-use crate::format::{LANE_COMMITTED, LOG_MAGIC, LOW_LANE, LOW_SHAPE, seal_low, unseal_low};
+use crate::format::{
+    LANE_COMMITTED, LOG_MAGIC, LOG_MAGIC_CRC32C, LOW_LANE, LOW_SHAPE, seal_low, unseal_low,
+};
 use crate::geometry::Layout;
 use crate::{Error, Object};
 
@@ -19,6 +21,8 @@ pub(super) struct Shape {
     pub(super) lanes: usize,
     /// Bytes in a lane, whole lines.
     pub(super) lane_size: u64,
+    /// Of entries and what they name.
+    pub(super) checksum: OuterChecksum,
 }
 
 /// A lane's number, and whether its operation is committed and its intents are still to be done.
@@ -39,7 +43,7 @@ impl Shape {
     /// A log of so many lanes in an object.
     pub(super) fn new(object: Object, lanes: usize) -> Shape {
         let lane_size = (object.size() - LINE) / lanes as u64 / LINE * LINE;
-        Shape { object, lanes, lane_size }
+        Shape { object, lanes, lane_size, checksum: OuterChecksum::Xxh3 }
     }
 
     /// Makes an empty log of a new object; durable after the next fence.
@@ -63,14 +67,16 @@ impl Shape {
         let damaged = |word| Error::Damaged { field: "log", word };
         let words = region.words(object.offset(), 2)?;
         let (magic, shape) = (words[0].load(), words[1].load());
-        if magic != LOG_MAGIC {
-            return Err(damaged(magic));
-        }
+        let checksum = match magic {
+            LOG_MAGIC => OuterChecksum::Xxh3,
+            LOG_MAGIC_CRC32C => OuterChecksum::Crc32c,
+            _ => return Err(damaged(magic)),
+        };
         let lanes = unseal_low(LOW_SHAPE, shape).ok_or(damaged(shape))?;
         if !(1..=64).contains(&lanes) || lanes * LINE * 2 + LINE > object.size() {
             return Err(damaged(shape));
         }
-        Ok(Shape::new(object, lanes as usize))
+        Ok(Shape { checksum, ..Shape::new(object, lanes as usize) })
     }
 
     /// Where a lane begins.

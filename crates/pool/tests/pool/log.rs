@@ -319,11 +319,31 @@ fn contents_whose_checksum_an_entry_has_need_no_fence_of_their_own() {
         let mut operation = pool.operation(id, 64, 2).unwrap();
         let object = operation.alloc(64).unwrap();
         pool.region().write("test.content", object.offset(), &[&[7; 64]]).unwrap();
-        let crc = u64::from(tembo_pmem::crc32c(0, &[7; 64]));
-        let contents = [[object.offset(), 64, crc]];
+        let contents = [operation.content(object.offset(), &[7; 64])];
         operation.commit_words(&[(root.offset(), 1)], &contents).unwrap();
         pool.free(object);
     };
     (0..5).for_each(|_| commit());
     assert_eq!(spent(commit).0, 2);
+}
+
+/// As an earlier program made it: its magic, and checksums that are CRC-32C alone.
+#[test]
+fn a_log_of_an_earlier_program_is_gone_on_with() {
+    let (pool, id, root) = made();
+    let bytes = pool.region().media_bytes(0, pool.region().size()).unwrap().to_vec();
+    let at = bytes.windows(8).position(|window| window == b"TembPLg2").unwrap();
+    let magic = &pool.region().words(at as u64, 1).unwrap()[0];
+    set(&pool, magic, u64::from_le_bytes(*b"TembPLog"));
+    pool.region().fence("test.fence");
+    let pool = after_a_crash(&pool);
+    let mut operation = pool.operation(id, 64, 2).unwrap();
+    let object = operation.alloc(64).unwrap();
+    pool.region().write("test.content", object.offset(), &[&[7; 64]]).unwrap();
+    let contents = [operation.content(object.offset(), &[7; 64])];
+    assert_eq!(contents[0][2], tembo_pmem::crc32c(0, &[7; 64]).into());
+    operation.commit_words(&[(root.offset(), 1), (root.offset() + 8, 2)], &contents).unwrap();
+    let again = after_a_crash(&pool);
+    assert_eq!(values(&again, root), [1, 2, 0, 0]);
+    assert_eq!(again.region().words(at as u64, 1).unwrap()[0].load().to_le_bytes(), *b"TembPLog");
 }

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
 use crate::commands::argument::integer;
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::Outcome;
 use crate::float::Float;
@@ -59,6 +60,7 @@ fn incrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply)
     let by = Float::parse(args.at(2)).ok_or(NOT_A_FLOAT)?;
     let new = old.add(by).ok_or("ERR increment would produce NaN or Infinity")?.text();
     context.data.put(db, key, new.as_bytes(), expiry_ms)?;
+    send_as(context, &[b"SET", key, new.as_bytes(), b"KEEPTTL"]);
     notify(context, Classes::STRING, "incrbyfloat", key);
     reply.bulk(new.as_bytes());
     Ok(())

@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, READ, WRITE};
 use crate::commands::argument::integer;
 use crate::dump;
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::notify::notify;
@@ -67,6 +68,17 @@ impl Options {
     }
 }
 
+/// RESTORE is sent with the time at which the key expires, where it said how long it lives.
+fn send_restore(context: &mut Context<'_, '_>, args: Args<'_>, expiry_ms: Option<u64>) {
+    if let Some(expiry_ms) = expiry_ms.filter(|_| context.shared.propagation.is_on) {
+        let expiry = expiry_ms.to_string();
+        let mut words = vec![args.at(0), args.at(1), expiry.as_bytes()];
+        words.extend(args.from(3));
+        words.push(b"ABSTTL");
+        send_as(context, &words);
+    }
+}
+
 fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let options = Options::parse(args)?;
     let (db, key) = (context.session.db, args.at(1));
@@ -92,11 +104,13 @@ fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
     };
     if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) {
         if context.data.remove(db, key)? {
+            send_as(context, &[b"DEL", key]);
             notify(context, Classes::GENERIC, "del", key);
         }
     } else {
         context.data.added.record((db, key));
         dump::put(context.data, (db, key), &value, expiry_ms)?;
+        send_restore(context, args, expiry_ms.filter(|_| !options.is_absolute));
         if options.idle_s.is_some() || options.uses.is_some() || context.shared.notes_usage {
             let idle_ms = options.idle_s.unwrap_or(0).saturating_mul(1000);
             context.shared.set_use((db, key), idle_ms, options.uses);

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::command::{Command, Context, FAST, READ, WRITE};
 use crate::commands::argument::integer;
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::notify::notify;
@@ -124,15 +125,24 @@ fn change(
         Ok(at_ms) if at_ms > now_ms => {
             let (of, payload) = (value.of, value.payload.to_vec());
             context.data.put_value((db, key), of, &payload, Some(at_ms))?;
+            send_expiry(context, key, at_ms);
             notify(context, Classes::GENERIC, "expire", key);
         }
         _ => {
             context.data.remove(db, key)?;
+            send_as(context, &[b"DEL", key]);
             notify(context, Classes::GENERIC, "del", key);
         }
     }
     reply.flag(true);
     Ok(())
+}
+
+/// The time at which a key expires is sent.
+pub(super) fn send_expiry(context: &mut Context<'_, '_>, key: &[u8], at_ms: u64) {
+    if context.shared.propagation.is_on {
+        send_as(context, &[b"PEXPIREAT", key, at_ms.to_string().as_bytes()]);
+    }
 }
 
 fn persist(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

@@ -5,6 +5,7 @@ use crate::collection::Hash;
 use crate::command::{Command, Context, DENY_OOM, FAST, HASH, READ, WRITE};
 use crate::commands::argument::integer;
 use crate::commands::expire::{Condition, Unit};
+use crate::effects::{send_as, send_nothing};
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::notify::{notify, notify_removed};
@@ -132,6 +133,7 @@ fn expire(
         let answers = answers.collect::<Result<Vec<i64>, Failure>>()?;
         Ok((answers, hash.count()))
     })?;
+    send_removed(context, args, (first, &answers));
     if answers.contains(&DONE) {
         notify(context, Classes::HASH, "hexpire", place.1);
     }
@@ -140,6 +142,18 @@ fn expire(
     }
     show(&answers, reply);
     Ok(())
+}
+
+/// To a server of Redis, which may not know that fields expire, it is sent which of them are removed.
+fn send_removed(context: &mut Context<'_, '_>, args: Args<'_>, (first, answers): (usize, &[i64])) {
+    send_nothing(context);
+    if context.shared.propagation.is_on && answers.contains(&REMOVED) {
+        let fields = args.from(first).zip(answers);
+        let removed = fields.filter(|(_, answer)| **answer == REMOVED).map(|(field, _)| field);
+        let words: Vec<&[u8]> =
+            [b"HDEL".as_slice(), args.at(1)].into_iter().chain(removed).collect();
+        send_as(context, &words);
+    }
 }
 
 fn show(answers: &[i64], reply: &mut Reply) {
@@ -161,6 +175,7 @@ fn hpersist(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         });
         answers.collect::<Result<Vec<i64>, Failure>>()
     })?;
+    send_nothing(context);
     if answers.contains(&DONE) {
         notify(context, Classes::HASH, "hpersist", place.1);
     }

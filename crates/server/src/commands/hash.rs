@@ -6,6 +6,7 @@ use crate::command::{Command, Context, DENY_OOM, FAST, HASH, READ, WRITE};
 use crate::commands::argument::{integer, wrong_arity};
 use crate::commands::sample::{Population, reply_random};
 use crate::commands::scan::scan_collection;
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::float::Float;
@@ -199,6 +200,7 @@ fn hincrbyfloat(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply
         hash.set_and_keep_expiry(field, sum.as_bytes())?;
         Ok(sum)
     })?;
+    send_as(context, &[b"HSET", place.1, field, sum.as_bytes()]);
     notify(context, Classes::HASH, "hincrbyfloat", place.1);
     reply.bulk(sum.as_bytes());
     Ok(())

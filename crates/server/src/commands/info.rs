@@ -236,8 +236,10 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
     put(text, format_args!("total_net_output_bytes:{}", stats.output_bytes));
     put(text, format_args!("rejected_connections:{}", stats.rejected));
     let replicas = &context.shared.replication.replicas;
-    put(text, format_args!("sync_full:{}", replicas.full_syncs));
-    put(text, format_args!("sync_partial_ok:{}", replicas.partial_syncs));
+    let redis = &context.shared.replication.redis;
+    let (full, partial) = (redis.full_syncs, redis.partial_syncs);
+    put(text, format_args!("sync_full:{}", replicas.full_syncs + full));
+    put(text, format_args!("sync_partial_ok:{}", replicas.partial_syncs + partial));
     put(text, format_args!("expired_keys:{}", stats.expired_keys));
     put(text, format_args!("evicted_keys:{}", stats.evicted_keys));
     put(text, format_args!("evicted_clients:{}", stats.evicted_clients));

@@ -8,6 +8,7 @@ use crate::commands::list::pop_some;
 use crate::commands::multi_pop::{MultiPop, first_with_elements};
 use crate::commands::wait::{Absent, timeout, wait};
 use crate::dataset::check_key;
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
@@ -96,6 +97,13 @@ fn transfer_or_wait(
 ) -> Outcome {
     let timeout_ms = timeout(context, args.at(args.count() - 1))?;
     if transfer(context, (args.at(1), args.at(2)), ends, reply)? {
+        let (from, to) = (args.at(1), args.at(2));
+        match ends {
+            (End::Right, End::Left) => send_as(context, &[b"RPOPLPUSH", from, to]),
+            (source, target) => {
+                send_as(context, &[b"LMOVE", from, to, source.word(), target.word()])
+            }
+        }
         return Ok(());
     }
     wait(context, args, (Kind::List, &[args.at(1)]), (timeout_ms, Absent::Null), reply);
@@ -123,6 +131,7 @@ fn pop_or_wait(
         return Ok(());
     };
     let popped = pop_some(context, (context.session.db, key), end, 1)?;
+    send_as(context, &[end.pop_command(), key]);
     reply.array(2);
     reply.bulk(key);
     popped.iter().for_each(|element| reply.bulk(element));
@@ -151,6 +160,9 @@ fn pop_several(
     };
     let end = if wanted.is_first { End::Left } else { End::Right };
     let popped = pop_some(context, (context.session.db, key), end, wanted.count.min(count))?;
+    if context.shared.propagation.is_on {
+        send_as(context, &[end.pop_command(), key, popped.len().to_string().as_bytes()]);
+    }
     reply.array(2);
     reply.bulk(key);
     reply.array(popped.len());

@@ -11,6 +11,7 @@ use crate::client::{Answer, Client};
 use crate::command::{Command, Context, NO_MULTI, WRITE};
 use crate::commands::argument::integer;
 use crate::dump;
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::notify::notify;
@@ -110,6 +111,7 @@ fn migrate(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
                 None if options.copies => {}
                 None => {
                     if context.data.remove(own, sent.key)? {
+                        send_as(context, &[b"DEL", sent.key]);
                         notify(context, Classes::GENERIC, "del", sent.key);
                     }
                 }

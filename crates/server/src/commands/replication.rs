@@ -7,8 +7,9 @@ use crate::command::{ADMIN, BLOCKING, Command, Context, FAST, NO_MULTI};
 use crate::commands::argument::integer;
 use crate::failure::{Failure, Outcome};
 use crate::format::Kind;
+use crate::goal::Goal;
 use crate::number::parse_integer;
-use crate::replication::{Mark, Replica, Stage};
+use crate::replication::{Follower, Mark, Stage};
 use crate::reply::Reply;
 use crate::session::Replies;
 use crate::waiting::Wait;
@@ -19,8 +20,6 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("slaveof", 3, ADMIN, replicaof),
     Command::new("role", 1, FAST, role),
     Command::new("replconf", -1, ADMIN, replconf),
-    Command::new("psync", -3, ADMIN | NO_MULTI, psync),
-    Command::new("sync", 1, ADMIN | NO_MULTI, psync),
     Command::new("tembo.sync", -1, ADMIN | NO_MULTI, tembo_sync),
     Command::new("wait", 3, BLOCKING, wait),
     Command::new("waitaof", 4, BLOCKING, waitaof),
@@ -72,20 +71,23 @@ fn role(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
         reply.integer(if is_known { following.place().version as i64 } else { -1 });
         return Ok(());
     }
-    let online: Vec<&Replica> =
-        shared.replication.replicas.iter().filter(|replica| replica.is_online()).collect();
+    let online: Vec<Follower<'_>> =
+        shared.replication.followers().filter(|replica| replica.is_online).collect();
     reply.array(3);
     reply.bulk(b"master");
-    reply.integer(shared.replication.offset(shared.report.durable) as i64);
+    reply.integer(shared.replication.shown_offset(shared.report.durable) as i64);
     reply.array(online.len());
     for replica in online {
         reply.array(3);
         reply.bulk(replica.ip.as_bytes());
         reply.bulk(replica.port.to_string().as_bytes());
-        reply.bulk(replica.acknowledged.to_string().as_bytes());
+        reply.bulk(replica.reached.to_string().as_bytes());
     }
     Ok(())
 }
+
+/// What a server of Redis says of itself and is not needed.
+const IGNORED: [&str; 4] = ["GETACK", "RDB-FILTER-ONLY", "RDB-ONLY", "VERSION"];
 
 fn replconf(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     if args.count().is_multiple_of(2) {
@@ -95,10 +97,14 @@ fn replconf(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         let value = args.at(at + 1);
         if args.is(at, "ACK") {
             if context.session.is_replica {
-                let version = integer(value)? as u64;
-                let now_ms = context.shared.clock.steady_ms;
-                let replicas = &mut context.shared.replication.replicas;
-                let met = replicas.acknowledge(context.session.token, version, now_ms);
+                let reached = u64::try_from(integer(value)?);
+                let reached = reached.map_err(|_| "ERR value is out of range")?;
+                let durable =
+                    if args.is(at + 2, "FACK") { integer(args.at(at + 3)).ok() } else { None };
+                let durable = durable.and_then(|place| u64::try_from(place).ok());
+                let (token, now_ms) = (context.session.token, context.shared.clock.steady_ms);
+                let replication = &mut context.shared.replication;
+                let met = replication.acknowledge(token, (reached, durable), now_ms);
                 context.shared.released.extend(met.into_iter().map(|token| (token, false)));
             }
             // It is never replied to.
@@ -109,18 +115,15 @@ fn replconf(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
             context.session.replica_port = port.map_err(|_| "ERR value is out of range")?;
         } else if args.is(at, "IP-ADDRESS") {
             context.session.replica_ip = Some(String::from_utf8_lossy(value).into_owned());
-        } else if !args.is(at, "CAPA") && !args.is(at, "GETACK") {
+        } else if args.is(at, "CAPA") {
+            context.session.takes_unsized |= args.is(at + 1, "EOF");
+        } else if !IGNORED.iter().any(|option| args.is(at, option)) {
             let option = String::from_utf8_lossy(args.at(at)).into_owned();
             return Err(format!("ERR Unrecognized REPLCONF option: {option}").into());
         }
     }
     reply.ok();
     Ok(())
-}
-
-/// Redis's own synchronisation: its replicas read what Redis writes.
-fn psync(_: &mut Context<'_, '_>, _: Args<'_>, _: &mut Reply) -> Outcome {
-    Err("ERR only a Tembo server can be a replica of a Tembo server".into())
 }
 
 /// `TEMBO.SYNC [history version]...`: everything after one of the versions that the replica holds, or all. What is replied
@@ -149,9 +152,11 @@ fn tembo_sync(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> O
 struct Wanted {
     replicas: usize,
     timeout_ms: u64,
+    /// A replica must have it on its disk. Replicas that are servers of Tembo say nothing else.
+    durably: bool,
 }
 
-fn wanted(count: &[u8], timeout: &[u8]) -> Result<Wanted, Failure> {
+fn wanted(count: &[u8], timeout: &[u8], durably: bool) -> Result<Wanted, Failure> {
     let replicas = integer(count)?;
     let timeout_ms =
         parse_integer(timeout).ok_or("ERR timeout is not an integer or out of range")?;
@@ -160,10 +165,11 @@ fn wanted(count: &[u8], timeout: &[u8]) -> Result<Wanted, Failure> {
     Ok(Wanted {
         replicas: replicas.map_err(|_| "ERR value is out of range, must be positive")?,
         timeout_ms,
+        durably,
     })
 }
 
-/// How many replicas hold durably all that was written before; `None`: the client waits for more.
+/// How many replicas hold all that was written before; `None`: the client waits for more.
 fn count_or_wait(
     context: &mut Context<'_, '_>,
     args: Args<'_>,
@@ -173,24 +179,30 @@ fn count_or_wait(
         let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
         return Err(format!("ERR {name} cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.").into());
     }
-    let session = &mut *context.session;
+    let (session, shared) = (&mut *context.session, &mut *context.shared);
     if session.served.is_some() {
         // The wait is over: how far they have come by its end.
-        return Ok(Some(context.shared.replication.replicas.count(session.wait_version)));
+        return Ok(Some(shared.replication.count(session.wait_goal)));
     }
+    let (_, place) = shared.replication.redis.bounds();
+    let durably = wanted.durably;
     if session.executing {
         // What the transaction has written is in no version yet.
-        let visible = context.shared.report.visible;
-        return Ok(Some(context.shared.replication.replicas.count(visible)));
+        let goal = Goal { version: shared.report.visible, place, durably };
+        return Ok(Some(shared.replication.count(goal)));
     }
     let version = context.data.commit_early()?.visible();
-    let replicas = &mut context.shared.replication.replicas;
-    let count = replicas.count(version);
+    let place = place + shared.propagation.size() as u64;
+    let goal = Goal { version, place, durably };
+    let count = shared.replication.count(goal);
     if count >= wanted.replicas || !session.may_wait || !session.can_wait {
         return Ok(Some(count));
     }
-    replicas.await_version(session.token, version, wanted.replicas);
-    session.wait_version = version;
+    if shared.replication.redis.iter().next().is_some() {
+        shared.propagation.send(&[b"REPLCONF", b"GETACK", b"*"]);
+    }
+    shared.replication.await_goal(session.token, goal, wanted.replicas);
+    session.wait_goal = goal;
     let deadline_ms = context.shared.clock.steady_ms.saturating_add(wanted.timeout_ms);
     session.waits_for = Some(Box::new(Wait {
         command: Kept::new(args),
@@ -204,7 +216,7 @@ fn count_or_wait(
 }
 
 fn wait(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let wanted = wanted(args.at(1), args.at(2))?;
+    let wanted = wanted(args.at(1), args.at(2), false)?;
     if let Some(count) = count_or_wait(context, args, &wanted)? {
         reply.integer(count as i64);
     }
@@ -217,7 +229,7 @@ fn waitaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         local @ 0..=1 => local,
         _ => return Err("ERR value is out of range, must be between 0 and 1".into()),
     };
-    let wanted = wanted(args.at(2), args.at(3))?;
+    let wanted = wanted(args.at(2), args.at(3), true)?;
     let is_durable = context.shared.report.domain != "volatile";
     if local == 1 && !is_durable {
         return Err(
@@ -240,7 +252,7 @@ pub(super) fn info(context: &Context<'_, '_>, text: &mut String) {
         // Writing to a string cannot fail.
         let _ = write!(text, "{line}\r\n");
     };
-    let offset = replication.offset(shared.report.durable);
+    let offset = replication.shown_offset(shared.report.durable);
     put(format_args!(
         "role:{}",
         if replication.following().is_some() { "slave" } else { "master" }
@@ -267,22 +279,24 @@ pub(super) fn info(context: &Context<'_, '_>, text: &mut String) {
             put(format_args!("tembo_link_error:{lost}"));
         }
     }
-    put(format_args!("connected_slaves:{}", replication.replicas.iter().count()));
-    for (number, replica) in replication.replicas.iter().enumerate() {
-        let state = if replica.is_online() { "online" } else { "send_bulk" };
-        let lag_s = now_ms.saturating_sub(replica.acknowledged_ms) / 1000;
-        let Replica { ip, port, acknowledged, .. } = replica;
+    put(format_args!("connected_slaves:{}", replication.followers().count()));
+    for (number, replica) in replication.followers().enumerate() {
+        let lag_s = now_ms.saturating_sub(replica.heard_ms) / 1000;
+        let Follower { ip, port, reached, .. } = replica;
+        let state = replica.state();
         put(format_args!(
-            "slave{number}:ip={ip},port={port},state={state},offset={acknowledged},lag={lag_s}"
+            "slave{number}:ip={ip},port={port},state={state},offset={reached},lag={lag_s}"
         ));
     }
     put(format_args!("master_failover_state:{}", replication.failover_state()));
-    put(format_args!("master_replid:{}", replication.id()));
+    put(format_args!("master_replid:{}", replication.shown_id()));
     put(format_args!("master_replid2:{}", "0".repeat(40)));
     put(format_args!("master_repl_offset:{offset}"));
     put(format_args!("second_repl_offset:-1"));
-    put(format_args!("repl_backlog_active:0"));
-    put(format_args!("repl_backlog_size:0"));
-    put(format_args!("repl_backlog_first_byte_offset:0"));
-    put(format_args!("repl_backlog_histlen:0"));
+    let (redis, limits) = (&replication.redis, shared.settings.stream_limits());
+    let (first, end) = redis.bounds();
+    put(format_args!("repl_backlog_active:{}", u8::from(redis.is_on())));
+    put(format_args!("repl_backlog_size:{}", if redis.is_on() { limits.backlog } else { 0 }));
+    put(format_args!("repl_backlog_first_byte_offset:{}", first + u64::from(redis.is_on())));
+    put(format_args!("repl_backlog_histlen:{}", end - first));
 }

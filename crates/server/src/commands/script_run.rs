@@ -291,6 +291,16 @@ impl Host for Caller<'_, '_, '_> {
         })
     }
 
+    fn may_call(&mut self, words: Vec<Vec<u8>>) -> Option<bool> {
+        let spans: Vec<Span> =
+            (0..words.len()).map(|index| Span::Owned { index: index as u32 }).collect();
+        let args = Args::new(&[], &words, &spans);
+        let (_, number) = lookup(self.context.table, args)?;
+        let session = &*self.context.session;
+        let acl = &self.context.shared.acl;
+        Some(session.unrestricted || acl.check(&session.user, number, args).is_ok())
+    }
+
     fn tick(&mut self) -> Interruption {
         if self.failed.is_some() {
             return Interruption::End("ERR the turn has failed...");

@@ -10,6 +10,7 @@ use crate::commands::argument::{integer, key_count, positive};
 use crate::commands::removal::remove;
 use crate::commands::sample::{Population, READ_PER_DRAW, distinct, reply_random};
 use crate::commands::scan::scan_collection;
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::notify::{notify, notify_removed};
@@ -171,6 +172,7 @@ fn spop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         Vec::new()
     };
     if !popped.is_empty() {
+        send_removed(context, place.1, (&popped, is_all && args.count() == 3));
         notify_removed(context, (Classes::SET, "spop"), place.1, u64::from(!is_all));
     }
     match popped.first() {
@@ -182,6 +184,18 @@ fn spop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
         None => reply.null(),
     }
     Ok(())
+}
+
+/// What SPOP has chosen is sent as SREM, or as DEL where it has asked for all members.
+fn send_removed(context: &mut Context<'_, '_>, key: &[u8], (members, is_all): (&[Vec<u8>], bool)) {
+    if !context.shared.propagation.is_on {
+        return;
+    }
+    let mut words = vec![if is_all { b"DEL".as_slice() } else { b"SREM" }, key];
+    if !is_all {
+        words.extend(members.iter().map(Vec::as_slice));
+    }
+    send_as(context, &words);
 }
 
 fn srandmember(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

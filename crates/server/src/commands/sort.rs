@@ -9,6 +9,7 @@ use crate::collection::{End, Hash, List, Set, SortedSet, Span};
 use crate::command::{Command, Context, DENY_OOM, READ, WRITE};
 use crate::commands::argument::integer;
 use crate::commands::removal::remove;
+use crate::effects::send_state;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
 use crate::float::parse_double;
@@ -242,7 +243,10 @@ fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut 
     elements.truncate(range.end);
     let shown = query.shown(context, elements.split_off(range.start.min(elements.len())))?;
     match query.target {
-        Some(target) => store(context, target, shown, reply),
+        Some(target) => {
+            store(context, target, shown, reply)?;
+            send_state(context, target)
+        }
         None => {
             reply.array(shown.len());
             for one in shown {

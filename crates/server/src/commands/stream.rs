@@ -8,6 +8,7 @@ mod info;
 mod pending;
 mod range;
 mod read;
+mod sent;
 mod shown;
 
 use crate::command::{BLOCKING, Command, DENY_OOM, FAST, MOVABLE_KEYS, READ, STREAM, WRITE};

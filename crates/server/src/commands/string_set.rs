@@ -3,7 +3,8 @@
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, WRITE};
 use crate::commands::argument::integer;
-use crate::commands::expire::Unit;
+use crate::commands::expire::{Unit, send_expiry};
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::notify::notify;
@@ -143,12 +144,20 @@ fn set(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     context.data.put(db, key, payload, expiry)?;
     notify(context, Classes::STRING, "set", key);
     if options.expiry.is_some() {
+        send_set(context, (key, payload), expiry);
         notify(context, Classes::GENERIC, "expire", key);
     }
     if !options.get {
         reply.ok();
     }
     Ok(())
+}
+
+/// SET is sent with the time at which the key expires.
+fn send_set(context: &mut Context<'_, '_>, (key, payload): (&[u8], &[u8]), expiry: Option<u64>) {
+    if let Some(at_ms) = expiry.filter(|_| context.shared.propagation.is_on) {
+        send_as(context, &[b"SET", key, payload, b"PXAT", at_ms.to_string().as_bytes()]);
+    }
 }
 
 fn setnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -179,6 +188,7 @@ fn set_expiring(
 ) -> Outcome {
     let at_ms = expiry_ms(context, Unit { seconds, relative: true }, args.at(2), name)?;
     context.data.put(context.session.db, args.at(1), args.at(3), Some(at_ms))?;
+    send_set(context, (args.at(1), args.at(3)), Some(at_ms));
     notify(context, Classes::STRING, "set", args.at(1));
     notify(context, Classes::GENERIC, "expire", args.at(1));
     reply.ok();
@@ -192,6 +202,7 @@ fn getset(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
         None => reply.null(),
     }
     context.data.put(db, key, args.at(2), None)?;
+    send_as(context, &[b"SET", key, args.at(2)]);
     notify(context, Classes::STRING, "set", key);
     Ok(())
 }
@@ -206,6 +217,7 @@ fn getdel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
         }
     }
     context.data.remove(db, key)?;
+    send_as(context, &[b"DEL", key]);
     notify(context, Classes::GENERIC, "del", key);
     Ok(())
 }
@@ -228,6 +240,7 @@ fn getex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     reply.bulk(&payload);
     if new_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         context.data.remove(db, key)?;
+        send_as(context, &[b"DEL", key]);
         notify(context, Classes::GENERIC, "del", key);
     } else if new_ms != old_ms
         && let Some(value) = context.data.find(db, key)?
@@ -237,8 +250,14 @@ fn getex(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         context.data.put_value((db, key), of, &payload, new_ms)?;
     }
     match new_ms {
-        Some(at_ms) if at_ms > now_ms => notify(context, Classes::GENERIC, "expire", key),
-        None if old_ms.is_some() => notify(context, Classes::GENERIC, "persist", key),
+        Some(at_ms) if at_ms > now_ms => {
+            send_expiry(context, key, at_ms);
+            notify(context, Classes::GENERIC, "expire", key);
+        }
+        None if old_ms.is_some() => {
+            send_as(context, &[b"PERSIST", key]);
+            notify(context, Classes::GENERIC, "persist", key);
+        }
         _ => {}
     }
     Ok(())

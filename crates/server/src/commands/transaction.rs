@@ -95,7 +95,7 @@ fn watch(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         let found = context.data.find(db, key)?.map(|value| value.expiry_ms);
         context.data.watches.add(db, key, context.session.id, found.is_none());
         let expiry_ms = found.flatten().unwrap_or(u64::MAX);
-        context.session.watched.insert(place, expiry_ms);
+        context.session.watch(place, expiry_ms);
     }
     reply.ok();
     Ok(())

@@ -44,6 +44,33 @@ impl Dataset<'_> {
         Ok(expired)
     }
 
+    /// Whether there is a value under `key` that has expired and was not removed yet.
+    pub(crate) fn is_expired(&mut self, db: usize, key: &[u8]) -> Result<bool, Failure> {
+        let now_ms = self.now_ms();
+        Ok(self.get_raw(db, key)?.is_some_and(|value| value.is_expired(now_ms)))
+    }
+
+    /// The fields of the hash under a key that have expired and were not removed yet, if one is there.
+    pub(crate) fn expired_fields(
+        &mut self,
+        (db, key): (usize, &[u8]),
+    ) -> Result<Vec<Vec<u8>>, Failure> {
+        let now_ms = self.now_ms();
+        let mut fields = Vec::new();
+        let found = self.get_raw(db, key)?.filter(|value| value.of.expires_fields);
+        let Some(spread) = found.map(|value| value.spread()).transpose()?.flatten() else {
+            return Ok(fields);
+        };
+        let to = now_ms.to_be_bytes();
+        let ends = (Bound::Unbounded, Bound::Excluded(&to[..]));
+        let part = (db, spread.id, Part::Expiry);
+        self.visit_elements(part, ends, Direction::Forward, &mut |entry, _| {
+            fields.extend(format::decode_expiry_entry(entry).map(|(_, field)| field.to_vec()));
+            true
+        })?;
+        Ok(fields)
+    }
+
     /// Whether keys that expire are kept for [`take_expired`](Dataset::take_expired).
     pub(crate) fn record_expired(&mut self, is_wanted: bool) {
         self.expired = is_wanted.then(Vec::new);
@@ -100,7 +127,7 @@ impl Dataset<'_> {
                 }
                 self.watches.touch_expired(db, key);
                 self.waiting.touch(db, key);
-                self.record((db, key), false, true);
+                self.record((db, key), Vec::new, true);
                 expired = true;
             } else {
                 self.all_or_nothing(|data| {
@@ -123,11 +150,16 @@ impl Dataset<'_> {
         Ok(())
     }
 
-    fn record(&mut self, (db, key): (usize, &[u8]), is_fields: bool, is_removed: bool) {
+    fn record(
+        &mut self,
+        (db, key): (usize, &[u8]),
+        fields: impl FnOnce() -> Vec<Vec<u8>>,
+        is_removed: bool,
+    ) {
         // What expires of the items of memcached is not published.
         let is_published = db < self.databases();
         if let Some(expired) = self.expired.as_mut().filter(|_| is_published) {
-            expired.push(Expired { db, key: key.to_vec(), is_fields, is_removed });
+            expired.push(Expired { db, key: key.to_vec(), fields: fields(), is_removed });
         }
     }
 
@@ -164,7 +196,11 @@ impl Dataset<'_> {
                     data.put_value((db, key), of, &spread.encode(Kind::Hash), expiry_ms)
                 }
             })?;
-            self.record((db, key), true, spread.count == 0);
+            let fields = || {
+                let decoded = due.iter().filter_map(|entry| format::decode_expiry_entry(entry));
+                decoded.map(|(_, field)| field.to_vec()).collect()
+            };
+            self.record((db, key), fields, spread.count == 0);
         }
         if spread.count > 0 { self.expect_fields((db, key), spread.id) } else { Ok(()) }
     }

@@ -7,8 +7,8 @@ pub(crate) struct Expired {
     pub(crate) db: usize,
     /// The key.
     pub(crate) key: Vec<u8>,
-    /// Fields of it have expired, not it.
-    pub(crate) is_fields: bool,
+    /// Fields of it that have expired; if there is none, the key has.
+    pub(crate) fields: Vec<Vec<u8>>,
     /// It was removed.
     pub(crate) is_removed: bool,
 }

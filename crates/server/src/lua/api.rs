@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
 
-use mlua::{Function, Lua, MultiValue, Result, Table, Value};
+use mlua::{Function, LightUserData, Lua, MultiValue, Result, Table, Value};
 use sha1::{Digest, Sha1};
 
 use crate::lua::number::{coerced, general};
@@ -61,6 +61,21 @@ pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
     text
 }
 
+/// The error of a command that is not known, or not to this server.
+pub(super) const NO_COMMAND: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
+
+/// Stands before the arguments of `redis.call` where it is asked whether that may be called. No script has this value.
+fn mark() -> LightUserData {
+    static MARK: u8 = 0;
+    LightUserData((&raw const MARK).cast_mut().cast())
+}
+
+/// The words of a command about which that is asked.
+pub(super) fn asked(args: &MultiValue) -> Option<MultiValue> {
+    let is_asked = matches!(args.front(), Some(Value::LightUserData(first)) if *first == mark());
+    is_asked.then(|| args.iter().skip(1).cloned().collect())
+}
+
 fn outside(name: &str) -> mlua::Error {
     reply(format!("ERR {name} can only be called inside a script invocation"))
 }
@@ -113,15 +128,16 @@ pub(super) fn library(
     for (name, bits) in REPL {
         redis.raw_set(format!("REPL_{name}"), bits)?;
     }
-    let of = state.clone();
-    let acl_check = move |_: &Lua, args: MultiValue| {
+    let (of, own) = (state.clone(), redis.clone());
+    let acl_check = move |_: &Lua, mut args: MultiValue| {
         if !of.is_running.get() {
             return Err(outside("redis.acl_check_cmd"));
         }
-        if is_command(&words(&args)?) {
-            return Ok(true);
+        if !is_command(&words(&args)?) {
+            return Err(reply(NO_COMMAND));
         }
-        Err(reply("ERR Invalid command passed to redis.acl_check_cmd()"))
+        args.push_front(Value::LightUserData(mark()));
+        own.raw_get::<Function>("call")?.call::<Value>(args)
     };
     redis.raw_set("acl_check_cmd", lua.create_function(acl_check)?)?;
     redis.raw_set("breakpoint", lua.create_function(|_, _: MultiValue| Ok(false))?)?;

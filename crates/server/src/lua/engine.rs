@@ -30,6 +30,9 @@ pub(crate) trait Host {
     fn call(&mut self, words: Vec<Vec<u8>>, resp3: bool, reply: &mut Vec<u8>)
     -> Result<(), String>;
 
+    /// Whether the client may have this command executed; none: there is no such command.
+    fn may_call(&mut self, words: Vec<Vec<u8>>) -> Option<bool>;
+
     /// Is called now and then.
     fn tick(&mut self) -> Interruption;
 }
@@ -271,6 +274,9 @@ impl Engine {
         is_protected: bool,
         host: &RefCell<&mut dyn Host>,
     ) -> mlua::Result<Value> {
+        if let Some(asked) = api::asked(args) {
+            return may_call(&asked, host);
+        }
         let resp3 = self.state.resp3.get();
         let mut bytes = Vec::new();
         let called = api::words(args).and_then(|words| match host.try_borrow_mut() {
@@ -289,6 +295,13 @@ impl Engine {
             Err(error) => Err(error),
         }
     }
+}
+
+/// `redis.acl_check_cmd`.
+fn may_call(args: &MultiValue, host: &RefCell<&mut dyn Host>) -> mlua::Result<Value> {
+    let words = api::words(args)?;
+    let may_call = host.try_borrow_mut().ok().and_then(|mut host| host.may_call(words));
+    may_call.map(Value::Boolean).ok_or_else(|| raised_reply(api::NO_COMMAND))
 }
 
 /// The error that ends the script. From now on each instruction of it raises the error, in each of its coroutines, so that

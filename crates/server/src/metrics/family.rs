@@ -10,7 +10,7 @@ use crate::latency::Stage;
 use crate::memory::resident_bytes;
 use crate::metrics::exposition::{Exposition, Kind};
 use crate::observed::Times;
-use crate::replication::Stage as LinkStage;
+use crate::replication::{Follower, Stage as LinkStage};
 use crate::session::Topic;
 use crate::shared::Shared;
 
@@ -288,25 +288,26 @@ fn replication(text: &mut Exposition, shared: &Shared) {
         let help = "Time since the primary was heard of.";
         text.single("redis_master_last_io_seconds_ago", Gauge, help, heard_s);
     }
-    let replicas = || replication.replicas.iter();
-    text.single("redis_connected_slaves", Gauge, "Replicas.", replicas().count());
-    let each = |text: &mut Exposition, name, help: &str, value: &dyn Fn(u64, u64) -> f64| {
+    let replicas: Vec<Follower<'_>> = replication.followers().collect();
+    text.single("redis_connected_slaves", Gauge, "Replicas.", replicas.len());
+    let each = |text: &mut Exposition, name, help: &str, value: &dyn Fn(&Follower<'_>) -> f64| {
         text.family(name, Gauge, help);
-        for replica in replicas() {
-            let state = if replica.is_online() { "online" } else { "send_bulk" };
-            let (ip, port) = (replica.ip.as_str(), replica.port.to_string());
-            let labels = [("slave_ip", ip), ("slave_port", &port), ("slave_state", state)];
-            text.sample(&labels, value(replica.acknowledged, replica.acknowledged_ms));
+        for replica in &replicas {
+            let (port, state) = (replica.port.to_string(), replica.state());
+            let labels = [("slave_ip", replica.ip), ("slave_port", &port), ("slave_state", state)];
+            text.sample(&labels, value(replica));
         }
     };
-    let help = "The version that a replica has made durable.";
-    each(text, "redis_connected_slave_offset_bytes", help, &|version, _| version as f64);
+    let help = "The version that a replica has made durable, or the place that a server of Redis has reached.";
+    each(text, "redis_connected_slave_offset_bytes", help, &|replica| replica.reached as f64);
     let help = "Time since a replica was heard of.";
-    each(text, "redis_connected_slave_lag_seconds", help, &|_, at_ms| {
-        (now_ms.saturating_sub(at_ms) / 1000) as f64
+    each(text, "redis_connected_slave_lag_seconds", help, &|replica| {
+        (now_ms.saturating_sub(replica.heard_ms) / 1000) as f64
     });
-    let help = "Versions that a replica has not made durable yet.";
-    each(text, "tembo_replica_lag_versions", help, &|version, _| {
-        shared.report.visible.saturating_sub(version) as f64
+    let help = "Versions that a replica has not made durable yet, or bytes that a server of Redis has not executed.";
+    each(text, "tembo_replica_lag_versions", help, &|replica| {
+        let all =
+            if replica.is_redis { replication.redis.bounds().1 } else { shared.report.visible };
+        all.saturating_sub(replica.reached) as f64
     });
 }

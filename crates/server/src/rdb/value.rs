@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::Read;
 
-use crate::format::StreamId;
+use crate::format::{Kind, StreamId};
 use crate::number::{DIGITS_MAX, parse_integer};
 use crate::rdb::library::LIBRARY;
 use crate::rdb::old::{ziplist, zipmap};
@@ -33,6 +33,9 @@ mod kind {
     pub(super) const SET_LISTPACK: u8 = 20;
     pub(super) const STREAM_3: u8 = 21;
 }
+
+/// Before the time, in milliseconds since 1970, at which the key that follows expires.
+const EXPIRY_MS: u8 = 0xfc;
 
 /// A value with all its elements. None is there twice where its type excludes that, and a collection is not empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,22 +210,50 @@ impl Writer {
 
     /// A stream.
     pub(crate) fn of_stream(stream: &StreamValue) -> Writer {
-        let packs = stream.listpacks();
-        let mut writer = Writer::begin(kind::STREAM_2, packs.len() as u64);
-        for (master, pack) in packs {
-            writer.raw_string(&master.encode());
-            writer.raw_string(&pack);
-        }
-        writer.length(stream.entries.len() as u64);
-        let first = stream.entries.first().map_or(StreamId::MIN, |(id, _)| *id);
-        [stream.last, first, stream.removed_max].into_iter().for_each(|id| writer.id(id));
-        writer.length(stream.added);
-        writer.length(stream.groups.len() as u64);
-        for (name, group) in &stream.groups {
-            writer.raw_string(name);
-            writer.group(group);
-        }
+        let mut writer = Writer { bytes: vec![kind::STREAM_2] };
+        writer.stream(stream);
         writer
+    }
+
+    /// What precedes a value in a file: when it expires, its kind, its key. The value is to follow, without its kind.
+    pub(crate) fn begin_key(&mut self, kind: Kind, key: &[u8], expiry_ms: Option<u64>) {
+        if let Some(expiry_ms) = expiry_ms {
+            self.bytes.push(EXPIRY_MS);
+            self.bytes.extend(expiry_ms.to_le_bytes());
+        }
+        self.bytes.push(match kind {
+            Kind::String => kind::STRING,
+            Kind::List => kind::LIST,
+            Kind::Set => kind::SET,
+            Kind::SortedSet => kind::SORTED_SET,
+            Kind::Hash => kind::HASH,
+            Kind::Stream => kind::STREAM_2,
+        });
+        self.raw_string(key);
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// A stream, without its kind.
+    pub(crate) fn stream(&mut self, stream: &StreamValue) {
+        let packs = stream.listpacks();
+        self.length(packs.len() as u64);
+        for (master, pack) in packs {
+            self.raw_string(&master.encode());
+            self.raw_string(&pack);
+        }
+        self.length(stream.entries.len() as u64);
+        let first = stream.entries.first().map_or(StreamId::MIN, |(id, _)| *id);
+        [stream.last, first, stream.removed_max].into_iter().for_each(|id| self.id(id));
+        self.length(stream.added);
+        self.length(stream.groups.len() as u64);
+        for (name, group) in &stream.groups {
+            self.raw_string(name);
+            self.group(group);
+        }
     }
 
     fn group(&mut self, group: &GroupValue) {
@@ -311,6 +342,16 @@ impl Writer {
     /// A score.
     pub(crate) fn double(&mut self, number: f64) {
         self.bytes.extend(number.to_le_bytes());
+    }
+
+    /// Bytes that were written.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// What was written; it begins anew.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
     }
 
     /// What was written.

@@ -11,20 +11,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, shutdown};
-use tembo_kv::{Direction, Error, Event, Snapshot, Store, Value};
+use rustix::net::{Shutdown, shutdown};
+use tembo_kv::{Direction, Event, Snapshot, Store, Value};
 
 use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE, KEYSPACE};
 use crate::replication::history::Beginning;
+use crate::replication::outlet::{End, Outlet, PATIENCE};
 
 /// Bytes of entries after which a frame ends with the version, and after which it ends within one.
 const FRAME_SIZE: (usize, usize) = (64 << 10, 256 << 10);
 /// A replica hears of its primary at least so often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long the thread waits before it looks whether it is to end.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Versions at which a store does not hold all that its own primary had.
 #[derive(Default)]
@@ -62,7 +59,7 @@ pub(crate) struct Feed {
 
 #[derive(Default)]
 struct State {
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
     /// All of the snapshot was sent, if there is one.
     is_online: AtomicBool,
 }
@@ -78,7 +75,7 @@ impl Feed {
         let state = Arc::new(State::default());
         let mut feeder = Feeder {
             store: store.clone(),
-            socket: socket.try_clone()?,
+            outlet: Outlet::new(socket, &state.stop)?,
             state: state.clone(),
             gap: gap.clone(),
             frame: Vec::new(),
@@ -88,7 +85,7 @@ impl Feed {
         let run = move || {
             // The replica connects again, and is told then why it cannot go on.
             let _ = feeder.run(&id, beginning);
-            let _ = shutdown(&feeder.socket, Shutdown::Both);
+            feeder.outlet.close();
         };
         let thread = Builder::new().name("replica".to_owned()).spawn(run)?;
         Ok(Feed { state, socket: socket.try_clone()?, thread })
@@ -107,23 +104,9 @@ impl Feed {
     }
 }
 
-/// Why a thread ends.
-enum End {
-    /// The connection has ended, or is to end.
-    Disconnected,
-    /// What the thread has met in the store: the replica gets no more of it.
-    Store,
-}
-
-impl From<Error> for End {
-    fn from(_: Error) -> End {
-        End::Store
-    }
-}
-
 struct Feeder {
     store: Store,
-    socket: OwnedFd,
+    outlet: Outlet,
     state: Arc<State>,
     gap: Arc<Gap>,
     /// A frame, of which the header is empty yet.
@@ -137,7 +120,7 @@ impl Feeder {
         // Nothing above the durable version leaves the process.
         self.store.sync()?;
         let how = if snapshot.is_some() { "FULL" } else { "CONTINUE" };
-        self.send(format!("+{how} {id} {version}\r\n").as_bytes())?;
+        self.outlet.send(format!("+{how} {id} {version}\r\n").as_bytes())?;
         if let Some(snapshot) = snapshot {
             self.send_all(&snapshot)?;
         }
@@ -171,7 +154,7 @@ impl Feeder {
                         self.end_whole(position)?;
                         (given, last) = (position, position.max(last));
                     }
-                    self.check()?;
+                    self.outlet.check()?;
                     changes.wait(PATIENCE);
                 }
             }
@@ -211,10 +194,6 @@ impl Feeder {
         self.end_whole(version)
     }
 
-    fn check(&self) -> Result<(), End> {
-        if self.state.stop.load(Ordering::Relaxed) { Err(End::Disconnected) } else { Ok(()) }
-    }
-
     fn begin_frame(&mut self) {
         self.frame.clear();
         self.frame.shrink_to(2 * FRAME_SIZE.1);
@@ -244,29 +223,10 @@ impl Feeder {
         let header = FrameHeader { kind, size: self.size() as u32, version };
         let mut frame = std::mem::take(&mut self.frame);
         frame[..HEADER_SIZE].copy_from_slice(&header.encode());
-        let sent = self.send(&frame);
+        let sent = self.outlet.send(&frame);
         self.frame = frame;
         self.begin_frame();
         self.sent_at = Instant::now();
         sent
-    }
-
-    fn send(&self, mut bytes: &[u8]) -> Result<(), End> {
-        while !bytes.is_empty() {
-            self.check()?;
-            match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let mut waits = [PollFd::new(&self.socket, PollFlags::OUT)];
-                    let patience =
-                        Timespec { tv_sec: 0, tv_nsec: i64::from(PATIENCE.subsec_nanos()) };
-                    // Whatever it says, the next attempt finds out.
-                    let _ = poll(&mut waits, Some(&patience));
-                }
-                Err(_) => return Err(End::Disconnected),
-            }
-        }
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The replicas that a store feeds, and the clients that wait for their acknowledgements.
+//! The replicas that a store feeds.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -32,18 +32,10 @@ impl Replica {
     }
 }
 
-/// A client that waits.
-struct Awaited {
-    token: Token,
-    version: u64,
-    count: usize,
-}
-
 /// All replicas.
 #[derive(Default)]
 pub(crate) struct Replicas {
     list: Vec<Replica>,
-    awaited: Vec<Awaited>,
     /// Threads that are about to end.
     ended: Vec<JoinHandle<()>>,
     gap: Arc<Gap>,
@@ -91,32 +83,17 @@ impl Replicas {
         }
     }
 
-    /// A replica has acknowledged a version; returns the clients whose wait that ends.
-    pub(crate) fn acknowledge(&mut self, token: Token, version: u64, now_ms: u64) -> Vec<Token> {
-        let Some(replica) = self.list.iter_mut().find(|replica| replica.token == token) else {
-            return Vec::new();
-        };
-        replica.acknowledged = version;
-        replica.acknowledged_ms = now_ms;
-        let list = &self.list;
-        let is_met = |wait: &Awaited| count(list, wait.version) >= wait.count;
-        self.awaited.extract_if(.., |wait| is_met(wait)).map(|wait| wait.token).collect()
+    /// A replica has acknowledged a version.
+    pub(super) fn acknowledge(&mut self, token: Token, version: u64, now_ms: u64) {
+        if let Some(replica) = self.list.iter_mut().find(|replica| replica.token == token) {
+            replica.acknowledged = version;
+            replica.acknowledged_ms = now_ms;
+        }
     }
 
     /// How many replicas hold the version durably.
     pub(crate) fn count(&self, version: u64) -> usize {
-        count(&self.list, version)
-    }
-
-    /// A client waits until so many replicas hold the version.
-    pub(crate) fn await_version(&mut self, token: Token, version: u64, count: usize) {
-        self.awaited.retain(|wait| wait.token != token);
-        self.awaited.push(Awaited { token, version, count });
-    }
-
-    /// A client waits no longer.
-    pub(crate) fn end_wait(&mut self, token: Token) {
-        self.awaited.retain(|wait| wait.token != token);
+        self.list.iter().filter(|replica| replica.acknowledged >= version).count()
     }
 
     /// Replicas that have not said anything since then.
@@ -124,10 +101,6 @@ impl Replicas {
         let silent = self.list.iter().filter(|replica| replica.acknowledged_ms < ms);
         silent.map(|replica| replica.token).collect()
     }
-}
-
-fn count(list: &[Replica], version: u64) -> usize {
-    list.iter().filter(|replica| replica.acknowledged >= version).count()
 }
 
 impl Drop for Replicas {

@@ -113,6 +113,7 @@ pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("rdbchecksum", "yes", Kind::Fixed),
     ("rdbcompression", "yes", Kind::Flag),
     ("repl-backlog-size", "1048576", Kind::Size(1, i64::MAX)),
+    ("repl-backlog-ttl", "3600", Kind::Number(0, i32::MAX as i64)),
     ("repl-ping-replica-period", "10", Kind::Number(1, i32::MAX as i64)),
     ("repl-ping-slave-period", "repl-ping-replica-period", Kind::Alias),
     ("repl-retain-seconds", "60", Kind::Number(0, u32::MAX as i64)),

@@ -208,3 +208,25 @@ fn an_address_that_guesses_is_answered_later_and_rightly() {
     other.call("AUTH wrong");
     assert!(other.call("EXEC").contains("-ERR too many wrong passwords"));
 }
+
+#[test]
+fn a_script_finds_out_what_its_user_may_call() {
+    let server = Running::start();
+    let (mut control, mut client) = (server.client(), server.client());
+    let user = "ACL SETUSER bob on nopass resetkeys ~x* -@all +@scripting +set +auth";
+    assert_eq!(control.call(user), "+OK\r\n");
+    let script =
+        b"return {redis.acl_check_cmd('set', 'xx', 1), redis.acl_check_cmd('set', 'yy', 1), \
+        redis.acl_check_cmd('hset', 'xx', 'f', 1), redis.acl_check_cmd('acl', 'list')}";
+    let all = ":1\r\n".repeat(4);
+    assert_eq!(client.call_args(&[b"EVAL", script, b"0"]), format!("*4\r\n{all}"));
+    assert_eq!(client.call("AUTH bob x"), "+OK\r\n");
+    let none = "$-1\r\n".repeat(3);
+    assert_eq!(client.call_args(&[b"EVAL", script, b"0"]), format!("*4\r\n:1\r\n{none}"));
+    let unknown = client.call("EVAL return(redis.acl_check_cmd('nosuch')) 0");
+    assert!(
+        unknown.starts_with("-ERR Invalid command passed to redis.acl_check_cmd()"),
+        "{unknown}"
+    );
+    assert_eq!(control.call("ACL LOG"), "*0\r\n");
+}

@@ -104,3 +104,54 @@ fn of_all_clients_those_go_first_that_take_most() {
     assert!(control.call("CONFIG GET maxmemory-clients").ends_with("$2\r\n5%\r\n"));
     assert!(control.call("CONFIG SET maxmemory-clients x").contains("memory or percent value"));
 }
+
+/// Bytes of memory that are held for a client beside its buffers, as CLIENT LIST shows them.
+fn held(control: &mut Client, id: u64) -> u64 {
+    let line = control.call(&format!("CLIENT LIST ID {id}"));
+    let number = |name: &str| -> u64 {
+        let found = line.split(' ').find_map(|word| word.strip_prefix(&format!("{name}=")));
+        found.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+    };
+    number("tot-mem") - number("qbuf") - number("qbuf-free") - number("rbs")
+}
+
+#[test]
+fn what_a_client_waits_for_watches_and_subscribes_to_counts() {
+    let server = Running::start();
+    let (mut client, mut control) = (server.client(), server.client());
+    let id: u64 = client.call("CLIENT ID")[1..].trim_end().parse().unwrap();
+    let plain = held(&mut control, id);
+    let names: Vec<String> = (0..1000).map(|nth| format!("{nth:0>100}")).collect();
+    let all = names.join(" ");
+    assert_eq!(client.call(&format!("WATCH {all}")), "+OK\r\n");
+    assert!(held(&mut control, id) > plain + 200_000);
+    assert_eq!(client.call("UNWATCH"), "+OK\r\n");
+    assert_eq!(held(&mut control, id), plain);
+    for (subscribe, unsubscribe) in [("SUBSCRIBE", "UNSUBSCRIBE"), ("PSUBSCRIBE", "PUNSUBSCRIBE")] {
+        for command in [format!("{subscribe} {all}"), format!("{subscribe} {}", names[0])] {
+            client.send(&encode(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+        }
+        (0..=names.len()).for_each(|_| drop(client.reply()));
+        assert!(held(&mut control, id) > plain + 200_000);
+        client.send(&encode(&[unsubscribe.as_bytes()]));
+        names.iter().for_each(|_| drop(client.reply()));
+        assert_eq!(held(&mut control, id), plain);
+    }
+    let command = format!("BLPOP {all} 0");
+    client.send(&encode(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+    wait_until("the wait", || held(&mut control, id), |&size| size > plain + 200_000);
+    assert_eq!(control.call(&format!("RPUSH {} v", names[7])), ":1\r\n");
+    assert!(client.call("PING").starts_with("*2\r\n"));
+    assert_eq!(client.reply(), "+PONG\r\n");
+    assert_eq!(held(&mut control, id), plain);
+    // One that subscribes to much goes, if all take too much.
+    assert_eq!(control.call("CLIENT NO-EVICT on"), "+OK\r\n");
+    for round in 0..10 {
+        let names = names.iter().map(|name| format!("{round}{name}"));
+        let command = format!("SSUBSCRIBE {}", names.collect::<Vec<_>>().join(" "));
+        client.send(&encode(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+        (0..1000).for_each(|_| drop(client.reply()));
+    }
+    set(&mut control, "maxmemory-clients", "2mb");
+    assert!(client.is_closed());
+}

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::client::{Client, Random, Running, wait_until};
@@ -11,6 +12,8 @@ use crate::collection_script::{self, is_unordered};
 pub struct Redis {
     child: Child,
     pub address: SocketAddr,
+    /// Its folder: a replica keeps there what it is given.
+    folder: PathBuf,
 }
 
 impl Redis {
@@ -34,7 +37,12 @@ impl Redis {
         let address = free.local_addr().unwrap();
         drop(free);
         let port = address.port().to_string();
+        let name = format!("tembo-redis-{}-{port}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
         let arguments = [
+            "--dir",
+            folder.to_str().unwrap(),
             "--port",
             &port,
             "--bind",
@@ -50,7 +58,11 @@ impl Redis {
         // SORT compares texts as the locale says.
         command.env("LC_ALL", "C");
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Redis { child: command.spawn()?, address })
+        let child = command.spawn();
+        if child.is_err() {
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+        Ok(Redis { child: child?, address, folder })
     }
 
     /// Waits until it answers; false if its port was taken.
@@ -73,11 +85,12 @@ impl Drop for Redis {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 /// Makes random commands over few keys.
-struct Script(Random);
+pub struct Script(pub Random);
 
 impl Script {
     fn key(&mut self) -> String {
@@ -147,7 +160,7 @@ impl Script {
         }
     }
 
-    fn command(&mut self) -> Vec<String> {
+    pub fn command(&mut self) -> Vec<String> {
         match self.0.below(20) {
             0..5 => self.string(),
             5..8 => self.keys(),

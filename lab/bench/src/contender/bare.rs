@@ -12,7 +12,7 @@ use tembo_index::{
 use tembo_pool::Pool;
 
 use super::pool::{Size, nameless_pool, pool_options, volatile_pool};
-use crate::{Contender, Error, Shared};
+use crate::{Contender, Error, Operation, Shared};
 
 /// What is retired is given back when so much of it has come together.
 const RETIRED_MAX: usize = 64;
@@ -186,6 +186,10 @@ impl Contender for Bare {
     fn put_record(&mut self, key: u64, size: usize) -> Result<(), Error> {
         let value = vec![7; size];
         self.commit(Op::Put { key: &key.to_be_bytes(), value: &[&value] }).map(drop)
+    }
+
+    fn offers(&self, operation: Operation) -> bool {
+        operation != Operation::Scan || self.index.kind().is_ordered()
     }
 
     fn used_bytes(&self) -> u64 {

@@ -8,7 +8,7 @@ use tembo_kv::{Direction, Durability, Keyspace, Options, Progress, Store, Value}
 
 use super::bare::number;
 use super::pool::{Size, forget_name, pool_options};
-use crate::{Contender, Error, Shared};
+use crate::{Contender, Error, Operation, Shared};
 
 /// A store with one keyspace.
 pub(super) struct StrictStore {
@@ -87,6 +87,10 @@ impl Contender for StrictStore {
         let snapshot = self.store.snapshot()?;
         snapshot.range_with::<[u8]>(self.keyspace, (from, to), Direction::Forward, &mut visit)?;
         Ok(count)
+    }
+
+    fn offers(&self, operation: Operation) -> bool {
+        operation != Operation::Scan || self.store.report().index.is_ordered()
     }
 
     fn used_bytes(&self) -> u64 {

@@ -4,7 +4,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tembo_kv::{DomainRequest, Durability, Isolation, Keyspace, Options, Store};
+use tembo_kv::{
+    DomainRequest, Durability, Error as StoreError, Isolation, Keyspace, Options, Store,
+    Transaction,
+};
 
 use super::context::Context;
 use crate::Error;
@@ -71,17 +74,30 @@ impl Load<'_> {
                     Draw::Zipfian(zipf) => zipf.rank(&mut random).to_be_bytes(),
                 })
                 .collect();
-            self.store.with_retry(self.isolation, self.durability, |tx| {
-                tries += 1;
-                for key in &keys {
-                    let before = tx.get(self.space, key)?.unwrap_or_default();
-                    let before = before.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-                    tx.put(self.space, key, &(before + 1).to_le_bytes())?;
+            let mut attempt = || {
+                self.store.with_retry(self.isolation, self.durability, |tx| {
+                    tries += 1;
+                    self.change(tx, &keys)
+                })
+            };
+            // Of many hot keys one is changed by the other thread nearly always.
+            while let Err(error) = attempt() {
+                if !matches!(error, StoreError::Conflict { .. }) {
+                    return Err(error.into());
                 }
-                Ok(())
-            })?;
+            }
         }
         Ok(tries - count)
+    }
+
+    /// Reads and puts each key.
+    fn change(&self, tx: &mut Transaction, keys: &[[u8; 8]]) -> Result<(), StoreError> {
+        for key in keys {
+            let before = tx.get(self.space, key)?.unwrap_or_default();
+            let before = before.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            tx.put(self.space, key, &(before + 1).to_le_bytes())?;
+        }
+        Ok(())
     }
 
     /// So many transactions by so many threads.

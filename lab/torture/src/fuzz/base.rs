@@ -35,7 +35,8 @@ const NVTREE: Stock = Stock {
 fn stock(index: IndexKind) -> &'static Stock {
     match index {
         IndexKind::Cdds => &CDDS,
-        IndexKind::Nvtree => &NVTREE,
+        // It has the leaves of an NV-Tree.
+        IndexKind::Nvtree | IndexKind::Hash => &NVTREE,
     }
 }
 

@@ -28,6 +28,9 @@ pub(super) const LOG_CHAIN: usize = 12;
 pub(super) const LOG_SALT: usize = 56;
 pub(super) const LOG_CAPACITY: usize = 64;
 pub(super) const LOG_START: usize = 72;
+/// What a program must know; bit 1: XXH3 around payloads.
+pub(super) const LOG_FEATURES: usize = 88;
+pub(super) const LOG_XXH3: u64 = 1 << 1;
 
 /// A group's header.
 pub(super) const GROUP_SIZE: usize = 64;

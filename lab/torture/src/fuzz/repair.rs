@@ -1,11 +1,12 @@
 //! Makes the checksums of changed bytes right again, so that what lies behind them is reached.
 
 use crc32c::{crc32c, crc32c_append};
+use tembo_pmem::OuterChecksum;
 
 use super::format::{
     GROUP_CHAIN, GROUP_CRC, GROUP_EXTENTS, GROUP_LINES, GROUP_MAX, GROUP_SIZE, LABEL, LABEL_CRC,
-    LABEL_SIZE, LOG_CAPACITY, LOG_CHAIN, LOG_SALT, LOG_SEQUENCE, LOG_START, RING, SEALED,
-    SLOT_SIZE, SLOTS, half, put, word,
+    LABEL_SIZE, LOG_CAPACITY, LOG_CHAIN, LOG_FEATURES, LOG_SALT, LOG_SEQUENCE, LOG_START, LOG_XXH3,
+    RING, SEALED, SLOT_SIZE, SLOTS, half, put, word,
 };
 
 /// Repairs both media headers, the superblock's label and its sealed words.
@@ -33,11 +34,15 @@ pub fn repair_log(bytes: &mut [u8]) {
     let salt = word(bytes, newer + LOG_SALT);
     let capacity = word(bytes, newer + LOG_CAPACITY) as usize;
     let mut chain = half(bytes, newer + LOG_CHAIN);
+    let outer = match word(bytes, newer + LOG_FEATURES) & LOG_XXH3 {
+        0 => OuterChecksum::Crc32c,
+        _ => OuterChecksum::Xxh3,
+    };
     // The corpus has no ring that was gone around.
     let Some(mut at) = word(bytes, newer + LOG_START).checked_rem(capacity as u64) else { return };
     while let Some(size) = group_size(bytes, RING + at as usize, salt) {
         let group = &mut bytes[RING + at as usize..][..size];
-        chain = crc32c_append(crc32c_append(chain, &group[..GROUP_CHAIN]), &group[GROUP_SIZE..]);
+        chain = outer.chain(crc32c_append(chain, &group[..GROUP_CHAIN]), &group[GROUP_SIZE..]);
         group[GROUP_CHAIN..GROUP_CRC].copy_from_slice(&chain.to_le_bytes());
         let crc = crc32c(&group[..GROUP_CRC]);
         group[GROUP_CRC..GROUP_SIZE].copy_from_slice(&crc.to_le_bytes());

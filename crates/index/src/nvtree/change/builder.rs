@@ -32,6 +32,8 @@ pub(crate) struct Builder {
     lines: [LineWords; 1 + LINES_MAX],
     /// Which of them are written: the header, and those in which elements are.
     used: u64,
+    /// Whether a removal has a record.
+    shared: bool,
 }
 
 impl Builder {
@@ -40,7 +42,18 @@ impl Builder {
     pub(crate) fn new(object: Object, low: Vec<u8>, prefix_len: u16) -> Builder {
         let (made, left, prints) = (Vec::new(), Vec::new(), PrintBytes::default());
         let lines = [[0; 8]; 1 + LINES_MAX];
-        Builder { object, low, prefix_len, older: 0, made, left, prints, lines, used: 1 }
+        Builder {
+            object,
+            low,
+            prefix_len,
+            older: 0,
+            made,
+            left,
+            prints,
+            lines,
+            used: 1,
+            shared: false,
+        }
     }
 
     /// Puts an element, and its mark or fingerprint, into a slot.
@@ -53,6 +66,7 @@ impl Builder {
         words[7] |= u64::from(element.shape.0) << (32 + at as u32 * SHAPE_BITS);
         self.used |= 2 << number;
         self.prints.as_flattened_mut()[slot] = print;
+        self.shared |= meta.is_removed() && element.record().is_some();
     }
 
     pub(crate) fn prints(&self) -> Prints {
@@ -65,7 +79,7 @@ impl Builder {
         let range = Range { low: self.low[..].into(), high };
         let (base, older) = (usize::from(bases[1] > bases[0]), self.older != 0);
         let guarded = self.prefix_len > range.common_len();
-        Traits { prefix_len: self.prefix_len, guarded, base, older }
+        Traits { prefix_len: self.prefix_len, guarded, base, older, shared: self.shared }
     }
 
     /// All that is to be given back if the leaf is not linked.

@@ -5,10 +5,11 @@
 
 use tembo_pool::Object;
 
+use crate::nvtree::format::SLOTS_PER_LINE;
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, is_needed, set};
-use crate::nvtree::leaf::{FREE, Guard, Leaf, erase, owns, place_of};
+use crate::nvtree::leaf::{FREE, Guard, Leaf, Slots, erase, owns, place_of};
 use crate::{Error, Retired, Writer};
 
 /// Erases what no version needs; what is left. The caller holds the lock and has reserved.
@@ -92,16 +93,18 @@ fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
     seen.stamp.version() <= writer.retained.window()
 }
 
-/// Empties slots in which nothing is that counts, and flushes their lines.
+/// As [`erase_all`], of these.
 pub(crate) fn erase_slots(leaf: &Leaf<'_>, slots: &[usize]) -> Result<(), Error> {
+    let bit = |slot: usize| 1_u64.checked_shl(slot as u32).unwrap_or(0);
+    erase_all(leaf, Slots(slots.iter().fold(0, |all, &slot| all | bit(slot))))
+}
+
+/// Empties slots in which nothing is that counts, and flushes their lines.
+pub(crate) fn erase_all(leaf: &Leaf<'_>, slots: Slots) -> Result<(), Error> {
     let region = leaf.region();
-    for number in 0..leaf.lines() {
-        let mut here = slots.iter().filter(|&&slot| place_of(slot).0 == number).peekable();
-        if here.peek().is_none() {
-            continue;
-        }
-        let line = leaf.line(number)?;
-        if here.fold(false, |erased, &slot| erase(region, line, place_of(slot).1) | erased) {
+    for (number, line) in leaf.all_lines()?.iter().enumerate() {
+        let here = Slots(slots.0 >> (number * SLOTS_PER_LINE) & ((1 << SLOTS_PER_LINE) - 1));
+        if here.fold(false, |erased, at| erase(region, line, at) | erased) {
             // ORDER: erased before what was there is given up, or what removes it goes.
             region.flush("nvtree.erase.flush", leaf.line_offset(number), 64);
         }

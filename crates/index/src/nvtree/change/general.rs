@@ -6,6 +6,7 @@ use crate::error::damaged;
 use crate::nvtree::change::carry::{write_block, write_record};
 use crate::nvtree::change::rebase::{adopt, rebase};
 use crate::nvtree::change::reclaim::make_room;
+use crate::nvtree::change::record::SHORT;
 use crate::nvtree::change::replacement::{Replacement, replaced};
 use crate::nvtree::change::space::{reserve, reserve_structure};
 use crate::nvtree::change::split_half::{is_last, put_and_split};
@@ -28,9 +29,6 @@ const LARGE: usize = BLOCK_MIN as usize;
 /// A leaf keeps no more than one value of so many bytes that nothing needs: it is worth it to compare keys, and to clean
 /// the leaf.
 const VERY_LARGE: usize = 16 << 10;
-
-/// A record of this size or less may wait for the removal of its key to be forgotten.
-const SHORT: u64 = 1024;
 
 /// A key, and its leaf where that was reached before.
 type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
@@ -242,10 +240,7 @@ fn make_record(
     let object = leaves.forest.pool().alloc(size)?;
     *record = Some(object);
     write_record(&leaves.forest, object, key, value)?;
-    if let How::Single(_) = how {
-        // ORDER: the record is durable before an element that commits by itself refers to it.
-        leaves.forest.region().fence("nvtree.record.fence");
-    }
+    how.fence_record(leaves.forest.region());
     Ok(object.to_bits())
 }
 
@@ -393,10 +388,10 @@ fn perform(
         writer.retired.push(Retired { object, start, end: stamp.version() });
     }
     note(&guard, change, stamp);
-    if let How::Single(_) = how {
-        // ORDER: durable before any thread is notified, and before another writer comes.
-        leaves.forest.region().fence("nvtree.single.fence");
+    if change.removed && change.element.record().is_some() {
+        guard.note_shared();
     }
+    how.fence_element(leaves.forest.region());
     Ok(true)
 }
 

@@ -31,6 +31,8 @@ pub(crate) fn replaced(change: &Replacement<'_, '_, '_>) -> Result<Option<(Objec
     let Some(record) = element.record() else { return Ok(None) };
     // Records are of one key, and of its elements no more than a removal and what that ended share one.
     let ended = change.spot.prints.ended(leaf.lines()).filter(|&other| other != change.slot);
-    let shared = change.element.record() == Some(record) || is_shared(leaf, ended, record)?;
+    let may_share = change.spot.traits.shared || change.spot.traits.older;
+    let shared =
+        change.element.record() == Some(record) || may_share && is_shared(leaf, ended, record)?;
     Ok(if shared { None } else { Some((record, meta.stamp(leaf.bases()?).version())) })
 }

@@ -5,6 +5,7 @@
 //! not above it. Only elements with records are erased: nothing may read a record that has a new owner.
 
 use crate::error::damaged;
+use crate::head::head;
 use crate::key::KeyBytes;
 use crate::nvtree::change::builder::{
     Builder, placed_anew, slots_for, space_for_leaf, write_built,
@@ -40,7 +41,11 @@ pub(crate) fn split(
     let all = LeafImage { old: kept.old.clone(), seen: kept.seen.clone(), ..LeafImage::default() };
     let all = all.with_history(leaf)?;
     let keys = all.keys(leaf).collect::<Result<Vec<&[Seen]>, Error>>()?;
-    let Some(place) = place_to_split(leaf, &keys, key)? else {
+    let place = match leaves.is_scattered() {
+        true => round_place(leaf, &keys, key)?,
+        false => place_to_split(leaf, &keys, key)?,
+    };
+    let Some(place) = place else {
         return age(leaf, guard, keys.first().copied().unwrap_or_default());
     };
     let key_at = |at: usize| match keys.get(at) {
@@ -52,8 +57,16 @@ pub(crate) fn split(
     let moved = &keys[place..];
     let range = leaf.range()?;
     let bounds = Bounds::between(range, &left, &right);
-    let bounds = shorten(bounds, leaf, (&left, &right), moved)?;
-    let low = &right[..bounds.low_len];
+    let bounds = match leaves.is_scattered() {
+        // What scattered keys have in common is short.
+        true => bounds,
+        false => shorten(bounds, leaf, (&left, &right), moved)?,
+    };
+    let mut low = right[..bounds.low_len].to_vec();
+    if leaves.is_scattered() && usize::from(bounds.prefix_len) < low.len() {
+        make_round(&left, &mut low);
+    }
+    let low = &low[..];
     check_between(leaf, range, low)?;
     let (moved_old, stays) = divide(leaf, &kept.old, low)?;
     // All that takes space comes before the link: then nothing is left half done.
@@ -106,6 +119,40 @@ fn place_to_split(leaf: &Leaf<'_>, keys: &[&[Seen]], key: &[u8]) -> Result<Optio
     };
     let place = keys.iter().copied().take_while(before).count();
     Ok(Some(place.clamp(1, keys.len() - 1)))
+}
+
+/// As `place_to_split`, of scattered keys: between two whose difference is in the highest bit, so that few slots of the
+/// directory are shared.
+fn round_place(leaf: &Leaf<'_>, keys: &[&[Seen]], key: &[u8]) -> Result<Option<usize>, Error> {
+    if keys.len() < 4 {
+        return place_to_split(leaf, keys, key);
+    }
+    let all = keys.iter().map(|key| key.len()).sum::<usize>();
+    let (mut best, mut before, mut left) = (None, 0, 0);
+    for (place, key) in keys.iter().enumerate() {
+        let right = head(&leaf.key_of(&key[0].element)?, 0);
+        let alike = (left ^ right).leading_zeros();
+        let is_better = best.is_none_or(|(least, _)| alike < least);
+        if before * 4 >= all && before * 4 <= all * 3 && place > 0 && is_better {
+            best = Some((alike, place));
+        }
+        (before, left) = (before + key.len(), right);
+    }
+    match best {
+        Some((_, place)) => Ok(Some(place)),
+        None => place_to_split(leaf, keys, key),
+    }
+}
+
+/// Clears the bits of the last byte of a low key that are not needed for it to be above `left`.
+fn make_round(left: &[u8], low: &mut [u8]) {
+    let Some((last, front)) = low.split_last_mut() else { return };
+    if let Some(byte) = left.get(front.len())
+        && left.starts_with(front)
+        && let Some(highest) = (byte ^ *last).checked_ilog2()
+    {
+        *last = *last >> highest << highest;
+    }
 }
 
 /// Writes and flushes the new leaf.
@@ -177,7 +224,7 @@ pub(crate) fn publish_right<'r>(
     new.set_prints(&builder.prints(), traits);
     new.set_base(bases[traits.base]);
     new.made(leaves.forest.dead_epoch(), newest);
-    leaves.publish(&builder.low, right.id)?;
+    leaves.publish_split(leaf, (&builder.low, right.id), high)?;
     Ok(new)
 }
 

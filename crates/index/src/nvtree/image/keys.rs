@@ -12,6 +12,8 @@ pub(crate) struct Keys {
     slots: usize,
     /// Those whose word and its length are not the whole key.
     pub(crate) complex: Slots,
+    /// Those that lack the leaf's prefix.
+    pub(crate) odd: Slots,
     /// Those whose elements have records.
     pub(crate) owners: Slots,
 }
@@ -20,15 +22,18 @@ impl Keys {
     #[inline]
     pub(crate) fn of(lines: &[Line]) -> Keys {
         let slots = (lines.len() * SLOTS_PER_LINE).min(SLOTS_MAX);
-        let mut keys = Keys { words: [0; RANKED], slots, complex: Slots(0), owners: Slots(0) };
+        let none = Slots(0);
+        let mut keys = Keys { words: [0; RANKED], slots, complex: none, odd: none, owners: none };
         let words = keys.words.chunks_exact_mut(SLOTS_PER_LINE);
-        let (mut shapes, mut complex, mut owners) = (Shapes::default(), 0, 0);
+        let (mut shapes, mut complex, mut odd, mut owners) = (Shapes::default(), 0, 0, 0);
         for (number, (line, words)) in lines.iter().zip(words).enumerate() {
             let own = Shapes::of(line.meta_and_shapes.load());
             if own != shapes {
                 // In most leaves all lines are alike.
-                (shapes, complex, owners) = (own, own.complex_keys(), own.long_values());
+                (shapes, complex) = (own, own.complex_keys());
+                (odd, owners) = (own.odd_keys(), own.long_values());
             }
+            keys.odd.0 |= odd << (number * SLOTS_PER_LINE);
             keys.complex.0 |= complex << (number * SLOTS_PER_LINE);
             keys.owners.0 |= owners << (number * SLOTS_PER_LINE);
             words.iter_mut().zip(&line.pairs).for_each(|(word, pair)| *word = pair.key.load());
@@ -41,6 +46,13 @@ impl Keys {
     pub(crate) fn below(&self, pivot: u64) -> Slots {
         let words = self.words[..self.slots].iter().rev();
         Slots(words.fold(0, |slots, &word| slots << 1 | u64::from(word < pivot)))
+    }
+
+    /// The slots of keys with that word.
+    #[inline]
+    pub(crate) fn equal(&self, wanted: u64) -> Slots {
+        let words = self.words[..self.slots].iter().rev();
+        Slots(words.fold(0, |slots, &word| slots << 1 | u64::from(word == wanted)))
     }
 
     /// The greatest lower word.
@@ -75,6 +87,26 @@ impl Keys {
                 return Some((slot, below));
             }
             among.0 &= if count < half { !(below.0 | 1 << slot) } else { below.0 };
+        }
+        None
+    }
+
+    /// A number with few bits that a quarter of the words are below, and a quarter are not, and the slots of those below it;
+    /// `None`: there is none.
+    pub(crate) fn round_middle(&self) -> Option<(u64, Slots)> {
+        let words = &self.words[..self.slots];
+        let (mut low, mut high) = (*words.iter().min()?, *words.iter().max()?);
+        while let Some(highest) = (low ^ high).checked_ilog2() {
+            let middle = high >> highest << highest;
+            let below = self.below(middle);
+            let count = below.0.count_ones() as usize;
+            if count * 4 < self.slots {
+                low = middle;
+            } else if count * 4 > self.slots * 3 {
+                high = middle - 1;
+            } else {
+                return Some((middle, below));
+            }
         }
         None
     }

@@ -1,7 +1,8 @@
 //! What a leaf is like, as its side-car has it.
 
 use crate::Error;
-use crate::nvtree::leaf::{Guard, Leaf, Prints, Range, Traits};
+use crate::nvtree::format::Line;
+use crate::nvtree::leaf::{Guard, Leaf, Prints, Range, Traits, read_slot};
 
 /// Gives the side-car what the header says, and these fingerprints.
 pub(crate) fn set(leaf: &Leaf<'_>, guard: &Guard<'_>, prints: &Prints) -> Result<(), Error> {
@@ -15,12 +16,20 @@ pub(crate) fn set_within(
     prints: &Prints,
     range: Range<'_>,
 ) -> Result<(), Error> {
-    let bases = leaf.bases()?;
+    let (bases, lines) = (leaf.bases()?, leaf.all_lines()?);
     let base = usize::from(bases[1] > bases[0]);
     let prefix_len = leaf.prefix_len()?;
     let older = !tembo_pool::Object::from_bits(leaf.header()?.older.load()).is_none();
-    let traits = Traits { prefix_len, guarded: prefix_len > range.common_len(), base, older };
+    let guarded = prefix_len > range.common_len();
+    let shared = prints.ended(leaf.lines()).any(|slot| is_removal_with_record(lines, slot));
+    let traits = Traits { prefix_len, guarded, base, older, shared };
     guard.set_prints(prints, traits);
     guard.set_base(bases[base]);
     Ok(())
+}
+
+/// Whether the element in a slot says that its key was removed, and has the record of what was there.
+fn is_removal_with_record(lines: &[Line], slot: usize) -> bool {
+    let (element, meta) = read_slot(lines, slot);
+    meta.is_removed() && element.record().is_some()
 }

@@ -176,6 +176,12 @@ impl Shapes {
         Shapes::gathered(Shapes::long(self.0) | (self.0 / SHAPE_ODD))
     }
 
+    /// A bit for each key that lacks the leaf's prefix.
+    #[inline]
+    pub(crate) fn odd_keys(self) -> u64 {
+        Shapes::gathered(self.0 / SHAPE_ODD)
+    }
+
     /// A bit for each value that lies in a record.
     #[inline]
     pub(crate) fn long_values(self) -> u64 {
@@ -204,6 +210,13 @@ pub(crate) struct Element {
 }
 
 impl Element {
+    /// Whether it can be of a key that has this hash, as far as the element itself says: above the record of a long key stand
+    /// sixteen bits of the key's hash.
+    #[inline(always)]
+    pub(crate) fn may_be_of(&self, hash: u64) -> bool {
+        self.shape.key_len().is_some() || self.payload >> 48 == hash & 0xffff
+    }
+
     /// The object that the element owns, if there is one: the record of key and value, or the block.
     #[inline]
     pub(crate) fn record(&self) -> Option<Object> {
@@ -275,6 +288,7 @@ mod tests {
             for (at, shape) in three.iter().enumerate() {
                 let is_complex = shape.key_len().is_none() || shape.is_odd();
                 assert_eq!(shapes.complex_keys() >> at & 1 == 1, is_complex);
+                assert_eq!(shapes.odd_keys() >> at & 1 == 1, shape.is_odd());
                 assert_eq!(shapes.long_values() >> at & 1 == 1, shape.value_len().is_none());
             }
         }

@@ -16,6 +16,8 @@ const SEQUENCE_BITS: u32 = 32;
 const LOCKED: u64 = 1;
 /// In the last word of the prints: see [`Traits`].
 const TRAITS_SHIFT: u32 = 40;
+/// In the traits: see [`Traits::shared`].
+const SHARED_SHIFT: u32 = 19;
 /// The last word of the order: the sequence below, the number above it, and whether there ever was one.
 const ORDER_MADE: u64 = 1 << 63;
 const ORDER_COUNT_SHIFT: u32 = 32;
@@ -37,6 +39,9 @@ pub(crate) struct Traits {
     pub(crate) base: usize,
     /// Whether there is a history.
     pub(crate) older: bool,
+    /// Whether a removal may share the record of what it ended. While none does, and there is no history, each record has
+    /// one slot.
+    pub(crate) shared: bool,
 }
 
 impl Traits {
@@ -46,6 +51,7 @@ impl Traits {
             | u64::from(self.guarded) << 16
             | (self.base as u64) << 17
             | u64::from(self.older) << 18
+            | u64::from(self.shared) << SHARED_SHIFT
     }
 
     #[inline]
@@ -55,6 +61,7 @@ impl Traits {
             guarded: bits >> 16 & 1 == 1,
             base: (bits >> 17 & 1) as usize,
             older: bits >> 18 & 1 == 1,
+            shared: bits >> SHARED_SHIFT & 1 == 1,
         }
     }
 }
@@ -264,6 +271,14 @@ impl Guard<'_> {
         }
         self.set_print(slot, print);
         self.set_newest(version);
+    }
+
+    /// Says that a removal shares the record of what it ends.
+    #[inline]
+    pub(crate) fn note_shared(&self) {
+        let word = &self.side.prints[WORDS - 1];
+        let bits = word.load(Ordering::Relaxed) | 1 << (TRAITS_SHIFT + SHARED_SHIFT);
+        word.store(bits, Ordering::Relaxed);
     }
 
     #[inline]

@@ -29,7 +29,7 @@ impl Spot<'_, '_> {
     pub(crate) fn newest(&self) -> Result<Option<Found>, Error> {
         for slot in self.prints.matching(print(self.hash), self.leaf.lines()) {
             let (element, meta) = self.leaf.element(slot)?;
-            if self.leaf.is_of(&element, &self.placed)? {
+            if element.may_be_of(self.hash) && self.leaf.is_of(&element, &self.placed)? {
                 return Ok(Some(Found { slot, element, meta }));
             }
         }

@@ -12,11 +12,10 @@ const RECORD_LINES: u64 = 4;
 
 /// Brings near what a search for each of the keys will read, for all of them at once.
 pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
-    let mut found = Vec::with_capacity(keys.len());
-    leaves.inner()?.find_abreast(keys, &*leaves.forest, &mut found)?;
+    let found = leaves.leaves_abreast(keys)?;
     let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
     let mut reached = Vec::with_capacity(keys.len());
-    for (&(id, _), &hash) in found.iter().zip(&hashes) {
+    for (&id, &hash) in found.iter().zip(&hashes) {
         let leaf = Leaf::at(&leaves.forest, id)?;
         leaf.will_read();
         leaf.side.prefetch();
@@ -95,6 +94,7 @@ fn newest<'f>(
         let (number, at) = place_of(slot);
         let line = lines.get(number);
         if let Some(element) = line.and_then(|line| read_of(line, at, placed.word, placed.shape))
+            && element.may_be_of(wanted.hash)
             && let Some(value) = leaf.value_of_key(&element, &placed)?
         {
             return Ok(Some(value));

@@ -11,7 +11,7 @@ use crate::nvtree::change::{carry, clean, erase_slots, reserve_lines, reserve_st
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::image::{LeafImage, NO_SLOT, ORPHANED, Seen, is_needed, make_locked};
-use crate::nvtree::leaf::{Element, Guard, Leaf, Meta, has_record, place_of, write_all};
+use crate::nvtree::leaf::{Element, Guard, Leaf, Meta, Range, has_record, place_of, write_all};
 use crate::nvtree::leaves::{Leaves, Spot, Wanted};
 use crate::{Error, Retired, Writer};
 
@@ -163,6 +163,7 @@ fn merge(
         return Ok(false);
     };
     let low = right.low()?.to_vec();
+    let range = Range { low: leaf.low()?, high: right.high()? };
     let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
     // What a split has left behind would count again.
@@ -189,7 +190,7 @@ fn merge(
     let dropped = object.into_iter().chain(right.low_record()?).chain(left);
     writer.retired.extend(dropped.map(|object| Retired { object, start: 0, end: version }));
     guard.set_newest(right.side.newest());
-    leaves.inner()?.remove(&low, right.id, &*leaves.forest)?;
+    leaves.publish_merge(range, (&low, right.id))?;
     right_guard.forget();
     Ok(true)
 }

@@ -39,11 +39,13 @@ pub(crate) fn write_hint(
     // No merge takes away what is written down, and no mark reads it half.
     let _structure = lock(structure);
     let before = hint_objects(&leaves.forest, leaves.cell()?)?;
+    let known = leaves.inner()?.leaf_count();
     let mut made = Vec::new();
-    let written = write_pages(leaves, &mut made);
+    let written = write_pages(leaves, known, &mut made);
     let named = written.and_then(|written| name_hint(leaves, &mut made, written));
     match named {
-        Ok(count) => leaves.hinted.set(count),
+        // Of a list that is short the inner nodes know more: no further hint would have them.
+        Ok(count) => leaves.hinted.set(count.max(known)),
         Err(error) => {
             leaves.forest.pool().free_all(made);
             return Err(error);
@@ -84,9 +86,12 @@ pub(super) fn withdraw_hint(
     Ok(())
 }
 
-/// Writes pages of all leaves; returns the bytes of the directory, and how many leaves there are.
-fn write_pages(leaves: &Leaves, made: &mut Vec<Object>) -> Result<(Vec<u8>, usize), Error> {
-    let known = leaves.inner()?.leaf_count();
+/// Writes pages of all leaves, of which so many are known; returns the bytes of the directory, and how many leaves there are.
+fn write_pages(
+    leaves: &Leaves,
+    known: usize,
+    made: &mut Vec<Object>,
+) -> Result<(Vec<u8>, usize), Error> {
     let mut pages = Pages { leaves, page: Page::default(), directory: Page::default(), made };
     let (mut leaf, mut count) = (Leaf::of(&leaves.forest, leaves.first()?)?, 1);
     pages.push(&leaf)?;

@@ -6,6 +6,7 @@ use crate::command::Context;
 use crate::commands::argument::positive;
 use crate::commands::multi_pop::{MultiPop, first_with_elements};
 use crate::commands::wait::{Absent, timeout, wait};
+use crate::effects::send_as;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
@@ -37,6 +38,11 @@ fn pop(
     let event = if direction == Direction::Forward { "zpopmin" } else { "zpopmax" };
     notify_removed(context, (Classes::SORTED_SET, event), key, u64::from(!is_all));
     Ok(popped)
+}
+
+/// The command that takes members from the end where a direction begins.
+fn command(direction: Direction) -> &'static [u8] {
+    if direction == Direction::Forward { b"ZPOPMIN" } else { b"ZPOPMAX" }
 }
 
 fn pop_one_key(
@@ -77,6 +83,9 @@ fn pop_several(
     };
     let direction = if wanted.is_first { Direction::Forward } else { Direction::Backward };
     let popped = pop(context, key, direction, wanted.count)?;
+    if context.shared.propagation.is_on {
+        send_as(context, &[command(direction), key, popped.len().to_string().as_bytes()]);
+    }
     reply.array(2);
     reply.bulk(key);
     // In pairs in RESP2 too.
@@ -121,6 +130,7 @@ fn pop_or_wait(
         reply.bulk(&member);
         reply.double(score);
     }
+    send_as(context, &[command(direction), key]);
     Ok(())
 }
 

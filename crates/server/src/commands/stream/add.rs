@@ -5,6 +5,7 @@ use crate::collection::{Stream, Trim, Trimmed};
 use crate::command::Context;
 use crate::commands::argument::{integer, wrong_arity};
 use crate::commands::stream::id;
+use crate::commands::stream::sent::send_added;
 use crate::commands::stream::shown::show_id;
 use crate::event_class::Classes;
 use crate::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
@@ -105,6 +106,13 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Whether more may be left than is asked for.
+    fn is_inexact(&self) -> bool {
+        self.trim.is_some_and(|(_, how)| how != Trimmed::Exactly)
+    }
+}
+
 fn not_negative(text: &[u8], name: &str) -> Result<u64, Failure> {
     let number = integer(text)?;
     u64::try_from(number).map_err(|_| format!("ERR The {name} argument must be >= 0.").into())
@@ -162,10 +170,12 @@ pub(super) fn xadd(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Re
             Some((trim, how)) => stream.trim(trim, how)?,
             None => 0,
         };
+        let head = *stream.head();
         stream.save()?;
-        Ok(trimmed)
+        Ok((trimmed, head))
     };
-    let trimmed = context.data.in_steps(size, add)?;
+    let (trimmed, head) = context.data.in_steps(size, add)?;
+    send_added(context, (args, options.next), Some(id), (options.is_inexact(), &head));
     show_id(id, reply);
     notify(context, Classes::STREAM, "xadd", place.1);
     if trimmed > 0 {
@@ -178,17 +188,20 @@ pub(super) fn xtrim(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut R
     let options = Options::parse(context, args, false)?;
     let place = (context.session.db, args.at(1));
     let mut trimmed = 0;
+    let mut head = StreamHead::default();
     if let Some((trim, how)) = options.trim
         && Stream::open(context.data, place)?.is_some()
     {
-        trimmed = context.data.in_steps(0, |data| {
-            let Some(mut stream) = Stream::open(data, place)? else { return Ok(0) };
+        (trimmed, head) = context.data.in_steps(0, |data| {
+            let Some(mut stream) = Stream::open(data, place)? else { return Ok((0, head)) };
             let trimmed = stream.trim(trim, how)?;
+            let head = *stream.head();
             stream.save()?;
-            Ok(trimmed)
+            Ok((trimmed, head))
         })?;
     }
     if trimmed > 0 {
+        send_added(context, (args, args.count()), None, (options.is_inexact(), &head));
         notify(context, Classes::STREAM, "xtrim", place.1);
     }
     reply.integer(trimmed as i64);

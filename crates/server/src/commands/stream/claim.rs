@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::collection::{Group, Pending, Stream};
 use crate::command::Context;
 use crate::commands::stream::id;
+use crate::commands::stream::sent::Sent;
 use crate::commands::stream::shown::{elements, no_group, show_array, show_entry, show_id};
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
@@ -21,6 +22,7 @@ const COUNT_MAX: i64 = i64::MAX / 16;
 
 /// How entries are claimed.
 struct Claim<'a> {
+    key: &'a [u8],
     /// The consumer to which they go.
     consumer: &'a [u8],
     idle_min_ms: i64,
@@ -40,15 +42,31 @@ struct Claimed {
     own: Option<u64>,
     /// The consumer was added.
     is_added: bool,
+    /// What servers of Redis are sent.
+    sent: Sent,
 }
 
 impl Claimed {
-    fn new() -> Claimed {
-        Claimed { count: 0, reply: elements(false), own: None, is_added: false }
+    fn new(sent: Sent) -> Claimed {
+        Claimed { count: 0, reply: elements(false), own: None, is_added: false, sent }
     }
 }
 
 impl Claim<'_> {
+    /// An entry that was removed is pending no more.
+    fn give_up(
+        &self,
+        stream: &mut Stream<'_, '_>,
+        group: &mut Group,
+        (id, old): (StreamId, Pending),
+        claimed: &mut Claimed,
+    ) -> Outcome {
+        group.remove_pending(stream, id, old)?;
+        let of = (self.key, &*group, self.consumer);
+        claimed.sent.claim(of, id, (old.delivered_ms, old.deliveries));
+        Ok(())
+    }
+
     /// Claims one entry, which is there and pending in the way of `old`.
     fn take(
         &self,
@@ -76,6 +94,8 @@ impl Claim<'_> {
         let deliveries = self.deliveries.unwrap_or(counted);
         let new = Pending { consumer: own, delivered_ms: self.delivered_ms, deliveries };
         group.set_pending(stream, id, (old, new))?;
+        let of = (self.key, &*group, self.consumer);
+        claimed.sent.claim(of, id, (new.delivered_ms, deliveries));
         claimed.count += 1;
         if self.only_ids {
             show_id(id, &mut claimed.reply);
@@ -125,8 +145,9 @@ fn parse<'a>(args: Args<'a>, now_ms: u64) -> Result<(Vec<StreamId>, Claim<'a>, S
     // A time that cannot be is that of a client whose clock is another one.
     let delivered_ms = u64::try_from(delivered_ms).map_or(now_ms, |then_ms| then_ms.min(now_ms));
     let deliveries = u64::try_from(deliveries).ok();
-    let consumer = args.at(3);
-    let claim = Claim { consumer, idle_min_ms, now_ms, delivered_ms, deliveries, force, only_ids };
+    let (key, consumer) = (args.at(1), args.at(3));
+    let claim =
+        Claim { key, consumer, idle_min_ms, now_ms, delivered_ms, deliveries, force, only_ids };
     Ok((ids, claim, last))
 }
 
@@ -144,20 +165,24 @@ pub(super) fn xclaim(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut 
     need_group(context, args)?;
     let (place, now_ms) = ((context.session.db, args.at(1)), context.data.now_ms());
     let (ids, claim, last) = parse(args, now_ms)?;
+    let sent = Sent::new(context);
     let claimed = context.data.in_steps(0, |data| {
-        let mut claimed = Claimed::new();
+        let mut claimed = Claimed::new(sent);
         let Some(mut stream) = Stream::open(data, place)? else { return Ok(claimed) };
         let stream = &mut stream;
         let Some(mut group) = Group::find(stream, args.at(2))? else { return Ok(claimed) };
         if last > group.record().last {
             let read = group.record().read;
             group.set_last(last, read);
+            claimed.sent.advance(place.1, &group);
         }
         for &id in &ids {
             let old = group.pending(stream, id)?;
             let is_there = stream.entry(id)?.is_some();
             match old {
-                Some(old) if !is_there => group.remove_pending(stream, id, old)?,
+                Some(old) if !is_there => {
+                    claim.give_up(stream, &mut group, (id, old), &mut claimed)?;
+                }
                 None if !is_there || !claim.force => {}
                 _ => claim.take(stream, &mut group, (id, old), &mut claimed)?,
             }
@@ -166,6 +191,7 @@ pub(super) fn xclaim(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut 
         Ok(claimed)
     })?;
     show_array(claimed.count, &claimed.reply, reply);
+    claimed.sent.send(context);
     if claimed.is_added {
         notify(context, Classes::STREAM, "xgroup-createconsumer", place.1);
     }
@@ -223,7 +249,7 @@ fn claim_from(
             }
             looks -= 1;
             if stream.entry(id)?.is_none() {
-                group.remove_pending(stream, id, old)?;
+                claim.give_up(stream, group, (id, old), claimed)?;
                 removed.push(id);
                 left -= 1;
                 continue;
@@ -250,11 +276,13 @@ pub(super) fn xautoclaim(
     let (count, only_ids) = parse_auto(args)?;
     need_group(context, args)?;
     let (place, now_ms) = ((context.session.db, args.at(1)), context.data.now_ms());
-    let (consumer, delivered_ms) = (args.at(3), now_ms);
+    let (key, consumer, delivered_ms) = (args.at(1), args.at(3), now_ms);
     let (deliveries, force) = (None, false);
-    let claim = Claim { consumer, idle_min_ms, now_ms, delivered_ms, deliveries, force, only_ids };
+    let claim =
+        Claim { key, consumer, idle_min_ms, now_ms, delivered_ms, deliveries, force, only_ids };
+    let sent = Sent::new(context);
     let (claimed, next, removed) = context.data.in_steps(0, |data| {
-        let mut claimed = Claimed::new();
+        let mut claimed = Claimed::new(sent);
         let Some(mut stream) = Stream::open(data, place)? else {
             return Ok((claimed, None, Vec::new()));
         };
@@ -271,6 +299,7 @@ pub(super) fn xautoclaim(
     show_array(claimed.count, &claimed.reply, reply);
     reply.array(removed.len());
     removed.iter().for_each(|&id| show_id(id, reply));
+    claimed.sent.send(context);
     if claimed.is_added {
         notify(context, Classes::STREAM, "xgroup-createconsumer", place.1);
     }

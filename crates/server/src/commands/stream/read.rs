@@ -7,6 +7,7 @@ use crate::collection::{Group, Pending, Stream};
 use crate::command::Context;
 use crate::commands::argument::integer;
 use crate::commands::stream::id;
+use crate::commands::stream::sent::Sent;
 use crate::commands::stream::shown::{
     elements, id_text, no_group, show_array, show_entry, show_id,
 };
@@ -196,11 +197,13 @@ struct Found {
     reply: Reply,
     /// The keys of groups to which the consumer was added.
     added: Vec<Vec<u8>>,
+    /// What servers of Redis are sent.
+    sent: Sent,
 }
 
 impl Found {
-    fn new(resp3: bool) -> Found {
-        Found { streams: 0, reply: elements(resp3), added: Vec::new() }
+    fn new(resp3: bool, sent: Sent) -> Found {
+        Found { streams: 0, reply: elements(resp3), added: Vec::new(), sent }
     }
 
     /// The entries of another stream follow.
@@ -223,6 +226,7 @@ impl Found {
             reply.array(self.streams)
         }
         reply.raw(self.reply.unsent());
+        self.sent.send(context);
         for key in self.added {
             notify(context, Classes::STREAM, "xgroup-createconsumer", &key);
         }
@@ -263,7 +267,7 @@ pub(super) fn xread(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut R
     if has_waited && request.limit == usize::MAX {
         request.limit = COUNT_AFTER_WAIT;
     }
-    let mut found = Found::new(resp3);
+    let mut found = Found::new(resp3, Sent::new(context));
     for (&key, from) in request.keys.iter().zip(&resolved) {
         let From::Behind(id) = *from else { continue };
         // Of a key that is named twice, the client waits for the first.
@@ -305,6 +309,9 @@ fn deliver(
     let (own, is_added) = group.see_consumer(stream, consumer, now_ms)?;
     if is_added {
         found.added.push(place.1.to_vec());
+        if request.no_ack || matches!(from, From::Behind(_)) {
+            found.sent.add_consumer(place.1, &group, consumer);
+        }
     }
     match from {
         From::Behind(id) => {
@@ -319,7 +326,11 @@ fn deliver(
                     let old = group.pending(stream, id)?;
                     let new = Pending { consumer: own, delivered_ms: now_ms, deliveries: 1 };
                     group.set_pending(stream, id, (old, new))?;
+                    found.sent.claim((place.1, &group, consumer), id, (now_ms, 1));
                 }
+            }
+            if request.no_ack {
+                found.sent.advance(place.1, &group);
             }
         }
     }
@@ -381,8 +392,9 @@ pub(super) fn xreadgroup(
     }
     let resolved = request.resolve(context)?;
     let (db, resp3) = (context.session.db, context.session.resp3);
+    let sent = Sent::new(context);
     let deliver_all = |data: &mut Dataset<'_>| {
-        let mut found = Found::new(resp3);
+        let mut found = Found::new(resp3, sent);
         for (&key, &from) in request.keys.iter().zip(&resolved) {
             deliver(data, ((db, key), from), &request, (has_waited, resp3), &mut found)?;
         }

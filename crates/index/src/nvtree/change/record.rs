@@ -1,0 +1,234 @@
+//! The fast path of changes of which key or value stands in a record. It is what `general.rs` does, where nothing needs old
+//! versions of the leaf, the pool has a slot at hand, and the leaf has one: without a second look at the leaf, and with one
+//! look at the record of the key. Like `fast.rs` it is there twice for that and nothing else.
+
+use tembo_pmem::prefetch;
+use tembo_pool::Object;
+
+use crate::nvtree::change::carry::write_record;
+use crate::nvtree::change::clean::is_shared;
+use crate::nvtree::fast::{SLACK, slot_for, usable};
+use crate::nvtree::format::{BLOCK_MIN, DELTA_MAX, LINE_SIZE, Line};
+use crate::nvtree::how::How;
+use crate::nvtree::image::ORPHANED;
+use crate::nvtree::leaf::{
+    Element, FREE, LONG, Meta, Placed, STALE, Slots, TOMB, Traits, all_slots, place_of, print,
+    read, read_of, write,
+};
+use crate::nvtree::leaves::{Leaves, Reached, Wanted};
+use crate::record::{is_of_key, record_size};
+use crate::{Forest, Op, Retired, Writer};
+
+/// A record of this size or less may wait for the removal of its key to be forgotten.
+pub(super) const SHORT: u64 = 1024;
+
+/// What a change finds in the leaf of its key.
+struct Sight<'f, 'k> {
+    at: Reached<'f>,
+    traits: Traits,
+    placed: Placed<'k>,
+    hash: u64,
+    /// The newest element of the key.
+    old: Option<(usize, Element)>,
+    /// Slots in which nothing is.
+    free: u64,
+    /// These, and those of what was ended.
+    free_or_ended: u64,
+}
+
+/// Performs the change if the fast path can; whether the key was there. `None`: it cannot, or something was quicker, and
+/// nothing has changed. The leaf may have been `reached`, before or on return.
+#[inline(never)]
+pub(super) fn change_record<'f>(
+    leaves: &'f Leaves,
+    op: Op<'_>,
+    wanted: Wanted<'_>,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+    reached: &mut Option<Reached<'f>>,
+) -> Option<bool> {
+    if let Op::Put { value, .. } = op
+        && len_of(value) as u64 >= BLOCK_MIN
+    {
+        // It has blocks, and no record.
+        return None;
+    }
+    let sight = look(leaves, wanted, reached.take())?;
+    let done = match op {
+        Op::Put { value, .. } => put(&sight, value, how, writer),
+        Op::Remove { .. } => remove(&sight, how, writer),
+    };
+    if done.is_none() {
+        *reached = Some(sight.at);
+    }
+    done
+}
+
+fn len_of(value: &[&[u8]]) -> usize {
+    value.iter().map(|part| part.len()).sum()
+}
+
+/// Finds the leaf and the element of a key.
+#[inline(always)]
+fn look<'f, 'k>(
+    leaves: &'f Leaves,
+    wanted: Wanted<'k>,
+    before: Option<Reached<'f>>,
+) -> Option<Sight<'f, 'k>> {
+    let at = match before {
+        Some(at) => at,
+        None => leaves.leaf_at_once(wanted)?,
+    };
+    let Reached { leaf, lines, .. } = at;
+    if leaf.side.newest() == ORPHANED {
+        // The fingerprints do not show all keys: one that they lack need not be absent.
+        return None;
+    }
+    leaf.side.prefetch_rest();
+    let (bytes, traits) = leaf.side.bytes();
+    let (all, hash) = (all_slots(lines.len()), wanted.hash);
+    let (free, free_or_ended) = (bytes.equal(FREE) & all, bytes.at_most(STALE) & all);
+    let placed = leaf.place(wanted.key, traits).ok()?;
+    let matching = Slots(bytes.equal(print(hash)) & all);
+    let old = newest(leaf.forest, lines, &placed, (matching, hash))?;
+    Some(Sight { at, traits, placed, hash, old, free, free_or_ended })
+}
+
+/// The newest element of a key, and its slot: of those with the key's fingerprint. `None`: that takes another look.
+#[inline(always)]
+fn newest(
+    forest: &Forest,
+    lines: &[Line],
+    placed: &Placed<'_>,
+    (matching, hash): (Slots, u64),
+) -> Option<Option<(usize, Element)>> {
+    let is_long = placed.shape.key_len().is_none();
+    for slot in matching {
+        let (number, at) = place_of(slot);
+        let line = lines.get(number)?;
+        let Some(element) = read_of(line, at, placed.word, placed.shape) else { continue };
+        if !is_long || element.may_be_of(hash) && is_of_key(forest, element.record()?, placed.key)?
+        {
+            return Some(Some((slot, element)));
+        }
+    }
+    Some(None)
+}
+
+#[inline(always)]
+fn put(
+    sight: &Sight<'_, '_>,
+    value: &[&[u8]],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let (forest, placed) = (sight.at.leaf.forest, &sight.placed);
+    let value_len = len_of(value);
+    let has_record = value_len > 8 || placed.shape.key_len().is_none();
+    let takes_last = sight.old.is_none() && Slots(sight.free_or_ended).is_last();
+    if !has_record || takes_last {
+        return None;
+    }
+    let slot = slot_in(sight, how, writer)?;
+    let size = record_size(forest.records(), placed.key.len(), value_len);
+    let (region, pool) = (forest.region(), forest.pool());
+    // Short records do not go beside the log.
+    let _section = region.reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
+    let object = pool.alloc_at_hand(size)?;
+    let shape = placed.shape.with_value(LONG);
+    let payload = object.to_bits() | sight.hash << 48;
+    let element = Element { key: placed.word, payload, shape };
+    let mut done = None;
+    if write_record(forest, object, placed.key, value).is_ok() {
+        how.fence_record(region);
+        done = replace(sight, (slot, &element, false), how, writer);
+    }
+    if done.is_none() {
+        pool.free_unused(object);
+    }
+    done
+}
+
+#[inline(always)]
+fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Option<bool> {
+    let Some((_, element)) = &sight.old else {
+        return sight.at.leaf.side.still(sight.at.moment).then_some(false);
+    };
+    // A larger one is not to be kept until the removal is forgotten.
+    if element.record().is_some_and(|record| record.size() > SHORT) {
+        return None;
+    }
+    let slot = slot_in(sight, how, writer)?;
+    let _section = sight.at.leaf.region().reserve(1).ok()?;
+    replace(sight, (slot, element, true), how, writer)
+}
+
+/// The slot that a change uses; `None`: not by the fast path, or there is none.
+#[inline(always)]
+fn slot_in(sight: &Sight<'_, '_>, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
+    let Reached { leaf, lines, .. } = sight.at;
+    let newest = leaf.side.newest();
+    let usable = usable(newest, how, writer, sight.free_or_ended, || sight.free)?;
+    let slot = slot_for(Slots(usable), sight.hash, lines.len())?;
+    prefetch(lines.get(place_of(slot).0)?);
+    // If others have drawn more than the slack since, there is no delta for the version that is drawn later.
+    let distance = how.version_seen(writer).saturating_sub(leaf.side.base());
+    (distance <= u64::from(DELTA_MAX) - SLACK).then_some(slot)
+}
+
+/// Puts an element into a slot, if the leaf is still as it was; whether the key was there. Of a change that commits by
+/// itself: it is durable on return.
+#[inline(always)]
+fn replace(
+    sight: &Sight<'_, '_>,
+    (slot, element, removed): (usize, &Element, bool),
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let (Reached { leaf, lines, moment }, traits) = (sight.at, sight.traits);
+    let (number, at) = place_of(slot);
+    let (line, base, region) = (lines.get(number)?, leaf.side.base(), leaf.region());
+    let guard = leaf.side.lock_at(moment)?;
+    let given_up = given_up(sight, slot, element)?;
+    let stamp = how.stamp(writer);
+    let meta = Meta::new(stamp, removed, traits.base, base)?;
+    write(region, line, at, element, meta);
+    let print = if removed { TOMB } else { print(sight.hash) };
+    guard.note(sight.old.map(|(slot, _)| slot), (slot, print), stamp.version());
+    if removed && element.record().is_some() {
+        guard.note_shared();
+    }
+    if let Some((object, start)) = given_up {
+        writer.retired.push(Retired { object, start, end: stamp.version() });
+    }
+    how.fence_element(region);
+    Some(sight.old.is_some())
+}
+
+/// The record that only the element in a slot has, which is about to be overwritten, and since when it was there. `None`:
+/// that cannot be said.
+#[inline(always)]
+fn given_up(
+    sight: &Sight<'_, '_>,
+    slot: usize,
+    element: &Element,
+) -> Option<Option<(Object, u64)>> {
+    if sight.free >> slot & 1 == 1 {
+        return Some(None);
+    }
+    let (Reached { leaf, lines, .. }, traits) = (sight.at, sight.traits);
+    let (number, at) = place_of(slot);
+    let (before, meta) = read(lines.get(number)?, at);
+    let Some(object) = before.record() else { return Some(None) };
+    if traits.shared || traits.older {
+        let ended = leaf.side.prints().0.ended(lines.len()).filter(|&other| other != slot);
+        if element.record() == Some(object) || is_shared(&leaf, ended, object).ok()? {
+            return Some(None);
+        }
+    }
+    let bases = match meta.base() == traits.base {
+        true => [leaf.side.base(); 2],
+        false => leaf.bases().ok()?,
+    };
+    Some(Some((object, meta.stamp(bases).version())))
+}

@@ -1,0 +1,334 @@
+//! The directory of a tree whose keys are scattered: which leaf has the keys that begin with some bits.
+//!
+//! # The idea
+//! Extendible hashing (Fagin, Nievergelt, Pippenger, Strong, ACM TODS 4, 1979) finds a bucket by the first bits of
+//! a hash. Here the bucket is a leaf, and the scattered key is the hash: the leaves lie in its order. The directory is
+//! volatile, and it is an accelerator: a slot that says nothing sends the search through the inner nodes, which know
+//! every leaf. So it need not be made at an opening, it need not be exact, and it can grow by being empty.
+//!
+//! # What a slot says
+//! *Unknown*: nothing has asked yet. *Shared*: keys with these bits are in several leaves, or in a leaf that covers
+//! too many slots; ask the inner nodes. A leaf: **all** keys with these bits are in it.
+//!
+//! # Why a reader may believe it
+//! A slot comes to name a leaf, and ceases to, only while the leaf's lock is held. A split and a merge have
+//! forgotten or replaced what the slots of the range said before the lock is given back. A reader (1) reads the number
+//! of bits and the slot, (2) reads the leaf's sequence, even, and (3) finds both of (1) unchanged. If the leaf had lost
+//! the key before the sequence of (2), the thread that took the key away had the lock, so what it stored is seen at (3):
+//! in the table of the same bits the slot, or else a larger number of bits, which it had read. If the slot was forgotten
+//! and named again after (2), the sequence is another by then, and the reader's last question, whether it is the same,
+//! says so.
+//!
+//! # Growth
+//! There is a table for each number of bits, made (of zero pages) when leaves have outgrown the one before. All its
+//! slots are unknown; each leaf is listed there when a search first misses it. Nothing is copied, so no operation waits
+//! for the growth of a table; tables of fewer bits stay, and are together no larger than the one in use.
+//! A leaf is listed in at most [`SPAN_MAX`] slots: splits and merges have so much to do and no more, whatever
+//! the keys are.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use zerocopy::FromZeros;
+
+use crate::key::KeyBytes;
+use crate::nvtree::inner::LeafId;
+
+/// Slots for each leaf, at least: keys that begin as the low key of some leaf does, with all bits, are in a shared
+/// slot.
+const SLOTS_PER_LEAF: usize = 4;
+/// Slots that a leaf is listed in at most.
+const SPAN_MAX: u64 = 1 << 10;
+const BITS_MIN: u32 = 6;
+const BITS_MAX: u32 = 30;
+
+const UNKNOWN: u32 = 0;
+const SHARED: u32 = 1;
+/// Of the leaf of number zero.
+const FIRST: u32 = 2;
+
+/// The directory.
+pub(crate) struct HashDirectory {
+    /// Bits that number a slot.
+    bits: AtomicU32,
+    /// By bits.
+    tables: [OnceLock<Box<[AtomicU32]>>; BITS_MAX as usize + 1],
+}
+
+/// What a slot said.
+pub(crate) enum Listed<'d> {
+    /// This leaf has all keys that begin so.
+    Leaf(LeafId, Entry<'d>),
+    /// The inner nodes know.
+    Shared,
+    /// Nothing has asked yet.
+    Unknown,
+}
+
+/// Where a leaf was found.
+pub(crate) struct Entry<'d> {
+    directory: &'d HashDirectory,
+    slot: &'d AtomicU32,
+    bits: u32,
+    said: u32,
+}
+
+impl Entry<'_> {
+    /// Whether it says the same.
+    #[inline]
+    pub(crate) fn still(&self) -> bool {
+        // The sequence of the leaf was read before, with acquire.
+        self.slot.load(Ordering::Relaxed) == self.said
+            && self.directory.bits.load(Ordering::Relaxed) == self.bits
+    }
+}
+
+impl Default for HashDirectory {
+    fn default() -> HashDirectory {
+        let tables = std::array::from_fn(|_| OnceLock::new());
+        HashDirectory { bits: AtomicU32::new(0), tables }
+    }
+}
+
+impl HashDirectory {
+    /// What is known of a key whose first eight bytes are `head`.
+    #[inline(always)]
+    pub(crate) fn find(&self, head: u64) -> Listed<'_> {
+        let bits = self.bits.load(Ordering::Acquire);
+        let Some(slot) = self.slot(bits, head) else { return Listed::Unknown };
+        match slot.load(Ordering::Acquire) {
+            UNKNOWN => Listed::Unknown,
+            SHARED => Listed::Shared,
+            said => Listed::Leaf(said - FIRST, Entry { directory: self, slot, bits, said }),
+        }
+    }
+
+    /// Says that the slot of a key will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, head: u64) {
+        if let Some(slot) = self.slot(self.bits.load(Ordering::Acquire), head) {
+            tembo_pmem::prefetch(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, bits: u32, head: u64) -> Option<&AtomicU32> {
+        let table = self.tables.get(bits as usize)?.get()?;
+        table.get((head >> (64 - bits)) as usize)
+    }
+
+    /// Has slots for so many leaves from here on.
+    pub(crate) fn reach(&self, leaves: usize) {
+        let wanted = leaves.saturating_mul(SLOTS_PER_LEAF).next_power_of_two().ilog2();
+        let wanted = wanted.clamp(BITS_MIN, BITS_MAX);
+        if wanted <= self.bits.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(table) = self.tables.get(wanted as usize) else { return };
+        if table.get().is_none() {
+            // Without memory it stays as it is.
+            let Ok(made) = <[AtomicU32]>::new_box_zeroed_with_elems(1 << wanted) else { return };
+            // Another thread may have been quicker.
+            let _ = table.set(made);
+        }
+        self.bits.fetch_max(wanted, Ordering::AcqRel);
+    }
+
+    /// Lists a leaf that covers the keys from `low` on, below `high`. The caller holds its lock.
+    ///
+    /// A leaf that covers too many slots is not listed, and no slot of this table names it: see [`HashDirectory::merge`].
+    pub(crate) fn list(&self, leaf: LeafId, low: KeyBytes<'_>, high: Option<KeyBytes<'_>>) {
+        let Some((table, bits)) = self.table() else { return };
+        let Covered { whole, parts } = covered(low, high, bits);
+        let said = match leaf.checked_add(FIRST) {
+            Some(said) if whole.end.saturating_sub(whole.start) <= SPAN_MAX => said,
+            _ => return,
+        };
+        whole.for_each(|at| store(table, at, said));
+        parts.into_iter().flatten().for_each(|at| store(table, at, SHARED));
+    }
+
+    /// Says that the slot of a key whose first eight bytes are `head` names no leaf.
+    pub(crate) fn share(&self, head: u64) {
+        if let Some(slot) = self.slot(self.bits.load(Ordering::Acquire), head) {
+            // What another thread has listed meanwhile is right.
+            let _ = slot.compare_exchange(UNKNOWN, SHARED, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// A leaf that covers the keys from `low` on takes in the next one, which covers those from `middle` on, below `high`.
+    /// The caller holds the locks of both.
+    pub(crate) fn merge(
+        &self,
+        low: KeyBytes<'_>,
+        middle: KeyBytes<'_>,
+        high: Option<KeyBytes<'_>>,
+    ) {
+        let Some((table, bits)) = self.table() else { return };
+        forget((table, bits), middle, high);
+        let Covered { whole, .. } = covered(low, high, bits);
+        if whole.end.saturating_sub(whole.start) > SPAN_MAX {
+            // A split would not look for what names a leaf of so many slots.
+            forget((table, bits), low, Some(middle));
+        }
+    }
+
+    /// The leaf that is named for keys that begin so, and the slot.
+    #[cfg(test)]
+    pub(crate) fn listed(&self, head: u64) -> Option<(LeafId, std::ops::RangeInclusive<u64>)> {
+        let Listed::Leaf(leaf, entry) = self.find(head) else { return None };
+        let rest = u64::MAX >> entry.bits;
+        Some((leaf, head & !rest..=head | rest))
+    }
+
+    fn table(&self) -> Option<(&[AtomicU32], u32)> {
+        let bits = self.bits.load(Ordering::Acquire);
+        Some((self.tables.get(bits as usize)?.get()?, bits))
+    }
+}
+
+/// Forgets which leaf covers the keys from `low` on, below `high`.
+fn forget((table, bits): (&[AtomicU32], u32), low: KeyBytes<'_>, high: Option<KeyBytes<'_>>) {
+    let Covered { whole, parts } = covered(low, high, bits);
+    if whole.end.saturating_sub(whole.start) <= SPAN_MAX {
+        whole.for_each(|at| store(table, at, UNKNOWN));
+    }
+    parts.into_iter().flatten().for_each(|at| store(table, at, UNKNOWN));
+}
+fn store(table: &[AtomicU32], at: u64, said: u32) {
+    if let Some(slot) = table.get(at as usize) {
+        slot.store(said, Ordering::Release);
+    }
+}
+
+/// The slots of a range of keys.
+#[derive(Debug, PartialEq)]
+struct Covered {
+    /// Those all keys of which lie in the range.
+    whole: Range<u64>,
+    /// Those some keys of which may.
+    parts: [Option<u64>; 2],
+}
+
+/// The slots, of so many bits, of the keys from `low` on, below `high`.
+fn covered(low: KeyBytes<'_>, high: Option<KeyBytes<'_>>, bits: u32) -> Covered {
+    let shift = 64 - bits;
+    // A slot, and whether its least key is the first that is not below `end`.
+    let first_of = |end: KeyBytes<'_>| {
+        let word = end.head(0);
+        let slot = word >> shift;
+        // The least key of a slot ends in no zero byte: a key of zeros behind it is above it.
+        let is_least = slot << shift == word && end.len() <= 8 && !ends_in_zero(end);
+        (slot, is_least)
+    };
+    let (first, is_whole) = first_of(low);
+    let start = if is_whole { first } else { first + 1 };
+    let (end, last) = match high {
+        None => (1 << bits, None),
+        Some(high) => {
+            let (slot, is_least) = first_of(high);
+            (slot, (!is_least).then_some(slot))
+        }
+    };
+    let before = (!is_whole).then_some(first);
+    Covered { whole: start..end, parts: [before, last] }
+}
+
+fn ends_in_zero(key: KeyBytes<'_>) -> bool {
+    key.slice(key.len().saturating_sub(1)..key.len()).is_some_and(|last| last.is(&[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::head;
+
+    const BITS: u32 = BITS_MIN;
+
+    fn cover(low: &[u8], high: Option<&[u8]>) -> Covered {
+        covered(low.into(), high.map(KeyBytes::from), BITS)
+    }
+
+    /// What a slot is said to cover is what its keys do: the least one, the greatest ones, and some between.
+    #[test]
+    fn a_whole_slot_has_no_key_outside() {
+        let mut seed = 1_u64;
+        let mut key = |most: u64| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let len = (seed >> 40) % (most + 1);
+            let bytes = (seed >> 3).to_be_bytes().map(|byte| if byte % 3 == 0 { 0 } else { byte });
+            [bytes, bytes].concat()[..len as usize].to_vec()
+        };
+        for _ in 0..20_000 {
+            let (one, other) = (key(10), key(10));
+            let (low, high) = (one.clone().min(other.clone()), one.max(other));
+            if low == high {
+                continue;
+            }
+            let found = cover(&low, Some(&high));
+            for probe in (0..8).map(|_| key(12)).chain([low.clone()]) {
+                let slot = head(&probe, 0) >> (64 - BITS);
+                let is_inside = probe >= low && probe < high;
+                if found.whole.contains(&slot) {
+                    assert!(is_inside, "{probe:?} in {low:?}..{high:?}, {found:?}");
+                } else if is_inside {
+                    assert!(found.parts.contains(&Some(slot)), "{probe:?}, {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_between_slots_shares_none() {
+        let (low, high) = ([0x40_u8], [0x80_u8]);
+        let found = cover(&low, Some(&high));
+        assert_eq!(found, Covered { whole: 16..32, parts: [None, None] });
+        assert_eq!(cover(&[], None), Covered { whole: 0..64, parts: [None, None] });
+        // A key of zeros is above the least key of its slot, and there are keys between.
+        let found = cover(&[0x40, 0], Some(&[0x80, 0]));
+        assert_eq!(found, Covered { whole: 17..32, parts: [Some(16), Some(32)] });
+    }
+
+    fn said(directory: &HashDirectory, first: u8) -> Option<LeafId> {
+        match directory.find(u64::from(first) << 56) {
+            Listed::Leaf(leaf, entry) => entry.still().then_some(leaf),
+            Listed::Shared | Listed::Unknown => None,
+        }
+    }
+
+    #[test]
+    fn a_split_and_a_merge_are_seen() {
+        let directory = HashDirectory::default();
+        assert_eq!(said(&directory, 0), None);
+        directory.reach(1);
+        directory.list(7, KeyBytes::EMPTY, None);
+        assert_eq!([0, 0x55, 0xff].map(|first| said(&directory, first)), [Some(7); 3]);
+        let Listed::Leaf(7, entry) = directory.find(0x55 << 56) else { panic!("listed") };
+        let low = KeyBytes::from(&[0x55_u8, 1][..]);
+        directory.list(9, low, None);
+        directory.list(7, KeyBytes::EMPTY, Some(low));
+        let seen = [0, 0x53, 0x55, 0x58, 0xff].map(|first| said(&directory, first));
+        assert_eq!(seen, [Some(7), Some(7), None, Some(9), Some(9)]);
+        assert!(!entry.still());
+        directory.merge(KeyBytes::EMPTY, low, None);
+        let seen = [0, 0x53, 0x55, 0x58, 0xff].map(|first| said(&directory, first));
+        assert_eq!(seen, [Some(7), Some(7), None, None, None]);
+    }
+
+    #[test]
+    fn a_larger_table_begins_empty() {
+        let directory = HashDirectory::default();
+        directory.reach(1);
+        directory.list(7, KeyBytes::EMPTY, None);
+        let Listed::Leaf(7, entry) = directory.find(0) else { panic!("listed") };
+        directory.reach(1000);
+        assert!(!entry.still());
+        assert_eq!(said(&directory, 0), None);
+        // One leaf would be in too many slots.
+        directory.list(7, KeyBytes::EMPTY, None);
+        assert_eq!(said(&directory, 0), None);
+        directory.share(0);
+        assert!(matches!(directory.find(0), Listed::Shared));
+    }
+}

@@ -90,7 +90,13 @@ impl Change {
     pub(crate) fn forget(&mut self, bits: u64) {
         let object = Object::from_bits(bits);
         let inside = object.offset()..object.offset() + object.size();
-        self.words.retain(|offset, _| !inside.contains(offset));
+        if object.size() / 8 < self.words.len() as u64 {
+            inside.step_by(8).for_each(|offset| {
+                self.words.remove(&offset);
+            });
+        } else {
+            self.words.retain(|offset, _| !inside.contains(offset));
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -46,6 +46,19 @@ pub enum Error {
     /// The transaction that made the object was rolled back, or has not committed: it is no object of the heap.
     #[error("the object was made by a transaction that has not committed")]
     NotCommitted,
+    /// The object was freed by hand: see [`Access::free`](crate::Access::free).
+    #[error("the object was freed")]
+    Freed,
+    /// An object that was freed by hand is referred to still. Nothing has changed: unlink it, and take the checkpoint again.
+    #[error(
+        "the object at {offset:#x} was freed, and is referred to: unlink it before the checkpoint"
+    )]
+    Referred {
+        /// Where the object is, in bytes from the start of the pool.
+        offset: u64,
+        /// How many pointers of the heap refer to it; 0: only the program does, by a pointer that keeps it.
+        count: u64,
+    },
     /// An index beyond the end.
     #[error("index {index} of {len}")]
     NoSuchElement {

@@ -174,6 +174,11 @@ impl Handles {
         !is_committed
     }
 
+    /// Whether the program has a counted pointer to the object.
+    pub(crate) fn is_held(&self, bits: u64) -> bool {
+        lock(self.shard(bits)).get(&bits).is_some_and(|entry| entry.count > 0)
+    }
+
     /// Objects of the heap to which the program has a pointer.
     pub(crate) fn held(&self) -> Vec<u64> {
         let is_held = |entry: &Entry| entry.count > 0 && entry.state == State::Whole;

@@ -1,6 +1,5 @@
 //! A heap, open.
 
-use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,25 +8,23 @@ use tembo_pmem::thread::lock;
 use tembo_pool::{Pool, PoolCheck, PoolOptions};
 
 use crate::Error;
+use crate::access::{Access, Company};
 use crate::arena::Arena;
 use crate::field::Place;
+use crate::layer::{Atomic, Base, Safe};
 use crate::persist::Persist;
 use crate::pointer::Ptr;
 use crate::report::{self, ObjectReport, TypeReport};
+use crate::session;
 use crate::tenant;
-use crate::transaction::{Company, Transaction};
 use crate::types::TypeEntry;
+use crate::under_way::UnderWay;
 
 /// The name of the heap that a file of its own holds.
 const NAME: &str = "heap";
 
 /// After so many conflicts a transaction runs alone.
 const CONFLICTS_MAX: u32 = 12;
-
-thread_local! {
-    /// The heaps of which a transaction is under way on this thread.
-    static UNDER_WAY: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A heap in use. The lifetime is its brand: each use has its own, so that pointers of one heap are no pointers of another, and none
 /// outlives the use.
@@ -88,7 +85,7 @@ impl<'h> Heap<'h> {
     /// it: then the change is made and seen, and may be lost if the system stops; the pool takes no other.
     pub fn atomic<R, E: From<Error>>(
         &self,
-        mut body: impl FnMut(&mut Transaction<'h>) -> Result<R, E>,
+        mut body: impl FnMut(&mut Access<'h, Atomic>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut conflicts = 0;
         let mut has_swept = false;
@@ -118,10 +115,10 @@ impl<'h> Heap<'h> {
     /// As [`atomic`](Heap::atomic).
     pub fn exclusive<R, E: From<Error>>(
         &self,
-        body: impl FnOnce(&mut Transaction<'h>) -> Result<R, E>,
+        body: impl FnOnce(&mut Access<'h, Atomic>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut body = Some(body);
-        let once = &mut |tx: &mut Transaction<'h>| match body.take() {
+        let once = &mut |tx: &mut Access<'h, Atomic>| match body.take() {
             Some(body) => body(tx),
             None => Err(Error::Aborted.into()),
         };
@@ -131,10 +128,41 @@ impl<'h> Heap<'h> {
         }
     }
 
+    /// Uses the heap alone, without transactions: nothing that `body` changes is durable, or seen by others, before its next
+    /// [checkpoint](Access::checkpoint); what it has changed since the last one when it ends is taken back. (SAFE: see [`Safe`].) Others wait
+    /// until it ends, sweeps of the pool too.
+    ///
+    /// ```
+    /// # use tembo_heap::{Error, HeapFile, Persist, Ptr};
+    /// # #[derive(Persist)]
+    /// # struct Node<'h> { value: u64, next: Option<Ptr<'h, Node<'h>>> }
+    /// # let file = HeapFile::volatile(&Default::default())?;
+    /// file.enter(|heap| heap.safe(|heap| {
+    ///     let mut last = None;
+    ///     for value in 0..1000 {
+    ///         last = Some(heap.alloc(Node { value, next: last })?);
+    ///     }
+    ///     let first = last.ok_or(Error::NoRoot)?;
+    ///     heap.set_root(&first)?;
+    ///     // A thousand objects, and no more fences than for one.
+    ///     heap.checkpoint()
+    /// }))
+    /// # ; Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` says; [`Error::Nested`].
+    pub fn safe<R, E: From<Error>>(
+        &self,
+        body: impl FnOnce(&mut Access<'h, Safe>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        session::enter(self.arena, body)
+    }
+
     fn attempt<R, E: From<Error>>(
         &self,
         company: Company,
-        body: &mut dyn FnMut(&mut Transaction<'h>) -> Result<R, E>,
+        body: &mut dyn FnMut(&mut Access<'h, Atomic>) -> Result<R, E>,
     ) -> Attempt<R, E> {
         let Some(_under_way) = UnderWay::begin(self.arena) else {
             return Attempt::Done(Err(Error::Nested.into()));
@@ -143,7 +171,7 @@ impl<'h> Heap<'h> {
             Company::Others => (Some(self.arena.enter()), None),
             Company::Alone => (None, Some(self.arena.alone())),
         };
-        let mut tx = Transaction::begin(self.arena, company);
+        let mut tx = Access::<Atomic>::begin(self.arena, company);
         let result = body(&mut tx);
         if tx.has_conflict() {
             return Attempt::Conflict;
@@ -170,7 +198,7 @@ impl<'h> Heap<'h> {
     /// The root; `None` before there is one.
     ///
     /// # Errors
-    /// As [`Transaction::root`].
+    /// As [`Access::root`].
     pub fn root<T: Persist<'h>>(&self) -> Result<Option<Ptr<'h, T>>, Error> {
         self.atomic(|tx| tx.root())
     }
@@ -178,10 +206,10 @@ impl<'h> Heap<'h> {
     /// The root, which is made first if there is none.
     ///
     /// # Errors
-    /// As [`Transaction::root`], and those of `make`.
+    /// As [`Access::root`], and those of `make`.
     pub fn root_or<T: Persist<'h>, E: From<Error>>(
         &self,
-        mut make: impl FnMut(&mut Transaction<'h>) -> Result<T, E>,
+        mut make: impl FnMut(&mut Access<'h, Atomic>) -> Result<T, E>,
     ) -> Result<Ptr<'h, T>, E> {
         self.atomic(|tx| {
             if let Some(root) = tx.root()? {
@@ -253,29 +281,6 @@ enum Attempt<R, E> {
     Done(Result<R, E>),
     Conflict,
     Full(Result<R, E>),
-}
-
-/// A transaction on this thread.
-struct UnderWay(usize);
-
-impl UnderWay {
-    /// `None`: there is one.
-    fn begin(arena: &Arena) -> Option<UnderWay> {
-        let address = std::ptr::from_ref(arena).addr();
-        UNDER_WAY.with_borrow_mut(|all| {
-            if all.contains(&address) {
-                return None;
-            }
-            all.push(address);
-            Some(UnderWay(address))
-        })
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        UNDER_WAY.with_borrow_mut(|all| all.retain(|address| *address != self.0));
-    }
 }
 
 /// Waits longer after each conflict.
@@ -365,6 +370,35 @@ impl HeapFile {
     /// Uses the heap. What lies in it is known to `body` only: a pointer that is to be found again is linked to the root.
     pub fn enter<R>(&self, body: impl for<'h> FnOnce(Heap<'h>) -> R) -> R {
         body(Heap { arena: &self.arena, _brand: PhantomData })
+    }
+
+    /// Uses the heap alone, as [`Heap::safe`] does, and with memory that is managed by hand: a pointer of the program keeps nothing, and
+    /// what nothing refers to stays until it is [freed](Access::free), or swept after the next opening. (BASE: see [`Base`].)
+    ///
+    /// ```
+    /// # use tembo_heap::{Error, HeapFile, Persist, Ptr};
+    /// # #[derive(Persist)]
+    /// # struct Node<'h> { value: u64, next: Option<Ptr<'h, Node<'h>>> }
+    /// # let file = HeapFile::volatile(&Default::default())?;
+    /// file.base(|heap| {
+    ///     let last = heap.alloc(Node { value: 2, next: None })?;
+    ///     let first = heap.alloc(Node { value: 1, next: Some(last.clone()) })?;
+    ///     heap.set_root(&first)?;
+    ///     heap.checkpoint()?;
+    ///     heap.set(&first, Node::NEXT, None)?;
+    ///     heap.free(last)?;
+    ///     heap.checkpoint()
+    /// })
+    /// # ; Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` says; [`Error::Nested`].
+    pub fn base<R, E: From<Error>>(
+        &self,
+        body: impl for<'h> FnOnce(&mut Access<'h, Base>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        session::enter(&self.arena, body)
     }
 
     /// Verifies the heap, and accounts for every byte of its pool.

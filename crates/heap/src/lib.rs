@@ -6,13 +6,16 @@
 //!
 //! ```text
 //!   Heap<'h>        one use of a heap; 'h is its brand
-//!     │ atomic(|tx| …)
-//!   Transaction<'h> reads and changes; redo in memory                    transaction.rs, change.rs
-//!     │ commit
+//!     │ atomic(|tx| …)                     HeapFile::base(|heap| …), Heap::safe(|heap| …)
+//!   Transaction<'h> reads and changes; redo in memory                    access.rs, change.rs; layer.rs, session.rs
+//!     │ commit                             checkpoint                    commit.rs
 //!   settlement      counts, orphans, the doomed: what follows            settlement.rs, upkeep.rs
 //!     │ one operation of the pool's log
 //!   pool
 //! ```
+//!
+//! A program that does not need atomic sections pays less: the [layers](Layer) BASE and SAFE keep what it changes in memory until a
+//! [checkpoint](Access::checkpoint).
 //!
 //! The two invariants of NV-heaps are compile errors: what is in memory only is not [`Persist`], and a pointer into one heap has
 //! another brand than a pointer into another. The crate has no `unsafe`: values are copied to and from the words of the
@@ -23,34 +26,42 @@
 #[allow(unused_extern_crates)]
 extern crate self as tembo_heap;
 
+mod access;
 mod arena;
 mod candidates;
 mod change;
 mod collection;
+mod commit;
 mod cycles;
 mod error;
 mod field;
 mod format;
+mod hand;
 mod handles;
 mod heap;
+mod layer;
 mod mark;
 mod ownership;
 mod persist;
 mod pointer;
 mod refused;
 mod report;
+mod session;
 mod settlement;
 mod shape;
 mod slice;
 mod tenant;
-mod transaction;
 mod types;
+mod under_way;
 mod upkeep;
+mod weak;
 
+pub use access::{Access, Transaction};
 pub use collection::{PBox, PDeque, PHashMap, PList, PMap, PString, PVec, Persistent};
 pub use error::Error;
 pub use field::{Field, Place};
 pub use heap::{Heap, HeapFile};
+pub use layer::{Atomic, Base, Checkpointed, Counted, Layer, Safe};
 pub use persist::{Object, Persist, Reader, Writer};
 pub use pointer::{Ptr, Weak};
 pub use report::{ObjectReport, TypeReport};
@@ -59,5 +70,4 @@ pub use slice::{Bytes, Slice};
 pub use tembo_heap_derive::Persist;
 pub use tembo_pool::PoolOptions;
 pub use tenant::kinds;
-pub use transaction::Transaction;
 pub use types::{TypeEntry, TypeInfo};

@@ -12,6 +12,7 @@ use crate::format::{
 };
 use crate::settlement::Settlement;
 use crate::shape::Shape;
+use crate::types::Types;
 
 /// Words that an operation of [`Content::let_cycles_go`] stores, about: fewer than a lane of the log holds.
 const WORDS_MAX: usize = 16;
@@ -221,15 +222,27 @@ fn meet<'f>(
 pub(crate) fn children(arena: &Arena, bits: u64, kind: u16) -> Result<Vec<u64>, Error> {
     let size = (Object::from_bits(bits).size() / 8) as usize;
     let words = arena.words(bits, 0, size)?;
+    let word = |at: u64| Ok(words.get(at as usize).map_or(0, |word| word.load()));
+    children_of(&arena.types, bits, kind, &word)
+}
+
+/// The same, of an object with these words.
+pub(crate) fn children_of(
+    types: &Types,
+    bits: u64,
+    kind: u16,
+    word: &dyn Fn(u64) -> Result<u64, Error>,
+) -> Result<Vec<u64>, Error> {
     let mut found = Vec::new();
-    if let Some(entry) = arena.types.entry(kind) {
+    if let Some(entry) = types.entry(kind) {
         if let Shape::Slice(cell) = &entry.shape {
-            let cells = words[BODY].load().saturating_mul(cell.words());
-            if cells > (size - BODY - 1) as u64 {
+            let cells = word(BODY as u64)?.saturating_mul(cell.words());
+            let room = Object::from_bits(bits).size() / 8 - BODY as u64 - 1;
+            if cells > room {
                 return Err(damaged("the length of a slice", bits));
             }
         }
-        let word = |at: u64| words.get(at as usize).map_or(0, |word| word.load());
+        let word = |at: u64| word(at).unwrap_or_default();
         entry.shape.pointers(BODY as u64, &word, &mut |_, child| found.push(child));
     }
     Ok(found)

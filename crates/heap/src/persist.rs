@@ -182,11 +182,17 @@ pub struct Reader<'r, 'h> {
     words: &'r [u64],
     at: usize,
     arena: &'h Arena,
+    counts: bool,
 }
 
 impl<'r, 'h> Reader<'r, 'h> {
-    pub(crate) fn new(words: &'r [u64], arena: &'h Arena) -> Reader<'r, 'h> {
-        Reader { words, at: 0, arena }
+    pub(crate) fn new(words: &'r [u64], arena: &'h Arena, counts: bool) -> Reader<'r, 'h> {
+        Reader { words, at: 0, arena, counts }
+    }
+
+    /// Whether pointers that are read are counted.
+    pub(crate) fn counts(&self) -> bool {
+        self.counts
     }
 
     pub(crate) fn arena(&self) -> &'h Arena {

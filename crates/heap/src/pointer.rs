@@ -11,17 +11,24 @@ use crate::shape::{Shape, hash, mix};
 /// Makes a lifetime a brand: two that are not the same cannot be exchanged.
 type Brand<'h> = PhantomData<fn(&'h ()) -> &'h ()>;
 
-/// Keeps an object of a heap.
+/// Keeps an object of a heap, unless it is bare.
 pub(crate) struct Anchor<'h> {
     arena: &'h Arena,
     bits: u64,
+    /// It is not counted.
+    is_bare: bool,
     _brand: Brand<'h>,
 }
 
 impl<'h> Anchor<'h> {
     /// One that has been counted.
     pub(crate) fn counted(arena: &'h Arena, bits: u64) -> Anchor<'h> {
-        Anchor { arena, bits, _brand: PhantomData }
+        Anchor { arena, bits, is_bare: false, _brand: PhantomData }
+    }
+
+    /// One that is not.
+    pub(crate) fn bare(arena: &'h Arena, bits: u64) -> Anchor<'h> {
+        Anchor { arena, bits, is_bare: true, _brand: PhantomData }
     }
 
     pub(crate) fn bits(&self) -> u64 {
@@ -35,20 +42,26 @@ impl<'h> Anchor<'h> {
 
 impl Clone for Anchor<'_> {
     fn clone(&self) -> Self {
-        // The object has a pointer, so that it is not being destroyed.
-        self.arena.handles.acquire(self.bits);
-        Anchor { arena: self.arena, bits: self.bits, _brand: PhantomData }
+        if !self.is_bare {
+            // The object has a pointer, so that it is not being destroyed.
+            self.arena.handles.acquire(self.bits);
+        }
+        let Anchor { arena, bits, is_bare, _brand } = *self;
+        Anchor { arena, bits, is_bare, _brand }
     }
 }
 
 impl Drop for Anchor<'_> {
     fn drop(&mut self) {
-        self.arena.release(self.bits);
+        if !self.is_bare {
+            self.arena.release(self.bits);
+        }
     }
 }
 
 /// A pointer to an object of the heap `'h`: in a field of an object, or held by the program. Either keeps the object. It cannot
-/// leave its heap: another heap has another `'h`, and what is in memory is not [`Persist`].
+/// leave its heap: another heap has another `'h`, and what is in memory is not [`Persist`]. In the layer [`Base`](crate::Base) a pointer of the
+/// program keeps nothing.
 pub struct Ptr<'h, T> {
     anchor: Anchor<'h>,
     _object: PhantomData<fn(T) -> T>,
@@ -128,6 +141,9 @@ fn anchor<'h>(from: &mut Reader<'_, 'h>) -> Result<Anchor<'h>, Error> {
         return Err(Error::Damaged { what: "a pointer", offset: bits });
     }
     arena.pool.valid(object)?;
+    if !from.counts() {
+        return Ok(Anchor::bare(arena, bits));
+    }
     if !arena.handles.acquire(bits) {
         return Err(Error::Conflict);
     }

@@ -12,7 +12,7 @@
 //! it refers to, which may get into the chain for that, and frees it. An interrupted step has not happened; the chain is
 //! on media. So destruction needs no descriptor but the log's lane. (NV-heaps §4.3.3 needs two descriptors and a recursion.)
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pool::Object;
 
 use crate::Error;
@@ -22,6 +22,7 @@ use crate::format::{
     BODY, CHUNK_BEFORE, CHUNK_SLOTS, CHUNK_WORDS, HEAD, PROXY, PROXY_TARGET, ROOT_DOOMED,
     ROOT_ORPHANS, TYPE_PROXY, head, kind_of, low_of,
 };
+use crate::hand::Hand;
 use crate::shape::Shape;
 
 /// Pointers of one object that a step of destruction looks at.
@@ -47,6 +48,8 @@ pub(crate) struct Settlement<'a> {
     chunk: Option<u64>,
     /// New objects that are not needed.
     unmade: Vec<u64>,
+    /// Space is to be used again, which operations name that are not void yet.
+    must_note: bool,
 }
 
 impl<'a> Settlement<'a> {
@@ -57,8 +60,20 @@ impl<'a> Settlement<'a> {
     ) -> Settlement<'a> {
         let (freed, doomed, slots) = Default::default();
         let (taken, given, unmade) = Default::default();
-        let chunk = None;
-        Settlement { arena, ledger, change, freed, doomed, slots, taken, given, chunk, unmade }
+        let (chunk, must_note) = (None, false);
+        Settlement {
+            arena,
+            ledger,
+            change,
+            freed,
+            doomed,
+            slots,
+            taken,
+            given,
+            chunk,
+            unmade,
+            must_note,
+        }
     }
 
     fn get(&self, bits: u64, index: usize) -> Result<u64, Error> {
@@ -92,6 +107,52 @@ impl<'a> Settlement<'a> {
                 self.take_slot(bits)?;
             }
         }
+        Ok(())
+    }
+
+    /// Changes the counts, where memory is managed by hand: frees what the program has freed, to which nothing refers, and the proxies
+    /// that it cannot see. Their space is the hand's: nothing is stored there by this change.
+    pub(crate) fn free_by_hand(
+        &mut self,
+        deltas: &FxHashMap<u64, i64>,
+        hand: &mut Hand,
+    ) -> Result<(), Error> {
+        self.must_note = !hand.is_empty();
+        for &bits in hand.freed() {
+            if self.change.is_fresh(bits) {
+                self.change.unmake(bits);
+                self.unmade.push(bits);
+                continue;
+            }
+            let kind = kind_of(self.get(bits, HEAD)?);
+            self.end(bits, kind)?;
+        }
+        let is_freed: FxHashSet<u64> = hand.freed().iter().copied().collect();
+        for (&bits, &delta) in deltas.iter().filter(|(bits, _)| !is_freed.contains(bits)) {
+            let (kind, count) = self.add(bits, delta)?;
+            if count > 0 && delta > 0 {
+                self.clear_slot(bits);
+            } else if count == 0 && kind == TYPE_PROXY {
+                if self.arena.handles.is_held(bits) {
+                    self.take_slot(bits)?;
+                } else {
+                    self.end(bits, kind)?;
+                    hand.free(bits);
+                }
+            }
+        }
+        for &bits in hand.freed() {
+            self.change.forget(bits);
+        }
+        Ok(())
+    }
+
+    /// An object of the heap ends, without the chain of the doomed.
+    fn end(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
+        self.arena.handles.doom(bits);
+        self.doomed.push(bits);
+        self.end_weak(bits, kind)?;
+        self.clear_slot(bits);
         Ok(())
     }
 
@@ -340,16 +401,16 @@ impl<'a> Settlement<'a> {
             // What was written is another's to overwrite when the ledger is unlocked.
             self.arena.pool.region().hand_over();
         }
-        self.end(made.is_ok());
+        self.finish(made.is_ok());
         made
     }
 
     /// The change is not made.
     pub(crate) fn give_up(self) {
-        self.end(false);
+        self.finish(false);
     }
 
-    fn end(mut self, is_made: bool) {
+    fn finish(mut self, is_made: bool) {
         for bits in self.doomed {
             if is_made {
                 self.ledger.candidates.remove(bits);
@@ -386,11 +447,11 @@ impl<'a> Settlement<'a> {
     fn store(&mut self) -> Result<(), Error> {
         let mut words = self.change.sorted();
         if words.is_empty() {
-            if self.change.is_empty() {
+            if self.change.is_empty() && !self.must_note {
                 return Ok(());
             }
-            // New objects that only new objects and the program refer to: a word is stored that stays as it is, so that they are
-            // written in the same way.
+            // New objects that only new objects and the program refer to, or space that is used again and that operations name which are
+            // true still: a word is stored that stays as it is.
             let root = Object::from_bits(self.arena.root());
             let doomed = self.arena.root_word(ROOT_DOOMED)?;
             words.push((root.offset() + 8 * ROOT_DOOMED as u64, doomed));

@@ -1,6 +1,6 @@
 //! An object with one owner.
 
-use crate::{Error, Persist, Ptr, Transaction};
+use crate::{Access, Error, Layer, Persist, Ptr};
 
 /// A pointer to an object that nothing else refers to. It goes with its owner.
 #[derive(Persist)]
@@ -11,24 +11,24 @@ impl<'h, T: Persist<'h>> PBox<'h, T> {
     /// An object of its own for a value.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn new(tx: &mut Transaction<'h>, value: T) -> Result<Self, Error> {
+    /// As [`Access::alloc`].
+    pub fn new<L: Layer>(tx: &mut Access<'h, L>, value: T) -> Result<Self, Error> {
         Ok(PBox(tx.alloc(value)?))
     }
 
     /// The value.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn read(&self, tx: &mut Transaction<'h>) -> Result<T, Error> {
+    /// As [`Access::read`].
+    pub fn read<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<T, Error> {
         tx.read(&self.0)
     }
 
     /// Gives it another value.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn write(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+    /// As [`Access::read`].
+    pub fn write<L: Layer>(&self, tx: &mut Access<'h, L>, value: T) -> Result<(), Error> {
         tx.write(&self.0, value)
     }
 }

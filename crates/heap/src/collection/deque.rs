@@ -1,6 +1,6 @@
 //! A queue with two ends.
 
-use crate::{Error, Persist, Place, Ptr, Slice, Transaction};
+use crate::{Access, Error, Layer, Persist, Place, Ptr, Slice};
 
 /// Cells of the first slice.
 const FIRST: u64 = 4;
@@ -31,14 +31,17 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
     /// How many elements it has.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+    /// As [`Access::read`].
+    pub fn len<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<u64, Error> {
         tx.at(&self.field(PDeque::LEN))
     }
 
     /// The ring with a free cell; its first element, its elements, its cells.
     #[allow(clippy::type_complexity)]
-    fn ring(&self, tx: &mut Transaction<'h>) -> Result<(Ptr<'h, Slice<T>>, u64, u64, u64), Error> {
+    fn ring<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+    ) -> Result<(Ptr<'h, Slice<T>>, u64, u64, u64), Error> {
         let PDeque { first, len, cells } = tx.at(self)?;
         let room = cells.as_ref().map_or(Ok(0), |cells| tx.slice_len(cells))?;
         if let Some(cells) = cells.clone().filter(|_| len < room) {
@@ -60,8 +63,8 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
     /// Adds an element at the end.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn push_back(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+    /// As [`Access::alloc`].
+    pub fn push_back<L: Layer>(&self, tx: &mut Access<'h, L>, value: T) -> Result<(), Error> {
         let (ring, first, len, room) = self.ring(tx)?;
         tx.set_cell(&ring, (first + len) % room, value)?;
         tx.put(&self.field(PDeque::LEN), len + 1)
@@ -70,8 +73,8 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
     /// Adds an element at the front.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn push_front(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+    /// As [`Access::alloc`].
+    pub fn push_front<L: Layer>(&self, tx: &mut Access<'h, L>, value: T) -> Result<(), Error> {
         let (ring, first, len, room) = self.ring(tx)?;
         let first = (first + room - 1) % room;
         tx.set_cell(&ring, first, value)?;
@@ -82,20 +85,20 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
     /// Takes the first element.
     ///
     /// # Errors
-    /// As [`Transaction::cell`].
-    pub fn pop_front(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+    /// As [`Access::cell`].
+    pub fn pop_front<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
         self.pop(tx, true)
     }
 
     /// Takes the last element.
     ///
     /// # Errors
-    /// As [`Transaction::cell`].
-    pub fn pop_back(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+    /// As [`Access::cell`].
+    pub fn pop_back<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
         self.pop(tx, false)
     }
 
-    fn pop(&self, tx: &mut Transaction<'h>, is_front: bool) -> Result<Option<T>, Error> {
+    fn pop<L: Layer>(&self, tx: &mut Access<'h, L>, is_front: bool) -> Result<Option<T>, Error> {
         let PDeque { first, len, cells } = tx.at(self)?;
         let Some(cells) = cells.filter(|_| len > 0) else { return Ok(None) };
         let room = tx.slice_len(&cells)?.max(1);

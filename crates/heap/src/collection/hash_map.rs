@@ -1,6 +1,6 @@
 //! A map from bytes without order.
 
-use crate::{Bytes, Error, Persist, Place, Ptr, Slice, Transaction, hash, mix};
+use crate::{Access, Bytes, Error, Layer, Persist, Place, Ptr, Slice, hash, mix};
 
 /// Buckets of the first table.
 const FIRST: u64 = 8;
@@ -53,12 +53,16 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
     /// How many keys it has.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+    /// As [`Access::read`].
+    pub fn len<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<u64, Error> {
         tx.at(&self.field(PHashMap::LEN))
     }
 
-    fn find(&self, tx: &mut Transaction<'h>, key: &[u8]) -> Result<Option<Spot<'h, V>>, Error> {
+    fn find<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+        key: &[u8],
+    ) -> Result<Option<Spot<'h, V>>, Error> {
         let Some(buckets) = tx.at(&self.field(PHashMap::BUCKETS))? else { return Ok(None) };
         let hash = hash_of(key);
         let index = hash % tx.slice_len(&buckets)?.max(1);
@@ -80,8 +84,12 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
     /// The value of a key.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn get(&self, tx: &mut Transaction<'h>, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
+    /// As [`Access::read`].
+    pub fn get<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<V>, Error> {
         let entry = self.find(tx, key.as_ref())?.and_then(|spot| spot.entry);
         entry.map(|entry| tx.get(&entry, HashEntry::VALUE)).transpose()
     }
@@ -89,10 +97,10 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
     /// Gives a key a value; the one before.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn insert(
+    /// As [`Access::alloc`].
+    pub fn insert<L: Layer>(
         &self,
-        tx: &mut Transaction<'h>,
+        tx: &mut Access<'h, L>,
         key: impl AsRef<[u8]>,
         value: V,
     ) -> Result<Option<V>, Error> {
@@ -114,7 +122,10 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
     }
 
     /// A table with room for a key more.
-    fn table(&self, tx: &mut Transaction<'h>) -> Result<Ptr<'h, Slice<Bucket<'h, V>>>, Error> {
+    fn table<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+    ) -> Result<Ptr<'h, Slice<Bucket<'h, V>>>, Error> {
         let PHashMap { len, buckets } = tx.at(self)?;
         let size = buckets.as_ref().map_or(Ok(0), |buckets| tx.slice_len(buckets))?;
         if let Some(buckets) = buckets.clone().filter(|_| len < size) {
@@ -140,10 +151,10 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
     /// Removes a key; its value.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn remove(
+    /// As [`Access::read`].
+    pub fn remove<L: Layer>(
         &self,
-        tx: &mut Transaction<'h>,
+        tx: &mut Access<'h, L>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
         let Some(Spot { buckets, index, before, entry: Some(entry) }) =

@@ -1,6 +1,6 @@
 //! A linked list.
 
-use crate::{Error, Persist, Place, Ptr, Transaction};
+use crate::{Access, Error, Layer, Persist, Place, Ptr};
 
 #[derive(Persist)]
 #[persist(name = "tembo.PList.node")]
@@ -35,16 +35,16 @@ impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
     /// How many elements it has.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+    /// As [`Access::read`].
+    pub fn len<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<u64, Error> {
         tx.at(&self.field(PList::LEN))
     }
 
     /// Adds an element at the front.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn push_front(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+    /// As [`Access::alloc`].
+    pub fn push_front<L: Layer>(&self, tx: &mut Access<'h, L>, value: T) -> Result<(), Error> {
         let PList { len, first, last } = tx.at(self)?;
         let node = tx.alloc(ListNode { value, next: first })?;
         let last = last.or_else(|| Some(node.clone()));
@@ -54,8 +54,8 @@ impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
     /// Adds an element at the end.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn push_back(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+    /// As [`Access::alloc`].
+    pub fn push_back<L: Layer>(&self, tx: &mut Access<'h, L>, value: T) -> Result<(), Error> {
         let PList { len, first, last } = tx.at(self)?;
         let node = tx.alloc(ListNode { value, next: None })?;
         if let Some(last) = &last {
@@ -68,8 +68,8 @@ impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
     /// Takes the first element.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn pop_front(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+    /// As [`Access::read`].
+    pub fn pop_front<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
         let PList { len, first, last } = tx.at(self)?;
         let Some(node) = first else { return Ok(None) };
         let ListNode { value, next } = tx.read(&node)?;
@@ -81,8 +81,8 @@ impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
     /// Copies of all elements.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn to_vec(&self, tx: &mut Transaction<'h>) -> Result<Vec<T>, Error> {
+    /// As [`Access::read`].
+    pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<T>, Error> {
         let (mut all, mut at) = (Vec::new(), tx.at(&self.field(PList::FIRST))?);
         while let Some(node) = at {
             let ListNode { value, next } = tx.read(&node)?;

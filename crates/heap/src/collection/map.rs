@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Bytes, Error, Persist, Place, Ptr, Transaction, hash, mix};
+use crate::{Access, Bytes, Error, Layer, Persist, Place, Ptr, hash, mix};
 
 #[derive(Persist)]
 #[persist(name = "tembo.PMap.node")]
@@ -42,8 +42,8 @@ fn priority(key: &[u8]) -> u64 {
     key.iter().fold(hash(0, "priority"), |hash, byte| mix(hash, u64::from(*byte)))
 }
 
-fn key<'h, V: Persist<'h>>(
-    tx: &mut Transaction<'h>,
+fn key<'h, V: Persist<'h>, L: Layer>(
+    tx: &mut Access<'h, L>,
     node: &Ptr<'h, MapNode<'h, V>>,
 ) -> Result<Vec<u8>, Error> {
     let key = tx.get(node, MapNode::KEY)?;
@@ -54,18 +54,18 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
     /// How many keys it has.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+    /// As [`Access::read`].
+    pub fn len<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<u64, Error> {
         tx.at(&self.field(PMap::LEN))
     }
 
     /// The value of a key.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn get(
+    /// As [`Access::read`].
+    pub fn get<L: Layer>(
         &self,
-        tx: &mut Transaction<'h>,
+        tx: &mut Access<'h, L>,
         wanted: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
         let mut at = tx.at(&self.field(PMap::ROOT))?;
@@ -82,10 +82,10 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
     /// Gives a key a value; the one before.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn insert(
+    /// As [`Access::alloc`].
+    pub fn insert<L: Layer>(
         &self,
-        tx: &mut Transaction<'h>,
+        tx: &mut Access<'h, L>,
         key: impl AsRef<[u8]>,
         value: V,
     ) -> Result<Option<V>, Error> {
@@ -99,10 +99,10 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
     /// Removes a key; its value.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn remove(
+    /// As [`Access::read`].
+    pub fn remove<L: Layer>(
         &self,
-        tx: &mut Transaction<'h>,
+        tx: &mut Access<'h, L>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
         let PMap { len, root } = tx.at(self)?;
@@ -116,8 +116,8 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
     /// Copies of all keys and values, in the order of the keys.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn to_vec(&self, tx: &mut Transaction<'h>) -> Result<Vec<(Vec<u8>, V)>, Error> {
+    /// As [`Access::read`].
+    pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<(Vec<u8>, V)>, Error> {
         let (mut all, mut path) = (Vec::new(), Vec::new());
         let mut at = tx.at(&self.field(PMap::ROOT))?;
         loop {
@@ -144,8 +144,8 @@ fn deeper<V>(depth: u32, at: &Node<'_, V>) -> Result<u32, Error> {
     if depth < DEPTH_MAX { Ok(depth + 1) } else { Err(damaged) }
 }
 
-fn insert<'h, V: Persist<'h>>(
-    tx: &mut Transaction<'h>,
+fn insert<'h, V: Persist<'h>, L: Layer>(
+    tx: &mut Access<'h, L>,
     at: Link<'h, V>,
     wanted: &[u8],
     value: V,
@@ -178,8 +178,8 @@ fn insert<'h, V: Persist<'h>>(
 }
 
 #[allow(clippy::type_complexity)]
-fn remove<'h, V: Persist<'h>>(
-    tx: &mut Transaction<'h>,
+fn remove<'h, V: Persist<'h>, L: Layer>(
+    tx: &mut Access<'h, L>,
     at: Link<'h, V>,
     wanted: &[u8],
     depth: u32,
@@ -202,8 +202,8 @@ fn remove<'h, V: Persist<'h>>(
 }
 
 /// Two trees as one; all keys of the first come before those of the second.
-fn merge<'h, V: Persist<'h>>(
-    tx: &mut Transaction<'h>,
+fn merge<'h, V: Persist<'h>, L: Layer>(
+    tx: &mut Access<'h, L>,
     left: Link<'h, V>,
     right: Link<'h, V>,
     depth: u32,

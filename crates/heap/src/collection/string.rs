@@ -1,6 +1,6 @@
 //! A text.
 
-use crate::{Bytes, Error, Persist, Ptr, Transaction};
+use crate::{Access, Bytes, Error, Layer, Persist, Ptr};
 
 /// A text, or bytes. It is not changed but replaced by another one.
 #[derive(Persist, Clone)]
@@ -14,8 +14,8 @@ impl<'h> PString<'h> {
     /// A text of these bytes.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn new(tx: &mut Transaction<'h>, text: impl AsRef<[u8]>) -> Result<Self, Error> {
+    /// As [`Access::alloc`].
+    pub fn new<L: Layer>(tx: &mut Access<'h, L>, text: impl AsRef<[u8]>) -> Result<Self, Error> {
         let text = text.as_ref();
         let bytes = if text.is_empty() { None } else { Some(tx.alloc_bytes(text)?) };
         Ok(PString(bytes))
@@ -24,16 +24,16 @@ impl<'h> PString<'h> {
     /// A copy of its bytes.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn to_bytes(&self, tx: &mut Transaction<'h>) -> Result<Vec<u8>, Error> {
+    /// As [`Access::read`].
+    pub fn to_bytes<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<u8>, Error> {
         self.0.as_ref().map_or(Ok(Vec::new()), |bytes| tx.bytes(bytes))
     }
 
     /// A copy of the text; bytes that are no UTF-8 are replaced.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn to_text(&self, tx: &mut Transaction<'h>) -> Result<String, Error> {
+    /// As [`Access::read`].
+    pub fn to_text<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<String, Error> {
         Ok(String::from_utf8_lossy(&self.to_bytes(tx)?).into_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! A vector.
 
-use crate::{Error, Persist, Place, Ptr, Slice, Transaction};
+use crate::{Access, Error, Layer, Persist, Place, Ptr, Slice};
 
 /// Cells of the first slice.
 const FIRST: u64 = 4;
@@ -30,16 +30,16 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// How many elements it has.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
-    pub fn len(&self, tx: &mut Transaction<'h>) -> Result<u64, Error> {
+    /// As [`Access::read`].
+    pub fn len<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<u64, Error> {
         tx.at(&self.field(PVec::LEN))
     }
 
     /// The element of that index.
     ///
     /// # Errors
-    /// As [`Transaction::cell`].
-    pub fn get(&self, tx: &mut Transaction<'h>, index: u64) -> Result<T, Error> {
+    /// As [`Access::cell`].
+    pub fn get<L: Layer>(&self, tx: &mut Access<'h, L>, index: u64) -> Result<T, Error> {
         let cells = self.cells(tx, index)?;
         tx.cell(&cells, index)
     }
@@ -47,13 +47,17 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// Gives the element of that index another value.
     ///
     /// # Errors
-    /// As [`Transaction::cell`].
-    pub fn set(&self, tx: &mut Transaction<'h>, index: u64, value: T) -> Result<(), Error> {
+    /// As [`Access::cell`].
+    pub fn set<L: Layer>(&self, tx: &mut Access<'h, L>, index: u64, value: T) -> Result<(), Error> {
         let cells = self.cells(tx, index)?;
         tx.set_cell(&cells, index, value)
     }
 
-    fn cells(&self, tx: &mut Transaction<'h>, index: u64) -> Result<Ptr<'h, Slice<T>>, Error> {
+    fn cells<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+        index: u64,
+    ) -> Result<Ptr<'h, Slice<T>>, Error> {
         let PVec { len, cells } = tx.at(self)?;
         cells.filter(|_| index < len).ok_or(Error::NoSuchElement { index, len })
     }
@@ -61,8 +65,8 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// Adds an element at the end.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn push(&self, tx: &mut Transaction<'h>, value: T) -> Result<(), Error> {
+    /// As [`Access::alloc`].
+    pub fn push<L: Layer>(&self, tx: &mut Access<'h, L>, value: T) -> Result<(), Error> {
         let PVec { len, cells } = tx.at(self)?;
         let room = cells.as_ref().map_or(Ok(0), |cells| tx.slice_len(cells))?;
         let cells = match cells {
@@ -86,8 +90,8 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// Takes the last element.
     ///
     /// # Errors
-    /// As [`Transaction::cell`].
-    pub fn pop(&self, tx: &mut Transaction<'h>) -> Result<Option<T>, Error> {
+    /// As [`Access::cell`].
+    pub fn pop<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
         let PVec { len, cells } = tx.at(self)?;
         let Some(cells) = cells.filter(|_| len > 0) else { return Ok(None) };
         let value = tx.cell(&cells, len - 1)?;
@@ -99,8 +103,8 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// Copies of all elements.
     ///
     /// # Errors
-    /// As [`Transaction::cell`].
-    pub fn to_vec(&self, tx: &mut Transaction<'h>) -> Result<Vec<T>, Error> {
+    /// As [`Access::cell`].
+    pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<T>, Error> {
         let len = self.len(tx)?;
         (0..len).map(|index| self.get(tx, index)).collect()
     }

@@ -4,6 +4,7 @@
 mod collections;
 mod counts;
 mod cycles;
+mod layers;
 mod list;
 mod moves;
 mod soundness;

@@ -1,8 +1,11 @@
-//! A transaction: what it reads, what it would change.
+//! What reads objects, and what it would change: in a [transaction](crate::Transaction), or between two
+//! [checkpoints](Access::checkpoint).
 //!
 //! It keeps what it changes in memory (redo), so that it costs two fences however many objects it changes, and a rollback nothing:
 //! an error, a panic or a conflict drops it. Its commit is one operation of the pool's log, with all that follows
-//! ([`settlement`](crate::settlement)).
+//! ([`commit`](crate::commit), [`settlement`](crate::settlement)). The four layers have that in common ([`layer`](crate::layer)).
+
+use std::marker::PhantomData;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pmem::thread::lock;
@@ -11,11 +14,12 @@ use crate::Error;
 use crate::arena::Arena;
 use crate::change::Change;
 use crate::field::{Field, Place};
-use crate::format::{BODY, HEAD, PROXY, PROXY_TARGET, PROXY_WORDS, ROOT_ROOT, TYPE_PROXY};
-use crate::format::{ROOT_TYPES, head, kind_of, low_of};
+use crate::format::{BODY, HEAD, ROOT_ROOT, ROOT_TYPES, head, kind_of};
+use crate::hand::Hand;
+use crate::layer::{Atomic, Layer};
 use crate::ownership::Ownership;
 use crate::persist::{Expected, Object, Persist, Reader, Writer};
-use crate::pointer::{Anchor, Ptr, Weak};
+use crate::pointer::{Anchor, Ptr};
 use crate::settlement::Settlement;
 use crate::slice::{Bytes, Slice};
 use crate::types::{Described, TypeInfo};
@@ -29,41 +33,48 @@ pub(crate) enum Company {
     Alone,
 }
 
-/// What a closure of [`Heap::atomic`](crate::Heap::atomic) works with. All of it happens, or nothing.
-pub struct Transaction<'h> {
-    arena: &'h Arena,
-    company: Company,
-    change: Change,
+/// What a program reads and changes objects with, in the layer `L`. What it changes is in memory until the [transaction](crate::Transaction)
+/// ends or a [checkpoint](Access::checkpoint) is taken. All of it happens, or nothing.
+pub struct Access<'h, L: Layer> {
+    pub(crate) arena: &'h Arena,
+    pub(crate) company: Company,
+    pub(crate) change: Change,
     /// How many pointers more of the heap refer to each object.
-    deltas: FxHashMap<u64, i64>,
+    pub(crate) deltas: FxHashMap<u64, i64>,
     /// Objects that it links or changes, each kept by a pointer until the commit: the program may drop its own before.
-    kept: FxHashSet<u64>,
+    pub(crate) kept: FxHashSet<u64>,
     /// Objects that it has made.
-    made: Vec<u64>,
+    pub(crate) made: Vec<u64>,
     /// New objects to which new objects have got pointers: there may be a cycle.
-    rings: Vec<u64>,
+    pub(crate) rings: Vec<u64>,
     /// The version of the heap that it sees.
-    start: u64,
+    pub(crate) start: u64,
     /// Versions of records that it has read.
-    read: FxHashMap<usize, u64>,
+    pub(crate) read: FxHashMap<usize, u64>,
     /// Records that it owns, each with its version before.
-    owned: FxHashMap<usize, u64>,
+    pub(crate) owned: FxHashMap<usize, u64>,
     /// Objects that get a newer version of their type, each with the type's identity and number.
-    renewed: FxHashMap<u64, (u64, u16)>,
+    pub(crate) renewed: FxHashMap<u64, (u64, u16)>,
     /// Numbers of types, by identity.
-    numbers: FxHashMap<u64, u16>,
+    pub(crate) numbers: FxHashMap<u64, u16>,
     /// It cannot commit.
-    is_broken: bool,
-    has_conflict: bool,
-    is_full: bool,
+    pub(crate) is_broken: bool,
+    pub(crate) has_conflict: bool,
+    pub(crate) is_full: bool,
     /// It changes something by what the program asks for.
-    has_changed: bool,
-    scratch: Vec<u64>,
+    pub(crate) has_changed: bool,
+    pub(crate) scratch: Vec<u64>,
+    /// What is freed by hand.
+    pub(crate) hand: Hand,
+    _layer: PhantomData<fn(L) -> L>,
 }
 
-impl<'h> Transaction<'h> {
-    pub(crate) fn begin(arena: &'h Arena, company: Company) -> Transaction<'h> {
-        Transaction {
+/// What a closure of [`Heap::atomic`](crate::Heap::atomic) works with.
+pub type Transaction<'h> = Access<'h, Atomic>;
+
+impl<'h, L: Layer> Access<'h, L> {
+    pub(crate) fn begin(arena: &'h Arena, company: Company) -> Access<'h, L> {
+        Access {
             arena,
             company,
             change: Change::default(),
@@ -81,6 +92,8 @@ impl<'h> Transaction<'h> {
             is_full: false,
             has_changed: false,
             scratch: Vec::new(),
+            hand: Hand::default(),
+            _layer: PhantomData,
         }
     }
 
@@ -103,7 +116,7 @@ impl<'h> Transaction<'h> {
     /// Makes a slice of empty cells.
     ///
     /// # Errors
-    /// As [`alloc`](Transaction::alloc).
+    /// As [`alloc`](Access::alloc).
     pub fn alloc_slice<T: Persist<'h>>(&mut self, len: u64) -> Result<Ptr<'h, Slice<T>>, Error> {
         let number = self.register(&Slice::<T>::info())?;
         let count = len.saturating_mul(T::WORDS).saturating_add(BODY as u64 + 1);
@@ -116,7 +129,7 @@ impl<'h> Transaction<'h> {
     /// Makes an object of bytes.
     ///
     /// # Errors
-    /// As [`alloc`](Transaction::alloc).
+    /// As [`alloc`](Access::alloc).
     pub fn alloc_bytes(&mut self, bytes: &[u8]) -> Result<Ptr<'h, Bytes>, Error> {
         let number = self.register(&Bytes::info())?;
         self.check_size(bytes.len() as u64 / 8)?;
@@ -137,17 +150,25 @@ impl<'h> Transaction<'h> {
         Ok(())
     }
 
-    fn make(&mut self, number: u16, mut words: Vec<u64>) -> Result<Anchor<'h>, Error> {
+    pub(crate) fn make(&mut self, number: u16, mut words: Vec<u64>) -> Result<Anchor<'h>, Error> {
         self.has_changed = true;
-        let taken = self.arena.take(words.len() as u64);
+        let spare = self.hand.take(words.len() as u64);
+        let taken = spare.map_or_else(|| self.arena.take(words.len() as u64), Ok);
         self.is_full |= matches!(taken, Err(Error::Pool(tembo_pool::Error::PoolFull { .. })));
         let object = taken?;
         let bits = object.to_bits();
         words[HEAD] = head(number, 0);
-        self.arena.handles.make(bits);
+        if L::COUNTS {
+            self.arena.handles.make(bits);
+        }
         self.change.make(bits, words);
         self.made.push(bits);
-        Ok(Anchor::counted(self.arena, bits))
+        Ok(self.anchor(bits))
+    }
+
+    /// A pointer to an object, which is counted already if the layer counts.
+    pub(crate) fn anchor(&self, bits: u64) -> Anchor<'h> {
+        if L::COUNTS { Anchor::counted(self.arena, bits) } else { Anchor::bare(self.arena, bits) }
     }
 
     /// The value of an object.
@@ -161,7 +182,7 @@ impl<'h> Transaction<'h> {
     /// Gives an object another value.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn write<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>, value: T) -> Result<(), Error> {
         self.store_of(object.anchor().bits(), Expected::of::<T>(), 0, &value)
     }
@@ -169,7 +190,7 @@ impl<'h> Transaction<'h> {
     /// The value of a field.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn get<T: Persist<'h>, F: Persist<'h>>(
         &mut self,
         object: &Ptr<'h, T>,
@@ -181,7 +202,7 @@ impl<'h> Transaction<'h> {
     /// Gives a field another value.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn set<T: Persist<'h>, F: Persist<'h>>(
         &mut self,
         object: &Ptr<'h, T>,
@@ -194,7 +215,7 @@ impl<'h> Transaction<'h> {
     /// The value at a place.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn at<F: Persist<'h>>(&mut self, place: &Place<'h, F>) -> Result<F, Error> {
         let (bits, expected, at) = place.parts();
         self.load_of(bits, expected, at)
@@ -203,7 +224,7 @@ impl<'h> Transaction<'h> {
     /// Gives a place another value.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn put<F: Persist<'h>>(&mut self, place: &Place<'h, F>, value: F) -> Result<(), Error> {
         self.put_ref(place, &value)
     }
@@ -220,7 +241,7 @@ impl<'h> Transaction<'h> {
     /// Cells of a slice.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn slice_len<T: Persist<'h>>(&mut self, slice: &Ptr<'h, Slice<T>>) -> Result<u64, Error> {
         self.check_type(slice)?;
         self.load(slice.anchor().bits(), BODY as u64)
@@ -229,7 +250,7 @@ impl<'h> Transaction<'h> {
     /// The value in a cell of a slice, which is not empty.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read); [`Error::NoSuchElement`]; [`Error::Damaged`] if the cell is empty and zeroes are no `T`.
+    /// As [`read`](Access::read); [`Error::NoSuchElement`]; [`Error::Damaged`] if the cell is empty and zeroes are no `T`.
     pub fn cell<T: Persist<'h>>(
         &mut self,
         slice: &Ptr<'h, Slice<T>>,
@@ -242,7 +263,7 @@ impl<'h> Transaction<'h> {
     /// Puts a value into a cell.
     ///
     /// # Errors
-    /// As [`cell`](Transaction::cell).
+    /// As [`cell`](Access::cell).
     pub fn set_cell<T: Persist<'h>>(
         &mut self,
         slice: &Ptr<'h, Slice<T>>,
@@ -256,7 +277,7 @@ impl<'h> Transaction<'h> {
     /// Empties a cell.
     ///
     /// # Errors
-    /// As [`cell`](Transaction::cell).
+    /// As [`cell`](Access::cell).
     pub fn clear_cell<T: Persist<'h>>(
         &mut self,
         slice: &Ptr<'h, Slice<T>>,
@@ -282,7 +303,7 @@ impl<'h> Transaction<'h> {
     /// A copy of the bytes.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn bytes(&mut self, object: &Ptr<'h, Bytes>) -> Result<Vec<u8>, Error> {
         self.check_type(object)?;
         let bits = object.anchor().bits();
@@ -301,60 +322,6 @@ impl<'h> Transaction<'h> {
         Ok(bytes)
     }
 
-    /// A weak pointer to an object.
-    ///
-    /// # Errors
-    /// As [`read`](Transaction::read); [`Error::Pool`]: full.
-    pub fn downgrade<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<Weak<'h, T>, Error> {
-        self.check_type(object)?;
-        let bits = object.anchor().bits();
-        self.own(bits)?;
-        loop {
-            let proxy = self.change.get(self.arena, bits, PROXY)?;
-            if proxy == 0 {
-                break;
-            }
-            if self.arena.handles.acquire(proxy) {
-                let weak = Weak::of(Anchor::counted(self.arena, proxy));
-                // The last weak pointer may have gone before this one was counted, and the proxy with it.
-                if self.change.get(self.arena, bits, PROXY)? == proxy {
-                    return Ok(weak);
-                }
-            }
-            std::thread::yield_now();
-        }
-        let mut words = vec![0; PROXY_WORDS];
-        words[PROXY_TARGET] = bits;
-        let proxy = self.make(TYPE_PROXY, words)?;
-        self.change.set(bits, PROXY, proxy.bits());
-        Ok(Weak::of(proxy))
-    }
-
-    /// The object of a weak pointer, if it is there still. What is answered here is not validated at the commit.
-    ///
-    /// # Errors
-    /// [`Error::WrongType`], [`Error::NotCommitted`], [`Error::Damaged`].
-    pub fn upgrade<T: Object<'h>>(
-        &mut self,
-        weak: &Weak<'h, T>,
-    ) -> Result<Option<Ptr<'h, T>>, Error> {
-        let proxy = weak.anchor().bits();
-        self.check_whole(proxy)?;
-        if kind_of(self.change.get(self.arena, proxy, HEAD)?) != TYPE_PROXY {
-            return Err(Error::Damaged { what: "a weak pointer", offset: proxy });
-        }
-        let target = self.change.get(self.arena, proxy, PROXY_TARGET)?;
-        if target == 0 || !self.arena.handles.acquire(target) {
-            return Ok(None);
-        }
-        let object: Ptr<'h, T> = Ptr::of(Anchor::counted(self.arena, target));
-        if self.change.get(self.arena, proxy, PROXY_TARGET)? != target {
-            return Ok(None);
-        }
-        self.check_type(&object)?;
-        Ok(Some(object))
-    }
-
     /// The root of the heap; `None` before there is one.
     ///
     /// # Errors
@@ -367,10 +334,10 @@ impl<'h> Transaction<'h> {
             self.look_again(root, version)?;
             return Ok(None);
         }
-        if !self.arena.handles.acquire(bits) {
+        if L::COUNTS && !self.arena.handles.acquire(bits) {
             return self.conflict();
         }
-        let object = Ptr::of(Anchor::counted(self.arena, bits));
+        let object = Ptr::of(self.anchor(bits));
         self.look_again(root, version)?;
         self.check_type(&object)?;
         Ok(Some(object))
@@ -379,7 +346,7 @@ impl<'h> Transaction<'h> {
     /// Makes an object the root of the heap, in the place of the one before.
     ///
     /// # Errors
-    /// As [`read`](Transaction::read).
+    /// As [`read`](Access::read).
     pub fn set_root<T: Persist<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<(), Error> {
         self.check_type(object)?;
         let (root, bits) = (self.arena.root(), object.anchor().bits());
@@ -394,21 +361,7 @@ impl<'h> Transaction<'h> {
         Ok(())
     }
 
-    /// A part of the transaction: there is one transaction, however deep they are nested, and if a part fails all of it does.
-    ///
-    /// # Errors
-    /// What the part gives.
-    pub fn atomic<R, E: From<Error>>(
-        &mut self,
-        part: impl FnOnce(&mut Transaction<'h>) -> Result<R, E>,
-    ) -> Result<R, E> {
-        let was_broken = std::mem::replace(&mut self.is_broken, true);
-        let result = part(self)?;
-        self.is_broken = was_broken;
-        Ok(result)
-    }
-
-    fn conflict<R>(&mut self) -> Result<R, Error> {
+    pub(crate) fn conflict<R>(&mut self) -> Result<R, Error> {
         self.has_conflict = true;
         Err(Error::Conflict)
     }
@@ -422,7 +375,7 @@ impl<'h> Transaction<'h> {
         self.is_full
     }
 
-    fn count(&mut self, bits: u64, by: i64) {
+    pub(crate) fn count(&mut self, bits: u64, by: i64) {
         if by > 0 {
             self.keep(bits);
         }
@@ -454,7 +407,7 @@ impl<'h> Transaction<'h> {
         Ok(number)
     }
 
-    fn number(&mut self, info: &TypeInfo) -> Result<Option<u16>, Error> {
+    pub(crate) fn number(&mut self, info: &TypeInfo) -> Result<Option<u16>, Error> {
         if let Some(&number) = self.numbers.get(&info.identity()) {
             return Ok(Some(number));
         }
@@ -466,13 +419,16 @@ impl<'h> Transaction<'h> {
     }
 
     /// The object is one of the heap, or of this transaction.
-    fn check_whole(&self, bits: u64) -> Result<(), Error> {
+    pub(crate) fn check_whole(&self, bits: u64) -> Result<(), Error> {
+        if !L::COUNTS {
+            return if self.hand.is_gone(bits) { Err(Error::Freed) } else { Ok(()) };
+        }
         let is_whole = self.arena.handles.is_whole(bits, self.change.is_fresh(bits));
         if is_whole { Ok(()) } else { Err(Error::NotCommitted) }
     }
 
     /// The object is a `T`; one of an older version becomes one of this.
-    fn check_type<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<(), Error> {
+    pub(crate) fn check_type<T: Object<'h>>(&mut self, object: &Ptr<'h, T>) -> Result<(), Error> {
         self.check(object.anchor().bits(), Expected::of::<T>()).map(drop)
     }
 
@@ -502,7 +458,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// No other transaction has given the object a newer version of its type since that was looked at.
-    fn check_still(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
+    pub(crate) fn check_still(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
         if self.arena.types.are_renewed() && self.kind(bits)? != kind {
             return self.conflict();
         }
@@ -529,7 +485,7 @@ impl<'h> Transaction<'h> {
         }
         let (mut old, arena) = (Vec::new(), self.arena);
         self.change.read(arena, bits, BODY, entry.words as usize, &mut old)?;
-        let mut reader = Reader::new(&old, arena);
+        let mut reader = Reader::new(&old, arena, L::COUNTS);
         let Some(words) = (expected.renew)(entry.version, entry.layout, &mut reader)? else {
             return Ok(None);
         };
@@ -589,7 +545,7 @@ impl<'h> Transaction<'h> {
         words.clear();
         let count = F::WORDS as usize;
         let read = self.change.read(self.arena, bits, at as usize, count, &mut words);
-        let value = read.and_then(|()| F::read(&mut Reader::new(&words, self.arena)));
+        let value = read.and_then(|()| F::read(&mut Reader::new(&words, self.arena, L::COUNTS)));
         self.scratch = words;
         self.look_again(bits, version)?;
         if matches!(value, Err(Error::Conflict)) {
@@ -631,7 +587,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// The pointers in these words may be stored.
-    fn check_counted(
+    pub(crate) fn check_counted(
         &self,
         words: &[u64],
         pointers: fn(&[u64], &mut dyn FnMut(u64)),
@@ -646,7 +602,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// Before words of an object are read: the version that they have.
-    fn look(&mut self, bits: u64) -> Result<Option<u64>, Error> {
+    pub(crate) fn look(&mut self, bits: u64) -> Result<Option<u64>, Error> {
         let index = Ownership::index(bits);
         let is_own = self.company == Company::Alone || self.owned.contains_key(&index);
         if is_own || self.change.is_fresh(bits) {
@@ -660,7 +616,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// After they were read.
-    fn look_again(&mut self, bits: u64, version: Option<u64>) -> Result<(), Error> {
+    pub(crate) fn look_again(&mut self, bits: u64, version: Option<u64>) -> Result<(), Error> {
         let Some(version) = version else { return Ok(()) };
         let index = Ownership::index(bits);
         let is_first = *self.read.entry(index).or_insert(version) == version;
@@ -671,14 +627,14 @@ impl<'h> Transaction<'h> {
     }
 
     /// The transaction sees a newer version of the heap, in which all that it has read is the same.
-    fn extend(&mut self) -> Result<(), Error> {
+    pub(crate) fn extend(&mut self) -> Result<(), Error> {
         let now = self.arena.ownership.now();
         self.validate()?;
         self.start = now;
         Ok(())
     }
 
-    fn validate(&mut self) -> Result<(), Error> {
+    pub(crate) fn validate(&mut self) -> Result<(), Error> {
         let is_valid = self.read.iter().all(|(index, version)| match self.owned.get(index) {
             Some(before) => before == version,
             None => self.arena.ownership.version(*index) == Some(*version),
@@ -687,7 +643,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// Owns an object that it will change, and keeps it.
-    fn own(&mut self, bits: u64) -> Result<(), Error> {
+    pub(crate) fn own(&mut self, bits: u64) -> Result<(), Error> {
         self.check_whole(bits)?;
         if self.change.is_fresh(bits) {
             return Ok(());
@@ -712,79 +668,39 @@ impl<'h> Transaction<'h> {
     }
 
     /// Nothing destroys an object before the commit.
-    fn keep(&mut self, bits: u64) {
-        if self.kept.insert(bits) && !self.arena.handles.acquire(bits) {
+    pub(crate) fn keep(&mut self, bits: u64) {
+        if L::COUNTS && self.kept.insert(bits) && !self.arena.handles.acquire(bits) {
             self.kept.remove(&bits);
         }
     }
 
-    fn release_kept(&mut self) {
+    pub(crate) fn release_kept(&mut self) {
         for bits in std::mem::take(&mut self.kept) {
             self.arena.release(bits);
         }
     }
 
-    /// Commits: fenced when it returns. Whether anything was changed.
-    pub(crate) fn commit(mut self) -> Result<bool, Error> {
-        if self.is_broken {
-            return Err(Error::Aborted);
-        }
-        if self.has_conflict {
-            return Err(Error::Conflict);
-        }
-        if self.change.is_empty() && self.deltas.is_empty() && self.renewed.is_empty() {
-            // Whatever it has read was valid together.
-            return Ok(false);
-        }
-        let arena = self.arena;
-        if arena.pool.region().is_read_only() {
-            // Newer versions of what it has read stay its own.
-            return if self.has_changed { Err(Error::ReadOnly) } else { Ok(false) };
-        }
-        let mut ledger = lock(&arena.ledger);
-        self.validate()?;
-        // Nothing is destroyed while the ledger is locked.
-        self.release_kept();
-        for (bits, (_, number)) in self.renewed.drain() {
-            let word = self.change.get(arena, bits, HEAD)?;
-            self.change.set(bits, HEAD, head(number, low_of(word)));
-        }
-        let mut settlement = Settlement::new(arena, &mut ledger, &mut self.change);
-        if let Err(error) = settlement.count(&self.deltas) {
-            settlement.give_up();
-            return Err(error);
-        }
-        settlement.make()?;
-        for bits in std::mem::take(&mut self.rings) {
-            if self.change.is_fresh(bits) {
-                ledger.candidates.add(bits);
-            }
-        }
-        let version = arena.ownership.next();
-        for (index, _) in self.owned.drain() {
-            arena.ownership.give(index, version);
-        }
-        for bits in std::mem::take(&mut self.made) {
-            if arena.handles.settle(bits, self.change.is_fresh(bits)) {
-                arena.pool.free_unused(tembo_pool::Object::from_bits(bits));
-            }
-        }
-        // The transaction has committed; what could not be destroyed is left to the next one.
-        let _ = crate::upkeep::some(arena, &mut ledger);
-        Ok(true)
-    }
-}
-
-impl Drop for Transaction<'_> {
-    fn drop(&mut self) {
+    /// Nothing of what it would change is made.
+    pub(crate) fn take_back(&mut self) {
         self.release_kept();
         for (index, version) in self.owned.drain() {
             self.arena.ownership.give(index, version);
         }
-        for bits in std::mem::take(&mut self.made) {
+        let made = std::mem::take(&mut self.made);
+        if !L::COUNTS {
+            return self.hand.take_back(&made);
+        }
+        for bits in made {
             if self.arena.handles.settle(bits, false) {
                 self.arena.pool.free_unused(tembo_pool::Object::from_bits(bits));
             }
         }
+    }
+}
+
+impl<L: Layer> Drop for Access<'_, L> {
+    fn drop(&mut self) {
+        self.take_back();
+        self.hand.give_back(self.arena);
     }
 }

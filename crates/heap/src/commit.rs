@@ -1,0 +1,100 @@
+//! How a change becomes the heap's: a commit, or a checkpoint.
+
+use tembo_pmem::thread::lock;
+use tembo_pool::Object;
+
+use crate::Error;
+use crate::access::Access;
+use crate::format::{HEAD, head, low_of};
+use crate::layer::{Atomic, Layer};
+use crate::settlement::Settlement;
+
+impl Access<'_, Atomic> {
+    /// A part of the transaction: there is one transaction, however deep they are nested, and if a part fails all of it does.
+    ///
+    /// # Errors
+    /// What the part gives.
+    pub fn atomic<R, E: From<Error>>(
+        &mut self,
+        part: impl FnOnce(&mut Self) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let was_broken = std::mem::replace(&mut self.is_broken, true);
+        let result = part(self)?;
+        self.is_broken = was_broken;
+        Ok(result)
+    }
+}
+
+impl<L: Layer> Access<'_, L> {
+    /// Commits: fenced when it returns. Whether anything was changed. After [`Error::Referred`] all is as it was before the call; after another
+    /// error it is good for nothing but to be dropped, or [taken back](Access::take_back).
+    pub(crate) fn commit(&mut self) -> Result<bool, Error> {
+        if self.is_broken {
+            return Err(Error::Aborted);
+        }
+        if self.has_conflict {
+            return Err(Error::Conflict);
+        }
+        let is_nothing = self.change.is_empty() && self.deltas.is_empty();
+        if is_nothing && self.renewed.is_empty() && self.hand.is_empty() {
+            // Whatever it has read was valid together.
+            return Ok(false);
+        }
+        let arena = self.arena;
+        if arena.pool.region().is_read_only() {
+            // Newer versions of what it has read stay its own.
+            return if self.has_changed { Err(Error::ReadOnly) } else { Ok(false) };
+        }
+        let mut ledger = lock(&arena.ledger);
+        self.validate()?;
+        self.check_freed()?;
+        // Nothing is destroyed while the ledger is locked.
+        self.release_kept();
+        for (bits, (_, number)) in self.renewed.drain() {
+            let word = self.change.get(arena, bits, HEAD)?;
+            self.change.set(bits, HEAD, head(number, low_of(word)));
+        }
+        let mut settlement = Settlement::new(arena, &mut ledger, &mut self.change);
+        let settled = match L::COUNTS {
+            true => settlement.count(&self.deltas),
+            false => settlement.free_by_hand(&self.deltas, &mut self.hand),
+        };
+        if let Err(error) = settled {
+            settlement.give_up();
+            return Err(error);
+        }
+        settlement.make()?;
+        for bits in std::mem::take(&mut self.rings) {
+            if self.change.is_fresh(bits) {
+                ledger.candidates.add(bits);
+            }
+        }
+        let version = arena.ownership.next();
+        for (index, _) in self.owned.drain() {
+            arena.ownership.give(index, version);
+        }
+        for bits in std::mem::take(&mut self.made) {
+            if L::COUNTS && arena.handles.settle(bits, self.change.is_fresh(bits)) {
+                arena.pool.free_unused(Object::from_bits(bits));
+            }
+        }
+        self.hand.settle();
+        // The transaction has committed; what could not be destroyed is left to the next one.
+        let _ = crate::upkeep::some(arena, &mut ledger);
+        Ok(true)
+    }
+
+    /// Nothing refers to what was freed by hand, when the change is made.
+    fn check_freed(&self) -> Result<(), Error> {
+        for &bits in self.hand.freed() {
+            let count = low_of(self.change.get(self.arena, bits, HEAD)?);
+            let delta = self.deltas.get(&bits).copied().unwrap_or_default();
+            let count = count.saturating_add_signed(delta);
+            if count != 0 || self.arena.handles.is_held(bits) {
+                let offset = Object::from_bits(bits).offset();
+                return Err(Error::Referred { offset, count });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Uses of a heap without atomic sections: the layers BASE and SAFE.
+
+use crate::Error;
+use crate::access::{Access, Company};
+use crate::arena::Arena;
+use crate::format::{HEAD, kind_of};
+use crate::layer::{Base, Checkpointed};
+use crate::mark::children_of;
+use crate::persist::Object;
+use crate::pointer::Ptr;
+use crate::under_way::UnderWay;
+
+/// Lets `body` use a heap alone.
+pub(crate) fn enter<'h, L: Checkpointed, R, E: From<Error>>(
+    arena: &'h Arena,
+    body: impl FnOnce(&mut Access<'h, L>) -> Result<R, E>,
+) -> Result<R, E> {
+    let _under_way = UnderWay::begin(arena).ok_or(Error::Nested)?;
+    let _alone = arena.alone();
+    body(&mut Access::begin(arena, Company::Alone))
+}
+
+impl<L: Checkpointed> Access<'_, L> {
+    /// Makes all that was changed since the last checkpoint a part of the heap: all of it, or, if it is interrupted, nothing. Fenced
+    /// when it returns, and as durable as the pool's sync policy promises. Two fences; three, if there are more words to be stored than a lane of the
+    /// pool's log holds; those of destruction, in the layer SAFE. None, if nothing was changed.
+    ///
+    /// # Errors
+    /// [`Error::Referred`]: something refers to an object that was [freed](Access::free). Nothing has happened: unlink it, and try again.
+    /// [`Error::Pool`] of the commit: what was changed since the last checkpoint is [taken back](Access::revert). Or of the sync behind it: then
+    /// the change is made, and may be lost if the system stops; the pool takes no other. [`Error::ReadOnly`].
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        let committed = self.commit();
+        if matches!(committed, Err(Error::Referred { .. })) {
+            return committed.map(drop);
+        }
+        self.revert();
+        if committed? {
+            self.arena.pool.region().sync()?;
+        }
+        Ok(())
+    }
+
+    /// Takes back all that was changed since the last checkpoint. Objects that were made since are none.
+    pub fn revert(&mut self) {
+        self.take_back();
+        (self.change, self.deltas) = Default::default();
+        self.rings.clear();
+        self.renewed.clear();
+        // A type that was registered stays so.
+        (self.is_broken, self.has_conflict) = (false, false);
+        (self.is_full, self.has_changed) = (false, false);
+    }
+}
+
+impl<'h> Access<'h, Base> {
+    /// Frees an object: its space is another's from the next checkpoint on. That refuses, with [`Error::Referred`], if something of the heap
+    /// refers to the object still. A pointer of the program that is left gives [`Error::Freed`], or, when its place is used again, what is there.
+    ///
+    /// What the object refers to stays, but loses that pointer.
+    ///
+    /// # Errors
+    /// [`Error::Freed`]: it was freed before. [`Error::Damaged`].
+    pub fn free<T: Object<'h>>(&mut self, object: Ptr<'h, T>) -> Result<(), Error> {
+        let bits = object.anchor().bits();
+        self.check_type(&object)?;
+        let kind = kind_of(self.change.get(self.arena, bits, HEAD)?);
+        let word = |at: u64| self.change.get(self.arena, bits, at as usize);
+        for child in children_of(&self.arena.types, bits, kind, &word)? {
+            self.count(child, -1);
+        }
+        self.has_changed = true;
+        self.hand.free(bits);
+        Ok(())
+    }
+}

@@ -98,19 +98,23 @@ pub(crate) fn commit(
         store.sync().map_err(|_| StoreError::Poisoned)?;
         shared.latency.record(Stage::Sync, began.elapsed());
     }
-    shared.replication.settle(data, shared.clock.steady_ms)?;
     if shared.propagation.is_on {
         send_effects(shared);
+    }
+    shared.replication.settle(data, shared.clock.steady_ms)?;
+    if shared.propagation.is_on && shared.replication.following().is_some() {
+        // What has been executed before belongs to what those have that follow; what the primary sends does not.
+        shared.replication.redis.end(true, shared.clock.steady_ms);
+        shared.propagation.end();
     }
     Ok(())
 }
 
-/// Sends the effects of what is durable to the servers of Redis that follow. A replica has none.
+/// Sends the effects of what is durable to the servers of Redis that follow.
 #[cold]
 fn send_effects(shared: &mut Shared) {
-    let is_replica = shared.replication.following().is_some();
-    if is_replica || shared.propagation.is_broken {
-        shared.replication.redis.end(is_replica);
+    if shared.propagation.is_broken {
+        shared.replication.redis.end(false, shared.clock.steady_ms);
         return shared.propagation.end();
     }
     if shared.propagation.size() > 0 {
@@ -124,7 +128,7 @@ fn send_effects(shared: &mut Shared) {
 pub(crate) fn lose_effects(shared: &mut Shared) {
     shared.propagation.fail();
     if shared.propagation.is_broken {
-        shared.replication.redis.end(false);
+        shared.replication.redis.end(false, shared.clock.steady_ms);
         shared.propagation.end();
     }
 }

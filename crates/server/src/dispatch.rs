@@ -26,6 +26,10 @@ use crate::shared::Shared;
 /// Commands that do not count as a use of their keys; RESTORE says itself when its key was used.
 const UNUSED: [&str; 7] = ["exists", "expiretime", "pexpiretime", "pttl", "restore", "ttl", "type"];
 
+/// Commands that the connection of a replica takes: what others reply or cause to be sent would be taken for a part of
+/// what the replica is fed with.
+const OF_REPLICAS: [&str; 3] = ["ping", "quit", "replconf"];
+
 /// A command with its number in the table.
 pub(crate) type Found = (&'static Command, usize);
 
@@ -135,6 +139,9 @@ fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
         return Some(NO_REPLICAS.as_bytes().to_vec());
     }
     let session = &*context.session;
+    if session.is_replica && !OF_REPLICAS.contains(&command.name) {
+        return Some(b"ERR a replica's connection takes no other commands".to_vec());
+    }
     if session.subscriptions.is_any() && !session.resp3 && !command.has(SUBSCRIBED) {
         let text = format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \

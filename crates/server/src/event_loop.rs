@@ -339,11 +339,13 @@ impl<'s> EventLoop<'s> {
     /// Once a second: servers of Redis that follow are sent PING, and those that are silent or slow are disconnected.
     fn look_after_redis(&mut self) {
         let Turns { shared, clients, .. } = &mut self.turns;
+        let (limits, now_ms) = (shared.settings.stream_limits(), shared.clock.steady_ms);
+        let redis = &mut shared.replication.redis;
+        redis.look_after_former(limits, now_ms);
         if !shared.propagation.is_on {
             return;
         }
-        let (limits, now_ms) = (shared.settings.stream_limits(), shared.clock.steady_ms);
-        let redis = &mut shared.replication.redis;
+        redis.trim(limits);
         for (token, connection) in clients.iter_mut() {
             if connection.session.is_replica {
                 redis.hear(token, connection.session.active_ms);
@@ -354,7 +356,7 @@ impl<'s> EventLoop<'s> {
         }
         let lost = redis.lost(limits, now_ms);
         if redis.is_idle(limits, now_ms) {
-            redis.end(false);
+            redis.end(false, now_ms);
             shared.propagation.end();
         }
         lost.into_iter().for_each(|token| self.disconnect(token));

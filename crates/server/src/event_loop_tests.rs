@@ -128,12 +128,7 @@ fn pipelined_writes_cost_one_commit() {
 fn a_failed_turn_with_effects_ends_the_stream_of_servers_of_redis() {
     with_loop(|event_loop, address| {
         let [mut writer, mut replica] = clients(event_loop, address);
-        replica.write_all(b"PSYNC ? -1\r\n").unwrap();
-        let began = Instant::now();
-        while !event_loop.turns.shared.propagation.is_on {
-            event_loop.step().unwrap();
-            assert!(began.elapsed() < PATIENCE, "it does not follow");
-        }
+        followed(event_loop, &mut replica);
         let set = b"SET a 1\r\n";
         writer.write_all(set).unwrap();
         arrived(event_loop, set.len());
@@ -144,6 +139,123 @@ fn a_failed_turn_with_effects_ends_the_stream_of_servers_of_redis() {
         let mut sent = Vec::new();
         replica.read_to_end(&mut sent).unwrap();
         assert!(!sent.windows(3).any(|word| word == b"SET"));
+    });
+}
+
+/// Steps until a long request was taken and replied to with so many line ends.
+fn executed(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str, ends: usize) {
+    let (mut left, began) = (request.as_bytes(), Instant::now());
+    client.set_nonblocking(true).unwrap();
+    while !left.is_empty() {
+        match client.write(left) {
+            Ok(count) => left = &left[count..],
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+        event_loop.step().unwrap();
+        assert!(began.elapsed() < PATIENCE, "{} bytes are left", left.len());
+    }
+    replies(event_loop, client, ends);
+}
+
+/// Steps until a server of Redis follows.
+fn followed(event_loop: &mut EventLoop<'_>, replica: &mut TcpStream) {
+    replica.write_all(b"PSYNC ? -1\r\n").unwrap();
+    let began = Instant::now();
+    while !event_loop.turns.shared.propagation.is_on {
+        event_loop.step().unwrap();
+        assert!(began.elapsed() < PATIENCE, "it does not follow");
+    }
+}
+
+/// A part of the file is made as a whole, and a slow line takes it in pieces.
+#[test]
+fn a_server_that_takes_a_huge_part_of_the_file_slowly_is_not_silent() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut replica] = clients(event_loop, address);
+        let value = "x".repeat(1 << 20);
+        for _ in 0..48 {
+            executed(event_loop, &mut writer, &words(&["XADD", "x", "*", "f", &value]), 2);
+        }
+        followed(event_loop, &mut replica);
+        let shared = &mut event_loop.turns.shared;
+        let (limits, now_ms) = (shared.settings.stream_limits(), shared.clock.steady_ms);
+        let mut piece = vec![0; 12 << 20];
+        for minute in 1..4 {
+            // More than the sockets hold, so that some was taken since.
+            replica.read_exact(&mut piece).unwrap();
+            let lost = shared.replication.redis.lost(limits, now_ms + minute * 100_000);
+            assert_eq!(lost.len(), 0, "after {minute} pieces");
+        }
+        // It takes nothing more.
+        let began = Instant::now();
+        for minute in 4.. {
+            if shared.replication.redis.lost(limits, now_ms + minute * 100_000).len() == 1 {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "it is never lost");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_does_not_read_the_rest_of_the_stream_is_given_up() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut replica] = clients(event_loop, address);
+        followed(event_loop, &mut replica);
+        let value = "x".repeat(1 << 20);
+        let began = Instant::now();
+        let mut online = false;
+        for _ in 0..24 {
+            executed(event_loop, &mut writer, &words(&["SET", "a", &value]), 1);
+            while !online {
+                let mut replicas = event_loop.turns.shared.replication.redis.iter();
+                online = replicas.any(crate::replication::RedisReplica::is_online);
+                assert!(began.elapsed() < PATIENCE, "it does not follow");
+            }
+        }
+        let shared = &mut event_loop.turns.shared;
+        let (limits, now_ms) = (shared.settings.stream_limits(), shared.clock.steady_ms);
+        let redis = &mut shared.replication.redis;
+        redis.end(true, now_ms);
+        redis.look_after_former(limits, now_ms + 1000);
+        assert_eq!(redis.former(), 1);
+        while redis.former() > 0 {
+            redis.look_after_former(limits, now_ms + limits.silent_ms + 1);
+            assert!(began.elapsed() < PATIENCE, "its thread does not end");
+        }
+    });
+}
+
+#[test]
+fn a_replica_that_does_not_take_its_replies_keeps_no_processor_busy() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut replica] = clients(event_loop, address);
+        let value = "x".repeat(900_000);
+        executed(event_loop, &mut writer, &words(&["SET", "a", &value]), 1);
+        let waits = |event_loop: &mut EventLoop<'_>| {
+            event_loop.turns.clients.iter_mut().any(|(_, one)| one.waiting() > 0)
+        };
+        let began = Instant::now();
+        while !waits(event_loop) {
+            replica.write_all(b"GET a\r\n").unwrap();
+            arrived(event_loop, 7);
+            event_loop.step().unwrap();
+        }
+        replica.write_all(b"PSYNC ? -1\r\n").unwrap();
+        arrived(event_loop, 12);
+        event_loop.step().unwrap();
+        assert!(event_loop.turns.shared.replication.has_candidates());
+        while event_loop.timeout() == Duration::ZERO {
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it never waits");
+        }
+        assert!(!event_loop.turns.shared.propagation.is_on);
+        replica.set_nonblocking(true).unwrap();
+        while !event_loop.turns.shared.propagation.is_on {
+            let _ = replica.read(&mut vec![0; 1 << 20]);
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it does not follow");
+        }
     });
 }
 

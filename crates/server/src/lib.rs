@@ -84,6 +84,7 @@ mod reply;
 mod retention;
 mod scan;
 mod scripts;
+mod secret;
 mod server;
 mod session;
 mod settings;

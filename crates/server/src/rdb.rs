@@ -15,7 +15,7 @@ mod reader;
 mod stream;
 mod value;
 
-pub(crate) use checksum::{crc64, seal, unseal};
+pub(crate) use checksum::{crc64, is_of_our_version, seal, unseal};
 pub(crate) use library::read_library;
 pub(crate) use reader::{Broken, Reader};
 pub(crate) use stream::{EntriesRead, GroupValue, PendingValue, StreamValue};

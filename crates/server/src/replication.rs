@@ -34,6 +34,8 @@ use tembo_kv::{Durability, Error, Keyspace, Retention, Store};
 pub(crate) use follower::Follower;
 pub(crate) use following::{Following, Greeting, Stage};
 pub(crate) use history::Mark;
+#[cfg(test)]
+pub(crate) use redis::RedisReplica;
 pub(crate) use redis::{Limits, RedisReplicas, Wish};
 pub(crate) use replicas::{Replica, Replicas};
 
@@ -335,7 +337,7 @@ impl Replication {
         let redis = self.redis.iter().map(|replica| Follower {
             ip: &replica.ip,
             port: replica.port,
-            reached: replica.acknowledged,
+            reached: replica.acknowledged.unwrap_or(0),
             heard_ms: replica.heard_ms,
             is_online: replica.is_online(),
             is_redis: true,
@@ -478,8 +480,8 @@ impl Replication {
 
     /// Whether the next turn is to come at once.
     pub(crate) fn has_more(&self) -> bool {
+        // Those that are to be fed wait for nothing but their socket.
         self.following.as_ref().is_some_and(|following| following.has_more())
-            || !self.candidates.is_empty()
     }
 
     /// Acknowledges what is durable, and begins to feed those that have asked for it: at the end of a turn, when

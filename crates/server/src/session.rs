@@ -284,6 +284,12 @@ impl Session {
         self.waits_for.is_some() || self.postponed.is_some()
     }
 
+    /// Whether it can become a replica's: whatever else it was sent would be taken for a part of the stream.
+    pub(crate) fn can_be_fed(&self) -> bool {
+        let is_sent_more = self.monitors || self.tracked.is_some() || self.subscriptions.is_any();
+        self.can_wait && !self.is_replica && !is_sent_more && self.replies == Replies::On
+    }
+
     /// The client that gets the messages of CLIENT TRACKING: 0 this one, -1 none.
     pub(crate) fn redirect(&self) -> i64 {
         match &self.tracked {

@@ -1,8 +1,5 @@
 //! ACL: users and what they may do.
 
-use std::fs::File;
-use std::io::Read;
-
 use crate::acl::{CATEGORIES, DEFAULT_USER, Denied, Selector, category};
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context};
@@ -12,6 +9,7 @@ use crate::dispatch::lookup;
 use crate::failure::{Failure, Outcome};
 use crate::permission::{disconnect, disconnect_subscribers, update_all};
 use crate::reply::Reply;
+use crate::secret::secret_digits;
 
 /// Most bits of a password that is made.
 const BITS_MAX: i64 = 4096;
@@ -160,11 +158,8 @@ fn genpass(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcom
         .into());
     }
     let digits = (bits as usize).div_ceil(4);
-    let mut bytes = vec![0; digits.div_ceil(2)];
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| format!("ERR no random numbers: {error}"))?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    reply.bulk(&text.as_bytes()[..digits]);
+    let text = secret_digits(digits).map_err(|error| format!("ERR no random numbers: {error}"))?;
+    reply.bulk(text.as_bytes());
     Ok(())
 }
 

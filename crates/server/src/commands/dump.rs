@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, READ, WRITE};
 use crate::commands::argument::integer;
 use crate::dump;
-use crate::effects::send_as;
+use crate::effects::{send_as, send_state};
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::notify::notify;
@@ -68,8 +68,13 @@ impl Options {
     }
 }
 
-/// RESTORE is sent with the time at which the key expires, where it said how long it lives.
-fn send_restore(context: &mut Context<'_, '_>, args: Args<'_>, expiry_ms: Option<u64>) {
+/// RESTORE is sent with the time at which the key expires, where it said how long it lives. Of a value that Redis 7.0 cannot
+/// read what it was read as is sent.
+fn send_restore(context: &mut Context<'_, '_>, args: Args<'_>, expiry_ms: Option<u64>) -> Outcome {
+    let dump = args.at(3);
+    if !rdb::is_of_our_version(dump) || !rdb::Value::is_of_7_0(dump) {
+        return send_state(context, args.at(1));
+    }
     if let Some(expiry_ms) = expiry_ms.filter(|_| context.shared.propagation.is_on) {
         let expiry = expiry_ms.to_string();
         let mut words = vec![args.at(0), args.at(1), expiry.as_bytes()];
@@ -77,6 +82,7 @@ fn send_restore(context: &mut Context<'_, '_>, args: Args<'_>, expiry_ms: Option
         words.push(b"ABSTTL");
         send_as(context, &words);
     }
+    Ok(())
 }
 
 fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -110,7 +116,7 @@ fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
     } else {
         context.data.added.record((db, key));
         dump::put(context.data, (db, key), &value, expiry_ms)?;
-        send_restore(context, args, expiry_ms.filter(|_| !options.is_absolute));
+        send_restore(context, args, expiry_ms.filter(|_| !options.is_absolute))?;
         if options.idle_s.is_some() || options.uses.is_some() || context.shared.notes_usage {
             let idle_ms = options.idle_s.unwrap_or(0).saturating_mul(1000);
             context.shared.set_use((db, key), idle_ms, options.uses);

@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::command::Context;
 use crate::commands::script_run::is_command;
 use crate::commands::stored_libraries::{load_stored, store};
+use crate::effects::send_as;
 use crate::failure::{Failure, Outcome};
 use crate::libraries::{ByName, add, collision};
 use crate::lua::Engine;
@@ -57,6 +58,13 @@ pub(super) fn restore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut
     };
     let before = std::mem::replace(libraries, joined);
     store(context, &before)?;
+    if !rdb::is_of_our_version(args.at(2)) {
+        // Redis 7.0 reads what stands in it, but looks at the version first.
+        let mut sealed = payload.to_vec();
+        rdb::seal(&mut sealed);
+        let words = [args.at(0), args.at(1), &sealed].into_iter().chain(args.from(3));
+        send_as(context, &words.collect::<Vec<_>>());
+    }
     reply.ok();
     Ok(())
 }

@@ -35,7 +35,7 @@ fn psync(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Outcom
 
 /// What is sent from here on is no reply.
 fn follow(context: &mut Context<'_, '_>, held: Option<(String, u64)>, has_reply: bool) -> Outcome {
-    if !context.session.can_wait || context.session.is_replica {
+    if !context.session.can_be_fed() {
         return Err("ERR the connection cannot be a replica's".into());
     }
     if context.data.access() != Access::Open {

@@ -132,7 +132,7 @@ fn tembo_sync(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> O
     if args.count().is_multiple_of(2) {
         return Err("ERR syntax error".into());
     }
-    if !context.session.can_wait || context.session.is_replica {
+    if !context.session.can_be_fed() {
         return Err("ERR the connection cannot be a replica's".into());
     }
     let mark = |at: usize| {

@@ -36,6 +36,12 @@ pub(crate) fn seal(value: &mut Vec<u8>) {
     value.extend_from_slice(&checksum.to_le_bytes());
 }
 
+/// Whether a value that can be unsealed is of no later version than what is written.
+pub(crate) fn is_of_our_version(dump: &[u8]) -> bool {
+    let version = dump.len().checked_sub(TAIL_SIZE).and_then(|at| dump[at..].first_chunk());
+    version.is_some_and(|version| u16::from_le_bytes(*version) <= VERSION)
+}
+
 /// What stands before version and checksum; `None`: one of them is wrong.
 pub(crate) fn unseal(dump: &[u8]) -> Option<&[u8]> {
     let (value, tail) = dump.split_at_checked(dump.len().checked_sub(TAIL_SIZE)?)?;

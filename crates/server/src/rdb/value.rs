@@ -110,6 +110,11 @@ impl Value {
         if value.is_sound() { Ok(value) } else { Err(Broken::Malformed) }
     }
 
+    /// Whether Redis 7.0 reads values of the kind of this one, which was read.
+    pub(crate) fn is_of_7_0(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|kind| *kind <= kind::STREAM_2)
+    }
+
     fn is_sound(&self) -> bool {
         fn are_distinct<'a>(count: usize, names: impl Iterator<Item = &'a Vec<u8>>) -> bool {
             let mut seen = HashSet::with_capacity(count);

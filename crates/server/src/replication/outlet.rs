@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,12 +40,18 @@ pub(super) struct Outlet {
     socket: OwnedFd,
     /// Is set when the thread is to end.
     stop: Arc<AtomicBool>,
+    taken: Arc<AtomicU64>,
 }
 
 impl Outlet {
     /// Writes to a duplicate of the socket.
     pub(super) fn new(socket: &OwnedFd, stop: &Arc<AtomicBool>) -> std::io::Result<Outlet> {
-        Ok(Outlet { socket: socket.try_clone()?, stop: stop.clone() })
+        Ok(Outlet { socket: socket.try_clone()?, stop: stop.clone(), taken: Arc::default() })
+    }
+
+    /// Where the bytes are counted that the socket has taken.
+    pub(super) fn taken(&self) -> Arc<AtomicU64> {
+        self.taken.clone()
     }
 
     /// Fails if the thread is to end.
@@ -58,7 +64,10 @@ impl Outlet {
         while !bytes.is_empty() {
             self.check()?;
             match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
-                Ok(count) => bytes = &bytes[count..],
+                Ok(count) => {
+                    self.taken.fetch_add(count as u64, Ordering::Relaxed);
+                    bytes = &bytes[count..];
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     let mut waits = [PollFd::new(&self.socket, PollFlags::OUT)];

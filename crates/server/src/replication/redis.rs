@@ -23,7 +23,11 @@ use tembo_kv::Store;
 
 use crate::replication::redis::backlog::Backlog;
 use crate::replication::redis::feed::{Beginning, Content, Feed};
+use crate::secret::secret_digits;
 use crate::token::Token;
+
+/// Digits of what ends a file whose size is not said.
+const DELIMITER_SIZE: usize = 40;
 
 /// How a server asks to follow.
 pub(crate) struct Wish {
@@ -61,14 +65,14 @@ pub(crate) struct RedisReplica {
     /// Where it listens, as it says.
     pub(crate) ip: String,
     pub(crate) port: u16,
-    /// How far it has executed the stream, as it says.
-    pub(crate) acknowledged: u64,
+    /// How far it has executed the stream, as it says; `None`: it has said nothing yet.
+    pub(crate) acknowledged: Option<u64>,
     /// How far it has that on its disk, if it says so.
-    durable: u64,
+    durable: Option<u64>,
     /// When it last said so, or took some of the file.
     pub(crate) heard_ms: u64,
-    /// Bytes of the file that it had taken then.
-    sent: u64,
+    /// Bytes that its socket had taken then.
+    taken: u64,
     /// Since when it lags behind by more than the soft limit.
     slow_ms: Option<u64>,
     feed: Feed,
@@ -79,6 +83,14 @@ impl RedisReplica {
     pub(crate) fn is_online(&self) -> bool {
         self.feed.is_online()
     }
+}
+
+/// One that follows no more. Its thread ends soon.
+struct Former {
+    token: Token,
+    /// Since when.
+    since_ms: u64,
+    feed: Feed,
 }
 
 /// All of them.
@@ -92,8 +104,7 @@ pub(crate) struct RedisReplicas {
     /// When the last one went.
     alone_ms: u64,
     ping_ms: u64,
-    /// Those whose thread is about to end.
-    ended: Vec<Feed>,
+    former: Vec<Former>,
     /// Those that began anew, and those that went on.
     pub(crate) full_syncs: u64,
     pub(crate) partial_syncs: u64,
@@ -128,42 +139,42 @@ impl RedisReplicas {
         (wish, id): (&Wish, String),
         now_ms: u64,
     ) -> std::io::Result<()> {
-        if self.backlog.is_none() {
-            self.backlog = Some(Arc::default());
-            self.id = id.clone();
-            self.ping_ms = now_ms;
-        }
-        let Some(backlog) = self.backlog.clone() else { return Ok(()) };
+        let backlog = self.backlog.clone().unwrap_or_default();
+        let id = if self.is_on() { self.id.clone() } else { id };
         let (begin, end) = backlog.bounds();
-        let held = wish.held.as_ref().filter(|(name, _)| *name == self.id);
+        let held = wish.held.as_ref().filter(|(name, _)| *name == id);
         let place = held.and_then(|(_, byte)| byte.checked_sub(1));
         let place = place.filter(|place| (begin..=end).contains(place));
         let beginning = match place {
             Some(place) => {
-                let reply = format!("+CONTINUE {}\r\n", self.id);
+                let reply = format!("+CONTINUE {id}\r\n");
                 Beginning { reply, content: None, place }
             }
             None => {
-                let reply = format!("+FULLRESYNC {} {end}\r\n", self.id);
+                let reply = format!("+FULLRESYNC {id} {end}\r\n");
                 let snapshot = store.snapshot().map_err(std::io::Error::other)?;
-                let delimiter = wish.takes_unsized.then_some(id);
+                // What clients have stored cannot contain it.
+                let delimiter = wish.takes_unsized.then(|| secret_digits(DELIMITER_SIZE));
+                let delimiter = delimiter.transpose()?;
                 let content = Some(Content { snapshot, databases, delimiter });
                 let reply = if wish.has_reply { reply } else { String::new() };
                 Beginning { reply, content, place: end }
             }
         };
-        *(if place.is_some() { &mut self.partial_syncs } else { &mut self.full_syncs }) += 1;
-        let acknowledged = place.unwrap_or(0);
         let feed = Feed::start(socket, beginning, &backlog)?;
-        self.ended.retain(|feed| !feed.is_finished());
+        *(if place.is_some() { &mut self.partial_syncs } else { &mut self.full_syncs }) += 1;
+        if !self.is_on() {
+            self.ping_ms = now_ms;
+        }
+        (self.backlog, self.id) = (Some(backlog), id);
         self.list.push(RedisReplica {
             token,
             ip,
             port,
-            acknowledged,
-            durable: 0,
+            acknowledged: None,
+            durable: None,
             heard_ms: now_ms,
-            sent: 0,
+            taken: 0,
             slow_ms: None,
             feed,
         });
@@ -175,28 +186,48 @@ impl RedisReplicas {
         if let Some(at) = self.list.iter().position(|replica| replica.token == token) {
             let replica = self.list.swap_remove(at);
             replica.feed.stop();
-            self.ended.push(replica.feed);
+            self.former.push(Former { token, since_ms: now_ms, feed: replica.feed });
             self.alone_ms = now_ms;
         }
+        self.former.iter().filter(|former| former.token == token).for_each(|one| one.feed.stop());
     }
 
-    /// None of them follows any more, and none goes on: they are sent what is in the stream, if `is_whole`.
-    pub(crate) fn end(&mut self, is_whole: bool) {
+    /// None of them follows any more, and none goes on: those that execute the stream are sent what is in it, if `is_whole`.
+    pub(crate) fn end(&mut self, is_whole: bool, now_ms: u64) {
         if let Some(backlog) = self.backlog.take() {
             backlog.close();
         }
-        for replica in self.list.drain(..) {
-            if !is_whole {
-                replica.feed.stop();
+        for RedisReplica { token, feed, .. } in self.list.drain(..) {
+            if !is_whole || !feed.is_online() {
+                feed.stop();
             }
-            self.ended.push(replica.feed);
+            self.former.push(Former { token, since_ms: now_ms, feed });
         }
+    }
+
+    /// Once a second: those that follow no more have so much time to take the rest of the stream.
+    pub(crate) fn look_after_former(&mut self, limits: Limits, now_ms: u64) {
+        self.former.retain(|former| !former.feed.is_finished());
+        let is_late = |one: &&Former| now_ms.saturating_sub(one.since_ms) > limits.silent_ms;
+        self.former.iter().filter(is_late).for_each(|former| former.feed.stop());
+    }
+
+    /// Those that follow no more and whose thread has not ended.
+    #[cfg(test)]
+    pub(crate) fn former(&self) -> usize {
+        self.former.len()
     }
 
     /// Sends the effects of a turn, which is durable.
     pub(crate) fn append(&mut self, bytes: Vec<u8>, limits: Limits) {
         let Some(backlog) = &self.backlog else { return };
         backlog.append(bytes);
+        self.trim(limits);
+    }
+
+    /// Gives up what of the stream is not to be kept any more.
+    pub(crate) fn trim(&self, limits: Limits) {
+        let Some(backlog) = &self.backlog else { return };
         let (_, end) = backlog.bounds();
         let slowest = self.list.iter().map(|replica| replica.feed.place()).min().unwrap_or(end);
         let hard = if limits.hard == 0 { u64::MAX } else { limits.hard.max(limits.backlog) };
@@ -213,8 +244,8 @@ impl RedisReplicas {
     ) -> bool {
         let known = self.list.iter_mut().find(|replica| replica.token == token);
         let Some(replica) = known else { return false };
-        replica.acknowledged = place;
-        replica.durable = durable.unwrap_or(replica.durable);
+        replica.acknowledged = Some(place);
+        replica.durable = durable.or(replica.durable);
         replica.heard_ms = now_ms;
         replica.feed.acknowledge();
         true
@@ -224,7 +255,7 @@ impl RedisReplicas {
     pub(super) fn count(&self, place: u64, durably: bool) -> usize {
         let has = |replica: &&RedisReplica| {
             let reached = if durably { replica.durable } else { replica.acknowledged };
-            replica.is_online() && reached >= place
+            replica.is_online() && reached.is_some_and(|reached| reached >= place)
         };
         self.list.iter().filter(has).count()
     }
@@ -243,8 +274,9 @@ impl RedisReplicas {
         let (_, end) = self.bounds();
         let mut lost = Vec::new();
         for replica in &mut self.list {
-            let sent = replica.feed.sent();
-            if std::mem::replace(&mut replica.sent, sent) != sent {
+            // Of the stream it acknowledges what it takes; of the file it cannot.
+            let taken = replica.feed.taken();
+            if std::mem::replace(&mut replica.taken, taken) != taken && !replica.is_online() {
                 replica.heard_ms = now_ms;
             }
             let lag = end.saturating_sub(replica.feed.place());
@@ -276,8 +308,8 @@ impl RedisReplicas {
 impl Drop for RedisReplicas {
     /// The threads have snapshots of the store, which is to be closed.
     fn drop(&mut self) {
-        self.end(false);
-        self.ended.iter().for_each(Feed::stop);
-        self.ended.drain(..).for_each(Feed::join);
+        self.end(false, 0);
+        self.former.iter().for_each(|former| former.feed.stop());
+        self.former.drain(..).for_each(|former| former.feed.join());
     }
 }

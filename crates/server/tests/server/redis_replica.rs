@@ -1,6 +1,6 @@
 //! Servers of Redis as replicas: what they hold, how they go on after a cut, and what they are sent.
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, ErrorKind, Read};
 
 use tembo_server::Config;
 
@@ -419,8 +419,158 @@ fn a_replica_of_tembo_feeds_no_redis() {
         ]
         .concat(),
     );
-    // What was executed with it belongs to another history.
+    // What was executed before has happened here, and belongs to what the server holds that follows.
+    attached.expect(&["SET a 2"]);
     assert!(attached.0.is_closed());
     asking.send(b"SYNC\r\n");
     assert_eq!(asking.reply(), "-ERR a server of Redis can only follow a primary\r\n");
+}
+
+/// A client that asks for the stream as Redis 7 does, and reads no further than the replies.
+fn asking(server: &Running) -> (Client, String, String) {
+    let mut client = server.client();
+    client.call("CONFIG SET repl-ping-replica-period 3600");
+    assert_eq!(client.call("REPLCONF capa eof capa psync2"), "+OK\r\n");
+    client.send(b"PSYNC ? -1\r\n");
+    let mut line = || {
+        let mut line = String::new();
+        client.stream.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    };
+    let (resync, mark) = (line(), line());
+    let id = resync.split(' ').nth(1).unwrap().to_owned();
+    (client, id, mark.strip_prefix("$EOF:").unwrap().to_owned())
+}
+
+#[test]
+fn a_server_that_reads_its_file_while_the_primary_becomes_a_replica_is_disconnected() {
+    let (primary, middle) = (Running::start(), Running::start());
+    let mut control = middle.client();
+    let (mut waiting, ..) = asking(&middle);
+    let command = format!("REPLICAOF 127.0.0.1 {}", primary.address.port());
+    assert_eq!(control.call(&command), "+OK\r\n");
+    // The file, and then the end; the client gives up waiting for it with an error.
+    let rest = waiting.stream.read_to_end(&mut Vec::new());
+    assert!(rest.is_ok() || rest.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn what_ends_the_file_is_no_name_that_clients_know() {
+    let tembo = Running::start();
+    let (_first, id, mark) = asking(&tembo);
+    let (_second, same, other) = asking(&tembo);
+    assert_eq!((mark.len(), other.len()), (40, 40));
+    assert!(id == same && id != mark && id != other && mark != other);
+}
+
+#[test]
+fn a_server_of_redis_counts_from_its_first_acknowledgement_on() {
+    let tembo = Running::start();
+    let mut client = tembo.client();
+    let mut attached = Attached::new(&tembo);
+    let is_seen = |client: &mut Client, text: &str| {
+        let state = || client.call("INFO replication");
+        wait_until("the replica to be seen", state, |info| info.contains(text));
+    };
+    is_seen(&mut client, "state=online");
+    assert_eq!(client.call("WAIT 0 1"), ":0\r\n");
+    assert_eq!(client.call("WAITAOF 0 0 1"), "*2\r\n:0\r\n:0\r\n");
+    attached.0.send(b"REPLCONF ACK 5\r\n");
+    is_seen(&mut client, "offset=5");
+    assert_eq!(client.call("WAIT 1 60000"), ":1\r\n");
+    assert_eq!(client.call("WAITAOF 0 0 1"), "*2\r\n:0\r\n:0\r\n");
+    attached.0.send(b"REPLCONF ACK 6 FACK 6\r\n");
+    is_seen(&mut client, "offset=6");
+    assert_eq!(client.call("WAITAOF 0 1 60000"), "*2\r\n:0\r\n:1\r\n");
+}
+
+#[test]
+fn a_connection_that_is_sent_more_than_replies_cannot_be_a_replica() {
+    let tembo = Running::start();
+    let refused = "-ERR the connection cannot be a replica's\r\n";
+    for command in ["SUBSCRIBE channel", "CLIENT TRACKING on", "CLIENT TRACKING on bcast"] {
+        let mut client = tembo.client();
+        client.call("HELLO 3");
+        client.call(command);
+        for ask in ["SYNC", "PSYNC ? -1", "TEMBO.SYNC"] {
+            assert_eq!(client.call(ask), refused, "{ask} after {command}");
+        }
+    }
+    let mut client = tembo.client();
+    client.call("MONITOR");
+    assert_eq!(client.call("PSYNC ? -1"), refused);
+    let mut client = tembo.client();
+    client.send(
+        b"CLIENT REPLY OFF\r\nPSYNC ? -1\r\nCLIENT REPLY SKIP\r\nSYNC\r\nCLIENT REPLY ON\r\n",
+    );
+    assert_eq!(client.reply(), "+OK\r\n");
+}
+
+#[test]
+fn a_replica_is_sent_nothing_but_the_stream() {
+    let tembo = Running::start();
+    let mut client = tembo.client();
+    let mut attached = Attached::new(&tembo);
+    attached.0.send(
+        b"CLIENT REPLY ON\r\nHELLO 3\r\nMONITOR\r\nSUBSCRIBE a\r\nRESET\r\nGET a\r\nPING\r\n",
+    );
+    attached.0.send(b"REPLCONF ACK 5\r\n");
+    let state = || client.call("INFO replication");
+    wait_until("the last of them", state, |info| info.contains("offset=5"));
+    client.call("PUBLISH a message");
+    client.call("SET a 1");
+    attached.expect(&["SELECT 0", "PUBLISH a message", "SET a 1"]);
+}
+
+#[test]
+fn the_stream_is_kept_no_longer_than_is_asked_for() {
+    let tembo = Running::start();
+    let mut client = tembo.client();
+    client.call("CONFIG SET repl-backlog-size 10mb");
+    let attached = Attached::new(&tembo);
+    let piece = "x".repeat(20_000);
+    for _ in 0..100 {
+        client.call(&format!("SET a {piece}"));
+    }
+    let kept = |client: &mut Client| -> u64 {
+        info(client, "replication", "repl_backlog_histlen").parse().unwrap()
+    };
+    assert!(kept(&mut client) > 2_000_000);
+    drop(attached);
+    client.call("CONFIG SET repl-backlog-size 100000");
+    wait_until("the stream to be cut", || kept(&mut client), |kept| *kept < 200_000);
+    client.call("CONFIG SET repl-backlog-ttl 1");
+    let active = || info(&mut client, "replication", "repl_backlog_active");
+    wait_until("the stream to be given up", active, |active| active == "0");
+}
+
+/// Values as Redis 7.2 dumps them: a string, and a set in an encoding that 7.0 does not know.
+const OF_7_2: [(&str, &[u8]); 2] = [
+    ("text", b"\x00\x01v\x0b\x00\xf8\xd7\x73\xc1\xe4\xa7\x63\x47"),
+    (
+        "members",
+        b"\x14\x0a\x0a\x00\x00\x00\x01\x00\x81\x61\x02\xff\x0b\x00\xf7\xdf\x7f\xdb\x99\xef\x7b\x74",
+    ),
+];
+
+#[test]
+fn what_redis_7_2_has_dumped_reaches_an_older_server() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut client, mut replica) = (tembo.client(), Client::connect(redis.address));
+    follow(&mut replica, &tembo);
+    linked(&mut replica);
+    for (key, dump) in OF_7_2 {
+        let words = [b"RESTORE".as_slice(), key.as_bytes(), b"100000", dump];
+        assert_eq!(client.call_args(&words), "+OK\r\n");
+    }
+    let code = b"#!lua name=lib\nredis.register_function('one', function() return 1 end)";
+    let library =
+        [&b"\xf5\x40\x46"[..], code, b"\x0b\x00\xb1\xe4\xf0\xaa\x8e\x3a\xb9\xbd"].concat();
+    let restored = client.call_args(&[b"FUNCTION", b"RESTORE", &library, b"REPLACE"]);
+    assert_eq!(restored, "+OK\r\n");
+    settled(&mut client);
+    assert_eq!(replica.call("GET text"), "$1\r\nv\r\n");
+    assert_eq!(client.call("FUNCTION LIST"), replica.call("FUNCTION LIST"));
+    assert_same(&mut client, &mut replica);
 }

@@ -40,6 +40,8 @@ pub(super) struct Beginning {
 /// The thread, as the event loop sees it.
 pub(super) struct Feed {
     state: Arc<State>,
+    /// Bytes that the socket has taken.
+    taken: Arc<AtomicU64>,
     socket: OwnedFd,
     thread: JoinHandle<()>,
 }
@@ -51,8 +53,6 @@ struct State {
     is_given: AtomicBool,
     /// The server takes the stream.
     is_online: AtomicBool,
-    /// Bytes of the file that were sent.
-    sent: AtomicU64,
     /// How far the server was sent the stream.
     place: AtomicU64,
 }
@@ -67,6 +67,7 @@ impl Feed {
         let state = Arc::new(State::default());
         state.place.store(beginning.place, Ordering::Relaxed);
         let outlet = Outlet::new(socket, &state.stop)?;
+        let (socket, taken) = (socket.try_clone()?, outlet.taken());
         let feeder = Feeder { outlet, state: state.clone(), backlog: backlog.clone() };
         let run = move || {
             // The server connects again, and learns then why it cannot go on.
@@ -74,7 +75,7 @@ impl Feed {
             feeder.outlet.close();
         };
         let thread = Builder::new().name("redis replica".to_owned()).spawn(run)?;
-        Ok(Feed { state, socket: socket.try_clone()?, thread })
+        Ok(Feed { state, taken, socket, thread })
     }
 
     /// Whether it was given the file, and takes the stream.
@@ -90,9 +91,9 @@ impl Feed {
         }
     }
 
-    /// Bytes of the file that were sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.state.sent.load(Ordering::Relaxed)
+    /// Bytes that the socket has taken: of the reply, the file, the stream, and signs of life.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// How far it was sent the stream.
@@ -153,11 +154,7 @@ impl Feeder {
     /// Sends the file. Where its size is asked for it is made twice, as the snapshot does not change: it is kept nowhere.
     fn send_content(&self, content: Content) -> Result<(), End> {
         let Content { snapshot, databases, delimiter } = content;
-        let mut send = |bytes: &[u8]| {
-            self.outlet.send(bytes)?;
-            self.state.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            Ok(())
-        };
+        let mut send = |bytes: &[u8]| self.outlet.send(bytes);
         match delimiter {
             Some(delimiter) => {
                 self.outlet.send(format!("$EOF:{delimiter}\r\n").as_bytes())?;

@@ -17,6 +17,9 @@ pub enum Error {
     /// The store.
     #[error("the store")]
     Store(#[from] tembo_kv::Error),
+    /// A heap.
+    #[error("a heap")]
+    Heap(#[from] tembo_heap::Error),
     /// The thesis's array, or ARIES on it.
     #[error("the modelled array")]
     Mars(#[from] tembo_mars::Error),

@@ -11,6 +11,8 @@ mod cache;
 mod context;
 mod effort;
 mod ftrace;
+mod heap;
+mod heap_programs;
 mod index;
 mod mars;
 mod mars_host;
@@ -98,6 +100,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: mars_programs::TITLE_MEMCACHE,
         run: mars_programs::memcache,
     },
+    Experiment { name: "nvheaps-4.1", title: heap::TITLE, run: heap::latency },
+    Experiment {
+        name: "nvheaps-programs",
+        title: heap_programs::TITLE,
+        run: heap_programs::programs,
+    },
 ];
 
 /// Figures of the documents that cannot be repeated on one machine, or not on this one.
@@ -132,6 +140,11 @@ const IMPOSSIBLE: &[(&str, &str)] = &[
         "Coburn 3.10: MemcacheDB with Berkeley DB",
         "MemcacheDB is not kept any more; a hash table under one lock, and ARIES, stand there",
     ),
+    ("Coburn 4.10: Stasis", "not kept any more, and in no distribution"),
+    (
+        "Coburn 4.8 and 5.5 with 4 and 8 threads, and with 3 MB to 24 GB",
+        "two processors; a small part of the extent",
+    ),
     ("reads of PCM and STT-RAM", "slower than of memory; what an emulation delays here is flushes"),
     (
         "NV-Tree on an NVDIMM",
@@ -163,6 +176,10 @@ const FIGURES: &[(&str, &str)] = &[
     ("nvtree-8d", "nvtree-8"),
     ("nvtree-t4", "nvtree-9a"),
     ("nvtree-6.5", "nvtree-9a"),
+    ("nvheaps-5.1", "nvheaps-4.1"),
+    ("nvheaps-4.8", "nvheaps-programs"),
+    ("nvheaps-4.10", "nvheaps-programs"),
+    ("nvheaps-5.5", "nvheaps-programs"),
 ];
 
 impl Experiment {

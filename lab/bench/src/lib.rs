@@ -18,6 +18,8 @@ mod error;
 mod experiment;
 mod finding;
 pub mod guard;
+mod heap_bed;
+mod heap_program;
 mod keys;
 mod machine;
 pub mod nvtree_paper;

@@ -9,11 +9,14 @@ mod berkeley;
 mod embedded;
 #[cfg(feature = "rivals")]
 mod fjall;
+pub(crate) mod heap_rival;
 #[cfg(feature = "rivals")]
 mod lmdb;
 mod logged_tree;
 mod memcached;
 mod opened;
+#[cfg(feature = "rivals-debian")]
+mod pmemobj;
 #[cfg(feature = "rivals")]
 mod redb;
 mod resp;

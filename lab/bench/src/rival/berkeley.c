@@ -13,6 +13,8 @@
 #define LOG_BUFFER (8 << 20)
 /* A checkpoint is taken when the log has grown by so much: without any, recovery would read all of it. */
 #define CHECKPOINT_KIB (64 * 1024)
+/* Where entries are a few bytes: a page is what a transaction locks. */
+#define PAGE_SIZE_SMALL (4 * 1024)
 /* Of pages that a transaction of many keys may lock. */
 #define LOCKS_MAX 100000
 
@@ -23,6 +25,7 @@ struct bench_bdb {
 
 const int bench_bdb_not_found = DB_NOTFOUND;
 const int bench_bdb_buffer_small = DB_BUFFER_SMALL;
+const int bench_bdb_deadlock = DB_LOCK_DEADLOCK;
 
 void bench_bdb_close(struct bench_bdb *handle)
 {
@@ -33,7 +36,8 @@ void bench_bdb_close(struct bench_bdb *handle)
     free(handle);
 }
 
-static int open_all(struct bench_bdb *handle, const char *folder, int transactions, size_t cache)
+static int open_all(struct bench_bdb *handle, const char *folder, int transactions, size_t cache,
+                    u_int32_t page_size, DBTYPE type)
 {
     u_int32_t flags = DB_CREATE | DB_PRIVATE | DB_THREAD | DB_INIT_MPOOL;
     int code = db_env_create(&handle->env, 0);
@@ -61,24 +65,36 @@ static int open_all(struct bench_bdb *handle, const char *folder, int transactio
     if ((code = db_create(&handle->db, env, 0)) != 0)
         return code;
     DB *db = handle->db;
-    if ((code = db->set_pagesize(db, PAGE_SIZE)) != 0)
+    if ((code = db->set_pagesize(db, page_size)) != 0)
         return code;
     flags = DB_CREATE | DB_THREAD | (transactions ? DB_AUTO_COMMIT : 0);
-    return db->open(db, NULL, "bench.db", NULL, DB_BTREE, flags, 0600);
+    return db->open(db, NULL, "bench.db", NULL, type, flags, 0600);
 }
 
-int bench_bdb_open(const char *folder, int transactions, size_t cache, struct bench_bdb **out)
+static int opened(const char *folder, int transactions, size_t cache, u_int32_t page_size,
+                  DBTYPE type, struct bench_bdb **out)
 {
     struct bench_bdb *handle = calloc(1, sizeof *handle);
     if (handle == NULL)
         return ENOMEM;
-    int code = open_all(handle, folder, transactions, cache);
+    int code = open_all(handle, folder, transactions, cache, page_size, type);
     if (code != 0) {
         bench_bdb_close(handle);
         return code;
     }
     *out = handle;
     return 0;
+}
+
+int bench_bdb_open(const char *folder, int transactions, size_t cache, struct bench_bdb **out)
+{
+    return opened(folder, transactions, cache, PAGE_SIZE, DB_BTREE, out);
+}
+
+/* With transactions, for keys and values of a few bytes: a hash table, or a B-tree. */
+int bench_bdb_open_small(const char *folder, int hashed, size_t cache, struct bench_bdb **out)
+{
+    return opened(folder, 1, cache, PAGE_SIZE_SMALL, hashed ? DB_HASH : DB_BTREE, out);
 }
 
 static DBT dbt(const void *data, size_t len)
@@ -131,12 +147,28 @@ int bench_bdb_txn_del(struct bench_bdb *h, DB_TXN *txn, const void *k, size_t kl
     return h->db->del(h->db, txn, &key, 0);
 }
 
+/* `changes`: locked as for a write, since one follows. */
+int bench_bdb_txn_get(struct bench_bdb *h, DB_TXN *txn, const void *k, size_t klen, void *v,
+                      size_t *vlen, int changes)
+{
+    DBT key = dbt(k, klen), value = dbt(v, *vlen);
+    int code = h->db->get(h->db, txn, &key, &value, changes ? DB_RMW : 0);
+    *vlen = value.size;
+    return code;
+}
+
 int bench_bdb_end(struct bench_bdb *h, DB_TXN *txn, int commits)
 {
     if (!commits)
         return txn->abort(txn);
     int code = txn->commit(txn, 0);
     return code != 0 ? code : h->env->txn_checkpoint(h->env, CHECKPOINT_KIB, 0, 0);
+}
+
+/* Writes all pages, so that the file has its size. */
+int bench_bdb_flush(struct bench_bdb *h)
+{
+    return h->db->sync(h->db, 0);
 }
 
 /* Visits up to *count entries from a key on, and says how many there were. Both buffers are scratch. */

@@ -4,11 +4,12 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use super::opened::{Change, Client, Rival, Share, failed};
 use crate::Error;
+use crate::heap_program::{Keyed, KeyedFile};
 
 /// Whether it keeps its promises.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,23 @@ enum Transaction {}
 unsafe extern "C" {
     static bench_bdb_not_found: c_int;
     static bench_bdb_buffer_small: c_int;
+    static bench_bdb_deadlock: c_int;
+    fn bench_bdb_flush(handle: *mut Handle) -> c_int;
+    fn bench_bdb_open_small(
+        folder: *const c_char,
+        hashed: c_int,
+        cache: usize,
+        out: *mut *mut Handle,
+    ) -> c_int;
+    fn bench_bdb_txn_get(
+        handle: *mut Handle,
+        txn: *mut Transaction,
+        key: *const c_void,
+        key_len: usize,
+        value: *mut c_void,
+        value_len: *mut usize,
+        changes: c_int,
+    ) -> c_int;
     fn bench_bdb_open(
         folder: *const c_char,
         transactions: c_int,
@@ -216,5 +234,126 @@ impl Client for &Berkeley {
             bench_bdb_scan(self.handle, name_at, key.len(), room, value_at, value_room, &mut count)
         })?;
         Ok(Some(count))
+    }
+}
+
+/// An environment with a hash table or a B-tree of numbers, for benchmarks of heaps.
+pub(super) struct BerkeleyKeys {
+    handle: *mut Handle,
+    /// Its file.
+    path: PathBuf,
+}
+
+// SAFETY: environment and database are opened with DB_THREAD: threads may share them.
+unsafe impl Sync for BerkeleyKeys {}
+
+/// What it was given that is not its default, for the page.
+pub(super) const SETTINGS_SMALL: &str = "set_pagesize=4096, set_cachesize=8 GiB, set_lg_bsize=8 MiB, DB_LOG_AUTO_REMOVE, DB_LOCK_DEFAULT, DB_RMW where a change follows, txn_checkpoint each 64 MiB of log, a synced transaction each";
+
+impl BerkeleyKeys {
+    pub(super) fn new(folder: &Path, is_hashed: bool) -> Result<BerkeleyKeys, Error> {
+        let name = CString::new(folder.as_os_str().as_bytes());
+        let name = name.map_err(|source| failed("Berkeley DB")(Box::new(source)))?;
+        let (mut handle, hashed) = (ptr::null_mut(), c_int::from(is_hashed));
+        // SAFETY: the name ends with zero and outlives the call, which sets the handle if it is well.
+        found(unsafe { bench_bdb_open_small(name.as_ptr(), hashed, CACHE_BYTES, &mut handle) })?;
+        Ok(BerkeleyKeys { handle, path: folder.join("bench.db") })
+    }
+}
+
+impl Drop for BerkeleyKeys {
+    fn drop(&mut self) {
+        // SAFETY: opened by `new`, and nothing uses it after this.
+        unsafe { bench_bdb_close(self.handle) }
+    }
+}
+
+/// A transaction that is under way.
+struct UnderWay<'b> {
+    file: &'b BerkeleyKeys,
+    txn: *mut Transaction,
+    /// It was chosen to end, so that another could go on.
+    is_deadlocked: bool,
+}
+
+impl UnderWay<'_> {
+    fn found(&mut self, code: c_int) -> Result<bool, Error> {
+        // SAFETY: a constant of berkeley.c.
+        self.is_deadlocked |= code == unsafe { bench_bdb_deadlock };
+        found(code)
+    }
+}
+
+impl Keyed for UnderWay<'_> {
+    type Fault = Error;
+
+    fn get(&mut self, key: u64, changes: bool, out: &mut Vec<u8>) -> Result<bool, Error> {
+        let key = key.to_be_bytes();
+        out.resize(out.capacity().max(64), 0);
+        loop {
+            let mut len = out.len();
+            // SAFETY: key and buffer live through the call, which writes `len` bytes at most; the transaction has not ended.
+            let code = unsafe {
+                let (at, to) = (key.as_ptr().cast(), out.as_mut_ptr().cast());
+                let (handle, changes) = (self.file.handle, c_int::from(changes));
+                bench_bdb_txn_get(handle, self.txn, at, key.len(), to, &mut len, changes)
+            };
+            // SAFETY: a constant of berkeley.c.
+            if code == unsafe { bench_bdb_buffer_small } {
+                out.resize(len, 0);
+                continue;
+            }
+            let is_there = self.found(code)?;
+            out.truncate(if is_there { len } else { 0 });
+            return Ok(is_there);
+        }
+    }
+
+    fn put(&mut self, key: u64, value: &[u8]) -> Result<(), Error> {
+        let key = key.to_be_bytes();
+        let (at, from) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: key and value live through the call, which copies them; the transaction has not ended.
+        let code = unsafe {
+            bench_bdb_txn_put(self.file.handle, self.txn, at, key.len(), from, value.len())
+        };
+        self.found(code).map(drop)
+    }
+
+    fn remove(&mut self, key: u64) -> Result<(), Error> {
+        let key = key.to_be_bytes();
+        // SAFETY: as in `put`.
+        let code = unsafe {
+            bench_bdb_txn_del(self.file.handle, self.txn, key.as_ptr().cast(), key.len())
+        };
+        self.found(code).map(drop)
+    }
+}
+
+impl KeyedFile for BerkeleyKeys {
+    fn atomic(
+        &self,
+        body: &mut dyn FnMut(&mut dyn Keyed<Fault = Error>) -> Result<u64, Error>,
+    ) -> Result<u64, Error> {
+        loop {
+            let mut txn = ptr::null_mut();
+            // SAFETY: the call sets the transaction if it is well, which ends below.
+            found(unsafe { bench_bdb_begin(self.handle, &mut txn) })?;
+            let mut under_way = UnderWay { file: self, txn, is_deadlocked: false };
+            let answer = body(&mut under_way);
+            let is_deadlocked = under_way.is_deadlocked;
+            // SAFETY: the transaction was begun above, and nothing uses it after this.
+            found(unsafe { bench_bdb_end(self.handle, txn, c_int::from(answer.is_ok())) })?;
+            if !is_deadlocked {
+                return answer;
+            }
+        }
+    }
+
+    fn size(&self) -> Result<u64, Error> {
+        // SAFETY: the handle lives as long as this.
+        found(unsafe { bench_bdb_flush(self.handle) })?;
+        let found = std::fs::metadata(&self.path);
+        let len = found.map_err(|source| Error::Folder { path: self.path.clone(), source })?.len();
+        Ok(len)
     }
 }

@@ -182,3 +182,28 @@ fn fences_of_a_work_are_as_stated() {
         assert!((2.0..=3.6).contains(&found), "{found}");
     }
 }
+
+/// libpmemobj and Berkeley DB answer as memory does, and take back what fails.
+#[cfg(feature = "rivals-debian")]
+#[test]
+fn rivals_give_the_same_answers() {
+    fn rivals<const D: usize, const L: usize>(program: &impl Program<D, L>, works: u64) {
+        use crate::rival::heap_rival::{berkeley, pmemobj};
+        let volatile = Volatile::<D, L>::new(program.form());
+        let expected = measured(program, &volatile, extent(1, works), &|| Ok(0)).unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let found = pmemobj(folder.path(), program, extent(1, works)).unwrap().unwrap();
+        assert_eq!(found.answers, expected.answers, "{} over libpmemobj", program.name());
+        let file = berkeley(folder.path(), program.is_hashed()).unwrap().unwrap();
+        let found =
+            measured(program, &KeyedStore(&*file), extent(1, works), &|| file.size()).unwrap();
+        assert_eq!(found.answers, expected.answers, "{} over Berkeley DB", program.name());
+        assert!(found.bytes > 0);
+    }
+    rivals(&Sps { cells: 256 }, 500);
+    rivals(&HashTable { keys: 256 }, 1_000);
+    rivals(&RbTree { keys: 256 }, 1_000);
+    rivals(&Btree { keys: 1024 }, 2_000);
+    rivals(&SixDegrees { vertices: 64, edges: 100 }, 400);
+    rivals(&Ssca { scale: 5, edges: 100 }, 40);
+}

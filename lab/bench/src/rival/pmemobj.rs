@@ -73,7 +73,7 @@ impl From<Code> for Error {
     fn from(Code(code): Code) -> Error {
         // SAFETY: a text of the library, which lives until the next call of this thread; it is copied.
         let text = unsafe { CStr::from_ptr(bench_pmo_error(code)) };
-        failed(NAME)(std::io::Error::other(text.to_string_lossy().into_owned()))
+        failed(NAME)(text.to_string_lossy().into())
     }
 }
 
@@ -84,7 +84,7 @@ impl<const D: usize, const L: usize> Pmemobj<D, L> {
     /// A new pool in a folder.
     pub(crate) fn new(folder: &Path, form: Form) -> Result<Self, Error> {
         let path = CString::new(folder.join("pmemobj").as_os_str().as_bytes())
-            .map_err(|source| failed(NAME)(std::io::Error::other(source)))?;
+            .map_err(|source| failed(NAME)(Box::new(source)))?;
         let (cells, heads) = (8 * form.cells, 8 * form.heads);
         let root = (cells + heads).max(64);
         // Twice what all of it takes, and what the library needs itself.

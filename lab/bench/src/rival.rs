@@ -9,7 +9,7 @@ mod berkeley;
 mod embedded;
 #[cfg(feature = "rivals")]
 mod fjall;
-pub(crate) mod heap_rival;
+mod heap_rival;
 #[cfg(feature = "rivals")]
 mod lmdb;
 mod logged_tree;
@@ -32,6 +32,7 @@ use std::sync::{Mutex, PoisonError};
 use tembo_index::IndexKind;
 
 use crate::Error;
+pub(crate) use heap_rival::{HEAP_SETTINGS, berkeley_keys, on_pmemobj};
 pub(crate) use opened::{Change, Client, Medium, Place, Rival, Share, failed};
 pub(crate) use server::{RedisLog, TemboServer};
 

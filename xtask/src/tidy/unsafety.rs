@@ -22,6 +22,7 @@ const PLACES: &[&str] = &[
     "crates/sqlite/src/",
     // C boundaries of rivals.
     "lab/bench/src/rival/berkeley.rs",
+    "lab/bench/src/rival/pmemobj.rs",
     "lab/bench/src/rival/lmdb.rs",
     "lab/bench/src/rival/rocksdb.rs",
 ];

@@ -10,7 +10,7 @@ use crate::heap_program::{
     Btree, Extent, HashTable, HeapLayer, KeyedStore, Measured, Program, RbTree, SixDegrees, Sps,
     Ssca, Volatile, measured, with_heap,
 };
-use crate::rival::{Medium, heap_rival};
+use crate::rival::{HEAP_SETTINGS, Medium, berkeley_keys, on_pmemobj};
 use crate::sheet::{Labels, Sheet};
 
 pub(super) const TITLE: &str = "Six benchmarks over a heap's layers, libpmemobj and Berkeley DB";
@@ -59,9 +59,9 @@ impl Entrant {
                 let bed = HeapBed::new(folder, HeapMedium::Dram, (64 << 20) + 32 * words as u64)?;
                 with_heap(&bed, layer, program, extent).map(Some)
             }
-            Entrant::Pmemobj => heap_rival::pmemobj(folder, program, extent),
+            Entrant::Pmemobj => on_pmemobj(folder, program, extent),
             Entrant::Berkeley => {
-                let Some(file) = heap_rival::berkeley(folder, program.is_hashed())? else {
+                let Some(file) = berkeley_keys(folder, program.is_hashed())? else {
                     return Ok(None);
                 };
                 measured(program, &KeyedStore(&*file), extent, &|| file.size()).map(Some)
@@ -210,8 +210,8 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
     for note in NOTES {
         finding.note(note);
     }
-    if !heap_rival::SETTINGS.is_empty() {
-        finding.note(&format!("Settings beyond defaults. {}", heap_rival::SETTINGS.concat()));
+    if !HEAP_SETTINGS.is_empty() {
+        finding.note(&format!("Settings beyond defaults. {}", HEAP_SETTINGS.concat()));
     }
 }
 

@@ -188,13 +188,13 @@ fn fences_of_a_work_are_as_stated() {
 #[test]
 fn rivals_give_the_same_answers() {
     fn rivals<const D: usize, const L: usize>(program: &impl Program<D, L>, works: u64) {
-        use crate::rival::heap_rival::{berkeley, pmemobj};
+        use crate::rival::{berkeley_keys, on_pmemobj};
         let volatile = Volatile::<D, L>::new(program.form());
         let expected = measured(program, &volatile, extent(1, works), &|| Ok(0)).unwrap();
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let found = pmemobj(folder.path(), program, extent(1, works)).unwrap().unwrap();
+        let found = on_pmemobj(folder.path(), program, extent(1, works)).unwrap().unwrap();
         assert_eq!(found.answers, expected.answers, "{} over libpmemobj", program.name());
-        let file = berkeley(folder.path(), program.is_hashed()).unwrap().unwrap();
+        let file = berkeley_keys(folder.path(), program.is_hashed()).unwrap().unwrap();
         let found =
             measured(program, &KeyedStore(&*file), extent(1, works), &|| file.size()).unwrap();
         assert_eq!(found.answers, expected.answers, "{} over Berkeley DB", program.name());

@@ -7,7 +7,7 @@ use crate::heap_program::{Extent, KeyedFile, Measured, Program};
 
 /// Settings beyond defaults, for the page.
 #[cfg(feature = "rivals-debian")]
-pub(crate) const SETTINGS: &[&str] = &[
+pub(crate) const HEAP_SETTINGS: &[&str] = &[
     "libpmemobj: ",
     super::pmemobj::SETTINGS,
     ". Berkeley DB: ",
@@ -15,11 +15,11 @@ pub(crate) const SETTINGS: &[&str] = &[
     ".",
 ];
 #[cfg(not(feature = "rivals-debian"))]
-pub(crate) const SETTINGS: &[&str] = &[];
+pub(crate) const HEAP_SETTINGS: &[&str] = &[];
 
 /// A benchmark over libpmemobj.
 #[cfg(feature = "rivals-debian")]
-pub(crate) fn pmemobj<const D: usize, const L: usize, P: Program<D, L>>(
+pub(crate) fn on_pmemobj<const D: usize, const L: usize, P: Program<D, L>>(
     folder: &Path,
     program: &P,
     extent: Extent,
@@ -30,7 +30,7 @@ pub(crate) fn pmemobj<const D: usize, const L: usize, P: Program<D, L>>(
 
 /// A benchmark over libpmemobj.
 #[cfg(not(feature = "rivals-debian"))]
-pub(crate) fn pmemobj<const D: usize, const L: usize, P: Program<D, L>>(
+pub(crate) fn on_pmemobj<const D: usize, const L: usize, P: Program<D, L>>(
     _folder: &Path,
     _program: &P,
     _extent: Extent,
@@ -40,7 +40,7 @@ pub(crate) fn pmemobj<const D: usize, const L: usize, P: Program<D, L>>(
 
 /// Berkeley DB's hash table, or its B-tree.
 #[cfg(feature = "rivals-debian")]
-pub(crate) fn berkeley(
+pub(crate) fn berkeley_keys(
     folder: &Path,
     is_hashed: bool,
 ) -> Result<Option<Box<dyn KeyedFile>>, Error> {
@@ -49,7 +49,7 @@ pub(crate) fn berkeley(
 
 /// Berkeley DB's hash table, or its B-tree.
 #[cfg(not(feature = "rivals-debian"))]
-pub(crate) fn berkeley(
+pub(crate) fn berkeley_keys(
     _folder: &Path,
     _is_hashed: bool,
 ) -> Result<Option<Box<dyn KeyedFile>>, Error> {

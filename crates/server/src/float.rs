@@ -77,6 +77,13 @@ pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "nan".to_owned();
     }
+    // The digits of a small whole number are known without a search for them. -0 has a sign.
+    if number.abs() < 1e15
+        && number.trunc() == number
+        && (number != 0.0 || number.is_sign_positive())
+    {
+        return (number as i64).to_string();
+    }
     let text = format!("{number:.16e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -161,6 +168,9 @@ mod tests {
             (0.0, "0"),
             (-0.0, "-0"),
             (1.0, "1"),
+            (-7.0, "-7"),
+            (999_999_999_999_999.0, "999999999999999"),
+            (-1e15, "-1000000000000000"),
             (-2.5, "-2.5"),
             (3.3, "3.2999999999999998"),
             (0.1, "0.10000000000000001"),

@@ -405,6 +405,9 @@ impl Settings {
                 let percent = text.strip_suffix('%').map(|share| parse_integer(share.as_bytes()));
                 match (percent, parse_size(&text)) {
                     (Some(Some(0..=100)), _) => Ok(value.to_vec()),
+                    (Some(Some(101..)), _) => {
+                        Err("percentage argument must be less or equal to 100".to_owned())
+                    }
                     (None, Some(number @ 0..)) => Ok(number.to_string().into_bytes()),
                     _ => Err("argument must be a memory or percent value".to_owned()),
                 }

@@ -6,6 +6,7 @@ use crate::commands::help::help_lines;
 use crate::config_file::replace_file;
 use crate::error::Error;
 use crate::failure::Outcome;
+use crate::glob;
 use crate::permission::update_all;
 use crate::reply::Reply;
 use crate::session::Session;
@@ -24,8 +25,17 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let primary = context.shared.replication.following().map(|following| &following.primary);
+    let primary = primary.map_or(String::new(), |(host, port)| format!("{host} {port}"));
     let mut found: Vec<(&str, &[u8])> = Vec::new();
     for pattern in args.from(2) {
+        // They change by REPLICAOF only.
+        for name in ["replicaof", "slaveof"] {
+            let pair = (name, primary.as_bytes());
+            if glob::matches(pattern, name.as_bytes(), true) && !found.contains(&pair) {
+                found.push(pair);
+            }
+        }
         for pair in context.shared.settings.matching(pattern) {
             if !found.contains(&pair) {
                 found.push(pair);

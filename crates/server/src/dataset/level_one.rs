@@ -1,5 +1,5 @@
-//! The counts of level 1 of large sorted sets that do not store them: how many members there are from one member of level 1
-//! to the next.
+//! The counts of level 1 of large sorted sets that do not store them: how many members there are from one key to the next. The
+//! keys were those of members when they were counted.
 //!
 //! They are counted when a rank is asked for, an interval at a time: from one entry of level 2 to the next, about a thousand
 //! members. Changes of members adjust the counts of the intervals that are held. A copy only: it may be forgotten at any time.
@@ -58,7 +58,7 @@ impl LevelOne {
         self.intervals.insert((set, start), Interval { end, entries });
     }
 
-    /// A member of level 0 is added or removed.
+    /// A member below level 2 is added or removed.
     pub(crate) fn changed(&mut self, set: SetId, key: &[u8], is_added: bool) {
         if self.intervals.is_empty() {
             return;
@@ -76,7 +76,7 @@ impl LevelOne {
         }
     }
 
-    /// A member of a higher level is added or removed: the intervals beside it are other ones.
+    /// A member of level 2 or higher is added or removed: the intervals beside it are other ones.
     pub(crate) fn divided(&mut self, set: SetId, key: &[u8]) {
         self.intervals.remove(&(set, key.to_vec()));
         let range = (set, Vec::new())..(set, key.to_vec());

@@ -10,8 +10,9 @@
 //!   level 0          y  z    b   c1  c2       d   e       g   h
 //! ```
 //! To count the members before one, the search goes back on a level to the first that stands on the next one, and goes on
-//! there: a few tens of entries a level. Level 1 changes with every member, so that it is not stored, but counted where a
-//! search comes to it (see [`LevelOne`](crate::dataset::LevelOne)); sets of earlier releases store it, and go on. To find the nth it goes forward on the highest level, and down. A change adds or takes
+//! there: a few tens of entries a level. A level that is held in memory as a whole is added up instead. Level 1 changes with every
+//! member, so that it is not stored, but counted where a search comes to it (see [`LevelOne`](crate::dataset::LevelOne)), with
+//! entries at regular distances; sets of earlier releases store it, and go on. To find the nth it goes forward on the highest level, and down. A change adds or takes
 //! one in an entry of each level; a member that stands on a level divides the entry before it, or is merged into it.
 
 use std::ops::Bound;
@@ -31,10 +32,24 @@ pub(super) fn member_of(key: &[u8]) -> &[u8] {
     key.get(SCORE_SIZE..).unwrap_or_default()
 }
 
+/// Members from one entry of a level 1 that is not stored to the next, when they are counted: a search for a rank passes half
+/// as many.
+const SPACING: u64 = 16;
+
 /// How many members stand before a key of the order.
 pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure> {
+    if key.is_empty() {
+        return Ok(0);
+    }
     let (mut rank, mut level, mut at) = (0, 0, key.to_vec());
-    loop {
+    if set.levels_from_2 {
+        (rank, at) = rank_in_interval(set, key)?;
+        level = 2;
+    }
+    while !at.is_empty() {
+        if let Some(entries) = set.level(level)? {
+            return Ok(rank + entries_before(entries, &at).iter().map(counted).sum::<u64>());
+        }
         let mut next = None;
         let mut is_sound = true;
         visit_before(set, level, &at, &mut |rest, value| {
@@ -55,6 +70,34 @@ pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure>
             Some(entry) => (level, at) = (level + 1, entry),
         }
     }
+    Ok(rank)
+}
+
+/// How many members stand before a key in the interval of level 1, which is not stored, and with which key of level 2 that
+/// begins, or an empty key.
+fn rank_in_interval(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(u64, Vec<u8>), Failure> {
+    let entries = level_one_before(set, key)?;
+    let start = entries.first().map(|entry| entry.key.clone()).unwrap_or_default();
+    let (last, others) = entries_before(entries, key).split_last().ok_or(UnknownLayout)?;
+    let mut rank = others.iter().map(counted).sum::<u64>();
+    let from = last.key.clone().max(set.first_key());
+    if from[..] < *key {
+        let ends = (Bound::Included(&from[..]), Bound::Excluded(key));
+        set.visit(Part::Order, ends, Direction::Forward, &mut |_, _| {
+            rank += 1;
+            true
+        })?;
+    }
+    Ok((rank, start))
+}
+
+/// Of entries that are held those before a key.
+fn entries_before<'e>(entries: &'e [LevelEntry], key: &[u8]) -> &'e [LevelEntry] {
+    &entries[..entries.partition_point(|entry| entry.key[..] < *key)]
+}
+
+fn counted(entry: &LevelEntry) -> u64 {
+    entry.members
 }
 
 /// The key of the order of the member before which so many stand; `None`: there are no more than that.
@@ -131,7 +174,7 @@ pub(super) fn changed(set: &mut Opened<'_, '_>, key: &[u8], is_added: bool) {
         return;
     }
     let id = set.set_id();
-    if level_of(member_of(key)) == 0 {
+    if level_of(member_of(key)) < 2 {
         set.level_one().changed(id, key, is_added);
     } else {
         set.level_one().divided(id, key);
@@ -168,21 +211,18 @@ fn level_one_from<'o>(
     Ok(set.level_one().from(id, start).unwrap_or_default())
 }
 
-/// Counts the members in the interval that begins with a key of level 2, or an empty key.
+/// Counts the members in the interval that begins with a key of level 2, or an empty key. An entry of what is counted need be
+/// no member any more later: it has those from its key on.
 fn count_interval(set: &mut Opened<'_, '_>, start: &[u8]) -> Result<(), Failure> {
     let (mut entries, mut end) = (vec![LevelEntry::new(start.to_vec(), 0)], None);
     visit_from(set, 0, start, &mut |key, _| {
-        match level_of(member_of(key)) {
-            0 => {}
-            _ if key == start => {}
-            1 => entries.push(LevelEntry::new(key.to_vec(), 0)),
-            _ => {
-                end = Some(key.to_vec());
-                return false;
-            }
+        if level_of(member_of(key)) >= 2 && key != start {
+            end = Some(key.to_vec());
+            return false;
         }
-        if let Some(last) = entries.last_mut() {
-            last.members += 1;
+        match entries.last_mut() {
+            Some(last) if last.members < SPACING => last.members += 1,
+            _ => entries.push(LevelEntry::new(key.to_vec(), 1)),
         }
         true
     })?;
@@ -215,13 +255,11 @@ fn visit_before(
 ) -> Result<(), Failure> {
     if level == 1 && set.levels_from_2 {
         let entries = level_one_before(set, key)?;
-        let end = entries.partition_point(|entry| entry.key[..] < *key);
-        visit_held(entries[..end].iter().rev(), visit);
+        visit_held(entries_before(entries, key).iter().rev(), visit);
         return Ok(());
     }
     if let Some(entries) = set.level(level)? {
-        let end = entries.partition_point(|entry| entry.key[..] < *key);
-        visit_held(entries[..end].iter().rev(), visit);
+        visit_held(entries_before(entries, key).iter().rev(), visit);
         return Ok(());
     }
     let first = set.first_key();

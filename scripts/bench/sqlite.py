@@ -145,8 +145,8 @@ class Bench:
             process = self.process(contender, folder, contender.large)
             process.call("updates", rows=self.large_rows, commits=commits)
             found.append(process.close())
-        per = {key: (found[1][key] - found[0][key]) / (counts[1] - counts[0]) for key in ("wchar", "write_bytes")}
-        self.note(number, place, "bytes", contender.name, per)
+        per = (found[1]["wchar"] - found[0]["wchar"]) / (counts[1] - counts[0])
+        self.note(number, place, "bytes", contender.name, {"wchar": per})
         if strace := shutil.which("strace"):
             trace = os.path.join(folder, "strace")
             counted = [strace, "-f", "-c", "-e", "trace=fdatasync,fsync,pwrite64,write,pwritev,sync_file_range"]

@@ -19,7 +19,6 @@ TABLES = [
     ("scan", "rows_s", "rows/s, all of the large database", True),
     ("speedtest1", "s", "speedtest1, s", False),
     ("bytes", "wchar", "bytes of write calls a commit", False),
-    ("bytes", "write_bytes", "bytes of dirty pages a commit", False),
     ("calls", "syncs", "fsync and fdatasync a commit", False),
     ("calls", "writes", "pwrite64 a commit", False),
 ]
@@ -62,14 +61,14 @@ def table(rows, place, load, figure, heading):
     if not names:
         return []
     lines = ["", f"**{heading}**, on {place}:" if place == "disk" else f"**{heading}**, in memory:", ""]
-    lines += ["| | median | least–most |" + (" p50 µs | p99 µs |" if has_latency else "") + " tembo FULL to it | tembo OFF to it |",
-              "|---|---|---|" + ("---|---|" if has_latency else "") + "---|---|"]
+    lines += ["| | median | least–most |" + (" p50 µs | p99 µs | CPU µs |" if has_latency else "") + " tembo FULL to it | tembo OFF to it |",
+              "|---|---|---|" + ("---|---|---|" if has_latency else "") + "---|---|"]
     for name in names:
         found = sorted(figures(rows, place, load, name, figure).values())
         form = "{:,.0f}" if found[-1] >= 100 else "{:.2f}"
         cells = [name, form.format(statistics.median(found)), f"{form.format(found[0])}–{form.format(found[-1])}"]
         if has_latency:
-            cells += [f"{statistics.median(figures(rows, place, load, name, key).values()):,.0f}" for key in ("p50_us", "p99_us")]
+            cells += [f"{statistics.median(figures(rows, place, load, name, key).values()):,.0f}" for key in ("p50_us", "p99_us", "cpu_us")]
         ours = ["" if name.startswith("tembo") else spread(ratio(rows, place, load, figure, of, name))
                 for of in ("tembo FULL", "tembo OFF")]
         lines.append("| " + " | ".join(cells + ours) + " |")

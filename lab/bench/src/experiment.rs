@@ -27,10 +27,10 @@ mod transactions;
 mod wear;
 mod ycsb;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Error;
-use crate::finding::{Finding, Missing, Report};
+use crate::finding::{Finding, Measured, Missing, Report};
 use crate::machine::Machine;
 use crate::rival::take_settings;
 use context::Context;
@@ -203,8 +203,17 @@ pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'
     for experiment in chosen {
         let mut relay = |name: &str, what: &str| watch(name, what);
         let mut context = Context::new(setting, experiment.name, &mut relay);
+        let (begin, machine, rounds) = (Instant::now(), Machine::this(), context.rounds());
         match (experiment.run)(&mut context) {
             Ok(mut finding) => {
+                finding.measured = Some(Measured {
+                    time_s: now_s(),
+                    lasted_s: begin.elapsed().as_secs(),
+                    machine,
+                    commit: setting.commit.clone(),
+                    command: setting.command.clone(),
+                    rounds,
+                });
                 let settings = take_settings();
                 if !settings.is_empty() {
                     finding.note(&format!("Settings beyond defaults. {}.", settings.join(". ")));
@@ -225,10 +234,24 @@ pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'
             .iter()
             .map(|(name, reason)| Missing { name: (*name).into(), reason: (*reason).into() }),
     );
-    let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let (machine, time_s) = (Machine::this(), now_s());
     let Setting { quick, seed, .. } = *setting;
     let (commit, command) = (setting.commit.clone(), setting.command.clone());
-    Report { machine: Machine::this(), time_s, quick, seed, commit, command, findings, missing }
+    Report { machine, time_s, quick, seed, commit, command, findings, missing }
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Names of the experiments that a report neither has nor says why it has not.
+pub(crate) fn not_run(report: &Report) -> Vec<&'static str> {
+    let has = |name: &str| {
+        report.findings.iter().any(|finding| finding.name == name)
+            || report.missing.iter().any(|missing| missing.name == name)
+    };
+    EXPERIMENTS.iter().map(|experiment| experiment.name).filter(|name| !has(name)).collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,23 @@ pub struct Report {
     pub missing: Vec<Missing>,
 }
 
+/// When, where and of what an experiment was measured. A full run takes hours, and may go on another day.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Seconds since 1970, at its end.
+    pub time_s: u64,
+    /// How long it took, in seconds.
+    pub lasted_s: u64,
+    /// Where, and how many other processes wanted a processor when it began.
+    pub machine: Machine,
+    /// The commit that was built, as far as the folder knows.
+    pub commit: String,
+    /// The command that ran.
+    pub command: String,
+    /// Rounds.
+    pub rounds: u32,
+}
+
 /// An experiment that could not be done here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Missing {
@@ -56,6 +73,9 @@ pub struct Finding {
     pub duels: Vec<Duel>,
     /// What a reader has to know to judge it.
     pub notes: Vec<String>,
+    /// Its own measurement; `None` in reports of earlier programs, where that of the report counts.
+    #[serde(default)]
+    pub measured: Option<Measured>,
 }
 
 /// A plot.

@@ -30,6 +30,9 @@ pub fn html(report: &Report) -> String {
     for finding in &report.findings {
         section(&mut out, finding);
     }
+    if let Some(text) = super::markdown::not_run(report) {
+        let _ = write!(out, "<h2 id=later>Not run yet</h2><p class=faint>{}</p>", escape(&text));
+    }
     if !report.missing.is_empty() {
         out.push_str(
             "<h2 id=missing>What could not be done here</h2><div class=wide><table class=claims>",
@@ -121,11 +124,13 @@ fn contents(out: &mut String, report: &Report) {
 /// A group of experiments: its title, and which names are in it.
 type Group = (&'static str, fn(&str) -> bool);
 
-const GROUPS: [Group; 3] = [
+const GROUPS: [Group; 4] = [
     ("The thesis, and FAST 2011", |name| name.starts_with("thesis") || name.starts_with("cdds")),
     ("NV-Tree", |name| name.starts_with("nvtree") || name == "medium"),
+    ("Coburn's thesis", |name| name.starts_with("mars") || name.starts_with("nvheaps")),
     ("Today's rivals", |name| {
-        !["thesis", "cdds", "nvtree", "medium"].iter().any(|start| name.starts_with(start))
+        let documents = ["thesis", "cdds", "nvtree", "medium", "mars", "nvheaps"];
+        !documents.iter().any(|start| name.starts_with(start))
     }),
 ];
 
@@ -169,7 +174,7 @@ fn section(out: &mut String, finding: &Finding) {
         let _ = write!(out, "<div class=plot>{}</div>", svg(chart));
         table(out, chart);
     }
-    for note in notes {
+    for note in notes.iter().chain(&super::markdown::measured(finding)) {
         let _ = write!(out, "<p class=faint>{}</p>", escape(note));
     }
 }
@@ -198,7 +203,7 @@ fn table(out: &mut String, chart: &Chart) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Point, Series, Shape};
+    use crate::finding::{Measured, Missing, Point, Series, Shape};
     use crate::machine::Machine;
     use crate::spread::Spread;
 
@@ -258,6 +263,29 @@ mod tests {
         assert!(page.contains("prefers-color-scheme:dark") && !page.contains("<one>"));
         assert_eq!(page.matches("<svg").count(), 6);
         assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+
+    /// A full run that went on for days: each finding says of which commit it is, and what is not there yet is named.
+    #[test]
+    fn a_finding_says_when_it_was_measured_and_the_page_what_it_lacks() {
+        let mut report = report();
+        report.findings[0].name = "micro".into();
+        report.findings[0].measured = Some(Measured {
+            time_s: 86_400 * 59,
+            lasted_s: 61,
+            machine: Machine::this(),
+            commit: "decade".into(),
+            command: "tembo-lab bench micro".into(),
+            rounds: 3,
+        });
+        report.missing.push(Missing { name: "ycsb".into(), reason: "no disk".into() });
+        for page in [html(&report), crate::page::markdown(&report)] {
+            assert!(page.contains("Measured 1970-03-01, up to 3 rounds, 2 min, commit decade"));
+            let lacks = page.split("It lacks: ").nth(1).and_then(|text| text.split('.').next());
+            let lacks: Vec<&str> = lacks.unwrap_or_default().split(", ").collect();
+            assert!(lacks.contains(&"transactions"), "{lacks:?}");
+            assert!(!lacks.contains(&"micro") && !lacks.contains(&"ycsb"), "{lacks:?}");
+        }
     }
 
     #[test]

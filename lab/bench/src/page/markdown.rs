@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::claims::{Row, rows};
 use super::plot::{places, svg};
 use super::{figure, spread};
-use crate::finding::{Chart, Claim, Duel, Finding, Report};
+use crate::finding::{Chart, Claim, Duel, Finding, Measured, Report};
 
 /// The plots, each with the name of its file.
 pub fn plots(report: &Report) -> Vec<(String, String)> {
@@ -40,6 +40,9 @@ pub fn markdown(report: &Report) -> String {
     for finding in &report.findings {
         section(&mut out, finding);
     }
+    if let Some(text) = not_run(report) {
+        let _ = write!(out, "\n## Not run yet\n\n{text}\n");
+    }
     if !report.missing.is_empty() {
         out.push_str("\n## What could not be done here\n\n| what | why |\n|---|---|\n");
         for missing in &report.missing {
@@ -59,6 +62,25 @@ pub(super) fn origin(report: &Report) -> String {
         text += &format!(" · {}", report.command);
     }
     text
+}
+
+/// When, where and how a finding was measured.
+pub(super) fn measured(finding: &Finding) -> Option<String> {
+    let Measured { time_s, lasted_s, machine, commit, command, rounds } =
+        finding.measured.as_ref()?;
+    let commit = if commit.is_empty() { "unknown" } else { commit };
+    let minutes = lasted_s.div_ceil(60);
+    Some(format!(
+        "Measured {}, up to {rounds} rounds, {minutes} min, commit {commit}: {machine}. `{command}`",
+        date(*time_s)
+    ))
+}
+
+/// The experiments that this report lacks, for a run that goes on later.
+pub(super) fn not_run(report: &Report) -> Option<String> {
+    let names = crate::experiment::not_run(report);
+    (!names.is_empty())
+        .then(|| format!("This run is not complete. It lacks: {}.", names.join(", ")))
 }
 
 fn claims(out: &mut String, report: &Report) {
@@ -102,6 +124,9 @@ fn section(out: &mut String, finding: &Finding) {
     }
     for note in notes {
         let _ = write!(out, "\n{note}\n");
+    }
+    if let Some(text) = measured(finding) {
+        let _ = write!(out, "\n{text}\n");
     }
 }
 

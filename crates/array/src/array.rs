@@ -66,8 +66,9 @@ impl Array {
     /// The devices of a store.
     ///
     /// # Errors
-    /// Those of a commit; damage.
+    /// [`tembo_kv::Error::Unordered`]: the store's keys have no order, and it holds no devices. Those of a commit; damage.
     pub fn open(store: &Store) -> Result<Array, Error> {
+        store.check_ordered()?;
         let spaces = Spaces { devices: store.keyspace(DEVICES)?, blocks: store.keyspace(BLOCKS)? };
         let (store, latches) = (store.clone(), crate::latch::Latches::default());
         let shared = Shared { store, spaces, latches, log_max: AtomicU64::new(u64::MAX) };

@@ -166,3 +166,13 @@ fn a_tag_is_of_the_same_version_as_the_blocks() {
     tx.abort();
     assert_eq!(disk.snapshot().unwrap().tag(), 9);
 }
+
+/// A store whose keys have no order is refused before anything is made in it.
+#[test]
+fn a_store_without_an_order_holds_no_devices() {
+    let options = Options::new().size(16 << 20).index(tembo_kv::IndexKind::Hash);
+    let store = Store::volatile(&options).unwrap();
+    let refused = Array::open(&store).map(drop);
+    assert!(matches!(refused, Err(Error::Store(tembo_kv::Error::Unordered))));
+    assert!(store.keyspaces().is_empty());
+}

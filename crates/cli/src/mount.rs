@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = if args.read_only {
         args.store.open_with(&args.pool, true)?
     } else {
-        args.store.open_or_create(&args.pool)?
+        args.store.open_or_create_ordered(&args.pool, "a file system")?
     };
     let fs = if args.read_only {
         Fs::open(&store)?

@@ -181,7 +181,7 @@ fn serve(args: &Args, chosen: file::Chosen, start: Instant) -> anyhow::Result<Ex
         }
         args.store.open_with(&args.pool, true)?
     } else {
-        args.store.open_or_create(&args.pool)?
+        args.store.open_or_create_ordered(&args.pool, "a server")?
     };
     let mut server = Server::bind_inherited(store, config, systemd::inherited()?)?;
     let ready = ready(args, &server, start);

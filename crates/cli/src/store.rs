@@ -48,14 +48,17 @@ pub(crate) enum Index {
     Cdds,
     /// The NV-Tree: only its leaves are
     Nvtree,
+    /// The hash index: keys have no order. For load, dump, check, stat, backup and programs of your own; nothing can be served
+    /// of it
+    Hash,
 }
 
 impl Default for Index {
     fn default() -> Index {
         match IndexKind::default() {
             IndexKind::Cdds => Index::Cdds,
-            // A server asks for ranges of keys.
-            IndexKind::Nvtree | IndexKind::Hash => Index::Nvtree,
+            IndexKind::Nvtree => Index::Nvtree,
+            IndexKind::Hash => Index::Hash,
         }
     }
 }
@@ -65,6 +68,7 @@ impl Index {
         match self {
             Index::Cdds => IndexKind::Cdds,
             Index::Nvtree => IndexKind::Nvtree,
+            Index::Hash => IndexKind::Hash,
         }
     }
 }
@@ -161,6 +165,17 @@ impl StoreArgs {
             return refuse(Exit::LogOrphaned, what);
         }
         Store::create(path, &options).with_context(|| format!("creating {}", path.display()))
+    }
+
+    /// As [`open_or_create`](StoreArgs::open_or_create), for `what`, which needs ranges of keys.
+    pub(crate) fn open_or_create_ordered(&self, path: &Path, what: &str) -> anyhow::Result<Store> {
+        let is_new = self.domain == Domain::Volatile || !exists(path)?;
+        if is_new && !self.index.kind().is_ordered() {
+            let what =
+                format!("{what} needs ranges of keys, and a pool with --index hash has none");
+            return refuse(Exit::Unordered, what);
+        }
+        self.open_or_create(path)
     }
 
     /// Opens the store at `path`, which is there.

@@ -59,6 +59,53 @@ fn what_is_dumped_can_be_loaded() {
     assert!(server.stop().success());
 }
 
+/// Keys without an order are loaded, dumped, checked and counted. What needs ranges of them refuses the pool before it changes
+/// anything, and makes none.
+#[test]
+fn a_pool_with_a_hash_index_is_loaded_and_dumped_and_not_served() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (tree, hash) = (folder.path().join("tree.pool"), folder.path().join("hash.pool"));
+    let lines = folder.path().join("lines");
+    fill(&tree);
+    assert!(run(&["dump", text(&tree), "--out", text(&lines)]).status.success());
+    let load = run(&["load", text(&hash), text(&lines), "--index", "hash", "--json"]);
+    assert!(load.status.success() && json(&load.stdout)["keys"] == 4, "{load:?}");
+    let sorted = |bytes: Vec<u8>| {
+        let mut lines: Vec<String> =
+            String::from_utf8(bytes).unwrap().lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    let dumped = || sorted(run(&["dump", text(&hash)]).stdout);
+    assert_eq!(dumped(), sorted(std::fs::read(&lines).unwrap()));
+    let stat = json(&run(&["stat", text(&hash), "--json"]).stdout);
+    assert_eq!((&stat["index"], &stat["keys"]), (&"hash".into(), &4.into()));
+    let check = json(&run(&["check", text(&hash), "--json"]).stdout);
+    assert_eq!((&check["keys"], &check["faults"]), (&4.into(), &Value::Array(vec![])));
+    // Loading again replaces what is there.
+    assert!(run(&["load", text(&hash), text(&lines)]).status.success());
+    assert_eq!(dumped().len(), 4);
+
+    let (pool, before) = (text(&hash), dumped());
+    let new = folder.path().join("new.pool");
+    let dir = text(folder.path());
+    let refused: [&[&str]; 5] = [
+        &["serve", "--pool", pool, "--port", "0"],
+        &["serve", "--pool", text(&new), "--port", "0", "--index", "hash"],
+        &["mount", pool, dir],
+        &["device", "create", pool, "d"],
+        &["device", "serve", pool, "--port", "0"],
+    ];
+    for command in refused {
+        let refused = run(command);
+        assert_eq!(refused.status.code(), Some(42), "{command:?}: {refused:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains("hash") && said.contains("backup"), "{said}");
+    }
+    assert!(!new.exists());
+    assert_eq!(dumped(), before);
+}
+
 /// What is left of much takes a small file, and is all there.
 #[test]
 fn a_pool_is_compacted() {

@@ -74,8 +74,10 @@ impl Fs {
     /// Durability point: when it returns. Interrupted, there is none, and it can be made again.
     ///
     /// # Errors
+    /// [`tembo_kv::Error::Unordered`]: the store's keys have no order, and it holds no file system; nothing was made.
     /// [`Error::PieceSize`]; [`Error::NameExists`] if there is one.
     pub fn format(store: &Store, format: &Format, now: Time) -> Result<Fs, Error> {
+        store.check_ordered()?;
         let (size, bounds) = (format.piece_size, PIECE_SIZE_MIN..=PIECE_SIZE_MAX);
         if !size.is_power_of_two() || !bounds.contains(&size) {
             return Err(Error::PieceSize { size });
@@ -109,8 +111,9 @@ impl Fs {
     /// Opens the file system of a store, and removes what was unlinked and open at the last stop or crash.
     ///
     /// # Errors
-    /// [`Error::NoFileSystem`], [`Error::NewerVersion`], [`Error::Damaged`].
+    /// As [`format`](Fs::format) where keys have no order; [`Error::NoFileSystem`], [`Error::NewerVersion`], [`Error::Damaged`].
     pub fn open(store: &Store) -> Result<Fs, Error> {
+        store.check_ordered()?;
         let space = |wanted: &str| {
             let found = store.keyspaces().into_iter().find(|(name, _)| name == wanted);
             found.map(|(_, space)| space).ok_or(Error::NoFileSystem)

@@ -542,3 +542,16 @@ fn a_file_system_is_made_once_and_says_what_it_is_not() {
     store.put(space, b"s", b"something else", Durability::Strict).unwrap();
     assert!(matches!(Fs::open(&store), Err(Error::Damaged { .. })));
 }
+
+/// A store whose keys have no order is refused before anything is made in it.
+#[test]
+fn a_store_without_an_order_holds_no_file_system() {
+    let store = Store::volatile(&Options::new().index(IndexKind::Hash)).unwrap();
+    let unordered = |made: Result<Fs, Error>| {
+        assert!(matches!(made, Err(Error::Store(StoreError::Unordered))));
+    };
+    unordered(Fs::format(&store, &Format::default(), NOW));
+    unordered(Fs::open(&store));
+    unordered(Fs::open_or_format(&store, &Format::default(), NOW));
+    assert!(store.keyspaces().is_empty());
+}

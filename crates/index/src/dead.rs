@@ -25,7 +25,10 @@ impl DeadInterval {
 }
 
 /// The dead intervals in force; volatile image of the store's durable table.
+///
+/// Away from the counts of an `Arc`, which each snapshot changes: each read looks here.
 #[derive(Clone, Debug, Default)]
+#[repr(align(128))]
 pub struct DeadIntervals {
     intervals: Vec<DeadInterval>,
     from_min: u64,

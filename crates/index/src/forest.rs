@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use tembo_pmem::thread::write;
+use tembo_pmem::thread::{Apart, write};
 use tembo_pmem::{Region, Table};
 use tembo_pool::{Object, Pool};
 
 use crate::cdds::{Side, capacity};
 use crate::error::damaged;
-use crate::nvtree::{self, Arena, lines_in};
+use crate::nvtree::{self, Arena, DirectoryMemory, lines_in};
 use crate::sides::SideTable;
 use crate::verified::Verified;
 use crate::{DeadIntervals, Error, Records, Retained};
@@ -23,6 +23,8 @@ pub struct Forest {
     pub(crate) leaves: Table<nvtree::Side>,
     /// Inner nodes above leaves.
     pub(crate) nodes: Arc<Arena>,
+    /// Of hash indexes, once there is one.
+    directories: OnceLock<Arc<DirectoryMemory>>,
     /// A leaf's number is its offset without so many bits.
     pub(crate) leaf_bits: u32,
     /// Lines of elements in a leaf.
@@ -34,7 +36,8 @@ pub struct Forest {
     /// Whether records have checksums: [`Records`] plus one, 0 while no tree was opened or made.
     records: AtomicU8,
     pub(crate) verified: Verified,
-    horizon: RwLock<Horizon>,
+    /// Locked by each snapshot: away from what each search reads.
+    horizon: Apart<RwLock<Horizon>>,
     /// Whether the horizon has dead intervals.
     has_dead: AtomicBool,
     /// What the trees keep for old versions only: see [`Forest::kept`].
@@ -70,6 +73,7 @@ impl Forest {
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
             nodes: Arc::new(Arena::new(len, old)?),
+            directories: OnceLock::new(),
             leaves: Table::new(len).map_err(tembo_pool::Error::from)?,
             leaf_bits,
             lines: lines_in(pool.geometry().node_size.into()),
@@ -78,7 +82,7 @@ impl Forest {
             dead_epoch: AtomicU32::new(1),
             records: AtomicU8::new(0),
             verified: Verified::below(old_end),
-            horizon: RwLock::new(Horizon::default()),
+            horizon: Apart(RwLock::new(Horizon::default())),
             has_dead: AtomicBool::new(false),
             kept: AtomicU64::new(0),
             old_leaves: AtomicUsize::new(0),
@@ -119,6 +123,17 @@ impl Forest {
     #[inline]
     pub fn kept(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory that the directories of hash indexes take, and how many they may take: a sixteenth of what the process
+    /// may have. Zero where there is no hash index.
+    pub fn directory_bytes(&self) -> (u64, u64) {
+        self.directories.get().map_or((0, 0), |memory| (memory.taken(), memory.most()))
+    }
+
+    pub(crate) fn directory_memory(&self) -> Arc<DirectoryMemory> {
+        let of_process = || Arc::new(DirectoryMemory::of(self.region().own_memory()));
+        self.directories.get_or_init(of_process).clone()
     }
 
     pub(crate) fn region(&self) -> &Region {

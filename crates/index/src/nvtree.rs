@@ -91,6 +91,7 @@ pub(crate) use self::how::How;
 pub(crate) use self::inner::Arena;
 use self::leaf::Leaf;
 pub(crate) use self::leaf::{Side, hash};
+pub(crate) use self::leaves::DirectoryMemory;
 use self::leaves::{Leaves, Wanted};
 use self::read::Sought;
 use crate::changes::{Period, VisitChanged};

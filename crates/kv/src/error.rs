@@ -126,9 +126,9 @@ pub enum Error {
         /// The id of the prepared transaction that holds the key; `None`: it was changed.
         held_by: Option<Vec<u8>>,
     },
-    /// The store was made with [`IndexKind::Hash`](crate::IndexKind::Hash), and its keys have no order. Ask for all of them
-    /// by a snapshot, or make the store with another index. The range was not touched. Of a large value that was to be cut or
-    /// removed, which such a store cannot do, a piece may have been cut: drop the transaction.
+    /// The store was made with [`IndexKind::Hash`](crate::IndexKind::Hash), and its keys have
+    /// [no order](crate::Store::is_ordered). Ask for all of them by a snapshot, or make the store with another index. Nothing
+    /// was read or written.
     #[error(
         "the keys of this store have no order, for its index is `hash`: visit all of them by a snapshot, \
          or make the store with the index `nvtree`"

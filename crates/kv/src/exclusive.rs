@@ -88,6 +88,14 @@ impl Exclusive {
         tree.index().prefetch(keys, view, self.prefetched.begin(keyspace, keys));
     }
 
+    /// What takes an order of keys is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`].
+    pub(crate) fn check_order(&self) -> Result<(), Error> {
+        self.writing.shared().check_order()
+    }
+
     /// The keys and values of a range, in order, from either end, its own changes included. Of everything:
     /// `range::<[u8]>(keyspace, ..)`.
     ///
@@ -206,7 +214,7 @@ impl Exclusive {
         range: impl RangeBounds<K>,
     ) -> Result<(), Error> {
         self.writing.note_thread();
-        self.writing.shared().check_order()?;
+        self.check_order()?;
         let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
         let (shared, ledger) = self.writing.parts();
         self.changes.remove_range(shared, ledger, (keyspace, range))

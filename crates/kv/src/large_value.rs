@@ -20,6 +20,11 @@
 //! Two more rules keep the last sentence above true whatever the isolation. A write that makes a piece longer, or fills
 //! a hole, *holds* the header: it fails if the length changes before it commits. A cut *holds* all pieces behind
 //! the new length. Else one transaction could fill a hole that another one, which does not see it, cuts off.
+//!
+//! # Without an order of keys
+//! Over a hash index no range of pieces can be asked for. There pieces are removed by their numbers, up to the length:
+//! holes take time too. And a range cannot be held, so a write that makes a piece longer, or fills a hole, *writes* the
+//! header as it is: it and a cut, which writes the header too, exclude each other, and two such writes do.
 
 mod access;
 
@@ -48,6 +53,9 @@ const BATCH: usize = 1024;
 ///
 /// A change writes each piece that it touches whole. Bytes that were never written are zero and take no space.
 /// Transactions that write different pieces, and do not change the length, do not conflict.
+///
+/// In a store whose keys have [no order](crate::Store::is_ordered) two that fill holes or make pieces longer conflict. To cut, clear or remove
+/// takes time there in proportion to the bytes that go, holes included.
 ///
 /// ```
 /// use tembo_kv::{Durability, Isolation, LargeValue, Options, Store};
@@ -219,25 +227,30 @@ impl<A: LargeValueWrite> LargeValue<A> {
         let end = start + part.len();
         if part.len() == self.piece_size {
             let size = self.piece(number, |piece| piece.map(|piece| piece.len()))?;
-            self.hold_if_longer(size, end);
+            self.hold_if_longer(size, end)?;
             return self.access.set(self.keyspace, &key, Some(part));
         }
         let (mut piece, size) = self.piece(number, |piece| {
             let size = piece.as_ref().map(Value::len);
             (piece.map(|piece| piece.to_vec()).unwrap_or_default(), size)
         })?;
-        self.hold_if_longer(size, end);
+        self.hold_if_longer(size, end)?;
         piece.resize(piece.len().max(end), 0);
         piece[start..end].copy_from_slice(part);
         self.access.set(self.keyspace, &key, Some(&piece))
     }
 
     /// The header must not change beside a piece that comes to be or gets longer: it might cut that off.
-    fn hold_if_longer(&mut self, before: Option<usize>, after: usize) {
-        if before.is_none_or(|before| before < after) {
-            let header = header_key(&self.prefix);
-            self.access.hold_key(self.keyspace, &header);
+    fn hold_if_longer(&mut self, before: Option<usize>, after: usize) -> Result<(), Error> {
+        if before.is_some_and(|before| before >= after) {
+            return Ok(());
         }
+        let header = self.header(self.len);
+        self.access.hold_key(self.keyspace, &header_key(&self.prefix), header.as_bytes())
+    }
+
+    fn header(&self, len: u64) -> LargeValueHeader {
+        LargeValueHeader { piece_size: (self.piece_size as u64).into(), len: len.into() }
     }
 
     /// Writes `bytes` at the end.
@@ -299,7 +312,7 @@ impl<A: LargeValueWrite> LargeValue<A> {
         checked_end(len, 0)?;
         if len < self.len {
             let (number, kept) = self.place(len);
-            self.hold_pieces(number);
+            self.hold_pieces(number)?;
             if kept > 0 {
                 self.clear_in_piece(number, kept..self.piece_size)?;
             }
@@ -315,18 +328,24 @@ impl<A: LargeValueWrite> LargeValue<A> {
     /// As of [`Transaction::remove`](crate::Transaction::remove): a part may have been removed, so drop the transaction or go
     /// back to a savepoint.
     pub fn remove(mut self) -> Result<(), Error> {
-        self.hold_pieces(0);
+        self.hold_pieces(0)?;
         self.remove_pieces(0..u64::MAX)?;
         self.access.set(self.keyspace, &header_key(&self.prefix), None)
     }
 
-    /// No other is to change a piece from this one on.
-    fn hold_pieces(&mut self, from: u64) {
+    /// No other is to change a piece from this one on. Without an order the header, which the caller writes, does for them.
+    fn hold_pieces(&mut self, from: u64) -> Result<(), Error> {
+        if !self.access.has_order() {
+            return Ok(());
+        }
         let (from, to) = (piece_key(&self.prefix, from), piece_key(&self.prefix, u64::MAX));
-        self.access.hold_range(self.keyspace, (Bound::Included(&from), Bound::Included(&to)));
+        self.access.hold_range(self.keyspace, (Bound::Included(&from), Bound::Included(&to)))
     }
 
     fn remove_pieces(&mut self, numbers: Range<u64>) -> Result<(), Error> {
+        if !self.access.has_order() {
+            return self.remove_by_number(numbers);
+        }
         let end = piece_key(&self.prefix, numbers.end);
         let mut from = Bound::Included(piece_key(&self.prefix, numbers.start));
         loop {
@@ -342,11 +361,20 @@ impl<A: LargeValueWrite> LargeValue<A> {
         }
     }
 
+    /// As `remove_pieces`: one look for each number up to the length, behind which there is no piece.
+    fn remove_by_number(&mut self, numbers: Range<u64>) -> Result<(), Error> {
+        let end = numbers.end.min(self.len.div_ceil(self.piece_size as u64));
+        for number in numbers.start..end {
+            if self.piece(number, |piece| piece.is_some())? {
+                self.access.set(self.keyspace, &piece_key(&self.prefix, number), None)?;
+            }
+        }
+        Ok(())
+    }
+
     fn put_len(&mut self, len: u64) -> Result<(), Error> {
-        let piece_size = (self.piece_size as u64).into();
-        let header = LargeValueHeader { piece_size, len: len.into() };
-        let key = header_key(&self.prefix);
-        self.access.set(self.keyspace, &key, Some(header.as_bytes()))?;
+        let header = self.header(len);
+        self.access.set(self.keyspace, &header_key(&self.prefix), Some(header.as_bytes()))?;
         self.len = len;
         Ok(())
     }

@@ -9,6 +9,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
+use tembo_pmem::thread::Apart;
 use tembo_pool::{Pool, TenantEntry};
 
 use crate::commit::CommitQueue;
@@ -19,10 +20,11 @@ use crate::version::PinKind;
 use crate::write::Engine;
 use crate::{Error, Options};
 
-/// What every handle has a share of.
+/// What every handle has a share of. The queue has lines of its own; so the rest, which each step of a transaction reads, lies away
+/// from the counts of the shares too, which each transaction changes.
 struct Opened {
     engine: Arc<Engine>,
-    queue: CommitQueue,
+    queue: Apart<CommitQueue>,
     background: Option<Background>,
     transaction_memory: usize,
 }
@@ -75,7 +77,7 @@ impl Handle {
     /// The first share; `background`: whether background work gets a thread of its own.
     fn new(engine: Arc<Engine>, background: bool, transaction_memory: usize) -> Handle {
         let background = background.then(|| Background::start(&engine));
-        let queue = CommitQueue::default();
+        let queue = Apart::default();
         Handle(Arc::new(Opened { engine, queue, background, transaction_memory }))
     }
 

@@ -114,8 +114,9 @@ impl Options {
 
     /// Bytes of memory that the process may have as its own: private pages of the store, side-cars and inner nodes of its
     /// indexes, and all that the program itself allocates. In the `logged` domain, private pages are given back so that it
-    /// stays within that; an eighth is theirs whatever else there is. Unless given: half of what the machine has, or of what
-    /// the control group may use.
+    /// stays within that; an eighth is theirs whatever else there is. In every domain, directories of hash indexes take at most
+    /// a sixteenth of it: beyond that lookups are as of the NV-Tree. Unless given: half of what the machine has, or of what the
+    /// control group may use.
     pub fn memory(mut self, bytes: u64) -> Options {
         self.pool.region.memory = Some(bytes);
         self.pool.region.private_max = bytes;

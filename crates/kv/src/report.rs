@@ -31,6 +31,11 @@ pub struct Report {
     pub private_bytes: u64,
     /// What they may take, as things are, in bytes.
     pub private_limit: u64,
+    /// Memory that the directories of hash indexes take, in bytes.
+    pub directory_bytes: u64,
+    /// Memory that they may take together, in bytes: a sixteenth of what the process may have
+    /// ([`Options::memory`](crate::Options::memory)); 0 where there is no hash index.
+    pub directory_limit: u64,
     /// Size of the pool, in bytes.
     pub pool_bytes: u64,
     /// Bytes of it in objects.
@@ -71,6 +76,7 @@ pub struct LogReport {
 /// See [`Store::report`](crate::Store::report).
 pub(crate) fn report(shared: &Shared) -> Report {
     let counters = Counters::thread();
+    let (directory_bytes, directory_limit) = shared.forest.directory_bytes();
     let (region, usage, status) = (shared.region().report(), shared.pool().usage(), &shared.status);
     Report {
         index: shared.kind(),
@@ -83,6 +89,8 @@ pub(crate) fn report(shared: &Shared) -> Report {
         recovering: status.is_recovering() || shared.private.is_giving_back(),
         private_bytes: region.private_bytes,
         private_limit: region.private_limit,
+        directory_bytes,
+        directory_limit,
         pool_bytes: usage.size,
         used_bytes: usage.allocated_bytes,
         fdatasyncs: region.log_syncs + region.pool_syncs,

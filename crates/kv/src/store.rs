@@ -230,6 +230,20 @@ impl Store {
             .collect()
     }
 
+    /// Whether keys have an order, so that ranges of them can be read and removed: not with
+    /// [`IndexKind::Hash`].
+    pub fn is_ordered(&self) -> bool {
+        self.handle.shared.kind().is_ordered()
+    }
+
+    /// What is built on ranges of keys asks this when it opens a store, before it writes anything.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`], unless the store [has an order](Store::is_ordered).
+    pub fn check_ordered(&self) -> Result<(), Error> {
+        self.handle.shared.check_order()
+    }
+
     /// Begins a transaction: any number may be open, and none waits for another before it commits.
     ///
     /// # Errors

@@ -158,13 +158,26 @@ impl Transaction {
         self.reads.key(keyspace, key);
     }
 
+    /// What takes an order of keys is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`].
+    pub(crate) fn check_order(&self) -> Result<(), Error> {
+        self.handle().shared.check_order()
+    }
+
     /// The commit fails if another changes a key of the range before, whatever the isolation.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`].
     pub(crate) fn note_range(
         &mut self,
         keyspace: Keyspace,
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
-    ) {
+    ) -> Result<(), Error> {
+        self.check_order()?;
         self.reads.range(keyspace, Range { from, to, direction: Direction::Forward }, None);
+        Ok(())
     }
 
     /// The keys and values of a range, in order, from either end, the transaction's own writes included. Of
@@ -179,7 +192,7 @@ impl Transaction {
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<Entries<'_>, Error> {
-        self.handle().shared.check_order()?;
+        self.check_order()?;
         self.snapshot.knows(keyspace)?;
         let fetch =
             move |range: Range<'_>, visit: &mut Visit<'_>| self.visit(keyspace, range, visit);
@@ -199,7 +212,7 @@ impl Transaction {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let (from, to) = bounds(&range);
-        self.handle().shared.check_order()?;
+        self.check_order()?;
         self.visit(keyspace, Range { from, to, direction }, visit)
     }
 
@@ -264,7 +277,7 @@ impl Transaction {
         keyspace: Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<(), Error> {
-        self.handle().shared.check_order()?;
+        self.check_order()?;
         self.snapshot.knows(keyspace)?;
         let Some(range) = KeyRange::checked(bounds(&range))? else { return Ok(()) };
         self.handle().shared.check_writable()?;

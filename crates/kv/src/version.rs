@@ -28,7 +28,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tembo_index::Clock;
 use tembo_pmem::Region;
-use tembo_pmem::thread::EventCount;
+use tembo_pmem::thread::{Apart, EventCount};
 
 use crate::{Durability, Error};
 
@@ -43,7 +43,7 @@ pub(crate) struct Versions {
     synced: EventCount,
     is_logged: bool,
     /// Held for reading while a snapshot begins, for writing by a rollback.
-    gate: RwLock<()>,
+    gate: Apart<RwLock<()>>,
 }
 
 impl Versions {
@@ -55,7 +55,7 @@ impl Versions {
             durable: AtomicU64::new(visible),
             synced: EventCount::default(),
             is_logged,
-            gate: RwLock::new(()),
+            gate: Apart::default(),
         }
     }
 

@@ -210,6 +210,39 @@ fn what_was_put_is_there_after_openings_a_rollback_and_a_restore() {
 }
 
 #[test]
+fn a_store_says_whether_its_keys_have_an_order() {
+    let (store, _) = volatile();
+    assert!(!store.is_ordered() && matches!(store.check_ordered(), Err(Error::Unordered)));
+    let store = Store::volatile(&options().index(IndexKind::Nvtree)).unwrap();
+    assert!(store.is_ordered() && store.check_ordered().is_ok());
+}
+
+/// What it takes is counted, and bounded by the memory of the process: beyond the bound all is found by the inner nodes.
+#[test]
+fn the_directory_takes_its_part_of_the_memory_and_no_more() {
+    let filled = |memory: u64| {
+        let store = Store::volatile(&options().size(16 << 20).memory(memory)).unwrap();
+        let space = store.keyspace("x").unwrap();
+        for n in 0..20_000 {
+            store.put(space, &key(n), b"value", Durability::Buffered).unwrap();
+        }
+        for n in 0..20_000 {
+            assert_eq!(store.get(space, &key(n)).unwrap().unwrap(), b"value");
+        }
+        store.check().unwrap();
+        let report = store.report();
+        (report.directory_bytes, report.directory_limit)
+    };
+    let (bytes, limit) = filled(1 << 30);
+    assert!(limit == 64 << 20 && (1..=limit).contains(&bytes), "{bytes}");
+    let small = bytes / 2;
+    let (bytes, limit) = filled(small * 16);
+    assert!(limit == small && (1..=limit).contains(&bytes), "{bytes} of {limit}");
+    let store = Store::volatile(&options().index(IndexKind::Nvtree)).unwrap();
+    assert_eq!((store.report().directory_bytes, store.report().directory_limit), (0, 0));
+}
+
+#[test]
 fn followers_see_every_change() {
     let (store, space) = volatile();
     let mut changes = store.changes(store.visible()).unwrap();

@@ -60,13 +60,18 @@ impl RegionOptions {
 
     /// Bytes that the process may have as its own. The other half is for pages of files.
     pub(crate) fn own_memory(&self) -> Option<u64> {
-        self.memory.or_else(|| memory_max().map(|memory| memory / 2))
+        self.memory.or_else(own_memory)
     }
 
     /// The size of a file above which its pages are read alone.
     pub(crate) fn alone_above(&self) -> u64 {
         self.own_memory().unwrap_or(u64::MAX)
     }
+}
+
+/// Unless given.
+pub(crate) fn own_memory() -> Option<u64> {
+    memory_max().map(|memory| memory / 2)
 }
 
 impl Default for RegionOptions {

@@ -33,7 +33,7 @@ use crate::backend::Backend;
 use crate::flush::{line_count, store_fence};
 use crate::log::Pending;
 use crate::mapping::{Base, Mapping, PAGE};
-use crate::options::RegionOptions;
+use crate::options::{RegionOptions, own_memory};
 use crate::pool_file::PoolFile;
 use crate::process::Process;
 use crate::{Counters, Error, Fault, LINE, Media, MediaBytes, Observer, Stored, SyncPolicy, Word};
@@ -61,6 +61,8 @@ pub struct Region {
     /// Groups and bytes of the log that were replayed.
     replayed: (u64, u64),
     read_only: bool,
+    /// What the process may have as its own, if that was given.
+    memory: Option<u64>,
     /// The process that may use the file.
     process: Process,
 }
@@ -130,8 +132,15 @@ impl Region {
             growth: Mutex::default(),
             replayed: parts.replayed,
             read_only: parts.read_only,
+            memory: options.memory,
             process: Process::current(),
         }
+    }
+
+    /// Bytes of memory that the process may have as its own: [`RegionOptions::memory`], or half of what there is; `None`
+    /// where the system does not tell.
+    pub fn own_memory(&self) -> Option<u64> {
+        self.memory.or_else(own_memory)
     }
 
     /// Bytes in the region.

@@ -3,6 +3,7 @@
 //!
 //! - [`number()`]: a small number for each thread, by which it finds its own place in a table;
 //! - [`Latch`]: a biased lock: its owner takes it by a store and a load, beside a fence that is still under way;
+//! - [`Apart`]: a value that has its cache lines to itself;
 //! - [`EventCount`]: threads and event loops wait until something has happened; to make it happen costs a load;
 //! - [`wait()`], [`park`], [`lock`], [`write()`]: the one place for loops that spin, and for locks that are held across
 //!   steps of the waist. A test that schedules threads learns here that one waits.
@@ -15,12 +16,14 @@
 //!   EventCount ──► barrier, wait
 //! ```
 
+mod apart;
 mod barrier;
 mod event_count;
 mod latch;
 mod number;
 mod wait;
 
+pub use apart::Apart;
 pub use event_count::{EventCount, EventFd};
 pub use latch::{Latch, LatchGuard};
 pub use number::number;

@@ -129,6 +129,7 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
             Some(Exit::CheckFailed)
         }
         kv::Error::ReadOnly => Some(Exit::ReadOnly),
+        kv::Error::Unordered => Some(Exit::Unordered),
         kv::Error::NotRetained { .. }
         | kv::Error::NoSuchName { .. }
         | kv::Error::HistoryForgotten { .. } => Some(Exit::NotKept),

@@ -45,6 +45,7 @@ pub(crate) enum Exit {
     NoDevice,
     NotADatabase,
     FileBusy,
+    Unordered,
     Interrupted,
     /// What a program ended with that was run.
     Program(u8),
@@ -235,6 +236,12 @@ const TABLE: &[Row] = &[
         41,
         "another process uses the file",
         "stop that process, or copy the database with VACUUM INTO, and import the copy",
+    ),
+    (
+        Exit::Unordered,
+        42,
+        "the keys of the pool have no order, and this needs ranges of them",
+        "the pool was left as it is; make another without `--index hash`: a backup of this one can be restored into it",
     ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];

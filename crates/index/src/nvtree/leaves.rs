@@ -21,6 +21,7 @@
 //! linked but not yet published when the walk ends hangs on a leaf that is locked: a reader waits there, and
 //! finds then that the inner nodes have changed. Walk and split may both publish the same leaf.
 
+mod directory_memory;
 mod hash_directory;
 mod headers;
 mod opening;
@@ -33,6 +34,7 @@ use std::sync::{Arc, OnceLock};
 use tembo_pmem::prefetch;
 use tembo_pool::Object;
 
+pub(crate) use self::directory_memory::DirectoryMemory;
 use self::hash_directory::{HashDirectory, Listed};
 use self::headers::all_leaves;
 use self::opening::{FromHint, Opening, Reach, Unread};
@@ -78,7 +80,8 @@ impl Leaves {
     pub(super) fn new(forest: Arc<Forest>, cell_object: Object, sorted: Sorted) -> Leaves {
         let (opening, hinted) = (Opening::default(), Hinted::default());
         let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));
-        let directory = (sorted == Sorted::ByHash).then(Box::default);
+        let directory = || Box::new(HashDirectory::new(forest.directory_memory()));
+        let directory = (sorted == Sorted::ByHash).then(directory);
         Leaves { forest, cell_object, inner, directory, opening, hinted, kept }
     }
 

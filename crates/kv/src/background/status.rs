@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// As the writer has left it last.
+/// As the writer has left it last. Away from what others read.
 #[derive(Default)]
+#[repr(align(128))]
 pub(crate) struct Status {
     is_recovering: AtomicBool,
     retired: AtomicU64,

@@ -57,7 +57,8 @@ pub(crate) fn commit_job(engine: &Engine, queue: &CommitQueue, job: Job) -> Resu
     }
     let durability = job.durability;
     let pending = Arc::new(Pending::new(job));
-    if queue.join(&pending) {
+    let syncs = engine.shared.versions.needs_sync(Durability::Strict);
+    if queue.join(&pending, syncs) {
         lead(engine, queue)?;
     }
     let version = pending.take_result()?;

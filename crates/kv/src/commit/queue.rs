@@ -10,8 +10,12 @@ use super::write_set::WriteSet;
 use crate::read_set::ReadSet;
 use crate::{Durability, Error};
 
-/// Looks at its state before a thread goes to sleep: about as long as a commit without a disk.
-const SPINS: usize = 100;
+/// Looks at its state before a thread goes to sleep: where a commit does not wait for a disk, about a hundred microseconds,
+/// as a batch of some hundred changes takes. To sleep and be woken takes as long as the commit of twenty keys, and the
+/// thread that leads pays for a part of it.
+const LOOKS: usize = 400;
+/// Where it may: a wait for a disk is longer than any number of looks.
+const LOOKS_BEFORE_DISK: usize = 100;
 
 const WAITING: u8 = 0;
 const LEADING: u8 = 1;
@@ -53,13 +57,15 @@ impl CommitQueue {
         lock(&self.waiting)
     }
 
-    /// True: the caller leads, at once or after a while. False: its job is done.
-    pub(super) fn join(&self, pending: &Arc<Pending>) -> bool {
+    /// True: the caller leads, at once or after a while. False: its job is done. `syncs`: the thread that leads may wait for a
+    /// disk.
+    pub(super) fn join(&self, pending: &Arc<Pending>, syncs: bool) -> bool {
         let mut waiting = self.lock();
         waiting.jobs.push(pending.clone());
         let is_led = std::mem::replace(&mut waiting.is_led, true);
         drop(waiting);
-        !is_led || pending.wait() == LEADING
+        let looks = if syncs { LOOKS_BEFORE_DISK } else { LOOKS };
+        !is_led || pending.wait(looks) == LEADING
     }
 
     /// All that waits, by the thread that leads.
@@ -115,14 +121,15 @@ impl Pending {
     }
 
     /// Waits until it is done, or has to lead.
-    fn wait(&self) -> u8 {
+    fn wait(&self, looks: usize) -> u8 {
         for round in 0.. {
             let stage = self.stage.load(Ordering::Acquire);
             if stage != WAITING {
                 return stage;
             }
-            if round < SPINS {
-                tembo_pmem::thread::wait(0);
+            if round < looks {
+                // Where there are fewer processors than threads, the one that leads gets this one after some rounds.
+                tembo_pmem::thread::wait(round);
             } else {
                 tembo_pmem::thread::park();
             }

@@ -45,7 +45,7 @@ enum Undo {
     /// The last keyspace is made away with.
     Created,
     /// The keyspace gets back its tree.
-    Cleared(Keyspace, Tree),
+    Cleared(Keyspace, Box<Tree>),
     /// The range that was removed in that version is not.
     RangeRemoved(u64),
     /// The tombstone of that version covers entries again.
@@ -297,7 +297,7 @@ impl Uncommitted {
         let _relief = shared.pool().relief();
         let tree = self.create_tree(shared, ledger, (&name, keyspace.id))?;
         let before = ledger.trees.replace(keyspace, tree);
-        self.undo.push(Undo::Cleared(keyspace, before));
+        self.undo.push(Undo::Cleared(keyspace, Box::new(before)));
         self.tally.clear(keyspace);
         Ok(())
     }
@@ -401,7 +401,7 @@ impl Uncommitted {
         for undo in self.undo.drain(kept..).rev() {
             match undo {
                 Undo::Created => ledger.trees.pop(),
-                Undo::Cleared(keyspace, tree) => drop(ledger.trees.replace(keyspace, tree)),
+                Undo::Cleared(keyspace, tree) => drop(ledger.trees.replace(keyspace, *tree)),
                 Undo::RangeRemoved(version) => {
                     shared.tombstones.change(|list| list.retain(|one| one.version != version));
                     shared.versions.pins.unpin(version, PinKind::Tombstone);

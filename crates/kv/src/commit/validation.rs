@@ -1,7 +1,5 @@
 //! Validation: whether others have committed, since a transaction began, what it writes or has read.
 
-use std::sync::Arc;
-
 use tembo_index::{Direction, Index, Range, VersionedIndex, View};
 
 use super::write_set::WriteSet;
@@ -76,15 +74,19 @@ impl<'v> WriteValidation<'v> {
         let mut changed = index.changed(key, since, now)?;
         if changed.is_none() {
             let horizon = || self.shared.versions.pins.retained().horizon();
-            let removed = trees.removals.after(since, keyspace, key, horizon);
-            // What is still there as it was, is another key of the same hash.
-            let view = View { version: since, ..now };
-            changed = match removed {
-                Some(_) if masked_has(&[], &index, key, view)? => None,
-                removed => removed,
-            };
+            changed = trees.removals.after(since, keyspace, key, horizon);
+            if changed.is_some() {
+                let index = trees.tree(keyspace, now.version)?.index();
+                // What is still there as it was, is another key of the same hash.
+                if masked_has(&[], index, key, View { version: since, ..now })? {
+                    changed = None;
+                }
+            }
         }
-        let changed = masked_changed(&self.tombstones, &index, key, (since, now), changed)?;
+        if !self.tombstones.is_empty() {
+            let index = trees.tree(keyspace, now.version)?.index();
+            changed = masked_changed(&self.tombstones, index, key, (since, now), changed)?;
+        }
         no_conflict(trees, (keyspace, key), changed, Access::Write)
     }
 }
@@ -107,7 +109,7 @@ pub(crate) fn validate_reads(
     let validate = |keyspace: Keyspace, key: &[u8]| {
         let index = unchanged_index(trees, (keyspace, key), meanwhile, Access::Read)?;
         let changed = index.changed(key, since, now)?;
-        let changed = masked_changed(&tombstones, &index, key, (since, now), changed)?;
+        let changed = masked_changed(&tombstones, index, key, (since, now), changed)?;
         no_conflict(trees, (keyspace, key), changed, Access::Read)
     };
     for (&keyspace, keys) in &reads.keys {
@@ -159,7 +161,7 @@ fn unchanged_range(
     let (from, to) = range.bounds();
     let all = Range { from, to, direction: Direction::Forward };
     index.range_changed(all, since, now, &mut |key| {
-        match masked_changed(&tombstones, &index, key, (since, now), Some(now.version)) {
+        match masked_changed(&tombstones, index, key, (since, now), Some(now.version)) {
             Ok(None) => {}
             Ok(Some(_)) => first = Some(key.to_vec()),
             Err(error) => failed = Some(error),
@@ -190,17 +192,17 @@ fn named<T>(
     }
 }
 
-/// The index of a keyspace, unless it is another one since.
-fn unchanged_index(
-    trees: &Directory,
+/// The index of a keyspace, unless it is another one since. Lent: its count of shares lies beside what others read.
+fn unchanged_index<'t>(
+    trees: &'t Directory,
     (keyspace, key): (Keyspace, &[u8]),
     meanwhile: Meanwhile<'_>,
     access: Access,
-) -> Result<Arc<Index>, Error> {
+) -> Result<&'t Index, Error> {
     let tree = trees.tree(keyspace, meanwhile.now.version)?;
     let birth = tree.birth();
     no_conflict(trees, (keyspace, key), (birth > meanwhile.since).then_some(birth), access)?;
-    Ok(tree.index().clone())
+    Ok(tree.index())
 }
 
 fn no_conflict(

@@ -30,6 +30,9 @@ pub trait Write: Read {
     /// Puts a value, or removes the key.
     fn set(&mut self, keyspace: Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<(), Error>;
 
+    /// Whether ranges of keys can be asked for.
+    fn has_order(&self) -> bool;
+
     /// The first `most` keys from one up to another.
     fn keys(
         &mut self,
@@ -38,11 +41,16 @@ pub trait Write: Read {
         most: usize,
     ) -> Result<Vec<Vec<u8>>, Error>;
 
-    /// The commit fails if another changes the key before.
-    fn hold_key(&mut self, keyspace: Keyspace, key: &[u8]);
+    /// The commit fails if another changes the key before. Without an order of keys, that is to change it before or after:
+    /// the value that it has is written again.
+    fn hold_key(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error>;
 
     /// The commit fails if another changes a key of the range before.
-    fn hold_range(&mut self, keyspace: Keyspace, range: (Bound<&[u8]>, Bound<&[u8]>));
+    fn hold_range(
+        &mut self,
+        keyspace: Keyspace,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<(), Error>;
 }
 
 impl Read for &Snapshot {
@@ -86,6 +94,10 @@ impl Write for &mut Exclusive {
         }
     }
 
+    fn has_order(&self) -> bool {
+        self.check_order().is_ok()
+    }
+
     fn keys(
         &mut self,
         keyspace: Keyspace,
@@ -98,9 +110,13 @@ impl Write for &mut Exclusive {
     }
 
     // No other writes beside it.
-    fn hold_key(&mut self, _: Keyspace, _: &[u8]) {}
+    fn hold_key(&mut self, _: Keyspace, _: &[u8], _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
 
-    fn hold_range(&mut self, _: Keyspace, _: (Bound<&[u8]>, Bound<&[u8]>)) {}
+    fn hold_range(&mut self, _: Keyspace, _: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 impl Read for &mut Transaction {
@@ -117,6 +133,10 @@ impl Write for &mut Transaction {
         }
     }
 
+    fn has_order(&self) -> bool {
+        self.check_order().is_ok()
+    }
+
     fn keys(
         &mut self,
         keyspace: Keyspace,
@@ -128,11 +148,19 @@ impl Write for &mut Transaction {
         })
     }
 
-    fn hold_key(&mut self, keyspace: Keyspace, key: &[u8]) {
+    fn hold_key(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if !self.has_order() {
+            return self.put(keyspace, key, value);
+        }
         self.note_key(keyspace, key);
+        Ok(())
     }
 
-    fn hold_range(&mut self, keyspace: Keyspace, range: (Bound<&[u8]>, Bound<&[u8]>)) {
-        self.note_range(keyspace, range);
+    fn hold_range(
+        &mut self,
+        keyspace: Keyspace,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<(), Error> {
+        self.note_range(keyspace, range)
     }
 }

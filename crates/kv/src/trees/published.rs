@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tembo_index::VersionedIndex;
+use tembo_pmem::thread::Apart;
 
 use super::tree::{Known, find};
 use crate::{Error, Keyspace};
@@ -19,7 +20,8 @@ pub(crate) struct Current {
 
 /// The trees of the visible version, for its readers.
 pub(crate) struct Published {
-    current: RwLock<Current>,
+    /// Locked by each snapshot: away from the edition, which each read looks at.
+    current: Apart<RwLock<Current>>,
     /// `edition` of `current`.
     edition: AtomicU64,
 }
@@ -56,7 +58,7 @@ impl Current {
 impl Published {
     /// These trees, since a version.
     pub(crate) fn new(trees: Arc<[Known]>, since: u64) -> Published {
-        let current = RwLock::new(Current { edition: 1, since, trees });
+        let current = Apart(RwLock::new(Current { edition: 1, since, trees }));
         Published { current, edition: AtomicU64::new(1) }
     }
 

@@ -8,7 +8,10 @@ use crate::media::KeyspaceEntry;
 use crate::{KeyCount, Keyspace};
 
 /// A keyspace as readers know it.
+///
+/// Away from the counts of an `Arc`, which each snapshot changes: each read looks here.
 #[derive(Clone)]
+#[repr(align(128))]
 pub(crate) struct Known {
     pub(crate) name: Arc<str>,
     pub(crate) index: Arc<Index>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tembo_index::Retained;
-use tembo_pmem::thread::{EventCount, LatchGuard};
+use tembo_pmem::thread::{Apart, EventCount, LatchGuard};
 
 use super::past::Past;
 use super::read_slots::{Reading, Slots};
@@ -16,7 +16,7 @@ use crate::trees::Current;
 pub(crate) struct Pins {
     pub(crate) visible: Visible,
     /// Pins that last.
-    table: Mutex<Table>,
+    table: Apart<Mutex<Table>>,
     /// Pins that last for one read.
     slots: Slots,
     /// Wakes those that wait for what is visible.
@@ -48,7 +48,7 @@ struct Table {
 impl Pins {
     pub(crate) fn new(visible: u64) -> Pins {
         let (visible, published) = (Visible::new(visible), EventCount::default());
-        Pins { visible, table: Mutex::default(), slots: Slots::new(), published }
+        Pins { visible, table: Apart::default(), slots: Slots::new(), published }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -24,7 +24,8 @@ use tembo_pmem::thread::wait;
 /// Write slots that there can be: one bit of a word each.
 pub(crate) const WRITE_SLOT_COUNT: usize = 64;
 
-/// How far everything is fenced, by each writer that has seen it.
+/// How far everything is fenced, by each writer that has seen it. Away from the lines of others.
+#[repr(align(128))]
 pub(crate) struct Visible {
     /// By the writer, and by a thread that is alone.
     stored: AtomicU64,

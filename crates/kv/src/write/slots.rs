@@ -77,7 +77,8 @@ const CLOSED: u8 = OPEN + 1;
 /// Not for now: changes are the writer's.
 const BARRED: u8 = OPEN + 2;
 
-/// The write slots of a store.
+/// The write slots of a store. Away from what others read.
+#[repr(align(128))]
 pub(crate) struct WriteSlots {
     gate: AtomicU8,
     /// Slots that a thread was in, or wanted to be, since they were closed: a bit each.

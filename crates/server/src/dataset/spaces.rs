@@ -40,12 +40,14 @@ impl Spaces {
     /// missing.
     ///
     /// # Errors
-    /// Those of the store; a pool that is only read, and lacks one of them, is no pool of a server.
+    /// Those of the store, one whose keys have no order included, before anything is made; a pool that is only read, and lacks
+    /// one of them, is no pool of a server.
     pub(crate) fn open(
         store: &Store,
         databases: usize,
         serves_items: bool,
     ) -> Result<Spaces, ServerError> {
+        store.check_ordered()?;
         let open_one = |name: String| match store.keyspace(&name) {
             Err(Error::ReadOnly) => Err(ServerError::NotServed { keyspace: name }),
             opened => Ok(opened?),

@@ -140,3 +140,13 @@ fn a_change_beside_the_bytes_writes_little() {
         assert!(written < 256 << 10, "{written} bytes by {}", request[0].escape_ascii());
     }
 }
+
+/// A store whose keys have no order is refused before anything is made in it.
+#[test]
+fn a_store_without_an_order_has_no_server() {
+    let store = Store::volatile(&Options::new().index(IndexKind::Hash)).unwrap();
+    let refused = Local::open(store.clone(), 16).map(drop);
+    let unordered = tembo_kv::Error::Unordered.to_string();
+    assert!(matches!(refused, Err(error) if error.to_string().contains(&unordered)));
+    assert!(store.keyspaces().is_empty());
+}

@@ -23,15 +23,21 @@
 //! There is a table for each number of bits, made (of zero pages) when leaves have outgrown the one before. All its
 //! slots are unknown; each leaf is listed there when a search first misses it. Nothing is copied, so no operation waits
 //! for the growth of a table; tables of fewer bits stay, and are together no larger than the one in use.
+//!
+//! # Memory
+//! A table has four to eight slots of four bytes for each leaf: with those before it at most 64 bytes for a leaf. All directories of a
+//! pool together take no more than their part of what the process may have (`directory_memory.rs`). If the next table
+//! would be too large, a smaller one is made, or none: then slots have keys of several leaves, and the inner nodes are asked.
 //! A leaf is listed in at most [`SPAN_MAX`] slots: splits and merges have so much to do and no more, whatever
 //! the keys are.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use zerocopy::FromZeros;
 
+use super::directory_memory::DirectoryMemory;
 use crate::key::KeyBytes;
 use crate::nvtree::inner::LeafId;
 
@@ -54,6 +60,7 @@ pub(crate) struct HashDirectory {
     bits: AtomicU32,
     /// By bits.
     tables: [OnceLock<Box<[AtomicU32]>>; BITS_MAX as usize + 1],
+    memory: Arc<DirectoryMemory>,
 }
 
 /// What a slot said.
@@ -84,14 +91,20 @@ impl Entry<'_> {
     }
 }
 
-impl Default for HashDirectory {
-    fn default() -> HashDirectory {
-        let tables = std::array::from_fn(|_| OnceLock::new());
-        HashDirectory { bits: AtomicU32::new(0), tables }
+impl Drop for HashDirectory {
+    fn drop(&mut self) {
+        let tables = self.tables.iter().filter_map(OnceLock::get);
+        tables.for_each(|table| self.memory.give_back(size_of_val(&**table) as u64));
     }
 }
 
 impl HashDirectory {
+    /// Empty; what it takes is counted in `memory`.
+    pub(crate) fn new(memory: Arc<DirectoryMemory>) -> HashDirectory {
+        let tables = std::array::from_fn(|_| OnceLock::new());
+        HashDirectory { bits: AtomicU32::new(0), tables, memory }
+    }
+
     /// What is known of a key whose first eight bytes are `head`.
     #[inline(always)]
     pub(crate) fn find(&self, head: u64) -> Listed<'_> {
@@ -118,21 +131,41 @@ impl HashDirectory {
         table.get((head >> (64 - bits)) as usize)
     }
 
-    /// Has slots for so many leaves from here on.
+    /// Has slots for so many leaves from here on, as far as there is memory for them.
     pub(crate) fn reach(&self, leaves: usize) {
         let wanted = leaves.saturating_mul(SLOTS_PER_LEAF).next_power_of_two().ilog2();
         let wanted = wanted.clamp(BITS_MIN, BITS_MAX);
-        if wanted <= self.bits.load(Ordering::Relaxed) {
-            return;
+        let bits = self.bits.load(Ordering::Relaxed);
+        if wanted > bits
+            && let Some(made) = (bits + 1..=wanted).rev().find(|&bits| self.make(bits))
+        {
+            self.bits.fetch_max(made, Ordering::AcqRel);
         }
-        let Some(table) = self.tables.get(wanted as usize) else { return };
-        if table.get().is_none() {
-            // Without memory it stays as it is.
-            let Ok(made) = <[AtomicU32]>::new_box_zeroed_with_elems(1 << wanted) else { return };
-            // Another thread may have been quicker.
-            let _ = table.set(made);
+    }
+
+    /// Makes the table of so many bits; false: there is no memory for it.
+    fn make(&self, bits: u32) -> bool {
+        let Some(table) = self.tables.get(bits as usize) else { return false };
+        let size = size_of::<AtomicU32>() as u64 * (1 << bits);
+        if table.get().is_some() {
+            return true;
         }
-        self.bits.fetch_max(wanted, Ordering::AcqRel);
+        if !self.memory.take(size) {
+            return false;
+        }
+        match <[AtomicU32]>::new_box_zeroed_with_elems(1 << bits) {
+            Ok(made) => {
+                // Another thread may have been quicker.
+                if table.set(made).is_err() {
+                    self.memory.give_back(size);
+                }
+                true
+            }
+            Err(_) => {
+                self.memory.give_back(size);
+                false
+            }
+        }
     }
 
     /// Lists a leaf that covers the keys from `low` on, below `high`. The caller holds its lock.
@@ -246,6 +279,10 @@ mod tests {
 
     const BITS: u32 = BITS_MIN;
 
+    fn directory(own: Option<u64>) -> HashDirectory {
+        HashDirectory::new(Arc::new(DirectoryMemory::of(own)))
+    }
+
     fn cover(low: &[u8], high: Option<&[u8]>) -> Covered {
         covered(low.into(), high.map(KeyBytes::from), BITS)
     }
@@ -299,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_split_and_a_merge_are_seen() {
-        let directory = HashDirectory::default();
+        let directory = directory(None);
         assert_eq!(said(&directory, 0), None);
         directory.reach(1);
         directory.list(7, KeyBytes::EMPTY, None);
@@ -318,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_larger_table_begins_empty() {
-        let directory = HashDirectory::default();
+        let directory = directory(None);
         directory.reach(1);
         directory.list(7, KeyBytes::EMPTY, None);
         let Listed::Leaf(7, entry) = directory.find(0) else { panic!("listed") };
@@ -330,5 +367,34 @@ mod tests {
         assert_eq!(said(&directory, 0), None);
         directory.share(0);
         assert!(matches!(directory.find(0), Listed::Shared));
+    }
+
+    /// A sixteenth of the memory: two directories have it together, and one that is dropped gives its part back.
+    #[test]
+    fn directories_take_no_more_than_their_part() {
+        let memory = Arc::new(DirectoryMemory::of(Some(16 * 20_000)));
+        let (one, other) = (HashDirectory::new(memory.clone()), HashDirectory::new(memory.clone()));
+        one.reach(100);
+        assert_eq!((memory.taken(), one.table().unwrap().1), (4 * 512, 9));
+        // 2^30 slots are too many: 4096 are not.
+        one.reach(1 << 40);
+        assert_eq!((memory.taken(), one.table().unwrap().1), (4 * (512 + 4096), 12));
+        other.reach(1000);
+        assert!(memory.taken() <= memory.most(), "{}", memory.taken());
+        assert!(other.table().unwrap().1 < 12);
+        other.list(7, KeyBytes::EMPTY, None);
+        one.reach(1 << 40);
+        assert!(memory.taken() <= memory.most(), "{}", memory.taken());
+        drop(one);
+        other.reach(1000);
+        assert_eq!(other.table().unwrap().1, 12);
+        drop(other);
+        assert_eq!(memory.taken(), 0);
+        // Without any, nothing is listed, and nothing is wrong.
+        let none = directory(Some(0));
+        none.reach(1000);
+        none.list(7, KeyBytes::EMPTY, None);
+        none.share(0);
+        assert!(none.table().is_none() && said(&none, 0).is_none());
     }
 }

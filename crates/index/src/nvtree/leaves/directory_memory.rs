@@ -1,0 +1,41 @@
+//! What the directories of a pool's hash indexes take together, and may take.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of the memory that the process may have, directories take one part in this many at most.
+const SHARE: u64 = 16;
+
+/// Bytes of memory: taken, and at most.
+pub(crate) struct DirectoryMemory {
+    taken: AtomicU64,
+    most: u64,
+}
+
+impl DirectoryMemory {
+    /// Where the process may have `own` bytes of memory; `None`: it is not known.
+    pub(crate) fn of(own: Option<u64>) -> DirectoryMemory {
+        let most = own.map_or(u64::MAX, |own| own / SHARE);
+        DirectoryMemory { taken: AtomicU64::new(0), most }
+    }
+
+    /// Takes so many bytes; false: they would be too many.
+    pub(crate) fn take(&self, bytes: u64) -> bool {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|&taken| taken <= self.most);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// They are given back.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may be taken.
+    pub(crate) fn most(&self) -> u64 {
+        self.most
+    }
+}

@@ -192,7 +192,7 @@ fn named<T>(
     }
 }
 
-/// The index of a keyspace, unless it is another one since. Lent: its count of shares lies beside what others read.
+/// The index of a keyspace, unless it is another one since. Borrowed: the count of its shares lies beside what others read.
 fn unchanged_index<'t>(
     trees: &'t Directory,
     (keyspace, key): (Keyspace, &[u8]),

@@ -26,6 +26,15 @@ pub enum Error {
     /// A device of blocks.
     #[error("a device")]
     Array(#[from] tembo_array::Error),
+    /// A file system of a store.
+    #[error("a file system")]
+    FileSystem(#[from] tembo_fs::Error),
+    /// A file of a contender.
+    #[error("a file")]
+    File(#[from] std::io::Error),
+    /// A backup.
+    #[error("a backup")]
+    Backup(#[from] tembo_kv::backup::BackupError),
     /// A contender's answers are wrong: figures of it would mean nothing.
     #[error("{contender} answered {found} of {expected} keys rightly in {operation}")]
     Wrong {

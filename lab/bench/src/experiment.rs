@@ -10,6 +10,13 @@ mod berkeley;
 mod cache;
 mod context;
 mod effort;
+mod fs_calls;
+mod fs_contenders;
+mod fs_servers;
+mod fs_small;
+mod fs_stream;
+mod fs_trees;
+mod fs_versions;
 mod ftrace;
 mod heap;
 mod heap_programs;
@@ -106,6 +113,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: heap_programs::TITLE,
         run: heap_programs::programs,
     },
+    Experiment { name: "durablefs-3.3", title: fs_calls::TITLE, run: fs_calls::run },
+    Experiment { name: "durablefs-3.8", title: fs_servers::TITLE, run: fs_servers::run },
+    Experiment { name: "durablefs-small", title: fs_small::TITLE, run: fs_small::run },
+    Experiment { name: "durablefs-stream", title: fs_stream::TITLE, run: fs_stream::run },
+    Experiment { name: "durablefs-trees", title: fs_trees::TITLE, run: fs_trees::run },
+    Experiment { name: "durablefs-versions", title: fs_versions::TITLE, run: fs_versions::run },
 ];
 
 /// Figures of the documents that cannot be repeated on one machine, or not on this one.
@@ -147,6 +160,10 @@ const IMPOSSIBLE: &[(&str, &str)] = &[
     ),
     ("reads of PCM and STT-RAM", "slower than of memory; what an emulation delays here is flushes"),
     (
+        "DurableFS 3.8: NOVA, ext4 with DAX",
+        "NOVA needs its own kernel, DAX a guest with persistent memory; ext4 and tmpfs stand there",
+    ),
+    (
         "NV-Tree on an NVDIMM",
         "none here: a tmpfs with real flush instructions, as in most of the paper's successors",
     ),
@@ -180,6 +197,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("nvheaps-4.8", "nvheaps-programs"),
     ("nvheaps-4.10", "nvheaps-programs"),
     ("nvheaps-5.5", "nvheaps-programs"),
+    ("durablefs-3.7", "durablefs-3.3"),
 ];
 
 impl Experiment {

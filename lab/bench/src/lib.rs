@@ -16,6 +16,7 @@ mod distribution;
 mod drive;
 mod error;
 mod experiment;
+mod file_system;
 mod finding;
 pub mod guard;
 mod heap_bed;
@@ -46,6 +47,7 @@ pub use disk::{
 };
 pub use error::Error;
 pub use experiment::{EXPERIMENTS, Experiment, Setting, Watch, experiments, with_older};
+pub use file_system::files_cell;
 pub use finding::{Chart, Claim, Duel, Finding, Missing, Point, Report, Series, Shape};
 pub use machine::Machine;
 pub use operation::Operation;

@@ -2,6 +2,7 @@
 
 mod disk;
 mod experiments;
+mod files_cell;
 mod rivals_index;
 mod snapshot_held;
 mod trials;
@@ -39,6 +40,8 @@ enum Experiment {
     RivalsIndex(Box<rivals_index::Args>),
     #[command(hide = true)]
     RivalsIndexCell(rivals_index::CellArgs),
+    #[command(hide = true)]
+    FilesCell(files_cell::Args),
     /// A snapshot held open while everything is overwritten
     SnapshotHeld(snapshot_held::Args),
 }
@@ -113,6 +116,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         (Some(Experiment::DiskCell(args)), _) => disk::cell(args),
         (Some(Experiment::RivalsIndex(args)), _) => rivals_index::run(args),
         (Some(Experiment::RivalsIndexCell(args)), _) => rivals_index::cell(args),
+        (Some(Experiment::FilesCell(args)), _) => files_cell::run(args),
         (Some(Experiment::SnapshotHeld(args)), _) => snapshot_held::run(args),
         (None, Some(args)) => experiments::run(args),
         (None, None) => {

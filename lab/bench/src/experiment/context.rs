@@ -21,6 +21,8 @@ pub struct Setting {
     pub tembo: PathBuf,
     /// Few keys and rounds: to see that everything works, and about how fast it is.
     pub quick: bool,
+    /// With `quick`: as little as there can be, to see that it works.
+    pub tiny: bool,
     /// Rounds; `None`: what the kind of run has.
     pub rounds: Option<u32>,
     /// Where keys and orders come from.
@@ -52,7 +54,12 @@ impl<'c> Context<'c> {
 
     /// Rounds of this run.
     pub(crate) fn rounds(&self) -> u32 {
-        self.setting.rounds.unwrap_or(if self.setting.quick { 3 } else { 5 })
+        self.setting.rounds.unwrap_or(self.extent(1, 3, 5))
+    }
+
+    /// One of three sizes: of the smallest run, of a quick one, of a full one.
+    pub(crate) fn extent<T>(&self, tiny: T, quick: T, full: T) -> T {
+        if self.setting.tiny { tiny } else { self.pick(quick, full) }
     }
 
     /// One of two sizes: of a quick run, of a full one.
@@ -81,6 +88,16 @@ impl<'c> Context<'c> {
     /// The binary `tembo-lab`.
     pub(crate) fn lab(&self) -> &Path {
         &self.setting.lab
+    }
+
+    /// The binary `tembo`.
+    pub(crate) fn tembo(&self) -> &Path {
+        &self.setting.tembo
+    }
+
+    /// The folder on a disk.
+    pub(crate) fn disk(&self) -> &Path {
+        &self.setting.disk
     }
 
     /// An empty folder, gone when it is dropped.

@@ -1,10 +1,9 @@
 //! Thesis, chapter 3: what lies between a program and bytes that survive. Also section 5.2, flushing.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Instant;
 
 use tembo_kv::{DomainRequest, RegionOptions};
@@ -12,6 +11,7 @@ use tembo_pmem::{Emulation, FlushInstruction, HEADER_SIZE, Region};
 
 use super::context::{Context, rotated};
 use crate::Error;
+use crate::file_system::LoopDevice;
 use crate::finding::{Finding, Shape, times};
 use crate::keys::Random;
 use crate::rival::{Medium, failed};
@@ -22,6 +22,9 @@ pub(super) const TITLE_FLUSH: &str = "How fast lines can be flushed";
 
 /// Bytes that are written to and fro.
 const AREA: u64 = 64 << 20;
+
+/// Bytes of a loop device: room for a file system around the area.
+const LOOP_SIZE: u64 = 2 * AREA;
 
 /// Bytes of an update.
 const SIZES: [usize; 8] = [2, 64, 512, 2048, 4096, 16 << 10, 64 << 10, 128 << 10];
@@ -106,47 +109,6 @@ impl Layer {
     }
 }
 
-/// A loop device on a file in memory, and ext4 on another; detached when this goes.
-struct Loop {
-    device: String,
-    mounted: Option<PathBuf>,
-}
-
-fn run(program: &str, words: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(words).stdin(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-impl Loop {
-    /// `None`: this user or this machine has none to give.
-    fn attach(folder: &Path, name: &str) -> Option<Loop> {
-        let path = folder.join(name);
-        // Room for a file system around the area.
-        File::create(&path).and_then(|file| file.set_len(2 * AREA)).ok()?;
-        let device = run("losetup", &["--find", "--show", path.to_str()?])?;
-        Some(Loop { device, mounted: None })
-    }
-
-    /// With a file system on it.
-    fn mount(mut self, folder: &Path) -> Option<Loop> {
-        let point = folder.join("mounted");
-        fs::create_dir(&point).ok()?;
-        run("mkfs.ext4", &["-q", &self.device])?;
-        run("mount", &[&self.device, point.to_str()?])?;
-        self.mounted = Some(point);
-        Some(self)
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        if let Some(point) = &self.mounted {
-            let _ = Command::new("umount").arg(point).status();
-        }
-        let _ = run("losetup", &["--detach", &self.device]);
-    }
-}
-
 fn mapped(folder: &Path, name: &str, domain: DomainRequest) -> Result<Region, Error> {
     let options = RegionOptions { domain, size_max: AREA, ..RegionOptions::default() };
     let region = match domain {
@@ -169,7 +131,11 @@ fn file(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-fn layers(folder: &Path, disk: &Path, loops: &[Option<Loop>; 2]) -> Result<Vec<Layer>, Error> {
+fn layers(
+    folder: &Path,
+    disk: &Path,
+    loops: &[Option<LoopDevice>; 2],
+) -> Result<Vec<Layer>, Error> {
     let volatile = mapped(folder, "", DomainRequest::Volatile)?;
     let flushed = mapped(folder, "mapped", DomainRequest::Flush)?;
     let plain = |name, target| Layer { name, target, least: 1, is_direct: false };
@@ -182,12 +148,12 @@ fn layers(folder: &Path, disk: &Path, loops: &[Option<Loop>; 2]) -> Result<Vec<L
     let [device, system] = loops;
     if let Some(device) = device {
         let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-        let opened = OpenOptions::new().write(true).custom_flags(direct).open(&device.device);
+        let opened = OpenOptions::new().write(true).custom_flags(direct).open(device.device());
         let target = Target::File(opened.map_err(broken)?);
         let name = "loop block device, O_DIRECT";
         layers.push(Layer { name, target, least: 512, is_direct: true });
     }
-    if let Some(point) = system.as_ref().and_then(|system| system.mounted.as_ref()) {
+    if let Some(point) = system.as_ref().and_then(LoopDevice::mounted) {
         layers.push(plain("ext4 on a loop device", Target::File(file(&point.join("file"))?)));
     }
     Ok(layers)
@@ -196,8 +162,9 @@ fn layers(folder: &Path, disk: &Path, loops: &[Option<Loop>; 2]) -> Result<Vec<L
 pub(super) fn layers_of_stack(context: &mut Context<'_>) -> Result<Finding, Error> {
     let mut finding = Finding::new("thesis-3", TITLE, "Thesis, chapter 3");
     let (folder, disk) = (context.folder(Medium::Memory)?, context.folder(Medium::Disk)?);
-    let device = Loop::attach(folder.path(), "device");
-    let system = Loop::attach(folder.path(), "system").and_then(|l| l.mount(folder.path()));
+    let device = LoopDevice::attach(folder.path(), "device", LOOP_SIZE);
+    let system =
+        LoopDevice::attach(folder.path(), "system", LOOP_SIZE).and_then(|l| l.mount(folder.path()));
     let loops = [device, system];
     let layers = layers(folder.path(), disk.path(), &loops)?;
     let places: Vec<usize> = (0..layers.len()).collect();

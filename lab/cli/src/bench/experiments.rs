@@ -19,12 +19,15 @@ const PAGE: &str = "page";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Named {
-    /// Experiments by their names, below, or `all`; `page` writes the pages of --out again
+    /// Experiments by their names, below, or by the part before the last `-`, or `all`; `page` writes the pages of --out again
     #[arg(value_name = "NAME", value_parser = name, required = true)]
     names: Vec<String>,
     /// Few keys and rounds: all of it in a quarter of an hour
     #[arg(long)]
     quick: bool,
+    /// With --quick: as little as there can be, to test this program
+    #[arg(long, hide = true, requires = "quick")]
+    tiny: bool,
     /// Leave out what results.json has: go on where a run was interrupted
     #[arg(long)]
     resume: bool,
@@ -60,16 +63,26 @@ fn name(name: &str) -> Result<String, String> {
     if let Some(experiment) = Experiment::named(name) {
         return Ok(experiment.name.to_owned());
     }
-    if [ALL, PAGE].contains(&name) {
+    let is_group = EXPERIMENTS.iter().any(|experiment| is_group_of(name, experiment));
+    if is_group || [ALL, PAGE].contains(&name) {
         return Ok(name.to_owned());
     }
     let known: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
     Err(format!("known are {ALL}, {PAGE}, {}", known.join(", ")))
 }
 
+/// Whether an experiment is one of a document: `mars` for `mars-3.5`.
+fn is_group_of(name: &str, experiment: &Experiment) -> bool {
+    let of_group = experiment.name.rsplit_once('-').is_some_and(|(group, _)| group == name);
+    // `micro` is one itself, and not the group of `micro-disk`.
+    of_group && Experiment::named(name).is_none()
+}
+
 pub(super) fn run(args: &Named) -> anyhow::Result<Exit> {
     let is_chosen = |experiment: &&Experiment| {
-        args.names.iter().any(|name| name == ALL || name == experiment.name)
+        let named =
+            |name: &String| name == ALL || name == experiment.name || is_group_of(name, experiment);
+        args.names.iter().any(named)
     };
     let chosen: Vec<Experiment> = EXPERIMENTS.iter().filter(is_chosen).copied().collect();
     let path = args.out.join("results.json");
@@ -124,6 +137,7 @@ fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyho
         lab: std::env::current_exe().context("finding this program")?,
         tembo: ProgramArgs::of(args.tembo.clone()).path()?,
         quick: args.quick,
+        tiny: args.tiny,
         rounds: args.rounds,
         seed: args.seed,
         commit: commit(),

@@ -1,0 +1,117 @@
+//! `tembo-lab bench durablefs` at its smallest, and what is left of it.
+//!
+//! The mounts need FUSE and the binary `tembo`, which `cargo test --workspace` builds before this runs; without them the run
+//! says so and measures the rest.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A run whose disk, memory and page are below a folder.
+fn bench(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tembo-lab"));
+    command.arg("bench").args(words);
+    for place in ["disk", "memory", "out"] {
+        fs::create_dir(folder.join(place)).unwrap();
+        command.arg(format!("--{place}")).arg(folder.join(place));
+    }
+    command
+}
+
+/// Mounts below a folder.
+fn mounts(folder: &Path) -> Vec<String> {
+    let all = fs::read_to_string("/proc/mounts").unwrap();
+    let points = all.lines().filter_map(|line| line.split(' ').nth(1));
+    points.filter(|point| Path::new(point).starts_with(folder)).map(str::to_owned).collect()
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().count() == 0
+}
+
+#[test]
+fn file_systems_are_measured_and_nothing_is_left() {
+    let folder = folder();
+    let mut command = bench(folder.path(), &["durablefs", "--quick", "--tiny"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = fs::read(folder.path().join("out/results.json")).unwrap();
+    let report = serde_json::from_slice::<Value>(&report).unwrap();
+    let has_git = Command::new("git").arg("--version").output().is_ok();
+    let findings = report["findings"].as_array().unwrap();
+    for name in ["3.3", "3.8", "small", "stream", "trees", "versions"] {
+        let name = format!("durablefs-{name}");
+        let Some(finding) = findings.iter().find(|finding| finding["name"] == *name) else {
+            assert!(name == "durablefs-trees" && !has_git, "{name}: {}", report["missing"]);
+            continue;
+        };
+        let series = finding["charts"][0]["series"].as_array().unwrap();
+        let own = |name: &str| series.iter().find(|series| series["name"] == name);
+        let ext4 = own("ext4").unwrap()["points"].as_array().unwrap();
+        assert!(ext4.iter().all(|point| point["value"]["median"].as_f64().unwrap() > 0.0));
+        let is_of_programs = name == "durablefs-trees";
+        assert_eq!(own("Tembo library, disk").is_some(), !is_of_programs, "{name}");
+        let notes = finding["notes"].as_array().unwrap();
+        let left_out = |name: &str| {
+            let begin = format!("{name} is left out");
+            notes.iter().any(|note| note.as_str().unwrap().starts_with(&begin))
+        };
+        if name != "durablefs-versions" {
+            let mount = "Tembo mount, disk";
+            assert!(own(mount).is_some() != left_out(mount), "{name}: {notes:?}");
+        }
+    }
+    assert_eq!(mounts(folder.path()), [""; 0]);
+    assert!(is_empty(&folder.path().join("disk")) && is_empty(&folder.path().join("memory")));
+}
+
+/// A run that ends with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_mount() {
+    let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
+    if !has_setpriv {
+        eprintln!("setpriv is not installed: not tested");
+        return;
+    }
+    let folder = folder();
+    let mut command = bench(folder.path(), &["durablefs-stream", "--quick"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = Running(command.spawn().unwrap());
+    let begin = Instant::now();
+    while mounts(folder.path()).is_empty() {
+        if running.0.try_wait().unwrap().is_some() {
+            eprintln!("FUSE or the binary tembo is not there: not tested");
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE);
+        sleep(Duration::from_millis(2));
+    }
+    drop(running);
+    let begin = Instant::now();
+    while !mounts(folder.path()).is_empty() {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", mounts(folder.path()));
+        sleep(Duration::from_millis(20));
+    }
+}

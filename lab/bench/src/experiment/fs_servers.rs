@@ -86,8 +86,8 @@ fn threads(
     thread::scope(|scope| {
         let part = |thread| scope.spawn(move || work(thread, Random::new(seed << 8 | thread)));
         let threads: Vec<_> = (0..THREADS).map(part).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|ended| ended.unwrap_or(Err(Error::Panicked))).collect()
+        let mut joined = threads.into_iter().map(|thread| thread.join());
+        joined.try_for_each(|ended| ended.unwrap_or(Err(Error::Panicked)))
     })
 }
 

@@ -3,18 +3,14 @@
 //! The mounts need FUSE and the binary `tembo`, which `cargo test --workspace` builds before this runs; without them the run
 //! says so and measures the rest.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
@@ -76,42 +72,4 @@ fn file_systems_are_measured_and_nothing_is_left() {
     }
     assert_eq!(mounts(folder.path()), [""; 0]);
     assert!(is_empty(&folder.path().join("disk")) && is_empty(&folder.path().join("memory")));
-}
-
-/// A run that ends with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn a_run_that_is_killed_leaves_no_mount() {
-    let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
-    if !has_setpriv {
-        eprintln!("setpriv is not installed: not tested");
-        return;
-    }
-    let folder = folder();
-    let mut command = bench(folder.path(), &["durablefs-stream", "--quick"]);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut running = Running(command.spawn().unwrap());
-    let begin = Instant::now();
-    while mounts(folder.path()).is_empty() {
-        if running.0.try_wait().unwrap().is_some() {
-            eprintln!("FUSE or the binary tembo is not there: not tested");
-            return;
-        }
-        assert!(begin.elapsed() < PATIENCE);
-        sleep(Duration::from_millis(2));
-    }
-    drop(running);
-    let begin = Instant::now();
-    while !mounts(folder.path()).is_empty() {
-        assert!(begin.elapsed() < PATIENCE, "{:?}", mounts(folder.path()));
-        sleep(Duration::from_millis(20));
-    }
 }

@@ -49,7 +49,7 @@ fn device(path: &Path) -> io::Result<u64> {
 
 impl Mounted {
     /// Starts a program, with the mount point as its last word, and waits for the mount. If this process is killed, the
-    /// program gets SIGTERM, as far as `setpriv` is installed.
+    /// program gets SIGTERM, as far as `setpriv` is installed; a mount that is in use then may stay.
     ///
     /// # Errors
     /// It was not mounted.

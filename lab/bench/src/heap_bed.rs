@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tembo_heap::{Error, Heap, HeapFile, PoolOptions};
+use tembo_heap::{Access, Base, Error, Heap, HeapFile, PoolOptions};
 use tembo_pmem::{DomainRequest, Emulation, RegionOptions};
 
 /// Where a heap lies.
@@ -76,6 +76,14 @@ impl HeapBed {
         body: impl for<'h> FnOnce(Heap<'h>) -> Result<R, E>,
     ) -> Result<R, E> {
         self.file.enter(body)
+    }
+
+    /// Uses it with memory managed by hand.
+    pub(crate) fn base<R, E: From<Error>>(
+        &self,
+        body: impl for<'h> FnOnce(&mut Access<'h, Base>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.file.base(body)
     }
 
     /// Everything in it is freed that can be, and every byte accounted for.

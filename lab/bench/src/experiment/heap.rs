@@ -1,13 +1,16 @@
 //! Coburn's thesis, tables 4.1 and 5.1: what the basic operations of a heap take.
 
 use std::hint::black_box;
-use std::time::Instant;
 
-use tembo_heap::{Error as HeapError, Heap, Persist, Ptr, Transaction, Weak};
+use tembo_heap::{
+    Access, Atomic, Base, Checkpointed, Error as HeapError, Heap, Layer as AnyLayer, Persist, Ptr,
+    Safe, Weak,
+};
 use tembo_pmem::Counters;
 
 use super::context::{Context, rotated};
 use crate::Error;
+use crate::clock::Stopwatch;
 use crate::finding::{Finding, Shape, times};
 use crate::heap_bed::{HeapBed, HeapMedium};
 use crate::rival::Medium;
@@ -37,6 +40,8 @@ impl Item<'_> {
 /// What a program pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
+    Base,
+    Safe,
     /// Transactions that run alone.
     Tx,
     /// Transactions side by side.
@@ -44,24 +49,116 @@ enum Layer {
 }
 
 impl Layer {
-    const ALL: [Layer; 2] = [Layer::Tx, Layer::Ctx];
+    const ALL: [Layer; 4] = [Layer::Base, Layer::Safe, Layer::Tx, Layer::Ctx];
 
     fn name(self) -> &'static str {
         match self {
+            Layer::Base => "BASE",
+            Layer::Safe => "SAFE",
             Layer::Tx => "TX",
             Layer::Ctx => "C-TX",
         }
     }
 
-    fn atomic<'h>(
-        self,
-        heap: Heap<'h>,
-        body: impl FnMut(&mut Transaction<'h>) -> Result<(), HeapError>,
-    ) -> Result<(), HeapError> {
-        match self {
-            Layer::Tx => heap.exclusive(body),
-            Layer::Ctx => heap.atomic(body),
+    /// Whether it has what a row is about.
+    fn has(self, row: Row) -> bool {
+        let checkpoints = matches!(self, Layer::Base | Layer::Safe);
+        match row {
+            Row::Weak => self != Layer::Base,
+            Row::Nothing => !checkpoints,
+            _ => true,
         }
+    }
+}
+
+/// What is done with an object.
+type Each<'e, 'h, A> =
+    dyn FnMut(&mut Access<'h, A>, &Ptr<'h, Item<'h>>) -> Result<(), HeapError> + 'e;
+
+/// How a program uses a heap: what is done in one section happens together, and is durable when that returns.
+trait Use<'h> {
+    type Access: AnyLayer;
+
+    fn section(
+        &mut self,
+        items: &[Ptr<'h, Item<'h>>],
+        each: &mut Each<'_, 'h, Self::Access>,
+    ) -> Result<(), HeapError>;
+
+    /// An object that nothing refers to any more.
+    fn free(
+        heap: &mut Access<'h, Self::Access>,
+        object: Ptr<'h, Item<'h>>,
+    ) -> Result<(), HeapError>;
+}
+
+/// Sections are transactions.
+struct Transactions<'h> {
+    heap: Heap<'h>,
+    is_alone: bool,
+}
+
+impl<'h> Use<'h> for Transactions<'h> {
+    type Access = Atomic;
+
+    fn section(
+        &mut self,
+        items: &[Ptr<'h, Item<'h>>],
+        each: &mut Each<'_, 'h, Atomic>,
+    ) -> Result<(), HeapError> {
+        let mut all =
+            |tx: &mut Access<'h, Atomic>| items.iter().try_for_each(|item| each(tx, item));
+        if self.is_alone { self.heap.exclusive(all) } else { self.heap.atomic(&mut all) }
+    }
+
+    fn free(_heap: &mut Access<'h, Atomic>, _object: Ptr<'h, Item<'h>>) -> Result<(), HeapError> {
+        Ok(())
+    }
+}
+
+/// A section ends with a checkpoint.
+struct Session<'s, 'h, A: AnyLayer>(&'s mut Access<'h, A>);
+
+impl<'h, A: AnyLayer + Checkpointed> Session<'_, 'h, A> {
+    fn all(
+        &mut self,
+        items: &[Ptr<'h, Item<'h>>],
+        each: &mut Each<'_, 'h, A>,
+    ) -> Result<(), HeapError> {
+        items.iter().try_for_each(|item| each(self.0, item))?;
+        self.0.checkpoint()
+    }
+}
+
+impl<'h> Use<'h> for Session<'_, 'h, Base> {
+    type Access = Base;
+
+    fn section(
+        &mut self,
+        items: &[Ptr<'h, Item<'h>>],
+        each: &mut Each<'_, 'h, Base>,
+    ) -> Result<(), HeapError> {
+        self.all(items, each)
+    }
+
+    fn free(heap: &mut Access<'h, Base>, object: Ptr<'h, Item<'h>>) -> Result<(), HeapError> {
+        heap.free(object)
+    }
+}
+
+impl<'h> Use<'h> for Session<'_, 'h, Safe> {
+    type Access = Safe;
+
+    fn section(
+        &mut self,
+        items: &[Ptr<'h, Item<'h>>],
+        each: &mut Each<'_, 'h, Safe>,
+    ) -> Result<(), HeapError> {
+        self.all(items, each)
+    }
+
+    fn free(_heap: &mut Access<'h, Safe>, _object: Ptr<'h, Item<'h>>) -> Result<(), HeapError> {
+        Ok(())
     }
 }
 
@@ -93,6 +190,16 @@ impl Row {
         }
     }
 
+    /// Microseconds by the thesis, table 5.1, for BASE and SAFE, without durability.
+    fn document_below(self) -> [&'static str; 2] {
+        match self {
+            Row::New => ["< 0.1", "< 0.1"],
+            Row::FromProgram | Row::FromHeap => ["0.03", "0.05"],
+            Row::Weak => ["–", "0.05"],
+            Row::Nothing | Row::Read | Row::Write => ["–", "–"],
+        }
+    }
+
     /// Microseconds by the thesis: table 5.1 for TX, table 4.1 for C-TX on a volatile medium, DRAM, STT-RAM and PCM.
     fn document(self) -> (&'static str, [&'static str; 4]) {
         match self {
@@ -109,51 +216,46 @@ impl Row {
 
 /// What the operations work on.
 struct Bed<'h> {
-    heap: Heap<'h>,
     items: Vec<Ptr<'h, Item<'h>>>,
     target: Ptr<'h, Item<'h>>,
-    weak: Weak<'h, Item<'h>>,
+    /// In a layer that has weak pointers.
+    weak: Option<Weak<'h, Item<'h>>>,
 }
 
-/// What is done with an object.
-type Each<'e, 'h> =
-    dyn FnMut(&mut Transaction<'h>, &Ptr<'h, Item<'h>>) -> Result<(), HeapError> + 'e;
-
 impl<'h> Bed<'h> {
-    fn new(heap: Heap<'h>) -> Result<Bed<'h>, HeapError> {
-        heap.atomic(|tx| {
-            // All are linked, as in a program: an object that nothing refers to is in a list of its own.
-            let kept = tx.alloc_slice::<Ptr<'h, Item<'h>>>(OBJECTS as u64 + 1)?;
-            tx.alloc((kept.clone(), 0_u64)).and_then(|root| tx.set_root(&root))?;
-            let mut items = Vec::new();
-            for index in 0..=OBJECTS as u64 {
-                let item = tx.alloc(Item::new(index))?;
-                tx.set_cell(&kept, index, item.clone())?;
-                items.push(item);
-            }
-            let target = items.remove(0);
-            let weak = tx.downgrade(&target)?;
-            Ok(Bed { heap, items, target, weak })
-        })
+    fn new(heap: &mut Access<'h, impl AnyLayer>) -> Result<Bed<'h>, HeapError> {
+        // All are linked, as in a program: an object that nothing refers to is in a list of its own.
+        let kept = heap.alloc_slice::<Ptr<'h, Item<'h>>>(OBJECTS as u64 + 1)?;
+        let root = heap.alloc((kept.clone(), 0_u64))?;
+        heap.set_root(&root)?;
+        let mut items = Vec::new();
+        for index in 0..=OBJECTS as u64 {
+            let item = heap.alloc(Item::new(index))?;
+            heap.set_cell(&kept, index, item.clone())?;
+            items.push(item);
+        }
+        let target = items.remove(0);
+        Ok(Bed { items, target, weak: None })
     }
 
     /// A row's operation on `items`, together.
-    fn operate(
+    fn operate<U: Use<'h>>(
         &self,
         row: Row,
-        layer: Layer,
+        heap: &mut U,
         items: &[Ptr<'h, Item<'h>>],
     ) -> Result<(), HeapError> {
-        let each = |each: &mut Each<'_, 'h>| {
-            layer.atomic(self.heap, |tx| items.iter().try_for_each(|item| each(tx, item)))
-        };
         match row {
             Row::New => {
-                each(&mut |tx, item| {
+                heap.section(items, &mut |tx, item| {
                     let made = tx.alloc(Item::new(7))?;
                     tx.set(item, Item::LINK, Some(made))
                 })?;
-                each(&mut |tx, item| tx.set(item, Item::LINK, None))
+                heap.section(items, &mut |tx, item| {
+                    let made = tx.get(item, Item::LINK)?;
+                    tx.set(item, Item::LINK, None)?;
+                    made.map_or(Ok(()), |made| U::free(tx, made))
+                })
             }
             Row::FromProgram => {
                 for item in items {
@@ -165,20 +267,23 @@ impl<'h> Bed<'h> {
                 Ok(())
             }
             Row::FromHeap => {
-                each(&mut |tx, item| tx.set(item, Item::LINK, Some(self.target.clone())))?;
-                each(&mut |tx, item| tx.set(item, Item::LINK, None))
+                let target = &self.target;
+                heap.section(items, &mut |tx, item| {
+                    tx.set(item, Item::LINK, Some(target.clone()))
+                })?;
+                heap.section(items, &mut |tx, item| tx.set(item, Item::LINK, None))
             }
             Row::Weak => {
-                each(&mut |tx, item| tx.set(item, Item::WEAK, Some(self.weak.clone())))?;
-                each(&mut |tx, item| tx.set(item, Item::WEAK, None))
+                let weak = &self.weak;
+                heap.section(items, &mut |tx, item| tx.set(item, Item::WEAK, weak.clone()))?;
+                heap.section(items, &mut |tx, item| tx.set(item, Item::WEAK, None))
             }
-            Row::Nothing => layer.atomic(self.heap, |_| Ok(())),
-            Row::Read => each(&mut |tx, item| {
-                tx.get(item, Item::VALUE).map(|value| {
-                    black_box(value);
-                })
+            Row::Nothing => heap.section(&[], &mut |_, _| Ok(())),
+            Row::Read => heap.section(items, &mut |tx, item| {
+                black_box(tx.get(item, Item::VALUE)?);
+                Ok(())
             }),
-            Row::Write => each(&mut |tx, item| {
+            Row::Write => heap.section(items, &mut |tx, item| {
                 let value = tx.get(item, Item::VALUE)?;
                 tx.set(item, Item::VALUE, value + 1)
             }),
@@ -192,22 +297,70 @@ struct Taken {
     counters: Counters,
 }
 
-/// As many operations as `passes` over all objects, `together` at a time in one transaction.
-fn taken(
-    bed: &Bed<'_>,
-    (row, layer): (Row, Layer),
-    together: usize,
-    passes: usize,
+/// As many operations as `passes` over all objects, `together` at a time in one section.
+fn taken<'h>(
+    bed: &Bed<'h>,
+    row: Row,
+    heap: &mut impl Use<'h>,
+    (together, passes): (usize, usize),
 ) -> Result<Taken, HeapError> {
     let before = Counters::thread();
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for _ in 0..passes {
         for items in bed.items.chunks(together) {
-            bed.operate(row, layer, items)?;
+            bed.operate(row, heap, items)?;
         }
     }
-    let us = start.elapsed().as_secs_f64() * 1e6 / (passes * OBJECTS) as f64;
+    let us = start.elapsed().cpu.as_secs_f64() * 1e6 / (passes * OBJECTS) as f64;
     Ok(Taken { us, counters: Counters::thread() - before })
+}
+
+/// What one row takes in one layer, in a section of its own and in one with others.
+type Visit<'v> = dyn FnMut(Row, Taken, Taken) + 'v;
+
+fn rows<'h>(
+    bed: &Bed<'h>,
+    layer: Layer,
+    heap: &mut impl Use<'h>,
+    (passes, visit): (usize, &mut Visit<'_>),
+) -> Result<(), HeapError> {
+    for row in Row::ALL.into_iter().filter(|row| layer.has(*row)) {
+        // Once without a figure: types get their numbers, and memory its pages.
+        taken(bed, row, heap, (MANY, 1))?;
+        let alone = taken(bed, row, heap, (1, passes))?;
+        visit(row, alone, taken(bed, row, heap, (MANY, passes))?);
+    }
+    Ok(())
+}
+
+/// All rows in one layer, on a heap of its own.
+fn in_layer(
+    bed: &HeapBed,
+    layer: Layer,
+    (passes, visit): (usize, &mut Visit<'_>),
+) -> Result<(), HeapError> {
+    match layer {
+        Layer::Base => bed.base(|heap| {
+            let bed = Bed::new(heap)?;
+            heap.checkpoint()?;
+            rows(&bed, layer, &mut Session(heap), (passes, visit))
+        }),
+        Layer::Safe => bed.enter(|heap| {
+            let bed = heap.atomic(with_weak)?;
+            heap.safe(|heap| rows(&bed, layer, &mut Session(heap), (passes, visit)))
+        }),
+        Layer::Tx | Layer::Ctx => bed.enter(|heap| {
+            let bed = heap.atomic(with_weak)?;
+            let is_alone = layer == Layer::Tx;
+            rows(&bed, layer, &mut Transactions { heap, is_alone }, (passes, visit))
+        }),
+    }
+}
+
+fn with_weak<'h>(heap: &mut Access<'h, Atomic>) -> Result<Bed<'h>, HeapError> {
+    let bed = Bed::new(heap)?;
+    let weak = heap.downgrade(&bed.target)?;
+    Ok(Bed { weak: Some(weak), ..bed })
 }
 
 /// The figures of each medium, by row and layer.
@@ -228,30 +381,24 @@ pub(super) fn latency(context: &mut Context<'_>) -> Result<Finding, Error> {
         for medium in rotated(&HeapMedium::ALL, round) {
             let what = format!("round {}: {}", round + 1, medium.name());
             context.trial(&what)?;
-            let folder = context.folder(Medium::Memory)?;
-            let bed = HeapBed::new(folder.path(), medium, 64 << 20)?;
-            bed.enter(|heap| {
-                let bed = Bed::new(heap)?;
-                for layer in rotated(&Layer::ALL, round) {
-                    for row in Row::ALL {
-                        let at = medium as usize;
-                        // Once without a figure: types get their numbers, and memory its pages.
-                        taken(&bed, (row, layer), MANY, 1)?;
-                        let alone = taken(&bed, (row, layer), 1, passes)?;
-                        sheets.alone[at].push(layer.name(), row.name(), alone.us);
-                        let count = (passes * OBJECTS) as f64;
+            for layer in rotated(&Layer::ALL, round) {
+                let folder = context.folder(Medium::Memory)?;
+                let bed = HeapBed::new(folder.path(), medium, 64 << 20)?;
+                let (at, name) = (medium as usize, layer.name());
+                in_layer(
+                    &bed,
+                    layer,
+                    (passes, &mut |row, alone, together| {
+                        sheets.alone[at].push(name, row.name(), alone.us);
+                        sheets.together[at].push(name, row.name(), together.us);
                         if medium == HeapMedium::Dram {
-                            let fences = alone.counters.fences as f64 / count;
-                            sheets.fences.push(layer.name(), row.name(), fences);
-                            let lines = alone.counters.lines as f64 / count;
-                            sheets.lines.push(layer.name(), row.name(), lines);
+                            let each = |count: u64| count as f64 / (passes * OBJECTS) as f64;
+                            sheets.fences.push(name, row.name(), each(alone.counters.fences));
+                            sheets.lines.push(name, row.name(), each(alone.counters.lines));
                         }
-                        let together = taken(&bed, (row, layer), MANY, passes)?;
-                        sheets.together[at].push(layer.name(), row.name(), together.us);
-                    }
-                }
-                Ok::<(), HeapError>(())
-            })?;
+                    }),
+                )?;
+            }
         }
     }
     judge(&mut finding, &sheets);
@@ -270,8 +417,13 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
     for row in Row::ALL {
         let (tx, ctx) = row.document();
         let dram = HeapMedium::Dram as usize;
-        let what = format!("{}, TX on DRAM", row.name());
-        finding.claim(&what, &format!("{tx} µs"), here(dram, Layer::Tx, row));
+        let [base, safe] = row.document_below();
+        for (layer, document) in [(Layer::Base, base), (Layer::Safe, safe), (Layer::Tx, tx)] {
+            if layer.has(row) {
+                let what = format!("{}, {} on DRAM", row.name(), layer.name());
+                finding.claim(&what, &format!("{document} µs"), here(dram, layer, row));
+            }
+        }
         for (medium, document) in HeapMedium::ALL.iter().zip(ctx) {
             let what = format!("{}, C-TX on {}", row.name(), medium.name());
             finding.claim(
@@ -287,16 +439,20 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
         }
     }
     for (medium, sheet) in HeapMedium::ALL.iter().zip(&sheets.alone) {
-        let labels =
-            Labels { title: "", x: "operation", y: "µs, each in a transaction of its own" };
+        let labels = Labels {
+            title: "",
+            x: "operation",
+            y: "µs, each in a transaction, or before a checkpoint, of its own",
+        };
         let mut chart = sheet.chart(Shape::LogBars, labels);
         chart.title = medium.name().into();
         finding.charts.push(chart);
     }
-    let labels =
-        Labels {
-            title: "DRAM, 64 together", x: "operation", y: "µs, 64 of them in a transaction"
-        };
+    let labels = Labels {
+        title: "DRAM, 64 together",
+        x: "operation",
+        y: "µs, 64 of them in a transaction, or before a checkpoint",
+    };
     let together = &sheets.together[HeapMedium::Dram as usize];
     finding.charts.push(together.chart(Shape::LogBars, labels));
     let write = |medium: HeapMedium| {
@@ -316,6 +472,8 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
         write(HeapMedium::Pcm)
     );
     finding.note("Each figure is of whole transactions, with their commits, where the thesis leaves out what opening and a transaction take: here a change is kept in memory until the commit, so that without it there would be nothing to time. Beside it stands the share of an operation when 64 of them, on objects of their own, are in one transaction. A pointer is assigned in one transaction and emptied in another; new/delete links a new object in one, and unlinks it in another, which frees it. Open for write is a read and a change of one word.");
+    finding.note("Times are CPU time of the thread, which waits for nothing but flushes: what else runs on the machine is no part of them.");
+    finding.note("In BASE and SAFE a checkpoint stands where a transaction does, one after each operation or one after 64. The thesis's figures of these layers have no durability at all.");
     finding.note("DRAM is a tmpfs with real flush instructions. STT-RAM and PCM lose 50 and 180 ns for each line more behind a fence that waits (experiment medium judges that); the thesis delays epochs by its own model, so that absolute times of these columns are not comparable. Reads are as fast as the memory's.");
     finding.note("Fences and lines are counted on DRAM, each operation in a transaction of its own, both of its transactions where there are two.");
 }
@@ -326,46 +484,41 @@ mod tests {
 
     use super::*;
 
-    /// Fences of each operation over many, alone in its transactions.
-    fn fences(row: Row, layer: Layer) -> f64 {
+    /// Fences of each operation in a layer, alone in its section and with others.
+    fn fences(layer: Layer) -> Vec<(Row, f64, f64)> {
         let bed = HeapBed::volatile(64 << 20).unwrap();
-        let mut fences = 0;
-        let count = bed.enter(|heap| {
-            let bed = Bed::new(heap)?;
-            taken(&bed, (row, layer), MANY, 1)?;
-            fences = taken(&bed, (row, layer), 1, 2)?.counters.fences;
-            Ok::<_, HeapError>(2 * OBJECTS)
-        });
-        fences as f64 / count.unwrap() as f64
+        let (mut all, each) = (Vec::new(), |taken: Taken| taken.counters.fences as f64);
+        in_layer(
+            &bed,
+            layer,
+            (2, &mut |row, alone, together| {
+                let count = (2 * OBJECTS) as f64;
+                all.push((row, each(alone) / count, each(together) / count));
+            }),
+        )
+        .unwrap();
+        all
     }
 
     #[test]
     fn basic_operations_cost_the_fences_that_are_stated() {
         for layer in Layer::ALL {
-            for (row, expected) in [
-                (Row::FromProgram, 0.0),
-                (Row::Nothing, 0.0),
-                (Row::Read, 0.0),
-                (Row::Write, 2.0),
-                // One transaction assigns, another empties.
-                (Row::FromHeap, 4.0),
-                (Row::Weak, 4.0),
-            ] {
-                assert_eq!(fences(row, layer), expected, "{row:?} {layer:?}");
+            for (row, alone, together) in fences(layer) {
+                let (expected, shared) = match row {
+                    Row::FromProgram | Row::Nothing | Row::Read => (0.0, true),
+                    Row::Write => (2.0, true),
+                    // One section assigns, another empties.
+                    Row::FromHeap | Row::Weak => (4.0, true),
+                    // What is freed is destroyed by an operation of the log of its own.
+                    Row::New => (7.0, false),
+                };
+                assert!(alone <= expected, "{row:?} {layer:?}: {alone}");
+                let is_exact = row != Row::New;
+                assert!(!is_exact || alone == expected, "{row:?} {layer:?}: {alone}");
+                // 64 words, with the counts of what they refer to, may need an extent of the log.
+                let most = 1.5 * expected / MANY as f64;
+                assert!(!shared || together <= most, "{row:?} {layer:?}: {together}");
             }
         }
-    }
-
-    #[test]
-    fn fences_are_shared_by_what_one_transaction_does() {
-        let bed = HeapBed::volatile(64 << 20).unwrap();
-        bed.enter(|heap| {
-            let bed = Bed::new(heap)?;
-            taken(&bed, (Row::Write, Layer::Ctx), MANY, 1)?;
-            let taken = taken(&bed, (Row::Write, Layer::Ctx), MANY, 1)?;
-            assert_eq!(taken.counters.fences as usize, 2 * OBJECTS / MANY);
-            Ok::<_, HeapError>(())
-        })
-        .unwrap();
     }
 }

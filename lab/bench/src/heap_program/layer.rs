@@ -1,6 +1,11 @@
 //! Heaps as memories, by the layer that a program pays for.
 
-use tembo_heap::{Error as HeapError, Field, Heap, Persist, Ptr, Slice, Transaction};
+use std::sync::{Mutex, PoisonError};
+
+use tembo_heap::{
+    Access, Atomic, Base, Checkpointed, Error as HeapError, Field, Heap, Layer, Persist, Ptr, Safe,
+    Slice,
+};
 
 use super::load::{Extent, Measured, measured};
 use super::memory::{Form, Memory, Program, Store, Work};
@@ -10,6 +15,10 @@ use crate::heap_bed::HeapBed;
 /// A layer of NV-heaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeapLayer {
+    /// Memory by hand, and checkpoints.
+    Base,
+    /// Objects go by themselves; checkpoints.
+    Safe,
     /// Transactions that run alone.
     Tx,
     /// Transactions side by side.
@@ -17,15 +26,21 @@ pub(crate) enum HeapLayer {
 }
 
 impl HeapLayer {
-    pub(crate) const ALL: [HeapLayer; 2] = [HeapLayer::Tx, HeapLayer::Ctx];
+    pub(crate) const ALL: [HeapLayer; 4] =
+        [HeapLayer::Base, HeapLayer::Safe, HeapLayer::Tx, HeapLayer::Ctx];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            HeapLayer::Base => "BASE",
+            HeapLayer::Safe => "SAFE",
             HeapLayer::Tx => "TX",
             HeapLayer::Ctx => "C-TX",
         }
     }
 }
+
+/// Works between two checkpoints.
+const CHECKPOINT: u64 = 64;
 
 /// Entries of an array in one object. Two transactions conflict where they change one object.
 const PART: usize = 64;
@@ -42,43 +57,73 @@ type Words<'h> = Ptr<'h, Slice<u64>>;
 
 type Links<'h, const D: usize, const L: usize> = Ptr<'h, Slice<NodeLink<'h, D, L>>>;
 
-/// A heap with the arrays of a benchmark, of which the program holds the parts.
-struct HeapStore<'h, const D: usize, const L: usize> {
-    heap: Heap<'h>,
-    layer: HeapLayer,
+/// The arrays of a benchmark, of which the program holds the parts.
+struct Arrays<'h, const D: usize, const L: usize> {
     cells: Vec<Words<'h>>,
     heads: Vec<Links<'h, D, L>>,
 }
 
-impl<'h, const D: usize, const L: usize> HeapStore<'h, D, L> {
-    fn new(heap: Heap<'h>, layer: HeapLayer, form: Form) -> Result<Self, HeapError> {
+impl<'h, const D: usize, const L: usize> Arrays<'h, D, L> {
+    fn new(heap: &mut Access<'h, impl Layer>, form: Form) -> Result<Self, HeapError> {
         let parts = |count: usize| count.div_ceil(PART) as u64;
-        let (cells, heads) = heap.atomic(|tx| {
-            let all_cells = tx.alloc_slice::<Words<'h>>(parts(form.cells))?;
-            let all_heads = tx.alloc_slice::<Links<'h, D, L>>(parts(form.heads))?;
-            let root = tx.alloc((all_cells.clone(), all_heads.clone()))?;
-            tx.set_root(&root)?;
-            let (mut cells, mut heads) = (Vec::new(), Vec::new());
-            for at in 0..parts(form.cells) {
-                let part = tx.alloc_slice::<u64>(PART as u64)?;
-                tx.set_cell(&all_cells, at, part.clone())?;
-                cells.push(part);
-            }
-            for at in 0..parts(form.heads) {
-                let part = tx.alloc_slice::<NodeLink<'h, D, L>>(PART as u64)?;
-                tx.set_cell(&all_heads, at, part.clone())?;
-                heads.push(part);
-            }
-            Ok::<_, HeapError>((cells, heads))
-        })?;
-        Ok(HeapStore { heap, layer, cells, heads })
+        let all_cells = heap.alloc_slice::<Words<'h>>(parts(form.cells))?;
+        let all_heads = heap.alloc_slice::<Links<'h, D, L>>(parts(form.heads))?;
+        let root = heap.alloc((all_cells.clone(), all_heads.clone()))?;
+        heap.set_root(&root)?;
+        let (mut cells, mut heads) = (Vec::new(), Vec::new());
+        for at in 0..parts(form.cells) {
+            let part = heap.alloc_slice::<u64>(PART as u64)?;
+            heap.set_cell(&all_cells, at, part.clone())?;
+            cells.push(part);
+        }
+        for at in 0..parts(form.heads) {
+            let part = heap.alloc_slice::<NodeLink<'h, D, L>>(PART as u64)?;
+            heap.set_cell(&all_heads, at, part.clone())?;
+            heads.push(part);
+        }
+        Ok(Arrays { cells, heads })
     }
 }
 
-/// A transaction on it.
-struct InTransaction<'t, 'h, const D: usize, const L: usize> {
-    tx: &'t mut Transaction<'h>,
-    store: &'t HeapStore<'h, D, L>,
+/// A heap in use.
+struct InUse<'t, 'h, A: Layer, const D: usize, const L: usize> {
+    tx: &'t mut Access<'h, A>,
+    arrays: &'t Arrays<'h, D, L>,
+}
+
+/// What a program does with an object that it has unlinked.
+trait Freeing: Layer + Sized {
+    fn free<'h, T: tembo_heap::Object<'h>>(
+        heap: &mut Access<'h, Self>,
+        object: Ptr<'h, T>,
+    ) -> Result<(), HeapError>;
+}
+
+impl Freeing for Base {
+    fn free<'h, T: tembo_heap::Object<'h>>(
+        heap: &mut Access<'h, Base>,
+        object: Ptr<'h, T>,
+    ) -> Result<(), HeapError> {
+        heap.free(object)
+    }
+}
+
+impl Freeing for Safe {
+    fn free<'h, T: tembo_heap::Object<'h>>(
+        _heap: &mut Access<'h, Safe>,
+        _object: Ptr<'h, T>,
+    ) -> Result<(), HeapError> {
+        Ok(())
+    }
+}
+
+impl Freeing for Atomic {
+    fn free<'h, T: tembo_heap::Object<'h>>(
+        _heap: &mut Access<'h, Atomic>,
+        _object: Ptr<'h, T>,
+    ) -> Result<(), HeapError> {
+        Ok(())
+    }
 }
 
 /// A word of an object, by its place.
@@ -93,24 +138,24 @@ fn link<'h, const D: usize, const L: usize>(
     Field::at((D + at) as u64)
 }
 
-impl<'h, const D: usize, const L: usize> Memory<D, L> for InTransaction<'_, 'h, D, L> {
+impl<'h, A: Freeing, const D: usize, const L: usize> Memory<D, L> for InUse<'_, 'h, A, D, L> {
     type Link = Ptr<'h, Node<'h, D, L>>;
     type Fault = HeapError;
 
     fn cell(&mut self, index: usize) -> Result<u64, HeapError> {
-        self.tx.cell(&self.store.cells[index / PART], (index % PART) as u64)
+        self.tx.cell(&self.arrays.cells[index / PART], (index % PART) as u64)
     }
 
     fn set_cell(&mut self, index: usize, word: u64) -> Result<(), HeapError> {
-        self.tx.set_cell(&self.store.cells[index / PART], (index % PART) as u64, word)
+        self.tx.set_cell(&self.arrays.cells[index / PART], (index % PART) as u64, word)
     }
 
     fn head(&mut self, index: usize) -> Result<Option<Self::Link>, HeapError> {
-        self.tx.cell(&self.store.heads[index / PART], (index % PART) as u64)
+        self.tx.cell(&self.arrays.heads[index / PART], (index % PART) as u64)
     }
 
     fn set_head(&mut self, index: usize, to: Option<Self::Link>) -> Result<(), HeapError> {
-        self.tx.set_cell(&self.store.heads[index / PART], (index % PART) as u64, to)
+        self.tx.set_cell(&self.arrays.heads[index / PART], (index % PART) as u64, to)
     }
 
     fn make(
@@ -150,23 +195,66 @@ impl<'h, const D: usize, const L: usize> Memory<D, L> for InTransaction<'_, 'h, 
         self.tx.set(object, link(at), to)
     }
 
-    fn free(&mut self, _object: Self::Link) -> Result<(), HeapError> {
-        Ok(())
+    fn free(&mut self, object: Self::Link) -> Result<(), HeapError> {
+        A::free(self.tx, object)
     }
 }
 
-impl<const D: usize, const L: usize> Store<D, L> for HeapStore<'_, D, L> {
+/// Each work is a transaction.
+struct Transactions<'h, const D: usize, const L: usize> {
+    heap: Heap<'h>,
+    is_alone: bool,
+    arrays: Arrays<'h, D, L>,
+}
+
+impl<const D: usize, const L: usize> Store<D, L> for Transactions<'_, D, L> {
     fn atomic<W: Work<D, L>>(&self, work: &mut W) -> Result<u64, Error> {
-        let answer = match self.layer {
-            HeapLayer::Tx => {
-                self.heap.exclusive(|tx| work.run(&mut InTransaction { tx, store: self }))
-            }
-            HeapLayer::Ctx => {
-                self.heap.atomic(|tx| work.run(&mut InTransaction { tx, store: self }))
-            }
+        let arrays = &self.arrays;
+        let answer = if self.is_alone {
+            self.heap.exclusive(|tx| work.run(&mut InUse { tx, arrays }))
+        } else {
+            self.heap.atomic(|tx| work.run(&mut InUse { tx, arrays }))
         };
         Ok(answer?)
     }
+}
+
+/// Works between checkpoints: one at a time.
+struct Session<'s, 'h, A: Layer, const D: usize, const L: usize> {
+    /// The heap in use, and how many works were done since the last checkpoint.
+    used: Mutex<(&'s mut Access<'h, A>, u64)>,
+    arrays: Arrays<'h, D, L>,
+}
+
+impl<A: Freeing + Checkpointed, const D: usize, const L: usize> Store<D, L>
+    for Session<'_, '_, A, D, L>
+{
+    fn atomic<W: Work<D, L>>(&self, work: &mut W) -> Result<u64, Error> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tx, count) = &mut *used;
+        let answer = work.run(&mut InUse { tx, arrays: &self.arrays })?;
+        *count += 1;
+        if count.is_multiple_of(CHECKPOINT) {
+            tx.checkpoint()?;
+        }
+        Ok(answer)
+    }
+}
+
+fn in_session<A: Freeing + Checkpointed, const D: usize, const L: usize, P: Program<D, L>>(
+    heap: &mut Access<'_, A>,
+    program: &P,
+    extent: Extent,
+    bed: &HeapBed,
+) -> Result<Measured, Error> {
+    let arrays = Arrays::<D, L>::new(heap, program.form())?;
+    heap.checkpoint()?;
+    let found = {
+        let session = Session { used: Mutex::new((&mut *heap, 0)), arrays };
+        measured(program, &session, extent, &|| Ok(bed.allocated()))?
+    };
+    heap.checkpoint()?;
+    Ok(found)
 }
 
 /// Measures a benchmark over a heap.
@@ -176,8 +264,15 @@ pub(crate) fn with_heap<const D: usize, const L: usize, P: Program<D, L>>(
     program: &P,
     extent: Extent,
 ) -> Result<Measured, Error> {
-    bed.enter(|heap| {
-        let store = HeapStore::<D, L>::new(heap, layer, program.form())?;
-        measured(program, &store, extent, &|| Ok(bed.allocated()))
-    })
+    match layer {
+        HeapLayer::Base => bed.base(|heap| in_session(heap, program, extent, bed)),
+        HeapLayer::Safe => {
+            bed.enter(|heap| heap.safe(|heap| in_session(heap, program, extent, bed)))
+        }
+        HeapLayer::Tx | HeapLayer::Ctx => bed.enter(|heap| {
+            let arrays = heap.atomic(|tx| Arrays::<D, L>::new(tx, program.form()))?;
+            let store = Transactions { heap, is_alone: layer == HeapLayer::Tx, arrays };
+            measured(program, &store, extent, &|| Ok(bed.allocated()))
+        }),
+    }
 }

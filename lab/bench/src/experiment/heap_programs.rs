@@ -161,7 +161,7 @@ pub(super) fn programs(context: &mut Context<'_>) -> Result<Finding, Error> {
 const BERKELEY_DOCUMENT: &str = "32× on average (2 to 643×)";
 
 fn judge(finding: &mut Finding, sheets: &Sheets) {
-    let [one, two] = &sheets.rates;
+    let one = &sheets.rates[0];
     for name in &sheets.names {
         let ratio = |below: &str| one.ratio(CTX, below, name);
         let to_volatile = times(one.ratio(VOLATILE, CTX, name));
@@ -182,8 +182,6 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
             BERKELEY_DOCUMENT,
             times(ratio(BERKELEY)),
         );
-        let gain = times(two.ratio_to(one, CTX, name));
-        finding.claim(&format!("{name}: C-TX by two threads to one"), "–", gain);
         let of = |sheet: &Sheet| sheet.spread(CTX, name).map(|spread| spread.median);
         let counts = of(&sheets.fences).zip(of(&sheets.lines));
         let counts = counts.map(|(fences, lines)| format!("{fences:.2} and {lines:.2}"));

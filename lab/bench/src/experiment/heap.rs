@@ -405,6 +405,14 @@ pub(super) fn latency(context: &mut Context<'_>) -> Result<Finding, Error> {
     Ok(finding)
 }
 
+const NOTES: [&str; 5] = [
+    "Each figure is of whole transactions, with their commits, where the thesis leaves out what opening and a transaction take: here a change is kept in memory until the commit, so that without it there would be nothing to time. Beside it stands the share of an operation when 64 of them, on objects of their own, are in one transaction. A pointer is assigned in one transaction and emptied in another; new/delete links a new object in one, and unlinks it in another, which frees it. Open for write is a read and a change of one word.",
+    "Times are CPU time of the thread, which waits for nothing but flushes: what else runs on the machine is no part of them.",
+    "In BASE and SAFE a checkpoint stands where a transaction does, one after each operation or one after 64. The thesis's figures of these layers have no durability at all.",
+    "DRAM is a tmpfs with real flush instructions. STT-RAM and PCM lose 50 and 180 ns for each line more behind a fence that waits (experiment medium judges that); the thesis delays epochs by its own model, so that absolute times of these columns are not comparable. Reads are as fast as the memory's.",
+    "Fences and lines are counted on DRAM, each operation in a transaction of its own, both of its transactions where there are two.",
+];
+
 fn judge(finding: &mut Finding, sheets: &Sheets) {
     let here = |medium: usize, layer: Layer, row: Row| {
         let of = |sheet: &Sheet| sheet.spread(layer.name(), row.name());
@@ -471,11 +479,9 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
         write(HeapMedium::Dram),
         write(HeapMedium::Pcm)
     );
-    finding.note("Each figure is of whole transactions, with their commits, where the thesis leaves out what opening and a transaction take: here a change is kept in memory until the commit, so that without it there would be nothing to time. Beside it stands the share of an operation when 64 of them, on objects of their own, are in one transaction. A pointer is assigned in one transaction and emptied in another; new/delete links a new object in one, and unlinks it in another, which frees it. Open for write is a read and a change of one word.");
-    finding.note("Times are CPU time of the thread, which waits for nothing but flushes: what else runs on the machine is no part of them.");
-    finding.note("In BASE and SAFE a checkpoint stands where a transaction does, one after each operation or one after 64. The thesis's figures of these layers have no durability at all.");
-    finding.note("DRAM is a tmpfs with real flush instructions. STT-RAM and PCM lose 50 and 180 ns for each line more behind a fence that waits (experiment medium judges that); the thesis delays epochs by its own model, so that absolute times of these columns are not comparable. Reads are as fast as the memory's.");
-    finding.note("Fences and lines are counted on DRAM, each operation in a transaction of its own, both of its transactions where there are two.");
+    for note in NOTES {
+        finding.note(note);
+    }
 }
 
 #[cfg(test)]

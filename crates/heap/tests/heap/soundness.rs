@@ -354,3 +354,54 @@ fn change(image: &[u8]) {
     });
     let _ = file.check();
 }
+
+#[test]
+fn transactions_of_two_threads_that_change_places_commit_what_they_hold() {
+    let file = volatile();
+    file.enter(|heap| {
+        let one = heap.root_or::<_, Error>(|_| Ok(Node { value: 0, next: None })).unwrap();
+        let two = heap.atomic(|tx| {
+            let two = tx.alloc(Node { value: 0, next: None })?;
+            tx.set(&one, Node::NEXT, Some(two.clone()))?;
+            Ok::<_, Error>(two)
+        });
+        let two = two.unwrap();
+        heap.atomic(|tx| {
+            tx.set(&one, Node::VALUE, 1)?;
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    heap.atomic(|other| {
+                        other.set(&two, Node::VALUE, 2)?;
+                        std::mem::swap(tx, other);
+                        Ok::<_, Error>(())
+                    })
+                    .unwrap();
+                });
+            });
+            // This is the transaction of the thread that has ended.
+            assert_eq!(tx.get(&two, Node::VALUE)?, 2);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+        let values = heap
+            .atomic(|tx| Ok::<_, Error>((tx.get(&one, Node::VALUE)?, tx.get(&two, Node::VALUE)?)));
+        assert_eq!(values.unwrap(), (1, 2));
+    });
+    assert_eq!(objects(&after_a_crash(&file)), 2);
+}
+
+#[test]
+fn a_pointer_that_was_forgotten_in_a_session_keeps_its_object_until_the_next_opening() {
+    let file = volatile();
+    file.enter(|heap| {
+        heap.safe(|heap| {
+            let root = heap.alloc(Node { value: 1, next: None })?;
+            heap.set_root(&root)?;
+            std::mem::forget(heap.alloc(Node { value: 2, next: None })?);
+            heap.checkpoint()
+        })
+        .unwrap();
+    });
+    assert_eq!(objects(&file), 2);
+    assert_eq!(objects(&after_a_crash(&file)), 1);
+}

@@ -1,6 +1,7 @@
 //! Cycles: what they hold, what holds them, and what is left when nothing does.
 
 use tembo_heap::{Error, Heap, Persist, Ptr, Weak};
+use tembo_pmem::Counters;
 
 use crate::counts::Node;
 use crate::{after_a_crash, objects, volatile};
@@ -166,6 +167,52 @@ fn cycles_are_collected_in_parts_with_what_only_they_held() {
         assert_eq!(objects(&file), 2);
         assert_eq!(objects(&after_a_crash(&file)), 2);
     }
+}
+
+/// The most fences that a part has cost, and how many parts there were.
+fn parts_of(heap: Heap<'_>, budget: usize) -> (u64, u64) {
+    let (mut most, mut parts, mut is_done) = (0, 0, false);
+    while !is_done {
+        let before = Counters::thread().fences;
+        is_done = heap.collect_cycles(budget).unwrap();
+        most = most.max(Counters::thread().fences - before);
+        parts += 1;
+    }
+    (most, parts)
+}
+
+#[test]
+fn a_part_of_a_collection_costs_no_more_in_a_larger_heap() {
+    const BUDGET: u64 = 8;
+    let mut costs = Vec::new();
+    for size in [500, 4000] {
+        let file = volatile();
+        file.enter(|heap| {
+            let (root, _) = make(heap);
+            // As many objects that live as there are in the ring.
+            for is_ring in [false, true] {
+                heap.atomic(|tx| {
+                    let last = tx.alloc(Ring { value: 0, next: None, kept: None })?;
+                    let mut first = last.clone();
+                    for value in 1..size {
+                        first = tx.alloc(Ring { value, next: Some(first), kept: None })?;
+                    }
+                    if is_ring {
+                        return tx.set(&last, Ring::NEXT, Some(first));
+                    }
+                    let before = tx.get(&root, Root::RING)?;
+                    tx.set(&last, Ring::NEXT, before)?;
+                    tx.set(&root, Root::RING, Some(first))
+                })
+                .unwrap();
+            }
+            let (most, parts) = parts_of(heap, BUDGET as usize);
+            assert!(parts >= size / BUDGET, "{parts} parts");
+            costs.push(most);
+        });
+        assert_eq!(objects(&file), 4 + size);
+    }
+    assert!(costs[1] <= costs[0] && costs[0] <= 300, "fences of a part: {costs:?}");
 }
 
 #[test]

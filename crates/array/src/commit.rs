@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tembo_kv::{self as kv, Durability, Exclusive, Snapshot};
 
 use crate::format::{BLOCK_COUNT_MAX, block_key, block_of};
-use crate::image::{Image, shape_in};
+use crate::image::Image;
 use crate::latch::{Held, Latch};
 use crate::shape::Shape;
 use crate::write_log::{Dirty, Touched, WriteLog};
@@ -64,13 +64,12 @@ fn latches(logs: &[WriteLog]) -> Result<BTreeMap<u32, LatchOf>, Error> {
 /// Commits the transaction of the store that has the blocks.
 fn commit_own(mut log: WriteLog, durability: Durability) -> Result<u64, Error> {
     let spaces = log.shared.spaces;
+    let mut shapes = Vec::new();
     if !log.touched.is_empty() {
         let now = log.shared.store.snapshot()?;
         for touched in log.touched.values() {
             let name = touched.device.name();
-            let shape = shape_in(&now, spaces, name)?
-                .filter(|shape| shape.number == touched.device.number())
-                .ok_or_else(|| Error::NoSuchDevice { name: name.into() })?;
+            let shape = touched.device.shape(&now)?;
             if !touched.length.changes() {
                 check_end(&log, touched, &shape)?;
                 continue;
@@ -90,10 +89,15 @@ fn commit_own(mut log: WriteLog, durability: Durability) -> Result<u64, Error> {
             }
             let shape = changed_shape(shape, touched);
             log.inner.put(spaces.devices, name.as_bytes(), &shape.encode())?;
+            shapes.push((touched.device.clone(), shape));
         }
     }
     let WriteLog { inner, touched, .. } = log;
-    inner.commit(durability).map_err(|error| named(error, touched.values()))
+    let version = inner.commit(durability).map_err(|error| named(error, touched.values()))?;
+    for (device, shape) in shapes {
+        device.saw(version, &shape);
+    }
+    Ok(version)
 }
 
 /// What a conflict of the store is in devices.

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tembo_kv::{Error as StoreError, Snapshot};
 
 use crate::Error;
-use crate::image::Image;
+use crate::image::{Image, shape_in};
 use crate::latch::Latch;
 use crate::shape::{Shape, Spaces};
 use crate::shared::Shared;
@@ -23,6 +24,8 @@ pub struct Device {
     name: Arc<str>,
     number: u32,
     block_size: usize,
+    /// The shape that was seen last, and in which version: what a version shows does not change.
+    seen: Arc<Mutex<Option<(u64, Shape)>>>,
 }
 
 impl fmt::Debug for Device {
@@ -39,6 +42,7 @@ impl Device {
             name: name.into(),
             number: shape.number,
             block_size: shape.block_size,
+            seen: Arc::default(),
         }
     }
 
@@ -63,7 +67,31 @@ impl Device {
     /// # Errors
     /// [`Error::NoSuchDevice`], [`Error::OriginLost`]; damage.
     pub(crate) fn image(&self, snapshot: Snapshot) -> Result<Image, Error> {
-        Image::of(&self.shared.store, snapshot, self.spaces(), (&self.name, Some(self.number)))
+        let shape = self.shape(&snapshot)?;
+        Image::new(&self.shared.store, snapshot, self.spaces(), (&self.name, shape))
+    }
+
+    /// Its shape in a snapshot of the store.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`]; damage.
+    pub(crate) fn shape(&self, snapshot: &Snapshot) -> Result<Shape, Error> {
+        let version = snapshot.version();
+        if let Some((seen, shape)) = &*self.seen.lock()
+            && *seen == version
+        {
+            return Ok(shape.clone());
+        }
+        let shape = shape_in(snapshot, self.spaces(), &self.name)?
+            .filter(|shape| shape.number == self.number)
+            .ok_or_else(|| Error::NoSuchDevice { name: self.name.as_ref().into() })?;
+        self.saw(version, &shape);
+        Ok(shape)
+    }
+
+    /// A version of the store has this shape.
+    pub(crate) fn saw(&self, version: u64, shape: &Shape) {
+        *self.seen.lock() = Some((version, shape.clone()));
     }
 
     /// Its name.

@@ -33,19 +33,16 @@ pub(crate) fn shape_in(
 }
 
 impl Image {
-    /// The device of that name in a snapshot, if it has that number.
+    /// The device of that name, which has that shape in a snapshot.
     ///
     /// # Errors
-    /// [`Error::NoSuchDevice`], [`Error::OriginLost`]; damage.
-    pub(crate) fn of(
+    /// [`Error::OriginLost`]; damage.
+    pub(crate) fn new(
         store: &Store,
         snapshot: Snapshot,
         spaces: Spaces,
-        (name, number): (&str, Option<u32>),
+        (name, shape): (&str, Shape),
     ) -> Result<Image, Error> {
-        let shape = shape_in(&snapshot, spaces, name)?
-            .filter(|shape| number.is_none_or(|number| shape.number == number))
-            .ok_or_else(|| Error::NoSuchDevice { name: name.into() })?;
         let origin = |version| match store.snapshot_at(version) {
             Err(StoreError::NotRetained { version }) => {
                 Err(Error::OriginLost { name: name.into(), version })

@@ -3,6 +3,7 @@
 //! The thesis's log file and its metadata file (§3.4) are here the writes of a transaction of the store, which lie out of place
 //! until the commit and outgrow memory into the pool, and a volatile map of what was written. There is no second log.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -356,14 +357,16 @@ impl WriteLog {
     }
 
     /// What a read that the transaction has not written shows.
-    fn base(&self, device: &Device) -> Result<Image, Error> {
+    fn base(&self, device: &Device) -> Result<Cow<'_, Image>, Error> {
         if !device.is_of(&self.shared) {
             return Err(Error::OtherStore);
         }
         match (self.isolation, self.touched.get(&device.number())) {
-            (Isolation::None, _) => device.image(self.shared.store.snapshot()?),
-            (Isolation::FirstCommitter, Some(touched)) => Ok(touched.image.clone()),
-            (Isolation::FirstCommitter, None) => device.image(self.snapshot.clone()),
+            (Isolation::None, _) => device.image(self.shared.store.snapshot()?).map(Cow::Owned),
+            (Isolation::FirstCommitter, Some(touched)) => Ok(Cow::Borrowed(&touched.image)),
+            (Isolation::FirstCommitter, None) => {
+                device.image(self.snapshot.clone()).map(Cow::Owned)
+            }
         }
     }
 
@@ -392,6 +395,18 @@ impl WriteLog {
         let left = self.len_over(device, &base.shape).saturating_sub(offset);
         let len = usize::try_from(left).map_or(to.len(), |left| left.min(to.len()));
         let cut = self.touched.get(&number).map_or(BLOCK_COUNT_MAX, |touched| touched.length.cut);
+        if len == 0 {
+            return Ok(0);
+        }
+        let (first, last) = (offset / size as u64, (offset + len as u64 - 1) / size as u64);
+        let own = block_key(number, first)..=block_key(number, last);
+        if last < cut && self.dirty.range(own).next().is_none() {
+            each_part(size, offset, len, |block, start, part| {
+                base.read_part(block, start, &mut to[part])
+            })?;
+            return Ok(len);
+        }
+        let base = base.into_owned();
         each_part(size, offset, len, |block, start, part| {
             let to = &mut to[part];
             match self.dirty.get(&block_key(number, block)) {

@@ -176,3 +176,47 @@ fn a_store_without_an_order_holds_no_devices() {
     assert!(matches!(refused, Err(Error::Store(tembo_kv::Error::Unordered))));
     assert!(store.keyspaces().is_empty());
 }
+
+#[test]
+fn each_version_keeps_the_shape_that_a_handle_shows_of_it() {
+    let array = array();
+    let device = array.create("d", DeviceOptions::default()).unwrap();
+    let other = array.device("d").unwrap();
+    array.write(&device, 0, &[1; 100], Durability::Strict).unwrap();
+    let kept = device.snapshot().unwrap();
+    // The other handle saw the length before.
+    assert_eq!(other.len().unwrap(), 100);
+    array.write(&device, 100, &[2; 100], Durability::Strict).unwrap();
+    let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+    tx.set_len(&device, 5000).unwrap();
+    tx.set_tag(&device, 7).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    let now = other.snapshot().unwrap();
+    assert_eq!((device.len().unwrap(), now.len(), now.tag()), (5000, 5000, 7));
+    assert_eq!((kept.len(), device.at(kept.version()).unwrap().len()), (100, 100));
+    let version = kept.version();
+    array.store().name_snapshot("kept", kept.store_snapshot()).unwrap();
+    drop((kept, now));
+    array.store().rollback(version).unwrap();
+    assert_eq!((device.len().unwrap(), other.len().unwrap()), (100, 100));
+    assert_eq!(other.snapshot().unwrap().tag(), 0);
+}
+
+#[test]
+fn between_the_end_and_what_a_transaction_has_written_behind_it_are_zeroes() {
+    let array = array();
+    let device = array.create("d", DeviceOptions::default()).unwrap();
+    array.write(&device, 0, &[1; 5000], Durability::Strict).unwrap();
+    for isolation in [Isolation::None, Isolation::FirstCommitter] {
+        let mut tx = array.transaction(isolation).unwrap();
+        tx.write(&device, 40_000, &[2; 8]).unwrap();
+        let mut bytes = [9; 12_000];
+        assert_eq!(tx.read(&device, 4096, &mut bytes).unwrap(), 12_000);
+        assert!(bytes[..904].iter().all(|byte| *byte == 1), "{isolation:?}");
+        assert!(bytes[904..].iter().all(|byte| *byte == 0), "{isolation:?}");
+        let mut last = [9; 16];
+        assert_eq!(tx.read(&device, 39_996, &mut last).unwrap(), 12);
+        assert_eq!(last[..12], [0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2]);
+        assert_eq!(tx.read(&device, 40_008, &mut last).unwrap(), 0);
+    }
+}

@@ -10,6 +10,9 @@ use crate::code::Code;
 use crate::open_file::{OpenFile, commit_all};
 use crate::process::PerProcess;
 
+/// Bytes for which a journal makes room when it begins: what a transaction of two pages needs.
+const RESERVED: usize = 16 << 10;
+
 /// A file in memory.
 #[derive(Default)]
 pub(crate) struct Journal(Vec<u8>);
@@ -25,6 +28,13 @@ impl Journal {
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
         let from = usize::try_from(offset).map_err(|_| Code::FULL)?;
         let end = from.checked_add(bytes.len()).ok_or(Code::FULL)?;
+        if from == self.0.len() {
+            // SQLite writes from the begin on, and mostly not much.
+            let more = if from == 0 { bytes.len().max(RESERVED) } else { bytes.len() };
+            self.0.try_reserve(more).map_err(|_| Code::FULL)?;
+            self.0.extend_from_slice(bytes);
+            return Ok(());
+        }
         if end > self.0.len() {
             let more = end - self.0.len();
             self.0.try_reserve(more).map_err(|_| Code::FULL)?;
@@ -97,5 +107,26 @@ pub(crate) fn remove_super_journal(name: &str, commits: bool) -> Result<(), Code
 pub(crate) fn leave(file: &Arc<Mutex<OpenFile>>) {
     for journal in SUPER_JOURNALS.get().lock().values_mut() {
         journal.members.retain(|member| !Arc::ptr_eq(member, file));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_holds_what_was_written_at_its_end_over_it_and_behind_it() {
+        let mut journal = Journal::default();
+        journal.write(0, &[1; 20_000]).unwrap();
+        journal.write(20_000, &[2; 4]).unwrap();
+        journal.write(19_999, &[3; 6]).unwrap();
+        journal.write(20_007, &[4]).unwrap();
+        assert_eq!(journal.len(), 20_008);
+        let mut read = [9; 12];
+        assert_eq!(journal.read(19_998, &mut read), 10);
+        assert_eq!(read, [1, 3, 3, 3, 3, 3, 3, 0, 0, 4, 9, 9]);
+        journal.truncate(0);
+        journal.write(0, b"x").unwrap();
+        assert_eq!(journal.len(), 1);
     }
 }

@@ -35,7 +35,6 @@ const RUNS: &[(&str, &[&str])] = &[
     ),
     ("a pool and small trees", &["-p", "tembo", "--test", "small"]),
     ("counts of a heap", &["-p", "tembo-heap", "--lib"]),
-    ("a small heap in each layer", &["-p", "tembo-heap", "--test", "small"]),
 ];
 
 /// Runs what Miri can run, if it is installed.

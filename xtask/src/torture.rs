@@ -72,6 +72,9 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
     let mut shared = test(root, "tembo-torture", "shared");
     shared.args(["--", "--nocapture"]).env("TEMBO_KILL_ROUNDS", rounds);
     step("kill test of a shared pool", &mut shared)?;
+    let mut heap = test(root, "tembo-heap", "killed");
+    heap.args(["--", "--nocapture", "--test-threads=1"]).env("TEMBO_KILL_ROUNDS", rounds);
+    step("kill test of a heap", &mut heap)?;
     for (name, target) in [("SQLite", "hosts"), ("processes on one database", "processes")] {
         let mut sqlite = test(root, "tembo-sqlite", target);
         sqlite.arg("kill").env("TEMBO_SQLITE_ROUNDS", extent.sqlite_rounds);

@@ -1,4 +1,4 @@
-//! A small heap in memory, in each layer, by one thread and by two: small enough for Miri.
+//! A small heap in memory, in each layer, by one thread and by two: small enough for Miri (see `docs/soundness.md`).
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

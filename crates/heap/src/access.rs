@@ -108,9 +108,13 @@ impl<'h, L: Layer> Access<'h, L> {
         words.extend([0, 0]);
         value.write(&mut Writer::new(&mut words));
         let number = self.register(&info)?;
-        T::pointers(&words[BODY..], &mut |bits| self.count(bits, 1));
         self.check_counted(&words[BODY..], T::pointers)?;
-        Ok(Ptr::of(self.make(number, words)?))
+        let mut children = Vec::new();
+        T::pointers(&words[BODY..], &mut |bits| children.push(bits));
+        let object = self.make(number, words)?;
+        // Counted last: after an error the program may go on, and commit.
+        children.into_iter().for_each(|bits| self.count(bits, 1));
+        Ok(Ptr::of(object))
     }
 
     /// Makes a slice of empty cells.
@@ -433,7 +437,7 @@ impl<'h, L: Layer> Access<'h, L> {
     }
 
     /// The number of the object's type, which is the one that is expected.
-    fn check(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
+    pub(crate) fn check(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
         self.check_whole(bits)?;
         let info = (expected.info)();
         let found = match self.renewed.get(&bits) {

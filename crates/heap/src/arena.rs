@@ -31,12 +31,23 @@ pub(crate) struct Arena {
     pub(crate) ledger: Mutex<Ledger>,
     /// Objects to which nothing refers any more, since a pointer of the program was dropped.
     dropped: Mutex<Vec<u64>>,
+    /// The layer BASE is in use: pointers of the program are not counted, so nothing may be destroyed.
+    by_hand: AtomicBool,
     /// Transactions are inside, side by side; one that runs alone, a sweep or a check keeps them out.
     gate: RwLock<()>,
     /// A sweep or a check waits to come in.
     is_wanted: AtomicBool,
     coming: Mutex<()>,
     has_come: Condvar,
+}
+
+/// See [`Arena::keep_all`].
+pub(crate) struct KeepAll<'a>(&'a Arena);
+
+impl Drop for KeepAll<'_> {
+    fn drop(&mut self) {
+        self.0.by_hand.store(false, Ordering::Relaxed);
+    }
 }
 
 /// What commits know of the root.
@@ -64,6 +75,7 @@ impl Arena {
             ownership: Ownership::new(),
             ledger: Mutex::default(),
             dropped: Mutex::default(),
+            by_hand: AtomicBool::new(false),
             gate: RwLock::new(()),
             is_wanted: AtomicBool::new(false),
             coming: Mutex::default(),
@@ -148,6 +160,17 @@ impl Arena {
             Released::Orphan => self.drop_later(bits),
             Released::Void => self.pool.free_unused(Object::from_bits(bits)),
         }
+    }
+
+    /// Nothing is destroyed while what is returned lives. The caller is [alone](Arena::alone).
+    pub(crate) fn keep_all(&self) -> KeepAll<'_> {
+        self.by_hand.store(true, Ordering::Relaxed);
+        KeepAll(self)
+    }
+
+    /// Whether nothing may be destroyed.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.by_hand.load(Ordering::Relaxed)
     }
 
     pub(crate) fn drop_later(&self, bits: u64) {

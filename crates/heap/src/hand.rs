@@ -16,6 +16,10 @@ pub(crate) struct Hand {
     freed: Vec<u64>,
     /// No objects any more, or never committed.
     gone: FxHashSet<u64>,
+    /// Proxies that were freed since the last checkpoint.
+    freed_proxies: Vec<u64>,
+    /// Space of proxies. A weak pointer that is left is told from one to an object only by the place it names, so nothing else gets there.
+    proxies: Vec<u64>,
     /// Space for objects, by size.
     spare: FxHashMap<u64, Vec<u64>>,
 }
@@ -41,6 +45,17 @@ impl Hand {
         self.freed.push(bits);
     }
 
+    /// Frees a proxy.
+    pub(crate) fn free_proxy(&mut self, bits: u64) {
+        self.gone.insert(bits);
+        self.freed_proxies.push(bits);
+    }
+
+    /// Proxies that were freed since the last checkpoint.
+    pub(crate) fn freed_proxies(&self) -> &[u64] {
+        &self.freed_proxies
+    }
+
     /// Space for an object of so many words that was freed before.
     pub(crate) fn take(&mut self, words: u64) -> Option<Object> {
         if self.spare.is_empty() {
@@ -61,11 +76,12 @@ impl Hand {
         for bits in std::mem::take(&mut self.freed) {
             self.spare(bits);
         }
+        self.proxies.append(&mut self.freed_proxies);
     }
 
     /// There is no checkpoint: what was made since the last one is no object, and what was freed is one still.
     pub(crate) fn take_back(&mut self, made: &[u64]) {
-        for bits in std::mem::take(&mut self.freed) {
+        for bits in self.freed.drain(..).chain(self.freed_proxies.drain(..)) {
             self.gone.remove(&bits);
         }
         for &bits in made {
@@ -77,6 +93,7 @@ impl Hand {
     /// The use ends.
     pub(crate) fn give_back(&mut self, arena: &Arena) {
         let spare = std::mem::take(&mut self.spare).into_values().flatten();
+        let spare = spare.chain(std::mem::take(&mut self.proxies));
         arena.pool.free_all(spare.map(Object::from_bits));
     }
 }

@@ -222,7 +222,7 @@ impl<'h> Heap<'h> {
         })
     }
 
-    /// Destroys all that nothing refers to. A commit does a part of that behind itself.
+    /// Destroys all that nothing refers to. A commit does a part of that behind itself. In a use of the layer [`Base`] it destroys nothing.
     ///
     /// # Errors
     /// Those of the pool.
@@ -294,7 +294,7 @@ fn back_off(conflicts: u32) {
 }
 
 fn settle(arena: &Arena) -> Result<(), Error> {
-    // A transaction of this thread keeps sweeps out already.
+    // A transaction of this thread keeps sweeps out already; in the layer BASE nothing is destroyed.
     let under_way = UnderWay::begin(arena);
     let _beside = under_way.is_some().then(|| arena.enter());
     crate::upkeep::all(arena, &mut lock(&arena.ledger))?;
@@ -373,7 +373,8 @@ impl HeapFile {
     }
 
     /// Uses the heap alone, as [`Heap::safe`] does, and with memory that is managed by hand: a pointer of the program keeps nothing, and
-    /// what nothing refers to stays until it is [freed](Access::free), or swept after the next opening. (BASE: see [`Base`].)
+    /// what nothing refers to stays until it is [freed](Access::free), or swept after the next opening. (BASE: see [`Base`].) What other
+    /// layers have left to be destroyed is destroyed when it begins, and nothing else before it ends.
     ///
     /// ```
     /// # use tembo_heap::{Error, HeapFile, Persist, Ptr};

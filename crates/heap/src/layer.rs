@@ -20,7 +20,8 @@
 //! | fences of an assignment | 0 | 0 | 2, its transaction | 2, its transaction |
 //! | fences of a checkpoint | 2 | 2, and those of destruction | | |
 //!
-//! A checkpoint, or a transaction, has a fence more when it stores more words than a lane of the pool's log holds.
+//! A checkpoint, or a transaction, has a fence more when it stores more words than a lane of the pool's log holds, and one more when it
+//! makes more than 8 objects. The first object of a type costs an operation that notes the type.
 
 mod sealed {
     pub trait Sealed {}

@@ -1,12 +1,13 @@
 //! Uses of a heap without atomic sections: the layers BASE and SAFE.
 
+use tembo_pmem::thread::lock;
+
 use crate::Error;
 use crate::access::{Access, Company};
 use crate::arena::Arena;
-use crate::format::{HEAD, kind_of};
 use crate::layer::{Base, Checkpointed};
 use crate::mark::children_of;
-use crate::persist::Object;
+use crate::persist::{Expected, Object};
 use crate::pointer::Ptr;
 use crate::under_way::UnderWay;
 
@@ -17,13 +18,21 @@ pub(crate) fn enter<'h, L: Checkpointed, R, E: From<Error>>(
 ) -> Result<R, E> {
     let _under_way = UnderWay::begin(arena).ok_or(Error::Nested)?;
     let _alone = arena.alone();
+    let _all = (!L::COUNTS).then(|| {
+        if !arena.pool.region().is_read_only() {
+            // What could not be destroyed is left to the next one, and refers to what it did.
+            let _ = crate::upkeep::all(arena, &mut lock(&arena.ledger));
+        }
+        arena.keep_all()
+    });
     body(&mut Access::begin(arena, Company::Alone))
 }
 
 impl<L: Checkpointed> Access<'_, L> {
     /// Makes all that was changed since the last checkpoint a part of the heap: all of it, or, if it is interrupted, nothing. Fenced
-    /// when it returns, and as durable as the pool's sync policy promises. Two fences; three, if there are more words to be stored than a lane of the
-    /// pool's log holds; those of destruction, in the layer SAFE. None, if nothing was changed.
+    /// when it returns, and as durable as the pool's sync policy promises. Two fences; one more, if there are more than 8 new objects; one
+    /// more, if there are more words to be stored than a lane of the pool's log holds; those of destruction, in the layer SAFE. None, if
+    /// nothing was changed. (The first object of a type has the heap note the type, at once, by an operation of its own.)
     ///
     /// # Errors
     /// [`Error::Referred`]: something refers to an object that was [freed](Access::free). Nothing has happened: unlink it, and try again.
@@ -57,14 +66,15 @@ impl<'h> Access<'h, Base> {
     /// Frees an object: its space is another's from the next checkpoint on. That refuses, with [`Error::Referred`], if something of the heap
     /// refers to the object still. A pointer of the program that is left gives [`Error::Freed`], or, when its place is used again, what is there.
     ///
-    /// What the object refers to stays, but loses that pointer.
+    /// What the object refers to stays, but loses that pointer. So what a program does not free refers to things still, though nothing
+    /// refers to it: cycles that an earlier use has left, until a sweep, and what a collection no longer needs, as the smaller table of a
+    /// [`PHashMap`](crate::PHashMap) that has grown. What such objects refer to cannot be freed by hand.
     ///
     /// # Errors
     /// [`Error::Freed`]: it was freed before. [`Error::Damaged`].
     pub fn free<T: Object<'h>>(&mut self, object: Ptr<'h, T>) -> Result<(), Error> {
         let bits = object.anchor().bits();
-        self.check_type(&object)?;
-        let kind = kind_of(self.change.get(self.arena, bits, HEAD)?);
+        let kind = self.check(bits, Expected::of::<T>())?;
         let word = |at: u64| self.change.get(self.arena, bits, at as usize);
         for child in children_of(&self.arena.types, bits, kind, &word)? {
             self.count(child, -1);

@@ -45,7 +45,8 @@ pub(crate) struct Settlement<'a> {
     /// Places that were taken, and that are given back.
     taken: Vec<u32>,
     given: Vec<u32>,
-    chunk: Option<u64>,
+    /// Chunks that the dead-on-open list gets.
+    chunks: Vec<u64>,
     /// New objects that are not needed.
     unmade: Vec<u64>,
     /// Space is to be used again, which operations name that are not void yet.
@@ -59,8 +60,7 @@ impl<'a> Settlement<'a> {
         change: &'a mut Change,
     ) -> Settlement<'a> {
         let (freed, doomed, slots) = Default::default();
-        let (taken, given, unmade) = Default::default();
-        let (chunk, must_note) = (None, false);
+        let (taken, given, chunks, unmade) = Default::default();
         Settlement {
             arena,
             ledger,
@@ -70,9 +70,9 @@ impl<'a> Settlement<'a> {
             slots,
             taken,
             given,
-            chunk,
+            chunks,
             unmade,
-            must_note,
+            must_note: false,
         }
     }
 
@@ -129,19 +129,20 @@ impl<'a> Settlement<'a> {
         }
         let is_freed: FxHashSet<u64> = hand.freed().iter().copied().collect();
         for (&bits, &delta) in deltas.iter().filter(|(bits, _)| !is_freed.contains(bits)) {
+            if hand.is_gone(bits) {
+                return Err(Error::Freed);
+            }
             let (kind, count) = self.add(bits, delta)?;
             if count > 0 && delta > 0 {
                 self.clear_slot(bits);
+            } else if count == 0 && self.arena.handles.is_held(bits) {
+                self.take_slot(bits)?;
             } else if count == 0 && kind == TYPE_PROXY {
-                if self.arena.handles.is_held(bits) {
-                    self.take_slot(bits)?;
-                } else {
-                    self.end(bits, kind)?;
-                    hand.free(bits);
-                }
+                self.end(bits, kind)?;
+                hand.free_proxy(bits);
             }
         }
-        for &bits in hand.freed() {
+        for &bits in hand.freed().iter().chain(hand.freed_proxies()) {
             self.change.forget(bits);
         }
         Ok(())
@@ -282,8 +283,23 @@ impl<'a> Settlement<'a> {
         let first = (self.ledger.chunks.len() * CHUNK_SLOTS) as u32;
         self.ledger.chunks.push(chunk);
         self.ledger.free.extend((first..first + CHUNK_SLOTS as u32).rev());
-        self.chunk = Some(chunk);
+        self.chunks.push(chunk);
         Ok(())
+    }
+
+    /// The chunks that were added are none.
+    fn drop_chunks(&mut self) {
+        if self.chunks.is_empty() {
+            return;
+        }
+        let count = self.ledger.chunks.len() - self.chunks.len();
+        self.ledger.chunks.truncate(count);
+        let first = (count * CHUNK_SLOTS) as u32;
+        self.taken.retain(|slot| *slot < first);
+        self.ledger.free.retain(|slot| *slot < first);
+        for chunk in self.chunks.drain(..) {
+            self.arena.pool.free_unused(Object::from_bits(chunk));
+        }
     }
 
     /// The pointers of an object, each with its place.
@@ -411,7 +427,7 @@ impl<'a> Settlement<'a> {
     }
 
     fn finish(mut self, is_made: bool) {
-        for bits in self.doomed {
+        for bits in std::mem::take(&mut self.doomed) {
             if is_made {
                 self.ledger.candidates.remove(bits);
             }
@@ -422,13 +438,7 @@ impl<'a> Settlement<'a> {
         }
         if !is_made {
             self.change.fresh().for_each(|(bits, _)| self.ledger.candidates.remove(bits));
-            if let Some(chunk) = self.chunk {
-                self.ledger.chunks.pop();
-                let first = (self.ledger.chunks.len() * CHUNK_SLOTS) as u32;
-                self.taken.retain(|slot| *slot < first);
-                self.ledger.free.retain(|slot| *slot < first);
-                self.arena.pool.free_unused(Object::from_bits(chunk));
-            }
+            self.drop_chunks();
             self.ledger.free.append(&mut self.taken);
             return;
         }

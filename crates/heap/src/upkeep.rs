@@ -28,7 +28,8 @@ pub(crate) fn all(arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
 }
 
 fn step(arena: &Arena, ledger: &mut Ledger) -> Result<bool, Error> {
-    if !arena.has_dead()? {
+    // A pointer that is not counted may name what would be destroyed, or what only that refers to.
+    if arena.keeps_all() || !arena.has_dead()? {
         return Ok(false);
     }
     let mut dropped = arena.take_dropped();

@@ -24,7 +24,8 @@
 //! # Without an order of keys
 //! Over a hash index no range of pieces can be asked for. There pieces are removed by their numbers, up to the length:
 //! holes take time too. And a range cannot be held, so a write that makes a piece longer, or fills a hole, *writes* the
-//! header as it is: it and a cut, which writes the header too, exclude each other, and two such writes do.
+//! header as it is: it and a cut, which writes the header too, exclude each other, two such writes do, and one and whatever
+//! has read the header in a serialisable transaction.
 
 mod access;
 
@@ -54,8 +55,9 @@ const BATCH: usize = 1024;
 /// A change writes each piece that it touches whole. Bytes that were never written are zero and take no space.
 /// Transactions that write different pieces, and do not change the length, do not conflict.
 ///
-/// In a store whose keys have [no order](crate::Store::is_ordered) two that fill holes or make pieces longer conflict. To cut, clear or remove
-/// takes time there in proportion to the bytes that go, holes included.
+/// In a store whose keys have [no order](crate::Store::is_ordered) two that fill holes or make pieces longer conflict, and one that does so
+/// conflicts with every serialisable one that has opened the value and writes. To cut, clear or remove takes time there in
+/// proportion to the bytes that go, holes included, and in a serialisable transaction memory for the key of each piece.
 ///
 /// ```
 /// use tembo_kv::{Durability, Isolation, LargeValue, Options, Store};
@@ -365,8 +367,12 @@ impl<A: LargeValueWrite> LargeValue<A> {
     fn remove_by_number(&mut self, numbers: Range<u64>) -> Result<(), Error> {
         let end = numbers.end.min(self.len.div_ceil(self.piece_size as u64));
         for number in numbers.start..end {
-            if self.piece(number, |piece| piece.is_some())? {
-                self.access.set(self.keyspace, &piece_key(&self.prefix, number), None)?;
+            let key = piece_key(&self.prefix, number);
+            let mut is_there = false;
+            // A piece that is too long, of a damaged pool, can be removed too.
+            self.access.read(self.keyspace, &key, &mut |piece| is_there = piece.is_some())?;
+            if is_there {
+                self.access.set(self.keyspace, &key, None)?;
             }
         }
         Ok(())

@@ -350,6 +350,32 @@ fn a_value_that_is_removed_beside_a_write_leaves_no_piece() {
     }
 }
 
+/// The exclusive writer fills a hole while a transaction that does not see it waits to cut there.
+#[test]
+fn a_cut_conflicts_with_what_the_exclusive_writer_has_filled() {
+    for (index, is_cut) in ALL.into_iter().flat_map(|index| [(index, false), (index, true)]) {
+        let (store, space) = store(index, 8 << 20);
+        let mut tx = begin(&store);
+        let mut value = LargeValue::create(&mut tx, space, b"v", 4096).unwrap();
+        value.append(&[1; 8200]).unwrap();
+        value.truncate(50_000).unwrap();
+        tx.commit(STRICT).unwrap();
+        let mut tx = begin(&store);
+        let mut value = open(&mut tx, space, b"v");
+        if is_cut {
+            value.truncate(8500).unwrap();
+        } else {
+            value.remove().unwrap();
+        }
+        let mut exclusive = store.exclusive().unwrap();
+        let mut value = LargeValue::open(&mut exclusive, space, b"v").unwrap().unwrap();
+        value.write_at(5 * 4096, b"x").unwrap();
+        exclusive.commit(STRICT).unwrap();
+        let done = tx.commit(STRICT);
+        assert!(matches!(done, Err(Error::Conflict { .. })), "{index:?}, {is_cut}: {done:?}");
+    }
+}
+
 #[test]
 fn all_its_keys_are_removed_as_a_range() {
     let (store, space) = store(IndexKind::Nvtree, 8 << 20);

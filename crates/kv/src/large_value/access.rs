@@ -109,9 +109,10 @@ impl Write for &mut Exclusive {
         })
     }
 
-    // No other writes beside it.
-    fn hold_key(&mut self, _: Keyspace, _: &[u8], _: &[u8]) -> Result<(), Error> {
-        Ok(())
+    // No other writes beside it. But a transaction that began before it, and cuts after it, sees only what it wrote; with an
+    // order that holds a range of pieces, without one the header must have changed.
+    fn hold_key(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if self.has_order() { Ok(()) } else { self.put(keyspace, key, value).map(drop) }
     }
 
     fn hold_range(&mut self, _: Keyspace, _: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Error> {

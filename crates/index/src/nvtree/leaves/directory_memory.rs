@@ -24,6 +24,11 @@ impl DirectoryMemory {
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Takes so many bytes whatever there is: for what each directory needs.
+    pub(crate) fn take_always(&self, bytes: u64) {
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// They are given back.
     pub(crate) fn give_back(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);

@@ -27,7 +27,8 @@
 //! # Memory
 //! A table has four to eight slots of four bytes for each leaf: with those before it at most 64 bytes for a leaf. All directories of a
 //! pool together take no more than their part of what the process may have (`directory_memory.rs`). If the next table
-//! would be too large, a smaller one is made, or none: then slots have keys of several leaves, and the inner nodes are asked.
+//! would be too large, a smaller one is made: then slots have keys of several leaves, and the inner nodes are asked. The smallest,
+//! of 256 bytes, is made whatever there is, for without any table each search would list its leaf in vain, under its lock.
 //! A leaf is listed in at most [`SPAN_MAX`] slots: splits and merges have so much to do and no more, whatever
 //! the keys are.
 
@@ -137,7 +138,8 @@ impl HashDirectory {
         let wanted = wanted.clamp(BITS_MIN, BITS_MAX);
         let bits = self.bits.load(Ordering::Relaxed);
         if wanted > bits
-            && let Some(made) = (bits + 1..=wanted).rev().find(|&bits| self.make(bits))
+            && let Some(made) =
+                (bits.max(BITS_MIN - 1) + 1..=wanted).rev().find(|&bits| self.make(bits))
         {
             self.bits.fetch_max(made, Ordering::AcqRel);
         }
@@ -150,7 +152,9 @@ impl HashDirectory {
         if table.get().is_some() {
             return true;
         }
-        if !self.memory.take(size) {
+        if bits == BITS_MIN {
+            self.memory.take_always(size);
+        } else if !self.memory.take(size) {
             return false;
         }
         match <[AtomicU32]>::new_box_zeroed_with_elems(1 << bits) {
@@ -390,11 +394,11 @@ mod tests {
         assert_eq!(other.table().unwrap().1, 12);
         drop(other);
         assert_eq!(memory.taken(), 0);
-        // Without any, nothing is listed, and nothing is wrong.
-        let none = directory(Some(0));
-        none.reach(1000);
-        none.list(7, KeyBytes::EMPTY, None);
-        none.share(0);
-        assert!(none.table().is_none() && said(&none, 0).is_none());
+        // Without any there is the smallest table, so that a search learns at once that the inner nodes know.
+        let least = directory(Some(0));
+        least.reach(1000);
+        assert_eq!((least.memory.taken(), least.table().unwrap().1), (4 * 64, BITS_MIN));
+        least.share(0);
+        assert!(matches!(least.find(0), Listed::Shared));
     }
 }

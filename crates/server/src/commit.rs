@@ -67,6 +67,18 @@ pub(crate) fn expire(
     Ok(())
 }
 
+/// Gives up what the turn wrote, because of this error.
+#[cold]
+pub(crate) fn abandon(
+    data: &mut Dataset<'_>,
+    shared: &mut Shared,
+    error: StoreError,
+) -> StoreError {
+    data.abandon();
+    shared.scripts.libraries.end_turn(false);
+    error
+}
+
 /// Commits what the turn wrote and syncs it; `began`: the time now.
 pub(crate) fn commit(
     data: &mut Dataset<'_>,
@@ -102,6 +114,10 @@ pub(crate) fn commit(
         send_effects(shared);
     }
     shared.replication.settle(data, shared.clock.steady_ms)?;
+    if shared.replication.following().is_some() {
+        let waits = shared.replication.end_waits();
+        shared.released.extend(waits.into_iter().map(|token| (token, false)));
+    }
     if shared.propagation.is_on && shared.replication.following().is_some() {
         // What has been executed before belongs to what those have that follow; what the primary sends does not.
         shared.replication.redis.end(true, shared.clock.steady_ms);
@@ -126,6 +142,11 @@ fn send_effects(shared: &mut Shared) {
 /// The turn has failed. Which of its effects are in the store cannot be told if some were sent: those that follow begin anew.
 #[cold]
 pub(crate) fn lose_effects(shared: &mut Shared) {
+    // These keys are there again.
+    shared.eviction.evicted.clear();
+    if !shared.propagation.is_on {
+        return;
+    }
     shared.propagation.fail();
     if shared.propagation.is_broken {
         shared.replication.redis.end(false, shared.clock.steady_ms);

@@ -13,6 +13,9 @@ use crate::latency::Stage;
 use crate::listener::Inherited;
 use rustix::net::RecvFlags;
 
+#[path = "event_loop_replica_tests.rs"]
+mod replicas;
+
 /// Many times what anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -165,65 +168,6 @@ fn followed(event_loop: &mut EventLoop<'_>, replica: &mut TcpStream) {
         event_loop.step().unwrap();
         assert!(began.elapsed() < PATIENCE, "it does not follow");
     }
-}
-
-/// A part of the file is made as a whole, and a slow line takes it in pieces.
-#[test]
-fn a_server_that_takes_a_huge_part_of_the_file_slowly_is_not_silent() {
-    with_loop(|event_loop, address| {
-        let [mut writer, mut replica] = clients(event_loop, address);
-        let value = "x".repeat(1 << 20);
-        for _ in 0..48 {
-            executed(event_loop, &mut writer, &words(&["XADD", "x", "*", "f", &value]), 2);
-        }
-        followed(event_loop, &mut replica);
-        let shared = &mut event_loop.turns.shared;
-        let (limits, now_ms) = (shared.settings.stream_limits(), shared.clock.steady_ms);
-        let mut piece = vec![0; 12 << 20];
-        for minute in 1..4 {
-            // More than the sockets hold, so that some was taken since.
-            replica.read_exact(&mut piece).unwrap();
-            let lost = shared.replication.redis.lost(limits, now_ms + minute * 100_000);
-            assert_eq!(lost.len(), 0, "after {minute} pieces");
-        }
-        // It takes nothing more.
-        let began = Instant::now();
-        for minute in 4.. {
-            if shared.replication.redis.lost(limits, now_ms + minute * 100_000).len() == 1 {
-                break;
-            }
-            assert!(began.elapsed() < PATIENCE, "it is never lost");
-        }
-    });
-}
-
-#[test]
-fn a_server_that_does_not_read_the_rest_of_the_stream_is_given_up() {
-    with_loop(|event_loop, address| {
-        let [mut writer, mut replica] = clients(event_loop, address);
-        followed(event_loop, &mut replica);
-        let value = "x".repeat(1 << 20);
-        let began = Instant::now();
-        let mut online = false;
-        for _ in 0..24 {
-            executed(event_loop, &mut writer, &words(&["SET", "a", &value]), 1);
-            while !online {
-                let mut replicas = event_loop.turns.shared.replication.redis.iter();
-                online = replicas.any(crate::replication::RedisReplica::is_online);
-                assert!(began.elapsed() < PATIENCE, "it does not follow");
-            }
-        }
-        let shared = &mut event_loop.turns.shared;
-        let (limits, now_ms) = (shared.settings.stream_limits(), shared.clock.steady_ms);
-        let redis = &mut shared.replication.redis;
-        redis.end(true, now_ms);
-        redis.look_after_former(limits, now_ms + 1000);
-        assert_eq!(redis.former(), 1);
-        while redis.former() > 0 {
-            redis.look_after_former(limits, now_ms + limits.silent_ms + 1);
-            assert!(began.elapsed() < PATIENCE, "its thread does not end");
-        }
-    });
 }
 
 #[test]

@@ -360,6 +360,11 @@ impl Replication {
         self.awaited.remove(token);
     }
 
+    /// This server follows another one: what clients wait for can no longer come. Returns them.
+    pub(crate) fn end_waits(&mut self) -> Vec<Token> {
+        self.awaited.take_all()
+    }
+
     /// A replica says how far it is: up to a version, or a place in the stream of which so much is on its disk. Returns the
     /// clients whose wait that ends.
     pub(crate) fn acknowledge(

@@ -290,6 +290,13 @@ impl Session {
         self.can_wait && !self.is_replica && !is_sent_more && self.replies == Replies::On
     }
 
+    /// It is a replica's from here on: it gets no replies, and no messages that another client has sent here.
+    pub(crate) fn become_replica(&mut self) {
+        self.is_replica = true;
+        self.replies = Replies::Off;
+        self.resp3 = false;
+    }
+
     /// The client that gets the messages of CLIENT TRACKING: 0 this one, -1 none.
     pub(crate) fn redirect(&self) -> i64 {
         match &self.tracked {

@@ -10,7 +10,7 @@ use crate::args::Kept;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
-use crate::commit::{commit, lose_effects};
+use crate::commit::{abandon, commit, lose_effects};
 use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
 use crate::dispatch::{dispatch, execute_queued};
@@ -201,14 +201,14 @@ impl<'s> Turns<'s> {
             self.shared.latency.record(Stage::Lock, self.data.take_waited());
         }
         let committed = match failure {
-            Some(error) => {
-                self.data.abandon();
-                self.shared.scripts.libraries.end_turn(false);
-                Err(error)
+            Some(error) => Err(abandon(&mut self.data, &mut self.shared, error)),
+            None => {
+                // Keys that made room for items of memcached: no command has published them.
+                notify_evicted(&mut self.shared, &mut self.clients);
+                commit(&mut self.data, &mut self.shared, executed)
             }
-            None => commit(&mut self.data, &mut self.shared, executed),
         };
-        if committed.is_err() && self.shared.propagation.is_on {
+        if committed.is_err() {
             lose_effects(&mut self.shared);
         }
         self.shared.stats.turns += u64::from(pending > 0);

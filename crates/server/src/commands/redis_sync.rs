@@ -7,7 +7,6 @@ use crate::commands::argument::integer;
 use crate::failure::Outcome;
 use crate::replication::Wish;
 use crate::reply::Reply;
-use crate::session::Replies;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -44,7 +43,6 @@ fn follow(context: &mut Context<'_, '_>, held: Option<(String, u64)>, has_reply:
     let session = &mut *context.session;
     let wish = Wish { held, has_reply, takes_unsized: has_reply && session.takes_unsized };
     context.shared.replication.feed_stream_later(session.token, wish);
-    session.is_replica = true;
-    session.replies = Replies::Off;
+    session.become_replica();
     Ok(())
 }

@@ -11,7 +11,6 @@ use crate::goal::Goal;
 use crate::number::parse_integer;
 use crate::replication::{Follower, Mark, Stage};
 use crate::reply::Reply;
-use crate::session::Replies;
 use crate::waiting::Wait;
 
 /// The family.
@@ -143,8 +142,7 @@ fn tembo_sync(context: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> O
     let held: Result<Vec<Mark>, Failure> = (1..args.count()).step_by(2).map(mark).collect();
     let session = &mut *context.session;
     context.shared.replication.feed_later(session.token, held?);
-    session.is_replica = true;
-    session.replies = Replies::Off;
+    session.become_replica();
     Ok(())
 }
 
@@ -187,8 +185,9 @@ fn count_or_wait(
     let (_, place) = shared.replication.redis.bounds();
     let durably = wanted.durably;
     if session.executing {
-        // What the transaction has written is in no version yet.
-        let goal = Goal { version: shared.report.visible, place, durably };
+        // What the transaction itself has written does not count, and is not in the turn's effects yet.
+        let place = place + shared.propagation.size() as u64;
+        let goal = Goal { version: session.wait_goal.version, place, durably };
         return Ok(Some(shared.replication.count(goal)));
     }
     let version = context.data.commit_early()?.visible();

@@ -47,6 +47,9 @@ fn exec(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     let Multi { queue, .. } = *multi;
     reply.array(queue.len());
     context.session.executing = true;
+    // What the turn has written before gets the next version, which no replica has.
+    let written = u64::from(context.data.has_written());
+    context.session.wait_goal.version = context.data.store().visible() + written;
     let mut done = Ok(());
     for queued in &queue {
         if !context.session.unrestricted

@@ -5,10 +5,11 @@
 //! members. Changes of members adjust the counts of the intervals that are held. A copy only: it may be forgotten at any time.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::dataset::level_entry::LevelEntry;
 
-/// Intervals that are held; with a greater number all are forgotten.
+/// Intervals that are held; when more have come, all are forgotten.
 const INTERVALS_MAX: usize = 4096;
 
 /// Bytes that intervals take when all are forgotten.
@@ -24,47 +25,56 @@ struct Interval {
     entries: Vec<LevelEntry>,
 }
 
-/// The intervals that are held, by the set and the key of the entry of level 2 at their start, or an empty key.
+/// The intervals of a set by the key of the entry of level 2 at their start, or an empty key.
+type Intervals = BTreeMap<Vec<u8>, Interval>;
+
+/// The intervals that are held.
 #[derive(Default)]
 pub(crate) struct LevelOne {
-    intervals: BTreeMap<(SetId, Vec<u8>), Interval>,
-    /// Bytes of all intervals that came since nothing was held.
+    /// By set, as a search by a key that is borrowed makes no copy of it. None of them is empty.
+    sets: BTreeMap<SetId, Intervals>,
+    /// Intervals and their bytes that came since nothing was held.
+    count: usize,
     bytes: usize,
+}
+
+/// The keys before one.
+fn below(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (Bound::Unbounded, Bound::Excluded(key))
 }
 
 impl LevelOne {
     /// The entries of the interval that starts before a key and does not end before it.
     pub(crate) fn before(&self, set: SetId, key: &[u8]) -> Option<&[LevelEntry]> {
-        let range = (set, Vec::new())..(set, key.to_vec());
-        let (_, interval) = self.intervals.range(range).next_back()?;
+        let (_, interval) = self.sets.get(&set)?.range::<[u8], _>(below(key)).next_back()?;
         let ends_before = interval.end.as_deref().is_some_and(|end| end < key);
         (!ends_before).then_some(&interval.entries)
     }
 
     /// The entries of the interval that starts with a key.
     pub(crate) fn from(&self, set: SetId, key: &[u8]) -> Option<&[LevelEntry]> {
-        self.intervals.get(&(set, key.to_vec())).map(|interval| &interval.entries[..])
+        self.sets.get(&set)?.get(key).map(|interval| &interval.entries[..])
     }
 
     /// Holds an interval: its entries, of which the first one has its key, and its end.
     pub(crate) fn hold(&mut self, set: SetId, entries: Vec<LevelEntry>, end: Option<Vec<u8>>) {
         let size = |entry: &LevelEntry| size_of::<LevelEntry>() + entry.key.len();
         let bytes = entries.iter().map(size).sum::<usize>();
-        if self.intervals.len() == INTERVALS_MAX || self.bytes + bytes > BYTES_MAX {
+        if self.count == INTERVALS_MAX || self.bytes + bytes > BYTES_MAX {
             self.forget_all();
         }
+        self.count += 1;
         self.bytes += bytes;
         let start = entries.first().map(|entry| entry.key.clone()).unwrap_or_default();
-        self.intervals.insert((set, start), Interval { end, entries });
+        self.sets.entry(set).or_default().insert(start, Interval { end, entries });
     }
 
     /// A member below level 2 is added or removed.
     pub(crate) fn changed(&mut self, set: SetId, key: &[u8], is_added: bool) {
-        if self.intervals.is_empty() {
+        let Some(intervals) = self.sets.get_mut(&set) else { return };
+        let Some((_, interval)) = intervals.range_mut::<[u8], _>(below(key)).next_back() else {
             return;
-        }
-        let range = (set, Vec::new())..(set, key.to_vec());
-        let Some((_, interval)) = self.intervals.range_mut(range).next_back() else { return };
+        };
         if interval.end.as_deref().is_some_and(|end| end < key) {
             return;
         }
@@ -78,25 +88,26 @@ impl LevelOne {
 
     /// A member of level 2 or higher is added or removed: the intervals beside it are other ones.
     pub(crate) fn divided(&mut self, set: SetId, key: &[u8]) {
-        self.intervals.remove(&(set, key.to_vec()));
-        let range = (set, Vec::new())..(set, key.to_vec());
-        if let Some((start, _)) = self.intervals.range(range).next_back() {
+        let Some(intervals) = self.sets.get_mut(&set) else { return };
+        intervals.remove(key);
+        if let Some((start, _)) = intervals.range::<[u8], _>(below(key)).next_back() {
             let start = start.clone();
-            self.intervals.remove(&start);
+            intervals.remove(&start);
+        }
+        if intervals.is_empty() {
+            self.sets.remove(&set);
         }
     }
 
     /// The elements of a sorted set are removed.
     pub(super) fn forget(&mut self, set: SetId) {
-        let range = (set, Vec::new())..((set.0, set.1 + 1), Vec::new());
-        let starts: Vec<_> = self.intervals.range(range).map(|(start, _)| start.clone()).collect();
-        starts.iter().for_each(|start| drop(self.intervals.remove(start)));
+        self.sets.remove(&set);
     }
 
     /// Nothing is held any more.
     pub(super) fn forget_all(&mut self) {
-        self.intervals.clear();
-        self.bytes = 0;
+        self.sets.clear();
+        (self.count, self.bytes) = (0, 0);
     }
 }
 

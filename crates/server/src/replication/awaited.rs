@@ -26,6 +26,11 @@ impl AllAwaited {
         self.0.retain(|wait| wait.token != token);
     }
 
+    /// All of them, which wait no longer.
+    pub(super) fn take_all(&mut self) -> Vec<Token> {
+        self.0.drain(..).map(|wait| wait.token).collect()
+    }
+
     /// Those whose goal as many replicas have reached as they wait for: they wait no longer.
     pub(super) fn take_met(&mut self, reached: impl Fn(Goal) -> usize) -> Vec<Token> {
         let met = self.0.extract_if(.., |wait| reached(wait.goal) >= wait.count);

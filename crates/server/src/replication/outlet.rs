@@ -82,6 +82,11 @@ impl Outlet {
         Ok(())
     }
 
+    /// Ends what is sent, not the connection: what the socket has taken reaches the replica, which ends the connection then.
+    pub(super) fn finish(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
     /// Ends the connection.
     pub(super) fn close(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);

@@ -99,6 +99,8 @@ pub(crate) struct RedisReplicas {
     list: Vec<RedisReplica>,
     /// The stream, as long as one follows it or may come back.
     backlog: Option<Arc<Backlog>>,
+    /// Where the last stream has ended. The next one begins there, as clients may wait for a place.
+    ended: u64,
     /// The name of the stream.
     pub(crate) id: String,
     /// When the last one went.
@@ -139,7 +141,8 @@ impl RedisReplicas {
         (wish, id): (&Wish, String),
         now_ms: u64,
     ) -> std::io::Result<()> {
-        let backlog = self.backlog.clone().unwrap_or_default();
+        let backlog = self.backlog.clone();
+        let backlog = backlog.unwrap_or_else(|| Arc::new(Backlog::from(self.ended)));
         let id = if self.is_on() { self.id.clone() } else { id };
         let (begin, end) = backlog.bounds();
         let held = wish.held.as_ref().filter(|(name, _)| *name == id);
@@ -196,6 +199,7 @@ impl RedisReplicas {
     pub(crate) fn end(&mut self, is_whole: bool, now_ms: u64) {
         if let Some(backlog) = self.backlog.take() {
             backlog.close();
+            self.ended = backlog.bounds().1;
         }
         for RedisReplica { token, feed, .. } in self.list.drain(..) {
             if !is_whole || !feed.is_online() {
@@ -271,7 +275,7 @@ impl RedisReplicas {
 
     /// Once a second: those that are silent or too slow.
     pub(crate) fn lost(&mut self, limits: Limits, now_ms: u64) -> Vec<Token> {
-        let (_, end) = self.bounds();
+        let (begin, end) = self.bounds();
         let mut lost = Vec::new();
         for replica in &mut self.list {
             // Of the stream it acknowledges what it takes; of the file it cannot.
@@ -279,12 +283,15 @@ impl RedisReplicas {
             if std::mem::replace(&mut replica.taken, taken) != taken && !replica.is_online() {
                 replica.heard_ms = now_ms;
             }
-            let lag = end.saturating_sub(replica.feed.place());
+            let place = replica.feed.place();
+            // What it lacks was above the hard limit, and is kept no more.
+            let is_doomed = place < begin;
+            let lag = end.saturating_sub(place);
             let is_slow = limits.soft > 0 && lag > limits.soft;
             replica.slow_ms = is_slow.then(|| replica.slow_ms.unwrap_or(now_ms));
             let slow_ms = replica.slow_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
             let is_silent = now_ms.saturating_sub(replica.heard_ms) > limits.silent_ms;
-            if is_silent || is_slow && slow_ms >= limits.soft_ms {
+            if is_doomed || is_silent || is_slow && slow_ms >= limits.soft_ms {
                 lost.push(replica.token);
             }
         }

@@ -8,7 +8,7 @@ use std::thread::Builder;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, shutdown};
 
 use crate::tls::session::{Taken, Tls};
 
@@ -23,6 +23,8 @@ struct Relay {
     arrived: (Vec<u8>, usize),
     /// Read from the plain side, and from `.1` on not encrypted.
     leaving: (Vec<u8>, usize),
+    /// Nothing more is sent: the plain side has said so. The other side may still send.
+    is_finished: bool,
 }
 
 /// Begins to copy. Returns the other end of the plain side; the thread ends when one of the sides does.
@@ -35,11 +37,14 @@ pub(super) fn start(tls: Tls, socket: OwnedFd) -> io::Result<UnixStream> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     let nothing = (Vec::new(), 0);
     let (arrived, leaving) = (nothing.clone(), nothing);
-    let mut relay = Relay { tls, socket, plain: plain.into(), arrived, leaving };
+    let mut relay =
+        Relay { tls, socket, plain: plain.into(), arrived, leaving, is_finished: false };
     let run = move || {
         // Both sides find that the connection has ended.
         let _ = relay.run();
-        relay.tls.close(&relay.socket);
+        if !relay.is_finished {
+            relay.tls.close(&relay.socket);
+        }
     };
     Builder::new().name("tls".to_owned()).spawn(run)?;
     Ok(end)
@@ -56,7 +61,7 @@ impl Relay {
             let mut wanted = [PollFlags::empty(); 2];
             wanted[0].set(PollFlags::IN, is_delivered);
             wanted[0].set(PollFlags::OUT, self.tls.has_ciphertext());
-            wanted[1].set(PollFlags::IN, is_sent);
+            wanted[1].set(PollFlags::IN, is_sent && !self.is_finished);
             wanted[1].set(PollFlags::OUT, !is_delivered);
             let mut sides =
                 [PollFd::new(&self.socket, wanted[0]), PollFd::new(&self.plain, wanted[1])];
@@ -74,7 +79,7 @@ impl Relay {
                 return Ok(());
             }
             if ready[1].contains(PollFlags::IN) && !self.read_plain()? {
-                return Ok(());
+                self.finish();
             }
         }
     }
@@ -119,7 +124,14 @@ impl Relay {
         }
     }
 
-    /// False: the thread that uses it has ended the connection.
+    /// Announces that nothing more comes. All that came was sent before: else the plain side is not read.
+    fn finish(&mut self) {
+        self.is_finished = true;
+        self.tls.close(&self.socket);
+        let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
+    /// False: the thread that uses it sends nothing more.
     fn read_plain(&mut self) -> Result<bool, Errno> {
         let bytes = &mut self.leaving.0;
         bytes.resize(READ_SIZE, 0);

@@ -55,6 +55,12 @@ impl Backlog {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A stream whose first byte has this place.
+    pub(super) fn from(begin: u64) -> Backlog {
+        let log = Log { end: begin, ..Log::default() };
+        Backlog { log: Mutex::new(log), grown: Condvar::new() }
+    }
+
     /// Appends the bytes of a turn.
     pub(super) fn append(&self, bytes: Vec<u8>) {
         let mut log = self.log();

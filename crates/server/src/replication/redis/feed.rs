@@ -146,8 +146,19 @@ impl Feeder {
                     self.state.place.store(place, Ordering::Relaxed);
                 }
                 Part::Nothing => {}
-                Part::End | Part::Lost => return Ok(()),
+                Part::Lost => return Ok(()),
+                Part::End => return self.finish(),
             }
+        }
+    }
+
+    /// Nothing more is sent. The connection stays until the server has read the rest and ends it, or takes too long: to end it
+    /// here would lose what the server has not read yet, as soon as it sends something.
+    fn finish(&self) -> Result<(), End> {
+        self.outlet.finish();
+        loop {
+            self.outlet.check()?;
+            std::thread::park_timeout(PATIENCE);
         }
     }
 

@@ -256,7 +256,7 @@ impl RedisReplicas {
     }
 
     /// How many have executed the stream up to a place; or have that on their disks.
-    pub(super) fn count(&self, place: u64, durably: bool) -> usize {
+    pub(crate) fn count(&self, place: u64, durably: bool) -> usize {
         let has = |replica: &&RedisReplica| {
             let reached = if durably { replica.durable } else { replica.acknowledged };
             replica.is_online() && reached.is_some_and(|reached| reached >= place)

@@ -56,7 +56,7 @@ impl Structure {
     pub fn has(self, model: Model) -> bool {
         match self {
             Structure::Region => model == Model::Logged,
-            Structure::Kv | Structure::Fs => true,
+            Structure::Kv | Structure::Fs | Structure::Heap => true,
             _ => model != Model::Logged,
         }
     }

@@ -38,18 +38,23 @@ const ARRAY_CDDS: Devices = Devices(IndexKind::Cdds);
 
 /// The whole stack is only looked at.
 const NOT_BROKEN_HERE: &str =
-    "the store's steps are broken in flush, and those of the disk in region";
+    "the steps of what lies in a pool are broken in flush, and those of the disk in region";
 
 /// Explores a structure on a medium; with a mutation, until that is found.
 pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>) -> Outcome {
     let explored = match target.structure {
         Structure::Region if target.model == Model::Logged => Ok(region::explore(effort, mutation)),
-        Structure::Kv | Structure::Fs if target.model == Model::Logged && mutation.is_some() => {
+        Structure::Kv | Structure::Fs | Structure::Heap
+            if target.model == Model::Logged && mutation.is_some() =>
+        {
             Err(NOT_BROKEN_HERE.to_owned())
         }
         Structure::Kv if target.model == Model::Logged => Ok(stack::explore(&KV, target, effort)),
         Structure::Fs if target.model == Model::Logged => {
             Ok(stack::explore(&FILES, target, effort))
+        }
+        Structure::Heap if target.model == Model::Logged => {
+            Ok(stack::explore(&Heaps, target, effort))
         }
         Structure::Pool => explore_one(&Pools, target, effort, mutation, 61),
         Structure::Log => explore_one(&Toys, target, effort, mutation, 61),
@@ -177,7 +182,7 @@ pub fn prove(
             by_two(mutations, &one, each);
             Ok(())
         }
-        Structure::Kv | Structure::Fs if target.model == Model::Logged => {
+        Structure::Kv | Structure::Fs | Structure::Heap if target.model == Model::Logged => {
             Err(NOT_BROKEN_HERE.to_owned())
         }
         Structure::Pool => prove_one(&Pools, target, effort, mutations, each),

@@ -14,7 +14,7 @@ use tembo_sim::Random;
 use crate::judge::{expect, text};
 use crate::kv;
 use crate::pooled::{expect_accounted, stored};
-use crate::stacked::Stacked;
+use crate::stacked::InStore;
 use crate::subject::{Script, Subject};
 use call::{Call, PIECE, any_call, code, time};
 use model::State;
@@ -309,7 +309,7 @@ impl Subject for Files {
     }
 }
 
-impl Stacked for Files {
+impl InStore for Files {
     fn make_in(&self, store: Store) -> Result<Live, String> {
         let format = Format { piece_size: PIECE, ..Format::default() };
         Fs::format(&store, &format, time(0)).map(live).map_err(text)
@@ -326,11 +326,11 @@ impl Stacked for Files {
         live.fs.store().clone()
     }
 
-    fn first_op(&self) -> Option<Op> {
+    fn first(&self) -> Option<Op> {
         None
     }
 
-    fn check_over(&self, live: &mut Live) -> Result<(), String> {
+    fn check_in(&self, live: &mut Live) -> Result<(), String> {
         live.is_sound()
     }
 }

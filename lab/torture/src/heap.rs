@@ -1,14 +1,18 @@
 //! A heap under torture: a doubly linked list of items that share counted values, with weak links back.
 
 mod content;
+mod layers;
+
+use std::path::Path;
 
 use tembo_heap::{Error, Heap, HeapFile};
 use tembo_pmem::Region;
-use tembo_pool::{Geometry, Kinds, Pool};
+use tembo_pool::{Geometry, Kinds, Pool, PoolOptions};
 use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, formatted_of};
+use crate::stacked::{Found, Stacked, is_missing};
 use crate::subject::{Script, Subject};
 
 use content::{Content, WIDE};
@@ -57,6 +61,18 @@ pub(crate) enum Op {
     Collect,
     /// One such part: what follows changes the heap while cycles are searched for.
     Part,
+    /// An item more and the label, in the layer SAFE.
+    SafePush,
+    /// An item less, in the layer SAFE.
+    SafeRemove(usize),
+    /// The label, in the layer BASE.
+    BaseLabel,
+    /// Many new objects in the place of others, which are freed by hand.
+    BaseMany,
+    /// The same, in space that was freed by hand.
+    BaseReuse,
+    /// An item is freed by hand.
+    BaseRemove(usize),
     /// A transaction that does nothing.
     Nothing,
     /// Finds out what is free.
@@ -76,13 +92,20 @@ fn done(made: Result<(), Error>) -> Result<bool, String> {
     }
 }
 
-fn act(heap: Heap<'_>, op: &Op, state: &Content, serial: u64) -> Result<bool, String> {
+fn act(
+    file: &HeapFile,
+    heap: Heap<'_>,
+    op: &Op,
+    state: &Content,
+    serial: u64,
+) -> Result<bool, String> {
     let len = state.items.len();
     let at = |index: usize| index % len.max(1);
     let made = match *op {
         Op::Push => content::push(heap, serial),
         Op::PushElsewhere => elsewhere(|| content::push(heap, serial))?,
         Op::Remove(_) | Op::Share(..) | Op::Swap(..) if len == 0 => return Ok(false),
+        Op::SafeRemove(_) | Op::BaseRemove(_) if len == 0 => return Ok(false),
         Op::Remove(index) => content::remove(heap, at(index)),
         Op::Share(to, from) => content::share(heap, at(to), at(from)),
         Op::Swap(one, two) => content::swap(heap, at(one), at(two)),
@@ -98,6 +121,12 @@ fn act(heap: Heap<'_>, op: &Op, state: &Content, serial: u64) -> Result<bool, St
         Op::Ring => content::ring(heap, serial),
         Op::Collect => content::collect(heap),
         Op::Part => heap.collect_cycles(1).map(drop),
+        Op::SafePush => layers::push(heap, serial),
+        Op::SafeRemove(index) => layers::remove(heap, at(index)),
+        Op::BaseLabel => layers::label(file, serial),
+        Op::BaseMany => layers::many(file, serial),
+        Op::BaseReuse => layers::reuse(file, serial),
+        Op::BaseRemove(index) => layers::take(file, at(index)),
         Op::Nothing => heap.atomic(|_| Ok(())),
         Op::Sweep => heap.sweep().map(drop),
     };
@@ -109,11 +138,16 @@ impl Content {
     fn apply(&mut self, op: &Op, serial: u64) {
         let len = self.items.len().max(1);
         match *op {
-            Op::Push | Op::PushElsewhere | Op::Orphan => {
+            Op::Push | Op::PushElsewhere | Op::Orphan | Op::SafePush => {
                 self.items.insert(0, (serial, self.values.len()));
                 self.values.push(serial);
+                if matches!(op, Op::SafePush) {
+                    self.label = serial;
+                }
             }
-            Op::Remove(index) => drop(self.items.remove(index % len)),
+            Op::Remove(index) | Op::SafeRemove(index) | Op::BaseRemove(index) => {
+                self.items.remove(index % len);
+            }
             Op::Share(to, from) => self.items[to % len].1 = self.items[from % len].1,
             Op::Swap(one, two) => {
                 let (one, two) = (one % len, two % len);
@@ -121,9 +155,9 @@ impl Content {
                 (self.items[two].0, self.items[one].0) = names;
             }
             Op::Clear => self.items.clear(),
-            Op::Label | Op::LabelElsewhere => self.label = serial,
+            Op::Label | Op::LabelElsewhere | Op::BaseLabel => self.label = serial,
             Op::Wide => self.wide = serial,
-            Op::Many => self.many = serial,
+            Op::Many | Op::BaseMany | Op::BaseReuse => self.many = serial,
             Op::Few => self.many = 0,
             Op::Dropped | Op::Abort(_) | Op::Ring => {}
             Op::Collect | Op::Part | Op::Nothing | Op::Sweep => {}
@@ -177,7 +211,7 @@ impl Subject for Heaps {
         serial: u64,
     ) -> Result<Content, String> {
         let mut next = state.clone();
-        if live.enter(|heap| act(heap, op, state, serial))? {
+        if live.enter(|heap| act(live, heap, op, state, serial))? {
             next.apply(op, serial);
         }
         Ok(next)
@@ -219,7 +253,7 @@ impl Subject for Heaps {
 
     fn random_op(&self, random: &mut Random) -> Op {
         let (one, two) = (random.below(5), random.below(5));
-        match random.below(25) {
+        match random.below(32) {
             0..=3 => Op::Push,
             4 => Op::PushElsewhere,
             5..=6 => Op::Remove(one),
@@ -237,6 +271,12 @@ impl Subject for Heaps {
             19 => Op::Ring,
             20 => Op::Collect,
             21..=22 => Op::Part,
+            23..=24 => Op::SafePush,
+            25 => Op::SafeRemove(one),
+            26 => Op::BaseLabel,
+            27 => Op::BaseMany,
+            28 => Op::BaseReuse,
+            29..=30 => Op::BaseRemove(one),
             _ => Op::Sweep,
         }
     }
@@ -260,6 +300,11 @@ impl Subject for Heaps {
             Op::Ring,
             Op::Collect,
             Op::Part,
+            Op::SafePush,
+            Op::SafeRemove(0),
+            Op::BaseMany,
+            Op::BaseReuse,
+            Op::BaseRemove(0),
             Op::Sweep,
         ]
     }
@@ -303,25 +348,91 @@ impl Subject for Heaps {
                     Op::Push,
                 ],
             ),
+            Script::new(
+                "safe",
+                2,
+                vec![Op::SafePush, Op::SafeRemove(1), Op::SafePush, Op::LabelElsewhere, Op::Sweep],
+            ),
+            Script::new(
+                "base",
+                3,
+                vec![
+                    Op::BaseMany,
+                    Op::BaseRemove(1),
+                    Op::BaseReuse,
+                    Op::BaseLabel,
+                    Op::BaseRemove(0),
+                    Op::LabelElsewhere,
+                    Op::Few,
+                    Op::BaseMany,
+                ],
+            ),
             Script::new("orphans", 2, vec![Op::Orphan, Op::Dropped, Op::Sweep]),
         ];
-        // Opened after transactions that were under way, in each state of theirs.
-        let interrupted = [
-            (Op::Push, "pool.log.seal.fence"),
-            (Op::Push, "pool.log.words.fence"),
-            (Op::Clear, "pool.log.seal.fence"),
-            (Op::Clear, "pool.log.words.fence"),
-            (Op::Clear, "pool.log.void.fence"),
-            (Op::Orphan, "pool.log.seal.fence"),
-            (Op::Many, "pool.log.words.fence"),
-            (Op::Wide, "pool.log.void.fence"),
-        ];
-        for (number, (op, step)) in interrupted.into_iter().enumerate() {
-            let leads = vec![(vec![op], Some(step))];
-            let ops = vec![Op::LabelElsewhere, Op::PushElsewhere, Op::Clear, Op::Sweep];
-            list.push(Script { leads, ..Script::new(format!("interrupted-{number}"), 3, ops) });
-        }
+        list.extend(interrupted());
         list
+    }
+}
+
+/// Openings after operations that were under way.
+fn interrupted() -> Vec<Script<Op>> {
+    let mut list = Vec::new();
+    // Opened after transactions that were under way, in each state of theirs.
+    let interrupted = [
+        (Op::Push, "pool.log.seal.fence"),
+        (Op::Push, "pool.log.words.fence"),
+        (Op::Clear, "pool.log.seal.fence"),
+        (Op::Clear, "pool.log.words.fence"),
+        (Op::Clear, "pool.log.void.fence"),
+        (Op::Orphan, "pool.log.seal.fence"),
+        (Op::Many, "pool.log.words.fence"),
+        (Op::Wide, "pool.log.void.fence"),
+        (Op::SafePush, "pool.log.words.fence"),
+        (Op::BaseMany, "pool.log.seal.fence"),
+        (Op::BaseReuse, "pool.log.words.fence"),
+        (Op::BaseRemove(0), "pool.log.words.fence"),
+    ];
+    for (number, (op, step)) in interrupted.into_iter().enumerate() {
+        let leads = vec![(vec![op], Some(step))];
+        let ops = vec![Op::LabelElsewhere, Op::PushElsewhere, Op::Clear, Op::Sweep];
+        list.push(Script { leads, ..Script::new(format!("interrupted-{number}"), 3, ops) });
+    }
+    list
+}
+
+impl Stacked for Heaps {
+    fn create_at(&self, path: &Path, options: &PoolOptions) -> Result<HeapFile, String> {
+        HeapFile::create(path, options).map_err(text)
+    }
+
+    fn open_at(&self, path: &Path, options: &PoolOptions) -> Result<Found<HeapFile>, String> {
+        match HeapFile::open(path, options) {
+            Err(Error::Pool(tembo_pool::Error::Region(error))) if is_missing(&error) => {
+                Ok(Found::Nothing)
+            }
+            opened => opened.map(Found::Live).map_err(text),
+        }
+    }
+
+    fn sync(&self, live: &HeapFile) -> Result<(), String> {
+        live.pool().region().sync().map_err(text)
+    }
+
+    fn close(&self, live: HeapFile) -> Result<(), String> {
+        live.close().map_err(text)
+    }
+
+    fn leaked(&self, live: &HeapFile) -> Result<u64, String> {
+        Ok(live.check().map_err(text)?.account.leaked)
+    }
+
+    fn first_op(&self) -> Option<Op> {
+        None
+    }
+
+    fn check_over(&self, live: &mut HeapFile) -> Result<(), String> {
+        let state = self.show(live)?;
+        self.check(live, &state)
     }
 }
 

@@ -20,7 +20,7 @@ use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, stored};
-use crate::stacked::Stacked;
+use crate::stacked::InStore;
 use crate::subject::{Script, Subject};
 pub(crate) use model::State;
 pub(crate) use op::Op;
@@ -141,7 +141,7 @@ impl Subject for Kv {
     }
 }
 
-impl Stacked for Kv {
+impl InStore for Kv {
     fn make_in(&self, store: Store) -> Result<Store, String> {
         Ok(store)
     }
@@ -154,11 +154,11 @@ impl Stacked for Kv {
         live.clone()
     }
 
-    fn first_op(&self) -> Option<Op> {
+    fn first(&self) -> Option<Op> {
         Some(Op::Keyspace("x"))
     }
 
-    fn check_over(&self, _: &mut Store) -> Result<(), String> {
+    fn check_in(&self, _: &mut Store) -> Result<(), String> {
         Ok(())
     }
 }

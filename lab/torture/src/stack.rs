@@ -1,4 +1,4 @@
-//! The whole stack: the store and what lies over it, over a `logged` region, on a disk that loses power.
+//! The whole stack: a store and what lies over it, or a heap, over a `logged` region, on a disk that loses power.
 //!
 //! The region alone is shown to keep exactly what some fence had made of it, and the store alone to
 //! survive any image that keeps its fences; here the two are tried together, on a sample. A sequence
@@ -8,19 +8,17 @@
 //! operation that was under way.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tembo_kv::{Error, IndexKind, Options, Store};
-use tembo_pmem::{DomainRequest, Error as RegionError, RegionOptions, SyncPolicy};
+use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::{Geometry, PoolOptions};
 use tembo_sim::{Chooser, Point, Random, Rest, SimDisk};
 
-use crate::judge::{expect, quietly, text};
+use crate::judge::{expect, quietly};
 use crate::seen::Seen;
-use crate::stacked::Stacked;
+use crate::stacked::{Found, Stacked};
 use crate::{Effort, Outcome, Target, Violation, command};
 
 const POOL: &str = "/disk/pool";
@@ -68,7 +66,7 @@ pub(crate) fn explore<S: Stacked>(subject: &S, target: Target, effort: &Effort<'
     Outcome { target, images, distinct, elapsed, steps, violation }
 }
 
-fn options(disk: &SimDisk) -> Options {
+fn options(disk: &SimDisk) -> PoolOptions {
     let region = RegionOptions {
         domain: DomainRequest::Logged,
         sync: SyncPolicy::Always,
@@ -78,9 +76,7 @@ fn options(disk: &SimDisk) -> Options {
         background: false,
         ..RegionOptions::default()
     };
-    let pool =
-        PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region, ..PoolOptions::default() };
-    Options::new().pool(pool).index(IndexKind::Nvtree).background(false)
+    PoolOptions { size: SIZE.0, geometry: Geometry::TINY, region, ..PoolOptions::default() }
 }
 
 /// What was done, and what the store showed after each operation.
@@ -99,8 +95,7 @@ impl<'s, S: Stacked> Sequence<'s, S> {
         let disk = SimDisk::default();
         let mut random = Random::new(seed);
         disk.record();
-        let store = Store::create(Path::new(POOL), &options(&disk)).map_err(text)?;
-        let mut live = subject.make_in(store)?;
+        let mut live = subject.create_at(Path::new(POOL), &options(&disk))?;
         let mut state = subject.empty();
         let mut states = vec![None, Some(state.clone())];
         let mut operations = vec!["making".to_owned()];
@@ -112,19 +107,18 @@ impl<'s, S: Stacked> Sequence<'s, S> {
                 _ => subject.random_op(&mut random),
             };
             if number > 0 && random.below(8) == 0 {
-                let store = subject.store_of(&live);
-                drop(live);
                 match random.below(2) {
-                    0 => drop(store),
+                    0 => drop(live),
                     // Checkpoints.
-                    _ => store.close().map_err(text)?,
+                    _ => Stacked::close(subject, live)?,
                 }
-                let store = Store::open(Path::new(POOL), &options(&disk)).map_err(text)?;
-                live = subject.open_in(store)?.ok_or("it is not there any more")?;
+                let found = subject.open_at(Path::new(POOL), &options(&disk))?;
+                let Found::Live(again) = found else { return Err("it is there no more".into()) };
+                live = again;
             }
             let done = subject.run(&mut live, &state, &op, number * 8 + 1);
             state = done.map_err(|what| format!("{op:?}: {what}"))?;
-            subject.store_of(&live).sync().map_err(text)?;
+            subject.sync(&live)?;
             states.push(Some(state.clone()));
             operations.push(format!("{op:?}"));
         }
@@ -163,14 +157,12 @@ impl<'s, S: Stacked> Sequence<'s, S> {
     /// and then goes on.
     fn judge(&self, disk: &SimDisk, operation: usize) -> Result<(), String> {
         let (before, after) = (&self.states[operation], &self.states[operation + 1]);
-        let store = match Store::open(Path::new(POOL), &options(disk)) {
-            Err(error) if is_missing(&error) => {
-                return expect(before.is_none(), "there is no store any more");
+        let mut live = match self.subject.open_at(Path::new(POOL), &options(disk))? {
+            Found::Live(live) => live,
+            Found::Nothing => return expect(before.is_none(), "there is no pool any more"),
+            Found::Pool => {
+                return expect(before.is_none(), "what was in the pool is there no more");
             }
-            opened => opened.map_err(text)?,
-        };
-        let Some(mut live) = self.subject.open_in(store)? else {
-            return expect(before.is_none(), "what was in the store is there no more");
         };
         let shown = self.subject.show(&mut live)?;
         let is_shown = |state: &Option<S::State>| state.as_ref() == Some(&shown);
@@ -180,8 +172,7 @@ impl<'s, S: Stacked> Sequence<'s, S> {
         self.subject.settle(&mut live)?;
         let is_same = self.subject.show(&mut live)? == shown;
         expect(is_same, "recovery has changed what is there")?;
-        let check = self.subject.store_of(&live).check().map_err(text)?;
-        expect(check.leaked == 0, "something has leaked")?;
+        expect(self.subject.leaked(&live)? == 0, "something has leaked")?;
         self.subject.check_over(&mut live)?;
         if disk.read_hash().is_multiple_of(GO_ON) {
             go_on(self.subject, live, disk, shown)?;
@@ -203,16 +194,10 @@ fn go_on<S: Stacked>(
         let done = subject.run(&mut live, &state, &op, 10_000 + 8 * step);
         state = done.map_err(|what| format!("going on, {op:?}: {what}"))?;
     }
-    subject.store_of(&live).sync().map_err(text)?;
+    subject.sync(&live)?;
     drop(live);
-    let again = Store::open(Path::new(POOL), &options(disk)).map_err(text)?;
-    let mut again = subject.open_in(again)?.ok_or("having gone on, there is nothing")?;
-    expect(subject.show(&mut again)? == state, "having gone on, it shows something else")
-}
-
-fn is_missing(error: &Error) -> bool {
-    let Error::Region(RegionError::Io { source, .. }) = error else {
-        return false;
+    let Found::Live(mut again) = subject.open_at(Path::new(POOL), &options(disk))? else {
+        return Err("having gone on, there is nothing".into());
     };
-    source.kind() == ErrorKind::NotFound
+    expect(subject.show(&mut again)? == state, "having gone on, it shows something else")
 }

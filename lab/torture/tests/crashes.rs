@@ -49,6 +49,7 @@ fn the_pools_log_survives() {
 fn the_heap_survives() {
     survives(Structure::Heap, Model::Flush, 40_000);
     survives(Structure::Heap, Model::Eadr, 10_000);
+    survives(Structure::Heap, Model::Logged, 3_000);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The list: its types, the transactions on it, and what it shows.
 
-use tembo_heap::{Error, Heap, Persist, Ptr, Slice, Transaction, Weak};
+use tembo_heap::{Access, Counted, Error, Heap, Layer, Persist, Ptr, Slice, Weak};
 
 use crate::judge::{expect, text};
 
@@ -22,24 +22,24 @@ pub(crate) struct Content {
 }
 
 #[derive(Persist)]
-struct Top<'h> {
-    first: Option<Ptr<'h, Item<'h>>>,
-    label: (u64, u64),
-    many: Option<Ptr<'h, Slice<Ptr<'h, Value>>>>,
-    wide: [u64; WIDE],
+pub(super) struct Top<'h> {
+    pub(super) first: Option<Ptr<'h, Item<'h>>>,
+    pub(super) label: (u64, u64),
+    pub(super) many: Option<Ptr<'h, Slice<Ptr<'h, Value>>>>,
+    pub(super) wide: [u64; WIDE],
 }
 
 #[derive(Persist)]
-struct Item<'h> {
-    name: u64,
-    value: Ptr<'h, Value>,
-    next: Option<Ptr<'h, Item<'h>>>,
-    back: Option<Weak<'h, Item<'h>>>,
+pub(super) struct Item<'h> {
+    pub(super) name: u64,
+    pub(super) value: Ptr<'h, Value>,
+    pub(super) next: Option<Ptr<'h, Item<'h>>>,
+    pub(super) back: Option<Weak<'h, Item<'h>>>,
 }
 
 #[derive(Persist)]
-struct Value {
-    word: u64,
+pub(super) struct Value {
+    pub(super) word: u64,
 }
 
 impl Content {
@@ -58,7 +58,7 @@ impl Content {
     }
 }
 
-fn top<'h>(tx: &mut Transaction<'h>) -> Result<Ptr<'h, Top<'h>>, Error> {
+pub(super) fn top<'h, L: Layer>(tx: &mut Access<'h, L>) -> Result<Ptr<'h, Top<'h>>, Error> {
     if let Some(top) = tx.root()? {
         return Ok(top);
     }
@@ -67,12 +67,18 @@ fn top<'h>(tx: &mut Transaction<'h>) -> Result<Ptr<'h, Top<'h>>, Error> {
     Ok(top)
 }
 
-fn item<'h>(tx: &mut Transaction<'h>, serial: u64) -> Result<Ptr<'h, Item<'h>>, Error> {
+pub(super) fn item<'h, L: Layer>(
+    tx: &mut Access<'h, L>,
+    serial: u64,
+) -> Result<Ptr<'h, Item<'h>>, Error> {
     let value = tx.alloc(Value { word: serial })?;
     tx.alloc(Item { name: serial, value, next: None, back: None })
 }
 
-fn link<'h>(tx: &mut Transaction<'h>, item: &Ptr<'h, Item<'h>>) -> Result<(), Error> {
+pub(super) fn link<'h, L: Counted>(
+    tx: &mut Access<'h, L>,
+    item: &Ptr<'h, Item<'h>>,
+) -> Result<(), Error> {
     let top = top(tx)?;
     let next = tx.get(&top, Top::FIRST)?;
     if let Some(next) = &next {
@@ -122,8 +128,8 @@ pub(super) fn collect(heap: Heap<'_>) -> Result<(), Error> {
 
 /// The item of that index, and the one before it.
 #[allow(clippy::type_complexity)]
-fn nth<'h>(
-    tx: &mut Transaction<'h>,
+pub(super) fn nth<'h, L: Layer>(
+    tx: &mut Access<'h, L>,
     index: usize,
 ) -> Result<(Option<Ptr<'h, Item<'h>>>, Ptr<'h, Item<'h>>), Error> {
     let top = top(tx)?;
@@ -136,7 +142,7 @@ fn nth<'h>(
     Ok((before, at))
 }
 
-fn unlink<'h>(tx: &mut Transaction<'h>, index: usize) -> Result<(), Error> {
+pub(super) fn unlink<'h, L: Counted>(tx: &mut Access<'h, L>, index: usize) -> Result<(), Error> {
     let top = top(tx)?;
     let (before, item) = nth(tx, index)?;
     let next = tx.get(&item, Item::NEXT)?;
@@ -195,13 +201,22 @@ pub(super) fn wide(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
 pub(super) fn many(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
     heap.atomic(|tx| {
         let top = top(tx)?;
-        let slice = tx.alloc_slice(MANY)?;
-        for index in 0..MANY {
-            let value = tx.alloc(Value { word: serial })?;
-            tx.set_cell(&slice, index, value)?;
-        }
+        let slice = values(tx, serial)?;
         tx.set(&top, Top::MANY, Some(slice))
     })
+}
+
+/// Many values, in a slice.
+pub(super) fn values<'h, L: Layer>(
+    tx: &mut Access<'h, L>,
+    serial: u64,
+) -> Result<Ptr<'h, Slice<Ptr<'h, Value>>>, Error> {
+    let slice = tx.alloc_slice(MANY)?;
+    for index in 0..MANY {
+        let value = tx.alloc(Value { word: serial })?;
+        tx.set_cell(&slice, index, value)?;
+    }
+    Ok(slice)
 }
 
 pub(super) fn few(heap: Heap<'_>) -> Result<(), Error> {

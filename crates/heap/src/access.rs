@@ -423,12 +423,18 @@ impl<'h, L: Layer> Access<'h, L> {
     }
 
     /// The object is one of the heap, or of this transaction.
-    pub(crate) fn check_whole(&self, bits: u64) -> Result<(), Error> {
+    ///
+    /// A pointer may have been read from what another transaction has changed since, and its object destroyed, and its place made
+    /// anew: then what was read no longer holds, and that is a conflict.
+    pub(crate) fn check_whole(&mut self, bits: u64) -> Result<(), Error> {
         if !L::COUNTS {
             return if self.hand.is_gone(bits) { Err(Error::Freed) } else { Ok(()) };
         }
-        let is_whole = self.arena.handles.is_whole(bits, self.change.is_fresh(bits));
-        if is_whole { Ok(()) } else { Err(Error::NotCommitted) }
+        if self.arena.handles.is_whole(bits, self.change.is_fresh(bits)) {
+            return Ok(());
+        }
+        self.validate()?;
+        Err(Error::NotCommitted)
     }
 
     /// The object is a `T`; one of an older version becomes one of this.
@@ -592,7 +598,7 @@ impl<'h, L: Layer> Access<'h, L> {
 
     /// The pointers in these words may be stored.
     pub(crate) fn check_counted(
-        &self,
+        &mut self,
         words: &[u64],
         pointers: fn(&[u64], &mut dyn FnMut(u64)),
     ) -> Result<(), Error> {

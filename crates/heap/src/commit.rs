@@ -69,14 +69,15 @@ impl<L: Layer> Access<'_, L> {
                 ledger.candidates.add(bits);
             }
         }
-        let version = arena.ownership.next();
-        for (index, _) in self.owned.drain() {
-            arena.ownership.give(index, version);
-        }
+        // First: whatever reads a pointer to them under the new version finds them whole.
         for bits in std::mem::take(&mut self.made) {
             if L::COUNTS && arena.handles.settle(bits, self.change.is_fresh(bits)) {
                 arena.pool.free_unused(Object::from_bits(bits));
             }
+        }
+        let version = arena.ownership.next();
+        for (index, _) in self.owned.drain() {
+            arena.ownership.give(index, version);
         }
         self.hand.settle();
         // The transaction has committed; what could not be destroyed is left to the next one.

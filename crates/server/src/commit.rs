@@ -130,8 +130,7 @@ pub(crate) fn commit(
 #[cold]
 fn send_effects(shared: &mut Shared) {
     if shared.propagation.is_broken {
-        shared.replication.redis.end(false, shared.clock.steady_ms);
-        return shared.propagation.end();
+        return break_stream(shared, shared.propagation.size());
     }
     if shared.propagation.size() > 0 {
         let limits = shared.settings.stream_limits();
@@ -147,9 +146,16 @@ pub(crate) fn lose_effects(shared: &mut Shared) {
     if !shared.propagation.is_on {
         return;
     }
+    let lost = shared.propagation.size();
     shared.propagation.fail();
     if shared.propagation.is_broken {
-        shared.replication.redis.end(false, shared.clock.steady_ms);
-        shared.propagation.end();
+        break_stream(shared, lost);
     }
+}
+
+/// Those that follow begin anew. Commands may wait for places in the `lost` bytes that are never sent.
+fn break_stream(shared: &mut Shared, lost: usize) {
+    shared.replication.redis.end(false, shared.clock.steady_ms);
+    shared.replication.redis.pass_over(lost);
+    shared.propagation.end();
 }

@@ -209,6 +209,11 @@ impl RedisReplicas {
         }
     }
 
+    /// The next stream begins so many bytes later.
+    pub(crate) fn pass_over(&mut self, bytes: usize) {
+        self.ended += bytes as u64;
+    }
+
     /// Once a second: those that follow no more have so much time to take the rest of the stream.
     pub(crate) fn look_after_former(&mut self, limits: Limits, now_ms: u64) {
         self.former.retain(|former| !former.feed.is_finished());

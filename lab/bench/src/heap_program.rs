@@ -1,8 +1,8 @@
 //! The six benchmarks of Coburn's thesis (table 4.2), each written once for all that it is run over.
 //!
-//! A benchmark works on a [`Memory`]: two arrays, of words and of links, and objects of one kind with words and links. Layers of
+//! A benchmark works on a `Memory`: two arrays, of words and of links, and objects of one kind with words and links. Layers of
 //! the heap, memory without durability and libpmemobj are memories. What has its own structures instead, as Berkeley DB, does
-//! the same work on keys ([`Keyed`]). So all of them run one algorithm, and all have to give the same answers.
+//! the same work on keys (`Keyed`). So all of them run one algorithm, and all have to give the same answers.
 
 mod btree;
 mod centrality;

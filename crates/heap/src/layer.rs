@@ -9,13 +9,13 @@
 //! C-TX      Heap::atomic              threads beside each other               each of them
 //! ```
 //!
-//! They are one mechanism ([`Access`]): what is changed is kept in memory, and becomes one operation of the pool's log. What a layer does
+//! They are one mechanism ([`Access`](crate::Access)): what is changed is kept in memory, and becomes one operation of the pool's log. What a layer does
 //! not need it leaves out. All keep the counts of the pointers in the heap, so that any layer may follow any other in a heap.
 //!
 //! | | BASE | SAFE | TX | C-TX |
 //! |---|---|---|---|---|
 //! | a pointer of the program | an offset | counted | counted | counted |
-//! | an object that nothing refers to | stays, until [`free`](Access::free) or a sweep | destroyed | destroyed | destroyed |
+//! | an object that nothing refers to | stays, until [`free`](crate::Access::free) or a sweep | destroyed | destroyed | destroyed |
 //! | records of what was read, ownership | no | no | no | yes |
 //! | fences of an assignment | 0 | 0 | 2, its transaction | 2, its transaction |
 //! | fences of a checkpoint | 2 | 2, and those of destruction | | |

@@ -43,7 +43,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
             first += count;
             small
         };
-        if let Some(library) = opened.library() {
+        if let Some(library) = opened.linked() {
             let (small, many, all) = (next(), next(), next());
             let mut push = |at, took| wholly.push(system.name(), at, rate(count, took));
             push(ONE_CALL, timed(|| library.whole(&small))?);

@@ -136,7 +136,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
         };
         if let Some(at) = opened.directory() {
             push(CLONE, copy(at, count)?);
-        } else if let Some(library) = opened.library() {
+        } else if let Some(library) = opened.linked() {
             fill(&library.fs, count)?;
             let folder = context.folder(system.medium())?;
             for (at, took) in versions(&library.fs, count, folder.path())? {

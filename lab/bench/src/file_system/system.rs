@@ -40,7 +40,7 @@ pub(crate) enum System {
 /// A file system that is there, with a directory of files or a library; all of it is gone when it is dropped.
 pub(crate) struct Opened {
     // In the order in which they end.
-    library: Option<Library>,
+    linked: Option<Library>,
     directory: Option<Directory>,
     mounted: Option<Mounted>,
     _disk: Option<LoopDevice>,
@@ -102,7 +102,7 @@ impl System {
     /// # Errors
     /// [`Error::Absent`]: this machine has it not.
     pub(crate) fn open(self, folder: TempDir, tembo: &Path) -> Result<Opened, Error> {
-        let (mut library, mut directory, mut mounted, mut disk) = (None, None, None, None);
+        let (mut linked, mut directory, mut mounted, mut disk) = (None, None, None, None);
         match self {
             System::Library(medium) => {
                 let domain = match medium {
@@ -111,10 +111,10 @@ impl System {
                 };
                 let options = Options::new().domain(domain);
                 let store = Store::create(&folder.path().join("tembo.pool"), &options)?;
-                library = Some(Library::format(&store)?);
+                linked = Some(Library::format(&store)?);
             }
             System::LibraryVolatile => {
-                library = Some(Library::format(&Store::volatile(&Options::new())?)?);
+                linked = Some(Library::format(&Store::volatile(&Options::new())?)?);
             }
             System::Mount(_) | System::MountFsync => {
                 mounted = Some(self.mount(folder.path(), tembo)?);
@@ -144,7 +144,7 @@ impl System {
         }
         let point = mounted.as_ref().map(|mounted| mounted.point().to_owned());
         let directory = directory.or(point).map(Directory);
-        Ok(Opened { library, directory, mounted, _disk: disk, folder })
+        Ok(Opened { linked, directory, mounted, _disk: disk, folder })
     }
 
     fn mount(self, folder: &Path, tembo: &Path) -> Result<Mounted, Error> {
@@ -169,7 +169,7 @@ fn check_fuse() -> Result<(), Error> {
 impl Opened {
     /// The calls of it.
     pub(crate) fn files(&self) -> Result<&dyn Files, Error> {
-        match (&self.library, &self.directory) {
+        match (&self.linked, &self.directory) {
             (Some(library), _) => Ok(library),
             (None, Some(directory)) => Ok(directory),
             (None, None) => Err(Error::Absent("it has neither a library nor a directory")),
@@ -177,8 +177,8 @@ impl Opened {
     }
 
     /// The library, if it is one.
-    pub(crate) fn library(&self) -> Option<&Library> {
-        self.library.as_ref()
+    pub(crate) fn linked(&self) -> Option<&Library> {
+        self.linked.as_ref()
     }
 
     /// The directory that programs use, if it has one.
@@ -192,7 +192,7 @@ impl Opened {
     /// A process that does not end.
     pub(crate) fn closed(mut self) -> Result<(TempDir, PathBuf), Error> {
         self.directory = None;
-        if let Some(library) = self.library.take() {
+        if let Some(library) = self.linked.take() {
             let store = library.fs.store().clone();
             drop(library);
             store.close().map_err(|error| tembo_kv_error(&error))?;

@@ -15,7 +15,7 @@
 #define UNITS_PER_BLOCK 1024
 
 static struct {
-    void *library;
+    void *handle;
     PMEMobjpool *(*create)(const char *, const char *, size_t, mode_t);
     void (*close)(PMEMobjpool *);
     PMEMoid (*root)(PMEMobjpool *, size_t);
@@ -42,7 +42,7 @@ struct bench_pmo {
 
 static int load(void)
 {
-    if (lib.library != NULL)
+    if (lib.handle != NULL)
         return 0;
     if (setenv("PMEM_IS_PMEM_FORCE", "1", 1) != 0)
         return errno;
@@ -71,7 +71,7 @@ static int load(void)
     FIND(ctl_set, "pmemobj_ctl_set");
     FIND(errormsg, "pmemobj_errormsg");
 #undef FIND
-    lib.library = library;
+    lib.handle = library;
     return 0;
 }
 
@@ -185,7 +185,7 @@ uint64_t bench_pmo_allocated(struct bench_pmo *pmo)
 
 const char *bench_pmo_error(int code)
 {
-    if (lib.library == NULL)
+    if (lib.handle == NULL)
         return code == ENOENT ? "libpmemobj.so.1 is not here" : "libpmemobj.so.1 lacks a function";
     const char *text = lib.errormsg();
     return text != NULL && *text != 0 ? text : strerror(code);

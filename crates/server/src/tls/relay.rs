@@ -25,6 +25,8 @@ struct Relay {
     leaving: (Vec<u8>, usize),
     /// Nothing more is sent: the plain side has said so. The other side may still send.
     is_finished: bool,
+    /// All was sent.
+    is_shut: bool,
 }
 
 /// Begins to copy. Returns the other end of the plain side; the thread ends when one of the sides does.
@@ -37,8 +39,15 @@ pub(super) fn start(tls: Tls, socket: OwnedFd) -> io::Result<UnixStream> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     let nothing = (Vec::new(), 0);
     let (arrived, leaving) = (nothing.clone(), nothing);
-    let mut relay =
-        Relay { tls, socket, plain: plain.into(), arrived, leaving, is_finished: false };
+    let mut relay = Relay {
+        tls,
+        socket,
+        plain: plain.into(),
+        arrived,
+        leaving,
+        is_finished: false,
+        is_shut: false,
+    };
     let run = move || {
         // Both sides find that the connection has ended.
         let _ = relay.run();
@@ -55,6 +64,7 @@ impl Relay {
         let ended = PollFlags::HUP | PollFlags::ERR;
         loop {
             self.encrypt()?;
+            self.end_sent();
             self.deliver()?;
             let is_delivered = self.arrived.0.is_empty();
             let is_sent = self.leaving.0.is_empty() && !self.tls.has_ciphertext();
@@ -128,7 +138,14 @@ impl Relay {
     fn finish(&mut self) {
         self.is_finished = true;
         self.tls.close(&self.socket);
-        let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
+    /// Shuts the way out when all is sent, the announcement too: the socket may have taken only a part of it.
+    fn end_sent(&mut self) {
+        if self.is_finished && !self.is_shut && !self.tls.has_ciphertext() {
+            self.is_shut = true;
+            let _ = shutdown(&self.socket, Shutdown::Write);
+        }
     }
 
     /// False: the thread that uses it sends nothing more.

@@ -108,6 +108,7 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
         Phase::Done | Phase::Collecting(_) => match erase_or_collect(shared, ledger)? {
             Progress::More => Ok(Progress::More),
             Progress::Idle => {
+                shared.status.note_collected(shared.versions.pins.visible());
                 let wanting = ledger.trees.iter().find(|tree| tree.wants_hint()).map(Tree::index);
                 let Some(index) = wanting.cloned() else {
                     drop(writing);

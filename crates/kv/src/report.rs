@@ -44,6 +44,9 @@ pub struct Report {
     pub fdatasyncs: u64,
     /// Objects that wait for the versions that see them.
     pub retired: u64,
+    /// Nothing that was removed is left to be collected, but what a version that is held sees, and but the share of dead
+    /// entries below which no collection begins.
+    pub collected: bool,
     /// What holds versions that are not visible any more.
     pub horizon: Horizon,
     /// Collections of a keyspace of which much was removed that have come to their end since the open.
@@ -75,7 +78,7 @@ pub struct LogReport {
 
 /// See [`Store::report`](crate::Store::report).
 pub(crate) fn report(shared: &Shared) -> Report {
-    let counters = Counters::thread();
+    let (counters, visible) = (Counters::thread(), shared.versions.pins.visible());
     let (directory_bytes, directory_limit) = shared.forest.directory_bytes();
     let (region, usage, status) = (shared.region().report(), shared.pool().usage(), &shared.status);
     Report {
@@ -83,7 +86,7 @@ pub(crate) fn report(shared: &Shared) -> Report {
         domain: domain_name(region.file_domain).into(),
         read_only: shared.region().is_read_only(),
         sync_policy: policy_name(region.sync).into(),
-        visible: shared.versions.pins.visible(),
+        visible,
         durable: shared.versions.durable(),
         recovery_us: region.recovery.as_micros() as u64,
         recovering: status.is_recovering() || shared.private.is_giving_back(),
@@ -95,6 +98,7 @@ pub(crate) fn report(shared: &Shared) -> Report {
         used_bytes: usage.allocated_bytes,
         fdatasyncs: region.log_syncs + region.pool_syncs,
         retired: status.retired(),
+        collected: status.retired() == 0 && status.collected_to() == visible,
         horizon: horizon(shared),
         collections: status.collections(),
         log: LogReport {

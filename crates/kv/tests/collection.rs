@@ -89,6 +89,29 @@ fn what_is_left_is_found_while_the_rest_is_collected() {
     }
 }
 
+/// Otherwise space that is about to be given back is taken for space that the data needs.
+#[test]
+fn a_report_says_whether_what_was_removed_is_collected() {
+    for index in IndexKind::ALL {
+        let options = Options::new().index(index).background(false).size(16 << 20);
+        let store = Store::volatile(&options).unwrap();
+        let space = store.keyspace("a").unwrap();
+        idle(&store);
+        assert!(store.report().collected, "{index:?}");
+        fill(&store, space);
+        assert!(!store.report().collected, "{index:?}: nothing has looked yet");
+        idle(&store);
+        let full = store.report();
+        assert!(full.collected, "{index:?}");
+        (0..KEYS).for_each(|i| assert!(store.remove(space, &key(i), Durability::Buffered).unwrap()));
+        let before = store.report();
+        assert!(!before.collected, "{index:?}: {before:?}");
+        idle(&store);
+        let after = store.report();
+        assert!(after.collected && after.used_bytes < full.used_bytes, "{index:?}: {after:?}");
+    }
+}
+
 /// What a snapshot sees stays until it goes, and then goes with the next walk.
 #[test]
 fn a_snapshot_keeps_what_it_sees_through_a_collection() {

@@ -306,7 +306,7 @@ impl<'s> EventLoop<'s> {
         self.turns.shared.stats.sample(self.turns.clock().steady_ms);
         self.turns.shared.observed.clock.refine();
         self.turns.shared.take_report(self.turns.data.store());
-        self.turns.data.adjust_footprint(Some(!self.maintaining));
+        self.turns.data.ask_footprint();
         self.turns.recount_clients();
         if !self.accepting {
             self.accept_again()?;

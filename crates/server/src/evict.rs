@@ -23,7 +23,7 @@ const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 /// # Errors
 /// The turn cannot be committed.
 pub(crate) fn make_room(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), Error> {
-    data.adjust_footprint(None);
+    data.adjust_footprint();
     let most = shared.settings.maxmemory;
     shared.is_over_memory = most > 0 && data.used_bytes() > most;
     shared.eviction.is_running = false;

@@ -9,6 +9,7 @@ pub(crate) struct Status {
     is_recovering: AtomicBool,
     retired: AtomicU64,
     collections: AtomicU64,
+    collected_to: AtomicU64,
 }
 
 impl Status {
@@ -18,6 +19,16 @@ impl Status {
         self.is_recovering.store(is_recovering, Ordering::Relaxed);
         self.retired.store(retired, Ordering::Relaxed);
         self.collections.store(collections, Ordering::Relaxed);
+    }
+
+    /// By the background, with the writer's lock: of what the versions up to this one removed, nothing is left to be collected.
+    pub(crate) fn note_collected(&self, version: u64) {
+        self.collected_to.store(version, Ordering::Relaxed);
+    }
+
+    /// See [`note_collected`](Status::note_collected).
+    pub(crate) fn collected_to(&self) -> u64 {
+        self.collected_to.load(Ordering::Relaxed)
     }
 
     /// A marking or scrub is due or under way.

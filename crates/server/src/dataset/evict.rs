@@ -34,11 +34,17 @@ impl Dataset<'_> {
         self.footprint.count(is_wanted, &self.store.report(), self.written);
     }
 
-    /// Asks the pool what is in use, if much was written since. `is_idle`: in any case, and the store has nothing to do.
-    pub(crate) fn adjust_footprint(&mut self, is_idle: Option<bool>) {
-        if self.footprint.is_counted && (is_idle.is_some() || self.footprint.is_old(self.written)) {
-            let is_idle = is_idle.unwrap_or(false);
-            self.footprint.adjust(&self.store.report(), self.written, is_idle);
+    /// Asks the pool what is in use, if much was written since.
+    pub(crate) fn adjust_footprint(&mut self) {
+        if self.footprint.is_old(self.written) {
+            self.ask_footprint();
+        }
+    }
+
+    /// Asks the pool what is in use.
+    pub(crate) fn ask_footprint(&mut self) {
+        if self.footprint.is_counted {
+            self.footprint.adjust(&self.store.report(), self.written);
         }
     }
 

@@ -3,7 +3,8 @@
 //! What is removed goes on taking space in the pool until the store has collected it, or while a version is retained that sees
 //! it. So the pool alone cannot say whether enough was evicted. The footprint is an estimate beside it: it rises and falls at
 //! once with what changes add and remove, and is never above what the pool has in use. When the store has nothing left to
-//! collect it is not below half of that, so that an estimate that has drifted cannot let the pool grow without bound.
+//! collect it is not below half of that, so that an estimate that has drifted cannot let the pool grow without bound. That the
+//! event loop finds no background work is not enough: another thread may be at it.
 
 use tembo_kv::Report;
 
@@ -64,10 +65,10 @@ impl Footprint {
         added + written.removed.saturating_sub(self.at.removed) >= ASKED_AGAIN
     }
 
-    /// Takes over what the pool says. `is_idle`: the store has nothing left to do.
-    pub(super) fn adjust(&mut self, report: &Report, written: Written, is_idle: bool) {
+    /// Takes over what the pool says.
+    pub(super) fn adjust(&mut self, report: &Report, written: Written) {
         let estimate = self.bytes(written);
-        let least = if is_idle && report.retired == 0 { report.used_bytes / 2 } else { 0 };
+        let least = if report.collected { report.used_bytes / 2 } else { 0 };
         self.bytes = if self.is_known {
             estimate.max(least).min(report.used_bytes)
         } else {
@@ -86,6 +87,10 @@ mod tests {
         Report { used_bytes, ..Report::default() }
     }
 
+    fn collected(used_bytes: u64) -> Report {
+        Report { collected: true, ..report(used_bytes) }
+    }
+
     fn written(added: u64, removed: u64) -> Written {
         Written { added, removed, ..Written::default() }
     }
@@ -95,15 +100,15 @@ mod tests {
         let mut footprint = Footprint::default();
         footprint.count(true, &report(1000), written(0, 0));
         assert_eq!(footprint.bytes(written(200, 0)), 1200);
-        footprint.adjust(&report(1200), written(200, 0), false);
+        footprint.adjust(&report(1200), written(200, 0));
         // Removed, and still in the pool, however often that is asked.
         assert_eq!(footprint.bytes(written(200, 500)), 700);
         for _ in 0..3 {
-            footprint.adjust(&report(1200), written(200, 500), false);
+            footprint.adjust(&report(1200), written(200, 500));
             assert_eq!(footprint.bytes(written(200, 500)), 700);
         }
         // What the pool gives back was counted already.
-        footprint.adjust(&report(700), written(200, 500), true);
+        footprint.adjust(&collected(700), written(200, 500));
         assert_eq!(footprint.bytes(written(200, 500)), 700);
     }
 
@@ -111,11 +116,11 @@ mod tests {
     fn the_estimate_stays_between_half_of_the_pool_and_all_of_it() {
         let mut footprint = Footprint::default();
         footprint.count(true, &report(1000), written(0, 0));
-        footprint.adjust(&report(1000), written(5000, 0), false);
+        footprint.adjust(&report(1000), written(5000, 0));
         assert_eq!(footprint.bytes(written(5000, 0)), 1000);
-        footprint.adjust(&report(1000), written(5000, 900), false);
+        footprint.adjust(&report(1000), written(5000, 900));
         assert_eq!(footprint.bytes(written(5000, 900)), 100);
-        footprint.adjust(&report(1000), written(5000, 900), true);
+        footprint.adjust(&collected(1000), written(5000, 900));
         assert_eq!(footprint.bytes(written(5000, 900)), 500);
     }
 
@@ -124,10 +129,10 @@ mod tests {
         let mut footprint = Footprint::default();
         let recovering = |used_bytes| Report { recovering: true, ..report(used_bytes) };
         footprint.count(true, &recovering(100), written(0, 0));
-        footprint.adjust(&recovering(200), written(0, 0), false);
-        footprint.adjust(&report(9000), written(0, 0), false);
+        footprint.adjust(&recovering(200), written(0, 0));
+        footprint.adjust(&report(9000), written(0, 0));
         assert_eq!(footprint.bytes(written(0, 0)), 9000);
-        footprint.adjust(&recovering(9000), written(0, 4000), false);
+        footprint.adjust(&recovering(9000), written(0, 4000));
         assert_eq!(footprint.bytes(written(0, 4000)), 5000);
     }
 }

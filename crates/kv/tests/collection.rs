@@ -103,7 +103,8 @@ fn a_report_says_whether_what_was_removed_is_collected() {
         idle(&store);
         let full = store.report();
         assert!(full.collected, "{index:?}");
-        (0..KEYS).for_each(|i| assert!(store.remove(space, &key(i), Durability::Buffered).unwrap()));
+        (0..KEYS)
+            .for_each(|i| assert!(store.remove(space, &key(i), Durability::Buffered).unwrap()));
         let before = store.report();
         assert!(!before.collected, "{index:?}: {before:?}");
         idle(&store);

@@ -1,14 +1,12 @@
 #!/bin/sh
 # Installs what `tembo-lab bench` compares with, from Debian's packages: the servers redis and memcached, the
-# libraries of RocksDB, Berkeley DB and libpmemobj, and valgrind. Nothing of it is needed to build or test Tembo, and
-# libraries of RocksDB and Berkeley DB, valgrind, and bindfs. Nothing of it is needed to build or test Tembo, and
+# libraries of RocksDB, Berkeley DB and libpmemobj, valgrind, and bindfs. Nothing of it is needed to build or test Tembo, and
 # no service is left running. Then, for all of them:
 #
 #   cargo build --release --package tembo-cli --package tembo-lab --features tembo-lab/rivals,tembo-lab/rivals-debian
 set -eu
 
-packages="redis-server memcached librocksdb-dev libdb5.3-dev libpmemobj-dev valgrind"
-packages="redis-server memcached librocksdb-dev libdb5.3-dev valgrind bindfs fuse3"
+packages="redis-server memcached librocksdb-dev libdb5.3-dev libpmemobj-dev valgrind bindfs fuse3"
 if [ "$(id -u)" = 0 ]; then
     become=""
 else

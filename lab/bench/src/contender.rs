@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tembo_index::IndexKind;
 use tembo_pmem::Observer;
+use tembo_pool::Pool;
 
 use crate::Error;
 use crate::bplus::Design;
@@ -23,8 +24,7 @@ use crate::cdds_paper::LeafOrder;
 use crate::drive::Driven;
 use crate::nvtree_paper::Strategy;
 pub use ordered_map::{Contender, Shared};
-pub(crate) use pool::Size;
-use pool::volatile_pool;
+pub(crate) use pool::{Size, volatile_pool};
 
 /// A contender by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -161,8 +161,20 @@ impl Kind {
         size: Size,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Box<dyn Driven>, Error> {
-        let observer_is_absent = observer.is_none();
-        let pool = volatile_pool(size, observer)?;
+        let size_max = size.volatile_bytes();
+        match self {
+            Kind::KvNvtree if observer.is_none() => {
+                Ok(Box::new(kv::StrictStore::in_memory(size_max, IndexKind::Nvtree)?))
+            }
+            Kind::KvHash if observer.is_none() => {
+                Ok(Box::new(kv::StrictStore::in_memory(size_max, IndexKind::Hash)?))
+            }
+            _ => self.over(volatile_pool(size, observer)?, size),
+        }
+    }
+
+    /// An empty one in a pool that was made for it.
+    pub(crate) fn over(self, pool: Pool, size: Size) -> Result<Box<dyn Driven>, Error> {
         let size_max = pool.region().size();
         Ok(match self {
             Kind::Cdds => Box::new(bare::Bare::over(pool, size_max, IndexKind::Cdds)?),
@@ -175,12 +187,6 @@ impl Kind {
             Kind::Lcb => Box::new(baseline::Baseline::over(pool, size, Design::Lcb)?),
             Kind::NvtreePaperAdaptive => {
                 Box::new(paper::Paper::over(pool, size, Some(Strategy::Balanced))?)
-            }
-            Kind::KvNvtree if observer_is_absent => {
-                Box::new(kv::StrictStore::in_memory(size_max, IndexKind::Nvtree)?)
-            }
-            Kind::KvHash if observer_is_absent => {
-                Box::new(kv::StrictStore::in_memory(size_max, IndexKind::Hash)?)
             }
             _ => return Err(Error::Absent("a way to watch this one")),
         })

@@ -36,6 +36,7 @@ mod sheet;
 mod snapshot_held;
 mod spread;
 mod table;
+pub mod traced;
 mod tuple;
 mod ycsb;
 

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use tembo_bench::Kind;
 use tembo_bench::guard::{self, Change, Counts};
+use tembo_bench::{Kind, traced};
 
 use crate::contender;
 use crate::exit::{Exit, refuse};
@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// With --run: insert into this tree
     #[arg(long, hide = true, value_parser = contender::parse)]
     tree: Option<Kind>,
+    /// With --tree: say in the trace of valgrind's lackey what is flushed
+    #[arg(long, hide = true)]
+    traced: bool,
     #[arg(long, hide = true, default_value_t = 10_000)]
     keys: u64,
     #[arg(long, hide = true, default_value_t = 1024)]
@@ -34,7 +37,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     if let (true, Some(kind)) = (args.run, args.tree) {
-        guard::insert(kind, args.keys, args.node_size)?;
+        let insert = if args.traced { traced::insert } else { guard::insert };
+        insert(kind, args.keys, args.node_size)?;
         return Ok(Exit::Done);
     }
     if args.run {

@@ -25,6 +25,11 @@ impl Size {
     pub(crate) fn new(keys: u64, node_size: u32) -> Size {
         Size { keys, node_size, emulation: None }
     }
+
+    /// Bytes of a volatile pool for it.
+    pub(crate) fn volatile_bytes(self) -> u64 {
+        VOLATILE_MIN + self.keys * VOLATILE_PER_KEY
+    }
 }
 
 /// Pools in the `flush` domain, emulated where the medium is not persistent memory.
@@ -51,13 +56,13 @@ const VOLATILE_MIN: u64 = 256 << 20;
 const VOLATILE_PER_KEY: u64 = 1024;
 
 /// A pool in memory, where flushes do nothing.
-pub(super) fn volatile_pool(
+pub(crate) fn volatile_pool(
     size: Size,
     observer: Option<Arc<dyn Observer>>,
 ) -> Result<Pool, Error> {
     let mut options = pool_options(size);
     options.region.observer = observer;
-    options.size = VOLATILE_MIN + size.keys * VOLATILE_PER_KEY;
+    options.size = size.volatile_bytes();
     options.region.size_max = options.size;
     Ok(Pool::volatile(&options)?)
 }

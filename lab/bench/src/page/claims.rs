@@ -41,13 +41,15 @@ pub(super) struct Row<'r> {
     pub(super) why: &'static str,
 }
 
-/// All claims of documents; figures that only this house has are none.
+/// All claims of documents; figures that only this house has are none, nor are its own aims.
 pub(super) fn rows(report: &Report) -> Vec<Row<'_>> {
     let all = report
         .findings
         .iter()
         .flat_map(|finding| finding.claims.iter().map(move |claim| (finding, claim)));
-    let of_documents = all.filter(|(_, claim)| !["", "–"].contains(&claim.document.as_str()));
+    let of_documents = all.filter(|(_, claim)| {
+        !["", "–"].contains(&claim.document.as_str()) && !claim.document.starts_with("aim:")
+    });
     of_documents
         .filter(|(finding, _)| finding.source != OWN)
         .map(|(finding, claim)| {

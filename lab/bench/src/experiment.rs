@@ -138,7 +138,10 @@ const IMPOSSIBLE: &[(&str, &str)] = &[
         "thesis 5.5: Redis with a B-Tree",
         "does not exist any more; an ordered map with a synced log stands for it",
     ),
-    ("NV-Tree 1b and 6 by counters", "a guest has none; callgrind's simulation stands for them, and a model that knows flushes"),
+    (
+        "NV-Tree 1b and 6 by counters",
+        "a guest has none; callgrind's simulation stands for them, and a model that knows flushes",
+    ),
     (
         "NV-Tree 5d and table 4 with 100 million keys",
         "hours with the baselines; a full run has up to 10 million, a quick one fewer",

@@ -133,6 +133,20 @@ impl Log {
     }
 }
 
+/// Lanes whose entries are void behind a fence that is to come.
+pub(super) struct Voiding<'m> {
+    made: &'m Made,
+    _applied: MutexGuard<'m, Vec<Lane>>,
+    voided: Vec<Lane>,
+}
+
+impl Voiding<'_> {
+    /// They were fenced: others may use the lanes.
+    pub(super) fn done(self) {
+        lock(&self.made.free).extend(self.voided);
+    }
+}
+
 impl Made {
     pub(super) fn take(&self) -> Result<Lane, Error> {
         let lanes = self.shape.lanes as u64;
@@ -155,15 +169,20 @@ impl Made {
         is_kept
     }
 
-    /// Makes the entries of such lanes void: durable with the next fence, behind which they are [free](Made::give).
-    pub(super) fn void_applied(&self, region: &Region) -> Result<Vec<(usize, u64)>, Error> {
-        let applied = std::mem::take(&mut *lock(&self.applied));
+    /// Makes the entries of such lanes void: durable with the caller's next fence, behind which it says that this is
+    /// [done](Voiding::done).
+    ///
+    /// Another operation waits until then. If it found no lane and went on, it could be durable before the entries of an
+    /// earlier one, which it builds on, are void: these would be stored again over what it has freed and a later one has used.
+    pub(super) fn void_applied(&self, region: &Region) -> Result<Voiding<'_>, Error> {
+        let mut applied = lock(&self.applied);
         let void = |lane: Lane| {
             let number = lane.number + 1;
             advance(region, &self.shape, lane.index, State { number, is_committed: false })?;
-            Ok((lane.index, number))
+            Ok(Lane { number, ..lane })
         };
-        applied.into_iter().map(void).collect()
+        let voided = applied.drain(..).map(void).collect::<Result<_, Error>>()?;
+        Ok(Voiding { made: self, _applied: applied, voided })
     }
 
     pub(super) fn next_sequence(&self) -> u64 {

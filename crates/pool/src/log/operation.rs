@@ -139,7 +139,7 @@ impl<'p> Operation<'p> {
         // ORDER: the old words are durable before the new ones are stored, and what was committed before is not
         // stored again.
         region.fence("pool.log.undo.fence");
-        voided.into_iter().for_each(|(index, number)| self.made.give(index, number));
+        voided.done();
         self.undo.extend(new);
         Ok(())
     }
@@ -208,7 +208,7 @@ impl<'p> Operation<'p> {
             self.is_over = true;
             // ORDER: what the operation has changed in place, and what it notes, are durable before it commits.
             region.fence("pool.log.commit.fence");
-            voided.into_iter().for_each(|(index, number)| self.made.give(index, number));
+            voided.done();
             if !redo.is_empty() {
                 store(region, &redo)?;
             }
@@ -267,7 +267,7 @@ impl<'p> Operation<'p> {
         // ORDER: the entries and the contents are durable before the words are stored, and what was committed before
         // is not stored again.
         region.fence("pool.log.seal.fence");
-        voided.into_iter().for_each(|(index, number)| self.made.give(index, number));
+        voided.done();
         store(region, words)?;
         let number = lane.number + u64::from(!lane.is_fresh);
         let has_freed = !self.freed.is_empty() || extent.is_some();

@@ -1,12 +1,14 @@
 //! Operations on the pool's log: whole or not at all, at the cost that is stated.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use tembo_pmem::{Counters, Region, Word};
+use tembo_pmem::{Counters, Observer, Region, Stored, Word};
 use tembo_pool::{Error, Object, Pool, TenantId};
 
 use crate::image;
-use crate::tenants::{KNOWN_ROOT, tenant_pool};
+use crate::tenants::{KNOWN_ROOT, observed_tenant_pool, tenant_pool};
 
 /// The words of the tenant's root.
 fn words(pool: &Pool, root: Object) -> &[Word] {
@@ -346,4 +348,66 @@ fn a_log_of_an_earlier_program_is_gone_on_with() {
     let again = after_a_crash(&pool);
     assert_eq!(values(&again, root), [1, 2, 0, 0]);
     assert_eq!(again.region().words(at as u64, 1).unwrap()[0].load().to_le_bytes(), *b"TembPLog");
+}
+
+/// Holds the thread of one operation at its seal until the other has ended, or has waited for long enough.
+#[derive(Default)]
+struct Gate {
+    held: Mutex<Option<std::thread::ThreadId>>,
+    is_at_seal: AtomicBool,
+    has_other_ended: AtomicBool,
+    /// What was so when the one that was held went on.
+    had_other_ended: AtomicBool,
+}
+
+impl Observer for Gate {
+    fn load(&self, _: u64, _: u64) {}
+    fn store(&self, _: Stored<'_>, perform: &mut dyn FnMut()) {
+        perform();
+    }
+    fn flush(&self, _: &'static str, _: u64, _: u64) {}
+    fn fence(&self, name: &'static str) {
+        let is_held = *self.held.lock().unwrap() == Some(std::thread::current().id());
+        if is_held && name == "pool.log.seal.fence" {
+            self.is_at_seal.store(true, Ordering::SeqCst);
+            let begin = Instant::now();
+            while !self.has_other_ended.load(Ordering::SeqCst)
+                && begin.elapsed() < Duration::from_millis(300)
+            {
+                std::thread::yield_now();
+            }
+            let ended = self.has_other_ended.load(Ordering::SeqCst);
+            self.had_other_ended.store(ended, Ordering::SeqCst);
+        }
+    }
+    fn sync(&self) {}
+    fn resize(&self, _: u64) {}
+}
+
+/// The entries of an operation that is applied are made void by the next one, which may be another tenant's. Until that is
+/// fenced, no operation of its own tenant that builds on it may end: a crash would store its words again.
+#[test]
+fn no_operation_ends_while_another_voids_what_it_builds_on() {
+    let gate = Arc::new(Gate::default());
+    let (pool, entry) = observed_tenant_pool(gate.clone());
+    let (id, root) = (entry.id, entry.root);
+    pool.operation(id, 0, 1).unwrap().abort();
+    let commit = |index: u64, value| {
+        let operation = pool.operation(id, 0, 1).unwrap();
+        operation.commit_words(&[(root.offset() + 8 * index, value)], &[]).unwrap();
+    };
+    commit(0, 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            *gate.held.lock().unwrap() = Some(std::thread::current().id());
+            commit(1, 1);
+        });
+        while !gate.is_at_seal.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        commit(0, 2);
+        gate.has_other_ended.store(true, Ordering::SeqCst);
+    });
+    assert!(!gate.had_other_ended.load(Ordering::SeqCst), "it did not wait for the fence");
+    assert_eq!(values(&after_a_crash(&pool), root), [2, 1, 0, 0]);
 }

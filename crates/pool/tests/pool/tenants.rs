@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tembo_pmem::{Counters, DomainRequest, RegionOptions};
+use tembo_pmem::{Counters, DomainRequest, Observer, RegionOptions};
 use tembo_pool::{
     Error, FeatureSet, Geometry, Kind, Kinds, KnownKind, Marker, Marking, NewTenant, Object, Pool,
     PoolOptions, Still, TENANT_COUNT, Tenant, TenantCheck, TenantEntry, TenantError,
@@ -140,7 +140,11 @@ impl Marking for Marks {
 }
 
 fn volatile() -> Arc<Pool> {
-    let region = RegionOptions { size_max: SIZE, ..RegionOptions::default() };
+    observed(None)
+}
+
+fn observed(observer: Option<Arc<dyn Observer>>) -> Arc<Pool> {
+    let region = RegionOptions { size_max: SIZE, observer, ..RegionOptions::default() };
     let geometry = Geometry::TINY;
     let options = PoolOptions { size: SIZE, geometry, region, kinds: kinds() };
     Arc::new(Pool::volatile(&options).unwrap())
@@ -549,7 +553,15 @@ pub(crate) const KNOWN_ROOT: u64 = 64;
 
 /// A pool with a tenant, whose root is zero.
 pub(crate) fn tenant_pool() -> (Arc<Pool>, TenantEntry) {
-    let pool = volatile();
+    with_tenant(volatile())
+}
+
+/// The same, watched by an observer.
+pub(crate) fn observed_tenant_pool(observer: Arc<dyn Observer>) -> (Arc<Pool>, TenantEntry) {
+    with_tenant(observed(Some(observer)))
+}
+
+fn with_tenant(pool: Arc<Pool>) -> (Arc<Pool>, TenantEntry) {
     let section = pool.reserve(KNOWN_ROOT, 2).unwrap();
     let made = pool.add_tenant::<Error>(&new("one"), KNOWN_ROOT, |region, root| {
         region.write("test.zero", root.offset(), &[&[0; KNOWN_ROOT as usize]])?;

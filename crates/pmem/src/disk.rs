@@ -64,6 +64,11 @@ pub trait DiskFile: Send + Sync {
     /// Writes all of `bytes` at `offset`. Durable after the next successful `sync`.
     fn write_at(&self, step: &'static str, bytes: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Writes `parts`, one behind the other, at `offset`, as [`write_at`](DiskFile::write_at) does.
+    fn write_parts_at(&self, step: &'static str, parts: &[&[u8]], offset: u64) -> io::Result<()> {
+        self.write_at(step, &parts.concat(), offset)
+    }
+
     /// Makes what was written, and the file's length, durable (`fdatasync`).
     fn sync(&self, step: &'static str) -> io::Result<()>;
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zerocopy::FromZeros;
+
 use crate::Table;
 use crate::notes::NoteBook;
 
@@ -39,6 +41,19 @@ impl Frees {
         }
     }
 
+    /// Whether there is a log.
+    #[inline]
+    pub fn is_logged(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Whether what is free of `len` bytes at `offset` may be overwritten beside the log, as a rule. Always so where there is no
+    /// log.
+    #[inline]
+    pub fn is_settled(&self, offset: u64, len: u64) -> bool {
+        self.log.as_ref().is_none_or(|(marks, _)| marks.is_settled(offset, len))
+    }
+
     /// `len` bytes at `offset` are free again to which nothing on media has referred since they were taken: there was no
     /// unlinking.
     #[inline]
@@ -53,10 +68,24 @@ impl Frees {
 pub(crate) struct FreeMarks {
     /// Sequence of the group that will be appended next.
     next: AtomicU64,
-    /// The same when space was last freed that may be anywhere.
+    /// All groups before this one are durable, and something durable says so.
+    vouched: AtomicU64,
+    /// All groups before this one are in the pool file.
+    applied: AtomicU64,
+    /// Sequence of the group that would be appended next when space was last freed that may be anywhere.
     anywhere: AtomicU64,
     /// The same for each piece of the region; zero for never. `None` where there is no address space for it.
-    pieces: Option<Table<AtomicU64>>,
+    pieces: Option<Table<Piece>>,
+}
+
+/// What is known of one piece.
+#[derive(FromZeros)]
+#[repr(C)]
+struct Piece {
+    /// Sequence of the group that would be appended next when space of it was last freed.
+    freed: AtomicU64,
+    /// The last group with lines of it.
+    logged: AtomicU64,
 }
 
 impl FreeMarks {
@@ -64,6 +93,8 @@ impl FreeMarks {
     pub(crate) fn new(next: u64, size_max: u64) -> FreeMarks {
         FreeMarks {
             next: AtomicU64::new(next),
+            vouched: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
             anywhere: AtomicU64::new(next),
             pieces: Table::new(size_max.div_ceil(PIECE) as usize).ok(),
         }
@@ -72,6 +103,31 @@ impl FreeMarks {
     /// Group `next` will be appended next.
     pub(crate) fn appended(&self, next: u64) {
         self.next.store(next, Ordering::Release);
+    }
+
+    /// All groups before `next` are durable, and something durable says so.
+    pub(crate) fn vouched(&self, next: u64) {
+        raise(&self.vouched, next);
+    }
+
+    /// All groups before `next` are in the pool file.
+    pub(crate) fn applied(&self, next: u64) {
+        raise(&self.applied, next);
+    }
+
+    /// Group `sequence` has lines of the page at `offset`.
+    pub(crate) fn logged(&self, offset: u64, sequence: u64) {
+        if let Some(piece) = self.piece(offset / PIECE) {
+            raise(&piece.logged, sequence);
+        }
+    }
+
+    /// Whether what freed `len` bytes at `offset` is vouched for, and the log has no lines of their pieces for a checkpoint.
+    fn is_settled(&self, offset: u64, len: u64) -> bool {
+        let applied = self.applied.load(Ordering::Acquire);
+        let mut pieces = pieces(offset, len).filter_map(|piece| self.piece(piece));
+        self.freed(offset, len) <= self.vouched.load(Ordering::Acquire)
+            && pieces.all(|piece| piece.logged.load(Ordering::Acquire) < applied)
     }
 
     /// All that was fenced before the call is in groups before this one.
@@ -83,17 +139,17 @@ impl FreeMarks {
     pub(crate) fn freed(&self, offset: u64, len: u64) -> u64 {
         let anywhere = self.anywhere.load(Ordering::Acquire);
         let pieces = pieces(offset, len).filter_map(|piece| self.piece(piece));
-        pieces.map(|piece| piece.load(Ordering::Acquire)).fold(anywhere, u64::max)
+        pieces.map(|piece| piece.freed.load(Ordering::Acquire)).fold(anywhere, u64::max)
     }
 
     fn mark(&self, offset: u64, len: u64) {
         let next = self.next();
         for piece in pieces(offset, len) {
-            raise(self.piece(piece).unwrap_or(&self.anywhere), next);
+            raise(self.piece(piece).map_or(&self.anywhere, |piece| &piece.freed), next);
         }
     }
 
-    fn piece(&self, piece: u64) -> Option<&AtomicU64> {
+    fn piece(&self, piece: u64) -> Option<&Piece> {
         self.pieces.as_ref()?.get(piece as usize)
     }
 }
@@ -126,5 +182,26 @@ mod tests {
         // Behind the region there is nothing to tell pieces apart.
         marks.mark(9 * PIECE, 64);
         assert_eq!(marks.freed(0, 64), 9);
+    }
+
+    #[test]
+    fn space_is_settled_when_its_unlinking_is_vouched_for_and_its_lines_are_applied() {
+        let marks = FreeMarks::new(5, 8 * PIECE);
+        assert!(!marks.is_settled(PIECE, 64), "nothing is known of what came before");
+        marks.vouched(5);
+        marks.applied(5);
+        assert!(marks.is_settled(PIECE, 64));
+        marks.appended(7);
+        marks.mark(PIECE, 64);
+        marks.logged(3 * PIECE + 4096, 6);
+        let settled =
+            |marks: &FreeMarks| (0..4).map(|n| marks.is_settled(n * PIECE, PIECE)).collect();
+        let found: Vec<bool> = settled(&marks);
+        assert_eq!(found, [true, false, true, false]);
+        marks.vouched(7);
+        let found: Vec<bool> = settled(&marks);
+        assert_eq!(found, [true, true, true, false]);
+        marks.applied(7);
+        assert!(marks.is_settled(0, 4 * PIECE));
     }
 }

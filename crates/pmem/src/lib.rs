@@ -33,6 +33,7 @@ mod table;
 pub mod thread;
 mod ticks;
 mod unfenced;
+mod whole_object;
 
 pub use backend::BYPASS_MIN;
 pub use checksum::OuterChecksum;
@@ -55,6 +56,7 @@ pub use region::{Region, Section};
 pub use report::Report;
 pub use table::Table;
 pub use ticks::TickClock;
+pub use whole_object::WholeObject;
 
 /// Bytes in a cache line: the unit of flushing, and of the order in which stores become durable.
 pub const LINE: u64 = 64;

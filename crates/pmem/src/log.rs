@@ -32,6 +32,7 @@ mod second_sync;
 mod sync;
 mod threads;
 mod voids;
+mod whole;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,6 +48,7 @@ use crate::process::Process;
 use crate::{Error, Observer, SyncPolicy};
 
 use beside::Beside;
+pub(crate) use bypass::RUNS_MIN;
 pub(crate) use generation::{Old, Source, adopt, confirm, load};
 use group::Place;
 use pages::PageTable;
@@ -55,6 +57,7 @@ use ring::{Ring, capacity};
 use second_sync::SecondSync;
 pub(crate) use threads::Threads;
 use voids::Voids;
+pub(crate) use whole::WholeRun;
 
 /// Totals since opening.
 #[derive(Debug, Default)]
@@ -205,6 +208,9 @@ impl RedoLog {
         let log_size = capacity(parts.log_size).max(capacity_now);
         let can_extend = end.position <= capacity_now && capacity_now < log_size;
         let (reserved, pages) = (parts.mapping.reserved(), parts.private_pages(end));
+        let frees = FreeMarks::new(settled.sequence, reserved);
+        frees.vouched(beside.vouched() + 1);
+        frees.applied(from.sequence);
         RedoLog {
             salt: first.salt.get(),
             ring,
@@ -258,7 +264,7 @@ impl RedoLog {
             wake: Condvar::new(),
             checkpoint: Mutex::new(Checkpoint { header, voids, from }),
             poisoned: AtomicBool::new(false),
-            frees: Arc::new(FreeMarks::new(settled.sequence, reserved)),
+            frees: Arc::new(frees),
             second_sync: SecondSync::default(),
             has_no_holes: AtomicBool::new(false),
             length: Mutex::default(),

@@ -51,6 +51,11 @@ impl Note {
         self.extents.push(written);
     }
 
+    /// Whether something was written beside the log since the last fence.
+    pub(crate) fn has_extents(&self) -> bool {
+        !self.extents.is_empty()
+    }
+
     /// A record was written there, whose lines are flushed.
     #[inline]
     pub(crate) fn add_room(&mut self, room: Room) {

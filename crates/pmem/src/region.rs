@@ -22,6 +22,7 @@ mod memory;
 mod open;
 mod place;
 mod state;
+mod whole;
 mod write;
 
 use std::marker::PhantomData;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::copy::copy_parts;
 use crate::extent::Room;
-use crate::log::{RedoLog, Threads};
+use crate::log::{RedoLog, Threads, WholeRun};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
-use crate::{Error, Frees};
+use crate::{Error, Frees, WholeObject};
 
 use crate::report::Report;
 
@@ -148,6 +148,28 @@ impl Logged {
             self.note(offset + whole, len - whole);
         }
         Ok(())
+    }
+
+    /// Those of the objects that can be written to their places now, in runs: none unless that is worth it.
+    pub(crate) fn whole_runs<'l, 'o>(
+        &'l self,
+        objects: &[WholeObject<'o>],
+    ) -> Result<Vec<WholeRun<'l, 'o>>, Error> {
+        self.log.check_process()?;
+        self.log.whole_runs(&self.book, objects)
+    }
+
+    /// Writes a run, which lies at `at`; whether that was done.
+    ///
+    /// # Safety
+    /// It lies there, in the region, and none of its parts does.
+    pub(crate) unsafe fn write_whole(&self, at: *mut u8, run: &WholeRun<'_, '_>) -> bool {
+        let is_written = self.log.write_whole(&self.book, run);
+        if is_written && self.log.pool_is_simulated() {
+            // SAFETY: the caller's promise.
+            unsafe { copy_parts(at, &run.parts) };
+        }
+        is_written
     }
 
     /// Fills in what the log knows.

@@ -1,19 +1,22 @@
 //! The operating system's files.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read};
+use std::io::{self, IoSlice, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, pwritev, retry_on_intr};
 
 use super::{Disk, DiskFile};
 
 /// Zeroes are written in pieces of this many bytes where the file system cannot allocate.
 const ZERO_PIECE: u64 = 1 << 20;
+
+/// Parts that the system takes at once.
+const PARTS_MAX: usize = 1024;
 
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,6 +155,28 @@ impl DiskFile for OsFile {
 
     fn write_at(&self, _step: &'static str, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_parts_at(
+        &self,
+        _step: &'static str,
+        parts: &[&[u8]],
+        mut offset: u64,
+    ) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut left = &mut slices[..];
+        // What is empty at the begin would be taken for an end of the disk.
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let most = left.len().min(PARTS_MAX);
+            let written = retry_on_intr(|| pwritev(&self.file, &left[..most], offset))?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            offset += written as u64;
+            IoSlice::advance_slices(&mut left, written);
+        }
+        Ok(())
     }
 
     fn sync(&self, _step: &'static str) -> io::Result<()> {

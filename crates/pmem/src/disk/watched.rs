@@ -67,6 +67,10 @@ impl DiskFile for WatchedFile {
         self.file.write_at(step, bytes, offset)
     }
 
+    fn write_parts_at(&self, step: &'static str, parts: &[&[u8]], offset: u64) -> io::Result<()> {
+        self.file.write_parts_at(step, parts, offset)
+    }
+
     fn sync(&self, step: &'static str) -> io::Result<()> {
         self.alone(|| self.file.sync(step))
     }

@@ -33,7 +33,7 @@ impl RedoLog {
             note.flushed.drain_into(&mut lines);
             let (mut extents, mut rooms) = note.take_written();
             if !note.freed.is_empty() {
-                drop_freed(&note.freed, &mut rooms, &mut extents);
+                drop_freed(&note.freed, &mut rooms, &mut extents, &mut lines);
                 note.freed.clear();
             }
             (lines, extents, rooms)
@@ -99,6 +99,7 @@ impl RedoLog {
         state.beside.append(place.sequence, synced_through, extents);
         for page in lines.chunk_by(|one, other| one / PAGE == other / PAGE) {
             state.pages.touch(page[0], place.sequence);
+            self.frees.logged(page[0], place.sequence);
         }
     }
 
@@ -168,8 +169,14 @@ fn piece<T>(all: &[T], index: usize) -> &[T] {
     &all[start..all.len().min(start + GROUP_MAX)]
 }
 
-/// Takes out what was written in space that was freed later: it may be in use by another thread.
-fn drop_freed(freed: &[Freed], rooms: &mut Vec<Room>, extents: &mut Vec<WrittenExtent>) {
+/// Takes out what was written in space that was freed later: it may be in use by another thread. Of an extent whose
+/// space was freed in part the rest becomes lines, for its checksum is of all of it.
+fn drop_freed(
+    freed: &[Freed],
+    rooms: &mut Vec<Room>,
+    extents: &mut Vec<WrittenExtent>,
+    lines: &mut Vec<u64>,
+) {
     let (mut freed_rooms, mut freed_extents) = (Voids::default(), Voids::default());
     for Freed { start, end, rooms, extents } in freed {
         freed_rooms.paint(*start, *end, *rooms as u64);
@@ -180,10 +187,20 @@ fn drop_freed(freed: &[Freed], rooms: &mut Vec<Room>, extents: &mut Vec<WrittenE
     };
     let mut numbers = 0..;
     rooms.retain(|room| is_kept(&freed_rooms, (room.start, room.end), numbers.next().unwrap_or(0)));
-    let mut numbers = 0..;
+    let (mut numbers, before) = (0.., lines.len());
     extents.retain(|WrittenExtent { extent, .. }| {
-        is_kept(&freed_extents, (extent.offset, extent.end()), numbers.next().unwrap_or(0))
+        let number = numbers.next().unwrap_or(0);
+        let is_kept = is_kept(&freed_extents, (extent.offset, extent.end()), number);
+        if !is_kept {
+            let all = (extent.offset..extent.end()).step_by(LINE as usize);
+            lines.extend(all.filter(|line| !freed_extents.covers(*line, number as u64)));
+        }
+        is_kept
     });
+    if lines.len() > before {
+        lines.sort_unstable();
+        lines.dedup();
+    }
 }
 
 /// Copies a line while others may store to it: a state that the line has had.

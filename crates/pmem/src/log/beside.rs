@@ -98,6 +98,11 @@ impl Beside {
         }
     }
 
+    /// All groups through this one are called durable by something that is.
+    pub(super) fn vouched(&self) -> u64 {
+        self.vouched
+    }
+
     /// Whether there is an extent that is not vouched for.
     pub(super) fn is_doubtful(&self) -> bool {
         self.last > self.vouched

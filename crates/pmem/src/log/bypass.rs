@@ -14,7 +14,7 @@ use crate::{DiskFile, Error, racy};
 
 /// A fence that has written fewer bytes of whole pages than this puts them into the log, unless the next sync is one
 /// of the pool file in any case: there they cost no sync of a second file.
-const RUNS_MIN: u64 = 16 << 10;
+pub(crate) const RUNS_MIN: u64 = 16 << 10;
 
 /// Bytes of a run that are read and written at once.
 const PIECE: u64 = 1 << 20;
@@ -26,7 +26,7 @@ pub(super) struct Overwriting<'l> {
 }
 
 impl<'l> Overwriting<'l> {
-    fn begin(log: &'l RedoLog, state: &mut State, range: (u64, u64)) -> Overwriting<'l> {
+    pub(super) fn begin(log: &'l RedoLog, state: &mut State, range: (u64, u64)) -> Overwriting<'l> {
         state.overwritten.push(range);
         Overwriting { log, range }
     }
@@ -122,7 +122,10 @@ impl RedoLog {
         self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         match vouched {
-            Ok(()) => state.beside.vouch(through),
+            Ok(()) => {
+                state.beside.vouch(through);
+                self.frees.vouched(through + 1);
+            }
             // The older header counts, and vouches for less.
             Err(Error::DiskFull { .. }) => {}
             Err(ref error) => self.poison(&mut state, format!("log.vouch: {error}")),
@@ -205,13 +208,7 @@ impl RedoLog {
         let mut bytes = vec![0; len as usize];
         // SAFETY: the range is in the region: only lines of the region are noted.
         unsafe { racy::read(self.mapping.base().at(offset), bytes.as_mut_ptr(), bytes.len()) };
-        let failed_syncs = self.pool.failed();
-        self.pool.write_at("pool.run_write", &bytes, offset).ok()?;
-        self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
-        // A page that stays private takes memory, no more.
-        let _ = self.show(offset, offset + len);
-        let extent = Extent { offset, len, checksum: Some(OuterChecksum::Xxh3.of_extent(&bytes)) };
-        Some(WrittenExtent { extent, failed_syncs })
+        self.write_extent(offset, len, &[&bytes])
     }
 
     /// Syncs of the pool file.

@@ -176,6 +176,8 @@ impl RedoLog {
         state.start = through.position;
         state.start_sequence = through.sequence;
         state.beside.vouch(through.sequence - 1);
+        self.frees.vouched(through.sequence);
+        self.frees.applied(through.sequence);
         self.notify(&state);
         Ok(())
     }

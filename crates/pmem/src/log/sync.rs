@@ -64,6 +64,7 @@ impl RedoLog {
                 Ok(()) => {
                     state.durable = written;
                     state.beside.end_sync(written.sequence - 1, claim);
+                    self.frees.vouched(state.beside.vouched() + 1);
                 }
                 Err(cause) => self.poison(&mut state, cause),
             }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tembo_pmem::{Disk, Domain, DomainRequest, Error, Region, RegionOptions, SyncPolicy};
+use tembo_pmem::{
+    Disk, Domain, DomainRequest, Error, Region, RegionOptions, SyncPolicy, WholeObject,
+};
 use tembo_sim::{SimDisk, Slip};
 
 use super::model::{
@@ -399,10 +401,23 @@ impl Life {
         (0..8).try_for_each(|_| self.region()?.reserve(lines / 8).map(drop))?;
         self.unlink(&[OBJECTS_LINK])?;
         let value = self.next_byte();
-        let record = vec![value as u8; OBJECT_LEN as usize];
-        for number in 0..OBJECT_COUNT {
-            let at = OBJECTS + number * OBJECT_ROOM;
-            self.region()?.write_object("torture.object", at, &[&record], OBJECT_ROOM)?;
+        let record = vec![value as u8; OBJECT_ROOM as usize];
+        let places: Vec<u64> = (0..OBJECT_COUNT).map(|n| OBJECTS + n * OBJECT_ROOM).collect();
+        let mut written = vec![false; places.len()];
+        if value.is_multiple_of(2) {
+            // Those that fill pages, together; the others as below.
+            let whole: Vec<_> =
+                places.iter().map(|&offset| WholeObject { offset, bytes: &record }).collect();
+            written = self.region()?.write_together(&whole)?;
+            if value.is_multiple_of(4) {
+                // One of them is given up, and written again.
+                self.region()?.frees().note_unused(OBJECTS, OBJECT_ROOM);
+                written[0] = false;
+            }
+        }
+        for (&at, _) in places.iter().zip(&written).filter(|(_, is_written)| !**is_written) {
+            let record = &record[..OBJECT_LEN as usize];
+            self.region()?.write_object("torture.object", at, &[record], OBJECT_ROOM)?;
         }
         self.fence()?;
         self.put(OBJECTS_LINK, value)?;

@@ -1,6 +1,8 @@
 //! The allocator's volatile state: which space is free. Nothing of it is on media; after an open
 //! it knows only what it hands out itself, and a sweep teaches it the rest.
 
+use tembo_pmem::Frees;
+
 use crate::Object;
 use crate::chunk::{Chunk, NONE, Use};
 use crate::class::{CLASS_LAST, size_of_class};
@@ -14,6 +16,9 @@ use crate::runs::Runs;
 
 /// Runs of free chunks that are looked at for blocks to give back while the allocator is locked.
 const LOOK: usize = 1024;
+
+/// Bytes in a page of the machine.
+const PAGE: u64 = 4096;
 
 /// What the allocator lacks when it cannot serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +60,10 @@ pub(crate) struct Allocator {
     pub(crate) is_compacting: bool,
     /// Pages come from a disk one by one: chunks are [gathered](crate::class_lists).
     pub(crate) gathers: bool,
+    /// Tells of free space whether it may be overwritten at once.
+    pub(crate) frees: Frees,
+    /// Behind the chunk that was last taken for objects that fill pages.
+    behind: u32,
     /// Freed below the limit.
     pub(crate) freed: Vec<Object>,
     pub(crate) objects: u64,
@@ -83,6 +92,8 @@ impl Allocator {
             knowledge: if fresh { Knowledge::Whole } else { Knowledge::Owed },
             is_compacting: false,
             gathers: false,
+            frees: Frees::default(),
+            behind: 0,
             freed: Vec::new(),
             objects: 0,
             bytes: 0,
@@ -134,8 +145,13 @@ impl Allocator {
     /// Gives a class a current chunk that has room.
     #[cold]
     fn renew(&mut self, class: u8) -> Result<(), Lack> {
+        let fills_pages = self.frees.is_logged() && size_of_class(class) >= PAGE;
+        let settled = match fills_pages && !self.is_compacting && !self.gathers {
+            true => self.take_settled(class)?,
+            false => None,
+        };
         let lists = &mut self.classes[usize::from(class)];
-        let chunk = match lists.take(&mut self.chunks) {
+        let chunk = match settled.or_else(|| lists.take(&mut self.chunks)) {
             Some(chunk) => chunk,
             None => match self.acquire(1) {
                 Ok(chunk) => {
@@ -185,6 +201,34 @@ impl Allocator {
         Ok(Object::new(self.layout.start(start), class))
     }
 
+    /// Takes a chunk of which all that is free can be written to once: of the class, else an empty one, the one behind the last if
+    /// that will do, else one that was never used. `None`: none of these is there; not for that does the pool grow.
+    fn take_settled(&mut self, class: u8) -> Result<Option<u32>, Lack> {
+        let (layout, frees) = (self.layout, &self.frees);
+        let is_settled = |chunk| frees.is_settled(layout.start(chunk), layout.chunk_size());
+        let lists = &mut self.classes[usize::from(class)];
+        if let Some(chunk) = lists.take_wanted(&mut self.chunks, is_settled) {
+            return Ok(Some(chunk));
+        }
+        if self.spare_chunks() == 0 {
+            return Ok(None);
+        }
+        let chunk = match self.runs.take_wanted(self.behind, is_settled) {
+            Some(chunk) => {
+                self.holes.remove(chunk, 1);
+                chunk
+            }
+            None => match self.take_top(1) {
+                Err(Lack::Size(_)) => return Ok(None),
+                taken => taken?,
+            },
+        };
+        self.behind = chunk + 1;
+        let fresh = &mut self.chunks[chunk as usize];
+        (fresh.usage, fresh.class) = (Use::Shared, class);
+        Ok(Some(chunk))
+    }
+
     /// Takes `count` chunks in a row: from the free runs, else below the frontier.
     /// Leaves the [reserve](crate::relief) free.
     fn acquire(&mut self, count: u32) -> Result<u32, Lack> {
@@ -204,15 +248,20 @@ impl Allocator {
             self.holes.remove(start, count);
             return Ok(start);
         }
+        match self.take_top(count) {
+            Err(_) if self.trim() => self.acquire(count),
+            taken => taken,
+        }
+    }
+
+    /// Takes `count` chunks that were never handed out, or have come back to the end.
+    fn take_top(&mut self, count: u32) -> Result<u32, Lack> {
         let top = self.top();
         if self.frontier - top >= count {
             let usage = || Chunk::unused(Use::Free);
             self.chunks.resize_with((top + count) as usize, usage);
             self.holes.remove(top, count);
             return Ok(top);
-        }
-        if self.trim() {
-            return self.acquire(count);
         }
         let needed = top.saturating_add(count);
         Err(if needed <= self.end { Lack::Frontier(needed) } else { Lack::Size(needed) })

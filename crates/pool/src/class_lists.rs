@@ -16,6 +16,9 @@ const SHARE: u32 = 4;
 /// Slots in the queue: what a disk reads side by side.
 pub(crate) const SLOTS_ASKED: usize = 32;
 
+/// Chunks that are looked at for one that is wanted.
+const LOOK: usize = 64;
+
 /// The chunks of a class that have room.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassLists {
@@ -25,6 +28,8 @@ pub(crate) struct ClassLists {
     partial: Vec<u32>,
     /// Chunks that have little.
     thin: Vec<u32>,
+    /// Where in `partial` the next chunk is looked for that is wanted.
+    hand: usize,
     /// What will be the current chunk next; of each, the free slots were asked for.
     next: VecDeque<u32>,
 }
@@ -32,7 +37,8 @@ pub(crate) struct ClassLists {
 impl ClassLists {
     /// Of a class without chunks.
     pub(crate) fn new() -> ClassLists {
-        ClassLists { current: NONE, partial: Vec::new(), thin: Vec::new(), next: VecDeque::new() }
+        let (current, partial, thin) = (NONE, Vec::new(), Vec::new());
+        ClassLists { current, partial, thin, hand: 0, next: VecDeque::new() }
     }
 
     /// Puts a chunk that has room, and is in no list, among the others.
@@ -59,6 +65,21 @@ impl ClassLists {
     pub(crate) fn take(&mut self, chunks: &mut [Chunk]) -> Option<u32> {
         let index = self.next.pop_front().or_else(|| self.partial.pop())?;
         chunks[index as usize].listed = NONE;
+        Some(index)
+    }
+
+    /// A chunk that is `wanted`, of some that are looked at, each time others; it is in no list any more.
+    pub(crate) fn take_wanted(
+        &mut self,
+        chunks: &mut [Chunk],
+        wanted: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let (count, hand) = (self.partial.len(), self.hand);
+        let mut places = (0..count.min(LOOK)).map(|step| (hand + step) % count);
+        let found = places.find(|at| wanted(self.partial[*at]));
+        self.hand = found.unwrap_or(hand + LOOK) % count.max(1);
+        let index = self.partial[found?];
+        self.remove(chunks, index);
         Some(index)
     }
 

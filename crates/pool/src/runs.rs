@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Chunks that are looked at for one that is wanted.
+const LOOK: usize = 64;
+
 /// Runs of free chunks, by place and by length.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
@@ -26,6 +29,19 @@ impl Runs {
             self.put(start + count, length - count);
         }
         Some(start)
+    }
+
+    /// Takes a chunk that is `wanted`: the first free one from `from` on, then from the begin. `None`: there is none among those
+    /// that are looked at.
+    pub(crate) fn take_wanted(&mut self, from: u32, wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let all = |(&start, &length): (&u32, &u32)| start..start + length;
+        let within = self.by_start.range(..from).next_back().map(all);
+        let behind = within.into_iter().flatten().filter(|chunk| *chunk >= from);
+        let others = self.by_start.range(from..).chain(self.by_start.range(..from));
+        let mut looked_at = behind.chain(others.flat_map(all)).take(LOOK);
+        let chunk = looked_at.find(|chunk| wanted(*chunk))?;
+        self.cut_out(chunk, 1);
+        Some(chunk)
     }
 
     /// Takes `count` chunks from the lowest run that has them.
@@ -110,5 +126,25 @@ mod tests {
         assert_eq!((runs.give(30, 3), runs.give(10, 9)), ((30, 3), (10, 9)));
         assert_eq!((runs.longest(), runs.take(2), runs.take_lowest(2)), (9, Some(30), Some(10)));
         assert_eq!((runs.take_lowest(8), runs.take_lowest(7), runs.longest()), (None, Some(12), 1));
+    }
+
+    #[test]
+    fn a_chunk_that_is_wanted_is_the_next_one_or_another() {
+        let mut runs = Runs::default();
+        assert_eq!((runs.give(10, 4), runs.give(20, 3)), ((10, 4), (20, 3)));
+        assert_eq!(runs.take_wanted(12, |_| true), Some(12));
+        assert_eq!(runs.take_wanted(13, |_| true), Some(13));
+        assert_eq!(runs.take_wanted(14, |chunk| chunk != 20), Some(21));
+        assert_eq!(runs.take_wanted(22, |chunk| chunk < 20), Some(10));
+        assert_eq!(runs.take_wanted(11, |chunk| chunk > 22), None);
+        assert_eq!(runs.total(), 3);
+        assert_eq!((runs.take(1), runs.take(1), runs.take(1)), (Some(11), Some(20), Some(22)));
+        // No more of them are looked at than is quick.
+        runs.give(100, LOOK as u32 + 1);
+        assert_eq!(runs.take_wanted(0, |chunk| chunk == 100 + LOOK as u32), None);
+        assert_eq!(
+            runs.take_wanted(101, |chunk| chunk == 100 + LOOK as u32),
+            Some(100 + LOOK as u32)
+        );
     }
 }

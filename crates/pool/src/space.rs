@@ -39,6 +39,7 @@ impl Space {
         let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
         let mut allocator = Allocator::new(layout, frontier, end);
         allocator.gathers = region.reads_alone();
+        allocator.frees = region.frees();
         Space {
             shared: Arc::new(Shared::new(allocator, region.frees())),
             region,
@@ -98,7 +99,7 @@ impl Space {
             let top = allocator.top();
             match allocator.take(class) {
                 Ok(object) => {
-                    if allocator.top() == top + 1 {
+                    if allocator.top() == top + 1 && !self.region.writes_beside(object.size()) {
                         // A new chunk, which objects of the class will fill from now on.
                         drop(allocator);
                         self.region.prefault(self.layout().start(top), self.layout().chunk_size());

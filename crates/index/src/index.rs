@@ -8,9 +8,9 @@ use tembo_pool::{Object, Pool};
 use crate::changes::{Period, VisitChanged, VisitDiffering};
 use crate::error::damaged;
 use crate::{
-    Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, HashIndex, NvTree, Op, Place,
-    Range, Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex,
-    View, Visit, VisitKey, Writer,
+    Block, Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, HashIndex, NvTree, Op,
+    Place, Range, Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom,
+    VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// The indexes that there are.
@@ -285,6 +285,20 @@ impl VersionedIndex for Index {
     #[inline(always)]
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
         either!(self, index => index.apply_at(place, op, writer))
+    }
+
+    fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
+        either!(self, index => index.write_blocks(puts, blocks));
+    }
+
+    fn put_block(
+        &self,
+        place: Place,
+        put: (&[u8], &[u8]),
+        block: Block,
+        writer: &mut Writer<'_>,
+    ) -> Result<bool, Error> {
+        either!(self, index => index.put_block(place, put, block, writer))
     }
 
     #[inline(always)]

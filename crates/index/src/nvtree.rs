@@ -97,9 +97,9 @@ use self::read::Sought;
 use crate::changes::{Period, VisitChanged};
 use crate::error::damaged;
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
-    Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit, VisitKey,
-    Writer,
+    Block, CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records,
+    Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit,
+    VisitKey, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -352,6 +352,20 @@ impl VersionedIndex for NvTree {
 
     fn apply_at(&self, _place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
         self.change::<false>(op, How::Grouped, writer)
+    }
+
+    fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
+        change::write_blocks(&self.leaves.forest, puts, blocks);
+    }
+
+    fn put_block(
+        &self,
+        _place: Place,
+        (key, value): (&[u8], &[u8]),
+        block: Block,
+        writer: &mut Writer<'_>,
+    ) -> Result<bool, Error> {
+        change::put_block(&self.leaves, key, value, block, writer)
     }
 
     #[inline(always)]

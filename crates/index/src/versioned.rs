@@ -66,6 +66,21 @@ impl<'a> Op<'a> {
     }
 }
 
+/// A value in an object of its own, which was written before it is put: see [`VersionedIndex::write_blocks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub(crate) object: Object,
+    /// Of the element that will refer to it.
+    pub(crate) payload: u64,
+}
+
+impl Block {
+    /// The object, which nothing refers to until the value is put.
+    pub fn object(self) -> Object {
+        self.object
+    }
+}
+
 /// Where the one writer has found a key. It is good for that key only and for that index. When it is
 /// outdated, or the default, the key is looked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -170,6 +185,28 @@ pub trait VersionedIndex: Send + Sync {
 
     /// As `apply`, to a key whose place is known.
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
+
+    /// Writes some of these values, each of which will be put under its key next, into objects of their own, if that is less work
+    /// than to write one by one: adds to `blocks` one or `None` for each. A block that is not [put](VersionedIndex::put_block)
+    /// is the caller's to free, as one that was never used.
+    ///
+    /// Durability point: none; they are durable after the caller's next fence.
+    fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
+        blocks.resize(blocks.len() + puts.len(), None);
+    }
+
+    /// As `apply_at`, puts a value that was written with [`write_blocks`](VersionedIndex::write_blocks), by the same thread and
+    /// since its last fence. The block is not the caller's any more, on an error either.
+    fn put_block(
+        &self,
+        place: Place,
+        (key, value): (&[u8], &[u8]),
+        _block: Block,
+        writer: &mut Writer<'_>,
+    ) -> Result<bool, Error> {
+        // An index that writes no blocks gets none.
+        self.apply_at(place, Op::Put { key, value: &[value] }, writer)
+    }
 
     /// Applies one change that commits by itself: stamped, as the last act before the index's own
     /// fence, with the version that it draws in this turn. True if the key was there before; what changes nothing

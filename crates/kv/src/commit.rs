@@ -18,7 +18,7 @@ mod uncommitted;
 mod validation;
 mod write_set;
 
-pub(crate) use committer::{commit_job, commit_jobs};
+pub(crate) use committer::{KEYS_ABREAST, commit_job, commit_jobs};
 pub(crate) use queue::{CommitQueue, Job};
 pub(crate) use uncommitted::{Point, Uncommitted};
 pub(crate) use validation::{

@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 
 use tembo_index::{Direction, Op, Range, Value, VersionedIndex, Visit};
 
-use crate::commit::{Point, Uncommitted};
+use crate::commit::{KEYS_ABREAST, Point, Uncommitted};
 use crate::entries::{Entries, bounds};
 use crate::error::InKeyspace;
 use crate::keyspace::check_sizes;
@@ -182,6 +182,23 @@ impl Exclusive {
     ) -> Result<bool, Error> {
         check_sizes(key, parts)?;
         self.apply(keyspace, Op::Put { key, value: parts })
+    }
+
+    /// Puts values, each under its key, in this order. Large ones that fill pages are less work together than by
+    /// [`put`](Exclusive::put), one by one.
+    ///
+    /// # Errors
+    /// As of [`put`](Exclusive::put); some may have been put then: drop the writer, or go back to a
+    /// [savepoint](Exclusive::savepoint).
+    pub fn put_all(&mut self, keyspace: Keyspace, puts: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        puts.iter().try_for_each(|&(key, value)| check_sizes(key, &[value]))?;
+        self.writing.note_thread();
+        let (shared, ledger) = self.writing.parts();
+        for puts in puts.chunks(KEYS_ABREAST) {
+            let group: Vec<_> = puts.iter().map(|&(key, value)| (key, Some(value))).collect();
+            self.changes.apply_group(shared, ledger, keyspace, &group)?;
+        }
+        Ok(())
     }
 
     /// Removes `key`; false if it was not there.

@@ -1,5 +1,6 @@
 //! Putting and removing a key: by the fast path, else by the general one.
 
+mod block;
 mod builder;
 mod carry;
 mod clean;
@@ -12,6 +13,7 @@ mod space;
 mod split;
 mod split_half;
 
+pub(super) use self::block::write_blocks;
 pub(super) use self::carry::carry;
 pub(super) use self::clean::{clean, erase_slots};
 use self::general::{change_any, inline};
@@ -20,7 +22,7 @@ pub(super) use self::space::{reserve_lines, reserve_structure};
 use crate::nvtree::fast::{Effect, change_fast, put_fast};
 use crate::nvtree::how::How;
 use crate::nvtree::leaves::{Leaves, Wanted};
-use crate::{Error, Op, Writer};
+use crate::{Block, Error, Op, Writer};
 
 /// Puts or removes a key; whether it was there.
 #[inline(always)]
@@ -67,7 +69,26 @@ fn change_in_time<const SCATTERED: bool>(
         if let Some(existed) = change_record(leaves, op, wanted, how, writer, &mut reached) {
             return Ok(existed);
         }
-        if let Some(existed) = change_any(leaves, op, (wanted, reached), how, writer)? {
+        let mut block = None;
+        if let Some(existed) = change_any(leaves, op, (wanted, reached), how, writer, &mut block)? {
+            return Ok(existed);
+        }
+    }
+}
+
+/// Puts a value that stands in a block, with other changes; whether the key was there. On an error the block is free.
+pub(super) fn put_block(
+    leaves: &Leaves,
+    key: &[u8],
+    value: &[u8],
+    block: Block,
+    writer: &mut Writer<'_>,
+) -> Result<bool, Error> {
+    let (op, wanted) = (Op::Put { key, value: &[value] }, Wanted::new(key));
+    let mut block = Some(block);
+    loop {
+        let sought = (wanted, None);
+        if let Some(existed) = change_any(leaves, op, sought, How::Grouped, writer, &mut block)? {
             return Ok(existed);
         }
     }

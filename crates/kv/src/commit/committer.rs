@@ -29,7 +29,7 @@
 
 use std::sync::Arc;
 
-use tembo_index::{Op, Place, View};
+use tembo_index::{Op, View};
 
 use super::queue::{CommitQueue, Job, Pending};
 use super::uncommitted::Uncommitted;
@@ -126,8 +126,9 @@ fn commit_batch(shared: &Shared, ledger: &mut Ledger, batch: &[Arc<Pending>]) {
     commit_made(shared, ledger, made);
 }
 
-/// Keys of a transaction that are asked for together, before the first of them is changed: what a disk reads side by side.
-const KEYS_ABREAST: usize = 64;
+/// Keys of a transaction that are asked for together, before the first of them is changed, and values that are written together:
+/// what a disk reads side by side.
+pub(crate) const KEYS_ABREAST: usize = 64;
 
 /// A single write that is alone in its batch needs no commit word, if the index can make it in
 /// place; `None`: it cannot, or there is nothing to change, and still it gets a version.
@@ -155,11 +156,9 @@ fn validate(shared: &Shared, ledger: &mut Ledger, job: &Job) -> Result<(), Error
 /// Makes the changes of a valid transaction; if that fails, commits those before it first.
 fn make<'b>(shared: &Shared, ledger: &mut Ledger, pending: &'b Pending, made: &mut Vec<Made<'b>>) {
     let mut changes = Uncommitted::begin(shared);
-    let change = |keyspace, op: Op<'_>, keys: &[&[u8]]| {
-        changes.bring_near(shared, ledger, keyspace, keys);
-        changes.apply(shared, ledger, (keyspace, Place::default()), op).map(drop)
-    };
-    let applied = pending.job.writes.each_last_in_groups(KEYS_ABREAST, change);
+    let applied = pending.job.writes.each_group(KEYS_ABREAST, |keyspace, group| {
+        changes.apply_group(shared, ledger, keyspace, group)
+    });
     match applied {
         Ok(()) => {
             changes.note_removed(ledger);

@@ -4,9 +4,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    DeadIntervals, Direction, Op, Place, Range, Retained, VersionedIndex, View, Writer,
+    Block, DeadIntervals, Direction, Op, Place, Range, Retained, VersionedIndex, View, Writer,
 };
 
+use super::write_set::KeyChange;
 use crate::error::InKeyspace;
 use crate::ledger::{Cleared, Group, Ledger, abort, kill_grouped, next_version};
 use crate::media::{CommitWord, FEATURES_RANGES, FEATURES_REPLICA, grouped};
@@ -146,30 +147,96 @@ impl Uncommitted {
         (keyspace, place): (Keyspace, Place),
         op: Op<'_>,
     ) -> Result<bool, Error> {
+        self.apply_written(shared, ledger, (keyspace, place), op, &mut None)
+    }
+
+    /// As `apply`; the value that is put may stand in a block already, which is taken if the change is tried.
+    #[inline]
+    fn apply_written(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        (keyspace, place): (Keyspace, Place),
+        op: Op<'_>,
+        block: &mut Option<Block>,
+    ) -> Result<bool, Error> {
         let has_tombstones = shared.tombstones.has_any();
         let was_seen = !has_tombstones || self.is_seen(shared, ledger, keyspace, op)?;
         if !shared.held.is_empty() {
             let (Op::Put { key, .. } | Op::Remove { key }) = op;
             shared.check_held(keyspace, key, self.own.as_deref())?;
         }
-        let existed = self.make(shared, ledger, (keyspace, place), op)?;
+        let existed = self.make(shared, ledger, (keyspace, place), op, block)?;
         Ok(existed && was_seen)
     }
 
-    /// Says that these keys will soon be changed: where pages come from a disk one by one, theirs are asked for together.
-    pub(crate) fn bring_near(
+    /// Applies changes of keys of one keyspace, in this order: puts, and removals where there is no value. What they need of the
+    /// disk is asked for together, and values that fill pages are written together where that is less work.
+    pub(crate) fn apply_group(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        keyspace: Keyspace,
+        group: &[KeyChange<'_>],
+    ) -> Result<(), Error> {
+        self.bring_near(shared, ledger, keyspace, group);
+        let mut blocks = self.write_blocks(shared, ledger, keyspace, group).into_iter();
+        let mut applied = Ok(());
+        for (key, value) in group {
+            let mut block = blocks.next().flatten();
+            if applied.is_ok() {
+                let parts = [value.unwrap_or_default()];
+                let op = match value {
+                    Some(_) => Op::Put { key, value: &parts },
+                    None => Op::Remove { key },
+                };
+                let at = (keyspace, Place::default());
+                applied = self.apply_written(shared, ledger, at, op, &mut block).map(drop);
+            }
+            if let Some(block) = block {
+                shared.pool().free_unused(block.object());
+            }
+        }
+        applied
+    }
+
+    /// Writes those values of a group that the index writes together: one or `None` for each change, or nothing at all.
+    fn write_blocks(
         &self,
         shared: &Shared,
         ledger: &Ledger,
         keyspace: Keyspace,
-        keys: &[&[u8]],
+        group: &[KeyChange<'_>],
+    ) -> Vec<Option<Block>> {
+        let mut blocks = Vec::new();
+        let bytes: usize = group.iter().filter_map(|(_, value)| *value).map(<[u8]>::len).sum();
+        if !shared.region().writes_together(bytes as u64) {
+            return blocks;
+        }
+        // A removal is a put of nothing here, which has no block.
+        let puts: Vec<(&[u8], &[u8])> =
+            group.iter().map(|(key, value)| (*key, value.unwrap_or_default())).collect();
+        if let Ok(tree) = ledger.trees.tree(keyspace, self.newest(shared)) {
+            tree.index().write_blocks(&puts, &mut blocks);
+        }
+        blocks
+    }
+
+    /// Says that these keys will soon be changed: where pages come from a disk one by one, theirs are asked for together.
+    fn bring_near(
+        &self,
+        shared: &Shared,
+        ledger: &Ledger,
+        keyspace: Keyspace,
+        group: &[KeyChange<'_>],
     ) {
-        if keys.len() < 2 || !shared.region().reads_alone() {
+        if group.len() < 2 || !shared.region().reads_alone() {
             return;
         }
+        let keys: Vec<&[u8]> = group.iter().map(|(key, _)| *key).collect();
         let view = self.view(shared);
         if let Ok(tree) = ledger.trees.tree(keyspace, view.version) {
-            tree.index().prefetch(keys, view, &mut Vec::new());
+            tree.index().prefetch(&keys, view, &mut Vec::new());
         }
     }
 
@@ -182,7 +249,8 @@ impl Uncommitted {
         keyspace: Keyspace,
         key: &[u8],
     ) -> Result<(), Error> {
-        self.make(shared, ledger, (keyspace, Place::default()), Op::Remove { key }).map(drop)
+        let at = (keyspace, Place::default());
+        self.make(shared, ledger, at, Op::Remove { key }, &mut None).map(drop)
     }
 
     /// Makes a change that may be made; true if the index had an entry of the key before.
@@ -193,6 +261,7 @@ impl Uncommitted {
         ledger: &mut Ledger,
         (keyspace, place): (Keyspace, Place),
         op: Op<'_>,
+        block: &mut Option<Block>,
     ) -> Result<bool, Error> {
         let _relief = matches!(op, Op::Remove { .. }).then(|| shared.pool().relief());
         let version = self.draw(shared, ledger)?;
@@ -201,7 +270,12 @@ impl Uncommitted {
         let (dead, retained) = (&*self.dead, &*self.retained);
         let mut writer = Writer { stamp: grouped(version), dead, retained, retired: unlinked };
         let tree = trees.tree(keyspace, version)?;
-        let applied = tree.index().apply_at(place, op, &mut writer);
+        let applied = match (op, block.take()) {
+            (Op::Put { key, value: &[value] }, Some(block)) => {
+                tree.index().put_block(place, (key, value), block, &mut writer)
+            }
+            _ => tree.index().apply_at(place, op, &mut writer),
+        };
         let more = unlinked.len() - before;
         self.note_unlinked(more, !matches!(applied, Err(tembo_index::Error::Pool(_))));
         let existed = applied.in_keyspace(tree.name())?;

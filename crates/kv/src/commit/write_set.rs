@@ -12,6 +12,9 @@ use crate::{Direction, Error, Keyspace};
 /// Bytes that a write takes beside its key and value, about.
 const OVERHEAD: usize = 128;
 
+/// A key and its value, or that it is removed.
+pub(crate) type KeyChange<'c> = (&'c [u8], Option<&'c [u8]>);
+
 /// A write of one key.
 struct Write {
     keyspace: Keyspace,
@@ -115,20 +118,22 @@ impl WriteSet {
         all.try_for_each(|&at| self.log[at].with_op(&mut each))
     }
 
-    /// As [`each_last`](WriteSet::each_last); with the first of each group come the keys of the group, of one keyspace.
-    pub(crate) fn each_last_in_groups(
+    /// The last write of each key, in groups of keys of one keyspace, in the order of keys.
+    pub(crate) fn each_group(
         &self,
         group: usize,
-        mut each: impl FnMut(Keyspace, Op<'_>, &[&[u8]]) -> Result<(), Error>,
+        mut each: impl FnMut(Keyspace, &[KeyChange<'_>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        for last in self.last.values() {
-            let places: Vec<usize> = last.values().copied().collect();
-            for places in places.chunks(group.max(1)) {
-                let mut keys: Vec<&[u8]> = places.iter().map(|&at| &*self.log[at].key).collect();
-                for &at in places {
-                    self.log[at].with_op(|keyspace, op| each(keyspace, op, &keys))?;
-                    keys.clear();
-                }
+        let mut changes = Vec::new();
+        for (&keyspace, last) in &self.last {
+            let mut places = last.values().copied().peekable();
+            while places.peek().is_some() {
+                changes.clear();
+                changes.extend(places.by_ref().take(group.max(1)).map(|at| {
+                    let Write { key, value, .. } = &self.log[at];
+                    (&**key, value.as_deref())
+                }));
+                each(keyspace, &changes)?;
             }
         }
         Ok(())
@@ -246,21 +251,18 @@ mod tests {
                 let expected: BTreeMap<Vec<u8>, _> =
                     map.iter().map(|(key, &value)| (key.to_vec(), value)).collect();
                 assert_eq!(last, expected, "{sequence}");
-                let (mut grouped, mut announced) = (BTreeMap::new(), Vec::new());
+                let mut grouped = BTreeMap::new();
                 writes
-                    .each_last_in_groups(2, |_, op, keys| {
-                        announced.extend(keys.iter().map(|key| key.to_vec()));
-                        let (Op::Put { key, .. } | Op::Remove { key }) = op;
-                        assert_eq!(announced[grouped.len()], key);
-                        let value = match op {
-                            Op::Put { value, .. } => Some(value[0][0]),
-                            Op::Remove { .. } => None,
-                        };
-                        grouped.insert(key.to_vec(), value);
+                    .each_group(2, |_, group| {
+                        assert!((1..=2).contains(&group.len()));
+                        for (key, value) in group {
+                            let before = grouped.insert(key.to_vec(), value.map(|value| value[0]));
+                            assert_eq!(before, None);
+                        }
                         Ok(())
                     })
                     .unwrap();
-                assert_eq!((grouped, announced.len()), (expected, last.len()), "{sequence}");
+                assert_eq!(grouped, expected, "{sequence}");
             }
             writes.truncate(0);
             assert_eq!((writes.bytes(), writes.len()), (0, 0), "{sequence}");

@@ -3,6 +3,7 @@
 use tembo_pmem::crc32c;
 use tembo_pool::Object;
 
+use crate::nvtree::format::BLOCK_MIN;
 use crate::nvtree::leaf::{Element, LONG, Leaf, Shape, hash};
 use crate::record::{head, record_size, with_record};
 use crate::{Error, Forest};
@@ -48,14 +49,25 @@ pub(crate) fn record_for(
     Ok(record)
 }
 
+/// Whether a value of so many bytes fills an object that has nothing else, and is large enough for one.
+#[inline]
+pub(crate) fn fills_object(len: u64) -> bool {
+    len >= BLOCK_MIN && Object::size_for(len) == Some(len)
+}
+
+/// The payload of the element of a block.
+pub(crate) fn block_payload(block: Object, value: &[&[u8]]) -> u64 {
+    let crc = value.iter().fold(0, |crc, part| crc32c(crc, part));
+    block.to_bits() | u64::from(crc) << 48
+}
+
 /// Writes and flushes an unpublished block; the payload of its element.
 pub(crate) fn write_block(forest: &Forest, block: Object, value: &[&[u8]]) -> Result<u64, Error> {
-    let crc = value.iter().fold(0, |crc, part| crc32c(crc, part));
     // ORDER: the block is durable before an element that refers to it counts.
     let room = forest.pool().room(block);
     let written = forest.region().write_object("nvtree.block.write", block.offset(), value, room);
     written.map_err(|error| Error::Pool(error.into()))?;
-    Ok(block.to_bits() | u64::from(crc) << 48)
+    Ok(block_payload(block, value))
 }
 
 /// Writes and flushes an unpublished record.

@@ -3,7 +3,7 @@
 use tembo_pool::Object;
 
 use crate::error::damaged;
-use crate::nvtree::change::carry::{write_block, write_record};
+use crate::nvtree::change::carry::{fills_object, write_block, write_record};
 use crate::nvtree::change::rebase::{adopt, rebase};
 use crate::nvtree::change::reclaim::make_room;
 use crate::nvtree::change::record::SHORT;
@@ -20,7 +20,7 @@ use crate::nvtree::leaf::{
 };
 use crate::nvtree::leaves::{Found, Leaves, Reached, Spot, Wanted};
 use crate::record::record_size;
-use crate::{Error, Forest, Op, Records, Retained, Retired, Stamp, Writer};
+use crate::{Block, Error, Forest, Op, Records, Retained, Retired, Stamp, Writer};
 
 /// A value of so many bytes takes a slot in which nothing is that is needed before a free one: what is there gives its
 /// space back.
@@ -33,7 +33,8 @@ const VERY_LARGE: usize = 16 << 10;
 /// A key, and its leaf where that was reached before.
 type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
 
-/// As `change`, of any kind; `None`: room was made in the leaf, and nothing else has changed.
+/// As `change`, of any kind; `None`: room was made in the leaf, and nothing else has changed. The value that is put may stand in
+/// a block already, which is used or free when it is not there any more.
 #[inline(never)]
 pub(super) fn change_any(
     leaves: &Leaves,
@@ -41,12 +42,19 @@ pub(super) fn change_any(
     sought: SoughtLeaf<'_, '_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
+    block: &mut Option<Block>,
 ) -> Result<Option<bool>, Error> {
-    let mut record = None;
+    let mut record = block.map(Block::object);
+    let written = block.map(|block| block.payload);
     let changed = match op {
-        Op::Put { value, .. } => put(leaves, sought, value, how, writer, &mut record),
+        Op::Put { value, .. } => put(leaves, sought, value, how, writer, (&mut record, written)),
         Op::Remove { .. } => remove(leaves, sought, how, writer, &mut record),
     };
+    if matches!(changed, Ok(None)) && record.is_some() && record == block.map(Block::object) {
+        // The next attempt takes it.
+        return changed;
+    }
+    *block = None;
     // What was written for an element that did not come to be.
     record.into_iter().for_each(|record| leaves.forest.pool().free_unused(record));
     changed
@@ -58,12 +66,12 @@ fn put<'f>(
     value: &[&[u8]],
     how: How<'_>,
     writer: &mut Writer<'_>,
-    record: &mut Option<Object>,
+    (record, written): (&mut Option<Object>, Option<u64>),
 ) -> Result<Option<bool>, Error> {
     let key = wanted.key;
     let value_len = value.iter().map(|part| part.len()).sum::<usize>();
     // The payload of an attempt before, and whether it is a block's.
-    let mut made: Option<(u64, bool)> = None;
+    let mut made: Option<(u64, bool)> = written.map(|payload| (payload, true));
     loop {
         let spot = spot_to_change(leaves, (wanted, reached.take()), how, writer)?;
         let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
@@ -203,9 +211,7 @@ fn still<T>(spot: &Spot<'_, '_>, read: Result<T, Error>) -> Result<Option<T>, Er
 /// Whether a value is stored as a block: it fills an object, and the key stands in its word.
 #[inline]
 fn is_block(forest: &Forest, shape: Shape, value_len: usize) -> bool {
-    let len = value_len as u64;
-    len >= BLOCK_MIN
-        && Object::size_for(len) == Some(len)
+    fills_object(value_len as u64)
         && shape.key_len().is_some()
         && forest.records() == Records::Checked
 }

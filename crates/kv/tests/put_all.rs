@@ -1,0 +1,134 @@
+//! Values that are put together: the same as one by one, on a disk, where they are written together.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use tembo_kv::{
+    DomainRequest, Durability, Error, IndexKind, Isolation, Keyspace, Options, Progress, Store,
+};
+
+#[path = "driver/directory.rs"]
+mod directory;
+#[path = "driver/random.rs"]
+mod random;
+
+use directory::Directory;
+use random::Random;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn all(store: &Store, space: Keyspace) -> Map {
+    let mut found = Map::new();
+    let snapshot = store.snapshot().unwrap();
+    let mut visit = |key: &[u8], value: tembo_kv::Value<'_>| {
+        found.insert(key.to_vec(), value.to_vec());
+        true
+    };
+    let direction = tembo_kv::Direction::Forward;
+    snapshot.range_with::<[u8]>(space, .., direction, &mut visit).unwrap();
+    found
+}
+
+/// Some keys stand in their elements in every leaf, some in none.
+fn some_puts(random: &mut Random) -> Map {
+    const LENS: [usize; 8] = [0, 8, 512, 1000, 4096, 4096, 8192, 16 << 10];
+    let count = 1 + random.below(150);
+    let put = |_| {
+        let key = random.below(300);
+        let key = match key % 3 {
+            0 => format!("a long name of {key}").into_bytes(),
+            _ => key.to_be_bytes().to_vec(),
+        };
+        (key, vec![random.below(251) as u8; LENS[random.below(8) as usize]])
+    };
+    (0..count).map(put).collect()
+}
+
+#[test]
+fn values_that_are_put_together_are_those_that_were_given() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new("put-all");
+        let path = directory.pool();
+        let options = || {
+            Options::new()
+                .index(index)
+                .background(false)
+                .domain(DomainRequest::Logged)
+                .size(2 << 20)
+                .size_max(64 << 20)
+        };
+        let mut store = Store::create(&path, &options()).unwrap();
+        let mut space = store.keyspace("x").unwrap();
+        let (mut expected, mut random) = (Map::new(), Random(7));
+        for round in 0..60 {
+            let puts = some_puts(&mut random);
+            if round % 3 == 0 {
+                // By a transaction, with removals among them.
+                let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+                for (number, (key, value)) in puts.iter().enumerate() {
+                    if number % 5 == 0 {
+                        tx.remove(space, key).unwrap();
+                        expected.remove(key);
+                    } else {
+                        tx.put(space, key, value).unwrap();
+                        expected.insert(key.clone(), value.clone());
+                    }
+                }
+                tx.commit(Durability::Strict).unwrap();
+            } else {
+                let mut writer = store.exclusive().unwrap();
+                let all: Vec<(&[u8], &[u8])> = puts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+                writer.put_all(space, &all).unwrap();
+                // Over some of them once more, in the same commit.
+                writer.put_all(space, &all[..all.len() / 2]).unwrap();
+                if round % 3 == 1 {
+                    writer.commit(Durability::Strict).unwrap();
+                    expected.extend(puts);
+                } else {
+                    drop(writer);
+                }
+            }
+            assert_eq!(all(&store, space), expected, "{index:?}, round {round}");
+            if round % 10 == 9 {
+                // As after a kill.
+                drop(store);
+                store = Store::open(&path, &options()).unwrap();
+                space = store.keyspace("x").unwrap();
+                assert_eq!(all(&store, space), expected, "{index:?}, round {round}");
+                while store.maintain(16).unwrap() == Progress::More {}
+            }
+        }
+        while store.maintain(16).unwrap() == Progress::More {}
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}
+
+#[test]
+fn values_that_find_no_room_together_leave_none_behind() {
+    let directory = Directory::new("put-all-full");
+    let options = Options::new()
+        .background(false)
+        .domain(DomainRequest::Logged)
+        .size(1 << 20)
+        .size_max(1 << 20);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("x").unwrap();
+    let value = vec![5; 4096];
+    let keys: Vec<[u8; 8]> = (0..400_u64).map(u64::to_be_bytes).collect();
+    let puts: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &value[..])).collect();
+    let mut writer = store.exclusive().unwrap();
+    writer.put_all(space, &puts[..20]).unwrap();
+    writer.commit(Durability::Strict).unwrap();
+    let mut writer = store.exclusive().unwrap();
+    let refused = writer.put_all(space, &puts);
+    assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
+    drop(writer);
+    assert_eq!(all(&store, space).len(), 20);
+    while store.maintain(16).unwrap() == Progress::More {}
+    assert_eq!(store.check().unwrap().leaked, 0);
+    // What was refused has left room for what fits.
+    let mut writer = store.exclusive().unwrap();
+    writer.put_all(space, &puts[20..80]).unwrap();
+    writer.commit(Durability::Strict).unwrap();
+    assert_eq!(all(&store, space).len(), 80);
+}

@@ -13,6 +13,7 @@ use crate::image::{Image, shape_in};
 use crate::shape::{Origin, Shape, Spaces, check_block_size};
 use crate::shared::Shared;
 use crate::transaction::Committed;
+use crate::within::write_within;
 use crate::{Device, DeviceSnapshot, Error, Isolation, Transaction};
 
 /// How a device is made.
@@ -308,6 +309,9 @@ impl Array {
                 store.put(spaces.blocks, &key, data, durability)?;
                 return Ok(Committed::new(&self.shared, store.visible()));
             }
+        }
+        if let Some(committed) = write_within(&self.shared, device, (offset, data), durability)? {
+            return Ok(committed);
         }
         self.transaction(Isolation::None)?.write_and_commit(device, offset, data, durability)
     }

@@ -44,6 +44,7 @@ mod shape;
 mod shared;
 mod snapshot;
 mod transaction;
+mod within;
 mod write_log;
 
 pub use array::{Array, DeviceCheck, DeviceOptions};

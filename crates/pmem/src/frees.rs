@@ -80,7 +80,6 @@ pub(crate) struct FreeMarks {
 
 /// What is known of one piece.
 #[derive(FromZeros)]
-#[repr(C)]
 struct Piece {
     /// Sequence of the group that would be appended next when space of it was last freed.
     freed: AtomicU64,

@@ -188,6 +188,14 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
+    /// What is known of free space by a log whose groups from one place on are to be applied, and up to another are settled.
+    fn free_marks(&self, (from, settled): (Place, Place), beside: &Beside) -> FreeMarks {
+        let frees = FreeMarks::new(settled.sequence, self.mapping.reserved());
+        frees.vouched(beside.vouched() + 1);
+        frees.applied(from.sequence);
+        frees
+    }
+
     /// The pages of which the log holds lines, which ends at `end`.
     fn private_pages(&self, end: Place) -> PageTable {
         let mut table = PageTable::default();
@@ -207,10 +215,7 @@ impl RedoLog {
         let capacity_now = ring.capacity();
         let log_size = capacity(parts.log_size).max(capacity_now);
         let can_extend = end.position <= capacity_now && capacity_now < log_size;
-        let (reserved, pages) = (parts.mapping.reserved(), parts.private_pages(end));
-        let frees = FreeMarks::new(settled.sequence, reserved);
-        frees.vouched(beside.vouched() + 1);
-        frees.applied(from.sequence);
+        let (frees, pages) = (parts.free_marks((from, settled), &beside), parts.private_pages(end));
         RedoLog {
             salt: first.salt.get(),
             ring,

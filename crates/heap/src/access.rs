@@ -7,18 +7,17 @@
 
 use std::marker::PhantomData;
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pmem::thread::lock;
 
 use crate::Error;
 use crate::arena::Arena;
 use crate::change::Change;
 use crate::field::{Field, Place};
-use crate::format::{BODY, HEAD, ROOT_ROOT, ROOT_TYPES, head, kind_of};
+use crate::format::{BODY, HEAD, ROOT_ROOT, ROOT_TYPES, TYPE_PROXY, head, kind_of};
 use crate::hand::Hand;
 use crate::layer::{Atomic, Layer};
-use crate::ownership::Ownership;
-use crate::persist::{Expected, Object, Persist, Reader, Writer};
+use crate::notes::Notes;
+use crate::persist::{Expected, Object, Persist, Pointers, Reader, Writer};
 use crate::pointer::{Anchor, Ptr};
 use crate::settlement::Settlement;
 use crate::slice::{Bytes, Slice};
@@ -38,32 +37,15 @@ pub(crate) enum Company {
 pub struct Access<'h, L: Layer> {
     pub(crate) arena: &'h Arena,
     pub(crate) company: Company,
-    pub(crate) change: Change,
-    /// How many pointers more of the heap refer to each object.
-    pub(crate) deltas: FxHashMap<u64, i64>,
-    /// Objects that it links or changes, each kept by a pointer until the commit: the program may drop its own before.
-    pub(crate) kept: FxHashSet<u64>,
-    /// Objects that it has made.
-    pub(crate) made: Vec<u64>,
-    /// New objects to which new objects have got pointers: there may be a cycle.
-    pub(crate) rings: Vec<u64>,
+    pub(crate) notes: Notes,
     /// The version of the heap that it sees.
     pub(crate) start: u64,
-    /// Versions of records that it has read.
-    pub(crate) read: FxHashMap<usize, u64>,
-    /// Records that it owns, each with its version before.
-    pub(crate) owned: FxHashMap<usize, u64>,
-    /// Objects that get a newer version of their type, each with the type's identity and number.
-    pub(crate) renewed: FxHashMap<u64, (u64, u16)>,
-    /// Numbers of types, by identity.
-    pub(crate) numbers: FxHashMap<u64, u16>,
     /// It cannot commit.
     pub(crate) is_broken: bool,
     pub(crate) has_conflict: bool,
     pub(crate) is_full: bool,
     /// It changes something by what the program asks for.
     pub(crate) has_changed: bool,
-    pub(crate) scratch: Vec<u64>,
     /// What is freed by hand.
     pub(crate) hand: Hand,
     _layer: PhantomData<fn(L) -> L>,
@@ -77,21 +59,12 @@ impl<'h, L: Layer> Access<'h, L> {
         Access {
             arena,
             company,
-            change: Change::default(),
-            deltas: FxHashMap::default(),
-            kept: FxHashSet::default(),
-            made: Vec::new(),
-            rings: Vec::new(),
+            notes: Notes::take(arena.number),
             start: arena.ownership.now(),
-            read: FxHashMap::default(),
-            owned: FxHashMap::default(),
-            renewed: FxHashMap::default(),
-            numbers: FxHashMap::default(),
             is_broken: false,
             has_conflict: false,
             is_full: false,
             has_changed: false,
-            scratch: Vec::new(),
             hand: Hand::default(),
             _layer: PhantomData,
         }
@@ -108,13 +81,17 @@ impl<'h, L: Layer> Access<'h, L> {
         words.extend([0, 0]);
         value.write(&mut Writer::new(&mut words));
         let number = self.register(&info)?;
-        self.check_counted(&words[BODY..], T::pointers)?;
-        let mut children = Vec::new();
+        self.check_counted(&words[BODY..], Pointers::of::<T>())?;
+        let mut children = std::mem::take(&mut self.notes.scratch);
+        children.clear();
         T::pointers(&words[BODY..], &mut |bits| children.push(bits));
-        let object = self.make(number, words)?;
-        // Counted last: after an error the program may go on, and commit.
-        children.into_iter().for_each(|bits| self.count(bits, 1));
-        Ok(Ptr::of(object))
+        let made = self.make(number, words);
+        if made.is_ok() {
+            // Counted last: after an error the program may go on, and commit.
+            children.iter().for_each(|bits| self.count(*bits, 1));
+        }
+        self.notes.scratch = children;
+        made.map(Ptr::of)
     }
 
     /// Makes a slice of empty cells.
@@ -157,7 +134,7 @@ impl<'h, L: Layer> Access<'h, L> {
     pub(crate) fn make(&mut self, number: u16, mut words: Vec<u64>) -> Result<Anchor<'h>, Error> {
         self.has_changed = true;
         let spare = self.hand.take(words.len() as u64);
-        let taken = spare.map_or_else(|| self.arena.take(words.len() as u64), Ok);
+        let taken = spare.map_or_else(|| self.take(words.len() as u64), Ok);
         self.is_full |= matches!(taken, Err(Error::Pool(tembo_pool::Error::PoolFull { .. })));
         let object = taken?;
         let bits = object.to_bits();
@@ -165,9 +142,22 @@ impl<'h, L: Layer> Access<'h, L> {
         if L::COUNTS {
             self.arena.handles.make(bits);
         }
-        self.change.make(bits, words);
-        self.made.push(bits);
+        self.notes.change.make(bits, words);
+        self.notes.made.push(bits);
         Ok(self.anchor(bits))
+    }
+
+    /// Space for an object.
+    fn take(&self, words: u64) -> Result<tembo_pool::Object, Error> {
+        match self.arena.take(words) {
+            // What was destroyed last may be enough.
+            Err(Error::Pool(tembo_pool::Error::PoolFull { .. }))
+                if crate::upkeep::give_back(self.arena)? =>
+            {
+                self.arena.take(words)
+            }
+            taken => taken,
+        }
     }
 
     /// A pointer to an object, which is counted already if the layer counts.
@@ -289,7 +279,7 @@ impl<'h, L: Layer> Access<'h, L> {
     ) -> Result<(), Error> {
         let at = self.cell_at(slice, index)?;
         let words = vec![0; T::WORDS as usize];
-        self.store_words(slice.anchor().bits(), at, &words, T::pointers)
+        self.store_words(slice.anchor().bits(), at, &words, Pointers::of::<T>())
     }
 
     fn cell_at<T: Persist<'h>>(
@@ -319,7 +309,7 @@ impl<'h, L: Layer> Access<'h, L> {
         if len > tembo_pool::Object::from_bits(bits).size() {
             return Err(Error::Damaged { what: "the length of bytes", offset: object.offset() });
         }
-        self.change.read(self.arena, bits, BODY + 1, count, &mut words)?;
+        self.notes.change.read(self.arena, bits, BODY + 1, count, &mut words)?;
         self.look_again(bits, version)?;
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.truncate(len as usize);
@@ -333,7 +323,7 @@ impl<'h, L: Layer> Access<'h, L> {
     pub fn root<T: Persist<'h>>(&mut self) -> Result<Option<Ptr<'h, T>>, Error> {
         let root = self.arena.root();
         let version = self.look(root)?;
-        let bits = self.change.get(self.arena, root, ROOT_ROOT)?;
+        let bits = self.notes.change.get(self.arena, root, ROOT_ROOT)?;
         if bits == 0 {
             self.look_again(root, version)?;
             return Ok(None);
@@ -356,12 +346,12 @@ impl<'h, L: Layer> Access<'h, L> {
         let (root, bits) = (self.arena.root(), object.anchor().bits());
         self.own(root)?;
         self.has_changed = true;
-        let before = self.change.get(self.arena, root, ROOT_ROOT)?;
+        let before = self.notes.change.get(self.arena, root, ROOT_ROOT)?;
         self.count(bits, 1);
         if before != 0 {
             self.count(before, -1);
         }
-        self.change.set(root, ROOT_ROOT, bits);
+        self.notes.change.set(root, ROOT_ROOT, bits);
         Ok(())
     }
 
@@ -383,7 +373,7 @@ impl<'h, L: Layer> Access<'h, L> {
         if by > 0 {
             self.keep(bits);
         }
-        *self.deltas.entry(bits).or_default() += by;
+        *self.notes.deltas.entry(bits).or_default() += by;
     }
 
     /// The number of a type, which the heap gets to know.
@@ -412,12 +402,13 @@ impl<'h, L: Layer> Access<'h, L> {
     }
 
     pub(crate) fn number(&mut self, info: &TypeInfo) -> Result<Option<u16>, Error> {
-        if let Some(&number) = self.numbers.get(&info.identity()) {
+        let mark = info.mark();
+        if let Some(&number) = self.notes.numbers.get(&mark) {
             return Ok(Some(number));
         }
         let number = self.arena.types.number(info)?;
         if let Some(number) = number {
-            self.numbers.insert(info.identity(), number);
+            self.notes.numbers.insert(mark, number);
         }
         Ok(number)
     }
@@ -430,7 +421,10 @@ impl<'h, L: Layer> Access<'h, L> {
         if !L::COUNTS {
             return if self.hand.is_gone(bits) { Err(Error::Freed) } else { Ok(()) };
         }
-        if self.arena.handles.is_whole(bits, self.change.is_fresh(bits)) {
+        let (handles, notes) = (&self.arena.handles, &self.notes);
+        if handles.are_whole_but(notes.made.len())
+            || handles.is_whole(bits, notes.change.is_fresh(bits))
+        {
             return Ok(());
         }
         self.validate()?;
@@ -445,12 +439,20 @@ impl<'h, L: Layer> Access<'h, L> {
     /// The number of the object's type, which is the one that is expected.
     pub(crate) fn check(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
         self.check_whole(bits)?;
+        match self.notes.known.get(bits, expected.mark) {
+            Some(number) => Ok(number),
+            None => self.check_unknown(bits, expected),
+        }
+    }
+
+    fn check_unknown(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
         let info = (expected.info)();
-        let found = match self.renewed.get(&bits) {
+        let found = match self.notes.renewed.get(&bits) {
             Some((identity, number)) if *identity == info.identity() => return Ok(*number),
             _ => self.kind(bits)?,
         };
         if self.number(&info)? == Some(found) {
+            self.notes.known.put(bits, expected.mark, found);
             return Ok(found);
         }
         if let Some(number) = self.renew(bits, found, &info, expected)? {
@@ -460,10 +462,10 @@ impl<'h, L: Layer> Access<'h, L> {
         Err(Error::WrongType { expected: (info.name)(), found })
     }
 
-    fn kind(&self, bits: u64) -> Result<u16, Error> {
-        match self.renewed.get(&bits) {
+    pub(crate) fn kind(&self, bits: u64) -> Result<u16, Error> {
+        match self.notes.renewed.get(&bits) {
             Some((_, number)) => Ok(*number),
-            None => Ok(kind_of(self.change.get(self.arena, bits, HEAD)?)),
+            None => Ok(kind_of(self.notes.change.get(self.arena, bits, HEAD)?)),
         }
     }
 
@@ -485,7 +487,7 @@ impl<'h, L: Layer> Access<'h, L> {
     ) -> Result<Option<u16>, Error> {
         let Some(entry) = self.arena.types.entry(found) else { return Ok(None) };
         let is_older = entry.name_hash == info.name_hash && entry.version < info.version;
-        if !is_older || self.change.is_fresh(bits) {
+        if !is_older || self.notes.change.is_fresh(bits) {
             return Ok(None);
         }
         self.arena.types.note_renewed();
@@ -494,7 +496,7 @@ impl<'h, L: Layer> Access<'h, L> {
             return self.conflict();
         }
         let (mut old, arena) = (Vec::new(), self.arena);
-        self.change.read(arena, bits, BODY, entry.words as usize, &mut old)?;
+        self.notes.change.read(arena, bits, BODY, entry.words as usize, &mut old)?;
         let mut reader = Reader::new(&old, arena, L::COUNTS);
         let Some(words) = (expected.renew)(entry.version, entry.layout, &mut reader)? else {
             return Ok(None);
@@ -512,15 +514,16 @@ impl<'h, L: Layer> Access<'h, L> {
         entry.shape.pointers(0, &|at| of(&old, at), &mut |_, bits| self.count(bits, -1));
         if is_kept {
             for (index, word) in words.iter().enumerate() {
-                self.change.set(bits, BODY + index, *word);
+                self.notes.change.set(bits, BODY + index, *word);
             }
         } else {
             let mut shown = Vec::with_capacity(BODY + words.len());
-            self.change.read(arena, bits, 0, BODY, &mut shown)?;
+            self.notes.change.read(arena, bits, 0, BODY, &mut shown)?;
             shown.extend(words);
-            self.change.show(bits, shown);
+            self.notes.change.show(bits, shown);
         }
-        self.renewed.insert(bits, (info.identity(), number));
+        self.notes.known.clear();
+        self.notes.renewed.insert(bits, (info.identity(), number));
         Ok(Some(number))
     }
 
@@ -551,12 +554,12 @@ impl<'h, L: Layer> Access<'h, L> {
 
     fn load<F: Persist<'h>>(&mut self, bits: u64, at: u64) -> Result<F, Error> {
         let version = self.look(bits)?;
-        let mut words = std::mem::take(&mut self.scratch);
+        let mut words = std::mem::take(&mut self.notes.scratch);
         words.clear();
         let count = F::WORDS as usize;
-        let read = self.change.read(self.arena, bits, at as usize, count, &mut words);
+        let read = self.notes.change.read(self.arena, bits, at as usize, count, &mut words);
         let value = read.and_then(|()| F::read(&mut Reader::new(&words, self.arena, L::COUNTS)));
-        self.scratch = words;
+        self.notes.scratch = words;
         self.look_again(bits, version)?;
         if matches!(value, Err(Error::Conflict)) {
             return self.conflict();
@@ -565,9 +568,12 @@ impl<'h, L: Layer> Access<'h, L> {
     }
 
     fn store<F: Persist<'h>>(&mut self, bits: u64, at: u64, value: &F) -> Result<(), Error> {
-        let mut words = Vec::with_capacity(F::WORDS as usize);
+        let mut words = std::mem::take(&mut self.notes.stored.0);
+        words.clear();
         value.write(&mut Writer::new(&mut words));
-        self.store_words(bits, at, &words, F::pointers)
+        let stored = self.store_words(bits, at, &words, Pointers::of::<F>());
+        self.notes.stored.0 = words;
+        stored
     }
 
     fn store_words(
@@ -575,142 +581,75 @@ impl<'h, L: Layer> Access<'h, L> {
         bits: u64,
         at: u64,
         words: &[u64],
-        pointers: fn(&[u64], &mut dyn FnMut(u64)),
+        pointers: Pointers,
     ) -> Result<(), Error> {
         self.own(bits)?;
         self.has_changed = true;
         self.check_counted(words, pointers)?;
-        let mut old = Vec::with_capacity(words.len());
-        self.change.read(self.arena, bits, at as usize, words.len(), &mut old)?;
+        let mut old = std::mem::take(&mut self.notes.stored.1);
+        old.clear();
+        let read =
+            self.notes.change.read(self.arena, bits, at as usize, words.len(), &mut old);
+        if read.is_ok() {
+            self.replace(bits, at as usize, (&old, words), pointers.each);
+        }
+        self.notes.stored.1 = old;
+        read
+    }
+
+    fn replace(
+        &mut self,
+        bits: u64,
+        at: usize,
+        (old, words): (&[u64], &[u64]),
+        pointers: fn(&[u64], &mut dyn FnMut(u64)),
+    ) {
+        if old == words {
+            return;
+        }
         pointers(words, &mut |bits| self.count(bits, 1));
-        pointers(&old, &mut |bits| self.count(bits, -1));
-        if self.change.is_fresh(bits) {
-            let (change, rings) = (&self.change, &mut self.rings);
+        pointers(old, &mut |bits| self.count(bits, -1));
+        if self.notes.change.is_fresh(bits) {
+            let (change, rings) = (&self.notes.change, &mut self.notes.rings);
             pointers(words, &mut |bits| rings.extend(change.is_fresh(bits).then_some(bits)));
         }
-        for (index, (word, old)) in words.iter().zip(&old).enumerate() {
+        for (index, (word, old)) in words.iter().zip(old).enumerate() {
             if word != old {
-                self.change.set(bits, at as usize + index, *word);
+                self.notes.change.set(bits, at + index, *word);
             }
         }
-        Ok(())
     }
 
     /// The pointers in these words may be stored.
     pub(crate) fn check_counted(
         &mut self,
         words: &[u64],
-        pointers: fn(&[u64], &mut dyn FnMut(u64)),
+        pointers: Pointers,
     ) -> Result<(), Error> {
         let mut result = Ok(());
-        pointers(words, &mut |bits| {
+        (pointers.each)(words, &mut |bits| {
             if result.is_ok() {
                 result = self.check_whole(bits);
             }
         });
-        result
-    }
-
-    /// Before words of an object are read: the version that they have.
-    pub(crate) fn look(&mut self, bits: u64) -> Result<Option<u64>, Error> {
-        let index = Ownership::index(bits);
-        let is_own = self.company == Company::Alone || self.owned.contains_key(&index);
-        if is_own || self.change.is_fresh(bits) {
-            return Ok(None);
+        result?;
+        if L::COUNTS || !self.hand.has_reused() {
+            return Ok(());
         }
-        let Some(version) = self.arena.ownership.version(index) else { return self.conflict() };
-        if version > self.start {
-            self.extend()?;
-        }
-        Ok(Some(version))
-    }
-
-    /// After they were read.
-    pub(crate) fn look_again(&mut self, bits: u64, version: Option<u64>) -> Result<(), Error> {
-        let Some(version) = version else { return Ok(()) };
-        let index = Ownership::index(bits);
-        let is_first = *self.read.entry(index).or_insert(version) == version;
-        if !is_first || !self.arena.ownership.is_still(index, version) {
-            return self.conflict();
-        }
-        Ok(())
-    }
-
-    /// The transaction sees a newer version of the heap, in which all that it has read is the same.
-    pub(crate) fn extend(&mut self) -> Result<(), Error> {
-        let now = self.arena.ownership.now();
-        self.validate()?;
-        self.start = now;
-        Ok(())
-    }
-
-    pub(crate) fn validate(&mut self) -> Result<(), Error> {
-        let is_valid = self.read.iter().all(|(index, version)| match self.owned.get(index) {
-            Some(before) => before == version,
-            None => self.arena.ownership.version(*index) == Some(*version),
+        // A pointer that was left may name what was made in the place of its object.
+        let (shape, mut all) = ((pointers.shape)(), Vec::new());
+        let word = |at: u64| words.get(at as usize).copied().unwrap_or_default();
+        shape.named_pointers(0, &word, &mut |bits, is_weak, name| {
+            all.push((bits, is_weak, name.to_owned()));
         });
-        if is_valid { Ok(()) } else { self.conflict() }
-    }
-
-    /// Owns an object that it will change, and keeps it.
-    pub(crate) fn own(&mut self, bits: u64) -> Result<(), Error> {
-        self.check_whole(bits)?;
-        if self.change.is_fresh(bits) {
-            return Ok(());
-        }
-        if bits != self.arena.root() {
-            self.keep(bits);
-        }
-        let index = Ownership::index(bits);
-        if self.company == Company::Alone || self.owned.contains_key(&index) {
-            return Ok(());
-        }
-        let Some(version) = self.arena.ownership.version(index) else { return self.conflict() };
-        if version > self.start {
-            self.extend()?;
-        }
-        let is_first = self.read.get(&index).is_none_or(|read| *read == version);
-        if !is_first || !self.arena.ownership.take(index, version) {
-            return self.conflict();
-        }
-        self.owned.insert(index, version);
-        Ok(())
-    }
-
-    /// Nothing destroys an object before the commit.
-    pub(crate) fn keep(&mut self, bits: u64) {
-        if L::COUNTS && self.kept.insert(bits) && !self.arena.handles.acquire(bits) {
-            self.kept.remove(&bits);
-        }
-    }
-
-    pub(crate) fn release_kept(&mut self) {
-        for bits in std::mem::take(&mut self.kept) {
-            self.arena.release(bits);
-        }
-    }
-
-    /// Nothing of what it would change is made.
-    pub(crate) fn take_back(&mut self) {
-        self.release_kept();
-        for (index, version) in self.owned.drain() {
-            self.arena.ownership.give(index, version);
-        }
-        let made = std::mem::take(&mut self.made);
-        if !L::COUNTS {
-            return self.hand.take_back(&made);
-        }
-        for bits in made {
-            if self.arena.handles.settle(bits, false) {
-                self.arena.pool.free_unused(tembo_pool::Object::from_bits(bits));
+        for (bits, is_weak, expected) in all {
+            let kind = self.kind(bits)?;
+            let found = self.arena.types.name_of(kind);
+            if is_weak != (kind == TYPE_PROXY) || (!is_weak && found.as_ref() != Some(&expected)) {
+                let found = self.arena.types.name(kind);
+                return Err(Error::WrongType { expected, found });
             }
         }
-    }
-}
-
-impl<L: Layer> Drop for Access<'_, L> {
-    fn drop(&mut self) {
-        self.take_back();
-        self.hand.give_back(self.arena);
+        Ok(())
     }
 }

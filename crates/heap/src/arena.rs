@@ -1,6 +1,6 @@
 //! What all parts of an open heap share: the pool, the types, the counts in memory, and what waits.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -20,8 +20,13 @@ use crate::types::Types;
 /// How long a transaction that begins waits at most for a sweep that has asked for the heap: it may have given up.
 const GAP: Duration = Duration::from_millis(1);
 
+/// How many heaps the process has opened.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 /// An open heap.
 pub(crate) struct Arena {
+    /// No other one of the process has it; never 0.
+    pub(crate) number: u64,
     pub(crate) pool: Arc<Pool>,
     pub(crate) entry: TenantEntry,
     pub(crate) types: Types,
@@ -57,6 +62,8 @@ pub(crate) struct Ledger {
     pub(crate) chunks: Vec<u64>,
     /// Their free places.
     pub(crate) free: Vec<u32>,
+    /// Space of objects that the last operation has destroyed: free when the next one is made.
+    pub(crate) waiting: Vec<Object>,
     pub(crate) candidates: Candidates,
 }
 
@@ -68,6 +75,7 @@ impl Arena {
             return Err(Error::Damaged { what: "the root", offset: entry.root.offset() });
         }
         let arena = Arena {
+            number: OPENED.fetch_add(1, Ordering::Relaxed) + 1,
             pool: pool.clone(),
             entry: entry.clone(),
             types: Types::default(),
@@ -149,6 +157,9 @@ impl Arena {
     /// Space for an object, which nothing on media refers to.
     pub(crate) fn take(&self, words: u64) -> Result<Object, Error> {
         let size = words.saturating_mul(8);
+        if let Some(object) = self.pool.alloc_at_hand(size) {
+            return Ok(object);
+        }
         let _section = self.pool.reserve(size, 0)?;
         Ok(self.pool.alloc(size)?)
     }

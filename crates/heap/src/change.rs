@@ -1,31 +1,66 @@
 //! A change of words that is not made yet: what a transaction, or a step of destruction, would store.
 
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
 use rustc_hash::FxHashMap;
 use tembo_pool::Object;
 
 use crate::Error;
 use crate::arena::Arena;
 
+/// A larger map is not kept: emptying it takes as long as it is large.
+pub(crate) const KEPT_MAX: usize = 1 << 10;
+
 /// Words of objects by their offset, and objects that nothing on media refers to yet.
 #[derive(Default)]
 pub(crate) struct Change {
     words: FxHashMap<u64, u64>,
+    /// Has all objects of which there are words.
+    stored: Filter,
     fresh: FxHashMap<u64, Vec<u64>>,
     /// Objects as newer versions of their types, where nothing can be stored. They may be larger than on media.
     shown: FxHashMap<u64, Vec<u64>>,
+    /// Has all that are fresh or shown.
+    whole: Filter,
+    /// What words were, while that is [noted](Change::begin_trial).
+    trial: Option<Vec<Before>>,
+}
+
+/// What a word was: of a fresh object, or among those that are to be stored.
+struct Before {
+    bits: u64,
+    index: usize,
+    word: Option<u64>,
 }
 
 impl Change {
     /// A word as it would be.
     pub(crate) fn get(&self, arena: &Arena, bits: u64, index: usize) -> Result<u64, Error> {
-        if let Some(words) = self.fresh.get(&bits).or_else(|| self.shown.get(&bits)) {
+        if let Some(words) = self.all_of(bits) {
             let outside = || Error::Damaged { what: "a field", offset: 8 * index as u64 };
             return words.get(index).copied().ok_or_else(outside);
         }
-        match self.words.get(&at(bits, index)) {
-            Some(&word) => Ok(word),
+        match self.word(bits, index) {
+            Some(word) => Ok(word),
             None => arena.word(bits, index),
         }
+    }
+
+    #[inline]
+    fn all_of(&self, bits: u64) -> Option<&Vec<u64>> {
+        if !self.whole.may_have(bits) {
+            return None;
+        }
+        self.fresh.get(&bits).or_else(|| self.shown.get(&bits))
+    }
+
+    #[inline]
+    fn word(&self, bits: u64, index: usize) -> Option<u64> {
+        if !self.stored.may_have(bits) {
+            return None;
+        }
+        self.words.get(&at(bits, index)).copied()
     }
 
     /// Words as they would be, one after another, behind what `to` has.
@@ -37,38 +72,71 @@ impl Change {
         count: usize,
         to: &mut Vec<u64>,
     ) -> Result<(), Error> {
-        let is_whole = self.fresh.contains_key(&bits) || self.shown.contains_key(&bits);
-        if is_whole || !self.words.is_empty() {
-            for index in first..first + count {
-                to.push(self.get(arena, bits, index)?);
-            }
+        if let Some(words) = self.all_of(bits) {
+            let outside = || Error::Damaged { what: "a field", offset: 8 * first as u64 };
+            let words = words.get(first..).and_then(|words| words.get(..count));
+            to.extend(words.ok_or_else(outside)?);
             return Ok(());
         }
-        to.extend(arena.words(bits, first, count)?.iter().map(|word| word.load()));
+        let words = arena.words(bits, first, count)?;
+        if self.stored.may_have(bits) {
+            let of = |(index, word): (usize, &tembo_pmem::Word)| {
+                self.word(bits, first + index).unwrap_or_else(|| word.load())
+            };
+            to.extend(words.iter().enumerate().map(of));
+        } else {
+            to.extend(words.iter().map(|word| word.load()));
+        }
         Ok(())
     }
 
     /// Has a word stored. Of an object that is no new one the caller has checked that the word is in it.
     pub(crate) fn set(&mut self, bits: u64, index: usize, word: u64) {
-        match self.fresh.get_mut(&bits).or_else(|| self.shown.get_mut(&bits)) {
+        let is_whole = self.whole.may_have(bits);
+        let whole = is_whole.then(|| self.fresh.get_mut(&bits).or_else(|| self.shown.get_mut(&bits)));
+        let before = match whole.flatten() {
             Some(words) => {
-                if let Some(place) = words.get_mut(index) {
-                    *place = word;
-                }
+                let Some(place) = words.get_mut(index) else { return };
+                Some(std::mem::replace(place, word))
             }
             None => {
-                self.words.insert(at(bits, index), word);
+                self.stored.add(bits);
+                self.words.insert(at(bits, index), word)
+            }
+        };
+        if let Some(trial) = &mut self.trial {
+            trial.push(Before { bits, index, word: before });
+        }
+    }
+
+    /// From here on it is noted what words were, so that they can be so again.
+    pub(crate) fn begin_trial(&mut self) {
+        self.trial = Some(Vec::new());
+    }
+
+    /// The words that were set since then stay, or are as they were.
+    pub(crate) fn end_trial(&mut self, stay: bool) {
+        let before = self.trial.take().unwrap_or_default();
+        if stay {
+            return;
+        }
+        for Before { bits, index, word } in before.into_iter().rev() {
+            match word {
+                Some(word) => self.set(bits, index, word),
+                None => drop(self.words.remove(&at(bits, index))),
             }
         }
     }
 
     /// A new object of these words.
     pub(crate) fn make(&mut self, bits: u64, words: Vec<u64>) {
+        self.whole.add(bits);
         self.fresh.insert(bits, words);
     }
 
     /// An object is read as these words, which are never stored.
     pub(crate) fn show(&mut self, bits: u64, words: Vec<u64>) {
+        self.whole.add(bits);
         self.shown.insert(bits, words);
     }
 
@@ -77,8 +145,9 @@ impl Change {
         self.fresh.remove(&bits);
     }
 
+    #[inline]
     pub(crate) fn is_fresh(&self, bits: u64) -> bool {
-        self.fresh.contains_key(&bits)
+        self.whole.may_have(bits) && self.fresh.contains_key(&bits)
     }
 
     /// The new objects.
@@ -114,8 +183,73 @@ impl Change {
         words.sort_unstable();
         words
     }
+
+    /// No change.
+    pub(crate) fn clear(&mut self) {
+        empty(&mut self.words);
+        empty(&mut self.fresh);
+        empty(&mut self.shown);
+        (self.stored, self.whole, self.trial) = Default::default();
+    }
+}
+
+/// Says of most objects that were not added that they were not.
+#[derive(Default)]
+struct Filter([u64; 4]);
+
+impl Filter {
+    #[inline]
+    fn place(bits: u64) -> (usize, u64) {
+        let hash = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        ((hash / 64) as usize % 4, 1 << (hash % 64))
+    }
+
+    #[inline]
+    fn add(&mut self, bits: u64) {
+        let (word, bit) = Filter::place(bits);
+        self.0[word] |= bit;
+    }
+
+    #[inline]
+    fn may_have(&self, bits: u64) -> bool {
+        let (word, bit) = Filter::place(bits);
+        self.0[word] & bit != 0
+    }
+}
+
+/// Empties a map, of which the room is kept.
+pub(crate) fn empty<K, V, S: BuildHasher + Default>(map: &mut HashMap<K, V, S>) {
+    if map.capacity() > KEPT_MAX {
+        *map = HashMap::default();
+    } else {
+        map.clear();
+    }
 }
 
 fn at(bits: u64, index: usize) -> u64 {
     Object::from_bits(bits).offset() + 8 * index as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_that_does_not_stay_leaves_all_words_as_they_were() {
+        let mut change = Change::default();
+        change.make(1 << 41, vec![0, 0, 5]);
+        change.set(3 << 41 | 9, 0, 1);
+        let before = change.sorted();
+        for stay in [false, true] {
+            change.begin_trial();
+            change.set(3 << 41 | 9, 0, 2);
+            change.set(3 << 41 | 9, 1, 3);
+            change.set(3 << 41 | 9, 1, 4);
+            change.set(1 << 41, 2, 6);
+            change.set(1 << 41, 2, 7);
+            change.end_trial(stay);
+            let is_changed = (change.sorted() != before, change.fresh[&(1 << 41)][2] == 7);
+            assert_eq!(is_changed, (stay, stay));
+        }
+    }
 }

@@ -6,6 +6,7 @@ use tembo_pool::Object;
 use crate::Error;
 use crate::access::Access;
 use crate::format::{HEAD, head, low_of};
+use crate::handles::Released;
 use crate::layer::{Atomic, Layer};
 use crate::settlement::Settlement;
 
@@ -35,8 +36,8 @@ impl<L: Layer> Access<'_, L> {
         if self.has_conflict {
             return Err(Error::Conflict);
         }
-        let is_nothing = self.change.is_empty() && self.deltas.is_empty();
-        if is_nothing && self.renewed.is_empty() && self.hand.is_empty() {
+        let is_nothing = self.notes.change.is_empty() && self.notes.deltas.is_empty();
+        if is_nothing && self.notes.renewed.is_empty() && self.hand.is_empty() {
             // Whatever it has read was valid together.
             return Ok(false);
         }
@@ -46,39 +47,45 @@ impl<L: Layer> Access<'_, L> {
             return if self.has_changed { Err(Error::ReadOnly) } else { Ok(false) };
         }
         let mut ledger = lock(&arena.ledger);
-        self.validate()?;
+        self.validate_last()?;
         self.check_freed()?;
         // Nothing is destroyed while the ledger is locked.
         self.release_kept();
-        for (bits, (_, number)) in self.renewed.drain() {
-            let word = self.change.get(arena, bits, HEAD)?;
-            self.change.set(bits, HEAD, head(number, low_of(word)));
+        for (bits, (_, number)) in self.notes.renewed.drain() {
+            let word = self.notes.change.get(arena, bits, HEAD)?;
+            self.notes.change.set(bits, HEAD, head(number, low_of(word)));
         }
-        let mut settlement = Settlement::new(arena, &mut ledger, &mut self.change);
+        let mut settlement = Settlement::new(arena, &mut ledger, &mut self.notes.change);
         let settled = match L::COUNTS {
-            true => settlement.count(&self.deltas),
-            false => settlement.free_by_hand(&self.deltas, &mut self.hand),
+            true => settlement.count(&self.notes.deltas),
+            false => settlement.free_by_hand(&self.notes.deltas, &mut self.hand),
         };
         if let Err(error) = settled {
             settlement.give_up();
             return Err(error);
         }
+        if L::COUNTS && !arena.keeps_all() {
+            settlement.destroy_own();
+        }
         settlement.make()?;
-        for bits in std::mem::take(&mut self.rings) {
-            if self.change.is_fresh(bits) {
+        for bits in self.notes.rings.drain(..) {
+            if self.notes.change.is_fresh(bits) {
                 ledger.candidates.add(bits);
             }
         }
         // First: whatever reads a pointer to them under the new version finds them whole.
-        for bits in std::mem::take(&mut self.made) {
-            if L::COUNTS && arena.handles.settle(bits, self.change.is_fresh(bits)) {
-                arena.pool.free_unused(Object::from_bits(bits));
+        for bits in self.notes.made.drain(..).filter(|_| L::COUNTS) {
+            match arena.handles.settle(bits, self.notes.change.is_fresh(bits)) {
+                Released::Nothing => {}
+                Released::Orphan => arena.drop_later(bits),
+                Released::Void => arena.pool.free_unused(Object::from_bits(bits)),
             }
         }
         let version = arena.ownership.next();
-        for (index, _) in self.owned.drain() {
+        for (index, _) in self.notes.owned.iter() {
             arena.ownership.give(index, version);
         }
+        self.notes.owned.clear();
         self.hand.settle();
         // The transaction has committed; what could not be destroyed is left to the next one.
         let _ = crate::upkeep::some(arena, &mut ledger);
@@ -88,8 +95,8 @@ impl<L: Layer> Access<'_, L> {
     /// Nothing refers to what was freed by hand, when the change is made.
     fn check_freed(&self) -> Result<(), Error> {
         for &bits in self.hand.freed() {
-            let count = low_of(self.change.get(self.arena, bits, HEAD)?);
-            let delta = self.deltas.get(&bits).copied().unwrap_or_default();
+            let count = low_of(self.notes.change.get(self.arena, bits, HEAD)?);
+            let delta = self.notes.deltas.get(&bits).copied().unwrap_or_default();
             let count = count.saturating_add_signed(delta);
             if count != 0 || self.arena.handles.is_held(bits) {
                 let offset = Object::from_bits(bits).offset();

@@ -22,6 +22,8 @@ pub(crate) struct Hand {
     proxies: Vec<u64>,
     /// Space for objects, by size.
     spare: FxHashMap<u64, Vec<u64>>,
+    /// Some of that was used again.
+    has_reused: bool,
 }
 
 impl Hand {
@@ -33,6 +35,11 @@ impl Hand {
     /// Objects that were freed since the last checkpoint.
     pub(crate) fn freed(&self) -> &[u64] {
         &self.freed
+    }
+
+    /// Whether a pointer that was left may name another object than it did.
+    pub(crate) fn has_reused(&self) -> bool {
+        self.has_reused
     }
 
     pub(crate) fn is_gone(&self, bits: u64) -> bool {
@@ -64,6 +71,7 @@ impl Hand {
         let size = Object::size_for(words.saturating_mul(8))?;
         let bits = self.spare.get_mut(&size)?.pop()?;
         self.gone.remove(&bits);
+        self.has_reused = true;
         Some(Object::from_bits(bits))
     }
 

@@ -19,6 +19,7 @@ use crate::session;
 use crate::tenant;
 use crate::types::TypeEntry;
 use crate::under_way::UnderWay;
+use crate::upkeep;
 
 /// The name of the heap that a file of its own holds.
 const NAME: &str = "heap";
@@ -77,7 +78,7 @@ impl<'h> Heap<'h> {
     /// After a [conflict](Error::Conflict) it is called again, so what it changes outside of the heap is the caller's to keep right.
     ///
     /// When it returns it is fenced, and as durable as the pool's sync policy promises. Two fences if it
-    /// changes something and frees nothing; none if it only reads. The first read of an object of an [older version](Persist) of its type
+    /// changes something, also if a few objects go by that; none if it only reads. The first read of an object of an [older version](Persist) of its type
     /// changes it, but where the pool is read-only.
     ///
     /// # Errors
@@ -88,7 +89,7 @@ impl<'h> Heap<'h> {
         mut body: impl FnMut(&mut Access<'h, Atomic>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut conflicts = 0;
-        let mut has_swept = false;
+        let (mut has_given, mut has_swept) = (false, false);
         loop {
             let company = if conflicts < CONFLICTS_MAX { Company::Others } else { Company::Alone };
             match self.attempt(company, &mut body) {
@@ -98,6 +99,11 @@ impl<'h> Heap<'h> {
                     conflicts += 1;
                 }
                 Attempt::Full(result) => {
+                    // What was destroyed last may be enough.
+                    if !has_given && upkeep::give_back(self.arena)? {
+                        has_given = true;
+                        continue;
+                    }
                     // What an earlier process has left may be free.
                     let is_owed = self.arena.pool.usage().recovering;
                     if has_swept || !is_owed || !tenant::sweep(self.arena)? {
@@ -297,7 +303,7 @@ fn settle(arena: &Arena) -> Result<(), Error> {
     // A transaction of this thread keeps sweeps out already; in the layer BASE nothing is destroyed.
     let under_way = UnderWay::begin(arena);
     let _beside = under_way.is_some().then(|| arena.enter());
-    crate::upkeep::all(arena, &mut lock(&arena.ledger))?;
+    upkeep::all(arena, &mut lock(&arena.ledger))?;
     Ok(arena.pool.region().sync()?)
 }
 

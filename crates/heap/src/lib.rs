@@ -7,7 +7,7 @@
 //! ```text
 //!   Heap<'h>        one use of a heap; 'h is its brand
 //!     │ atomic(|tx| …)                     HeapFile::base(|heap| …), Heap::safe(|heap| …)
-//!   Transaction<'h> reads and changes; redo in memory                    access.rs, change.rs; layer.rs, session.rs
+//!   Transaction<'h> reads and changes; redo in memory                    access.rs, notes.rs, isolation.rs; layer.rs, session.rs
 //!     │ commit                             checkpoint                    commit.rs
 //!   settlement      counts, orphans, the doomed: what follows            settlement.rs, upkeep.rs
 //!     │ one operation of the pool's log
@@ -39,11 +39,15 @@ mod format;
 mod hand;
 mod handles;
 mod heap;
+mod isolation;
+mod known;
 mod layer;
 mod mark;
+mod notes;
 mod ownership;
 mod persist;
 mod pointer;
+mod records;
 mod refused;
 mod report;
 mod session;

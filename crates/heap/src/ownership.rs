@@ -2,13 +2,14 @@
 //!
 //! A record stands for the objects whose offsets hash to it. It holds a version, or, while a transaction owns it, that transaction's
 //! number. A transaction owns the records of what it changes from its first change on (writes conflict at once), and notes the
-//! versions of what it reads, which are compared when it commits, and whenever it meets a version that is newer than its
-//! beginning: so it never sees two states at a time. (NV-heaps §4.3.5; the clock is that of TL2, Dice et al. 2006.)
+//! records of what it reads. It looks at them again when it commits, unless no other has committed since it began, and whenever it meets
+//! a version that is newer than its beginning: so it never sees two states at a time. (NV-heaps §4.3.5; the clock is that of TL2,
+//! Dice et al. 2006.)
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Records in the table.
-const RECORDS: usize = 1 << 12;
+pub(crate) const RECORDS: usize = 1 << 12;
 
 const OWNED: u64 = 1;
 
@@ -26,23 +27,28 @@ impl Ownership {
     }
 
     /// The record of an object.
+    #[inline]
     pub(crate) fn index(bits: u64) -> usize {
         (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % RECORDS
     }
 
+    #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.clock.load(Ordering::SeqCst)
     }
 
     /// The version of a record that no transaction owns.
+    #[inline]
     pub(crate) fn version(&self, index: usize) -> Option<u64> {
         let word = self.records[index].load(Ordering::SeqCst);
         (word & OWNED == 0).then_some(word >> 1)
     }
 
-    /// Whether a record still has that version, after what was read under it.
+    /// Whether a record still has that version, after what was read under it. Words of the region are loaded to acquire, and stored to
+    /// release what was stored before: so a word of a later version shows that the record is owned, or has that version.
+    #[inline]
     pub(crate) fn is_still(&self, index: usize, version: u64) -> bool {
-        fence(Ordering::SeqCst);
+        fence(Ordering::Acquire);
         self.version(index) == Some(version)
     }
 

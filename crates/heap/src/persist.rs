@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::Error;
 use crate::arena::Arena;
 use crate::shape::{Shape, hash, mix};
-use crate::types::TypeInfo;
+use crate::types::{TypeInfo, mark};
 
 /// A value that may live in the heap `'h`: of fixed layout, without addresses, without pointers to other heaps. Derive it.
 ///
@@ -43,6 +43,16 @@ pub trait Persist<'h>: Sized {
     /// [`Error::Damaged`]: they are no value. [`Error::Conflict`].
     fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error>;
 
+    /// Reads so many values, one behind another.
+    ///
+    /// # Errors
+    /// As [`read`](Persist::read).
+    #[doc(hidden)]
+    fn read_array<const N: usize>(from: &mut Reader<'_, 'h>) -> Result<[Self; N], Error> {
+        let values: Result<Vec<Self>, Error> = (0..N).map(|_| Self::read(from)).collect();
+        values?.try_into().map_err(|_| from.no_variant())
+    }
+
     /// The hash of the layout that a version of the type has or had; `None`: a value of it does not become one of this version.
     /// `#[persist(version = 2, from = …)]` says so.
     fn layout_of(version: u32) -> Option<u64> {
@@ -70,6 +80,10 @@ pub trait Object<'h> {
     /// The hash of its name.
     const OBJECT: u64;
 
+    /// Stands for what [`info`](Object::info) says.
+    #[doc(hidden)]
+    const MARK: u64;
+
     /// The name.
     fn object_name() -> String;
 
@@ -92,6 +106,7 @@ pub trait Object<'h> {
 
 impl<'h, T: Persist<'h>> Object<'h> for T {
     const OBJECT: u64 = T::NAME;
+    const MARK: u64 = mark(mix(T::NAME, T::VERSION as u64), T::LAYOUT, T::WORDS);
 
     fn object_name() -> String {
         T::name()
@@ -128,12 +143,14 @@ type Renew<'h> = fn(u32, u64, &mut Reader<'_, 'h>) -> Result<Option<Vec<u64>>, E
 /// The type that a program expects an object to have.
 pub(crate) struct Expected<'h> {
     pub(crate) info: fn() -> TypeInfo,
+    /// Stands for that.
+    pub(crate) mark: u64,
     pub(crate) renew: Renew<'h>,
 }
 
 impl<'h> Expected<'h> {
     pub(crate) fn of<T: Object<'h>>() -> Expected<'h> {
-        Expected { info: T::info, renew: T::renew }
+        Expected { info: T::info, mark: T::MARK, renew: T::renew }
     }
 }
 
@@ -144,6 +161,20 @@ impl Clone for Expected<'_> {
 }
 
 impl Copy for Expected<'_> {}
+
+/// Where the pointers in the words of a value are.
+#[derive(Clone, Copy)]
+pub(crate) struct Pointers {
+    /// See [`Persist::pointers`].
+    pub(crate) each: fn(&[u64], &mut dyn FnMut(u64)),
+    pub(crate) shape: fn() -> Shape,
+}
+
+impl Pointers {
+    pub(crate) fn of<'h, T: Persist<'h>>() -> Pointers {
+        Pointers { each: T::pointers, shape: T::shape }
+    }
+}
 
 /// Where the words of a value are written.
 pub struct Writer<'w, 'h> {
@@ -258,6 +289,14 @@ macro_rules! scalar {
                 let value: fn(u64) -> Option<$type> = $from;
                 value(from.word()?).ok_or_else(|| from.no_variant())
             }
+
+            fn read_array<const N: usize>(from: &mut Reader<'_, 'h>) -> Result<[Self; N], Error> {
+                let mut values = [<$type>::default(); N];
+                for value in &mut values {
+                    *value = Self::read(from)?;
+                }
+                Ok(values)
+            }
         }
     )*};
 }
@@ -338,6 +377,14 @@ impl<'h, T: Persist<'h>> Persist<'h> for Option<T> {
         T::read(from).map(Some)
     }
 
+    fn read_array<const N: usize>(from: &mut Reader<'_, 'h>) -> Result<[Self; N], Error> {
+        let mut values = [const { None }; N];
+        for value in &mut values {
+            *value = Self::read(from)?;
+        }
+        Ok(values)
+    }
+
     fn pointers(words: &[u64], each: &mut dyn FnMut(u64)) {
         let skip = usize::from(!T::NEVER_ZERO);
         if words.first().is_some_and(|first| *first != 0) {
@@ -364,8 +411,7 @@ impl<'h, T: Persist<'h>, const N: usize> Persist<'h> for [T; N] {
     }
 
     fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
-        let values: Result<Vec<T>, Error> = (0..N).map(|_| T::read(from)).collect();
-        values?.try_into().map_err(|_| from.no_variant())
+        T::read_array(from)
     }
 
     fn pointers(words: &[u64], each: &mut dyn FnMut(u64)) {

@@ -53,9 +53,11 @@ impl<L: Checkpointed> Access<'_, L> {
     /// Takes back all that was changed since the last checkpoint. Objects that were made since are none.
     pub fn revert(&mut self) {
         self.take_back();
-        (self.change, self.deltas) = Default::default();
-        self.rings.clear();
-        self.renewed.clear();
+        self.notes.change.clear();
+        self.notes.deltas.clear();
+        self.notes.known.clear();
+        self.notes.rings.clear();
+        self.notes.renewed.clear();
         // A type that was registered stays so.
         (self.is_broken, self.has_conflict) = (false, false);
         (self.is_full, self.has_changed) = (false, false);
@@ -74,12 +76,17 @@ impl<'h> Access<'h, Base> {
     /// [`Error::Freed`]: it was freed before. [`Error::Damaged`].
     pub fn free<T: Object<'h>>(&mut self, object: Ptr<'h, T>) -> Result<(), Error> {
         let bits = object.anchor().bits();
-        let kind = self.check(bits, Expected::of::<T>())?;
-        let word = |at: u64| self.change.get(self.arena, bits, at as usize);
+        let kind = match self.check(bits, Expected::of::<T>()) {
+            // It goes as what it is.
+            Err(Error::NoRoom { .. }) => self.kind(bits)?,
+            kind => kind?,
+        };
+        let word = |at: u64| self.notes.change.get(self.arena, bits, at as usize);
         for child in children_of(&self.arena.types, bits, kind, &word)? {
             self.count(child, -1);
         }
         self.has_changed = true;
+        self.notes.known.clear();
         self.hand.free(bits);
         Ok(())
     }

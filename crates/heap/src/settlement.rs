@@ -7,10 +7,14 @@
 //! dead            0                      0                        gets into the chain of the doomed; weak pointers give none
 //! ```
 //!
-//! All of it is in the same operation of the pool's log as the change. The doomed are destroyed by steps of their own,
+//! All of it is in the same operation of the pool's log as the change, with the destruction of what it dooms, as far as the operation has room.
+//! The others of the doomed are destroyed by steps of their own,
 //! each a bounded operation, however deep or long the structure is: a step takes the first of the chain, lowers the counts of what
 //! it refers to, which may get into the chain for that, and frees it. An interrupted step has not happened; the chain is
 //! on media. So destruction needs no descriptor but the log's lane. (NV-heaps §4.3.3 needs two descriptors and a recursion.)
+//!
+//! Space that is free after an operation is given to others when the next one is durable: from then on no entry of the log that
+//! names it is true. So an operation that destroys has no fence more than others.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pool::Object;
@@ -30,6 +34,12 @@ const POINTERS_MAX: usize = 16;
 
 /// Words that a step stores, about: fewer than a lane of the log holds.
 const WORDS_MAX: usize = 16;
+
+/// Words of a commit that destroys something, about: a lane holds them, beside the checksums of new objects.
+const LANE_WORDS: usize = 32;
+
+/// Larger objects are free at once, for a fence.
+const WAITING_MAX: u64 = 4096;
 
 /// A change, and what follows from it.
 pub(crate) struct Settlement<'a> {
@@ -51,6 +61,17 @@ pub(crate) struct Settlement<'a> {
     unmade: Vec<u64>,
     /// Space is to be used again, which operations name that are not void yet.
     must_note: bool,
+    /// The dead-on-open list gets no chunk.
+    keeps_chunks: bool,
+}
+
+/// How far a settlement had come.
+struct Stage {
+    freed: usize,
+    doomed: usize,
+    taken: usize,
+    slots: Vec<(u64, Option<u32>)>,
+    given: Vec<u32>,
 }
 
 impl<'a> Settlement<'a> {
@@ -73,7 +94,14 @@ impl<'a> Settlement<'a> {
             chunks,
             unmade,
             must_note: false,
+            keeps_chunks: false,
         }
+    }
+
+    /// Of no change but that what operations name that are not void yet is free when it is made.
+    pub(crate) fn note(mut self) -> Result<(), Error> {
+        self.must_note = true;
+        self.make()
     }
 
     fn get(&self, bits: u64, index: usize) -> Result<u64, Error> {
@@ -253,6 +281,10 @@ impl<'a> Settlement<'a> {
             return Ok(());
         }
         if self.ledger.free.is_empty() {
+            if self.keeps_chunks {
+                // It is left to a step of its own.
+                return Err(Error::Aborted);
+            }
             self.add_chunk()?;
         }
         let slot = self.ledger.free.pop().unwrap_or_default();
@@ -310,25 +342,68 @@ impl<'a> Settlement<'a> {
         Ok(found)
     }
 
-    /// Destroys what waits for it, as much as one operation holds; whether anything did.
-    pub(crate) fn destroy(&mut self) -> Result<bool, Error> {
+    /// Destroys what waits for it, as much as one operation holds.
+    pub(crate) fn destroy(&mut self) -> Result<(), Error> {
         let root = self.arena.root();
-        let mut has_done = false;
         loop {
             let bits = self.get(root, ROOT_DOOMED)?;
             if bits == 0 || self.change.len() >= WORDS_MAX {
-                return Ok(has_done);
+                return Ok(());
             }
-            has_done = true;
-            let word = self.get(bits, HEAD)?;
-            let is_done = self.take_apart(bits, kind_of(word))?;
-            if is_done {
-                // What it referred to has come before it in the chain.
-                self.unchain(bits, low_of(word))?;
-                self.change.forget(bits);
-                self.freed.push(Object::from_bits(bits));
+            self.destroy_first(bits)?;
+        }
+    }
+
+    /// Destroys the first of the chain, or a part of it.
+    fn destroy_first(&mut self, bits: u64) -> Result<(), Error> {
+        let word = self.get(bits, HEAD)?;
+        if self.take_apart(bits, kind_of(word))? {
+            // What it referred to has come before it in the chain.
+            self.unchain(bits, low_of(word))?;
+            self.freed.push(Object::from_bits(bits));
+        }
+        Ok(())
+    }
+
+    /// Destroys objects that the change dooms, so far as its operation has room, or leaves them in the chain.
+    pub(crate) fn destroy_own(&mut self) {
+        let most = self.change.len() + WORDS_MAX;
+        let most = if self.change.len() < LANE_WORDS { most.min(LANE_WORDS) } else { most };
+        while self.change.len() < most {
+            let first = self.get(self.arena.root(), ROOT_DOOMED).unwrap_or_default();
+            // What is new is written by this operation; what was doomed before is left to steps of its own.
+            if !self.doomed.contains(&first) || self.change.is_fresh(first) {
+                break;
+            }
+            let stage = self.begin_stage();
+            let destroyed = self.destroy_first(first);
+            self.end_stage(stage, destroyed.is_ok());
+            if destroyed.is_err() {
+                break;
             }
         }
+    }
+
+    fn begin_stage(&mut self) -> Stage {
+        self.change.begin_trial();
+        self.keeps_chunks = true;
+        let (freed, doomed, taken) = (self.freed.len(), self.doomed.len(), self.taken.len());
+        Stage { freed, doomed, taken, slots: self.slots.clone(), given: self.given.clone() }
+    }
+
+    /// What was done since then stays, or is not done.
+    fn end_stage(&mut self, stage: Stage, stays: bool) {
+        self.keeps_chunks = false;
+        self.change.end_trial(stays);
+        if stays {
+            return;
+        }
+        self.freed.truncate(stage.freed);
+        for bits in self.doomed.split_off(stage.doomed) {
+            self.arena.handles.end_doom(bits, false);
+        }
+        self.ledger.free.extend(self.taken.drain(stage.taken..));
+        (self.slots, self.given) = (stage.slots, stage.given);
     }
 
     /// Takes an object out of the chain, that is there behind what came in since it was the first.
@@ -455,34 +530,52 @@ impl<'a> Settlement<'a> {
 
     /// Writes the new objects and commits.
     fn store(&mut self) -> Result<(), Error> {
+        for object in &self.freed {
+            self.change.forget(object.to_bits());
+        }
         let mut words = self.change.sorted();
+        let is_empty = words.is_empty() && self.change.is_empty();
+        if is_empty && !self.must_note && self.freed.is_empty() {
+            return Ok(());
+        }
+        // What was changed there and back again need not be stored.
+        let region = self.arena.pool.region();
+        let is_there = |at: u64, word| region.words(at, 1).is_ok_and(|at| at[0].load() == word);
+        words.retain(|(at, word)| !is_there(*at, *word));
         if words.is_empty() {
-            if self.change.is_empty() && !self.must_note {
-                return Ok(());
-            }
             // New objects that only new objects and the program refer to, or space that is used again and that operations name which are
             // true still: a word is stored that stays as it is.
             let root = Object::from_bits(self.arena.root());
             let doomed = self.arena.root_word(ROOT_DOOMED)?;
             words.push((root.offset() + 8 * ROOT_DOOMED as u64, doomed));
         }
+        self.commit(&words)
+    }
+
+    fn commit(&mut self, words: &[(u64, u64)]) -> Result<(), Error> {
         let (pool, id) = (&self.arena.pool, self.arena.entry.id);
         let lines: u64 = self.change.fresh().map(|(_, words)| words.len() as u64 / 8 + 2).sum();
         let extent = words.len() as u64 * 16;
         let lines = lines + words.len() as u64 + extent / 64 + 1;
         let bytes = if extent > 256 { extent } else { 0 };
         let mut operation = pool.operation(id, bytes, lines / 2 + 1)?;
-        let mut contents = Vec::new();
+        let (mut contents, mut bytes) = (Vec::new(), Vec::new());
         for (bits, words) in self.change.fresh() {
             let offset = Object::from_bits(bits).offset();
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.clear();
+            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
             // ORDER: a new object is durable, by its checksum, before the words that refer to it.
             pool.region().write("heap.object.write", offset, &[&bytes])?;
             contents.push(operation.content(offset, &bytes));
         }
-        for object in std::mem::take(&mut self.freed) {
-            operation.free(object);
+        let size: u64 = self.freed.iter().map(|object| object.size()).sum();
+        if size > WAITING_MAX {
+            self.freed.drain(..).for_each(|object| operation.free(object));
         }
-        Ok(operation.commit_words(&words, &contents)?)
+        operation.commit_words(words, &contents)?;
+        // The entries of the operations that came before this one are void.
+        pool.free_all(self.ledger.waiting.drain(..));
+        self.ledger.waiting.append(&mut self.freed);
+        Ok(())
     }
 }

@@ -46,22 +46,45 @@ impl Shape {
         word: &dyn Fn(u64) -> u64,
         each: &mut dyn FnMut(u64, u64),
     ) {
+        self.each_pointer(from, word, &mut |at, bits, _| each(at, bits));
+    }
+
+    /// Calls `each` with each pointer in a value, whether it is a weak one, and the name of the type that it points to.
+    pub(crate) fn named_pointers(
+        &self,
+        from: u64,
+        word: &dyn Fn(u64) -> u64,
+        each: &mut dyn FnMut(u64, bool, &str),
+    ) {
+        self.each_pointer(from, word, &mut |_, bits, shape| match shape {
+            Shape::Pointer(name) => each(bits, false, name),
+            Shape::Weak(name) => each(bits, true, name),
+            _ => {}
+        });
+    }
+
+    fn each_pointer(
+        &self,
+        from: u64,
+        word: &dyn Fn(u64) -> u64,
+        each: &mut dyn FnMut(u64, u64, &Shape),
+    ) {
         match self {
             Shape::Plain { .. } | Shape::Bytes => {}
             Shape::Pointer(_) | Shape::Weak(_) => match word(from) {
                 0 => {}
-                bits => each(from, bits),
+                bits => each(from, bits, self),
             },
             Shape::Fields(fields) => {
                 let mut at = from;
                 for (_, shape) in fields {
-                    shape.pointers(at, word, each);
+                    shape.each_pointer(at, word, each);
                     at += shape.words();
                 }
             }
             Shape::Variants(all) => {
                 if let Some((_, shape)) = all.get(word(from) as usize) {
-                    shape.pointers(from + 1, word, each);
+                    shape.each_pointer(from + 1, word, each);
                 }
             }
             Shape::Array(count, shape) => repeat(*count, shape, from, word, each),
@@ -152,12 +175,12 @@ fn repeat(
     shape: &Shape,
     from: u64,
     word: &dyn Fn(u64) -> u64,
-    each: &mut dyn FnMut(u64, u64),
+    each: &mut dyn FnMut(u64, u64, &Shape),
 ) {
     if shape.has_pointers() {
         let words = shape.words();
         for index in 0..count {
-            shape.pointers(from.saturating_add(index.saturating_mul(words)), word, each);
+            shape.each_pointer(from.saturating_add(index.saturating_mul(words)), word, each);
         }
     }
 }

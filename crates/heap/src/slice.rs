@@ -4,13 +4,14 @@ use std::marker::PhantomData;
 
 use crate::persist::{Object, Persist};
 use crate::shape::{Shape, hash, mix};
-use crate::types::TypeInfo;
+use crate::types::{TypeInfo, mark};
 
 /// An object of cells, each of which is empty or holds a `T`; which, its owner knows. What [`PVec`](crate::PVec) and its like are made of.
 pub struct Slice<T>(PhantomData<fn(T) -> T>);
 
 impl<'h, T: Persist<'h>> Object<'h> for Slice<T> {
     const OBJECT: u64 = mix(hash(0, "Slice"), T::NAME);
+    const MARK: u64 = mark(mix(Self::OBJECT, 0), mix(hash(0, "Slice"), T::LAYOUT), 1);
 
     fn object_name() -> String {
         format!("Slice<{}>", T::name())
@@ -33,6 +34,7 @@ pub struct Bytes(());
 
 impl Object<'_> for Bytes {
     const OBJECT: u64 = hash(0, "Bytes");
+    const MARK: u64 = mark(mix(Self::OBJECT, 0), 0, 1);
 
     fn object_name() -> String {
         "Bytes".to_owned()

@@ -41,6 +41,15 @@ impl TypeInfo {
     pub(crate) fn identity(&self) -> u64 {
         mix(self.name_hash, self.version.into())
     }
+
+    pub(crate) fn mark(&self) -> u64 {
+        mark(self.identity(), self.layout, self.words)
+    }
+}
+
+/// Stands for what a program says of a type, but for its text.
+pub(crate) const fn mark(identity: u64, layout: u64, words: u64) -> u64 {
+    mix(mix(identity, layout), words)
 }
 
 /// What a program says of a type, asked once, before anything is changed: the program may say something else the next time, or panic.
@@ -146,6 +155,11 @@ impl Types {
 
     pub(crate) fn all(&self) -> Vec<Arc<TypeEntry>> {
         self.get().0.clone()
+    }
+
+    /// The name of a type that a program has registered.
+    pub(crate) fn name_of(&self, number: u16) -> Option<String> {
+        Some(self.entry(number)?.name.clone())
     }
 
     /// A name for a person.

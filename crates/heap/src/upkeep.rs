@@ -1,5 +1,7 @@
 //! What commits leave to be done: the destruction of what nothing refers to.
 
+use tembo_pmem::thread::lock;
+
 use crate::Error;
 use crate::arena::{Arena, Ledger};
 use crate::change::Change;
@@ -24,7 +26,21 @@ pub(crate) fn some(arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
 /// Does all of it.
 pub(crate) fn all(arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
     while step(arena, ledger)? {}
-    Ok(())
+    give_waiting(arena, ledger).map(drop)
+}
+
+/// Gives the space of what was destroyed last to others; whether there was any.
+pub(crate) fn give_back(arena: &Arena) -> Result<bool, Error> {
+    give_waiting(arena, &mut lock(&arena.ledger))
+}
+
+fn give_waiting(arena: &Arena, ledger: &mut Ledger) -> Result<bool, Error> {
+    if ledger.waiting.is_empty() {
+        return Ok(false);
+    }
+    let mut change = Change::default();
+    Settlement::new(arena, ledger, &mut change).note()?;
+    Ok(true)
 }
 
 fn step(arena: &Arena, ledger: &mut Ledger) -> Result<bool, Error> {
@@ -39,7 +55,7 @@ fn step(arena: &Arena, ledger: &mut Ledger) -> Result<bool, Error> {
     let mut settlement = Settlement::new(arena, ledger, &mut change);
     let mut result = dropped.iter().try_for_each(|bits| settlement.drop_orphan(*bits));
     if result.is_ok() {
-        result = settlement.destroy().map(drop);
+        result = settlement.destroy();
     }
     let made = match result {
         Ok(()) => settlement.make(),

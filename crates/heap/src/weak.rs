@@ -17,14 +17,14 @@ impl<'h, L: Counted> Access<'h, L> {
         let bits = object.anchor().bits();
         self.own(bits)?;
         loop {
-            let proxy = self.change.get(self.arena, bits, PROXY)?;
+            let proxy = self.notes.change.get(self.arena, bits, PROXY)?;
             if proxy == 0 {
                 break;
             }
             if self.arena.handles.acquire(proxy) {
                 let weak = Weak::of(Anchor::counted(self.arena, proxy));
                 // The last weak pointer may have gone before this one was counted, and the proxy with it.
-                if self.change.get(self.arena, bits, PROXY)? == proxy {
+                if self.notes.change.get(self.arena, bits, PROXY)? == proxy {
                     return Ok(weak);
                 }
             }
@@ -33,7 +33,7 @@ impl<'h, L: Counted> Access<'h, L> {
         let mut words = vec![0; PROXY_WORDS];
         words[PROXY_TARGET] = bits;
         let proxy = self.make(TYPE_PROXY, words)?;
-        self.change.set(bits, PROXY, proxy.bits());
+        self.notes.change.set(bits, PROXY, proxy.bits());
         Ok(Weak::of(proxy))
     }
 
@@ -47,15 +47,15 @@ impl<'h, L: Counted> Access<'h, L> {
     ) -> Result<Option<Ptr<'h, T>>, Error> {
         let proxy = weak.anchor().bits();
         self.check_whole(proxy)?;
-        if kind_of(self.change.get(self.arena, proxy, HEAD)?) != TYPE_PROXY {
+        if kind_of(self.notes.change.get(self.arena, proxy, HEAD)?) != TYPE_PROXY {
             return Err(Error::Damaged { what: "a weak pointer", offset: proxy });
         }
-        let target = self.change.get(self.arena, proxy, PROXY_TARGET)?;
+        let target = self.notes.change.get(self.arena, proxy, PROXY_TARGET)?;
         if target == 0 || !self.arena.handles.acquire(target) {
             return Ok(None);
         }
         let object: Ptr<'h, T> = Ptr::of(Anchor::counted(self.arena, target));
-        if self.change.get(self.arena, proxy, PROXY_TARGET)? != target {
+        if self.notes.change.get(self.arena, proxy, PROXY_TARGET)? != target {
             return Ok(None);
         }
         self.check_type(&object)?;

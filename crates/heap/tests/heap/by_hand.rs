@@ -327,3 +327,37 @@ fn a_weak_pointer_that_is_left_names_no_other_object() {
     });
     assert_eq!(objects(&file), 2);
 }
+
+/// An object as large as a pair.
+#[derive(Persist)]
+struct Words {
+    words: [u64; 4],
+}
+
+#[test]
+fn a_pointer_that_is_left_is_not_stored_as_one_to_what_is_there_now() {
+    let file = begun();
+    base(&file, |heap, root| {
+        let left = heap.get(&root, Pair::LINK)?.unwrap();
+        heap.set(&root, Pair::LINK, None)?;
+        heap.free(left.clone())?;
+        heap.checkpoint()?;
+        let words = heap.alloc(Words { words: [7; 4] })?;
+        assert_eq!(words.offset(), left.offset());
+        let is_refused = |stored| matches!(stored, Err(Error::WrongType { .. }));
+        assert!(is_refused(heap.set(&root, Pair::LINK, Some(left.clone()))));
+        let made = heap.alloc(Pair { link: Some(left.clone()), ..pair(2) });
+        assert!(is_refused(made.map(drop)));
+        assert!(is_refused(heap.set_root(&left)));
+        heap.checkpoint()?;
+        assert!(is_refused(heap.write(&root, Pair { other: Some(left.clone()), ..pair(3) })));
+        // What is of the type may be stored, whatever it was.
+        heap.free(words)?;
+        heap.checkpoint()?;
+        let again = heap.alloc(pair(9))?;
+        assert!(again.is(&left));
+        heap.set(&root, Pair::LINK, Some(left))?;
+        heap.checkpoint()
+    });
+    assert_eq!((objects(&file), linked_word(&file)), (2, 9));
+}

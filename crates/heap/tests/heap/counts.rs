@@ -142,3 +142,67 @@ fn neighbours_that_die_together_are_destroyed_whole() {
     });
     assert_eq!(objects(&file), 0);
 }
+
+#[test]
+fn what_cannot_be_destroyed_is_unlinked_and_left_as_it_was() {
+    let file = volatile();
+    let at = file.enter(|heap| {
+        let root = heap.root_or::<_, Error>(|_| Ok(none())).unwrap();
+        (0..3).for_each(|value| push(heap, &root, value));
+        heap.atomic(|tx| Ok::<_, Error>(tx.get(&root, Root::LIST)?.unwrap().offset())).unwrap()
+    });
+    let region = file.pool().region();
+    let mut image = region.media_bytes(0, region.size()).unwrap().to_vec();
+    let word = |at: u64| at as usize..at as usize + 8;
+    // The second of the list is counted 0 times: its count cannot be lowered.
+    let second: [u8; 8] = image[word(at + 24)].try_into().unwrap();
+    let head = word((u64::from_le_bytes(second) & ((1 << 40) - 1)) * 16);
+    assert_eq!(image[head.clone()][0], 1);
+    image[head.clone()][0] = 0;
+    let again = crate::open_image(&image).unwrap();
+    again.enter(|heap| {
+        let root = heap.root::<Root<'_>>().unwrap().unwrap();
+        heap.atomic(|tx| tx.set(&root, Root::LIST, None)).unwrap();
+        assert!(matches!(heap.settle(), Err(Error::Damaged { what: "a count", .. })));
+        push(heap, &root, 7);
+        heap.atomic(|tx| tx.set(&root, Root::LIST, None)).unwrap();
+    });
+    let region = again.pool().region();
+    let second = region.media_bytes(head.start as u64, 8).unwrap().to_vec();
+    assert_eq!(second, image[head], "no part of it was done");
+}
+
+#[test]
+fn space_of_what_was_destroyed_last_is_there_when_the_pool_is_full() {
+    let region = tembo_pmem::RegionOptions { size_max: 1 << 20, ..Default::default() };
+    let options = tembo_heap::PoolOptions { size: 1 << 20, region, ..Default::default() };
+    let file = tembo_heap::HeapFile::volatile(&options).unwrap();
+    file.enter(|heap| {
+        type Large = [u64; 200];
+        let root = heap.root_or::<_, Error>(|tx| {
+            Ok((tx.alloc_slice::<Option<Ptr<'_, Large>>>(1000)?, 0_u64))
+        });
+        let slice = heap.atomic(|tx| tx.read(root.as_ref().unwrap())).unwrap().0;
+        let fill = |at: u64| {
+            heap.atomic(|tx| {
+                let large = tx.alloc([at; 200])?;
+                tx.set_cell(&slice, at, Some(large))
+            })
+        };
+        let count = (0..1000).take_while(|at| fill(*at).is_ok()).count() as u64;
+        assert!(count > 100);
+        for at in [3, 9, count - 1] {
+            heap.atomic(|tx| tx.clear_cell(&slice, at)).unwrap();
+            fill(at).unwrap();
+            assert!(fill(count).is_err());
+        }
+        heap.safe(|heap| {
+            heap.clear_cell(&slice, 5)?;
+            heap.checkpoint()?;
+            let large = heap.alloc([5; 200])?;
+            heap.set_cell(&slice, 5, Some(large))?;
+            heap.checkpoint()
+        })
+        .unwrap();
+    });
+}

@@ -76,6 +76,19 @@ fn fences_are_as_stated() {
             .unwrap();
         };
         assert_eq!(fences(make), 2, "an object more");
+        let unlink = || heap.atomic(|tx| tx.set(&other, Pair::LINK, None)).unwrap();
+        assert_eq!(fences(unlink), 2, "an object less");
+        (0..3).for_each(|_| {
+            heap.atomic(|tx| {
+                let link = tx.get(&other, Pair::LINK)?;
+                let made = tx.alloc(Pair { link, ..pair() })?;
+                tx.set(&other, Pair::LINK, Some(made))
+            })
+            .unwrap();
+        });
+        assert_eq!(fences(unlink), 2, "a list of three less");
+        assert_eq!(fences(|| heap.settle().unwrap()), 2, "its space is given back");
+        assert_eq!(fences(|| heap.settle().unwrap()), 0, "all of it");
         let failed = || {
             let failed: Result<(), Error> = heap.exclusive(|tx| {
                 tx.set(&root, Pair::ONE, 9)?;

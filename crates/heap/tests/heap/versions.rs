@@ -194,6 +194,34 @@ fn an_older_program_and_an_object_without_room_get_errors() {
     assert_eq!(objects(&file), 1);
 }
 
+#[test]
+fn an_object_without_room_for_its_newer_version_is_freed_by_hand() {
+    let file = tiny();
+    file.base(|heap| {
+        let next = heap.alloc(Node { value: 1, next: None, before: None, tag: 0 })?;
+        let first = heap.alloc(First { value: 3, is_marked: true, next: Some(next.clone()) })?;
+        let root = heap.alloc((Some(first), Some(next)))?;
+        heap.set_root(&root)?;
+        heap.checkpoint()
+    })
+    .unwrap();
+    type Root<'h> = (Option<Ptr<'h, Large<'h>>>, Option<Ptr<'h, Node<'h>>>);
+    file.base(|heap| {
+        let root = heap.root::<Root<'_>>()?.ok_or(Error::NoRoot)?;
+        let (large, next) = heap.read(&root)?;
+        heap.write(&root, (None, None))?;
+        let large = large.ok_or(Error::NoRoot)?;
+        assert!(matches!(heap.get(&large, Large::WORDS), Err(Error::NoRoom { .. })));
+        heap.free(large.clone())?;
+        heap.free(next.ok_or(Error::NoRoot)?)?;
+        heap.checkpoint()?;
+        assert!(matches!(heap.free(large), Err(Error::Freed)));
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    assert_eq!(objects(&file), 1);
+}
+
 #[derive(Persist)]
 #[persist(name = "place", version = 1)]
 struct Narrow {

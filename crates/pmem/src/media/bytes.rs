@@ -186,8 +186,7 @@ impl<'r> MediaBytes<'r> {
 /// short ranges too.
 #[inline]
 pub fn crc32c(init: u32, bytes: &[u8]) -> u32 {
-    // SAFETY: the bytes may be read, and nothing stores to them.
-    unsafe { racy::crc32c(init, bytes.as_ptr(), bytes.len()) }
+    racy::crc32c_of(init, bytes)
 }
 
 impl fmt::Debug for MediaBytes<'_> {

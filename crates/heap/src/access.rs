@@ -250,8 +250,15 @@ impl<'h, L: Layer> Access<'h, L> {
         slice: &Ptr<'h, Slice<T>>,
         index: u64,
     ) -> Result<T, Error> {
-        let at = self.cell_at(slice, index)?;
-        self.load(slice.anchor().bits(), at)
+        self.check_type(slice)?;
+        let bits = slice.anchor().bits();
+        let version = self.look(bits)?;
+        let len = self.notes.change.get(self.arena, bits, BODY)?;
+        if index >= len {
+            self.look_again(bits, version)?;
+            return Err(Error::NoSuchElement { index, len });
+        }
+        self.load_seen(bits, cell_place::<T>(index), version)
     }
 
     /// Puts a value into a cell.
@@ -291,7 +298,7 @@ impl<'h, L: Layer> Access<'h, L> {
         if index >= len {
             return Err(Error::NoSuchElement { index, len });
         }
-        Ok(index.saturating_mul(T::WORDS).saturating_add(BODY as u64 + 1))
+        Ok(cell_place::<T>(index))
     }
 
     /// A copy of the bytes.
@@ -554,6 +561,16 @@ impl<'h, L: Layer> Access<'h, L> {
 
     fn load<F: Persist<'h>>(&mut self, bits: u64, at: u64) -> Result<F, Error> {
         let version = self.look(bits)?;
+        self.load_seen(bits, at, version)
+    }
+
+    /// Loads words that are of a version, or whatever this transaction has made of them.
+    fn load_seen<F: Persist<'h>>(
+        &mut self,
+        bits: u64,
+        at: u64,
+        version: Option<u64>,
+    ) -> Result<F, Error> {
         let mut words = std::mem::take(&mut self.notes.scratch);
         words.clear();
         let count = F::WORDS as usize;
@@ -588,8 +605,7 @@ impl<'h, L: Layer> Access<'h, L> {
         self.check_counted(words, pointers)?;
         let mut old = std::mem::take(&mut self.notes.stored.1);
         old.clear();
-        let read =
-            self.notes.change.read(self.arena, bits, at as usize, words.len(), &mut old);
+        let read = self.notes.change.read(self.arena, bits, at as usize, words.len(), &mut old);
         if read.is_ok() {
             self.replace(bits, at as usize, (&old, words), pointers.each);
         }
@@ -621,11 +637,7 @@ impl<'h, L: Layer> Access<'h, L> {
     }
 
     /// The pointers in these words may be stored.
-    pub(crate) fn check_counted(
-        &mut self,
-        words: &[u64],
-        pointers: Pointers,
-    ) -> Result<(), Error> {
+    pub(crate) fn check_counted(&mut self, words: &[u64], pointers: Pointers) -> Result<(), Error> {
         let mut result = Ok(());
         (pointers.each)(words, &mut |bits| {
             if result.is_ok() {
@@ -652,4 +664,9 @@ impl<'h, L: Layer> Access<'h, L> {
         }
         Ok(())
     }
+}
+
+/// The word of an object at which a cell of a slice begins.
+fn cell_place<'h, T: Persist<'h>>(index: u64) -> u64 {
+    index.saturating_mul(T::WORDS).saturating_add(BODY as u64 + 1)
 }

@@ -127,12 +127,23 @@ impl Arena {
 
     /// Words of an object, from its head on.
     pub(crate) fn words(&self, bits: u64, first: usize, count: usize) -> Result<&[Word], Error> {
+        self.pool.valid(Object::from_bits(bits))?;
+        self.words_inside(bits, first, count)
+    }
+
+    /// The same of an object of which other words were looked at: it lies where an object can.
+    #[inline]
+    pub(crate) fn words_inside(
+        &self,
+        bits: u64,
+        first: usize,
+        count: usize,
+    ) -> Result<&[Word], Error> {
         let object = Object::from_bits(bits);
         let end = (first.saturating_add(count) as u64).saturating_mul(8);
         if end > object.size() {
             return Err(Error::Damaged { what: "the end of an object", offset: object.offset() });
         }
-        self.pool.valid(object)?;
         Ok(self.pool.region().words(object.offset() + 8 * first as u64, count)?)
     }
 

@@ -63,7 +63,7 @@ impl Change {
         self.words.get(&at(bits, index)).copied()
     }
 
-    /// Words as they would be, one after another, behind what `to` has.
+    /// Words as they would be, one after another, behind what `to` has. The type of the object was looked at before.
     pub(crate) fn read(
         &self,
         arena: &Arena,
@@ -78,7 +78,7 @@ impl Change {
             to.extend(words.ok_or_else(outside)?);
             return Ok(());
         }
-        let words = arena.words(bits, first, count)?;
+        let words = arena.words_inside(bits, first, count)?;
         if self.stored.may_have(bits) {
             let of = |(index, word): (usize, &tembo_pmem::Word)| {
                 self.word(bits, first + index).unwrap_or_else(|| word.load())
@@ -93,7 +93,8 @@ impl Change {
     /// Has a word stored. Of an object that is no new one the caller has checked that the word is in it.
     pub(crate) fn set(&mut self, bits: u64, index: usize, word: u64) {
         let is_whole = self.whole.may_have(bits);
-        let whole = is_whole.then(|| self.fresh.get_mut(&bits).or_else(|| self.shown.get_mut(&bits)));
+        let whole =
+            is_whole.then(|| self.fresh.get_mut(&bits).or_else(|| self.shown.get_mut(&bits)));
         let before = match whole.flatten() {
             Some(words) => {
                 let Some(place) = words.get_mut(index) else { return };

@@ -50,9 +50,10 @@ impl<L: Layer> Access<'_, L> {
     pub(crate) fn validate(&mut self) -> Result<(), Error> {
         let (read, owned) = (&self.notes.read, &self.notes.owned);
         // A record that it owns had a version then that the transaction could see: so it was the one that was read.
-        let is_valid = read.iter().filter(|(index, _)| !owned.contains(*index)).all(
-            |(index, version)| self.arena.ownership.version(index) == Some(version),
-        );
+        let is_valid = read
+            .iter()
+            .filter(|(index, _)| !owned.contains(*index))
+            .all(|(index, version)| self.arena.ownership.version(index) == Some(version));
         if is_valid { Ok(()) } else { self.conflict() }
     }
 

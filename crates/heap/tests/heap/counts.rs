@@ -179,9 +179,8 @@ fn space_of_what_was_destroyed_last_is_there_when_the_pool_is_full() {
     let file = tembo_heap::HeapFile::volatile(&options).unwrap();
     file.enter(|heap| {
         type Large = [u64; 200];
-        let root = heap.root_or::<_, Error>(|tx| {
-            Ok((tx.alloc_slice::<Option<Ptr<'_, Large>>>(1000)?, 0_u64))
-        });
+        let root = heap
+            .root_or::<_, Error>(|tx| Ok((tx.alloc_slice::<Option<Ptr<'_, Large>>>(1000)?, 0_u64)));
         let slice = heap.atomic(|tx| tx.read(root.as_ref().unwrap())).unwrap().0;
         let fill = |at: u64| {
             heap.atomic(|tx| {

@@ -134,7 +134,7 @@ impl<'h, L: Layer> Access<'h, L> {
     pub(crate) fn make(&mut self, number: u16, mut words: Vec<u64>) -> Result<Anchor<'h>, Error> {
         self.has_changed = true;
         let spare = self.hand.take(words.len() as u64);
-        let taken = spare.map_or_else(|| self.take(words.len() as u64), Ok);
+        let taken = spare.map_or_else(|| self.arena.take(words.len() as u64), Ok);
         self.is_full |= matches!(taken, Err(Error::Pool(tembo_pool::Error::PoolFull { .. })));
         let object = taken?;
         let bits = object.to_bits();
@@ -145,19 +145,6 @@ impl<'h, L: Layer> Access<'h, L> {
         self.notes.change.make(bits, words);
         self.notes.made.push(bits);
         Ok(self.anchor(bits))
-    }
-
-    /// Space for an object.
-    fn take(&self, words: u64) -> Result<tembo_pool::Object, Error> {
-        match self.arena.take(words) {
-            // What was destroyed last may be enough.
-            Err(Error::Pool(tembo_pool::Error::PoolFull { .. }))
-                if crate::upkeep::give_back(self.arena)? =>
-            {
-                self.arena.take(words)
-            }
-            taken => taken,
-        }
     }
 
     /// A pointer to an object, which is counted already if the layer counts.

@@ -62,8 +62,6 @@ pub(crate) struct Ledger {
     pub(crate) chunks: Vec<u64>,
     /// Their free places.
     pub(crate) free: Vec<u32>,
-    /// Space of objects that the last operation has destroyed: free when the next one is made.
-    pub(crate) waiting: Vec<Object>,
     pub(crate) candidates: Candidates,
 }
 

@@ -19,7 +19,6 @@ use crate::session;
 use crate::tenant;
 use crate::types::TypeEntry;
 use crate::under_way::UnderWay;
-use crate::upkeep;
 
 /// The name of the heap that a file of its own holds.
 const NAME: &str = "heap";
@@ -89,7 +88,7 @@ impl<'h> Heap<'h> {
         mut body: impl FnMut(&mut Access<'h, Atomic>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut conflicts = 0;
-        let (mut has_given, mut has_swept) = (false, false);
+        let mut has_swept = false;
         loop {
             let company = if conflicts < CONFLICTS_MAX { Company::Others } else { Company::Alone };
             match self.attempt(company, &mut body) {
@@ -99,11 +98,6 @@ impl<'h> Heap<'h> {
                     conflicts += 1;
                 }
                 Attempt::Full(result) => {
-                    // What was destroyed last may be enough.
-                    if !has_given && upkeep::give_back(self.arena)? {
-                        has_given = true;
-                        continue;
-                    }
                     // What an earlier process has left may be free.
                     let is_owed = self.arena.pool.usage().recovering;
                     if has_swept || !is_owed || !tenant::sweep(self.arena)? {
@@ -303,7 +297,7 @@ fn settle(arena: &Arena) -> Result<(), Error> {
     // A transaction of this thread keeps sweeps out already; in the layer BASE nothing is destroyed.
     let under_way = UnderWay::begin(arena);
     let _beside = under_way.is_some().then(|| arena.enter());
-    upkeep::all(arena, &mut lock(&arena.ledger))?;
+    crate::upkeep::all(arena, &mut lock(&arena.ledger))?;
     Ok(arena.pool.region().sync()?)
 }
 

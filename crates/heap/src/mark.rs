@@ -1,7 +1,6 @@
 //! All objects of a heap, from its root: for a sweep, a check and the tools.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tembo_pmem::thread::lock;
 use tembo_pool::{Marker, Object, TenantCheck, TenantError};
 
 use crate::Error;
@@ -154,10 +153,7 @@ impl Content {
     /// All objects' bits, with those that only the program knows.
     pub(crate) fn all(&self, arena: &Arena) -> Vec<u64> {
         let objects = self.objects.iter().map(|found| found.bits);
-        let mut all: Vec<u64> = self.own.iter().copied().chain(objects).collect();
-        all.extend(arena.handles.void());
-        all.extend(lock(&arena.ledger).waiting.iter().map(|object| object.to_bits()));
-        all
+        self.own.iter().copied().chain(objects).chain(arena.handles.void()).collect()
     }
 
     pub(crate) fn mark(

@@ -13,8 +13,8 @@
 //! it refers to, which may get into the chain for that, and frees it. An interrupted step has not happened; the chain is
 //! on media. So destruction needs no descriptor but the log's lane. (NV-heaps §4.3.3 needs two descriptors and a recursion.)
 //!
-//! Space that is free after an operation is given to others when the next one is durable: from then on no entry of the log that
-//! names it is true. So an operation that destroys has no fence more than others.
+//! An operation that destroys has no fence more than others. Its own entries name no word of what it destroys, and those of the operations
+//! before it are void when it is durable: so what it has destroyed may be another's at once.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pool::Object;
@@ -37,9 +37,6 @@ const WORDS_MAX: usize = 16;
 
 /// Words of a commit that destroys something, about: a lane holds them, beside the checksums of new objects.
 const LANE_WORDS: usize = 32;
-
-/// Larger objects are free at once, for a fence.
-const WAITING_MAX: u64 = 4096;
 
 /// A change, and what follows from it.
 pub(crate) struct Settlement<'a> {
@@ -96,12 +93,6 @@ impl<'a> Settlement<'a> {
             must_note: false,
             keeps_chunks: false,
         }
-    }
-
-    /// Of no change but that what operations name that are not void yet is free when it is made.
-    pub(crate) fn note(mut self) -> Result<(), Error> {
-        self.must_note = true;
-        self.make()
     }
 
     fn get(&self, bits: u64, index: usize) -> Result<u64, Error> {
@@ -531,6 +522,7 @@ impl<'a> Settlement<'a> {
     /// Writes the new objects and commits.
     fn store(&mut self) -> Result<(), Error> {
         for object in &self.freed {
+            // An entry that names a word of it would be stored again where it is another's.
             self.change.forget(object.to_bits());
         }
         let mut words = self.change.sorted();
@@ -568,14 +560,8 @@ impl<'a> Settlement<'a> {
             pool.region().write("heap.object.write", offset, &[&bytes])?;
             contents.push(operation.content(offset, &bytes));
         }
-        let size: u64 = self.freed.iter().map(|object| object.size()).sum();
-        if size > WAITING_MAX {
-            self.freed.drain(..).for_each(|object| operation.free(object));
-        }
         operation.commit_words(words, &contents)?;
-        // The entries of the operations that came before this one are void.
-        pool.free_all(self.ledger.waiting.drain(..));
-        self.ledger.waiting.append(&mut self.freed);
+        pool.free_all(self.freed.drain(..));
         Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! What commits leave to be done: the destruction of what nothing refers to.
 
-use tembo_pmem::thread::lock;
-
 use crate::Error;
 use crate::arena::{Arena, Ledger};
 use crate::change::Change;
@@ -26,21 +24,7 @@ pub(crate) fn some(arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
 /// Does all of it.
 pub(crate) fn all(arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
     while step(arena, ledger)? {}
-    give_waiting(arena, ledger).map(drop)
-}
-
-/// Gives the space of what was destroyed last to others; whether there was any.
-pub(crate) fn give_back(arena: &Arena) -> Result<bool, Error> {
-    give_waiting(arena, &mut lock(&arena.ledger))
-}
-
-fn give_waiting(arena: &Arena, ledger: &mut Ledger) -> Result<bool, Error> {
-    if ledger.waiting.is_empty() {
-        return Ok(false);
-    }
-    let mut change = Change::default();
-    Settlement::new(arena, ledger, &mut change).note()?;
-    Ok(true)
+    Ok(())
 }
 
 fn step(arena: &Arena, ledger: &mut Ledger) -> Result<bool, Error> {

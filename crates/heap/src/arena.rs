@@ -174,6 +174,7 @@ impl Arena {
     }
 
     /// A pointer of the program is dropped.
+    #[inline]
     pub(crate) fn release(&self, bits: u64) {
         match self.handles.release(bits) {
             Released::Nothing => {}

@@ -41,6 +41,7 @@ impl<'h> Anchor<'h> {
 }
 
 impl Clone for Anchor<'_> {
+    #[inline]
     fn clone(&self) -> Self {
         if !self.is_bare {
             // The object has a pointer, so that it is not being destroyed.
@@ -52,6 +53,7 @@ impl Clone for Anchor<'_> {
 }
 
 impl Drop for Anchor<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.is_bare {
             self.arena.release(self.bits);

@@ -418,8 +418,9 @@ impl<'a> Settlement<'a> {
 
     /// Lowers the counts of what an object refers to, and takes the pointers out unless that is all of them; whether it is.
     pub(crate) fn take_apart(&mut self, bits: u64, kind: u16) -> Result<bool, Error> {
-        if let Some(Shape::Slice(shape)) = self.arena.types.entry(kind).map(|e| e.shape.clone()) {
-            return self.take_slice_apart(bits, &shape);
+        let entry = self.arena.types.entry(kind);
+        if let Some(Shape::Slice(shape)) = entry.as_deref().map(|entry| &entry.shape) {
+            return self.take_slice_apart(bits, shape);
         }
         let words = self.arena.types.words(kind).unwrap_or_default();
         self.check_inside(bits, words.saturating_sub(BODY as u64))?;
@@ -526,15 +527,14 @@ impl<'a> Settlement<'a> {
             self.change.forget(object.to_bits());
         }
         let mut words = self.change.sorted();
-        let is_empty = words.is_empty() && self.change.is_empty();
-        if is_empty && !self.must_note && self.freed.is_empty() {
-            return Ok(());
-        }
         // What was changed there and back again need not be stored.
         let region = self.arena.pool.region();
         let is_there = |at: u64, word| region.words(at, 1).is_ok_and(|at| at[0].load() == word);
         words.retain(|(at, word)| !is_there(*at, *word));
         if words.is_empty() {
+            if self.change.fresh().next().is_none() && self.freed.is_empty() && !self.must_note {
+                return Ok(());
+            }
             // New objects that only new objects and the program refer to, or space that is used again and that operations name which are
             // true still: a word is stored that stays as it is.
             let root = Object::from_bits(self.arena.root());

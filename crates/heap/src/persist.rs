@@ -249,6 +249,13 @@ impl<'r, 'h> Reader<'r, 'h> {
         self.words.get(self.at).copied().ok_or(damaged)
     }
 
+    fn words(&mut self, count: usize) -> Result<&'r [u64], Error> {
+        let words = self.words.get(self.at..).and_then(|words| words.get(..count));
+        let damaged = Error::Damaged { what: "a value ends early", offset: self.at as u64 };
+        self.at += count;
+        words.ok_or(damaged)
+    }
+
     /// Words read so far.
     pub fn at(&self) -> usize {
         self.at
@@ -291,9 +298,10 @@ macro_rules! scalar {
             }
 
             fn read_array<const N: usize>(from: &mut Reader<'_, 'h>) -> Result<[Self; N], Error> {
+                let of_word: fn(u64) -> Option<$type> = $from;
                 let mut values = [<$type>::default(); N];
-                for value in &mut values {
-                    *value = Self::read(from)?;
+                for (value, word) in values.iter_mut().zip(from.words(N)?) {
+                    *value = of_word(*word).ok_or_else(|| from.no_variant())?;
                 }
                 Ok(values)
             }

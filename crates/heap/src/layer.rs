@@ -18,10 +18,11 @@
 //! | an object that nothing refers to | stays, until [`free`](crate::Access::free) or a sweep | destroyed | destroyed | destroyed |
 //! | records of what was read, ownership | no | no | no | yes |
 //! | fences of an assignment | 0 | 0 | 2, its transaction | 2, its transaction |
-//! | fences of a checkpoint | 2 | 2, and those of destruction | | |
+//! | fences of a checkpoint | 2 | 2 | | |
 //!
 //! A checkpoint, or a transaction, has a fence more when it stores more words than a lane of the pool's log holds, and one more when it
-//! makes more than 8 objects. The first object of a type costs an operation that notes the type.
+//! makes more than 8 objects. What it has no room to destroy, more than about 16 words, costs two for each step. The first object of a type
+//! costs an operation that notes the type.
 
 mod sealed {
     pub trait Sealed {}

@@ -201,7 +201,8 @@ struct Filter([u64; 4]);
 impl Filter {
     #[inline]
     fn place(bits: u64) -> (usize, u64) {
-        let hash = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        // By its offset, as words are kept: damaged bits may name an object, too.
+        let hash = Object::from_bits(bits).offset().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         ((hash / 64) as usize % 4, 1 << (hash % 64))
     }
 

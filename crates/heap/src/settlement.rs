@@ -335,43 +335,59 @@ impl<'a> Settlement<'a> {
 
     /// Destroys what waits for it, as much as one operation holds.
     pub(crate) fn destroy(&mut self) -> Result<(), Error> {
-        let root = self.arena.root();
+        let (root, mut seen) = (self.arena.root(), FxHashSet::default());
         loop {
             let bits = self.get(root, ROOT_DOOMED)?;
             if bits == 0 || self.change.len() >= WORDS_MAX {
                 return Ok(());
             }
-            self.destroy_first(bits)?;
+            if self.destroy_first(bits)? {
+                self.change.forget(bits);
+                if !seen.insert(bits) {
+                    let offset = Object::from_bits(bits).offset();
+                    return Err(Error::Damaged { what: "the chain of the doomed", offset });
+                }
+            }
         }
     }
 
-    /// Destroys the first of the chain, or a part of it.
-    fn destroy_first(&mut self, bits: u64) -> Result<(), Error> {
+    /// Destroys the first of the chain, or a part of it; whether it is all of it.
+    fn destroy_first(&mut self, bits: u64) -> Result<bool, Error> {
         let word = self.get(bits, HEAD)?;
-        if self.take_apart(bits, kind_of(word))? {
+        let is_all = self.take_apart(bits, kind_of(word))?;
+        if is_all {
             // What it referred to has come before it in the chain.
             self.unchain(bits, low_of(word))?;
             self.freed.push(Object::from_bits(bits));
         }
-        Ok(())
+        Ok(is_all)
     }
 
-    /// Destroys objects that the change dooms, so far as its operation has room, or leaves them in the chain.
+    /// Destroys all objects that the change dooms, if its operation has room for that; or none of them, and leaves them in the chain.
     pub(crate) fn destroy_own(&mut self) {
-        let most = self.change.len() + WORDS_MAX;
-        let most = if self.change.len() < LANE_WORDS { most.min(LANE_WORDS) } else { most };
-        while self.change.len() < most {
-            let first = self.get(self.arena.root(), ROOT_DOOMED).unwrap_or_default();
-            // What is new is written by this operation; what was doomed before is left to steps of its own.
-            if !self.doomed.contains(&first) || self.change.is_fresh(first) {
-                break;
+        if self.doomed.is_empty() {
+            return;
+        }
+        let stage = self.begin_stage();
+        // What is damaged is left to steps of its own.
+        let are_destroyed = self.destroy_doomed().unwrap_or(false);
+        self.end_stage(stage, are_destroyed);
+    }
+
+    /// Destroys the objects that the change dooms, as far as there is room; whether there was.
+    fn destroy_doomed(&mut self) -> Result<bool, Error> {
+        let (root, len) = (self.arena.root(), self.change.len());
+        let most = if len < LANE_WORDS { LANE_WORDS.min(len + WORDS_MAX) } else { len + WORDS_MAX };
+        loop {
+            let first = self.get(root, ROOT_DOOMED)?;
+            if !self.doomed.contains(&first) {
+                return Ok(true);
             }
-            let stage = self.begin_stage();
-            let destroyed = self.destroy_first(first);
-            self.end_stage(stage, destroyed.is_ok());
-            if destroyed.is_err() {
-                break;
+            // What is new is written by this operation.
+            if self.change.len() >= most || self.change.is_fresh(first) {
+                return Ok(false);
             }
+            self.destroy_first(first)?;
         }
     }
 
@@ -550,7 +566,7 @@ impl<'a> Settlement<'a> {
         let extent = words.len() as u64 * 16;
         let lines = lines + words.len() as u64 + extent / 64 + 1;
         let bytes = if extent > 256 { extent } else { 0 };
-        let mut operation = pool.operation(id, bytes, lines / 2 + 1)?;
+        let operation = pool.operation(id, bytes, lines / 2 + 1)?;
         let (mut contents, mut bytes) = (Vec::new(), Vec::new());
         for (bits, words) in self.change.fresh() {
             let offset = Object::from_bits(bits).offset();

@@ -240,7 +240,7 @@ impl<'h, L: Layer> Access<'h, L> {
         self.check_type(slice)?;
         let bits = slice.anchor().bits();
         let version = self.look(bits)?;
-        let len = self.notes.change.get(self.arena, bits, BODY)?;
+        let len = self.notes.change.get_inside(self.arena, bits, BODY)?;
         if index >= len {
             self.look_again(bits, version)?;
             return Err(Error::NoSuchElement { index, len });

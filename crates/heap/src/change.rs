@@ -37,14 +37,37 @@ struct Before {
 impl Change {
     /// A word as it would be.
     pub(crate) fn get(&self, arena: &Arena, bits: u64, index: usize) -> Result<u64, Error> {
-        if let Some(words) = self.all_of(bits) {
-            let outside = || Error::Damaged { what: "a field", offset: 8 * index as u64 };
-            return words.get(index).copied().ok_or_else(outside);
-        }
-        match self.word(bits, index) {
+        match self.known(bits, index)? {
             Some(word) => Ok(word),
             None => arena.word(bits, index),
         }
+    }
+
+    /// The same of an object of which the type was looked at before.
+    #[inline]
+    pub(crate) fn get_inside(
+        &self,
+        arena: &Arena,
+        bits: u64,
+        index: usize,
+    ) -> Result<u64, Error> {
+        match self.known(bits, index)? {
+            Some(word) => Ok(word),
+            None => Ok(arena.words_inside(bits, index, 1)?[0].load()),
+        }
+    }
+
+    /// A word that the change knows.
+    #[inline]
+    fn known(&self, bits: u64, index: usize) -> Result<Option<u64>, Error> {
+        let place = Filter::place(bits);
+        if self.whole.has(place)
+            && let Some(words) = self.fresh.get(&bits).or_else(|| self.shown.get(&bits))
+        {
+            let outside = || Error::Damaged { what: "a field", offset: 8 * index as u64 };
+            return words.get(index).copied().ok_or_else(outside).map(Some);
+        }
+        Ok(if self.stored.has(place) { self.words.get(&at(bits, index)).copied() } else { None })
     }
 
     #[inline]
@@ -214,7 +237,11 @@ impl Filter {
 
     #[inline]
     fn may_have(&self, bits: u64) -> bool {
-        let (word, bit) = Filter::place(bits);
+        self.has(Filter::place(bits))
+    }
+
+    #[inline]
+    fn has(&self, (word, bit): (usize, u64)) -> bool {
         self.0[word] & bit != 0
     }
 }

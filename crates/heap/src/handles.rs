@@ -6,7 +6,7 @@
 //! ```
 //!
 //! An object is counted by its place or by an entry. It gets an entry when it is more than whole and counted, when the place has another
-//! object, or counts no further; from then on, until its last pointer goes. While an object of a place has an entry the place takes
+//! object, or counts no further; from then on, until its last pointer goes, or until it is no more than that. While an object of a place has an entry the place takes
 //! no other object, so a pointer to an object with an entry finds the entry.
 
 use std::sync::Mutex;
@@ -123,6 +123,19 @@ impl Handles {
         }
     }
 
+    /// An object is counted by its place from here on, if that is free, and the object no more than whole and counted.
+    fn put_in_place(&self, shard: &mut Entries, bits: u64) {
+        let Some(entry) = shard.get(&bits) else { return };
+        let is_counted = entry.state == State::Whole && entry.slot.is_none();
+        let (count, most) = (entry.count, POINTERS / ONE_POINTER);
+        if is_counted && (1..=most).contains(&count) && bits <= OBJECT {
+            let placed = |word: u64| (word == ONE_ENTRY).then(|| bits + count * ONE_POINTER);
+            if self.change(bits, placed).is_ok() {
+                shard.remove(&bits);
+            }
+        }
+    }
+
     /// A pointer more; whether the object can have one.
     #[inline]
     pub(crate) fn acquire(&self, bits: u64) -> bool {
@@ -217,6 +230,9 @@ impl Handles {
         if can && entry.state != State::Fresh {
             entry.state = State::Doomed;
         }
+        if !can {
+            self.put_in_place(&mut shard, bits);
+        }
         can
     }
 
@@ -247,6 +263,8 @@ impl Handles {
         let is_unused = entry.count == 0 && entry.state != State::Fresh;
         if is_unused && slot.is_none() && entry.state == State::Whole {
             self.remove(&mut shard, bits);
+        } else {
+            self.put_in_place(&mut shard, bits);
         }
         is_unused && slot.is_some()
     }
@@ -266,6 +284,8 @@ impl Handles {
         let (is_unused, is_orphan) = (entry.count == 0, entry.slot.is_some());
         if is_unused && !is_orphan {
             self.remove(&mut shard, bits);
+        } else {
+            self.put_in_place(&mut shard, bits);
         }
         self.unsettled.fetch_sub(1, Ordering::SeqCst);
         match is_committed {
@@ -396,6 +416,26 @@ mod tests {
         for bits in all {
             assert_eq!(handles.release(bits), Released::Nothing);
         }
+        assert!(is_empty(&handles));
+    }
+
+    #[test]
+    fn an_object_that_is_no_more_than_counted_gets_its_place() {
+        let handles = Handles::new();
+        let by_place = |count: u64| {
+            let word = handles.place(7).load(Ordering::SeqCst);
+            assert_eq!(word, if count > 0 { 7 + count * ONE_POINTER } else { ONE_ENTRY });
+        };
+        handles.make(7);
+        by_place(0);
+        assert!(handles.acquire(7));
+        assert_eq!(handles.settle(7, true), Released::Nothing);
+        by_place(2);
+        assert!(!handles.set_slot(7, Some(1)));
+        by_place(0);
+        assert!(!handles.set_slot(7, None));
+        by_place(2);
+        assert_eq!((handles.release(7), handles.release(7)), (Released::Nothing, Released::Nothing));
         assert!(is_empty(&handles));
     }
 

@@ -245,15 +245,15 @@ impl<'r, 'h> Reader<'r, 'h> {
     /// # Errors
     /// As [`word`](Reader::word).
     pub fn peek(&self) -> Result<u64, Error> {
-        let damaged = Error::Damaged { what: "a value ends early", offset: self.at as u64 };
-        self.words.get(self.at).copied().ok_or(damaged)
+        let damaged = || Error::Damaged { what: "a value ends early", offset: self.at as u64 };
+        self.words.get(self.at).copied().ok_or_else(damaged)
     }
 
     fn words(&mut self, count: usize) -> Result<&'r [u64], Error> {
         let words = self.words.get(self.at..).and_then(|words| words.get(..count));
-        let damaged = Error::Damaged { what: "a value ends early", offset: self.at as u64 };
+        let at = self.at as u64;
         self.at += count;
-        words.ok_or(damaged)
+        words.ok_or_else(|| Error::Damaged { what: "a value ends early", offset: at })
     }
 
     /// Words read so far.

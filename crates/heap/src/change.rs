@@ -45,12 +45,7 @@ impl Change {
 
     /// The same of an object of which the type was looked at before.
     #[inline]
-    pub(crate) fn get_inside(
-        &self,
-        arena: &Arena,
-        bits: u64,
-        index: usize,
-    ) -> Result<u64, Error> {
+    pub(crate) fn get_inside(&self, arena: &Arena, bits: u64, index: usize) -> Result<u64, Error> {
         match self.known(bits, index)? {
             Some(word) => Ok(word),
             None => Ok(arena.words_inside(bits, index, 1)?[0].load()),

@@ -435,7 +435,10 @@ mod tests {
         by_place(0);
         assert!(!handles.set_slot(7, None));
         by_place(2);
-        assert_eq!((handles.release(7), handles.release(7)), (Released::Nothing, Released::Nothing));
+        assert_eq!(
+            (handles.release(7), handles.release(7)),
+            (Released::Nothing, Released::Nothing)
+        );
         assert!(is_empty(&handles));
     }
 

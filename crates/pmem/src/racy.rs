@@ -26,16 +26,6 @@ pub(crate) use portable::{crc32c, equals, load_byte, mismatch, read, write};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) use x86_64::{crc32c, equals, load_byte, mismatch, read, write};
 
-/// The CRC-32C of bytes behind bytes with the CRC-32C `init`. Nothing stores to them, and what lies around them is another's.
-#[inline]
-pub(crate) fn crc32c_of(init: u32, bytes: &[u8]) -> u32 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the bytes may be read.
-    return unsafe { crc32c(init, bytes.as_ptr(), bytes.len()) };
-    #[cfg(any(miri, not(target_arch = "x86_64")))]
-    ::crc32c::crc32c_append(init, bytes)
-}
-
 /// Where two ranges of bytes differ first, and what the first of the two has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {

@@ -1,14 +1,16 @@
 //! `tembo mount` and `tembo umount`: the file system of a pool at a directory.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
 use tembo_fs::{Format, Fs};
-use tembo_fs_fuse::{Durable, Mount, MountOptions};
+use tembo_fs_fuse::{Durable, Mount, MountOptions, Unmounter};
 use tembo_kv::Retention;
 
 use crate::exit::{Exit, refuse};
@@ -19,6 +21,9 @@ use crate::store::StoreArgs;
 
 /// How often a mount looks whether it is to end.
 const POLL: Duration = Duration::from_millis(50);
+
+/// How long the calls under way may take to end, and programs to leave a mount that can only disappear from its directory.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// When what a program writes is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -88,20 +93,55 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         threads: args.threads,
     };
     let stopped = signals::stopped()?;
-    let mut mount = Mount::new(fs, &args.directory, &options)
+    let mut mount = Mount::new(fs.clone(), &args.directory, &options)
         .with_context(|| format!("mounting at {}", args.directory.display()))?;
-    let mut unmounter = mount.unmounter();
-    std::thread::Builder::new().name("unmount".into()).spawn(move || {
-        while !stopped.load(Ordering::Relaxed) {
-            std::thread::sleep(POLL);
-        }
-        // What is in use is unmounted by the system when the process ends.
-        let _ = unmounter.unmount();
-    })?;
+    let unmounter = mount.unmounter();
     line(format_args!("{} is mounted at {}", args.pool.display(), args.directory.display()))?;
-    mount.serve().context("serving the kernel")?;
+    let (ended, ends) = mpsc::channel();
+    std::thread::Builder::new().name("serve".into()).spawn(move || {
+        // It comes too late only for a process that has waited long enough.
+        let _ = ended.send(mount.serve());
+    })?;
+    match served(&ends, &stopped) {
+        Some(served) => served.context("serving the kernel")?,
+        None => {
+            // What could not be synced, the close of the store reports.
+            let _ = fs.sync();
+            if !unmounted(&ends, unmounter) {
+                // The system tells its programs when this process ends. To close the store would wait for their calls.
+                fs.sync().context("making durable what was written")?;
+                return Ok(Exit::Done);
+            }
+        }
+    }
+    drop(fs);
     store.close()?;
     Ok(Exit::Done)
+}
+
+/// Waits until a mount ends; `None`: it is to be ended.
+fn served(ends: &Receiver<io::Result<()>>, stopped: &AtomicBool) -> Option<io::Result<()>> {
+    while !stopped.load(Ordering::Relaxed) {
+        match ends.recv_timeout(POLL) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(served) => return Some(served),
+            // It has panicked.
+            Err(RecvTimeoutError::Disconnected) => {
+                return Some(Err(io::Error::other("the thread that serves it has ended")));
+            }
+        }
+    }
+    None
+}
+
+/// Unmounts, also what is in use; false: some programs still use it.
+fn unmounted(ends: &Receiver<io::Result<()>>, mut unmounter: Unmounter) -> bool {
+    // Of another error: it is not at its directory any more.
+    if unmounter.unmount().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
+        // Where that is not permitted, the end of this process does it.
+        let _ = unmounter.force();
+    }
+    ends.recv_timeout(PATIENCE).is_ok()
 }
 
 /// Unmounts by the programs of the system, which may do it for other users too.

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "mount/ends.rs"]
+mod ends;
 #[path = "mount/failures.rs"]
 mod failures;
 #[path = "mount/mounted.rs"]

@@ -1,10 +1,11 @@
 //! A mount: from the first request of the kernel to its end.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use nix::mount::{MntFlags, umount2};
 use tembo_fs::Fs;
 
 use crate::committer::{Committer, Kernel};
@@ -28,18 +29,36 @@ pub struct MountOptions {
 }
 
 /// A file system that is mounted. Dropping it unmounts it.
-pub struct Mount(Session<Face>);
+pub struct Mount {
+    session: Session<Face>,
+    /// Where, by the names that the system has for it.
+    point: PathBuf,
+}
 
 /// Ends a mount, from any thread.
-pub struct Unmounter(SessionUnmounter);
+pub struct Unmounter {
+    session: SessionUnmounter,
+    point: PathBuf,
+}
 
 impl Unmounter {
-    /// Ends it: [`Mount::serve`] returns.
+    /// Ends it: [`Mount::serve`] returns. Without the right to unmount, a mount that is in use disappears from its
+    /// directory only, and is served until it is used no more.
     ///
     /// # Errors
     /// Those of the system: it is in use.
     pub fn unmount(&mut self) -> io::Result<()> {
-        self.0.unmount()
+        self.session.unmount()
+    }
+
+    /// As [`unmount`](Unmounter::unmount), also of a mount that is in use: calls that wait get ECONNABORTED, and later ones
+    /// of programs that have files open ENOTCONN. What they have written is durable as far as it was before.
+    ///
+    /// # Errors
+    /// Those of the system: it is not permitted, or the mount is not at its directory any more.
+    pub fn force(&mut self) -> io::Result<()> {
+        // The second cuts the connection also of those in other namespaces of mounts.
+        Ok(umount2(&self.point, MntFlags::MNT_DETACH | MntFlags::MNT_FORCE)?)
     }
 }
 
@@ -64,15 +83,16 @@ impl Mount {
         let committer = Committer::start(Arc::clone(&kernel))?;
         let trees = Trees::new(fs, rustix::process::geteuid().as_raw());
         let face = Face::new(trees, options.durable, committer);
-        let session = Session::new(face, directory, &config)?;
+        let point = directory.canonicalize()?;
+        let session = Session::new(face, &point, &config)?;
         // It is set once: the session is made here.
         let _ = kernel.set(session.notifier());
-        Ok(Mount(session))
+        Ok(Mount { session, point })
     }
 
     /// What ends it.
     pub fn unmounter(&mut self) -> Unmounter {
-        Unmounter(self.0.unmount_callable())
+        Unmounter { session: self.session.unmount_callable(), point: self.point.clone() }
     }
 
     /// Serves the kernel until the file system is unmounted.
@@ -80,6 +100,6 @@ impl Mount {
     /// # Errors
     /// Those of the connection to the kernel.
     pub fn serve(self) -> io::Result<()> {
-        self.0.run()
+        self.session.run()
     }
 }

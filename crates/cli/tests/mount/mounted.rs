@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 pub(crate) const TEMBO: &str = env!("CARGO_BIN_EXE_tembo");
 
 pub(crate) fn tembo(args: &[&str]) -> Output {
@@ -72,7 +74,26 @@ impl Mounted {
     pub(crate) fn serve_again(&mut self) {
         let unmounted = tembo(&["umount", text(&self.at())]);
         assert!(unmounted.status.success(), "{unmounted:?}");
+        self.mount_again();
+    }
+
+    /// Another process serves it, after the last one has unmounted it.
+    pub(crate) fn mount_again(&mut self) {
         self.process = serve(self.folder.path(), &[]).unwrap();
+    }
+
+    /// The process that serves it gets a signal, and ends well and soon.
+    pub(crate) fn end_by(&mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        let patience = Instant::now() + Duration::from_secs(10);
+        let status = loop {
+            match self.process.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(Instant::now() < patience, "it does not end"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(status.success(), "{status}");
     }
 
     /// Unmounts it.
